@@ -1,0 +1,186 @@
+"""Settings: frozen dataclasses built from YAML mappings, with every mistake named by its dotted key.
+
+Recipes, command-line overrides and the configs of all parts go through `build`. A field annotated with a `Slot` takes
+the config of any file in a package, chosen by `name`; adding a variant is adding a file.
+"""
+
+import dataclasses
+import difflib
+import functools
+import hashlib
+import importlib
+import json
+import pkgutil
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar, get_type_hints
+
+import yaml
+from pydantic import ConfigDict, GetCoreSchemaHandler, TypeAdapter, ValidationError
+from pydantic_core import PydanticCustomError, core_schema
+from typing_extensions import dataclass_transform
+
+from preprocess.errors import UserError
+
+T = TypeVar("T")
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def settings(cls: type[T]) -> type[T]:
+    """Make `cls` a frozen, keyword-only dataclass that refuses unknown keys when it is built from a mapping."""
+    cls.__pydantic_config__ = ConfigDict(extra="forbid")  # pyright: ignore[reportAttributeAccessIssue]
+    return dataclasses.dataclass(frozen=True, kw_only=True)(cls)
+
+
+@dataclasses.dataclass(frozen=True)
+class Slot:
+    """Annotation of a field whose variant is a file of `package`, chosen by the key `name` (`default` where absent)."""
+
+    package: str
+    default: str
+
+    def names(self) -> list[str]:
+        """The variants: the public files of the package that define a `Config`, sorted."""
+        folder = importlib.import_module(self.package).__path__
+        names = sorted(info.name for info in pkgutil.iter_modules(folder) if not info.name.startswith("_"))
+        return [name for name in names if hasattr(self._module(name), "Config")]
+
+    def config_class(self, name: str) -> type:
+        """The `Config` of the variant `name`; ValueError with the nearest known name where there is none."""
+        if name not in self.names():
+            raise ValueError(f"there is no {self.package.split('.', 1)[1]} {name!r}{_nearest(name, self.names())}")
+        return self._module(name).Config
+
+    def _module(self, name: str) -> Any:
+        return importlib.import_module(f"{self.package}.{name}")
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        return core_schema.no_info_plain_validator_function(self._validate)
+
+    def _validate(self, value: Any) -> Any:
+        if dataclasses.is_dataclass(value):
+            return value
+        if isinstance(value, str):  # `embedder: codepoint_hash` is short for `embedder: {name: codepoint_hash}`
+            value = {"name": value}
+        if not isinstance(value, Mapping):
+            raise ValueError(f"should be a mapping with a key 'name', not {value!r}")
+        config_class = self.config_class(value.get("name", self.default))
+        try:
+            return _adapter(config_class).validate_python(dict(value))
+        except ValidationError as error:
+            raise PydanticCustomError("part", "part", {"errors": error.errors()}) from error
+
+
+def part(package: str, default: str) -> Any:
+    """A dataclass field for a `Slot`, whose default is the default `Config` of the variant `default`."""
+    return dataclasses.field(default_factory=lambda: Slot(package, default).config_class(default)())
+
+
+def build(cls: type[T], mapping: Mapping[str, Any], *, source: str) -> T:
+    """Build the settings `cls` from a nested mapping; `source` (a recipe or option) opens every error message.
+
+    Raises:
+        UserError: with all mistakes of the mapping in one line, each with its dotted key.
+    """
+    mistakes = list(_unknown_keys(cls, mapping, ""))
+    try:
+        config = _adapter(cls).validate_python(dict(mapping)) if not mistakes else None
+    except ValidationError as error:
+        mistakes += _flatten(error.errors(), ())
+        config = None
+    if config is None:
+        raise UserError(f"{source}: " + "; ".join(mistakes))
+    return config
+
+
+def to_mapping(config: Any) -> dict[str, Any]:
+    """The nested mapping of plain values from which `build` makes an equal config."""
+    return json.loads(json.dumps(dataclasses.asdict(config)))
+
+
+def fingerprint(value: Any) -> str:
+    """32 hex digits that change with any value of a config (or of a JSON-able mapping), whatever its key order."""
+    mapping = dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value  # pyright: ignore[reportArgumentType]
+    encoded = json.dumps(mapping, sort_keys=True, ensure_ascii=False).encode()
+    return hashlib.blake2b(encoded, digest_size=16).hexdigest()
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with the values of `over` laid on top, key by key; a part that changes its `name` starts afresh."""
+    merged = dict(base)
+    for key, value in over.items():
+        old = merged.get(key)
+        if (
+            isinstance(value, Mapping)
+            and isinstance(old, Mapping)
+            and value.get("name", old.get("name")) == old.get("name")
+        ):
+            merged[key] = merge(old, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def nest(dotted: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """`[("a.b", "1")]` as `{"a": {"b": 1}}`: values are read as YAML. `.name` keys are set first (see `merge`)."""
+    nested: dict[str, Any] = {}
+    for key, text in dotted:
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError:
+            raise UserError(f"--{key}: cannot read the value {text!r} as YAML; quote it") from None
+        node = nested
+        *parents, last = key.split(".")
+        for parent in parents:
+            node = node.setdefault(parent, {})
+            if not isinstance(node, dict):
+                raise UserError(f"--{key}: {parent!r} was already given a single value; give one or the other")
+        node[last] = value
+    return nested
+
+
+@functools.cache
+def _adapter(cls: type) -> TypeAdapter[Any]:
+    return TypeAdapter(cls)
+
+
+def _unknown_keys(cls: type, mapping: Any, prefix: str) -> Iterable[str]:
+    if not isinstance(mapping, Mapping):
+        return
+    hints = get_type_hints(cls, include_extras=True)
+    for key, value in mapping.items():
+        if key not in hints:
+            yield f"there is no key {prefix + str(key)!r}{_nearest(str(key), list(hints))}"
+            continue
+        nested = _nested_class(hints[key], value)
+        if nested is not None:
+            yield from _unknown_keys(nested, value, f"{prefix}{key}.")
+
+
+def _nested_class(hint: Any, value: Any) -> type | None:
+    for metadata in getattr(hint, "__metadata__", ()):
+        if isinstance(metadata, Slot) and isinstance(value, Mapping):
+            name = value.get("name", metadata.default)
+            return metadata.config_class(name) if name in metadata.names() else None
+    return hint if dataclasses.is_dataclass(hint) and isinstance(hint, type) else None
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f" (did you mean {close[0]!r}?)" if close else f" (known: {', '.join(known)})"
+
+
+def _flatten(errors: Iterable[Any], prefix: tuple[Any, ...]) -> list[str]:
+    lines = []
+    for error in errors:
+        location = (*prefix, *error["loc"])
+        if error["type"] == "part":
+            lines += _flatten(error["ctx"]["errors"], location)
+            continue
+        message = error["msg"].removeprefix("Value error, ").replace("Input should", "should")
+        shown = (
+            ""
+            if isinstance(error["input"], (Mapping, list)) or error["type"] == "value_error"
+            else f", not {error['input']!r}"
+        )
+        lines.append(": ".join(filter(None, [".".join(map(str, location)), f"{message}{shown}"])))
+    return lines
