@@ -1,0 +1,84 @@
+"""Settings: built from mappings, every mistake named at once, parts found by name."""
+
+from dataclasses import FrozenInstanceError
+
+import pytest
+
+from preprocess.config import PreprocessConfig, WindowConfig
+from preprocess.errors import UserError
+from preprocess.settings import Slot, build, fingerprint, merge, nest, to_mapping
+
+
+def test_values_come_typed_and_defaults_from_the_dataclass() -> None:
+    config = build(PreprocessConfig, {"window": {"max_characters": "256"}, "books": ["a", "b"]}, source="r")
+    assert config.window == WindowConfig(max_characters=256)
+    assert config.books == ("a", "b")
+    assert config.vocabulary.size == PreprocessConfig().vocabulary.size
+
+
+def test_settings_are_frozen() -> None:
+    with pytest.raises(FrozenInstanceError):
+        PreprocessConfig().seed = 3  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_mapping_and_back() -> None:
+    config = build(PreprocessConfig, {"shards": 4, "wikipedia": ["x.bz2"]}, source="r")
+    assert build(PreprocessConfig, to_mapping(config), source="r") == config
+
+
+def test_a_misspelt_key_is_refused_with_the_nearest() -> None:
+    with pytest.raises(
+        UserError, match=r"recipe r\.yaml: there is no key 'window\.max_charcters' \(did you mean 'max_ch"
+    ):
+        build(PreprocessConfig, {"window": {"max_charcters": 1}}, source="recipe r.yaml")
+
+
+def test_all_mistakes_come_together() -> None:
+    with pytest.raises(UserError) as caught:
+        build(PreprocessConfig, {"window": {"max_characters": 99_999}, "vocabulary": {"size": "many"}}, source="r")
+    message = str(caught.value)
+    assert "window.max_characters" in message
+    assert "vocabulary.size" in message
+    assert "\n" not in message
+
+
+def test_a_part_is_found_by_its_file_name_and_its_mistakes_carry_the_whole_key() -> None:
+    from train.config import PretrainRecipe
+
+    recipe = build(PretrainRecipe, {"model": {"trunk": {"attention": {"name": "multi_scale", "alpha": 1}}}}, source="r")
+    assert recipe.model.trunk.attention.alpha == 1.0
+    with pytest.raises(UserError, match=r"model\.embedder\.buckets: should be greater than or equal to 1, not 0"):
+        build(PretrainRecipe, {"model": {"embedder": {"buckets": 0}}}, source="r")
+    with pytest.raises(UserError, match=r"no key 'model\.embedder\.bukets' \(did you mean 'buckets'\?\)"):
+        build(PretrainRecipe, {"model": {"embedder": {"bukets": 5}}}, source="r")
+    with pytest.raises(UserError, match=r"there is no trunk\.attention 'multiscale' \(did you mean 'multi_scale'\?\)"):
+        build(PretrainRecipe, {"model": {"trunk": {"attention": "multiscale"}}}, source="r")
+
+
+def test_a_slot_lists_the_files_that_have_a_config() -> None:
+    names = Slot("train.trunk.attention", "full").names()
+    assert {"full", "multi_scale"} <= set(names)
+    assert "scales" not in names  # a helper file without a Config
+
+
+def test_overrides_are_read_as_yaml_and_laid_over() -> None:
+    nested = nest([("window.max_characters", "128"), ("books", "[a, b]"), ("language", "null")])
+    assert nested == {"window": {"max_characters": 128}, "books": ["a", "b"], "language": None}
+    assert merge({"window": {"pack": "none"}, "seed": 1}, nested)["window"] == {"pack": "none", "max_characters": 128}
+
+
+def test_a_part_that_changes_its_name_starts_afresh() -> None:
+    base = {"attention": {"name": "full", "window": 3}}
+    assert merge(base, {"attention": {"name": "multi_scale"}}) == {"attention": {"name": "multi_scale"}}
+    assert merge(base, {"attention": {"window": 5}}) == {"attention": {"name": "full", "window": 5}}
+
+
+@pytest.mark.parametrize(("dotted", "word"), [([("a", "1"), ("a.b", "2")], "'a'"), ([("a", "[1")], "YAML")])
+def test_overrides_that_make_no_sense(dotted: list[tuple[str, str]], word: str) -> None:
+    with pytest.raises(UserError, match=word):
+        nest(dotted)
+
+
+def test_the_fingerprint_follows_values_and_not_their_order() -> None:
+    assert fingerprint({"a": 1, "b": 2}) == fingerprint({"b": 2, "a": 1})
+    assert fingerprint(PreprocessConfig(seed=1)) != fingerprint(PreprocessConfig(seed=2))

@@ -1,0 +1,59 @@
+"""The recipes that come with tokenfree: each builds, and overrides land where they should."""
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from preprocess.config import PreprocessConfig
+from preprocess.errors import UserError
+from preprocess.settings import build
+from train.config import PretrainRecipe
+from train.model import check
+from train.sweep.config import SweepRecipe, check_space
+from workflows import recipes
+
+PREPROCESSING = ["wikipedia", "wikipedia-tiny"]
+SWEEPS = ["three-knobs-tiny"]
+PRETRAINING = [name for name in recipes.names() if name not in PREPROCESSING + SWEEPS]
+
+
+def arguments(recipe: str | None, *overrides: tuple[str, str], config: str | None = None) -> argparse.Namespace:
+    return argparse.Namespace(recipe=recipe, config=config, overrides=list(overrides))
+
+
+@pytest.mark.parametrize("name", PREPROCESSING)
+def test_preprocessing_recipes_build(name: str) -> None:
+    assert recipes.load(PreprocessConfig, arguments(name)).window.max_characters > 0
+
+
+@pytest.mark.parametrize("name", PRETRAINING)
+def test_pretraining_recipes_build_and_fit_together(name: str) -> None:
+    recipe = recipes.load(PretrainRecipe, arguments(name))
+    assert check(recipe.model, recipe.train.length) == []
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+def test_sweep_recipes_build(name: str) -> None:
+    mapping = recipes.read(name)
+    mapping["base"] = recipes.read_based(mapping["base"])
+    check_space(build(SweepRecipe, mapping, source=name))
+
+
+def test_overrides_and_config_file(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("base: canine-s-tiny\nmodel: {trunk: {layers: 2}}\n")
+    (tmp_path / "over.yaml").write_text("train: {steps: 7}\n")
+    recipe = recipes.load(
+        PretrainRecipe,
+        arguments(str(tmp_path / "mine.yaml"), ("model.embedder.buckets", "512"), config=str(tmp_path / "over.yaml")),
+    )
+    tiny = recipes.load(PretrainRecipe, arguments("canine-s-tiny"))
+    assert (recipe.model.trunk.layers, recipe.train.steps, recipe.model.embedder.buckets) == (2, 7, 512)
+    assert recipe.model.width == tiny.model.width
+
+
+def test_a_recipe_that_is_no_yaml(tmp_path: Path) -> None:
+    for text in ("model: [", "- 1\n- 2\n"):
+        (tmp_path / "bad.yaml").write_text(text)
+        with pytest.raises(UserError, match=r"recipe .*bad\.yaml"):
+            recipes.read(str(tmp_path / "bad.yaml"))

@@ -1,0 +1,1 @@
+"""Searches over recipe keys: comparable trials under Ray Tune, that end in a table and a recipe ready to pretrain."""

@@ -1,0 +1,157 @@
+"""The command line: finds the commands in `workflows.commands`, parses, runs one, and turns errors into one line.
+
+Exit status 0 is success, 1 a failure, 2 a mistake of the user's, 130 an interrupt. `--debug` shows tracebacks.
+"""
+
+import argparse
+import difflib
+import errno
+import importlib
+import logging
+import os
+import pkgutil
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from types import ModuleType
+from typing import NoReturn
+
+import workflows.commands
+from preprocess.errors import JobError, UserError
+
+EPILOG = "Help on one command, with an example: tokenfree COMMAND --help"
+_USERS_OWN = {errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EPERM, errno.EDQUOT, errno.ENOTDIR, errno.EISDIR}
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the message and where help is, and exit with status 2."""
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def command_names() -> list[str]:
+    """The commands: the public files of `workflows.commands`."""
+    return sorted(m.name for m in pkgutil.iter_modules(workflows.commands.__path__) if not m.name.startswith("_"))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command named by `argv` (default: the process's own arguments) and return its exit status."""
+    argv = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in argv[: argv.index("--") if "--" in argv else len(argv)]
+    if not debug:  # libraries warn about extras that are not installed; what matters comes as an error
+        logging.getLogger().setLevel(logging.ERROR)
+    try:
+        return _run(argv)
+    except UserError as error:
+        return _fail(error, 2, debug)
+    except JobError as error:
+        return _fail(error, 1, debug)
+    except BrokenPipeError:  # `tokenfree inspect DIR | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print("\ntokenfree: interrupted; the same command again goes on where this one stopped", file=sys.stderr)
+        return 128 + signal.SIGINT
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        text = UserError(f"{where}{error.strerror or error}")
+        return _fail(text if not debug else error, 2 if error.errno in _USERS_OWN else 1, debug)
+    except Exception as error:
+        message = str(error).strip().splitlines()[:1] or [""]
+        note = "an unexpected failure; run again with --debug for the traceback"
+        print(f"tokenfree: {type(error).__name__}: {message[0]} ({note})", file=sys.stderr)
+        if debug:
+            traceback.print_exc()
+        return 1
+
+
+def _run(argv: list[str]) -> int:
+    split = argv.index("--") if "--" in argv else len(argv)
+    own, passed_on = argv[:split], argv[split + 1 :]
+    modules = {name: importlib.import_module(f"workflows.commands.{name}") for name in command_names()}
+    parser = _parser(modules)
+    name = next((argument for argument in own if argument in modules), None)
+    overrides = []
+    if name is not None:
+        start = own.index(name) + 1
+        rest, overrides = _take_overrides(name, modules[name], own[start:])
+        own = own[:start] + rest
+    args = parser.parse_args(own)
+    if not args.command:
+        parser.print_help()
+        return 0
+    module = modules[args.command]
+    if passed_on and not getattr(module, "PASSES_ON", False):
+        raise UserError(f"tokenfree {args.command} takes nothing after '--', but got {passed_on[0]!r}")
+    args.passed_on, args.overrides = passed_on, overrides
+    return module.run(args) or 0
+
+
+def _parser(modules: dict[str, ModuleType]) -> Parser:
+    parser = Parser(prog="tokenfree", description="Pretrain token-free language encoders.", epilog=EPILOG)
+    parser.add_argument("--version", action="version", version=_version())
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=Parser)
+    for name, module in modules.items():
+        text = (module.__doc__ or "").strip()
+        command = commands.add_parser(
+            name,
+            help=text.splitlines()[0].rstrip("."),
+            description=text,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        module.add_arguments(command)
+        command.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    return parser
+
+
+def _take_overrides(name: str, module: ModuleType, arguments: list[str]) -> tuple[list[str], list[tuple[str, str]]]:
+    """Part `--KEY VALUE` for keys of the command's recipe from its own arguments, before argparse sees them.
+
+    argparse would take the value of an option that it does not know for the positional RECIPE.
+    """
+    options = _options(module)
+    keys = ["--" + key for key in (module.recipe_keys() if hasattr(module, "recipe_keys") else [])]
+    own: list[str] = []
+    overrides: list[tuple[str, str]] = []
+    queue = iter(arguments)
+    for argument in queue:
+        option, equals, value = argument.partition("=")
+        if not option.startswith("--") or option in options:
+            own.append(argument)
+            continue
+        top = option.split(".")[0]
+        if top not in keys:
+            close = difflib.get_close_matches(option, [*options, *keys], n=1, cutoff=0.6)
+            hint = f"did you mean {close[0]}?" if close else f"see tokenfree {name} --help"
+            raise UserError(f"tokenfree {name}: unknown option {option} ({hint})")
+        if not equals:
+            try:
+                value = next(queue)
+            except StopIteration:
+                raise UserError(f"tokenfree {name}: {option} needs a value") from None
+        overrides.append((option[2:], value))
+    return own, overrides
+
+
+def _options(module: ModuleType) -> list[str]:
+    probe = argparse.ArgumentParser()
+    module.add_arguments(probe)
+    probe.add_argument("--debug")
+    return [option for action in probe._actions for option in action.option_strings]
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return f"tokenfree {version('tokenfree')}"
+
+
+def _fail(error: Exception, status: int, debug: bool) -> int:
+    if debug:
+        traceback.print_exception(error)
+    print(f"tokenfree: {error}", file=sys.stderr)
+    return status

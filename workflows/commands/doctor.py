@@ -1,0 +1,41 @@
+"""Say what is missing on this machine, and how to get it.
+
+Looks at Python, packages, cores, GPUs, memory, limits, Java and storage. With a RECIPE of pretraining it also says
+whether a step of it fits this machine's memory.
+
+Example:
+  tokenfree doctor --storage runs s3://bucket/runs
+"""
+
+import argparse
+
+from workflows.doctor import CHECKS, step_memory, storage
+
+MARKS = {"ok": "[green]ok[/]", "note": "[yellow]note[/]", "missing": "[red]missing[/]"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """`[RECIPE] [--storage URL ...]`."""
+    parser.add_argument("recipe", metavar="RECIPE", nargs="?", help="a pretraining recipe to check for memory")
+    parser.add_argument("--storage", metavar="URL", nargs="+", default=["."], help="folders or URLs to be written to")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the findings; 1 if something that is needed is missing."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    findings = [finding for check in CHECKS for finding in check()]
+    findings += [finding for url in args.storage for finding in storage(url)]
+    if args.recipe:
+        findings += step_memory(args.recipe)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for header in ("", "what", "found", "remedy"):
+        table.add_column(header, overflow="fold")
+    for finding in findings:
+        table.add_row(MARKS[finding.state], escape(finding.what), escape(finding.value), escape(finding.remedy))
+    Console().print(table)
+    missing = [finding.what for finding in findings if finding.state == "missing"]
+    print(f"missing: {', '.join(missing)}" if missing else "nothing that tokenfree needs is missing")
+    return 1 if missing else 0

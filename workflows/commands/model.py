@@ -1,0 +1,60 @@
+"""Print the parts of a recipe's model: shapes along the way, parameters, multiply-accumulates, memory of a step.
+
+Multiply-accumulates are those of one example's forward pass, with targeted upsampling as in pretraining.
+
+Example:
+  tokenfree model canine-s-base --model.downsampler.rate 2
+"""
+
+import argparse
+
+from preprocess.errors import UserError
+from workflows import recipes
+
+
+def recipe_keys() -> list[str]:
+    """The keys of a pretraining recipe, which are options too."""
+    return ["model", "objective", "train"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """`RECIPE`."""
+    recipes.add_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print a table of the parts, and what a training step needs."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from train import flops
+    from train.config import PretrainRecipe
+    from train.model import check
+
+    recipe = recipes.load(PretrainRecipe, args)
+    length = recipe.train.length
+    mistakes = check(recipe.model, length)
+    if mistakes:
+        raise UserError(f"recipe {args.recipe}: " + "; ".join(mistakes))
+    targets = getattr(recipe.objective, "max_predictions", None)
+    parts = flops.costs(recipe.model, length, targets)
+    table = Table(box=None, header_style="bold", pad_edge=False, show_footer=True, footer_style="bold")
+    table.add_column("part", "all")
+    table.add_column("shape after it")
+    table.add_column("parameters", f"{sum(part.parameters for part in parts):,}", justify="right")
+    total = sum(part.multiply_accumulates for part in parts)
+    table.add_column("multiply-accumulates", f"{total:,}", justify="right")
+    table.add_column("share", justify="right")
+    for part in parts:
+        macs = part.multiply_accumulates
+        table.add_row(
+            part.name, " x ".join(map(str, part.shape)), f"{part.parameters:,}", f"{macs:,}", f"{macs / total:.1%}"
+        )
+    batch = recipe.train.micro_batch or recipe.train.global_batch
+    memory = flops.step_memory(recipe.model, length, batch, targets)
+    sizes = ", ".join(f"{name} {size / 2**20:,.0f}" for name, size in memory._asdict().items())
+    console = Console(highlight=False)
+    console.print(table)
+    console.print(f"\n{length:,} characters, {targets or 'all'} targets; heads of the objective are not counted")
+    console.print(f"memory of a step with {batch} examples: {memory.total / 2**20:,.0f} MiB ({sizes})")
+    return 0

@@ -1,0 +1,68 @@
+"""Turn Wikipedia dumps and books into sharded Arrow windows.
+
+Reads dumps (.xml, .bz2, .gz, .xz, .zst; multistream in parallel) and book files, cleans them, trains a subword
+vocabulary (or takes --vocabulary.model), and writes shards that `datasets.load_from_disk` opens. A job that was killed
+goes on when the same command is given again. Paths are files, folders, globs or fsspec URLs (s3://, gs://, memory://).
+
+Examples:
+  tokenfree preprocess --wikipedia enwiki-latest-pages-articles-multistream.xml.bz2 --output data/en
+  tokenfree preprocess --wikipedia dumps/*.bz2 --books books/ --output data/many --workers 4 --vocabulary.size 64000
+  tokenfree preprocess --wikipedia gs://dumps/*.bz2 --output gs://data/en --runner dataflow -- --project my-project
+"""
+
+import argparse
+
+from preprocess.config import PreprocessConfig
+from workflows import recipes
+
+PASSES_ON = True  # options after `--` go to Beam
+
+
+def recipe_keys() -> list[str]:
+    """The keys of a preprocessing recipe, which are options too."""
+    return recipes.keys(PreprocessConfig)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """`[RECIPE] [--wikipedia PATH ...] [--books PATH ...] --output DIR [--runner NAME] [--workers N] [-- OPTIONS]`."""
+    recipes.add_arguments(parser, optional=True)
+    parser.add_argument("--wikipedia", metavar="PATH", nargs="+", help="dump files, globs or URLs")
+    parser.add_argument("--books", metavar="PATH", nargs="+", help="book files, folders, globs or URLs")
+    parser.add_argument("--output", metavar="DIR", required=True, help="the data directory to make")
+    parser.add_argument("--runner", choices=("direct", "flink", "dataflow", "spark"), default="direct")
+    parser.add_argument(
+        "--workers", metavar="N", type=int, default=1, help="processes of the direct runner; 0: all cores"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only show the splits, shards and bytes to come")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the Beam job, with one live line a stage, and name what was made."""
+    from pipelines.preprocess import describe_plan, run_preprocess
+    from workflows.console import StageLine
+
+    config = recipes.load(PreprocessConfig, args, wikipedia=args.wikipedia, books=args.books)
+    if args.dry_run:
+        plan = describe_plan(config)
+        print(f"{plan.inputs:,} inputs, {plan.splits:,} splits, {plan.bytes:,} bytes to read")
+        print(f"about {plan.estimated_characters:,} characters of text in {plan.estimated_shards:,} shards")
+        return 0
+    with StageLine() as line:
+        manifest = run_preprocess(
+            config,
+            args.output,
+            runner=args.runner,
+            workers=args.workers,
+            beam_options=args.passed_on,
+            progress=line,
+        )
+    if line.stage == "complete":
+        print(f"{args.output}: already complete; nothing to do")
+    for name, split in manifest.splits.items():
+        counts = f"{split.documents:,} documents, {split.rows:,} windows, {split.characters:,} characters"
+        print(f"  {name:<12}{counts}, {len(split.shards)} shards in {args.output}/{name}")
+    failed = sum(manifest.counters["failed"].values())
+    if failed:
+        print(f"  {failed:,} pages failed: see {args.output}/failures, and tokenfree replay")
+    print(f"  card        {args.output}/README.md")
+    return 0

@@ -1,0 +1,66 @@
+"""Pretrain a model on a data directory.
+
+The same command goes on where a run was stopped or killed. With one worker training runs in this process, with more
+under Ray Train; the batches do not depend on the number of workers. Keys of the recipe are options too.
+
+Examples:
+  tokenfree pretrain canine-s-tiny --data data/en --output runs/tiny --workers 2
+  tokenfree pretrain canine-s-base --data data/en --output runs/base --workers 2:8 --train.learning_rate 0.002
+"""
+
+import argparse
+
+from preprocess.errors import UserError
+from workflows import recipes
+
+
+def recipe_keys() -> list[str]:
+    """The keys of a pretraining recipe, which are options too."""
+    return ["model", "objective", "train"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """`RECIPE --data DIR --output RUN [--workers N | MIN:MAX]`."""
+    recipes.add_arguments(parser)
+    parser.add_argument("--data", metavar="DIR", required=True, help="a data directory made by `tokenfree preprocess`")
+    parser.add_argument("--output", metavar="RUN", required=True, help="the folder of the run")
+    parser.add_argument("--workers", metavar="N | MIN:MAX", default="1", help="training processes (default 1)")
+    parser.add_argument("--dry-run", action="store_true", help="only check the recipe against the data")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train with one live line, then print the held-out loss beside the unigram entropy, and the files made."""
+    from preprocess.manifest import load_manifest
+    from train.config import PretrainRecipe, check
+    from train.pretrain import pretrain
+    from train.progress import ProgressLine
+    from workflows.demo import loss_line
+
+    recipe = recipes.load(PretrainRecipe, args)
+    workers = parse_workers(args.workers)
+    mistakes = check(recipe, load_manifest(args.data), workers=workers)
+    if mistakes:
+        raise UserError(f"recipe {args.recipe}: " + "; ".join(mistakes))
+    if args.dry_run:
+        print(f"recipe {args.recipe}: fits the data {args.data} and {args.workers} workers")
+        return 0
+    with ProgressLine(steps=recipe.train.steps) as line:
+        result = pretrain(recipe, args.data, args.output, workers=workers, progress=line)
+    if result.already_complete:
+        print(f"{args.output}: already complete ({result.steps} steps); nothing to do")
+    print(f"{loss_line(result)}; accuracy {100 * result.validation_accuracy:.1f}%")
+    for what, path in (("checkpoint", result.checkpoint), ("metrics", f"{args.output}/metrics.jsonl")):
+        print(f"  {what:<12}{path}")
+    return 0
+
+
+def parse_workers(text: str) -> tuple[int, int]:
+    """`"4"` as (4, 4) and `"2:8"` as (2, 8)."""
+    low, colon, high = text.partition(":")
+    try:
+        workers = (int(low), int(high) if colon else int(low))
+    except ValueError:
+        workers = (0, 0)
+    if not 1 <= workers[0] <= workers[1]:
+        raise UserError(f"--workers {text}: give a number such as 4, or the fewest and the most, such as 2:8")
+    return workers

@@ -1,0 +1,27 @@
+"""Check every hash and every invariant of a data directory.
+
+Exit status 1 names the first broken shard and row.
+
+Example:
+  tokenfree verify data/en
+"""
+
+import argparse
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """`DIR`."""
+    parser.add_argument("directory", metavar="DIR", help="a data directory made by `tokenfree preprocess`")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Verify, and say how much was found good."""
+    from preprocess.manifest import load_manifest
+    from preprocess.verify import verify
+
+    manifest = load_manifest(args.directory)
+    verify(args.directory)
+    shards = [shard for split in manifest.splits.values() for shard in split.shards]
+    windows, characters = sum(shard.rows for shard in shards), sum(shard.characters for shard in shards)
+    print(f"{args.directory}: good: {len(shards)} shards, {windows:,} windows, {characters:,} characters")
+    return 0

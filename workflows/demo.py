@@ -1,0 +1,122 @@
+"""The demo: every stage of tokenfree in a row, by the functions that the commands call, timed."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from preprocess.config import PreprocessConfig
+from preprocess.settings import build
+from workflows import recipes
+from workflows.console import LiveLine, StageLine, SweepLine
+
+if TYPE_CHECKING:
+    from train.pretrain import PretrainResult
+
+DATA_RECIPE, MODEL_RECIPE, SWEEP_RECIPE = "wikipedia-tiny", "canine-s-tiny", "three-knobs-tiny"
+
+
+class Demo:
+    """The folder of a demo, and the seconds of its stages."""
+
+    def __init__(self, output: str) -> None:
+        self.folder = Path(output)
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Time a stage."""
+        start = time.perf_counter()
+        yield
+        self.seconds[name] = time.perf_counter() - start
+
+
+def run_demo(output: str, *, dump: str | None = None, workers: int = 2) -> None:
+    """Run all stages into the folder `output` and print the results and every file made.
+
+    Raises:
+        UserError: the dump or the folder cannot be used.
+    """
+    from pipelines.preprocess import run_preprocess
+    from train.config import PretrainRecipe
+    from train.pretrain import pretrain
+    from train.progress import ProgressLine
+    from train.sweep.config import SweepRecipe
+    from train.sweep.run import run_sweep
+    from workflows.report import write_report
+
+    demo = Demo(output)
+    data, run, sweep = (str(demo.folder / name) for name in ("data", "run", "sweep"))
+    with demo.stage("corpus"):
+        inputs = {"wikipedia": (dump,)} if dump else _write_corpus(demo.folder / "corpus")
+    mapping = {**recipes.read_based(DATA_RECIPE), **inputs}
+    config = build(PreprocessConfig, mapping, source=f"recipe {DATA_RECIPE}")
+    with demo.stage("preprocess"), StageLine() as line:
+        manifest = run_preprocess(config, data, progress=line)
+    recipe = build(PretrainRecipe, recipes.read_based(MODEL_RECIPE), source=f"recipe {MODEL_RECIPE}")
+    with demo.stage("pretrain"), ProgressLine(steps=recipe.train.steps) as line:
+        result = pretrain(recipe, data, run, workers=(workers, workers), progress=line)
+    mapping = recipes.read(SWEEP_RECIPE)
+    mapping["base"] = recipes.read_based(mapping["base"])
+    search = build(SweepRecipe, mapping, source=f"recipe {SWEEP_RECIPE}")
+    with demo.stage("sweep"), SweepLine(search.trials) as line:
+        found = run_sweep(search, data, sweep, progress=line)
+    with demo.stage("report"):
+        report = write_report([data, run, sweep], str(demo.folder / "report.html"))
+
+    train = manifest.splits["train"]
+    counts = f"{train.documents:,} documents, {train.rows:,} windows, {train.characters:,} characters"
+    print(f"\ncorpus    {counts} to train on")
+    print(f"pretrain  {loss_line(result)}")
+    if found.best is not None:
+        values = ", ".join(f"{key.split('.')[-1]} {value}" for key, value in found.best.values.items())
+        loss = found.best.last["validation_loss"]
+        print(f"sweep     best of {len(found.trials)} trials: {values} (held-out loss {loss:.3f})")
+    print("seconds   " + ", ".join(f"{name} {seconds:.0f}" for name, seconds in demo.seconds.items()))
+    print("files made:")
+    for path, what in _files(demo.folder, data, run, sweep, report):
+        print(f"  {path!s:<44} {what}")
+
+
+def loss_line(result: "PretrainResult") -> str:
+    """The held-out loss beside the unigram entropy of the targets, which a model beats only by reading."""
+    line = f"held-out loss {result.validation_loss:.3f} nats per subword"
+    if result.unigram_entropy is None:
+        return line
+    below = "below" if result.validation_loss < result.unigram_entropy else "NOT below"
+    return f"{line}, {below} the unigram entropy of the targets, {result.unigram_entropy:.3f}"
+
+
+def _write_corpus(folder: Path) -> dict[str, tuple[str, ...]]:
+    from workflows.demo_corpus import write_demo_corpus
+
+    with LiveLine() as line:
+        corpus = write_demo_corpus(folder)
+        line.show(f"corpus     {corpus.pages:,} pages, {corpus.characters:,} characters of text", final=True)
+    return {"wikipedia": tuple(map(str, corpus.wikipedia)), "books": tuple(map(str, corpus.books))}
+
+
+def _files(folder: Path, data: str, run: str, sweep: str, report: Path) -> Iterator[tuple[Path, str]]:
+    """The files made (path, meaning): shards as one line a split, everything else by itself."""
+    known = [
+        (Path(data) / "README.md", "card of the data: counts and plots"),
+        (Path(data) / "manifest.json", "what the data holds, with hashes"),
+        (Path(data) / "vocabulary/subwords.model", "the SentencePiece vocabulary"),
+        (Path(data) / "failures", "pages that failed, with reasons"),
+        (Path(run) / "config.yaml", "the resolved recipe of the run"),
+        (Path(run) / "metrics.jsonl", "losses and speed, a line a step"),
+        (Path(run) / "checkpoints", "checkpoints, the newest last"),
+        (Path(run) / "tensorboard", "the same metrics for TensorBoard"),
+        (Path(sweep) / "sweep.csv", "a row a trial"),
+        (Path(sweep) / "trials.jsonl", "the trials with all their reports"),
+        (Path(sweep) / "best.yaml", "the best recipe, ready for `tokenfree pretrain`"),
+        (report, "all of it in one page"),
+    ]
+    if (folder / "corpus").is_dir():
+        count = sum(path.is_file() for path in (folder / "corpus").rglob("*"))
+        yield folder / "corpus", f"the demo's dumps and books, {count} files"
+    for split in ("train", "validation"):
+        shards = len(list((Path(data) / split).glob("*.arrow")))
+        yield Path(data) / split, f"{shards} Arrow shard{'s' if shards != 1 else ''}"
+    yield from ((path, what) for path, what in known if path.exists())
