@@ -1,0 +1,105 @@
+"""Progress of a job on any runner: what is committed under the output directory is counted, no worker is asked."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from preprocess.job import PLAN, RUNS, SHARDS, Job, run_names
+from preprocess.storage import Storage
+
+Stage = Literal["read", "vocabulary", "build", "finish", "complete"]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a job is: `done` of `total` splits ("read") or shards ("build") with their input bytes and characters.
+
+    `bytes` counts decompressed input when reading, files when building. "complete" means that nothing was left to do.
+    """
+
+    stage: Stage
+    done: int
+    total: int
+    bytes: int
+    characters: int
+
+
+class Watcher:
+    """Calls `report` with each progress from a thread of its own while the `with` block runs."""
+
+    def __init__(self, job: Job, report: Callable[[Progress], None]) -> None:
+        self.storage: Storage = job.storage
+        self.report = report
+        self.run_names = {f"{RUNS}/{name}.json" for name in run_names(job)}
+        self.seconds = 0.3 if self.storage.is_local else 5.0
+        self.runs: dict[str, tuple[int, int]] = {}
+        self.shards: dict[str, tuple[int, int]] = {}
+        self.last: Progress | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="progress", daemon=True)
+
+    def __enter__(self) -> Watcher:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def look(self) -> Progress:
+        """The progress at this moment."""
+        plan = self.storage.read_json(PLAN)
+        if plan is None and self.shards and self.last:  # the job has just removed its work
+            return self.last
+        if plan is None:
+            self._count(RUNS, self.runs, _of_run, self.run_names)
+            stage = "read" if len(self.runs) < len(self.run_names) else "vocabulary"
+            return _progress(stage, self.runs, len(self.run_names))
+        for split in {path.partition("/")[0] for path in plan["shards"]}:
+            self._count(
+                f"{SHARDS}/{split}", self.shards, _of_shard, {f"{SHARDS}/{path}.json" for path in plan["shards"]}
+            )
+        stage = "build" if len(self.shards) < len(plan["shards"]) else "finish"
+        return _progress(stage, self.shards, len(plan["shards"]))
+
+    def _watch(self) -> None:
+        while True:
+            # An error here means that the file system is busy, or the job has just removed its work: look again later.
+            with contextlib.suppress(OSError):
+                progress = self.look()
+                if progress != self.last:
+                    self.last = progress
+                    self.report(progress)
+            if self._stop.wait(self.seconds):
+                return
+
+    def _count(
+        self,
+        folder: str,
+        seen: dict[str, tuple[int, int]],
+        measure: Callable[[Any], tuple[int, int]],
+        wanted: set[str],
+    ) -> None:
+        for name in self.storage.names(folder):
+            sidecar = f"{folder}/{name}"
+            if sidecar in wanted - seen.keys():
+                values = self.storage.read_json(sidecar)
+                if values is not None:
+                    seen[sidecar] = measure(values)
+
+
+def _progress(stage: Stage, seen: dict[str, tuple[int, int]], total: int) -> Progress:
+    sizes, characters = zip(*seen.values(), strict=True) if seen else ((), ())
+    return Progress(stage, len(seen), total, sum(sizes), sum(characters))
+
+
+def _of_run(sidecar: Any) -> tuple[int, int]:
+    return sidecar["input_bytes"], sum(batch["characters"] for batch in sidecar["file"]["batches"])
+
+
+def _of_shard(sidecar: Any) -> tuple[int, int]:
+    return sidecar["entry"]["bytes"], sidecar["entry"]["characters"]

@@ -1,0 +1,94 @@
+"""Beam runners by name: the options that each needs, and the surroundings in which its workers find our modules."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from apache_beam.options.pipeline_options import (
+    DirectOptions,
+    PipelineOptions,
+    StandardOptions,
+    _BeamArgumentParser,
+)
+from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
+from apache_beam.runners.runner import PipelineRunner
+
+import pipelines
+from pipelines.worker_processes import worker_process_environment
+from preprocess.errors import UserError
+
+# "direct" names FnApiRunner outright: Beam's DirectRunner first tries to download another one.
+EMBEDDED = "FnApiRunner"
+RUNNERS = {"direct": EMBEDDED, "flink": "FlinkRunner", "dataflow": "DataflowRunner", "spark": "SparkRunner"}
+
+
+def runner_options(runner: str, workers: int, beam_options: Sequence[str] = ()) -> PipelineOptions:
+    """The options of a pipeline; `beam_options` are passed on and win over ours.
+
+    Raises:
+        UserError: unknown runner, a number of workers below one, or an option that Beam does not know.
+    """
+    if runner not in RUNNERS:
+        raise UserError(f"--runner: there is no {runner!r}; give one of {', '.join(RUNNERS)}")
+    if workers < 1:
+        raise UserError(f"--workers: {workers} is too few; give 1 or more")
+    flags = [f"--runner={RUNNERS[runner]}", *_parallelism(runner, workers), *beam_options]
+    _refuse_unknown(flags)
+    return PipelineOptions(flags)
+
+
+def make_runner(options: PipelineOptions) -> PipelineRunner | None:
+    """The embedded runner with worker processes of ours, where the options ask for processes; else None: Beam's choice.
+
+    The options are changed to say so, so they serve for one run.
+    """
+    direct = options.view_as(DirectOptions)
+    if options.view_as(StandardOptions).runner != EMBEDDED or direct.direct_running_mode != "multi_processing":
+        return None
+    direct.direct_running_mode = "in_memory"  # the mode in which the runner takes the environment that it is given
+    return FnApiRunner(default_environment=worker_process_environment())
+
+
+def _parallelism(runner: str, workers: int) -> list[str]:
+    if runner == "direct":
+        mode = ["--direct_running_mode=multi_processing", f"--direct_num_workers={workers}"]
+        return mode if workers > 1 else ["--direct_running_mode=in_memory"]
+    if runner == "flink":
+        return [f"--parallelism={workers}"]
+    if runner == "dataflow":
+        return [f"--max_num_workers={workers}"] if workers > 1 else []
+    return []  # Spark takes its parallelism from the cluster
+
+
+def _refuse_unknown(flags: Sequence[str]) -> None:
+    parser = _BeamArgumentParser(allow_abbrev=False, add_help=False)
+    for options in PipelineOptions.__subclasses__():
+        options._add_argparse_args(parser)  # the hook by which Beam itself collects them
+    _, unknown = parser.parse_known_args(list(flags))
+    if unknown:
+        raise UserError(
+            f"{unknown[0]}: no such Beam option; see the options of the runner, or write it as --name=value"
+        )
+
+
+@contextlib.contextmanager
+def worker_environment() -> Iterator[None]:
+    """Worker processes started inside import our packages from any directory; Beam logs errors only, not warnings."""
+    before = os.environ.get("PYTHONPATH")
+    root = str(Path(pipelines.__file__).resolve().parents[1])
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (root, before)))
+    logger = logging.getLogger("apache_beam")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before

@@ -1,0 +1,22 @@
+"""What a worker process of the embedded runner runs: Beam's own harness, without its chatter on the terminal.
+
+python -m pipelines.worker        (started by the runner, which sets the environment that the harness reads)
+"""
+
+from __future__ import annotations
+
+import logging
+
+
+def main() -> None:
+    """Serve the runner until it closes the connection, as it does when it dies."""
+    handler = logging.StreamHandler()
+    handler.setLevel(logging.ERROR)  # the harness sets the level of the root logger, so the handler has to filter
+    logging.getLogger().addHandler(handler)
+    from apache_beam.runners.worker import sdk_worker_main  # logs while it is imported
+
+    sdk_worker_main.main([])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""Worker processes of the embedded runner that are ours: silent, and whose death is noticed at any moment.
+
+In its own multi_processing mode the runner starts Beam's worker module, which writes dozens of lines to the terminal,
+and waits for ever for a process that dies before it has connected.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import sys
+import threading
+from typing import Any
+
+from apache_beam.runners.portability import local_job_service
+from apache_beam.runners.portability.fn_api_runner.worker_handlers import SubprocessSdkWorkerHandler, WorkerHandler
+from apache_beam.transforms.environments import Environment, SubprocessSDKEnvironment
+
+URN = "tokenfree:env:worker_process:v1"
+SECONDS_BETWEEN_ABORTS = 0.5
+_LOST_CONNECTION = "Channel closed prematurely"  # what the runner says of a process that was connected
+
+
+class DeadWorkerError(RuntimeError):
+    """A worker process is gone, and with it what it had not committed."""
+
+
+def is_dead_worker(error: Exception) -> bool:
+    """Whether a pipeline failed because a worker process died."""
+    return isinstance(error, DeadWorkerError) or _LOST_CONNECTION in str(error)
+
+
+def worker_process_environment() -> SubprocessSDKEnvironment:
+    """The environment of steps that run in processes of `pipelines.worker`."""
+    return _WorkerProcessEnvironment.from_command_string(f"exec {shlex.quote(sys.executable)} -m pipelines.worker")
+
+
+@Environment.register_urn(URN, bytes)
+class _WorkerProcessEnvironment(SubprocessSDKEnvironment):
+    def to_runner_api_parameter(self, context: Any) -> tuple[str, bytes]:
+        return URN, self.command_string.encode()
+
+
+@WorkerHandler.register_environment(URN, bytes)
+class _WorkerProcessHandler(SubprocessSdkWorkerHandler):
+    def start_worker(self) -> None:
+        self.stopped = threading.Event()
+        self.worker = local_job_service.SubprocessSdkWorker(
+            self._worker_command_line, self.control_address, self.provision_info, self.worker_id
+        )
+        self.worker_thread = threading.Thread(name="run_worker", target=self._serve, daemon=True)
+        self.worker_thread.start()
+
+    def stop_worker(self) -> None:
+        self.stopped.set()
+        super().stop_worker()
+
+    def _serve(self) -> None:
+        try:
+            self.worker.run()
+        except RuntimeError as error:  # the process ended before it was told to
+            # Again and again, because the runner may hand it work later.
+            while not self.stopped.wait(SECONDS_BETWEEN_ABORTS):
+                with contextlib.suppress(RuntimeError):  # the runner adds work while we look through it
+                    self.control_conn.abort(DeadWorkerError(str(error)))

@@ -1,0 +1,158 @@
+"""README.md of a data directory: a dataset card with counts and plots, the same bytes for the same data."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from preprocess.manifest import Manifest
+from preprocess.storage import Storage
+
+CARD = "README.md"
+PLOTS = "plots"
+MAX_BARS = 20  # languages, scripts or reasons in a plot; the tables hold all
+BLUE = "#2f6690"
+
+
+def write_card(storage: Storage, manifest: Manifest) -> None:
+    """Write the card and its plots (SVG)."""
+    bars = plot_data(manifest)
+    for name, (title, axis, values) in bars.items():
+        storage.write_bytes(f"{PLOTS}/{name}.svg", draw_bars(title, axis, values))
+    storage.write_bytes(CARD, card(manifest, list(bars)).encode())
+
+
+def plot_data(manifest: Manifest) -> dict[str, tuple[str, str, dict[str, float]]]:
+    """Title, axis and bars of each plot by its file name; plots without bars are left out."""
+    languages = manifest.statistics["languages"]
+    scripts: dict[str, float] = {}
+    for language in languages.values():
+        for script, count in language["scripts"].items():
+            scripts[script] = scripts.get(script, 0) + count
+    letters = sum(scripts.values()) or 1
+    plots: dict[str, tuple[str, str, dict[str, float]]] = {
+        "lengths": ("Documents by length", "documents", _lengths(manifest.statistics["lengths"])),
+        "languages": (
+            "Characters by language",
+            "characters",
+            _largest({k: v["characters"] for k, v in languages.items()}),
+        ),
+        "scripts": ("Letters by script", "% of letters", _largest({k: 100 * v / letters for k, v in scripts.items()})),
+        "dropped": ("Pages that are no documents, by reason", "pages", _largest(dropped(manifest.counters))),
+        "characters_per_subword": (
+            "Characters per subword by language",
+            "characters",
+            _largest({k: v["characters"] / v["subwords"] for k, v in languages.items() if v["subwords"]}),
+        ),
+    }
+    return {name: plot for name, plot in plots.items() if plot[2]}
+
+
+def dropped(counters: Mapping[str, Any]) -> dict[str, int]:
+    """How many pages became no document, by reason."""
+    reasons = {
+        "redirect": counters["redirects"],
+        "other namespace": counters["other_namespaces"],
+        "duplicate": counters["duplicates"],
+        **{f"filtered: {reason}": count for reason, count in counters["filtered"].items()},
+        **{f"failed: {reason}": count for reason, count in counters["failed"].items()},
+    }
+    return {reason: count for reason, count in reasons.items() if count}
+
+
+def card(manifest: Manifest, plots: Sequence[str]) -> str:
+    """The text of the card, in Markdown."""
+    counters, splits = manifest.counters, manifest.splits
+    pages = [("Pages read", counters["pages"]), *dropped(counters).items(), ("**Documents**", counters["documents"])]
+    languages = [
+        (
+            name,
+            found["documents"],
+            found["windows"],
+            found["characters"],
+            f"{found['characters'] / found['subwords']:.2f}" if found["subwords"] else "",
+        )
+        for name, found in sorted(manifest.statistics["languages"].items())
+    ]
+    sections = [
+        "# Windows of text for token-free language encoders",
+        f"{counters['documents']:,} documents in {len(languages)} languages, cut into {counters['windows']:,} windows "
+        f"of at most {manifest.config['window']['max_characters']:,} characters, {counters['characters']:,} characters "
+        f"in all. Schema version {manifest.schema_version}, content `{manifest.fingerprint}`.",
+        '```python\nimport datasets\n\nwindows = datasets.load_from_disk("this folder")["train"]\n```',
+        "## Splits",
+        "A split is chosen by the text of a document, so no text is in two splits. Of equal texts in one language, one "
+        "document is kept.",
+        _table(
+            ("split", "documents", "windows", "characters", "shards"),
+            [
+                (name, split.documents, split.rows, split.characters, len(split.shards))
+                for name, split in splits.items()
+            ],
+        ),
+        "## Languages",
+        _table(("language", "documents", "windows", "characters", "characters per subword"), languages),
+        "## What became of the pages",
+        _table(("", "pages"), pages),
+        "Pages that failed are kept with reason and text in `failures/`.",
+        "## Inputs",
+        _table(
+            ("input", "bytes", "SHA-256"),
+            [(entry["path"], entry["size"], f"`{entry['sha256']}`") for entry in manifest.inputs[:1000]],
+        ),
+        "" if len(manifest.inputs) <= 1000 else f"And {len(manifest.inputs) - 1000:,} more: see `manifest.json`.",
+        "## Plots",
+        *[f"![{name.replace('_', ' ')}]({PLOTS}/{name}.svg)" for name in plots],
+    ]
+    return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def draw_bars(title: str, axis: str, values: Mapping[str, float]) -> bytes:
+    """An SVG of horizontal bars, from the top down, each with its value."""
+    # Imported here: a worker that reads or builds has no need of it, and it takes most of a second.
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    # A fixed salt and no date, else each run would draw other bytes; text stays text, so no fonts are needed.
+    with rc_context({"svg.hashsalt": "tokenfree", "svg.fonttype": "none", "font.family": "sans-serif"}):
+        figure = Figure(figsize=(8, 1 + 0.32 * len(values)), layout="constrained")
+        canvas, axes = FigureCanvasSVG(figure), figure.add_subplot()
+        bars = axes.barh(list(values), list(values.values()), color=BLUE, height=0.7)
+        axes.bar_label(bars, labels=[_short(value) for value in values.values()], padding=4, fontsize=9)
+        axes.invert_yaxis()
+        axes.margins(x=0.12)
+        axes.spines[["top", "right", "left"]].set_visible(False)
+        axes.tick_params(axis="y", length=0)
+        axes.xaxis.set_major_formatter(lambda value, _: _short(value))
+        axes.set_xlabel(axis)
+        axes.set_title(title, loc="left", fontweight="bold")
+        image = io.BytesIO()
+        canvas.print_svg(image, metadata={"Date": None})
+    return image.getvalue()
+
+
+def _lengths(lengths: Mapping[str, int]) -> dict[str, float]:
+    if not lengths:
+        return {}
+    bits = range(min(map(int, lengths)), max(map(int, lengths)) + 1)
+    return {f"{_short(2 ** (n - 1))} to {_short(2**n - 1)} characters": lengths.get(str(n), 0) for n in bits}
+
+
+def _largest(values: Mapping[str, float]) -> dict[str, float]:
+    """The largest values first; names decide between equal ones."""
+    return dict(sorted(values.items(), key=lambda item: (-item[1], item[0]))[:MAX_BARS])
+
+
+def _short(value: float) -> str:
+    for limit, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if value >= limit:
+            return f"{value / (1e3 if unit == 'k' else limit):.3g}{unit}"
+    return f"{value:,.0f}" if value == int(value) else f"{value:.3g}"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    lines = [head, ["---", *["---:"] * (len(head) - 1)]]
+    lines += [[f"{cell:,}" if isinstance(cell, int) else str(cell).replace("|", "\\|") for cell in row] for row in rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -1,0 +1,101 @@
+"""One page to one document: wikitext to clean text, Unicode clean-up, filters; what is dropped is counted by reason."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from preprocess.config import FilterConfig
+from preprocess.document import Document, Failure
+from preprocess.normalize import normalize
+from preprocess.sources import Page
+from preprocess.wikitext import clean
+
+# MediaWiki itself stops at 2 MiB a page; the cleaner is linear, so this bounds the time and memory of one page.
+MAX_WIKITEXT_CHARACTERS = 8_000_000
+PAGE_ERRORS = (ArithmeticError, AssertionError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
+
+
+@dataclass
+class PageCounters:
+    """What became of the pages of one split: `pages` is the sum of all others."""
+
+    pages: int = 0
+    documents: int = 0
+    redirects: int = 0
+    other_namespaces: int = 0
+    filtered: Counter[str] = field(default_factory=Counter)
+    failed: Counter[str] = field(default_factory=Counter)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {**vars(self), "filtered": dict(self.filtered), "failed": dict(self.failed)}
+
+    def add(self, other: dict[str, Any]) -> None:
+        """Add the counters of another split, as `to_json` gave them."""
+        for name in ("pages", "documents", "redirects", "other_namespaces"):
+            setattr(self, name, getattr(self, name) + other[name])
+        self.filtered.update(other["filtered"])
+        self.failed.update(other["failed"])
+
+
+@dataclass(frozen=True)
+class FailedPage:
+    """A failure with what is known of its page, so that `replay` can try it again; `page` is None for broken input."""
+
+    failure: Failure
+    page: Page | None
+
+
+def extract(
+    pages: Iterable[Page | Failure], namespaces: tuple[int, ...], filters: FilterConfig, counters: PageCounters
+) -> Iterator[Document | FailedPage]:
+    """The documents and the failures among `pages`; every page is counted once in `counters`."""
+    for page in pages:
+        counters.pages += 1
+        if isinstance(page, Failure):
+            counters.failed[page.reason] += 1
+            yield FailedPage(page, None)
+        elif page.namespace not in namespaces and page.kind == "wikitext":
+            counters.other_namespaces += 1
+        elif page.redirect:
+            counters.redirects += 1
+        else:
+            made = document_of(page, filters)
+            if isinstance(made, Document):
+                counters.documents += 1
+                yield made
+            elif isinstance(made, Failure):
+                counters.failed[made.reason] += 1
+                yield FailedPage(made, page)
+            else:
+                counters.filtered[made] += 1
+
+
+def document_of(page: Page, filters: FilterConfig) -> Document | Failure | str:
+    """The clean document of a page, its failure, or the reason why it is dropped."""
+    if page.kind == "wikitext" and page.model != "wikitext":
+        return "not_wikitext"
+    if page.kind == "wikitext" and len(page.text) > MAX_WIKITEXT_CHARACTERS:
+        return Failure(page.id, "too_large", page.text)
+    try:
+        text = normalize(_plain_text(page)).strip()
+    except PAGE_ERRORS as error:
+        # One page that the cleaner cannot stand must not stop a job of millions; it is kept, and can be replayed.
+        return Failure(page.id, f"error: {type(error).__name__}", page.text)
+    if not text:
+        return "empty"
+    if len(text) < filters.min_characters:
+        return "too_short"
+    if len(text) > filters.max_characters:
+        return "too_long"
+    return Document(page.id, page.language, page.title, text)
+
+
+def _plain_text(page: Page) -> str:
+    if page.kind == "plain":
+        return page.text
+    assert page.site is not None, f"a page of wikitext without its site: {page.id}"
+    return clean(page.text, page.site)

@@ -1,0 +1,142 @@
+"""Documents to windows with all their columns, computed in bulk: no loop over characters, words or subwords."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+
+import numpy as np
+import pyarrow as pa
+
+from preprocess.characters import SPACE, byte_offsets, classes_of, codepoints_of
+from preprocess.config import PreprocessConfig
+from preprocess.document import Document
+from preprocess.schema import TYPES, schema
+from preprocess.sentences import sentence_starts
+from preprocess.vocabulary import Vocabulary
+from preprocess.windows import cut
+from preprocess.words import byte_spans
+
+_SEPARATOR = "\n"
+
+
+@dataclass(frozen=True)
+class Window:
+    """A window before its columns: `document` and `language` of the document it starts in, sentences relative."""
+
+    document: str
+    language: str
+    text: str
+    sentence_starts: np.ndarray
+
+
+def build_windows(
+    documents: Sequence[Document], config: PreprocessConfig, vocabulary: Vocabulary | None
+) -> pa.RecordBatch:
+    """The windows of `documents` (normalised text), in order, one row each, with the columns of `config.columns`.
+
+    With `window.pack: across_documents`, neighbours of the same language are joined by newlines before they are cut,
+    so that only the last window of such a run is short; `document` is then the one in which the window starts. Which
+    documents are given together decides what is packed, so callers give them in groups that their workers do not
+    change. Without a vocabulary the subword columns hold empty lists.
+    """
+    windows = list(_windows(documents, config))
+    wanted = schema(config.columns)
+    columns: dict[str, pa.Array] = {
+        "document": pa.array([window.document for window in windows], pa.string()),
+        "language": pa.array([window.language for window in windows], pa.string()),
+        "text": pa.array([window.text for window in windows], pa.string()),
+    }
+    for names, fill in _FILLS:
+        if not names.isdisjoint(wanted.names):
+            columns.update(fill(windows, vocabulary))
+    return pa.RecordBatch.from_arrays([columns[name] for name in wanted.names], schema=wanted)
+
+
+def _windows(documents: Sequence[Document], config: PreprocessConfig) -> Iterator[Window]:
+    if config.window.pack == "none":
+        groups = ([document] for document in documents)
+    else:
+        groups = (list(group) for _, group in groupby(documents, attrgetter("language")))
+    for group in groups:
+        group = [document for document in group if document.text and not document.text.isspace()]
+        if group:
+            yield from _cut_group(group, config.window.max_characters)
+
+
+def _cut_group(group: list[Document], max_characters: int) -> Iterator[Window]:
+    text = _SEPARATOR.join(document.text for document in group)
+    heads = np.cumsum([0, *(len(document.text) + 1 for document in group)])
+    starts = np.concatenate(
+        [sentence_starts(document.text) + head for document, head in zip(group, heads[:-1], strict=True)]
+    ).astype(np.int64)
+    spans = cut(text, starts, max_characters)
+    begins, ends = np.array(spans).T
+    owners = np.searchsorted(heads, begins, side="right") - 1
+    inner = zip(np.searchsorted(starts, begins, side="right"), np.searchsorted(starts, ends), strict=True)
+    for (start, end), owner, (first, last) in zip(spans, owners, inner, strict=True):
+        document = group[owner]
+        relative = np.concatenate([[0], starts[first:last] - start])
+        yield Window(document.id, document.language, text[start:end], relative)
+
+
+def _character_columns(windows: Sequence[Window], _: Vocabulary | None) -> dict[str, pa.Array]:
+    codepoints = codepoints_of("".join(window.text for window in windows))
+    offsets = _cumulate([len(window.text) for window in windows])
+    return {
+        "codepoints": _lists("codepoints", codepoints.view(np.int32), offsets),
+        "whitespace": _lists("whitespace", classes_of(codepoints) == SPACE, offsets),
+    }
+
+
+def _word_columns(windows: Sequence[Window], _: Vocabulary | None) -> dict[str, pa.Array]:
+    # Joined by a separator, which no word spans, so that the words of a window do not depend on its neighbours.
+    codepoints = codepoints_of(_SEPARATOR.join(window.text for window in windows))
+    positions = byte_offsets(codepoints)
+    starts, ends = byte_spans(classes_of(codepoints), positions)
+    bases = positions[_cumulate([len(window.text) + 1 for window in windows])[:-1]]
+    offsets = np.append(np.searchsorted(starts, bases), len(starts))
+    shifts = np.repeat(bases, np.diff(offsets))
+    return {
+        "word_starts": _lists("word_starts", (starts - shifts).astype(np.uint16), offsets),
+        "word_ends": _lists("word_ends", (ends - shifts).astype(np.uint16), offsets),
+    }
+
+
+def _subword_columns(windows: Sequence[Window], vocabulary: Vocabulary | None) -> dict[str, pa.Array]:
+    names = ("subword_ids", "subword_starts", "subword_ends")
+    if vocabulary is None:
+        nothing = np.zeros(len(windows) + 1, dtype=np.int64)
+        return {name: _lists(name, np.zeros(0, dtype=np.int64), nothing) for name in names}
+    flat = vocabulary.encode_flat([window.text for window in windows])
+    values = zip(names, (flat.ids, flat.starts, flat.ends), strict=True)
+    return {name: _lists(name, value, flat.offsets) for name, value in values}
+
+
+def _sentence_columns(windows: Sequence[Window], _: Vocabulary | None) -> dict[str, pa.Array]:
+    starts = [window.sentence_starts for window in windows]
+    flat = np.concatenate([np.zeros(0, dtype=np.int64), *starts])
+    return {"sentence_starts": _lists("sentence_starts", flat, _cumulate([len(row) for row in starts]))}
+
+
+_FILLS: tuple[tuple[frozenset[str], Callable[[Sequence[Window], Vocabulary | None], dict[str, pa.Array]]], ...] = (
+    (frozenset({"codepoints", "whitespace"}), _character_columns),
+    (frozenset({"word_starts", "word_ends"}), _word_columns),
+    (frozenset({"subword_ids", "subword_starts", "subword_ends"}), _subword_columns),
+    (frozenset({"sentence_starts"}), _sentence_columns),
+)
+
+
+def _cumulate(counts: Sequence[int]) -> np.ndarray:
+    return np.cumsum([0, *counts])
+
+
+def _lists(name: str, values: np.ndarray, offsets: np.ndarray) -> pa.Array:
+    """The list column `name` whose row i is `values[offsets[i]:offsets[i + 1]]`."""
+    kind = TYPES[name]
+    return pa.ListArray.from_arrays(
+        pa.array(offsets, pa.int32()), pa.array(values.astype(_NUMPY_TYPES[name], copy=False)), type=kind
+    )
+
+
+_NUMPY_TYPES = {name: kind.value_type.to_pandas_dtype() for name, kind in TYPES.items() if pa.types.is_list(kind)}

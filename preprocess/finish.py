@@ -1,0 +1,102 @@
+"""The last step of a job: reconcile its counters, write failures, card and manifest, remove the runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from preprocess.card import write_card
+from preprocess.datasets_layout import write_layout
+from preprocess.extract import PageCounters
+from preprocess.failures import collect_failures
+from preprocess.job import RUNS, VOCABULARY_SIDECAR, Job, all_runs, all_shards
+from preprocess.manifest import (
+    MANIFEST,
+    DatasetSplit,
+    Manifest,
+    content_fingerprint,
+    load_manifest,
+    reconcile,
+    save_manifest,
+)
+from preprocess.ownership import JOB, WORK, portable_config, tidy
+from preprocess.plan import SPLITS
+from preprocess.runs import Run
+from preprocess.schema import SCHEMA_VERSION
+from preprocess.settings import fingerprint
+from preprocess.shards import BuiltShard
+
+
+def finish(job: Job) -> str:
+    """Step 5; the fingerprint of the finished directory. Raises JobError if a page is unaccounted for."""
+    storage = job.storage
+    if MANIFEST in storage.names():  # a runner may repeat a step that it does not know to be done
+        tidy(storage)
+        return load_manifest(job.url).fingerprint
+    runs, shards = all_runs(job), all_shards(job)
+    identity = storage.read_json(JOB)
+    vocabulary: Mapping[str, Any] = storage.read_json(VOCABULARY_SIDECAR) or {"sha256": None, "size": None}
+    counters = count(runs, shards)
+    reconcile(counters)
+    splits = {
+        name: DatasetSplit(entries)
+        for name in SPLITS
+        if (entries := tuple(shard.entry for shard in shards if shard.entry.path.startswith(f"{name}/")))
+    }
+    manifest = Manifest(
+        schema_version=SCHEMA_VERSION,
+        config=portable_config(job.config),
+        config_fingerprint=fingerprint(identity["config"]),
+        versions=identity["versions"],
+        inputs=tuple(identity["inputs"]),
+        vocabulary_sha256=vocabulary["sha256"],
+        vocabulary_size=vocabulary["size"],
+        splits=splits,
+        counters=counters,
+        statistics=statistics(shards),
+        fingerprint=content_fingerprint(splits, vocabulary["sha256"]),
+    )
+    collect_failures(storage, [f"{RUNS}/{run.name}.failures.jsonl" for run in runs if run.failures], f"{WORK}/merged")
+    write_layout(storage, splits, vocabulary["sha256"])
+    write_card(storage, manifest)
+    save_manifest(storage, manifest)
+    tidy(storage)
+    return manifest.fingerprint
+
+
+def count(runs: Sequence[Run], shards: Sequence[BuiltShard]) -> dict[str, Any]:
+    """The counters of the manifest: pages as the runs saw them, documents and what came of them as the shards did."""
+    pages = PageCounters()
+    for run in runs:
+        pages.add(run.counters)
+    return {
+        **pages.to_json(),
+        "filtered": dict(sorted(pages.filtered.items())),
+        "failed": dict(sorted(pages.failed.items())),
+        "documents": sum(shard.entry.documents for shard in shards),
+        "duplicates": sum(shard.duplicates for shard in shards),
+        "windows": sum(shard.entry.rows for shard in shards),
+        "characters": sum(shard.entry.characters for shard in shards),
+        "subwords": sum(shard.subwords for shard in shards),
+    }
+
+
+def statistics(shards: Sequence[BuiltShard]) -> dict[str, Any]:
+    """What the card shows: documents by length (powers of two), and counts and sampled scripts by language."""
+    lengths: Counter[int] = Counter()
+    languages: dict[str, dict[str, Any]] = {}
+    for shard in shards:
+        lengths.update({int(bits): found for bits, found in shard.lengths.items()})
+        entry = shard.entry
+        language = languages.setdefault(entry.language, {"scripts": {}})
+        for name, found in (
+            ("documents", entry.documents),
+            ("windows", entry.rows),
+            ("characters", entry.characters),
+            ("subwords", shard.subwords),
+        ):
+            language[name] = language.get(name, 0) + found
+        for script, found in shard.scripts.items():
+            language["scripts"][script] = language["scripts"].get(script, 0) + found
+    return {"lengths": {str(bits): lengths[bits] for bits in sorted(lengths)}, "languages": languages}

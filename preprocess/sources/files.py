@@ -1,0 +1,127 @@
+"""Files on any fsspec URL: what the user's paths stand for, in which version, and their hashes."""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import IO, Any
+
+import fsspec
+from fsspec.core import has_magic, url_to_fs
+
+from preprocess.errors import UserError
+
+READ_BYTES = 1 << 18  # a block of stored bytes: about one bz2 block of 900 kB of text
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """One file that the user's paths stand for; `name` is its path below the folder or the glob that found it."""
+
+    path: str
+    name: str
+    size: int
+    version: str
+
+
+def open_input(path: str) -> IO[bytes]:
+    """The file, open for reading; remote ones are read ahead in blocks and never held whole."""
+    fs, inner = url_to_fs(path)
+    return fs.open(inner, "rb")  # pyright: ignore[reportReturnType]  fsspec's own file type is no IO for pyright
+
+
+def list_inputs(paths: Iterable[str], field: str, wanted: Callable[[str], bool]) -> list[InputFile]:
+    """The files that `paths` (files, folders, globs, fsspec URLs) stand for, each once, sorted by path.
+
+    Folders are searched through; of those and of globs only file names that are `wanted` count, while a path of one
+    file is taken as it is. Raises UserError, naming `field` and the path, where a path stands for no file.
+    """
+    found: dict[str, InputFile] = {}
+    for path in paths:
+        try:
+            files = _expand(path, field, wanted)
+        except UserError:
+            raise
+        except (OSError, ValueError, ImportError) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise UserError(f"{field}: cannot list {path}: {reason}") from error
+        for file in files:
+            # The same file may be found by two paths; the shorter name must not depend on which came first.
+            known = found.get(file.path)
+            if known is None or (len(file.name), file.name) < (len(known.name), known.name):
+                found[file.path] = file
+    return _with_unique_names([found[path] for path in sorted(found)])
+
+
+def _expand(path: str, field: str, wanted: Callable[[str], bool]) -> list[InputFile]:
+    fs, inner = url_to_fs(path)
+    if has_magic(inner) and not fs.exists(inner):
+        root = posixpath.dirname(inner[: min(inner.find(sign) for sign in "*?[" if sign in inner)])
+        infos = [info for info in fs.glob(inner, detail=True).values() if wanted(posixpath.basename(info["name"]))]
+        hint = "matches no file of the right kind"
+    elif fs.isdir(inner):
+        root = inner.rstrip("/")
+        infos = [info for info in fs.find(inner, detail=True).values() if wanted(posixpath.basename(info["name"]))]
+        hint = "is a folder without files of the right kind"
+    elif fs.exists(inner):
+        root, infos, hint = posixpath.dirname(inner), [fs.info(inner)], ""
+    else:
+        raise UserError(f"{field}: no such file: {path}")
+    files = [_input_file(fs, info, root) for info in infos if info["type"] == "file"]
+    if not files:
+        raise UserError(f"{field}: {path} {hint}; give a file, a folder or a glob that has some")
+    return files
+
+
+def _input_file(fs: fsspec.AbstractFileSystem, info: Mapping[str, Any], root: str) -> InputFile:
+    inner = str(info["name"])
+    local = "file" in ((fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol)
+    name = posixpath.relpath(inner, root) if root else inner.lstrip("/")
+    # Whatever the store says about the last change; object stores have an ETag, files a time.
+    stamp = next(
+        (info[key] for key in ("ETag", "etag", "mtime", "LastModified", "updated", "created") if key in info), ""
+    )
+    return InputFile(
+        path=inner if local else str(fs.unstrip_protocol(inner)),
+        name=name,
+        size=int(info["size"] or 0),
+        version=f"{info['size']}:{stamp}",
+    )
+
+
+def _with_unique_names(files: list[InputFile]) -> list[InputFile]:
+    """Two folders may hold files of one name; those files are named by their whole path."""
+    counts: dict[str, int] = {}
+    for file in files:
+        counts[file.name] = counts.get(file.name, 0) + 1
+    return [
+        InputFile(file.path, file.path, file.size, file.version) if counts[file.name] > 1 else file for file in files
+    ]
+
+
+def read_range(file: IO[bytes], start: int, end: int | None = None) -> Iterator[bytes]:
+    """The bytes `[start, end)` of an open file, to its end by default, block by block."""
+    file.seek(start)
+    left = end - start if end is not None else None
+    while left is None or left > 0:
+        block = file.read(READ_BYTES if left is None else min(left, READ_BYTES))
+        if not block:
+            return
+        if left is not None:
+            left -= len(block)
+        yield block
+
+
+def hash_inputs(paths: Iterable[str]) -> list[dict[str, str | int]]:
+    """Path, size in bytes and SHA-256 of each file, each once and sorted by path, read block by block."""
+    hashes: list[dict[str, str | int]] = []
+    for path in sorted(set(paths)):
+        digest, size = hashlib.sha256(), 0
+        with open_input(path) as file:
+            for block in read_range(file, 0):
+                digest.update(block)
+                size += len(block)
+        hashes.append({"path": path, "size": size, "sha256": digest.hexdigest()})
+    return hashes

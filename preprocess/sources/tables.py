@@ -1,0 +1,135 @@
+"""Documents in tables, a line of JSON or a row of Parquet each: `text` and, if there, `id`, `language` and `title`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from preprocess.document import Failure
+from preprocess.errors import UserError
+from preprocess.sources.files import InputFile, open_input, read_range
+from preprocess.sources.records import Page, Split
+
+MAX_BOOK_BYTES = 100_000_000
+RAW_BYTES = 1_000_000  # kept of a document that fails
+COLUMNS = ("text", "id", "language", "title")
+BATCH_ROWS = 64
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_TAG = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{1,8})*")
+
+
+def num_row_groups(file: InputFile) -> int:
+    """How many row groups a Parquet file has. Raises UserError where it is none or has no column `text`."""
+    try:
+        with open_input(file.path) as opened:
+            table = pq.ParquetFile(opened)
+            columns, groups = table.schema_arrow.names, table.num_row_groups
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(f"books: {file.path} is no readable Parquet file: {str(error).splitlines()[0]}") from error
+    if "text" not in columns:
+        raise UserError(f"books: {file.path} has no column `text`, only {', '.join(columns)}; rename the one to read")
+    return groups
+
+
+def read_table(split: Split) -> Iterator[Page | Failure]:
+    """The documents of a part of a table, streamed; a failure for each line or row that is none.
+
+    Reasons: bad_json, missing_text, too_large, damaged_stream. An id is `books:NAME:ID`, where ID is the document's own
+    `id`, or else the line's byte offset, or row group and row.
+    """
+    rows = _json_rows(split) if split.format == "jsonl" else _parquet_rows(split)
+    name, language = split.names[0], split.languages[0]
+    for place, row in rows:
+        if isinstance(row, Failure):
+            yield row
+            continue
+        text = row.get("text")
+        own_id = row.get("id")
+        identity = f"books:{name}:{place if own_id is None else _clean(str(own_id))}"
+        if not isinstance(text, str):
+            yield Failure(identity, "missing_text", _clean(str(row))[:RAW_BYTES])
+            continue
+        told = row.get("language")
+        trusted = not split.language_given and isinstance(told, str) and _TAG.fullmatch(told)
+        title = row.get("title")
+        yield Page(
+            id=identity,
+            language=told if trusted and isinstance(told, str) else language,
+            title=_clean(title) if isinstance(title, str) else "",
+            text=_clean(text),
+        )
+
+
+def _clean(text: str) -> str:
+    """JSON can escape lone surrogates, which no UTF-8 can hold."""
+    return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
+
+
+def _json_rows(split: Split) -> Iterator[tuple[str, Mapping[str, Any] | Failure]]:
+    for offset, line in _lines(split.inputs[0], split.start, split.end):
+        reason, row = "bad_json", None
+        if len(line) > MAX_BOOK_BYTES:
+            reason = "too_large"
+        elif not line.strip():
+            continue
+        else:
+            with suppress(ValueError, RecursionError):
+                row = json.loads(line)
+        if isinstance(row, dict):
+            yield str(offset), row
+        else:
+            raw = line[:RAW_BYTES].decode(errors="replace")
+            yield str(offset), Failure(f"books:{split.names[0]}:{offset}", reason, raw)
+
+
+def _lines(path: str, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """Offset and bytes of each line that starts in `[start, end)`; of one that is too large, the beginning."""
+    position = max(0, start - 1)  # a line that starts at `start` shows by the line end before it
+    line_start = 0 if start == 0 else None
+    line = bytearray()
+    if start >= end:
+        return
+    with open_input(path) as file:
+        for block in read_range(file, position):
+            begin = 0
+            while True:
+                newline = block.find(b"\n", begin)
+                if line_start is not None and len(line) <= MAX_BOOK_BYTES:
+                    line += block[begin : newline if newline >= 0 else len(block)]
+                if newline < 0:
+                    break
+                if line_start is not None:
+                    yield line_start, bytes(line)
+                line.clear()
+                begin = newline + 1
+                line_start = position + begin
+                if line_start >= end:
+                    return
+            position += len(block)
+    if line_start is not None and line:
+        yield line_start, bytes(line)
+
+
+def _parquet_rows(split: Split) -> Iterator[tuple[str, Mapping[str, Any] | Failure]]:
+    with open_input(split.inputs[0]) as file:
+        table = pq.ParquetFile(file)
+        columns = [name for name in COLUMNS if name in table.schema_arrow.names]
+        for group in range(split.start, split.end):
+            row = 0
+            try:
+                for batch in table.iter_batches(BATCH_ROWS, row_groups=[group], columns=columns):
+                    for values in batch.to_pylist():
+                        yield f"{group}.{row}", values
+                        row += 1
+            except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+                # Arrow raises plain OSErrors over content; those of the file system carry a number.
+                if isinstance(error, OSError) and error.errno is not None:
+                    raise
+                place = f"{group}.{row}"
+                yield place, Failure(f"books:{split.names[0]}:{place}", "damaged_stream", str(error)[:1000])

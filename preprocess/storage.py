@@ -1,0 +1,248 @@
+"""A directory on any file system that fsspec knows, to which whole files are committed, never parts of files.
+
+Local files are written under `_tmp/`, hashed, then renamed; object stores get the finished object in one put. What a
+name shows is therefore complete, whenever a process was killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import fsspec
+import pyarrow as pa
+from fsspec.implementations.local import LocalFileSystem
+
+from preprocess.errors import UserError
+
+T = TypeVar("T")
+
+TEMPORARY = "_tmp"
+HASH_BLOCK = 1024 * 1024
+# Remote file systems whose rename is atomic and whose writes show before they are complete.
+RENAMING_PROTOCOLS = {"hdfs", "webhdfs", "arrow_hdfs", "sftp", "ssh", "smb"}
+PUT_ATTEMPTS = 3  # beyond the retries inside each fsspec implementation
+DENIED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOTDIR)
+
+
+@dataclass
+class NewFile:
+    """A file being written at the local `path`; its size and SHA-256 are known once it is committed."""
+
+    path: str
+    size: int = 0
+    sha256: str = ""
+
+
+@dataclass(frozen=True)
+class Storage:
+    """The directory `url`; names of files are relative to it, with `/`. Cheap to make and to pickle."""
+
+    url: str
+
+    @classmethod
+    def at(cls, url: str) -> Storage:
+        """The directory `url` in its absolute form, so that workers in other directories find it too.
+
+        Raises:
+            UserError: unknown protocol, or its package is missing.
+        """
+        try:
+            fs, root = fsspec.core.url_to_fs(url)
+        except (ValueError, ImportError) as error:
+            raise UserError(
+                f"{url}: no file system for this address ({error}); use a path or a known protocol"
+            ) from None
+        return cls(root if isinstance(fs, LocalFileSystem) else str(fs.unstrip_protocol(root)))
+
+    @functools.cached_property
+    def _place(self) -> tuple[Any, str]:
+        fs, root = fsspec.core.url_to_fs(self.url)
+        return fs, root.rstrip("/")
+
+    @property
+    def fs(self) -> Any:
+        """The fsspec file system."""
+        return self._place[0]
+
+    @property
+    def is_local(self) -> bool:
+        """Whether files can be renamed and memory-mapped."""
+        return isinstance(self.fs, LocalFileSystem)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes see what this one writes."""
+        return "memory" not in _protocols(self.fs)
+
+    def path(self, name: str) -> str:
+        """The path of `name` on the file system, without protocol."""
+        return f"{self._place[1]}/{name}" if name else self._place[1]
+
+    def size(self, name: str) -> int | None:
+        """Bytes of a file, or None where there is none."""
+        try:
+            info = self.fs.info(self.path(name))
+        except FileNotFoundError:
+            return None
+        return info["size"] if info["type"] == "file" else None
+
+    def names(self, folder: str = "") -> list[str]:
+        """Names of the files and folders directly in `folder`, sorted; none where it does not exist."""
+        self.fs.invalidate_cache()  # other workers write too
+        try:
+            entries = self.fs.ls(self.path(folder), detail=False)
+        except FileNotFoundError:
+            return []
+        except NotADirectoryError:
+            raise UserError(f"{self.url}: a file stands where a directory is needed; give another one") from None
+        here = self.path(folder).rstrip("/")
+        return sorted({entry.rstrip("/").rsplit("/", 1)[-1] for entry in entries if entry.rstrip("/") != here})
+
+    def read_bytes(self, name: str) -> bytes:
+        """A whole file. Raises FileNotFoundError where there is none."""
+        return bytes(self.fs.cat_file(self.path(name)))
+
+    def read_json(self, name: str) -> Any:
+        """A whole JSON file, or None where there is none or it is damaged (then it is to be made again)."""
+        try:
+            return json.loads(self.read_bytes(name))
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            return None
+
+    def read_ranges(self, ranges: list[tuple[str, int, int]]) -> list[pa.Buffer]:
+        """The bytes [start, end) of each (name, start, end): mapped when local, else fetched together."""
+        if self.is_local:
+            return [_map(self.path(name)).slice(start, end - start) for name, start, end in ranges]
+        paths, starts, ends = zip(*((self.path(name), start, end) for name, start, end in ranges), strict=True)
+        parts = self.fs.cat_ranges(list(paths), list(starts), list(ends), on_error="raise")
+        return [pa.py_buffer(bytes(part)) for part in parts]
+
+    def open(self, name: str) -> Any:
+        """A file opened for reading bytes, front to back."""
+        return self.fs.open(self.path(name), "rb")
+
+    @contextlib.contextmanager
+    def new_file(self, name: str) -> Iterator[NewFile]:
+        """Write a file at the path given, then commit it under `name`; on an error nothing is left.
+
+        Raises:
+            UserError: the directory cannot be written to, or is full.
+        """
+        with self.explained():
+            if self.is_local:
+                folder = self.path(TEMPORARY)
+                os.makedirs(folder, exist_ok=True)
+            else:
+                folder = tempfile.mkdtemp(prefix="tokenfree-")
+            new = NewFile(f"{folder}/{uuid.uuid4().hex}")
+            try:
+                yield new
+                new.size, new.sha256 = os.path.getsize(new.path), hash_file(new.path)
+                self._commit(new.path, name)
+            finally:
+                with contextlib.suppress(FileNotFoundError):
+                    os.remove(new.path)
+                if not self.is_local:
+                    shutil.rmtree(folder, ignore_errors=True)
+
+    def write_bytes(self, name: str, data: bytes) -> NewFile:
+        """Commit a small file."""
+        with self.new_file(name) as new:
+            Path(new.path).write_bytes(data)
+        return new
+
+    def write_json(self, name: str, value: Any) -> NewFile:
+        """Commit `value` as JSON whose bytes depend on nothing but `value`."""
+        return self.write_bytes(name, (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode())
+
+    def remove(self, name: str) -> None:
+        """Remove a file, or a folder with all in it; nothing happens where there is none."""
+        with contextlib.suppress(FileNotFoundError), self.explained():
+            self.fs.rm(self.path(name), recursive=True)
+        self.fs.invalidate_cache()
+
+    def remove_if_empty(self) -> None:
+        """Remove the directory itself if nothing is in it."""
+        if self.is_local and not self.names():
+            with contextlib.suppress(OSError):
+                os.rmdir(self.path(""))
+
+    @contextlib.contextmanager
+    def explained(self) -> Iterator[None]:
+        """Turn what a file system says of a directory that cannot be written to into one line for the user."""
+        try:
+            yield
+        except OSError as error:
+            missing_bucket = not self.is_local and isinstance(error, FileNotFoundError)
+            if error.errno in DENIED or missing_bucket or isinstance(error, (PermissionError, FileExistsError)):
+                said = error.strerror or str(error)
+                raise UserError(
+                    f"{self.url}: cannot write here ({said}); free space, change its rights or give another directory"
+                ) from error
+            raise
+
+    def _commit(self, source: str, name: str) -> None:
+        target = self.path(name)
+        if self.is_local:
+            _flush(source)
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            os.replace(source, target)
+        elif _protocols(self.fs) & RENAMING_PROTOCOLS:
+            temporary = self.path(f"{TEMPORARY}/{uuid.uuid4().hex}")
+            self.fs.makedirs(self.path(TEMPORARY), exist_ok=True)
+            self.fs.makedirs(target.rsplit("/", 1)[0], exist_ok=True)
+            _retry(lambda: self.fs.put_file(source, temporary))
+            self.fs.mv(temporary, target)
+        else:
+            _retry(lambda: self.fs.put_file(source, target))
+
+
+def hash_file(path: str) -> str:
+    """SHA-256 of a local file, in hex."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(HASH_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _map(path: str) -> pa.Buffer:
+    with pa.memory_map(path) as file:
+        return file.read_buffer(file.size())
+
+
+def _flush(path: str) -> None:
+    """Put a file's bytes on the disk before its final name shows, for machines that lose power."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _protocols(fs: Any) -> set[str]:
+    return {fs.protocol} if isinstance(fs.protocol, str) else set(fs.protocol)
+
+
+def _retry(put: Callable[[], T]) -> T:
+    for attempt in range(1, PUT_ATTEMPTS):
+        try:
+            return put()
+        except OSError as error:
+            if error.errno in DENIED or isinstance(error, (PermissionError, FileNotFoundError)):
+                raise
+            time.sleep(0.2 * 2**attempt)
+    return put()

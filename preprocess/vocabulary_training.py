@@ -1,0 +1,81 @@
+"""Training of the subword vocabulary: the same bytes for the same texts and settings, on any machine."""
+
+import io
+import re
+from collections.abc import Iterable, Iterator
+
+import sentencepiece
+
+from preprocess.config import VocabularyConfig
+from preprocess.errors import JobError, UserError
+from preprocess.sentences import sentence_starts
+from preprocess.windows import cut
+
+PAD_ID, UNKNOWN_ID = 0, 1
+_MAX_LINE_BYTES = 4192  # SentencePiece drops longer ones; they are cut into sentences here
+_MAX_LINE_CHARACTERS = _MAX_LINE_BYTES // 4
+_THREADS = 4  # each takes every fourth sentence, so that this number, and not the machine, decides the rounding
+# SentencePiece drops lines with these: its own mark of an unknown character, and NUL.
+_RESERVED = str.maketrans({"▅": " ", "\0": " "})
+
+
+def train_vocabulary(texts: Iterable[str], config: VocabularyConfig, seed: int) -> bytes:
+    """The bytes of a SentencePiece model trained on `texts` (documents, in this order; all in memory at once).
+
+    The model does not normalise, so that offsets are exact: spaces are kept, and one is put before each text so that
+    a word has the same pieces there as elsewhere. Id 0 is padding, 1 unknown; there are no marks of start and end.
+
+    Raises:
+        UserError: naming `vocabulary.size` and a size that works, where the texts are too few or too varied for it.
+    """
+    sentencepiece.set_random_generator_seed(seed)
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=_lines(texts),
+            model_writer=model,
+            vocab_size=config.size,
+            model_type=config.algorithm,
+            character_coverage=config.character_coverage,
+            byte_fallback=config.byte_fallback,
+            normalization_rule_name="identity",
+            remove_extra_whitespaces=False,
+            add_dummy_prefix=True,
+            max_sentence_length=_MAX_LINE_BYTES,
+            pad_id=PAD_ID,
+            unk_id=UNKNOWN_ID,
+            bos_id=-1,
+            eos_id=-1,
+            num_threads=_THREADS,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise _explain(str(error), config.size) from error
+    return model.getvalue()
+
+
+def _lines(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        for line in text.translate(_RESERVED).split("\n"):
+            if len(line) <= _MAX_LINE_CHARACTERS:
+                if line and not line.isspace():
+                    yield line
+            else:
+                yield from (line[start:end] for start, end in cut(line, sentence_starts(line), _MAX_LINE_CHARACTERS))
+
+
+def _explain(message: str, size: int) -> Exception:
+    too_high = re.search(r"set it to a value <= (\d+)", message)
+    if too_high:
+        return UserError(
+            f"vocabulary.size: {size} is too large for this corpus; set it to at most {too_high[1]}, or add text"
+        )
+    too_low = re.search(r"smaller than required_chars\. \d+ vs (\d+)", message)
+    if too_low:
+        return UserError(
+            f"vocabulary.size: {size} is too small for the characters of this corpus; "
+            f"set it to at least {too_low[1]}, or lower vocabulary.character_coverage"
+        )
+    if "!sentences_.empty()" in message:
+        return UserError("vocabulary: there is no text to train it on; add input, or give vocabulary.model")
+    return JobError(f"vocabulary: SentencePiece could not train it ({message}); give vocabulary.model instead")

@@ -1,0 +1,42 @@
+"""`clean`: the passes in order."""
+
+from preprocess.site import Site
+from preprocess.wikitext.braces import replace_templates
+from preprocess.wikitext.inline import mark_titles, resolve_entities, strip_line_marks, strip_quotes, strip_tags
+from preprocess.wikitext.links import replace_links
+from preprocess.wikitext.literals import restore
+from preprocess.wikitext.marks import strip_controls
+from preprocess.wikitext.namespaces import hidden_prefixes
+from preprocess.wikitext.opaque import set_aside
+from preprocess.wikitext.rules import rules_for
+from preprocess.wikitext.tables import drop_tables
+from preprocess.wikitext.tidy import tidy
+from preprocess.wikitext.variants import CONVERTED, choose_variant
+
+
+def clean(wikitext: str, site: Site) -> str:
+    """The text of an article as its readers see it: paragraphs, section titles and list items, one a line.
+
+    Templates other than those for text (numbers, units, dates, languages, quotations ...), tables, files, categories,
+    references and formulas are left out. Time and memory are linear in the length of the page, whatever it holds.
+    """
+    text = strip_controls(wikitext)
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    text, stash = set_aside(f"\n{text}\n") if "<" in text else (f"\n{text}\n", [])
+    if "{{" in text:
+        text = replace_templates(text, rules_for(site.language))
+    if "{" in text or "}" in text:
+        text = text.replace("{{", "").replace("}}", "")
+    text = drop_tables(text)
+    if "-{" in text and site.language.partition("-")[0] in CONVERTED:
+        text = choose_variant(text)
+    text = replace_links(text, hidden_prefixes(site))
+    text = strip_tags(text)
+    text = mark_titles(text)
+    text = strip_line_marks(text)
+    text = strip_quotes(text)
+    text = resolve_entities(text)
+    if stash:
+        text = restore(text, stash)
+    return tidy(text)

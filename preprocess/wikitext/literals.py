@@ -1,0 +1,13 @@
+"""Puts back the literal texts that the first pass set aside."""
+
+import re
+
+from preprocess.wikitext.inline import resolve_entities
+from preprocess.wikitext.marks import STASH
+
+_REFERENCE = re.compile(rf"{STASH}([0-9]+){STASH}")
+
+
+def restore(text: str, stash: list[str]) -> str:
+    """The text with each mark of the stash replaced by the literal text, entities resolved."""
+    return _REFERENCE.sub(lambda match: resolve_entities(stash[int(match[1])]), text)

@@ -1,0 +1,216 @@
+"""Which templates show text, and what: the names of English Wikipedia, which most wikis have, and local ones.
+
+A name that is in no table is dropped: boxes, references, pronunciations, maintenance notes, links to sister projects.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
+
+from preprocess.wikitext import dates, numbers, phrases
+from preprocess.wikitext.braces import Lookup, Rule, first_rule
+from preprocess.wikitext.marks import EQUALS, PHONETIC, PIPE
+from preprocess.wikitext.phrases import around, constant, first, joined, last, named, second
+from preprocess.wikitext.rules_local import LOCAL, PREFIXES, SHARED
+
+_NBSP = "\xa0"
+
+# Rule and names; names are lower case and parted by "|" or line breaks.
+_COMMON: list[tuple[Rule, str]] = [
+    (
+        first,
+        """
+        nowrap|nobr|nowr|nobreak|nowraplinks|small|smaller|smallsup|large|larger|big|resize|nobold|normal
+        noitalic|em|strong|bold|code|mono|monospaced|tt|kbd|key|keypress|samp|var|mvar|math|bigmath|sup|sub
+        sc|sc1|smallcaps|small caps|sc2|aut|allcaps|lc|uc|abbr|abbrv|tooltip|hover title|visible anchor
+        vanchor|anchor text|iast|iast1|unicode|pie|polytonic|pinyin|wg|sic|typo|not a typo|notatypo
+        as written|proper name|no italic|roman|underline|uline|overline|strikethrough|del|ins|cjk|hebrew|hbo
+        he|lang-en-short|flag|flagcountry|flagu|country|citation needed span|cns|clarify span|linktext
+        nihongo foot|translation|literal|poem|poemquote|poem quote|rtl-lang|script/hebrew|script/arabic
+        midsize|center|centre|align|big math|longitem|nastaliq|bdi|plainlist|flatlist|unbulleted|plain list
+        columns-list|div col list|blockindent|block indent|in lang text|angle bracket|strong emphasis|interp
+        bracket|which text|who text|lang-text|transliteration-text|text|highlight|dfn|q|ilq|larger text
+        hangul|ordinal|ord|okina text|country data name|citequote|keep together|avoid wrap|noprint|screen
+        no bold|fake heading|red|green|blue|gray|grey|nolink|delink
+        """,
+    ),
+    (
+        second,
+        """
+        lang|script|color|colour|font color|fontcolor|fontsize|font|coloured text|colored text
+        background color|bg|lang-x|langx|llang|wikt-lang|wiktlang|rtl lang|linguistics|ltr|abbrlink|font-size
+        font size|text size|section-lang|nativename|native name|hs|langr
+        """,
+    ),
+    (last, "transl|transliteration|translit|xlit|tlit|transl."),
+    (
+        around(PHONETIC, PHONETIC),
+        "ipa|ipa2|ipa link|ipalink|ipablink|ipaslink|ipaplink|api|afi|phonetic|phonemic|आईपीए|আধ্বব|мфа|国際音声記号",
+    ),
+    (joined(""), "gaps|linktext|chem|chem2|ce|nuclide|nuclide2|isotope|su"),
+    (joined(" · "), "hlist|hlist comma|hlisti"),
+    (joined("\n"), "ubl|unbulleted list|ublist|bulleted list|blist|unbulletedlist|ordered list|numbered list"),
+    (joined(", "), "comma separated entries|cslist"),
+    (joined(" § "), "slink|section link|see section"),
+    (phrases.chinese, "zh|zh-full|zh full|chinese"),
+    (phrases.nihongo, "nihongo|nihongo2|korean|nihongo krt|nihongo core"),
+    (phrases.ruby, "ruby|ruby-ja|furigana|ruby-zh-p"),
+    (phrases.music, "music"),
+    (phrases.any_ship, "ship"),
+    (
+        phrases.quotation,
+        """
+        quote|quotation|blockquote|bquote|cquote|long quotation|bq|quote text|centered pull quote|epigraph
+        verse translation|bible quote|quote without source
+        """,
+    ),
+    (numbers.height, "height"),
+    (numbers.duration, "duration"),
+    (numbers.power_of_ten, "e|e-sp|x10^|esp|10^x"),
+    (around("10"), "10^|exp10"),
+    (numbers.fraction, "frac|fraction|fract"),
+    (partial(numbers.fraction, slash="/"), "sfrac|sfraction|tfrac|dfrac|cfrac|mfrac|sdfrac"),
+    (around("√"), "sqrt|radic|radical"),
+    (around("⟨", "⟩"), "angbr|angle brackets|angbr ipa|grapheme|orthography"),
+    (around("|", "|"), "abs|pabs"),
+    (around("(", ")"), "parenthesis|par"),
+    (around("{", "}"), "bracks|mset|braces|curly"),
+    (around("[", "]"), "brackets|bracket text"),
+    (around("⟨", "|"), "bra"),
+    (around("US$"), "us$|usd|us dollar"),
+    (around("£"), "gbp|£|pound sterling|british pound"),
+    (around("€"), "eur|€|euro"),
+    (around("₹"), "inr|₹|indian rupee"),
+    (around("¥"), "jpy|¥|cny|jp¥"),
+    (around("A$"), "aud|a$"),
+    (around("C$"), "cad|ca$"),
+    (around("ISBN "), "isbn|isbn2|isbnt"),
+    (around("ISSN "), "issn"),
+    (around("OCLC "), "oclc"),
+    (around("RFC "), "ietf rfc|rfc"),
+    (around("HD "), "hd"),
+    (named("2", "1"), "url|official url|hyperlink|plain link"),
+    (
+        named("lt", "label", "display", "1"),
+        """ill|interlanguage link|interlanguage link multi|ill2|illm|link-interwiki|interwiki link|red link
+        not translated""",
+    ),
+    (named("3", "1"), "le|link-en|link-de|link-fr|link-ja|link-ru|link-es|link-it|link-ko|link-interwiki-zh|liu"),
+    (named("4", "3", "2"), "tsl|translink|internal link helper"),
+    (named("2"), "interlang|see wikipedia"),
+    (constant("’s"), "'s|‘s"),
+    (constant("'"), "'|apostrophe|`|-'"),
+    (constant('"'), '"'),
+    (constant("' \""), "' \"|'\""),
+    (constant("\" '"), "\" '|\"'"),
+    (constant(" – "), "snd|spnd|sndash|spaced ndash|spaced en dash|dash|spaced endash|ndash spaced|spndash"),
+    (constant("–"), "ndash|en dash|endash|nsndns"),
+    (constant("—"), "mdash|mdashb|em dash|emdash|—"),
+    (constant(" — "), "spaced mdash|spaced em dash|smd"),
+    (constant("−"), "minus|mns"),
+    (constant("×"), "times|x"),
+    (constant("±"), "pm|+-|plusminus"),
+    (constant("π"), "pi"),
+    (
+        constant(_NBSP),
+        """
+        nbsp|space|spaces|spc|sp|nbsp;|nnbsp|thinsp|thin space|hairsp|hair space|figure space|nbspc|0|ensp
+        emsp|quad
+        """,
+    ),
+    (constant(" · "), "·|middot|dot|dotsep|•|bull|bullet|*|.|,|,|bold middot"),
+    (constant(""), "zwj|zwnj|shy|zwsp|wbr|zwnbsp|-|clear|wrap|word joiner"),
+    (constant(PIPE), "!|pipe"),
+    (constant(PIPE + PIPE), "!!"),
+    (constant(f"{{{PIPE}"), "(!"),
+    (constant(f"\n{PIPE}}}\n"), "!)|end|s-end"),
+    (constant(EQUALS), "="),
+    (constant("["), "!("),
+    (constant("]"), ")!"),
+    (constant("["), "lsqb|lbracket"),
+    (constant("]"), "rsqb|rbracket"),
+    (constant("†"), "dagger|†"),
+    (constant("‡"), "double-dagger|ddagger"),
+    (constant("*"), "asterisk|star symbol"),
+    (constant("#"), "hash|hash-tag|number sign"),
+    (constant("…"), "...|ellipsis|nbsp..."),
+    (constant("ʻ"), "okina|ʻ"),
+    (constant("ʼ"), "hamza|ayin"),
+    (constant("⇌"), "eqm"),
+    (constant("→"), "rarr|yields|arrow"),
+    (constant("¢"), "cent"),
+    (constant("₤"), "lira"),
+    (constant("a.k.a."), "aka|a.k.a."),
+    (constant("Anno Domini"), "anno domini"),
+    (constant("BCE"), "bce"),
+    (constant("BC"), "bc"),
+    (constant("AD"), "ad"),
+    (partial(dates.circa), "circa|c.|ca.|approx|circa."),
+    (partial(dates.circa, prefix="fl. "), "fl.|floruit|fl"),
+    (partial(dates.circa, prefix="b. "), "b.|born"),
+    (partial(dates.circa, prefix="d. "), "d.|died"),
+    (dates.reign, "r.|reign"),
+    (dates.old_style, "oldstyledate|old style date|oldstyledatedy|oldstyledateny"),
+    (dates.french_date, "date-|dmy"),
+    (named("1", "text"), "sortname-text|hidden text|visible"),
+]
+
+_BY_LANGUAGE: list[tuple[Callable[..., str], str]] = [
+    (
+        numbers.convert,
+        """
+        convert|cvt|conv|conversie|রূপান্তর|konversi|convertir|переведення|перевести|chuyển đổi|đổi|換算|변환
+        railgauge|track gauge|convertit|umrechnung|převod|ubah
+        """,
+    ),
+    (
+        numbers.format_number,
+        """
+        formatnum:|formatnum|formatnumber|nts|number table sorting|ntsh|num|formattedprice|szám|fmtn|fmtnum
+        formatnumer|nombre sep|зробитичисло:|formatzahl|formatnr|formatnum2
+        """,
+    ),
+    (numbers.value, "val|value"),
+    (
+        dates.date,
+        """
+        birth date|birth-date|birth date and age|birth-date and age|death date|death-date|death date and age
+        start date|end date|start-date|end-date|start date and age|film date|dts|bda|dda|dob|birth year
+        birth year and age|birth based on age as of date|release date|start and end dates|date table sorting
+        launch date|event date|дата народження|дата смерті|ngày sinh|ngày mất|生年月日|死亡年月日
+        ngày bắt đầu|ngày phát hành|জন্ম তারিখ|মৃত্যু তারিখ|শুরুর তারিখ
+        """,
+    ),
+    (dates.as_of, "as of|asof"),
+]  # fmt: skip
+
+_SHIPS = "hms hmas hmcs hmnzs uss usns uscgc ss ms mv rms mt gts sms hmt rfa rv ins hnlms rnlb usat usrc hdms css jds"
+_COUNTRIES = """
+     afg alb alg and ang arg arm aus aut aze bah ban bar bdi bel ben bhu bih bol bra bul cam can chi chn civ cmr cod
+col crc     cro cub cyp cze den dnk dom ecu egy esp est eth eur fin fra gab gbr geo ger deu gha gre grc gua hai hkg
+hon hrv hun idn ina     ind iri irl irn irq isl isr ita jam jor jpn kaz ken kor ksa kuw lat lba lbn lie ltu lux lva
+mar mas mda mex mgl mkd mli mlt     mne mon mya nam ned nep ngr nig nld nor nzl oma pak pan par per phi phl pol por
+prc prk pur qat rom rou rsa rus sen     sgp sin slo slv smr srb sri srm sud sui svk svn swe swi syr tan tha tpe tun
+tur twn uae uga ukr urs uru usa uzb ven vie vnm     yug zam zim
+"""
+
+
+def _entries(table: str) -> Iterator[str]:
+    for line in table.split("\n"):
+        yield from (name.strip() for name in line.split("|") if name.strip())
+
+
+@lru_cache(maxsize=64)
+def rules_for(language: str) -> Lookup:
+    """The lookup for the wikis of one language (`zh`, or `zh-min-nan`)."""
+    base = language.partition("-")[0]
+    table: dict[str, Rule] = {code: constant(code.upper()) for code in _COUNTRIES.split()}
+    for name in _SHIPS.split():
+        table[name] = phrases.ship(name.upper())
+    for rule, names in (*_COMMON, *SHARED):
+        table.update(dict.fromkeys(_entries(names), rule))
+    for function, names in _BY_LANGUAGE:
+        for name in _entries(names):
+            table[name] = partial(function, language=base)
+    for rule, names in LOCAL.get(base, ()):
+        table.update(dict.fromkeys(_entries(names), rule))
+    return first_rule(table, PREFIXES)

@@ -1,0 +1,72 @@
+"""Words as byte spans: the groups that Byte2Word pools, by the rules of BERT's basic tokenizer plus camel case.
+
+Lee, Guo, Qiu, "Word-Level Representation From Bytes For Language Modeling", https://arxiv.org/abs/2211.12677.
+"""
+
+import numpy as np
+
+from preprocess.characters import (
+    ALONE,
+    DIGIT,
+    LOWER,
+    MARK,
+    SPACE,
+    UPPER,
+    byte_offsets,
+    classes_of,
+    codepoints_of,
+)
+
+MAX_WORD_BYTES = 128
+
+
+def word_spans(text: str) -> tuple[np.ndarray, np.ndarray]:
+    """Starts and ends of the words of `text`, both uint32 [words], as byte offsets into `text.encode()`.
+
+    A word ends at white space, and before and after each CJK or punctuation character, which is a word of its own; at
+    "camelCase" and "HTMLParser" (before the last capital of a run that lower case follows), marks and format
+    characters being looked through; and at a character boundary where it would be longer than 128 bytes. The words are
+    in order and together cover every character that is not white space.
+    """
+    codepoints = codepoints_of(text)
+    starts, ends = byte_spans(classes_of(codepoints), byte_offsets(codepoints))
+    return starts.astype(np.uint32), ends.astype(np.uint32)
+
+
+def byte_spans(classes: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """`word_spans` of the text with these character classes (uint8 [n]) and byte offsets (int64 [n + 1]); int64."""
+    visible = classes != SPACE
+    edges = classes <= ALONE
+    cuts = np.ones(len(classes) + 1, dtype=bool)
+    np.logical_or(edges[1:], edges[:-1], out=cuts[1:-1])
+    cuts[_camel_cuts(classes)] = True
+    starts = np.flatnonzero(cuts[:-1] & visible)
+    ends = np.flatnonzero(cuts[1:] & visible) + 1
+    return _limit_bytes(offsets[starts], offsets[ends], offsets)
+
+
+def _camel_cuts(classes: np.ndarray) -> np.ndarray:
+    """Positions of the capitals that start a word inside a word."""
+    marks = classes == MARK
+    kept = np.flatnonzero(~marks) if marks.any() else None
+    bases = classes if kept is None else classes[kept]
+    upper, lower = bases == UPPER, bases == LOWER
+    cuts = np.zeros(len(bases), dtype=bool)
+    cuts[1:] = upper[1:] & (lower | (bases == DIGIT))[:-1]
+    cuts[1:-1] |= upper[:-2] & upper[1:-1] & lower[2:]
+    positions = np.flatnonzero(cuts)
+    return positions if kept is None else kept[positions]
+
+
+def _limit_bytes(starts: np.ndarray, ends: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Cut words of more than `MAX_WORD_BYTES` greedily from the left, all such words a step at a time."""
+    too_long = ends - starts > MAX_WORD_BYTES
+    if not too_long.any():
+        return starts, ends
+    cuts, heads, tails = [], starts[too_long], ends[too_long]
+    while len(heads):
+        heads = offsets[np.searchsorted(offsets, heads + MAX_WORD_BYTES, side="right") - 1]
+        unfinished = heads < tails
+        heads, tails = heads[unfinished], tails[unfinished]
+        cuts.append(heads)
+    return np.sort(np.concatenate([starts, *cuts])), np.sort(np.concatenate([ends, *cuts]))

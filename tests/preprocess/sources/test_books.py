@@ -1,0 +1,200 @@
+"""Text files in any encoding become paragraphs; JSON lines and Parquet tables become documents."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from preprocess.config import PreprocessConfig
+from preprocess.document import Failure
+from preprocess.errors import UserError
+from preprocess.sources import Page, plan_splits, read_split
+from preprocess.sources.book_text import paragraphs, strip_gutenberg
+from preprocess.sources.books import parse_book
+from preprocess.sources.encodings import NotText, decode_book
+
+LINES = """Call me Ishmael. Some years ago, never mind how long precisely,
+having little or no money in my purse, and nothing particular to
+interest me on shore, I thought I would sail about a little and see
+the watery part of the world. It is a way I have of driving off the
+spleen and regulating the circulation in a self-
+taught manner, whenever I find myself growing grim about the mouth.
+"""
+VERSE = "The rose is red,\nThe violet blue,\nSugar is sweet."
+
+
+def read(*paths: Path, **settings: object) -> list[Page | Failure]:
+    config = PreprocessConfig(books=tuple(map(str, paths)), **settings)  # pyright: ignore[reportArgumentType]
+    return [book for split in plan_splits(config) for book in read_split(split)]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "cp1252"])
+def test_encodings(encoding: str) -> None:
+    text = "Grüße aus Köln, “schöne” Stadt – für alle Leute dort.\n" * 3
+    assert decode_book(text.encode(encoding)) == text
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        ("Привет, мир! Это книга.".encode("cp1251"), "bad_encoding"),
+        ("今日は良い天気です。".encode("shift_jis"), "bad_encoding"),
+        ("déjà vu à l'été".encode() + b"\xff", "bad_encoding"),
+        (b"caf\x81 noir", "bad_encoding"),
+        ("Дом".encode("utf-16") + b"\0\xdc", "bad_encoding"),
+        (b"%PDF-1.7 ...", "binary"),
+        (bytes(range(256)) * 8, "binary"),
+        (b"\n<!DOCTYPE html>\n<title>404</title>", "html"),
+        (b"<!-- a --><HTML>", "html"),
+        (b"<?xml version='1.0'?><osis>", "xml"),
+    ],
+)
+def test_what_is_no_text(data: bytes, reason: str) -> None:
+    with pytest.raises(NotText, match=f"^{reason}$"):
+        decode_book(data)
+    found = parse_book(data, "a/b.txt", "und")
+    assert isinstance(found, Failure)
+    assert (found.id, found.reason) == ("books:a/b.txt", reason)
+
+
+@given(st.binary(max_size=500))
+def test_any_bytes_are_a_book_or_a_failure(data: bytes) -> None:
+    found = parse_book(data, "x.txt", "und")
+    assert found.id == "books:x.txt"
+    assert found.text.encode() is not None
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_unwrapping_loses_nothing_but_spaces(text: str) -> None:
+    assert "".join(paragraphs(text).split()) == "".join(text.split())
+
+
+def test_wrapped_lines_become_paragraphs() -> None:
+    text = paragraphs("\r\n\r\n".join([LINES.replace("\n", "\r\n")] * 5 + [VERSE.replace("\n", "\r\n")]))
+    assert text.count("\n\n") == 5
+    assert text.endswith("\n\n" + VERSE)
+    first = text.split("\n\n")[0]
+    assert "\n" not in first
+    assert "in a self-taught manner" in first
+    assert "to interest me" in first
+
+
+def test_chinese_lines_are_put_together_without_spaces() -> None:
+    line = "呻吟語病時語也病中疾痛惟病者知難與他人道亦惟病時覺既瘉旋復忘也"
+    assert paragraphs("\n".join([line] * 30)) == line * 30
+
+
+def test_sentences_and_paragraphs_a_line_stay_lines() -> None:
+    sentences = [f"{'word ' * (3 + number * 7 % 31)}." for number in range(200)]
+    assert paragraphs("\n".join(sentences)) == "\n".join(sentences)
+    assert paragraphs("\n\n\n".join(sentences)) == "\n\n".join(sentences)
+
+
+def test_gutenberg_boilerplate_goes_and_tells_the_title() -> None:
+    header = "\ufeffThe Project Gutenberg eBook of Emma\r\n\r\nTitle: Emma\r\nAuthor: Jane Austen\r\n\r\n"
+    start = "*** START OF THE PROJECT GUTENBERG EBOOK EMMA ***\r\n\r\nProduced by A. Reader\r\n\r\n"
+    end = "\r\n*** END OF THE PROJECT GUTENBERG EBOOK EMMA ***\r\nSTART: FULL LICENSE"
+    found = parse_book((header + start + "Emma Woodhouse, handsome." + end).encode(), "e.txt", "en")
+    assert found == Page(id="books:e.txt", language="en", title="Emma", text="Emma Woodhouse, handsome.")
+    older = (
+        "***START OF THE PROJECT GUTENBERG EBOOK A VERY\nLONG TITLE***\n\nText.\n\nEnd of Project Gutenberg's A\n***END"
+    )
+    assert strip_gutenberg(older)[0] == "Text."
+    assert strip_gutenberg("*** A book about START OF THE WAR ***") == ("*** A book about START OF THE WAR ***", None)
+
+
+def test_languages_of_folders_and_prefixes(tmp_path: Path) -> None:
+    for name in ("de/a.txt", "deu/b.txt", "books/my_antonia.txt", "books/emma.txt", "mixed/fr_a.txt", "mixed/it_b.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    languages = {book.id: book.language for book in read(tmp_path) if isinstance(book, Page)}
+    assert languages == {
+        "books:de/a.txt": "de",
+        "books:deu/b.txt": "de",
+        "books:books/my_antonia.txt": "und",
+        "books:books/emma.txt": "und",
+        "books:mixed/fr_a.txt": "fr",
+        "books:mixed/it_b.txt": "it",
+    }
+    assert {book.language for book in read(tmp_path, language="cy") if isinstance(book, Page)} == {"cy"}
+
+
+def test_books_of_one_name_in_two_folders_keep_apart(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "x.txt").write_text(folder)
+    assert len({book.id for book in read(tmp_path / "a", tmp_path / "b")}) == 2
+
+
+def test_small_books_share_a_split(tmp_path: Path) -> None:
+    for number in range(10):
+        (tmp_path / f"{number}.txt").write_text("x" * 400)
+    splits = plan_splits(PreprocessConfig(books=(str(tmp_path),), split_bytes=1000))
+    assert [len(split.inputs) for split in splits] == [2] * 5
+
+
+def documents() -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = [{"text": f"Text {number} é\n" * (number % 5)} for number in range(50)]
+    rows[3] |= {"id": 7, "language": "cy", "title": "Un"}
+    return rows
+
+
+def test_json_lines_do_not_depend_on_the_cut(tmp_path: Path, read_cut: Callable[..., list[Page | Failure]]) -> None:
+    path = tmp_path / "a.jsonl"
+    lines = [json.dumps(row, ensure_ascii=number % 2 == 0) for number, row in enumerate(documents())]
+    bad = ['{"text": ', '{"txt": "a"}', '["a"]', "[" * 100_000, '{"text": "\\ud800"}', ""]
+    path.write_text("\n".join(lines + bad) + "\n")
+    whole = read(path)
+    assert len(whole) == 55
+    assert [each.reason for each in whole if isinstance(each, Failure)] == [
+        "bad_json",
+        "missing_text",
+        "bad_json",
+        "bad_json",
+    ]
+    assert whole[-1].text == "\ufffd"
+    assert whole[3] == Page(id="books:a.jsonl:7", language="cy", title="Un", text="Text 3 é\n" * 3)
+    assert read(path, split_bytes=1000) == whole
+    (split,) = plan_splits(PreprocessConfig(books=(str(path),)))
+    for cut in range(0, 1500, 7):
+        assert read_cut(split, [cut]) == whole
+    assert isinstance(forced := read(path, language="en")[3], Page)
+    assert forced.language == "en"
+
+
+def test_parquet_is_cut_by_row_groups(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(
+        pa.table({"text": [row["text"] for row in documents()], "other": range(50)}), path, row_group_size=20
+    )
+    whole = read(path)
+    assert [book.text for book in whole] == [row["text"] for row in documents()]
+    assert whole[21].id == "books:a.parquet:1.1"
+    assert len(plan_splits(PreprocessConfig(books=(str(path),), split_bytes=1000))) == 3
+    assert read(path, split_bytes=1000) == whole
+
+
+def test_tables_without_text_are_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"txt": ["a"]}), tmp_path / "a.parquet")
+    (tmp_path / "b.parquet").write_bytes(b"junk")
+    with pytest.raises(UserError, match="has no column `text`"):
+        read(tmp_path / "a.parquet")
+    with pytest.raises(UserError, match="no readable Parquet"):
+        read(tmp_path / "b.parquet")
+
+
+def test_a_damaged_row_group_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": ["x" * 5000 + str(n) for n in range(40)]}), path, row_group_size=20)
+    data = bytearray(path.read_bytes())
+    data[10:300] = bytes(290)
+    (split,) = plan_splits(PreprocessConfig(books=(str(path),)))
+    path.write_bytes(data)
+    found = list(read_split(split))
+    assert [each.reason for each in found if isinstance(each, Failure)] == ["damaged_stream"]
+    assert sum(isinstance(each, Page) for each in found) == 20

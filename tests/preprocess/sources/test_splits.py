@@ -1,0 +1,220 @@
+"""The same pages come however the inputs are named, ordered and cut; what is no input is refused in one line."""
+
+import bz2
+import gzip
+import lzma
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from preprocess.config import PreprocessConfig
+from preprocess.document import Failure
+from preprocess.errors import UserError
+from preprocess.sources import Page, Split, hash_inputs, plan_splits, read_split
+
+Reader = Callable[..., list[Page | Failure]]
+
+
+def texts(number: int) -> list[str]:
+    rng = random.Random(number)
+    return ["".join(rng.choices("abcde fg\n", k=rng.randrange(3000))) for _ in range(number)]
+
+
+@pytest.fixture
+def multistream(make_dump: Callable[..., str], tmp_path: Path) -> tuple[Path, str]:
+    """A dump of 60 pages in streams of five as the official ones, and the text of its index."""
+    head, *pages = make_dump(texts(60)).split("  <page>")
+    pages = ["  <page>" + page for page in pages]
+    pages[-1], tail = pages[-1].split("</mediawiki>")
+    data, index = bz2.compress(head.encode()), ""
+    for first in range(0, 60, 5):
+        index += "".join(f"{len(data)}:{number + 1}:Ukurasa {number + 1}\n" for number in range(first, first + 5))
+        data += bz2.compress("".join(pages[first : first + 5]).encode())
+    data += bz2.compress(f"</mediawiki>{tail}".encode())
+    path = tmp_path / "swwiki-20260101-pages-articles-multistream.xml.bz2"
+    path.write_bytes(data)
+    return path, index
+
+
+def test_a_multistream_dump_is_cut_with_and_without_its_index(multistream: tuple[Path, str], read_all: Reader) -> None:
+    path, index = multistream
+    whole = read_all(path)
+    assert [page.id for page in whole] == [f"swwiki:{number}:{number + 1000}" for number in range(1, 61)]
+    for split_bytes in (1000, 7000, 30_000):
+        assert read_all(path, split_bytes=split_bytes) == whole
+    config = PreprocessConfig(wikipedia=(str(path),), split_bytes=30_000)
+    without = plan_splits(config)
+    path.with_name("swwiki-20260101-pages-articles-multistream-index.txt.bz2").write_bytes(bz2.compress(index.encode()))
+    for split_bytes in (1000, 7000, 30_000):
+        assert read_all(path, split_bytes=split_bytes) == whole
+    with_index = plan_splits(config)
+    starts = {int(line.split(":")[0]) for line in index.splitlines()}
+    assert 2 < len(with_index) < 8
+    assert {split.start for split in with_index[1:]} <= starts
+    assert not {split.start for split in without[1:]} <= starts
+
+
+def test_an_index_of_another_dump_is_not_believed(multistream: tuple[Path, str], read_all: Reader) -> None:
+    path, index = multistream
+    whole = read_all(path)
+    place = path.with_name("swwiki-20260101-pages-articles-multistream-index.txt")
+    for wrong in (
+        index.replace(":", "1:", 1),
+        "".join(f"{n * 999}:{n}:x\n" for n in range(1, 30)),
+        "9:9:9\n1:1:1\n",
+        "?",
+    ):
+        place.write_text(wrong)
+        assert read_all(path, split_bytes=3000) == whole
+
+
+def test_a_single_stream_is_one_split(make_dump: Callable[..., str], tmp_path: Path, read_all: Reader) -> None:
+    xml = make_dump(texts(40)).encode()
+    plain = tmp_path / "swwiki.xml"
+    plain.write_bytes(xml)
+    whole = read_all(plain)
+    assert len(whole) == 40
+    assert len(plan_splits(PreprocessConfig(wikipedia=(str(plain),), split_bytes=9000))) > 5
+    assert read_all(plain, split_bytes=1000) == whole
+    for suffix, compress in (("bz2", bz2.compress), ("gz", gzip.compress), ("xz", lzma.compress)):
+        path = tmp_path / f"swwiki.xml.{suffix}"
+        path.write_bytes(compress(xml))
+        (split,) = plan_splits(PreprocessConfig(wikipedia=(str(path),), split_bytes=9000))
+        assert split.format == suffix
+        assert list(read_split(split)) == whole
+
+
+def test_utf_16_dumps_come_as_one_split(make_dump: Callable[..., str], tmp_path: Path, read_all: Reader) -> None:
+    xml = make_dump(["Дом 🏠", "cat"])
+    path = tmp_path / "swwiki.xml"
+    for encoding in ("utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"):
+        path.write_bytes(xml.encode(encoding))
+        assert [page.text for page in read_all(path, split_bytes=1000)] == ["Дом 🏠", "cat"]
+    path.write_bytes(b"<?xml version='1.0' encoding='KOI8-R'?>" + xml.replace(" 🏠", "").encode("koi8-r"))
+    assert [page.text for page in read_all(path)] == ["Дом", "cat"]
+    broken = xml.encode("utf-16").replace("cat".encode("utf-16-le"), b"c\0\0\xdct\0")
+    path.write_bytes(broken)
+    found = read_all(path)
+    assert [getattr(each, "reason", None) for each in found] == [None, "bad_encoding"]
+
+
+def test_names_of_files_win_over_siteinfo(make_dump: Callable[..., str], tmp_path: Path) -> None:
+    for name, expected in {
+        "viwiki-20230501.xml": ("viwiki", "vi"),
+        "simplewiki.xml": ("simplewiki", "en"),
+        "commons.xml": ("swwiki", "sw"),
+    }.items():
+        (tmp_path / name).write_text(make_dump(["a"]))
+        (split,) = plan_splits(PreprocessConfig(wikipedia=(str(tmp_path / name),)))
+        assert split.site is not None
+        assert (split.site.database, split.site.language) == expected
+        assert split.site.namespaces[6][0] == "Picha"
+        (split,) = plan_splits(PreprocessConfig(wikipedia=(str(tmp_path / name),), language="xh"))
+        assert split.site is not None
+        assert (split.site.database, split.site.language) == (expected[0], "xh")
+
+
+def test_splits_do_not_depend_on_how_the_inputs_are_named(make_dump: Callable[..., str], tmp_path: Path) -> None:
+    for code in ("sw", "de", "fr"):
+        (tmp_path / f"{code}wiki.xml").write_text(make_dump(texts(9)))
+    (tmp_path / "swwiki-index.txt").write_text("1:1:a")
+    names = [str(tmp_path / f"{code}wiki.xml") for code in ("sw", "de", "fr")]
+    plans = [
+        plan_splits(PreprocessConfig(wikipedia=tuple(paths), split_bytes=5000))
+        for paths in (
+            names,
+            names[::-1],
+            [*names, *names],
+            [str(tmp_path)],
+            [f"{tmp_path}/*wiki*"],
+            [*names, str(tmp_path)],
+        )
+    ]
+    assert all(plan == plans[0] for plan in plans)
+    ids = [split.id for split in plans[0]]
+    assert len(set(ids)) == len(ids) > 5
+    assert all(Split.from_json(split.to_json()) == split for split in plans[0])
+    assert all(split_id.replace("-", "").isalnum() for split_id in ids)
+
+
+def test_inputs_lie_on_any_file_system(make_dump: Callable[..., str], tmp_path: Path, read_all: Reader) -> None:
+    data = bz2.compress(make_dump(texts(9)).encode())
+    (tmp_path / "swwiki.xml.bz2").write_bytes(data)
+    fs = fsspec.filesystem("memory")
+    try:
+        fs.pipe_file("/dumps/swwiki.xml.bz2", data)
+        fs.pipe_file("/books/de/buch.txt", b"Es war einmal.")
+        local = read_all(tmp_path / "swwiki.xml.bz2")
+        for path in ("memory://dumps/swwiki.xml.bz2", "memory://dumps", "memory://dumps/*.bz2"):
+            assert read_all(path) == local
+        (split,) = plan_splits(PreprocessConfig(books=("memory://books",)))
+        assert [(page.id, page.language) for page in read_split(split) if isinstance(page, Page)] == [
+            ("books:de/buch.txt", "de")
+        ]
+        (entry,) = hash_inputs(["memory://dumps/swwiki.xml.bz2"])
+        assert entry["size"] == len(data)
+        assert entry["sha256"] == hash_inputs([str(tmp_path / "swwiki.xml.bz2")])[0]["sha256"]
+    finally:
+        fs.rm("/dumps", recursive=True)
+        fs.rm("/books", recursive=True)
+
+
+def test_a_changed_input_changes_its_splits_but_not_their_ids(make_dump: Callable[..., str], tmp_path: Path) -> None:
+    path = tmp_path / "swwiki.xml"
+    config = PreprocessConfig(wikipedia=(str(path),))
+    path.write_text(make_dump(["a"]))
+    (before,) = plan_splits(config)
+    path.write_text(make_dump(["b"]))
+    (after,) = plan_splits(config)
+    assert before.versions != after.versions
+    assert before.to_json() != after.to_json()
+    assert before.id == after.id
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("swwiki.xml.bz2", b"x", "is no bz2 file"),
+        ("swwiki.xml", b"", "is empty"),
+        ("swwiki.xml", b"Dear all, this is a letter.", "is no MediaWiki XML dump"),
+        ("swwiki.xml.bz2", bz2.compress(b"<html>"), "is no MediaWiki XML dump"),
+        ("swwiki.xml", b"<mediawiki version='0.11'></mediawiki>", "without a page"),
+        ("swwiki.xml.bz2", bz2.compress(b"<page>")[:-15], "is damaged"),
+        ("swwiki.xml.7z", b"7z\xbc\xaf'\x1c123", "7z x -so"),
+        ("swwiki.xml.zip", b"PK\x03\x04", "unzip -p"),
+        ("swwiki.xml", b'<?xml encoding="klingon"?><page>', "klingon"),
+    ],
+)
+def test_what_is_no_dump_is_refused(name: str, content: bytes, message: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=message) as error:
+        plan_splits(PreprocessConfig(wikipedia=(str(tmp_path / name),)))
+    assert name in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "path", "message"),
+    [
+        ("wikipedia", "nowhere.xml", "no such file"),
+        ("wikipedia", "*.bz2", "matches no file"),
+        ("wikipedia", "nowhere://x/y", "nowhere"),
+        ("wikipedia", ".", "without files"),
+        ("books", ".", "without files"),
+    ],
+)
+def test_paths_without_files_are_refused(field: str, path: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "cover.jpg").write_bytes(b"x")
+    given = path if "://" in path else str(tmp_path / path)
+    with pytest.raises(UserError, match=message) as error:
+        plan_splits(PreprocessConfig(wikipedia=(given,)) if field == "wikipedia" else PreprocessConfig(books=(given,)))
+    assert str(error.value).startswith(field)
+    assert "\n" not in str(error.value)
+
+
+def test_no_input_is_refused() -> None:
+    with pytest.raises(UserError, match="no input"):
+        plan_splits(PreprocessConfig())
