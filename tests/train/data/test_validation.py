@@ -1,0 +1,79 @@
+"""Validation sees the same windows and masks always; and what a model without context would score there."""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from preprocess.errors import UserError
+from train.data.unigram import unigram
+from train.data.validation import validation_batches
+from train.data.windows import load_windows
+from train.objectives.canine_s import Config
+
+
+@pytest.fixture
+def validate(data: str, vocabulary: Any) -> Callable[..., list[dict[str, np.ndarray]]]:
+    def run(**changes: Any) -> list[dict[str, np.ndarray]]:
+        options = {"data": data, "objective": Config(max_predictions=6), "length": 64, "num_windows": 20, **changes}
+        return list(validation_batches(options.pop("data"), vocabulary=vocabulary, **options))
+
+    return run
+
+
+def joined(batches: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
+
+
+def test_windows_are_spread_over_the_split(validate: Callable[..., list[dict[str, np.ndarray]]]) -> None:
+    assert joined(validate())["sample_ids"].tolist() == [33 * i // 20 for i in range(20)]
+    assert joined(validate(num_windows=500))["sample_ids"].tolist() == list(range(33))
+
+
+@pytest.mark.parametrize("batch", [1, 7, 32])
+@pytest.mark.parametrize("world_size", [1, 3])
+def test_batch_size_and_workers_change_nothing(
+    validate: Callable[..., list[dict[str, np.ndarray]]], batch: int, world_size: int
+) -> None:
+    whole = joined(validate())
+    parts = [validate(batch=batch, rank=rank, world_size=world_size) for rank in range(world_size)]
+    found = joined([one for part in parts for one in part])
+    order = np.argsort(found["sample_ids"])
+    for name, array in whole.items():
+        np.testing.assert_array_equal(found[name][order], array)
+
+
+def test_masks_of_a_window_do_not_depend_on_how_many_are_seen(
+    validate: Callable[..., list[dict[str, np.ndarray]]],
+) -> None:
+    few, all_windows = joined(validate()), joined(validate(num_windows=33))
+    for name, array in few.items():
+        np.testing.assert_array_equal(all_windows[name][few["sample_ids"]], array)
+
+
+def test_a_data_set_without_validation_says_so(
+    make_data: Callable[..., str], validate: Callable[..., Any], tmp_path: Path
+) -> None:
+    only_training = make_data(tmp_path / "a", [("train", "en", 5)])
+    with pytest.raises(UserError, match=r"has no split 'validation' .*validation_fraction"):
+        validate(data=only_training)
+    empty = make_data(tmp_path / "b", [("train", "en", 5), ("validation", "en", 0)])
+    with pytest.raises(UserError, match=r"no windows .*validation_fraction"):
+        validate(data=empty)
+
+
+def test_unigram_baselines_are_those_of_counting(data: str, vocabulary: Any) -> None:
+    rows = {window["document"]: window["subword_ids"] for window in load_windows(data, stop=3000)}
+    assert len(rows) == 157
+    counts = Counter(i for ids in rows.values() for i in ids.tolist() if i >= 260)  # not the bytes of é
+    total = sum(counts.values())
+    entropy = -sum(n / total * np.log(n / total) for n in counts.values())
+    targets = [np.array([260, 261]), np.array([[290]])]
+    expected = -np.mean([np.log((counts[i] + 1) / (total + 37)) for i in (260, 261, 290)])
+    found = unigram(data, vocabulary, targets)
+    assert found.entropy == pytest.approx(entropy)
+    assert found.cross_entropy == pytest.approx(expected)
+    assert unigram(data, vocabulary, targets, max_rows=40).entropy == pytest.approx(entropy, rel=0.1)

@@ -1,0 +1,92 @@
+"""The contract of every slot of the frame, for each variant that lies in its folder."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from preprocess.settings import Slot, build, to_mapping
+from train.model import Encoder, ModelConfig
+
+SLOTS = {
+    "embedder": Slot("train.embedders", "codepoint_hash"),
+    "downsampler": Slot("train.downsamplers", "strided_conv"),
+    "trunk.attention": Slot("train.trunk.attention", "full"),
+    "trunk.positions": Slot("train.trunk.positions", "none"),
+    "upsampler": Slot("train.upsamplers", "repeat_concat"),
+}
+VARIANTS = [(slot, name) for slot, package in SLOTS.items() for name in package.names()]
+PAIRS = [(down, up) for down in SLOTS["downsampler"].names() for up in SLOTS["upsampler"].names()]
+
+
+def model(*choices: tuple[str, str]) -> ModelConfig:
+    mapping: dict[str, Any] = {"width": 16, "trunk": {"layers": 2, "heads": 4}}
+    for slot, name in choices:
+        node = mapping
+        *parents, last = slot.split(".")
+        for parent in parents:
+            node = node[parent]
+        node[last] = {"name": name}
+    return build(ModelConfig, mapping, source="test")
+
+
+def encoder_of(config: ModelConfig) -> Encoder:
+    torch.manual_seed(0)
+    return config.build().eval()
+
+
+def text(size: int) -> tuple[Tensor, Tensor]:
+    mask = torch.arange(size) < torch.tensor([[40], [23]])
+    generator = torch.Generator().manual_seed(0)
+    codepoints = torch.randint(32, 0x3000, (2, 40), generator=generator)
+    codepoints[:, 0] = 0xE000
+    return torch.nn.functional.pad(codepoints, (0, size - 40)) * mask, mask
+
+
+def test_every_slot_has_variants() -> None:
+    assert all(package.default in package.names() for package in SLOTS.values())
+    assert {("trunk.attention", "multi_scale"), ("embedder", "ngram_hash"), ("upsampler", "identity")} <= set(VARIANTS)
+
+
+@pytest.mark.parametrize(("slot", "name"), VARIANTS)
+def test_contract(slot: str, name: str) -> None:
+    config = model((slot, name))
+    assert build(ModelConfig, to_mapping(config), source="test") == config
+    encoder = encoder_of(config)
+    codepoints, mask = text(48)
+    targets = torch.tensor([[0, 39, 7], [22, 22, 1]])
+
+    output = encoder(codepoints, mask)
+    assert output.characters.shape == (2, 48, 16)
+    assert output.pooled.shape == (2, 16)
+    some = encoder(codepoints, mask, torch.zeros_like(codepoints), targets).characters
+    wanted = output.characters.gather(1, targets[..., None].expand(-1, -1, 16))
+    torch.testing.assert_close(some, wanted, atol=1e-5, rtol=0)
+
+    weights = torch.linspace(-1, 1, 16) ** 3  # behind a LayerNorm the gradient of the plain sum vanishes
+    ((output.characters * weights).sum() + (output.pooled * weights).sum()).backward()
+    for parameter_name, parameter in encoder.named_parameters():
+        assert parameter.grad is not None, parameter_name
+        assert parameter.grad.isfinite().all(), parameter_name
+
+    longer = encoder(*text(64))
+    torch.testing.assert_close(longer.pooled, output.pooled, atol=1e-5, rtol=0)
+    torch.testing.assert_close(longer.characters[:, :20], output.characters[:, :20], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(("down", "up"), PAIRS)
+def test_any_upsampler_takes_any_grouping(down: str, up: str) -> None:
+    encoder = encoder_of(model(("downsampler", down), ("upsampler", up)))
+    for size in (40, 45, 53):
+        output = encoder(*text(size))
+        assert output.characters.shape == (2, size, 16)
+        assert output.characters.isfinite().all()
+
+
+@pytest.mark.parametrize(("slot", "name"), VARIANTS)
+def test_costs_count_every_parameter(slot: str, name: str) -> None:
+    encoder = encoder_of(model((slot, name)))
+    costs = encoder.costs(48)
+    assert sum(cost.parameters for cost in costs) == sum(parameter.numel() for parameter in encoder.parameters())
+    assert sum(cost.multiply_accumulates for cost in costs) > 0

@@ -1,0 +1,1 @@
+"""The data side of training: the order of the samples, reading shards, and batches that no worker count changes."""

@@ -1,0 +1,78 @@
+"""Counter-based randomness: every number is a function of (seed, purpose, sample, counter), with no state anywhere.
+
+The mixing function is splitmix64's (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014).
+A purpose is a name: two purposes give independent numbers for the same sample.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_ROUNDS = 6  # of the Feistel network; 3 are pseudorandom by Luby and Rackoff, small domains want more
+
+
+def key(seed: int, *purpose: str | int) -> np.uint64:
+    """The 64-bit key of a purpose under a seed."""
+    name = "\x00".join(map(str, (seed, *purpose)))
+    return np.uint64(int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little"))
+
+
+def mix(z: np.ndarray) -> np.ndarray:
+    """splitmix64's finaliser, a bijection of uint64; `z` is overwritten."""
+    z ^= z >> np.uint64(30)
+    z *= np.uint64(0xBF58476D1CE4E5B9)
+    z ^= z >> np.uint64(27)
+    z *= np.uint64(0x94D049BB133111EB)
+    z ^= z >> np.uint64(31)
+    return z
+
+
+def derive(keys: np.ndarray | np.uint64, counters: np.ndarray | int) -> np.ndarray:
+    """New uint64 keys from keys and non-negative counters, of the shape to which both broadcast."""
+    steps = np.atleast_1d(np.asarray(counters)).astype(
+        np.uint64
+    )  # a copy, and an array: scalars would warn of overflow
+    steps += np.uint64(1)
+    steps *= _GOLDEN
+    return mix(steps + keys)
+
+
+def bits(seed: int, purpose: str, sample_ids: np.ndarray, count: int) -> np.ndarray:
+    """uint64 [b, count], `count` numbers for each of the sample ids (int64 [b])."""
+    streams = derive(key(seed, purpose), sample_ids)
+    return derive(streams[:, None], np.arange(count)[None, :])
+
+
+def uniform(seed: int, purpose: str, sample_ids: np.ndarray, count: int) -> np.ndarray:
+    """float64 [b, count] in [0, 1)."""
+    return (bits(seed, purpose, sample_ids, count) >> np.uint64(11)) * 2.0**-53
+
+
+def permute(index: np.ndarray, size: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """Where `index` goes in the permutation of range(size) that its key names; int64, int64, uint64 [n], index < size.
+
+    A Feistel network over the next even power of two, walked until the result falls inside (Black and Rogaway,
+    "Ciphers with arbitrary finite domains", 2002): constant memory and random access for permutations of any size.
+    """
+    result = np.array(index, dtype=np.int64)
+    pending = np.flatnonzero(size > 1)
+    half = ((np.frexp(size[pending] - 1)[1] + 1) // 2).astype(np.uint64)  # frexp gives the bit length
+    value, bound, chosen = result[pending].astype(np.uint64), size[pending].astype(np.uint64), keys[pending]
+    while len(pending):
+        value = _feistel(value, half, chosen)
+        inside = value < bound
+        result[pending[inside]] = value[inside].astype(np.int64)
+        again = ~inside
+        pending, value, bound, half, chosen = pending[again], value[again], bound[again], half[again], chosen[again]
+    return result
+
+
+def _feistel(value: np.ndarray, half: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    low = (np.uint64(1) << half) - np.uint64(1)
+    left, right = value >> half, value & low
+    for number in range(_ROUNDS):
+        left, right = right, left ^ (derive(keys ^ right, number) & low)
+    return left << half | right

@@ -1,0 +1,154 @@
+"""Rows of Arrow shards as NumPy views: local files are mapped, remote ones fetched first into a bounded local cache."""
+
+from __future__ import annotations
+
+import bisect
+import collections
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from fsspec.core import url_to_fs
+from fsspec.implementations.local import LocalFileSystem
+
+from preprocess.errors import JobError, UserError
+from preprocess.manifest import Manifest, ShardEntry, load_manifest
+from preprocess.storage import Storage
+from preprocess.vocabulary import Vocabulary
+from train.data.cache import fetch
+
+MAX_OPEN = 1024  # mapped shards; none holds a file descriptor
+
+
+class _Column(NamedTuple):
+    offsets: np.ndarray  # int32 [rows + 1], into `values`
+    values: np.ndarray  # the items of all rows one after another; UTF-8 bytes of strings, packed bits of booleans
+    packed: bool
+
+    def row(self, index: int) -> np.ndarray:
+        begin, end = self.offsets[index : index + 2].tolist()
+        if not self.packed:
+            return self.values[begin:end]
+        whole = np.unpackbits(self.values[begin // 8 : -(-end // 8)], bitorder="little")
+        return whole[begin % 8 : begin % 8 + end - begin].view(np.bool_)
+
+
+class Shard:
+    """One open shard. Its arrays are views of the mapped file: nothing is copied, nothing read before it is used."""
+
+    def __init__(self, table: pa.Table, path: str) -> None:
+        self.path = path
+        self.num_rows = table.num_rows
+        self._batches = table.to_batches()
+        self._starts = [0, *np.cumsum([batch.num_rows for batch in self._batches]).tolist()]
+        self._columns: dict[tuple[int, str], _Column] = {}
+
+    def row(self, column: str, index: int) -> np.ndarray:
+        """The items of a list column; the UTF-8 bytes (uint8) of a string column."""
+        batch = bisect.bisect_right(self._starts, index) - 1
+        view = self._columns.get((batch, column))
+        if view is None:
+            view = self._columns[batch, column] = self._view(batch, column)
+        return view.row(index - self._starts[batch])
+
+    def columns(self) -> list[str]:
+        """The names of the columns, in their order."""
+        return self._batches[0].schema.names if self._batches else []
+
+    def _view(self, batch: int, column: str) -> _Column:
+        if column not in self.columns():
+            raise UserError(
+                f"{self.path} has no column {column!r} (it has {', '.join(self.columns())}); preprocess again with it "
+                "in `columns`, or choose an objective that does not need it"
+            )
+        array = self._batches[batch].column(column)
+        if pa.types.is_string(array.type):
+            _, offsets, values = array.buffers()
+            return _Column(
+                np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1],
+                np.frombuffer(values or b"", np.uint8),
+                packed=False,
+            )
+        assert isinstance(array, pa.ListArray), array.type
+        offsets = array.offsets.to_numpy(zero_copy_only=True)
+        if pa.types.is_boolean(array.values.type):
+            return _Column(offsets, np.frombuffer(array.values.buffers()[1] or b"", np.uint8), packed=True)
+        return _Column(offsets, array.values.to_numpy(zero_copy_only=True), packed=False)
+
+
+def open_shard(path: str, *, num_bytes: int, sha256: str) -> Shard:
+    """Map the shard at `path`, a local file or an fsspec URL; a URL is fetched into the cache and its hash checked.
+
+    Raises:
+        JobError: the file is absent, of another size than the manifest says, or no Arrow stream.
+    """
+    system, name = url_to_fs(path)
+    local = name if isinstance(system, LocalFileSystem) else fetch(system, name, num_bytes=num_bytes, sha256=sha256)
+    remedy = "run `tokenfree verify` on the data directory, and preprocess again what is broken"
+    try:
+        found = os.path.getsize(local)
+        if found != num_bytes:
+            raise JobError(f"{path} has {found} bytes, its manifest says {num_bytes}; {remedy}")
+        with pa.memory_map(local) as source, pa.ipc.open_stream(source) as stream:
+            return Shard(stream.read_all(), path)  # the buffers keep the map alive when the file is closed
+    except (OSError, pa.ArrowInvalid) as error:
+        raise JobError(f"{path} cannot be read ({error}); {remedy}") from error
+
+
+class Split:
+    """The shards of one split of a data directory, opened when first read.
+
+    Raises:
+        UserError: there is no manifest, or no such split in it.
+    """
+
+    def __init__(self, data: str, name: str) -> None:
+        self.manifest: Manifest = load_manifest(data)
+        if name not in self.manifest.splits:
+            known = ", ".join(self.manifest.splits)
+            raise UserError(
+                f"{data} has no split {name!r} (it has {known}); preprocess with validation_fraction above 0"
+            )
+        self.shards: Sequence[ShardEntry] = self.manifest.splits[name].shards
+        self._data = data.rstrip("/")
+        self._open: collections.OrderedDict[int, Shard] = collections.OrderedDict()
+
+    def shard(self, index: int) -> Shard:
+        """The open shard; the one used longest ago is closed where there would be more than `MAX_OPEN`."""
+        shard = self._open.get(index)
+        if shard is None:
+            entry = self.shards[index]
+            shard = open_shard(f"{self._data}/{entry.path}", num_bytes=entry.bytes, sha256=entry.sha256)
+            self._open[index] = shard
+            if len(self._open) > MAX_OPEN:
+                self._open.popitem(last=False)
+        self._open.move_to_end(index)
+        return shard
+
+    def rows(self, columns: Sequence[str], shards: np.ndarray, rows: np.ndarray) -> dict[str, list[np.ndarray]]:
+        """The arrays of some rows by column; `shards` and `rows` are int64 [n]."""
+        places = [(self.shard(shard), row) for shard, row in zip(shards.tolist(), rows.tolist(), strict=True)]
+        return {column: [shard.row(column, row) for shard, row in places] for column in columns}
+
+    def spread(self, num_windows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """At most `num_windows` rows spaced evenly: their numbers in the split, shards, rows; int64 [n] each."""
+        first_row = np.cumsum([0, *(shard.rows for shard in self.shards)])
+        total = int(first_row[-1])
+        num_windows = min(num_windows, total)
+        numbers = np.arange(num_windows, dtype=np.int64) * total // max(num_windows, 1)
+        shards = np.searchsorted(first_row, numbers, side="right") - 1
+        return numbers, shards, numbers - first_row[shards]
+
+
+def load_vocabulary(data: str) -> Vocabulary:
+    """The subword vocabulary of a data directory.
+
+    Raises:
+        UserError: it was preprocessed without one.
+    """
+    try:
+        return Vocabulary.load(Storage.at(data).read_bytes("vocabulary/subwords.model"))
+    except FileNotFoundError:
+        raise UserError(f"{data} has no vocabulary/subwords.model; preprocess it with the subword columns") from None

@@ -1,0 +1,49 @@
+"""Validation batches: the same windows with the same masks, whatever is trained and on however many workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from preprocess.errors import UserError
+from train.data.loader import slice_of
+from train.data.reader import Split
+from train.objectives.base import Arrays, Objective, Pieces
+
+VALIDATION_SEED = 0  # of the masks; the training seed has no say
+
+
+def validation_batches(
+    data: str,
+    *,
+    objective: Objective,
+    vocabulary: Pieces | None,
+    length: int,
+    num_windows: int,
+    batch: int = 32,
+    split: str = "validation",
+    rank: int = 0,
+    world_size: int = 1,
+) -> Iterator[Arrays]:
+    """Rank's contiguous slices of batches of `num_windows` windows (or all) spaced evenly over the rows of the split.
+
+    A row's masks depend on its number in the split only, not on `num_windows` or `batch`. `sample_ids` holds that
+    number. The last batch may be smaller, and the slice of a rank may then be empty and is left out.
+
+    Raises:
+        UserError: there is no such split, or no window in it.
+    """
+    rows = Split(data, split)
+    numbers, shards, places = rows.spread(num_windows)
+    if not len(numbers):
+        raise UserError(f"{data} has no windows in its split {split!r}; preprocess with a larger validation_fraction")
+    collator = objective.collator(vocabulary, length, VALIDATION_SEED)
+
+    def batches() -> Iterator[Arrays]:
+        for start in range(0, len(numbers), batch):
+            begin, end = slice_of(rank, world_size, min(batch, len(numbers) - start))
+            chosen = slice(start + begin, start + end)
+            if begin < end:
+                arrays = collator(rows.rows(collator.columns, shards[chosen], places[chosen]), numbers[chosen])
+                yield {**arrays, "sample_ids": numbers[chosen]}
+
+    return batches()

@@ -1,0 +1,131 @@
+"""DOWN of CANINE: block-local layers, then a strided convolution; CLS is kept as unit 0 (CANINE, sections 3.4 to 3.6).
+
+B batch, C characters, U units, H heads, E width of a head, N blocks, D width
+"""
+
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from preprocess.settings import settings
+from train.dense import linear
+from train.downsamplers.grouping import Downsampled, Grouping
+from train.layers import (
+    Activation,
+    BertLayer,
+    Core,
+    Cost,
+    Dimensions,
+    Heads,
+    activate,
+    count_parameters,
+    hide,
+    layer_norm,
+)
+
+
+@settings
+class Config:
+    name: Literal["strided_conv"] = "strided_conv"
+    rate: Annotated[int, Field(ge=1)] = 4
+    block: Annotated[int, Field(ge=1)] = 128  # characters that see each other in the local layers
+    layers: Annotated[int, Field(ge=0)] = 1
+    align_mask: bool = False  # let the mask entry of a unit describe the unit's own characters
+
+    def build(self, dimensions: Dimensions) -> "StridedConv":
+        return StridedConv(self, dimensions)
+
+    def check(self, length: int | None) -> list[str]:
+        if length is None or length % self.rate == 0:
+            return []
+        near = f"{length - length % self.rate} or {length - length % self.rate + self.rate}"
+        return [f"model.downsampler.rate: {self.rate} does not divide the length of an example, {length}; use {near}"]
+
+
+class BlockAttention(Core):
+    """Each query sees the valid keys of its own block [i * block, (i + 1) * block); CLS gets no special treatment."""
+
+    def __init__(self, block: int, dropout: float) -> None:
+        super().__init__(dropout)
+        self.block = block
+
+    def forward(self, heads: Heads) -> Tensor:
+        q_BHCE, k_BHCE, v_BHCE = heads.queries_BHQE, heads.keys_BHKE, heads.values_BHKE
+        bias_BC = hide(heads.valid_BK, q_BHCE.dtype)
+        num_characters = q_BHCE.shape[2]
+        whole = num_characters // self.block * self.block
+        contexts = []
+        # A short last block is a second call: padding it would change the even weights of a block without valid keys.
+        for start, end in ((0, whole), (whole, num_characters)):
+            if start < end:
+                num_blocks = max(1, (end - start) // self.block)
+                q, k, v = (x[:, :, start:end].unflatten(2, (num_blocks, -1)) for x in (q_BHCE, k_BHCE, v_BHCE))
+                contexts.append(self._blocks(q, k, v, bias_BC[:, start:end].unflatten(1, (num_blocks, -1))))
+        return contexts[0] if len(contexts) == 1 else torch.cat(contexts, dim=2)
+
+    def num_pairs(self, num_queries: int, num_keys: int, num_heads: int) -> int:
+        num_blocks, rest = divmod(num_keys, self.block)
+        return num_heads * (num_blocks * self.block**2 + rest**2)
+
+    def _blocks(self, q_BHNCE: Tensor, k_BHNCE: Tensor, v_BHNCE: Tensor, bias_BNC: Tensor) -> Tensor:
+        q, k, v = (x.transpose(1, 2).flatten(0, 1) for x in (q_BHNCE, k_BHNCE, v_BHNCE))  # blocks join the batch
+        context = self.attend(q, k, v, bias_BNC.flatten(0, 1)[:, None, None, :])
+        return context.unflatten(0, bias_BNC.shape[:2]).transpose(1, 2).flatten(2, 3)
+
+
+class StridedConv(nn.Module):
+    """Local layers, convolution with kernel and stride `rate`, GELU, CLS in front, LayerNorm."""
+
+    def __init__(self, config: Config, dimensions: Dimensions) -> None:
+        super().__init__()
+        width = dimensions.width
+        self.rate, self.align_mask = config.rate, config.align_mask
+        self.min_characters = config.rate
+        self.activation: Activation = dimensions.activation
+        self.local = nn.ModuleList(
+            BertLayer(dimensions, BlockAttention(config.block, dimensions.dropout)) for _ in range(config.layers)
+        )
+        self.convolution = nn.Conv1d(width, width, config.rate, stride=config.rate)
+        self.norm = layer_norm(width)
+
+    def forward(self, x_BCD: Tensor, mask_BC: Tensor) -> Downsampled:
+        """U = floor(C / rate) units: the character CLS, then a unit for each group of `rate` characters but the last.
+
+        Official rule: the mask entry j tells whether group j has a real character, although unit j holds group j - 1.
+        So the unit of the last real group is never seen as a key. `align_mask` gives each unit its own group's entry.
+        """
+        for layer in self.local:
+            x_BCD = layer(x_BCD, mask_BC)
+        num_units = self.num_units(x_BCD.shape[1])
+        groups_BUX = x_BCD[:, : (num_units - 1) * self.rate].unflatten(1, (num_units - 1, self.rate)).flatten(2)
+        kernel_DX = self.convolution.weight.transpose(1, 2).flatten(1)
+        units_BUD = activate(linear(groups_BUX, kernel_DX, self.convolution.bias), self.activation)
+        units_BUD = self.norm(torch.cat([x_BCD[:, :1], units_BUD], dim=1))
+        valid_BU = mask_BC[:, : num_units * self.rate].unflatten(1, (num_units, self.rate)).any(dim=-1)
+        if self.align_mask:
+            valid_BU = torch.cat([mask_BC[:, :1], valid_BU[:, :-1]], dim=1)
+        grouping = Grouping(unit_of_characters(x_BCD.shape[1], self.rate, x_BCD.device)[None], self.rate)
+        return Downsampled(units_BUD, valid_BU, grouping, x_BCD)
+
+    def num_units(self, num_characters: int) -> int:
+        """Units for `num_characters` characters (at least `min_characters`)."""
+        return max(num_characters, self.min_characters) // self.rate
+
+    def costs(self, length: int) -> list[Cost]:
+        layers: list[Any] = list(self.local)
+        width, num_units = self.convolution.in_channels, self.num_units(length)
+        local = sum(layer.multiply_accumulates(length) for layer in layers)
+        convolution = num_units * self.rate * width**2
+        parameters = count_parameters(self.convolution, self.norm)
+        return [
+            Cost("local layer", (length, width), count_parameters(self.local), local),
+            Cost("down convolution + norm", (num_units, width), parameters, convolution),
+        ]
+
+
+def unit_of_characters(num_characters: int, rate: int, device: torch.device) -> Tensor:
+    """The unit that stands for each character, int64 [C]; the last units' characters and the rest get the last one."""
+    characters_C = torch.arange(num_characters, device=device)
+    return (1 + characters_C // rate).clamp(max=num_characters // rate - 1)

@@ -1,0 +1,1 @@
+"""Embedders: characters (or other symbols) to vectors. One variant, one file."""

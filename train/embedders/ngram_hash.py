@@ -1,0 +1,80 @@
+"""Vocabulary-free n-grams (CANINE, section 3.1): the sum of the hashed n-grams of orders 1 to N that start at each.
+
+B batch, C characters, K hashes, D width
+"""
+
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from preprocess.settings import settings
+from train.embedders.characters import CharacterEmbedder, CharacterTable, refuse_invalid, too_long
+from train.embedders.codepoint_hash import does_not_divide
+from train.embedders.hashing import MAX_HASHES, Family, hash_buckets, multipliers
+from train.layers import Dimensions
+
+
+@settings
+class Config:
+    name: Literal["ngram_hash"] = "ngram_hash"
+    orders: Annotated[int, Field(ge=1, le=16)] = 4
+    hashes: Annotated[int, Field(ge=1, le=MAX_HASHES)] = 8
+    buckets: Annotated[int, Field(ge=1, le=2**20)] = 15000
+    family: Family = "official"
+    max_characters: Annotated[int, Field(ge=1)] = 16384
+
+    def build(self, dimensions: Dimensions) -> CharacterEmbedder:
+        return CharacterEmbedder(NgramTable(self, dimensions.width), dimensions, self.max_characters)
+
+    def check(self, width: int, length: int | None) -> list[str]:
+        return does_not_divide(self.hashes, width) + too_long(length, self.max_characters)
+
+
+class NgramTable(CharacterTable):
+    """A table of `buckets` rows for each order and hash."""
+
+    name = "n-gram hash tables"
+    family: Family
+    multipliers_K: Tensor
+    offsets_K: Tensor
+
+    def __init__(self, config: Config, width: int) -> None:
+        super().__init__()
+        self.orders, self.hashes, self.buckets, self.family = (
+            config.orders,
+            config.hashes,
+            config.buckets,
+            config.family,
+        )
+        self.rows = nn.Embedding(config.orders * config.hashes * config.buckets, width // config.hashes)
+        self.register_buffer("multipliers_K", multipliers(config.family, config.hashes), persistent=False)
+        self.register_buffer("offsets_K", torch.arange(config.hashes) * config.buckets, persistent=False)
+
+    def forward(self, codepoints_BC: Tensor) -> Tensor:
+        total_BCD: Tensor | int = 0
+        for order, buckets_BCK in enumerate(self.ngram_buckets(codepoints_BC)):
+            rows_BCK = buckets_BCK + self.offsets_K + order * self.hashes * self.buckets
+            rows_BCK = refuse_invalid(rows_BCK, codepoints_BC, self.rows.num_embeddings)
+            total_BCD = total_BCD + self.rows(rows_BCK).flatten(2)
+        assert isinstance(total_BCD, Tensor)
+        return total_BCD
+
+    def ngram_buckets(self, codepoints_BC: Tensor) -> list[Tensor]:
+        """For each order the buckets [B, C, K] of the n-grams that start at each character.
+
+        H'(x_i .. x_j) = H(x_i + H'(x_{i+1} .. x_j)): the inner hash is added and hashed again; without that, the order
+        of the characters would not count. Reduced mod B at every step, which for the official hash changes nothing.
+        Characters beyond the end are 0.
+        """
+        buckets = [self._hash(codepoints_BC[..., None])]
+        beyond_K = self._hash(codepoints_BC.new_zeros(1))
+        for _ in range(1, self.orders):
+            inner_BCK = torch.cat([buckets[-1][:, 1:], beyond_K.expand(codepoints_BC.shape[0], 1, -1)], dim=1)
+            buckets.append(self._hash(codepoints_BC[..., None] + inner_BCK))
+            beyond_K = self._hash(beyond_K)
+        return buckets
+
+    def _hash(self, symbols: Tensor) -> Tensor:
+        return hash_buckets(symbols, self.multipliers_K, self.buckets, self.family)

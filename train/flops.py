@@ -1,0 +1,72 @@
+"""What a model costs: parameters and multiply-accumulates of each part, and the memory of a training step."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from train.layers import Cost, count_parameters
+from train.model import Encoder, ModelConfig
+
+BYTES = 4  # of a float32
+OPTIMIZER_MOMENTS = 2  # Adam and LAMB keep two numbers for each parameter
+
+
+class Memory(NamedTuple):
+    """Bytes that one training step in float32 holds when the backward pass begins."""
+
+    weights: int
+    gradients: int
+    optimizer: int
+    activations: int
+
+    @property
+    def total(self) -> int:
+        return sum(self)
+
+
+def costs(model: ModelConfig, length: int, num_targets: int | None = None) -> list[Cost]:
+    """The parts of `model` in the order of the computation, for one example of `length` characters.
+
+    Multiply-accumulates are those of the formulas (dense layers, convolutions, attention over visible pairs), whether
+    or not the code finds a cheaper way. With `num_targets` only so many characters are upsampled.
+    """
+    return _shapes_only(model).costs(length, num_targets)
+
+
+def forward_multiply_accumulates(model: ModelConfig, length: int, num_targets: int | None = None) -> int:
+    """Multiply-accumulates of one forward pass over one example."""
+    return sum(cost.multiply_accumulates for cost in costs(model, length, num_targets))
+
+
+def training_flops(model: ModelConfig, length: int, num_targets: int | None = None) -> int:
+    """Floating point operations to train on one example: two for each multiply-accumulate, three passes' worth."""
+    return 6 * forward_multiply_accumulates(model, length, num_targets)
+
+
+def step_memory(model: ModelConfig, length: int, batch: int, num_targets: int | None = None) -> Memory:
+    """The memory of a training step, from the tensors that autograd keeps in a forward pass without data."""
+    encoder = _shapes_only(model)
+    weights = BYTES * count_parameters(encoder)
+    own = {parameter.untyped_storage()._cdata for parameter in encoder.parameters()}
+    kept: dict[int, tuple[int, Tensor]] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage._cdata not in own:
+            kept[storage._cdata] = (storage.nbytes(), tensor)  # the tensor lives on, so that its key stays its own
+        return tensor
+
+    codepoints_BC = torch.zeros(batch, length, dtype=torch.int64, device="meta")
+    targets_BP = None
+    if num_targets is not None:
+        targets_BP = torch.zeros(batch, num_targets, dtype=torch.int64, device="meta")
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        encoder(codepoints_BC, codepoints_BC.bool(), None, targets_BP)
+    activations = sum(size for size, _ in kept.values())
+    return Memory(weights, weights, OPTIMIZER_MOMENTS * weights, activations)
+
+
+def _shapes_only(model: ModelConfig) -> Encoder:
+    with torch.device("meta"):
+        return model.build()

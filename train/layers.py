@@ -1,0 +1,188 @@
+"""The BERT layer that all parts of the frame share: post-LN, multi-head attention with an exchangeable core, FFN.
+
+B batch, U sequence, Q queries, K keys, H heads, E width of a head, D width
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from train.dense import Dense
+
+Activation = Literal["gelu_tanh", "gelu"]
+
+PairBias = Callable[[slice, Tensor, Tensor], Tensor]
+"""Logit bias of pairs of units, for some heads: (heads, queries, keys) to [H, *pairs] or [B, H, *pairs], where queries
+and keys are index tensors of as many dimensions as `pairs`, to which they broadcast."""
+
+
+@dataclass(frozen=True)
+class Dimensions:
+    """What every BERT layer of a model agrees on."""
+
+    width: int
+    heads: int
+    inner_width: int
+    dropout: float
+    activation: Activation
+
+    @property
+    def head_width(self) -> int:
+        return self.width // self.heads
+
+
+class Cost(NamedTuple):
+    """One part of a model: shape of its output for one example, parameters, and multiply-accumulates of a forward."""
+
+    name: str
+    shape: tuple[int, ...]
+    parameters: int
+    multiply_accumulates: int
+
+
+def count_parameters(*modules: nn.Module) -> int:
+    """Number of scalars in the parameters of `modules`."""
+    return sum(parameter.numel() for module in modules for parameter in module.parameters())
+
+
+LAYER_NORM_EPSILON = 1e-12
+
+
+def layer_norm(width: int) -> nn.LayerNorm:
+    """LayerNorm with the epsilon of BERT and CANINE."""
+    return nn.LayerNorm(width, eps=LAYER_NORM_EPSILON)
+
+
+def activate(x: Tensor, activation: Activation) -> Tensor:
+    """GELU: the tanh approximation of the official code, or the exact form of the PyTorch ports."""
+    return F.gelu(x, approximate="tanh" if activation == "gelu_tanh" else "none")
+
+
+def initialise(module: nn.Module) -> None:
+    """Initialise one module as the official CANINE does (for `nn.Module.apply`).
+
+    Dense kernels and tables: normal with std 0.02, cut at two std; convolutions: Glorot-uniform; biases 0.
+    """
+    if isinstance(module, (nn.Linear, nn.Embedding)):
+        nn.init.trunc_normal_(module.weight, std=0.02, a=-0.04, b=0.04)
+    elif isinstance(module, nn.Conv1d):
+        nn.init.xavier_uniform_(module.weight)
+    if isinstance(module, (nn.Linear, nn.Conv1d)) and module.bias is not None:
+        nn.init.zeros_(module.bias)
+
+
+class Heads(NamedTuple):
+    """Queries, keys and values of all heads, and what a core may need beside them."""
+
+    queries_BHQE: Tensor
+    keys_BHKE: Tensor
+    values_BHKE: Tensor
+    valid_BK: Tensor  # bool: real units; others are not to be seen as keys
+    source_BKD: Tensor  # what the keys were projected from, for cores with projections of their own
+    bias: PairBias | None
+
+
+class Core(nn.Module):
+    """Attention proper, between the projections: which query sees which key. Subclasses are the attention patterns."""
+
+    def __init__(self, dropout: float) -> None:
+        super().__init__()
+        self.dropout = dropout
+
+    def forward(self, heads: Heads) -> Tensor:
+        """The context of every query, [B, H, Q, E]."""
+        raise NotImplementedError
+
+    def num_pairs(self, num_queries: int, num_keys: int, num_heads: int) -> int:
+        """Pairs of a query and a key that are visible, summed over the heads, for one full example."""
+        raise NotImplementedError
+
+    def attend(self, queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> Tensor:
+        """softmax(q k^T / sqrt(E) + bias) v with dropout on the probabilities; `bias` broadcasts to [..., Q, K]."""
+        dropout = self.dropout if self.training else 0.0
+        return F.scaled_dot_product_attention(queries, keys, values, bias.to(queries.dtype), dropout)
+
+
+def hide(visible: Tensor, dtype: torch.dtype) -> Tensor:
+    """Logit bias 0 where `visible`, else so low that the weight is exactly 0 beside any visible key.
+
+    A query that sees no key at all gets equal weights, as in the PyTorch port, and never NaN. The value is not the
+    lowest of the dtype, because fused kernels multiply logits by log2(e), which would overflow.
+    """
+    lowest = max(-1e30, torch.finfo(dtype).min / 2)
+    return torch.zeros_like(visible, dtype=dtype).masked_fill_(~visible, lowest)
+
+
+class FullAttention(Core):
+    """Every query sees every valid key."""
+
+    def forward(self, heads: Heads) -> Tensor:
+        q_BHQE, k_BHKE = heads.queries_BHQE, heads.keys_BHKE
+        bias = hide(heads.valid_BK, q_BHQE.dtype)[:, None, None, :]
+        if heads.bias is not None:
+            queries = torch.arange(q_BHQE.shape[2], device=q_BHQE.device)
+            keys = torch.arange(k_BHKE.shape[2], device=q_BHQE.device)
+            bias = bias + heads.bias(slice(None), queries[:, None], keys[None, :])
+        return self.attend(q_BHQE, k_BHKE, heads.values_BHKE, bias)
+
+    def num_pairs(self, num_queries: int, num_keys: int, num_heads: int) -> int:
+        return num_heads * num_queries * num_keys
+
+
+class BertLayer(nn.Module):
+    """One post-LN Transformer layer (Devlin et al. 2019) around an attention core."""
+
+    def __init__(self, dimensions: Dimensions, core: Core) -> None:
+        super().__init__()
+        width = dimensions.width
+        self.num_heads = dimensions.heads
+        self.activation: Activation = dimensions.activation
+        self.query = Dense(width, width)
+        self.key = Dense(width, width)
+        self.value = Dense(width, width)
+        self.core = core
+        self.attention_output = Dense(width, width)
+        self.attention_norm = layer_norm(width)
+        self.inner = Dense(width, dimensions.inner_width)
+        self.outer = Dense(dimensions.inner_width, width)
+        self.norm = layer_norm(width)
+        self.dropout = nn.Dropout(dimensions.dropout)
+
+    def forward(
+        self, x_BUD: Tensor, valid_BU: Tensor, bias: PairBias | None = None, queries_BQD: Tensor | None = None
+    ) -> Tensor:
+        """The layer at all positions, or only for the rows `queries_BQD` of `x_BUD` (attending to all of it)."""
+        queries_BQD = x_BUD if queries_BQD is None else queries_BQD
+        q_BHQE = self._split(self.query(queries_BQD))
+        k_BHUE, v_BHUE = self._split(self.key(x_BUD)), self._split(self.value(x_BUD))
+        context_BHQE = self.core(Heads(q_BHQE, k_BHUE, v_BHUE, valid_BU, x_BUD, bias))
+        context_BQD = context_BHQE.transpose(1, 2).flatten(2)
+        h_BQD = self.attention_norm(queries_BQD + self.dropout(self.attention_output(context_BQD)))
+        inner_BQI = activate(self.inner(h_BQD), self.activation)
+        return self.norm(h_BQD + self.dropout(self.outer(inner_BQI)))
+
+    def multiply_accumulates(self, num_units: int, num_queries: int | None = None) -> int:
+        """Of one forward over `num_units` positions, or of `num_queries` rows that attend to them."""
+        num_queries = num_units if num_queries is None else num_queries
+        width, inner_width = self.query.in_features, self.inner.out_features
+        dense = num_queries * (2 * width * width + 2 * width * inner_width) + num_units * 2 * width * width
+        pairs = self.core.num_pairs(num_queries, num_units, self.num_heads)
+        return dense + 2 * pairs * (width // self.num_heads)
+
+    def _split(self, x_BUD: Tensor) -> Tensor:
+        return x_BUD.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+
+
+def same_padding(kernel: int) -> tuple[int, int]:
+    """Zeros to the left and right of a stride-1 convolution that keeps the length; the odd one goes to the right."""
+    return (kernel - 1) // 2, kernel // 2
+
+
+def round_up(number: int, multiple: int) -> int:
+    """The least multiple of `multiple` that is not below `number`."""
+    return math.ceil(number / multiple) * multiple

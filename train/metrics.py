@@ -1,0 +1,109 @@
+"""What a run leaves to look at: metrics.jsonl (one line a step), events.jsonl (restarts and warnings), TensorBoard.
+
+`metrics.jsonl` holds the history of the model as it is: where training goes back to a checkpoint, the lines after it
+are cut off, so no step occurs twice. Lines of steps:
+
+    step, loss (nats per target, over the global batch), num_targets, accuracy, learning_rate, gradient_norm,
+    characters (real ones in the batch), seconds (of the step), data_wait (seconds of it without data), utilisation
+    (share of the device's measured peak)
+
+Lines of validations: step, validation_loss, validation_accuracy, validation_targets. `events.jsonl` is never cut:
+event ("start", "resume", "damaged_checkpoint", "worker_lost", "not_a_number", "complete"), step, time (seconds since
+1970), and more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from tensorboardX import SummaryWriter
+
+
+class Recorder:
+    """Appends lines to the files of a run; made by the one worker that records, at the step where it goes on."""
+
+    def __init__(self, run: Path, *, step: int, on_line: Callable[[Mapping[str, Any]], None]) -> None:
+        self._on_line = on_line
+        self._metrics_path = run / "metrics.jsonl"
+        self._events_path = run / "events.jsonl"
+        cut(self._metrics_path, step)
+        self._metrics = self._metrics_path.open("a", encoding="utf-8")
+        self._board = SummaryWriter(str(run / "tensorboard"), purge_step=step + 1, flush_secs=10)
+
+    def metrics(self, line: Mapping[str, Any]) -> None:
+        """Append a line of a step or of a validation; it is in the file when this returns."""
+        self._metrics.write(json.dumps(line) + "\n")
+        self._metrics.flush()
+        for key, value in line.items():
+            if key != "step":
+                self._board.add_scalar(key, value, line["step"])
+        self._on_line(line)
+
+    def event(self, event: str, *, step: int, **more: Any) -> None:
+        """Append an event."""
+        self._on_line(append_event(self._events_path, event, step=step, **more))
+
+    def __enter__(self) -> Recorder:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._metrics.close()
+        self._board.close()
+
+
+class Follower:
+    """Reads the whole lines that were added to a file of lines since the last call, wherever they were written."""
+
+    def __init__(self, path: Path, *, from_end: bool = False) -> None:
+        self._path = path
+        self._offset = path.stat().st_size if from_end and path.exists() else 0
+
+    def lines(self) -> Iterator[dict[str, Any]]:
+        """The new lines; after the file was cut, those from the cut on."""
+        try:
+            with self._path.open("rb") as file:
+                self._offset = min(self._offset, file.seek(0, os.SEEK_END))
+                file.seek(self._offset)
+                new = file.read()
+        except FileNotFoundError:
+            return
+        whole = new[: new.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        for line in whole.splitlines():
+            with contextlib.suppress(json.JSONDecodeError):  # the file was cut and grew again between two calls
+                yield json.loads(line)
+
+
+def append_event(path: Path, event: str, *, step: int | None, **more: Any) -> dict[str, Any]:
+    """Append one event to an events.jsonl, whoever else appends to it, and return its line."""
+    line = {"event": event, "step": step, "time": round(time.time(), 3), **more}
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
+    return line
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The lines of a metrics.jsonl or events.jsonl; a last line that was cut short by a crash is left out."""
+    return [json.loads(line) for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
+
+
+def cut(path: Path, step: int) -> None:
+    """Cut off the lines after `step`, and a last line without end, in place: readers that follow the file go on."""
+    if not path.exists():
+        return
+    end = 0
+    with path.open("r+b") as file:
+        for line in file:
+            if not line.endswith(b"\n") or json.loads(line)["step"] > step:
+                break
+            end += len(line)
+        file.truncate(end)

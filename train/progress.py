@@ -1,0 +1,114 @@
+"""The live line of a training run: rewritten in place on a terminal, a plain line now and then in a log file."""
+
+from __future__ import annotations
+
+import collections
+import sys
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, TextIO
+
+_RECENT = 20  # steps over which speeds are averaged
+
+
+class ProgressLine:
+    """Shows the newest line of metrics: `with ProgressLine(steps=1000) as progress: pretrain(..., progress=progress)`.
+
+    Args:
+        steps: of the whole run, for the time left.
+        stream: standard error by default.
+        interval: seconds between lines where the stream is no terminal.
+    """
+
+    def __init__(self, *, steps: int, stream: TextIO | None = None, interval: float = 10.0) -> None:
+        self._steps = steps
+        self._stream = stream or sys.stderr
+        self._live = self._stream.isatty()
+        self._interval = 0.1 if self._live else interval
+        self._recent: collections.deque[Mapping[str, Any]] = collections.deque(maxlen=_RECENT)
+        self._validation: float | None = None
+        self._restarts = 0
+        self._shown_at = float("-inf")
+        self._unshown = False
+        self._width = 0
+
+    def __call__(self, line: Mapping[str, Any]) -> None:
+        """Take a line of metrics.jsonl or events.jsonl."""
+        if "event" in line:
+            self._event(line)
+        elif "validation_loss" in line:
+            self._validation = line["validation_loss"]
+            self._show(force=not self._live)
+        else:
+            self._recent.append(line)
+            self._show(force=line["step"] == self._steps)
+
+    def text(self) -> str:
+        """The line as it stands, such as `step 120/1000  loss 4.312  held-out 4.401  12.3k characters/s  ...`."""
+        last = self._recent[-1]
+        seconds = sum(line["seconds"] for line in self._recent)
+        parts = [f"step {last['step']:,}/{self._steps:,}", f"loss {last['loss']:.3f}"]
+        if self._validation is not None:
+            parts.append(f"held-out {self._validation:.3f}")
+        parts.append(f"{_short(sum(line['characters'] for line in self._recent) / seconds)} characters/s")
+        parts.append(f"utilisation {sum(line['utilisation'] for line in self._recent) / len(self._recent):.0%}")
+        parts.append(f"data wait {sum(line['data_wait'] for line in self._recent) / seconds:.0%}")
+        left = (self._steps - last["step"]) * seconds / len(self._recent)
+        parts.append(f"{_duration(left)} left")
+        if self._restarts:
+            parts.append(f"restarts {self._restarts}")
+        return "  ".join(parts)
+
+    def message(self, text: str) -> None:
+        """Print `text` as a line of its own, above the live line."""
+        if self._live:
+            self._stream.write("\r" + " " * self._width + "\r")
+            self._width = 0
+        self._stream.write(text + "\n")
+        self._stream.flush()
+
+    def __enter__(self) -> ProgressLine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._unshown:
+            self._show(force=True)
+        if self._live and self._width:
+            self._stream.write("\n")
+            self._stream.flush()
+
+    def _event(self, line: Mapping[str, Any]) -> None:
+        if line["event"] == "worker_lost":
+            self._restarts += 1
+        if line.get("message"):
+            self.message(line["message"])
+
+    def _show(self, *, force: bool) -> None:
+        self._unshown = bool(self._recent)
+        now = time.monotonic()
+        if not self._recent or (now - self._shown_at < self._interval and not force):
+            return
+        self._shown_at, self._unshown = now, False
+        text = self.text()
+        if self._live:
+            self._stream.write("\r" + text.ljust(self._width))
+            self._width = len(text)
+        else:
+            self._stream.write(text + "\n")
+        self._stream.flush()
+
+
+def _short(number: float) -> str:
+    for size, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.1f}{suffix}"
+    return f"{number:.0f}"
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

@@ -1,0 +1,305 @@
+"""The workers of a run under Ray Train.
+
+Ray places the workers, joins them to one torch.distributed group and starts them again after a loss. The training
+state is not Ray's: each new group of workers goes on from the newest sound checkpoint of the run folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import ray
+import ray.train
+import torch
+from ray._private.ray_logging import stdout_deduplicator
+from ray.exceptions import GetTimeoutError, RayActorError, RayError
+from ray.train import FailureConfig, RunConfig, ScalingConfig, UserCallback
+from ray.train.torch import TorchConfig, TorchTrainer, get_device
+from ray.train.v2._internal.callbacks.placement_group_callback import PlacementGroupCleanerCallback
+from ray.train.v2._internal.exceptions import RayTrainError
+from ray.train.v2._internal.execution.controller import placement_group_cleaner
+from ray.train.v2._internal.execution.failure_handling import DefaultFailurePolicy, FailureDecision
+from ray.train.v2.api.exceptions import ControllerError, TrainingFailedError, WorkerGroupError
+
+from preprocess.errors import JobError, UserError
+from train.metrics import Follower, append_event
+from train.ray_session import cores, ray_session
+from train.worker import Job, work
+
+OnLine = Callable[[Mapping[str, Any]], None]
+
+_SETTINGS = {  # where the user has not set them
+    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",  # how soon a lost worker is noticed; 2 by default
+    "RAY_TRAIN_METRICS_ENABLED": "0",
+    "RAY_TRAIN_ENABLE_STATE_ACTOR_RECONCILIATION": "0",
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # the coming default; without it each start prints a warning
+    "OMP_WAIT_POLICY": "passive",  # threads that spin while they wait made a busy machine 40 times slower
+}
+
+
+class LostPeer(RuntimeError):
+    """A collective operation failed because another worker is gone: no fault of this one's."""
+
+
+class WorkerFailure(JobError):
+    """An error that nobody expected in a worker, with its traceback."""
+
+    def __init__(self, summary: str, details: str) -> None:
+        super().__init__(summary, details)
+        self.summary, self.details = summary, details
+
+    def __str__(self) -> str:
+        return self.summary
+
+
+def work_on_ray(job: Job, workers: tuple[int, int], progress: OnLine | None) -> None:
+    """Bring the run `job.run` to its end with between `workers[0]` and `workers[1]` workers.
+
+    Raises:
+        UserError, JobError: what a worker raised, with its rank.
+    """
+    if progress is not None:
+        progress({"event": "launch", "step": None, "message": f"starting {workers[1]} workers under Ray"})
+    with _quick_and_quiet(), _cluster(job, workers[1]) as (threads, use_gpu), _following(job, progress):
+        for attempts_left in reversed(range(job.recipe.train.max_restarts + 1)):
+            try:
+                return _fit(job, workers, threads, use_gpu)
+            except RayActorError as error:  # of the controller; the loss of a worker is the controller's to mend
+                if not attempts_left:
+                    raise JobError(f"the process that leads the workers was lost too often: {error}") from error
+                message = "the process that leads the workers was lost; starting them again from the newest checkpoint"
+                append_event(Path(job.run) / "events.jsonl", "worker_lost", step=None, ranks=[], message=message)
+
+
+def _fit(job: Job, workers: tuple[int, int], threads: int, use_gpu: bool) -> None:
+    """One life of Ray's controller."""
+    storage = Path(job.run) / "ray"
+    storage.mkdir(exist_ok=True)
+    name = f"attempt_{1 + len(list(storage.glob('attempt_*'))):04d}"  # an old name would revive Ray's old state
+    trainer = Trainer(
+        _work_on_worker,
+        train_loop_config={"job": job, "threads": threads},
+        scaling_config=ScalingConfig(
+            num_workers=workers[0] if workers[0] == workers[1] else workers,
+            use_gpu=use_gpu,
+            resources_per_worker={"CPU": threads, **({"GPU": 1} if use_gpu else {})},
+        ),
+        torch_config=TorchConfig(backend="nccl" if use_gpu else "gloo"),
+        run_config=RunConfig(
+            name=name,
+            storage_path=str(storage),
+            failure_config=FailureConfig(
+                max_failures=job.recipe.train.max_restarts, controller_failure_limit=job.recipe.train.max_restarts
+            ),
+            callbacks=[_LossRecorder(str(Path(job.run) / "events.jsonl"))],
+        ),
+    )
+    try:
+        trainer.fit()
+    except TrainingFailedError as error:
+        raise _unwrap(error, storage / name) from error
+    finally:
+        _keep_logs(storage / name)
+
+
+class Trainer(TorchTrainer):
+    """TorchTrainer that gives up at once on an error of ours, and whose worker groups cannot be taken for orphans."""
+
+    def _create_default_callbacks(self) -> list[Any]:
+        return [
+            _CleanerCallback(0.5) if isinstance(callback, PlacementGroupCleanerCallback) else callback
+            for callback in super()._create_default_callbacks()
+        ]
+
+    def _initialize_and_run_controller(self, **arguments: Any) -> Any:
+        arguments["failure_policy"] = _FailurePolicy(self.run_config.failure_config or FailureConfig())
+        return super()._initialize_and_run_controller(**arguments)
+
+    def _register_sigint_handler(self, controller: Any) -> None:
+        """None: Ctrl-C raises KeyboardInterrupt here as everywhere, and closing the session ends the workers."""
+
+
+class _CleanerCallback(PlacementGroupCleanerCallback):
+    """Starts our cleaner in place of Ray's."""
+
+    def after_controller_start(self, train_run_context: Any) -> None:
+        context = ray.get_runtime_context()
+        self._controller_actor_id = context.get_actor_id()
+        actor_class: Any = ray.remote(num_cpus=0)(_Cleaner)
+        cleaner = actor_class.options(lifetime="detached").remote(
+            context.current_actor, self._check_interval_s, self._stop_timeout
+        )
+        cleaner.start_monitoring.remote()
+        self._cleaner = cleaner
+
+
+class _Cleaner(placement_group_cleaner.PlacementGroupCleaner):
+    """Frees the workers' resources when their controller dies, which it asks of the controller itself.
+
+    Ray's own asks the State API, which needs a dashboard and looks for *a* cluster on the machine: without a dashboard
+    it warns every second, and beside a second cluster it was seen to destroy a healthy group of workers.
+    """
+
+    def __init__(self, controller: Any, check_interval_s: float, stop_timeout: float) -> None:
+        super().__init__("", check_interval_s, 0.0, stop_timeout)
+        self._controller = controller
+
+    def _monitor_loop(self) -> None:
+        group = None
+        while not self._stop_event.wait(self._check_interval_s):
+            while not self._pg_queue.empty():
+                group = self._pg_queue.get()
+            try:
+                ray.get(self._controller.__ray_ready__.remote(), timeout=self._check_interval_s)
+            except GetTimeoutError:
+                continue  # busy, not dead
+            except RayActorError:
+                self._cleanup_placement_group(group)
+                break
+        self._exit()
+
+
+class _FailurePolicy(DefaultFailurePolicy):
+    """Starts workers again when some were lost, not when one of them raised an error that would come again."""
+
+    def make_decision(self, training_failed_error: TrainingFailedError) -> FailureDecision:
+        if isinstance(training_failed_error, WorkerGroupError) and _own_errors(training_failed_error.worker_failures):
+            return FailureDecision.RAISE
+        return super().make_decision(training_failed_error)
+
+
+class _LossRecorder(UserCallback):
+    """Writes the loss of workers to the events of the run; lives in the controller."""
+
+    def __init__(self, events: str) -> None:
+        self._events = events
+
+    def after_exception(self, run_context: Any, worker_exceptions: dict[int, Exception]) -> None:
+        if _own_errors(worker_exceptions):
+            return
+        ranks = [rank for rank, error in sorted(worker_exceptions.items()) if not isinstance(error, LostPeer)]
+        lost = f"worker {', '.join(map(str, ranks))}" if ranks else "a worker"
+        message = f"{lost} was lost; starting the workers again from the newest checkpoint"
+        append_event(Path(self._events), "worker_lost", step=None, ranks=ranks, message=message)
+
+
+def _work_on_worker(config: dict[str, Any]) -> None:
+    """Runs in every worker: its part of the job, with errors in the form that driver and failure policy read."""
+    context = ray.train.get_context()
+    threads = config["threads"]
+    try:
+        work(
+            config["job"],
+            rank=context.get_world_rank(),
+            world_size=context.get_world_size(),
+            device=str(get_device()),
+            threads=threads,
+        )
+    except (UserError, JobError):
+        raise
+    except Exception as error:
+        if _is_of_collective(error):
+            raise LostPeer(str(error)) from error
+        raise WorkerFailure(f"{type(error).__name__}: {error}", traceback.format_exc()) from error
+
+
+def _is_of_collective(error: Exception) -> bool:
+    """Whether the error came from a broken connection to another worker (Gloo raises plain RuntimeErrors)."""
+    if isinstance(error, torch.distributed.DistError):
+        return True
+    return isinstance(error, RuntimeError) and any(word in str(error) for word in ("gloo", "Gloo", "NCCL", "TCPStore"))
+
+
+def _own_errors(failures: Mapping[int, Exception]) -> dict[int, Exception]:
+    """The errors that workers raised by themselves, by rank: neither their loss nor the consequence of another's."""
+    lost = (LostPeer, RayError, RayTrainError)
+    return {rank: error for rank, error in sorted(failures.items()) if not isinstance(error, lost)}
+
+
+def _unwrap(error: TrainingFailedError, folder: Path) -> UserError | JobError:
+    """The first worker's own error as the user should read it."""
+    if isinstance(error, WorkerGroupError):
+        for rank, own in _own_errors(error.worker_failures).items():
+            kind = UserError if isinstance(own, UserError) else JobError
+            if isinstance(own, WorkerFailure):
+                (folder / "error.txt").write_text(own.details, encoding="utf-8")
+                return JobError(f"worker {rank} failed: {own}; its traceback is in {folder / 'error.txt'}")
+            return kind(f"worker {rank}: {own}")
+        return JobError(
+            f"workers were lost too often (train.max_restarts); see {folder}, look for a lack of memory, and run the "
+            "same command again: it goes on from the newest checkpoint"
+        )
+    cause = error.controller_failure if isinstance(error, ControllerError) else error
+    first_line = str(cause).strip().splitlines()[0]
+    return JobError(f"Ray could not run the workers: {first_line}; see the logs in {folder}")
+
+
+@contextlib.contextmanager
+def _quick_and_quiet() -> Iterator[None]:
+    """For as long as training lasts, set what Ray reads from the environment of the driver, where the user has not.
+
+    What Ray prints about a lost worker (eight lines of advice) is left to its logs; the user gets a line of ours.
+    """
+    added = {name: value for name, value in _SETTINGS.items() if name not in os.environ}
+    before = stdout_deduplicator.skip_re
+    os.environ.update(added)
+    stdout_deduplicator.skip_re = re.compile("A worker died or was killed")
+    try:
+        yield
+    finally:
+        stdout_deduplicator.skip_re = before
+        for name in added:
+            del os.environ[name]
+
+
+@contextlib.contextmanager
+def _cluster(job: Job, num_workers: int) -> Iterator[tuple[int, bool]]:
+    """A Ray session (see train/ray_session.py). Yields the CPUs of a worker, and whether workers have a GPU each."""
+    threads = job.recipe.train.threads
+    if threads is None:
+        alone = "RAY_ADDRESS" not in os.environ and not ray.is_initialized()
+        threads = max(1, cores() // num_workers) if alone else 1
+    with ray_session(max(cores(), threads * num_workers)):
+        yield threads, ray.cluster_resources().get("GPU", 0) >= num_workers
+
+
+@contextlib.contextmanager
+def _following(job: Job, progress: OnLine | None) -> Iterator[None]:
+    """Hand the lines that the workers write to `progress` as they appear."""
+    if progress is None:
+        yield
+        return
+    followers = [Follower(Path(job.run) / name, from_end=True) for name in ("metrics.jsonl", "events.jsonl")]
+    ended = threading.Event()
+
+    def follow() -> None:
+        while True:
+            last = ended.wait(0.2)
+            for follower in followers:
+                for line in follower.lines():
+                    progress(line)
+            if last:
+                return
+
+    thread = threading.Thread(target=follow, name="follow", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _keep_logs(folder: Path) -> None:
+    """Copy what Ray Train logged on this machine (the recoveries and their reasons) beside the run."""
+    session = Path(ray._private.worker._global_node.get_session_dir_path())  # pyright: ignore
+    shutil.copytree(session / "logs" / "train", folder / "logs", dirs_exist_ok=True)

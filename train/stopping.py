@@ -1,0 +1,43 @@
+"""Stopping a run between two steps, with a checkpoint: Ctrl-C, or SIGTERM as spot machines and schedulers send it."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+
+class Stop:
+    """Whether a signal asked to stop, and which."""
+
+    def __init__(self) -> None:
+        self.signal: signal.Signals | None = None
+
+    def __bool__(self) -> bool:
+        return self.signal is not None
+
+
+@contextlib.contextmanager
+def stop_on_signals() -> Iterator[Stop]:
+    """Catch SIGINT and SIGTERM in the block; a second one acts as it did before. Only the main thread can catch any."""
+    stop = Stop()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    kinds = (signal.SIGINT, signal.SIGTERM)
+    before = {kind: signal.getsignal(kind) for kind in kinds}
+
+    def note(number: int, frame: FrameType | None) -> None:
+        stop.signal = signal.Signals(number)
+        for kind in kinds:
+            signal.signal(kind, before[kind])
+
+    for kind in kinds:
+        signal.signal(kind, note)
+    try:
+        yield stop
+    finally:
+        for kind in kinds:
+            signal.signal(kind, before[kind])

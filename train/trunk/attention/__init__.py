@@ -1,0 +1,1 @@
+"""Attention patterns of the trunk: which unit sees which. One variant, one file."""

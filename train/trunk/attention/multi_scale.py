@@ -1,0 +1,156 @@
+"""Multi-scale attention: each head has its own window; small ones prevail in low layers (Guo et al. 2020, section 3).
+
+B batch, U units, H heads, E width of a head, N blocks, W units of a block, X keys that a block sees
+"""
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor
+
+from preprocess.settings import settings
+from train.layers import Core, Dimensions, Heads, hide, round_up
+from train.trunk.attention.scales import (
+    Scale,
+    Slope,
+    WindowConvention,
+    allocate_heads,
+    divisor,
+    odd,
+    reach,
+    resolve_width,
+)
+
+if TYPE_CHECKING:
+    from train.trunk import TrunkConfig
+
+GroupBias = Callable[[Tensor, Tensor], Tensor]  # a PairBias for the heads of one scale
+
+
+@settings
+class Config:
+    name: Literal["multi_scale"] = "multi_scale"
+    # 0: the same mix of scales in all layers; above: small scales prevail in low layers; below: large ones.
+    alpha: Annotated[float, Field(allow_inf_nan=False)] = 0.5
+    scales: tuple[Scale, ...] = (1, 3, "N/16", "N/8", "N/4")
+    window_convention: WindowConvention = "width"  # or "half": a scale w reaches w units to each side
+    slope: Slope = "harmonic"
+
+    def build(self, dimensions: Dimensions, layer: int, num_layers: int) -> "MultiScaleAttention":
+        """The core of layer `layer` (0 is the lowest) of `num_layers`."""
+        counts = allocate_heads(self.alpha, num_layers, dimensions.heads, len(self.scales), self.slope)[layer]
+        return MultiScaleAttention(self.scales, counts, self.window_convention, dimensions.dropout)
+
+    def check(self, trunk: "TrunkConfig", length: int | None) -> Iterable[str]:
+        if not self.scales:
+            yield "model.trunk.attention.scales: give at least one scale, such as [1, 3, N/16]"
+        for scale in self.scales:
+            if isinstance(scale, int) and scale % 2 == 0 and self.window_convention == "width":
+                yield f"model.trunk.attention.scales: {scale} is even; windows are symmetric, use {scale + 1}"
+
+
+class MultiScaleAttention(Core):
+    """Windows around each unit: heads [0, n_1) have the first scale, the next n_2 the second, and so on.
+
+    A unit always sees itself, so that no softmax is empty; otherwise only valid units in its window.
+    """
+
+    def __init__(
+        self, scales: tuple[int | str, ...], counts: list[int], convention: WindowConvention, dropout: float
+    ) -> None:
+        super().__init__(dropout)
+        self.groups = [(scale, count) for scale, count in zip(scales, counts, strict=True) if count]
+        self.convention: WindowConvention = convention
+
+    def forward(self, heads: Heads) -> Tensor:
+        num_units = heads.valid_BK.shape[1]
+        length_B = heads.valid_BK.sum(dim=1)
+        contexts, first = [], 0
+        for scale, count in self.groups:
+            group = slice(first, first + count)
+            q, k, v = heads.queries_BHQE[:, group], heads.keys_BHKE[:, group], heads.values_BHKE[:, group]
+            bias = None if heads.bias is None else functools.partial(heads.bias, group)
+            # The reach in the longest possible example decides on shapes: they depend on no data.
+            farthest = reach(resolve_width(scale, num_units), self.convention)
+            block = round_up(farthest, 16)
+            if farthest == 0:
+                contexts.append(self._itself(q, k, v))
+            elif 3 * block >= num_units:
+                contexts.append(self._dense(q, k, v, heads.valid_BK, self._reach_B(scale, length_B), bias))
+            else:
+                contexts.append(self._blocks(q, k, v, heads.valid_BK, self._reach_B(scale, length_B), bias, block))
+            first += count
+        return torch.cat(contexts, dim=1)
+
+    def num_pairs(self, num_queries: int, num_keys: int, num_heads: int) -> int:
+        assert num_queries == num_keys, "windows are defined among the same units"
+        total = 0
+        for scale, count in self.groups:
+            half = min(reach(resolve_width(scale, num_keys), self.convention), num_keys - 1)
+            total += count * (num_keys * (2 * half + 1) - half * (half + 1))
+        return total
+
+    def _reach_B(self, scale: int | str, length_B: Tensor) -> Tensor:
+        """How far the windows of `scale` reach in each example; beyond its ends there is nothing valid to show."""
+        if isinstance(scale, int):
+            return torch.full_like(length_B, reach(scale, self.convention))
+        return reach(odd(length_B // divisor(scale)), self.convention)
+
+    def _itself(self, q_BHUE: Tensor, k_BHUE: Tensor, v_BHUE: Tensor) -> Tensor:
+        """A window of one unit: the weight is 1. The softmax of one logit keeps queries and keys in the graph, which
+        distributed training wants of every parameter."""
+        weights_BHU1 = (q_BHUE * k_BHUE).sum(dim=-1, keepdim=True).softmax(dim=-1)
+        return F.dropout(weights_BHU1, self.dropout, self.training) * v_BHUE
+
+    def _dense(
+        self, q_BHUE: Tensor, k_BHUE: Tensor, v_BHUE: Tensor, valid_BU: Tensor, reach_B: Tensor, bias: GroupBias | None
+    ) -> Tensor:
+        places_U = torch.arange(q_BHUE.shape[2], device=q_BHUE.device)
+        queries_U1, keys_1U = places_U[:, None], places_U[None, :]
+        visible_BUU = _visible(queries_U1, keys_1U, valid_BU[:, None, :], reach_B[:, None, None])
+        logits_BHUU = hide(visible_BUU, q_BHUE.dtype)[:, None]
+        if bias is not None:
+            logits_BHUU = logits_BHUU + bias(queries_U1, keys_1U)
+        return self.attend(q_BHUE, k_BHUE, v_BHUE, logits_BHUU)
+
+    def _blocks(
+        self,
+        q_BHUE: Tensor,
+        k_BHUE: Tensor,
+        v_BHUE: Tensor,
+        valid_BU: Tensor,
+        reach_B: Tensor,
+        bias: GroupBias | None,
+        block: int,
+    ) -> Tensor:
+        """Queries in blocks that see their own and both neighbouring blocks: memory linear in the length."""
+        num_units = q_BHUE.shape[2]
+        num_blocks = -(-num_units // block)
+        rest = num_blocks * block - num_units
+        around = (block, block + rest)
+        blocks_N = torch.arange(num_blocks, device=q_BHUE.device)[:, None, None] * block
+        queries_NW1 = blocks_N + torch.arange(block, device=q_BHUE.device)[:, None]
+        keys_N1X = blocks_N + torch.arange(-block, 2 * block, device=q_BHUE.device)
+
+        valid_BNX = F.pad(valid_BU, around).unfold(1, 3 * block, block)
+        visible_BNWX = _visible(queries_NW1, keys_N1X, valid_BNX[:, :, None], reach_B[:, None, None, None])
+        logits_BNHWX = hide(visible_BNWX, q_BHUE.dtype)[:, :, None]
+        if bias is not None:
+            last = num_units - 1
+            bias_BHNWX = bias(queries_NW1.clamp(max=last), keys_N1X.clamp(min=0, max=last))
+            logits_BNHWX = logits_BNHWX + bias_BHNWX.transpose(-4, -3)
+        q_BNHWE = F.pad(q_BHUE, (0, 0, 0, rest)).unflatten(2, (num_blocks, block)).transpose(1, 2)
+        k_BNHXE, v_BNHXE = (
+            F.pad(x, (0, 0, *around)).unfold(2, 3 * block, block).permute(0, 2, 1, 4, 3) for x in (k_BHUE, v_BHUE)
+        )
+        q, k, v, logits = (x.flatten(0, 1) for x in (q_BNHWE, k_BNHXE, v_BNHXE, logits_BNHWX))
+        context_BNHWE = self.attend(q, k, v, logits).unflatten(0, (-1, num_blocks))
+        return context_BNHWE.transpose(1, 2).flatten(2, 3)[:, :, :num_units]
+
+
+def _visible(queries: Tensor, keys: Tensor, valid: Tensor, half: Tensor) -> Tensor:
+    return ((queries - keys).abs() <= half) & valid | (queries == keys)

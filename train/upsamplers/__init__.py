@@ -1,0 +1,1 @@
+"""Upsamplers: units back to characters. One variant, one file."""

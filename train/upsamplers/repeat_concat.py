@@ -1,0 +1,143 @@
+"""UP of CANINE: repeat units, concatenate with characters, convolve, one full layer (CANINE, sections 3.8 and 3.9).
+
+B batch, C characters, P targets, U units, K kernel, D width
+"""
+
+from typing import Annotated, Any, Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from preprocess.settings import settings
+from train.dense import linear
+from train.downsamplers.grouping import Grouping
+from train.layers import (
+    Activation,
+    BertLayer,
+    Cost,
+    Dimensions,
+    FullAttention,
+    activate,
+    count_parameters,
+    layer_norm,
+    same_padding,
+)
+from train.upsamplers.identity import gather_rows
+
+
+@settings
+class Config:
+    name: Literal["repeat_concat"] = "repeat_concat"
+    kernel: Annotated[int, Field(ge=1)] = 4
+
+    def build(self, dimensions: Dimensions) -> "RepeatConcat":
+        return RepeatConcat(self, dimensions)
+
+    def check(self, downsampler: Any) -> list[str]:
+        return []
+
+
+class RepeatConcat(nn.Module):
+    """LN(GELU(conv([characters ; repeated units]))), then a full-attention layer, at the targets only where given."""
+
+    def __init__(self, config: Config, dimensions: Dimensions) -> None:
+        super().__init__()
+        width = dimensions.width
+        self.activation: Activation = dimensions.activation
+        self.convolution = nn.Conv1d(2 * width, width, config.kernel)
+        self.norm = layer_norm(width)
+        self.dropout = nn.Dropout(dimensions.dropout)
+        self.final = BertLayer(dimensions, FullAttention(dimensions.dropout))
+
+    def forward(
+        self,
+        units_BUD: Tensor,
+        grouping: Grouping,
+        characters_BCD: Tensor,
+        mask_BC: Tensor,
+        targets_BP: Tensor | None = None,
+    ) -> Tensor:
+        """Vectors of all characters [B, C, D] or of the targets [B, P, D].
+
+        The layer is single and its FFN position-wise, so computing the targets' rows alone changes none of them.
+        """
+        h_BCD = activate(self.convolve(units_BUD, grouping, characters_BCD), self.activation)
+        h_BCD = self.dropout(self.norm(h_BCD))
+        queries_BPD = None if targets_BP is None else gather_rows(h_BCD, targets_BP)
+        return self.final(h_BCD, mask_BC, queries_BQD=queries_BPD)
+
+    def convolve(self, units_BUD: Tensor, grouping: Grouping, characters_BCD: Tensor) -> Tensor:
+        """The convolution over [characters ; repeated units], [B, C, D].
+
+        A convolution is linear, so its two halves are computed apart, and the half over the repeated units once per
+        unit: with a rate of 4 that is a quarter of the products.
+        """
+        width = characters_BCD.shape[-1]
+        left, right = same_padding(self.convolution.kernel_size[0])
+        padded_BDC = F.pad(characters_BCD, (0, 0, left, right)).transpose(1, 2)
+        kernel_DDK, bias_D = self.convolution.weight, self.convolution.bias
+        y_BCD = F.conv1d(padded_BDC, kernel_DDK[:, :width], bias_D).transpose(1, 2)
+        if grouping.rate is None:
+            unit_BC = grouping.unit_BC.expand(units_BUD.shape[0], -1)
+            padded_BDC = F.pad(gather_rows(units_BUD, unit_BC), (0, 0, left, right)).transpose(1, 2)
+            return y_BCD + F.conv1d(padded_BDC, kernel_DDK[:, width:]).transpose(1, 2)
+        return y_BCD + convolve_repeated(units_BUD, kernel_DDK[:, width:], grouping.rate, y_BCD.shape[1])
+
+    def costs(self, length: int, num_targets: int | None) -> list[Cost]:
+        """As written in the paper: the convolution over the repeated units at every character."""
+        width, kernel = self.convolution.out_channels, self.convolution.kernel_size[0]
+        rows = length if num_targets is None else num_targets
+        parameters = count_parameters(self.convolution, self.norm)
+        final = self.final.multiply_accumulates(length, rows)
+        return [
+            Cost("up convolution + norm", (length, width), parameters, length * kernel * 2 * width**2),
+            Cost("final layer", (rows, width), count_parameters(self.final), final),
+        ]
+
+
+def convolve_repeated(units_BUD: Tensor, kernel_DDK: Tensor, rate: int, num_characters: int) -> Tensor:
+    """The "same" convolution of the units repeated to `num_characters` characters, [B, C, D], products once per unit.
+
+    Character rate * j + t reads, at kernel place k, the unit of block j + floor((t - left + k) / rate): a sum of a few
+    of the products of neighbouring blocks, the same for all j.
+    """
+    kernel = kernel_DDK.shape[-1]
+    left, right = same_padding(kernel)
+    # Units 1, 2, ... stand for blocks 0, 1, ...; the last unit also for the blocks without a unit of their own.
+    num_blocks = -(-num_characters // rate)
+    last_BUD = units_BUD[:, -1:].expand(-1, num_blocks - units_BUD.shape[1] + 1, -1)
+    blocks_BND = torch.cat([units_BUD[:, 1:], last_BUD], dim=1)
+    products = linear(blocks_BND, kernel_DDK.permute(2, 0, 1).flatten(0, 1)).chunk(kernel, dim=-1)
+    rows = []
+    for t in range(rate):
+        shifts = [(t - left + k) // rate for k in range(kernel)]
+        parts = [
+            _shift(sum(product for product, other in zip(products, shifts, strict=True) if other == shift), shift)
+            for shift in sorted(set(shifts))
+        ]
+        rows.append(sum(parts[1:], start=parts[0]))
+    y_BCD = torch.stack(rows, dim=2).flatten(1, 2)[:, :num_characters]
+    return y_BCD - _beyond_the_end(products, left, right, y_BCD)
+
+
+def _shift(x_BND: Any, shift: int) -> Tensor:
+    """Row j + shift at j; zeros before the first row, the last row again beyond the last."""
+    if shift == 0:
+        return x_BND
+    if shift < 0:
+        return F.pad(x_BND, (0, 0, -shift, 0))[:, : x_BND.shape[1]]
+    return torch.cat([x_BND[:, shift:], x_BND[:, -1:].expand(-1, min(shift, x_BND.shape[1]), -1)], dim=1)
+
+
+def _beyond_the_end(products: tuple[Tensor, ...], left: int, right: int, like_BCD: Tensor) -> Tensor:
+    """What the last characters read beyond the end, where there are zeros and not the last unit."""
+    num_characters = like_BCD.shape[1]
+    excess, total = [], torch.zeros_like(like_BCD[:, 0])
+    for k in reversed(range(left + 1, left + 1 + right)):
+        total = total + products[k][:, -1]
+        excess.append(total)
+    excess_BRD = torch.stack(excess, dim=1) if excess else like_BCD[:, :0]
+    excess_BRD = excess_BRD[:, -num_characters:] if right else excess_BRD
+    return F.pad(excess_BRD, (0, 0, num_characters - excess_BRD.shape[1], 0))
