@@ -21,7 +21,16 @@ import workflows.commands
 from preprocess.errors import JobError, UserError
 
 EPILOG = "Help on one command, with an example: tokenfree COMMAND --help"
-_USERS_OWN = {errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EPERM, errno.EDQUOT, errno.ENOTDIR, errno.EISDIR}
+_USERS_OWN = {
+    errno.ENOSPC,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EDQUOT,
+    errno.EEXIST,
+    errno.ENOTDIR,
+    errno.EISDIR,
+}
 
 
 class Parser(argparse.ArgumentParser):
@@ -43,6 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     debug = "--debug" in argv[: argv.index("--") if "--" in argv else len(argv)]
     if not debug:  # libraries warn about extras that are not installed; what matters comes as an error
         logging.getLogger().setLevel(logging.ERROR)
+        logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # it logs the traceback of an error that we explain
     try:
         return _run(argv)
     except UserError as error:

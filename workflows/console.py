@@ -16,7 +16,7 @@ class LiveLine:
         self.stream = sys.stderr if stream is None else stream
         self.live = self.stream.isatty()
         self.shown = ""
-        self.time = 0.0
+        self.time = time.monotonic()
 
     def show(self, text: str, *, final: bool = False) -> None:
         """Show `text` in place of the last one; a final one stays."""

@@ -1,6 +1,6 @@
 """The parts of `tokenfree inspect`: tables of counts and columns, and windows with their features marked."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -37,16 +37,16 @@ def counts_table(manifest: Manifest) -> Table:
 
 def pages_line(manifest: Manifest) -> str:
     """What became of the pages that were read."""
-    parts = []
-    for key, value in manifest.counters.items():
-        if isinstance(value, Mapping):
-            parts += [f"{key} ({reason}) {count:,}" for reason, count in sorted(value.items()) if count]
-        elif value:
-            parts.append(f"{key.replace('_', ' ')} {value:,}")
+    counters = manifest.counters
+    parts = [f"{counters['pages']:,} read"]
+    for name in ("documents", "redirects", "other_namespaces", "duplicates"):
+        parts += [f"{counters[name]:,} {name.replace('_', ' ')}"] if counters[name] else []
+    for kind in ("filtered", "failed"):
+        parts += [f"{count:,} {kind} ({reason})" for reason, count in sorted(counters[kind].items()) if count]
     return "\n[bold]pages[/]  " + ", ".join(parts)
 
 
-def columns_table(directory: str, manifest: Manifest) -> Table:
+def columns_table(manifest: Manifest) -> Table:
     """The columns with their types."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("\ncolumn")
@@ -71,14 +71,20 @@ def show_windows(console: Console, directory: str, manifest: Manifest, *, num_wi
         console.print(Text(shown.replace("\n", "⏎ ")))
         if "word_starts" in known:
             encoded = text.encode()
-            starts, ends = (known[name].values.to_numpy(zero_copy_only=False) for name in ("word_starts", "word_ends"))
-            words = [encoded[start:end].decode() for start, end in zip(starts, ends, strict=True) if end <= width]
-            console.print(_marked(console, "words", words, "|"))
+            spans = [
+                (len(encoded[:start].decode()), len(encoded[:end].decode()))
+                for start, end in _spans(row, "word")
+                if start <= 4 * width  # bytes: enough for `width` characters
+            ]
+            console.print(_marked(console, "words", text[:width], spans, "|"))
         if "subword_starts" in known and vocabulary is not None:
-            starts, ends = (known[f"subword_{side}"].values.to_numpy() for side in ("starts", "ends"))
-            pieces = [text[start:end] for start, end in zip(starts, ends, strict=True) if end <= width]
-            console.print(_marked(console, "subwords", pieces, "·"))
+            console.print(_marked(console, "subwords", text[:width], _spans(row, "subword"), "·"))
             console.print(_masked(row, vocabulary, number, width))
+
+
+def _spans(row: pa.RecordBatch, kind: str) -> list[tuple[int, int]]:
+    starts, ends = (row.column(f"{kind}_{side}")[0].values.to_pylist() for side in ("starts", "ends"))
+    return list(zip(starts, ends, strict=True))
 
 
 def _sample(storage: Storage, manifest: Manifest, num_windows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -97,12 +103,16 @@ def _sample(storage: Storage, manifest: Manifest, num_windows: int) -> Iterator[
                 offset -= batch.num_rows
 
 
-def _marked(console: Console, title: str, parts: Sequence[str], separator: str) -> Text:
+def _marked(console: Console, title: str, shown: str, spans: Sequence[tuple[int, int]], separator: str) -> Text:
+    """The text with its spans in alternating colours, or parted by `separator` where there are no colours."""
     text = Text(f"{title:<9}", style="bold")
     coloured = console.is_terminal and console.color_system is not None
-    for index, part in enumerate(parts):
-        text.append(part.replace("\n", "⏎"), style=f"not bold {ALTERNATE[index % 2]}")
-        text.append("" if coloured and not part.isspace() else separator, style="not bold dim")
+    before = 0
+    for index, (start, end) in enumerate(span for span in spans if span[1] <= len(shown)):
+        gap = shown[before:start] if coloured else separator if index else ""
+        text.append(gap.replace("\n", "⏎ "), style="not bold dim")
+        text.append(shown[start:end], style=f"not bold {ALTERNATE[index % 2]}")
+        before = end
     return text
 
 

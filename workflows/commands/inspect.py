@@ -32,6 +32,6 @@ def run(args: argparse.Namespace) -> int:
     console = Console(highlight=False)
     console.print(counts_table(manifest))
     console.print(pages_line(manifest))
-    console.print(columns_table(args.directory, manifest))
+    console.print(columns_table(manifest))
     show_windows(console, args.directory, manifest, num_windows=args.sample, width=args.width)
     return 0

@@ -13,6 +13,7 @@ Examples:
 import argparse
 
 from preprocess.config import PreprocessConfig
+from preprocess.errors import UserError
 from workflows import recipes
 
 PASSES_ON = True  # options after `--` go to Beam
@@ -42,6 +43,8 @@ def run(args: argparse.Namespace) -> int:
     from workflows.console import StageLine
 
     config = recipes.load(PreprocessConfig, args, wikipedia=args.wikipedia, books=args.books)
+    if not config.wikipedia and not config.books:
+        raise UserError("nothing to read: give --wikipedia PATH or --books PATH")
     if args.dry_run:
         plan = describe_plan(config)
         print(f"{plan.inputs:,} inputs, {plan.splits:,} splits, {plan.bytes:,} bytes to read")

@@ -99,7 +99,7 @@ def bars(rows: Sequence[tuple[str, float]], *, title: str, x: str, log: bool = F
     def paint(figure: Figure) -> None:
         axes = figure.subplots()
         names, values = [row[0] for row in rows], [row[1] for row in rows]
-        places = np.arange(len(rows))[::-1]
+        places = np.arange(max(len(rows), 3))[::-1][: len(rows)]  # few bars are no thicker than many
         axes.barh(places, values, color=COLOURS[0], height=0.7)
         axes.set_yticks(places, names)
         axes.tick_params(axis="y", length=0)
@@ -112,10 +112,11 @@ def bars(rows: Sequence[tuple[str, float]], *, title: str, x: str, log: bool = F
                 f"{value:,.0f}", (value, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8
             )
         axes.margins(x=0.18)
+        axes.set_ylim(-0.6, max(len(rows), 3) - 0.4)
         axes.set(title=title, xlabel=x)
         _plain_numbers(axes, x_only=True)
 
-    return draw(paint, height=max(1.6, 0.24 * len(rows) + 0.9), label=title)
+    return draw(paint, height=0.24 * max(len(rows), 3) + 0.9, label=title)
 
 
 def pareto(trials: Sequence[Mapping[str, Any]]) -> str:
@@ -186,7 +187,7 @@ def effects(trials: Sequence[Mapping[str, Any]], knobs: Sequence[str]) -> str:
             axes.set(xlabel=knob.removeprefix("model."))
             axes.margins(0.12)
             values = [trial[knob] for trial in trials]
-            if all(isinstance(value, float) and value > 0 for value in values) and max(values) > 20 * min(values):
+            if all(isinstance(value, float) and value > 0 for value in values) and max(values) > 8 * min(values):
                 axes.set_xscale("log", base=2)
             _plain_numbers(axes)
         grid[0].set(ylabel="held-out loss (nats)", title="Effect of each knob")

@@ -174,13 +174,14 @@ def _sweep(sweep: SweepFolder) -> Section:
 
 
 def _fates(manifest: Manifest) -> list[tuple[str, float]]:
-    """Pages by what became of them, in the words of the manifest's counters; reasons without a page left out."""
-    rows: list[tuple[str, float]] = []
-    for key, value in manifest.counters.items():
-        if isinstance(value, Mapping):
-            rows += [(f"{key}: {reason.replace('_', ' ')}", count) for reason, count in sorted(value.items())]
-        else:
-            rows.append((key.replace("_", " "), value))
+    """Pages by what became of them: the parts that the manifest's counters reconcile, those without a page left out."""
+    counters = manifest.counters
+    rows = [
+        (name.replace("_", " "), counters[name])
+        for name in ("documents", "redirects", "other_namespaces", "duplicates")
+    ]
+    for kind in ("filtered", "failed"):
+        rows += [(f"{kind}: {reason.replace('_', ' ')}", count) for reason, count in sorted(counters[kind].items())]
     return [(name, count) for name, count in rows if count]
 
 

@@ -1,0 +1,126 @@
+"""CANINE's training step, ours against transformers.CanineModel: python -m benchmarks.canine_step --size small
+
+Same weights, same text, same head (subword loss over 32,000 pieces at 15% of subwords, at most 80 a row), same AdamW.
+The port has no targeted upsampling: it computes all characters and gathers. One thread unless --threads says more.
+Peak memory is that of a process for each model (--only); the times are of steps in turn, in one process.
+"""
+
+import argparse
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from train.huggingface import from_huggingface
+
+SIZES: dict[str, dict[str, Any]] = {
+    "base": {"fields": {}, "length": 2048, "batch": 1},
+    "small": {
+        "fields": {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 1024},
+        "length": 1024,
+        "batch": 4,
+    },
+}
+VOCABULARY = 32_000
+CHARACTERS_PER_SUBWORD = 4
+REAL = 0.9  # of the characters of a row; the rest is padding, so that masks are at work
+
+
+def main() -> None:
+    options = parse()
+    torch.set_num_threads(options.threads)
+    names = [options.only] if options.only else ["huggingface", "tokenfree"]
+    memory = {} if options.only else {name: peak_memory(name, options) for name in names}
+    steps = {name: make_step(name, options) for name in names}
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    for index in range(options.steps + 1):
+        for name, step in steps.items():
+            start = time.process_time()
+            loss = step()
+            if index:  # the first warms up
+                seconds[name].append(time.process_time() - start)
+            elif not options.only:
+                print(f"{name:12} first loss {loss:.5f}", flush=True)
+    if options.only:
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+        return
+    best = {name: min(values) for name, values in seconds.items()}
+    for name in names:
+        print(f"{name:12} {best[name]:7.3f} CPU s a step, peak {memory[name] / 2**30:5.2f} GiB")
+    print(
+        f"ours is {best['huggingface'] / best['tokenfree']:.2f} times as fast, with "
+        f"{memory['tokenfree'] / memory['huggingface']:.2f} of the memory"
+    )
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--size", choices=SIZES, default="small")
+    parser.add_argument("--batch", type=int, help="rows of a step (default: of the size)")
+    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument(
+        "--only", choices=["huggingface", "tokenfree"], help="one model: print its peak memory in bytes"
+    )
+    return parser.parse_args()
+
+
+def peak_memory(name: str, options: argparse.Namespace) -> int:
+    """Peak resident bytes of a process that does one step of one model.
+
+    To be called while this process is small: a child's peak begins at its parent's size.
+    """
+    command = [sys.executable, "-m", "benchmarks.canine_step", *sys.argv[1:], "--only", name, "--steps", "1"]
+    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
+
+
+def make_step(name: str, options: argparse.Namespace) -> Callable[[], float]:
+    """A function that does one training step and returns its loss."""
+    from transformers import CanineConfig, CanineModel
+
+    size = SIZES[options.size]
+    torch.manual_seed(0)
+    dropout = {"hidden_dropout_prob": options.dropout, "attention_probs_dropout_prob": options.dropout}
+    model: Any = CanineModel(CanineConfig(**size["fields"], **dropout))
+    if name == "tokenfree":
+        model, _ = from_huggingface(model.state_dict(), model.config.to_dict())
+    torch.manual_seed(1)
+    head = nn.Linear(size["fields"].get("hidden_size", 768), VOCABULARY)
+    model.train()
+    optimizer = torch.optim.AdamW([*model.parameters(), *head.parameters()], lr=1e-4, fused=True)
+    codepoints, mask, targets, subwords = make_batch(options.batch or size["batch"], size["length"])
+
+    def step() -> float:
+        optimizer.zero_grad()
+        if name == "tokenfree":
+            rows = model(codepoints, mask, None, targets).characters
+        else:
+            rows = model(codepoints, attention_mask=mask.long()).last_hidden_state
+            rows = rows.gather(1, targets[..., None].expand(-1, -1, rows.shape[-1]))
+        loss = F.cross_entropy(head(rows).flatten(0, 1), subwords.flatten())
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    return step
+
+
+def make_batch(batch: int, length: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    mask = (torch.arange(length) < REAL * length).expand(batch, -1)
+    codepoints = torch.randint(32, 0x3000, (batch, length), generator=generator) * mask
+    codepoints[:, 0] = 0xE000
+    num_targets = min(80, round(0.15 * length / CHARACTERS_PER_SUBWORD))
+    targets = torch.randint(1, round(REAL * length), (batch, num_targets), generator=generator)
+    return codepoints, mask, targets, torch.randint(VOCABULARY, targets.shape, generator=generator)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""Windows per CPU second: our loader against Hugging Face `datasets` (memory-mapped) with a torch DataLoader.
+
+In one run, both read the same shard and give the same batches: 32 windows, 15% of the subwords masked, 2,048 positions.
+
+    python benchmarks/loader.py                        # on windows made of the interpreter's help texts
+    python benchmarks/loader.py --data DIR             # on the training split of a data directory
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from pydoc_data import topics
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import datasets
+import numpy as np
+import pyarrow as pa
+import torch
+
+from preprocess.config import PreprocessConfig, VocabularyConfig, WindowConfig
+from preprocess.document import Document
+from preprocess.features import build_windows
+from preprocess.manifest import DatasetSplit, Manifest, ShardEntry, content_fingerprint, load_manifest, save_manifest
+from preprocess.schema import SCHEMA_VERSION
+from preprocess.storage import Storage, hash_file
+from preprocess.vocabulary import Vocabulary, train_vocabulary
+from train.data.loader import Loader
+from train.data.reader import load_vocabulary
+from train.objectives.canine_s import Config
+from train.objectives.framing import CLS, MASK, SEP
+from train.objectives.subwords import predictable
+
+BATCH, LENGTH, MAX_PREDICTIONS = 32, 2048, 80
+COLUMNS = ["codepoints", "subword_ids", "subword_starts", "subword_ends"]
+
+
+def make_data(folder: Path, num_rows: int = 4096) -> str:
+    """A data directory of full windows, the same few hundred again and again."""
+    text = "\n".join(topics.topics.values())
+    documents = [
+        Document(f"help:{start}", "en", "", text[start : start + 100_000]) for start in range(0, len(text), 100_000)
+    ]
+    config = PreprocessConfig(window=WindowConfig(max_characters=2040), vocabulary=VocabularyConfig(size=4000))
+    model = train_vocabulary([document.text for document in documents], config.vocabulary, 0)
+    windows = build_windows(documents, config, Vocabulary(model))
+    order = np.random.default_rng(0).integers(0, windows.num_rows, num_rows)
+    (folder / "train").mkdir(parents=True)
+    (folder / "vocabulary").mkdir()
+    (folder / "vocabulary" / "subwords.model").write_bytes(model)
+    path = folder / "train" / "data-00000-of-00001.arrow"
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, windows.schema) as writer:
+        for start in range(0, num_rows, 1000):
+            writer.write_batch(windows.take(pa.array(order[start : start + 1000])))
+    shard = ShardEntry(
+        path=f"train/{path.name}",
+        language="en",
+        rows=num_rows,
+        documents=len(documents),
+        characters=2000 * num_rows,
+        bytes=path.stat().st_size,
+        sha256=hash_file(str(path)),
+    )
+    splits = {"train": DatasetSplit((shard,))}
+    save_manifest(
+        Storage.at(str(folder)),
+        Manifest(
+            schema_version=SCHEMA_VERSION,
+            config={},
+            config_fingerprint="",
+            versions={},
+            inputs=(),
+            vocabulary_sha256=None,
+            vocabulary_size=None,
+            splits=splits,
+            counters={},
+            statistics={},
+            fingerprint=content_fingerprint(splits, None),
+        ),
+    )
+    return str(folder)
+
+
+def our_batches(data: str) -> Iterator[object]:
+    """The loader as training uses it, without its thread."""
+    collator = Config(max_predictions=MAX_PREDICTIONS).collator(load_vocabulary(data), LENGTH, 0)
+    loader = Loader(data, global_batch=BATCH, seed=0, smoothing=0.7, streams=4, collator=collator)
+    step = 0
+    while True:
+        yield loader.batch(step)
+        step += 1
+
+
+def their_batches(data: str) -> Iterator[object]:
+    """A memory-mapped dataset, shuffled and collated by a DataLoader; masking row by row in NumPy."""
+    shards = [
+        datasets.Dataset.from_file(f"{data}/{shard.path}") for shard in load_manifest(data).splits["train"].shards
+    ]
+    dataset = datasets.concatenate_datasets(shards).select_columns(COLUMNS).with_format("numpy")
+    pieces = load_vocabulary(data).pieces()
+    usable = predictable(pieces)
+    visible = [np.array([ord(c) for c in piece.strip("▁")], np.int64) for piece in pieces]
+    pools: dict[tuple[int, bool], list[int]] = {}
+    for number, piece in enumerate(pieces):
+        if usable[number]:
+            pools.setdefault((len(visible[number]), piece.startswith("▁")), []).append(number)
+    rng = np.random.default_rng(0)
+
+    def collate(rows: list[dict[str, np.ndarray]]) -> dict[str, torch.Tensor]:
+        batch = {name: np.zeros((len(rows), size), np.int64) for name, size in
+                 (("codepoints", LENGTH), ("mask", LENGTH), ("positions", MAX_PREDICTIONS), ("ids", MAX_PREDICTIONS),
+                  ("target_mask", MAX_PREDICTIONS))}  # fmt: skip
+        for at, row in enumerate(rows):
+            codepoints, ids = row["codepoints"].copy(), row["subword_ids"]
+            candidates = np.flatnonzero(usable[ids])
+            wanted = min(MAX_PREDICTIONS, max(1, round(0.15 * len(candidates))))
+            chosen = rng.choice(candidates, wanted, replace=False)
+            starts, ends = row["subword_starts"][chosen].astype(int), row["subword_ends"][chosen].astype(int)
+            actions = rng.random(wanted)
+            for start, end, piece, action in zip(starts, ends, ids[chosen], actions, strict=True):
+                if action < 0.8:
+                    codepoints[start:end] = MASK
+                elif action < 0.9:
+                    pool = pools.get((end - start, pieces[piece].startswith("▁")), [piece])
+                    codepoints[start:end] = visible[pool[rng.integers(len(pool))]]
+            size = len(codepoints)
+            batch["codepoints"][at, 0] = CLS
+            batch["codepoints"][at, 1 : size + 1] = codepoints
+            batch["codepoints"][at, size + 1] = SEP
+            batch["mask"][at, : size + 2] = 1
+            batch["positions"][at, :wanted] = rng.integers(starts, ends) + 1
+            batch["ids"][at, :wanted] = ids[chosen]
+            batch["target_mask"][at, :wanted] = 1
+        return {name: torch.from_numpy(array) for name, array in batch.items()}
+
+    while True:
+        yield from torch.utils.data.DataLoader(
+            dataset,  # pyright: ignore[reportArgumentType]
+            batch_size=BATCH,
+            shuffle=True,
+            drop_last=True,
+            collate_fn=collate,
+        )
+
+
+def measure(batches: Iterator[object], num_batches: int) -> float:
+    """Windows per CPU second over all threads of the process."""
+    began = time.process_time()
+    for _ in range(num_batches):
+        next(batches)
+    return num_batches * BATCH / (time.process_time() - began)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", help="a data directory whose windows have at most 2,040 characters")
+    parser.add_argument("--batches", type=int, default=150, help="of one measurement (default 150)")
+    parser.add_argument("--rounds", type=int, default=5, help="measurements of each, taken in turn (default 5)")
+    options = parser.parse_args()
+    datasets.disable_progress_bars()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        data = options.data or make_data(Path(folder) / "data")
+        makers: dict[str, Callable[[str], Iterator[object]]] = {"datasets": their_batches, "tokenfree": our_batches}
+        running = {name: make(data) for name, make in makers.items()}
+        for batches in running.values():
+            measure(batches, 20)
+        speeds = {name: [] for name in running}
+        for _ in range(options.rounds):
+            for name, batches in running.items():
+                speeds[name].append(measure(batches, options.batches))
+    medians = {name: statistics.median(values) for name, values in speeds.items()}
+    for name, values in speeds.items():
+        print(f"{name:10} {medians[name]:8,.0f} windows per CPU second ({min(values):,.0f} to {max(values):,.0f})")
+    print(f"tokenfree / datasets: {medians['tokenfree'] / medians['datasets']:.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""Articles of dumps for the text benchmarks: namespace 0, no redirects, with the site that the dump describes."""
+
+import bz2
+import html
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from preprocess.site import Site
+
+_PAGE = re.compile(r"<page>(.*?)</page>", re.DOTALL)
+_TITLE = re.compile(r"<title>(.*?)</title>")
+_TEXT = re.compile(r"<text[^>]*[^/>]>(.*?)</text>", re.DOTALL)
+_HEAD_CHARACTERS = 20_000
+
+
+def data_folder() -> Path:
+    """The folder with wiki-dumps/: TOKENFREE_TEST_DATA, or shared/data beside the repository."""
+    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
+    return Path(os.environ.get("TOKENFREE_TEST_DATA", beside))
+
+
+def read_articles(path: Path) -> tuple[Site, list[tuple[str, str]]]:
+    """The site and the (title, wikitext) of every article of a small dump, in order."""
+    raw = bz2.decompress(path.read_bytes()) if path.suffix == ".bz2" else path.read_bytes()
+    xml = raw.decode("utf-8", "replace")
+    language = None
+    if path.parent.name == "minidumps":  # they carry the siteinfo of the English wiki
+        language = path.name.partition("wiki")[0]
+    site = Site.from_siteinfo(xml[:_HEAD_CHARACTERS], database=path.name.partition("-")[0], language=language)
+    return site, list(_articles(xml))
+
+
+def _articles(xml: str) -> Iterator[tuple[str, str]]:
+    for page in _PAGE.finditer(xml):
+        title, text = _TITLE.search(page[1]), _TEXT.search(page[1])
+        if title and text and "<redirect" not in page[1] and "<ns>0</ns>" in page[1]:
+            yield html.unescape(title[1]), html.unescape(text[1])
