@@ -84,7 +84,7 @@ def run_preprocess(
         return manifest
     job = begin(storage, wanted, config, splits)
     try:
-        with _expected_errors(storage), worker_environment(), Watcher(job, report):
+        with _expected_errors(storage), worker_environment(options), Watcher(job, report):
             _run(job, options)
     except UserError:
         if not has_documents(job):

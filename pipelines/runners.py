@@ -76,14 +76,16 @@ def _refuse_unknown(flags: Sequence[str]) -> None:
 
 
 @contextlib.contextmanager
-def worker_environment() -> Iterator[None]:
-    """Worker processes started inside import our packages from any directory; Beam logs errors only, not warnings."""
+def worker_environment(options: PipelineOptions) -> Iterator[None]:
+    """Worker processes started inside import our packages from any directory; the embedded runner keeps silent, because
+    what goes wrong in a step is raised as well."""
     before = os.environ.get("PYTHONPATH")
     root = str(Path(pipelines.__file__).resolve().parents[1])
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (root, before)))
     logger = logging.getLogger("apache_beam")
     level = logger.level
-    logger.setLevel(logging.ERROR)
+    if options.view_as(StandardOptions).runner == EMBEDDED:
+        logger.setLevel(logging.CRITICAL)
     try:
         yield
     finally:

@@ -11,7 +11,9 @@ import logging
 def main() -> None:
     """Serve the runner until it closes the connection, as it does when it dies."""
     handler = logging.StreamHandler()
-    handler.setLevel(logging.ERROR)  # the harness sets the level of the root logger, so the handler has to filter
+    # The harness sets the level of the root logger, so the handler has to filter. Errors of a step reach the runner,
+    # which raises them.
+    handler.setLevel(logging.CRITICAL)
     logging.getLogger().addHandler(handler)
     from apache_beam.runners.worker import sdk_worker_main  # logs while it is imported
 

@@ -13,11 +13,14 @@ import threading
 from typing import Any
 
 from apache_beam.runners.portability import local_job_service
-from apache_beam.runners.portability.fn_api_runner.worker_handlers import SubprocessSdkWorkerHandler, WorkerHandler
-from apache_beam.transforms.environments import Environment, SubprocessSDKEnvironment
+from apache_beam.runners.portability.fn_api_runner import worker_handlers
+from apache_beam.transforms import environments
 
 URN = "tokenfree:env:worker_process:v1"
 SECONDS_BETWEEN_ABORTS = 0.5
+# Beam registers both by decorators that hide from type checkers that they are classes.
+_Environment: Any = environments.SubprocessSDKEnvironment
+_Handler: Any = worker_handlers.SubprocessSdkWorkerHandler
 _LOST_CONNECTION = "Channel closed prematurely"  # what the runner says of a process that was connected
 
 
@@ -30,19 +33,17 @@ def is_dead_worker(error: Exception) -> bool:
     return isinstance(error, DeadWorkerError) or _LOST_CONNECTION in str(error)
 
 
-def worker_process_environment() -> SubprocessSDKEnvironment:
+def worker_process_environment() -> environments.Environment:
     """The environment of steps that run in processes of `pipelines.worker`."""
     return _WorkerProcessEnvironment.from_command_string(f"exec {shlex.quote(sys.executable)} -m pipelines.worker")
 
 
-@Environment.register_urn(URN, bytes)
-class _WorkerProcessEnvironment(SubprocessSDKEnvironment):
+class _WorkerProcessEnvironment(_Environment):
     def to_runner_api_parameter(self, context: Any) -> tuple[str, bytes]:
         return URN, self.command_string.encode()
 
 
-@WorkerHandler.register_environment(URN, bytes)
-class _WorkerProcessHandler(SubprocessSdkWorkerHandler):
+class _WorkerProcessHandler(_Handler):
     def start_worker(self) -> None:
         self.stopped = threading.Event()
         self.worker = local_job_service.SubprocessSdkWorker(
@@ -63,3 +64,8 @@ class _WorkerProcessHandler(SubprocessSdkWorkerHandler):
             while not self.stopped.wait(SECONDS_BETWEEN_ABORTS):
                 with contextlib.suppress(RuntimeError):  # the runner adds work while we look through it
                     self.control_conn.abort(DeadWorkerError(str(error)))
+
+
+# Beam finds both classes by the name of the environment; nobody else uses this name.
+environments.Environment.register_urn(URN, bytes, _WorkerProcessEnvironment)
+worker_handlers.WorkerHandler.register_environment(URN, bytes)(_WorkerProcessHandler)

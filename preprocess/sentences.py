@@ -87,10 +87,10 @@ def _is_long_word(word: str) -> bool:
 
 def _is_abbreviation(word: str) -> bool:
     last = word.rpartition(".")[2]
+    if last.isdecimal():  # an ordinal in German, Finnish, Turkish, ...; a year or a fraction ends a sentence
+        return len(last) <= 2 and "." not in word
     if "." in word and len(last) <= 2:  # e.g., U.S., Ph.D., т.д., พ.ศ.
         return True
-    if last.isdecimal():  # an ordinal in German, Finnish, Turkish, ...; a year ends a sentence
-        return len(last) <= 2
     if len(last) == 1:  # an initial; one letter without case is a word in Korean and others
         return last.isupper() or last.islower()
     return last.casefold() in _ABBREVIATIONS

@@ -59,7 +59,8 @@ def scan_pages(events: Iterable[Event], rooted: bool) -> Iterator[Found]:
 
     `rooted` tells that the dump opens with `<mediawiki>`: then one that ends without `</mediawiki>` has lost its end.
     Losses do not depend on how a file was cut into ranges: a damage belongs to the range of its stream, a page to the
-    range that it starts in; a page that a damage cuts off is told with the damage.
+    range that it starts in; a page that a damage cuts off is told with the damage. One exception: a last range in which
+    no tag of a page stands, too short for a planned one, does not tell that `</mediawiki>` is missing.
     """
     scanner = _Scanner()
     for event in events:

@@ -107,7 +107,7 @@ _COMMON: list[tuple[Rule, str]] = [
     (constant("—"), "mdash|mdashb|em dash|emdash|—"),
     (constant(" — "), "spaced mdash|spaced em dash|smd"),
     (constant("−"), "minus|mns"),
-    (constant("×"), "times|x"),
+    (constant("×"), "times"),
     (constant("±"), "pm|+-|plusminus"),
     (constant("π"), "pi"),
     (

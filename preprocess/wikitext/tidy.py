@@ -8,21 +8,23 @@ _JUNK = " \t\xa0\u3000\u2009\u202f,;:،؛、，；：/|·•–—-=~" + GONE
 _BRACKETS = re.compile(r"[(（]([^()（）\n\x05]*\x05[^()（）\n]*)[)）]|\[([^\[\]\n\x05]*\x05[^\[\]\n]*)\]")
 _BRACKETED_PHONETIC = re.compile(rf"[(（][^()（）\n{PHONETIC}]*{PHONETIC}[^()（）\n]*")
 _PHONETIC = re.compile(rf"{PHONETIC}[^\n{PHONETIC}]*{PHONETIC}")
-# Punctuation that stood between a dropped template and other punctuation, an opening bracket or the start of the line.
+# Punctuation between something dropped and other punctuation, an opening bracket or the start of the line.
 _ORPHAN_BEFORE = re.compile(r"[,;:،؛、，；：][ \xa0]*\x05[\x05 \xa0]*(?=[,;:.)!?،؛、，；：。）])")
 _ORPHAN_AFTER = re.compile(r"(^|[(（])[ \xa0]*\x05[\x05 \xa0]*[,;:،؛、，；：][ \xa0]*")
 _SEPARATOR = re.compile(r"([;,；，、،؛:：])")
 # A label of which only the dropped pronunciation is left: "(German: ; born 1900)", "(pronounced )", "（発音：）".
 _LABEL = re.compile(
-    r"[^\d]{0,40}[:：][\s\x05]*\x05[\s\x05]*"
-    r"|\s*(?:pronounced|pronunciation|pronunciación|prononcé|Aussprache|phát âm|phiên âm|发音|發音|発音|读音|讀音|"
+    r"[^\d;,；，、،؛:：]{0,40}[:：][\s\x05]*\x05[\s\x05]*"
+    r"|\s*(?<!\w)(?:pronounced|pronunciation|pronunciación|prononcé|Aussprache|phát âm|phiên âm|发音|發音|発音|读音|讀音|"
     r"вимова|вимовляється|произношение|МФА|উচ্চারণ|IPA|AFI|or|also)[\s:：\x05]*\x05[\s\x05]*",
     re.IGNORECASE,
 )
 _RUN = re.compile(r" *\x05[\x05 ]*")
 _JUNK_OF_LINE = _JUNK + ".。*"
 _CLOSERS = frozenset(",.;:!?)]}，。；：！？、）］」』】»”%\n")
-_OPENERS = frozenset(" \n([{（［「『【«“\t\u3000")
+_OPENERS = frozenset(" \n([{（［「『【\u3000")
+# A title of which nothing is left goes with its line.
+_TITLE_MARK = re.compile(rf"{HEADING}[1-6]\s*")
 _SPACES = re.compile(r"  +")
 
 
@@ -63,7 +65,7 @@ def _mend_bracket(match: re.Match[str]) -> str:
     inner = match[1] or match[2]
     kept: list[str] = []
     separator = ""
-    pieces = _SEPARATOR.split(_without_labels(inner))
+    pieces = _SEPARATOR.split(_LABEL.sub(GONE, inner))
     for number in range(0, len(pieces), 2):
         piece = pieces[number]
         if piece.strip(_JUNK):
@@ -79,10 +81,6 @@ def _mend_bracket(match: re.Match[str]) -> str:
     if not content:
         return GONE
     return f"{match[0][0]}{content}{match[0][-1]}"
-
-
-def _without_labels(inner: str) -> str:
-    return _LABEL.sub(GONE, inner)
 
 
 def _close_gap(match: re.Match[str]) -> str:
@@ -102,5 +100,4 @@ def _drop_empty_sections(text: str) -> str:
         mark = f"{HEADING}{level}"
         if mark in text:
             text = re.sub(rf"{mark}[^\n]*\n(?={HEADING}[1-{level}]|\Z)", "", text)
-    text = re.sub(rf"{HEADING}[1-6]", "", text)
-    return text.rstrip("\n")
+    return _TITLE_MARK.sub("", text).strip()

@@ -24,7 +24,7 @@ def sentences_of(text: str) -> list[str]:
         "A title\n\n|Then a paragraph. |And its end.",
         "“Did he?” she asked. |Yahoo! is a name.",
         "He lived in the U.S. Army camp, e.g. Fort Knox, with Dr. A. B. Smith and Mrs. Jones.",
-        "Pi is 3.14 and example.com is a site. |Then came 1945. |The war ended.",
+        "Pi is 3.14 and example.com is a site, v. 2.0. |Then came 1945. |The war ended.",
         "Am 3. Mai kam der 1. FC, vgl. Abb. 5, z.B. Köln. |Danach nichts.",
         "Он жил в г. Москве, ул. Ленина, и т.д. и работал. |Потом уехал.",
         "— Нет. |— Почему? |«Так надо». |Конец.",

@@ -98,7 +98,9 @@ def test_damaged_real_dumps_never_raise_and_do_not_depend_on_the_cut(
     damaged.write_bytes(data)
     split = replace(split, inputs=(str(damaged),))
     found = list(read_split(split))
-    assert found == read_cut(split, [int(cut * split.end)])
+    # A last range without a tag cannot know whether it is within a page, and so not whether the dump's end is missing.
+    last = data.rfind(b"</page>") if name.endswith(".xml") else split.end
+    assert found == read_cut(split, [min(int(cut * split.end), last)])
     assert len(found) >= 1
 
 

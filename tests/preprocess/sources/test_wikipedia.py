@@ -201,13 +201,15 @@ def test_no_cut_changes_what_is_read_and_no_damage_raises(
         data[int(place * (len(data) - 1))] ^= change
     data = data[: len(data) - int(lost * len(data))]
     split = a_split(tmp_path_factory.mktemp("cut") / "dump", bytes(data), "xml" if plain else "bz2")
-    places = [int(cut * split.end) for cut in cuts]
+    # A last range without a tag cannot know whether it is within a page, and so not whether the dump's end is missing.
+    last = data.rfind(b"</page>") if plain else len(data)
+    places = [min(int(cut * split.end), last) for cut in cuts]
     whole = summary(list(read_split(split)))
     assert summary(read_cut(split, places)) == whole
     if not damage and not lost:
         assert [name for name, _ in whole] == [f"swwiki:{number}:{number}" for number in range(40)]
     elif lost > 0.01:
-        assert any(reason in ("truncated", "damaged_stream") for _, reason in whole)
+        assert any(reason in ("truncated", "damaged_stream", "trailing_garbage") for _, reason in whole)
 
 
 def test_every_place_of_a_cut(streams: Streams, read_cut: Callable[..., list[Page | Failure]], tmp_path: Path) -> None:

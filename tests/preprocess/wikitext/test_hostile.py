@@ -1,0 +1,155 @@
+"""Any text is cleaned without an error, in time and memory that grow with its length only."""
+
+import re
+import string
+import sys
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from preprocess.wikitext import clean
+
+N = 200_000
+HOSTILE = {
+    "unclosed templates": "{{" * N,
+    "unclosed kept templates": "{{lang|de|" * N,
+    "nested templates": "{{a|" * N + "}}" * N,
+    "nested kept templates": "{{nowrap|" * N + "x" * 1_000_000 + "}}" * N,
+    "nested kept templates that are expanded": ("{{nowrap|" * 39 + "x" * 1_000_000 + "}}" * 39),
+    "run of braces": "{" * 5 * N,
+    "nested parameters": "{{{" * N + "a" + "}}}" * N,
+    "closings only": "}}" * N + "]]" * N,
+    "nested tables": "\n{|\n| a" * 5000 + "\n|}" * 5000,
+    "unclosed tables": "\n{|\n| a" * N,
+    "unclosed links": "[[a|" * N,
+    "nested links": "[[" * N + "a" + "]]" * N,
+    "nested files": "[[File:a.jpg|thumb|" * N + "]]" * N,
+    "single brackets in a link": "[[a" + "[a" * 5 * N,
+    "unclosed external links": "[http://a b " * N,
+    "pipe trick": "[[a" + " " * 1_000_000 + "(|]]",
+    "unclosed references": "<ref>" * N,
+    "unfinished reference tags": "<ref name=" * N,
+    "unclosed comments": "<!--" * N,
+    "unclosed literals": "<nowiki>" * N,
+    "many literals": "<nowiki>[[</nowiki>" * N,
+    "unfinished tags": "<b " * N,
+    "angle brackets": "<" * 5 * N,
+    "apostrophes": "'" * 5 * N,
+    "elisions": "l'''a" * N,
+    "equals signs": "\n" + "=" * 5 * N + "x",
+    "title of spaces": "\n=" + " " * 5 * N + "x",
+    "titles": "\n==a==\n===b===" * N,
+    "ampersands": "&#" * N + "&a" * N,
+    "brackets": "(" * N + "{{zz}}" + ")" * N,
+    "emptied brackets": "({{zz}}: " * N + ")" * N,
+    "dropped pieces of a bracket": "(" + "{{zz}}, a" * N + ")",
+    "labels": "(" + "a:{{zz}} " * N + ")",
+    "dropped templates": "{{zz}}, " * N + "y",
+    "list marks": "\n" + "*" * 5 * N,
+    "underscores": "__A" * N + "_" * N,
+    "arguments": "{{hlist" + "|a=b|c" * N + "}}",
+    "ranges": "{{convert|" + "5|to|" * N + "km}}",
+    "long number": "{{formatnum:" + "9" * 1_000_000 + "}}",
+    "variants": "-{" * N + "a" + "}-" * N,
+    "NULs": "a\0" * 5 * N,
+    "lone surrogates": "\ud800a[[\udfff]]" * N,
+    "mixed": "{{lang|[[a|<ref>{|\n-{(" * 50_000,
+    "white space": (" " * 1000 + "\n" + "\t" * 1000 + "\xa0") * 1000,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_pages_take_bounded_time(name, sites):
+    start = time.process_time()
+    text = clean(HOSTILE[name], sites["zh"])
+    assert time.process_time() - start < 2
+    assert len(text) <= len(HOSTILE[name])
+
+
+def test_a_line_of_50_megabytes(sites):
+    line = "lorem ipsum, [[dolor]] (sit) " * (50_000_000 // 29)
+    start = time.process_time()
+    text = clean(line, sites["en"])
+    assert time.process_time() - start < 20  # 2 to 4 s: as fast per character as ordinary pages
+    assert text.startswith("lorem ipsum, dolor (sit) lorem")
+
+
+@pytest.mark.parametrize("name", ["unclosed kept templates", "nested links", "dropped templates", "mixed", "ranges"])
+def test_work_is_linear(name, sites, monkeypatch):
+    """Twice the page, at most twice the calls of a function written in Python (and some for the rest)."""
+
+    def calls(wikitext: str) -> int:
+        count = 0
+
+        def profile(frame, event, argument):
+            nonlocal count
+            count += event in ("call", "c_call")
+
+        sys.setprofile(profile)
+        try:
+            clean(wikitext, sites["en"])
+        finally:
+            sys.setprofile(None)
+        return count
+
+    page = HOSTILE[name][:20_000]
+    calls(page)
+    assert calls(page * 2) <= 2 * calls(page) + 100
+
+
+MARKS = [
+    "{{", "}}", "{{{", "}}}", "[[", "]]", "[", "]", "{|", "|}", "\n|-", "|", "=", "\n==", "==\n", "''", "'''",
+    "\n*", "\n#", ":", ";", "<ref>", "</ref>", "<ref name=a />", "<nowiki>", "</nowiki>", "<!--", "-->", "<br>",
+    "<math>", "</math>", "<table>", "</table>", "-{", "}-", "zh-hans:", "__TOC__", "&nbsp;", "&#65;", "&lt;",
+    "File:a.jpg", "Category:", "de:", "http://a.b", "(", ")", "\uff08", "\uff09", "lang|de|", "convert|1|",
+    "nowrap|", "IPA|", "formatnum:", "birth date|1900|", "as of|", "quote|", "frac|", "val|", "\x00", "\x02",
+    "\x05", "\n", " ", ",", "a", "bc", "1", "\u00e9", "\u5b57", "\u0995\u09cd\u09b7", "\xa0", "\ud800",
+]  # fmt: skip
+wikitexts = st.one_of(st.text(), st.lists(st.sampled_from(MARKS), max_size=60).map("".join))
+
+
+@settings(max_examples=1000, deadline=None)
+@given(wikitext=wikitexts, language=st.sampled_from(["en", "zh", "fr", "uk", "ja"]))
+def test_any_text_is_cleaned_to_tidy_lines(wikitext, language, sites):
+    text = clean(wikitext, sites[language])
+    assert text == clean(wikitext, sites[language])
+    lines = text.split("\n")
+    assert text == "" or all(lines)
+    assert all(line == line.strip() for line in lines)
+    assert not any(control in text for control in "\x00\x02\x03\x04\x05\x06\x07")
+
+
+# Plain words, and marks that are put around what is already balanced.
+_words = st.text(alphabet=string.ascii_letters + " ", min_size=1, max_size=8)
+_balanced = st.recursive(
+    _words,
+    lambda inner: st.one_of(
+        st.lists(inner, min_size=1, max_size=4).map("".join),
+        inner.map(lambda text: f"[[{text}]]"),
+        inner.map(lambda text: f"[[Target|{text}]]"),
+        inner.map(lambda text: f"[[File:a.jpg|thumb|{text}]]"),
+        inner.map(lambda text: f"{{{{box|{text}}}}}"),
+        inner.map(lambda text: f"{{{{nowrap|{text}}}}}"),
+        inner.map(lambda text: f"<small>{text}</small>"),
+        inner.map(lambda text: f"'''{text}'''"),
+        inner.map(lambda text: f"a<ref>{text}</ref>"),
+        inner.map(lambda text: f"\n{{|\n| {text}\n|}}\n"),
+        inner.map(lambda text: f"\n== {text} ==\n"),
+    ),
+    max_leaves=30,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(wikitext=_balanced)
+def test_balanced_marks_leave_nothing(wikitext, sites):
+    text = clean(wikitext, sites["en"])
+    assert not any(mark in text for mark in ("{{", "}}", "[[", "]]", "{|", "|}", "<ref", "</ref", "'''", "<small"))
+
+
+@settings(max_examples=200, deadline=None)
+@given(literal=st.text(alphabet="[]{}|'<>=*#:;ab &", max_size=30).filter(lambda text: "</nowiki" not in text))
+def test_literal_text_comes_back_as_it_was(literal, sites):
+    assert clean(f"x<nowiki>{literal}</nowiki>y", sites["en"]) == re.sub(" +", " ", f"x{literal}y")
