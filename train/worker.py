@@ -125,18 +125,15 @@ def _arithmetic(threads: int | None) -> Iterator[None]:
         torch.get_num_threads(),
         torch.are_deterministic_algorithms_enabled(),
         torch.is_deterministic_algorithms_warn_only_enabled(),
-        torch.utils.deterministic.fill_uninitialized_memory,
     )
     if threads is not None:
         torch.set_num_threads(threads)
     torch.use_deterministic_algorithms(True, warn_only=True)
-    torch.utils.deterministic.fill_uninitialized_memory = False  # it costs time and nothing here reads such memory
     try:
         yield
     finally:
         torch.set_num_threads(before[0])
         torch.use_deterministic_algorithms(before[1], warn_only=before[2])
-        torch.utils.deterministic.fill_uninitialized_memory = before[3]
 
 
 def _agree(checkpoint: Checkpoint | None, world_size: int) -> Checkpoint | None:

@@ -1,7 +1,9 @@
 """A small real data directory, and a recipe that trains on it in seconds."""
 
 import pydoc_data.topics as topics
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,7 +18,9 @@ from preprocess.storage import Storage, hash_file
 from preprocess.vocabulary import Vocabulary, train_vocabulary
 from train.config import PretrainRecipe
 
-RECIPE = {
+MakeRecipe = Callable[..., PretrainRecipe]
+
+RECIPE: dict[str, Any] = {
     "model": {
         "width": 16,
         "embedder": {"name": "codepoint_hash", "buckets": 64, "max_characters": 64},
@@ -68,15 +72,17 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
-@pytest.fixture
-def recipe() -> PretrainRecipe:
-    """Eight steps of a model of width 16, with dropout; checkpoints after steps 3, 6 and 8."""
-    return make_recipe()
+@pytest.fixture(scope="session")
+def make_recipe() -> MakeRecipe:
+    """Makes a recipe: eight steps of a model of width 16, with dropout, checkpoints after steps 3, 6 and 8.
 
+    Keywords are keys of `train`, or whole parts of `model`.
+    """
 
-def make_recipe(**over: object) -> PretrainRecipe:
-    """`RECIPE` with the keys of its `train` changed."""
-    return build(PretrainRecipe, merge(RECIPE, {"train": over}), source="test")
+    def make(*, model: Mapping[str, Any] | None = None, **train: Any) -> PretrainRecipe:
+        return build(PretrainRecipe, merge(RECIPE, {"model": model or {}, "train": train}), source="test")
+
+    return make
 
 
 def _write_shard(

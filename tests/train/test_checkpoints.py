@@ -1,0 +1,104 @@
+from pathlib import Path
+
+import pytest
+import torch
+
+from preprocess.errors import JobError
+from train import checkpoints
+from train.checkpoints import Writer, name, newest, prune, read, write
+
+
+def save(folder: Path, step: int) -> Path:
+    parts = {"model": {"w": torch.full((3,), float(step))}, "optimizer": {"w|exp_avg": torch.ones(2)}}
+    write(folder / name(step), parts, {"step": step, "tally": {"loss": 1.5}})
+    return folder / name(step)
+
+
+def test_reads_what_was_written(tmp_path: Path) -> None:
+    checkpoint = read(save(tmp_path, 7))
+    assert (checkpoint.step, checkpoint.state["tally"]) == (7, {"loss": 1.5})
+    assert checkpoint.tensors("model")["w"].tolist() == [7.0, 7.0, 7.0]
+    assert [path.name for path in tmp_path.iterdir()] == ["step_00000007"]
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "optimizer.safetensors", "state.json", "COMMIT"])
+@pytest.mark.parametrize("damage", ["flip", "cut", "remove"])
+def test_a_damaged_one_is_named_and_the_one_before_it_used(tmp_path: Path, file: str, damage: str) -> None:
+    save(tmp_path, 1)
+    path = save(tmp_path, 2) / file
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    if damage == "remove":
+        path.unlink()
+    else:
+        path.write_bytes(content if damage == "flip" else content[: len(content) // 2])
+    warnings: list[str] = []
+    found = newest(tmp_path, warnings.append)
+    assert found is not None
+    assert found.step == 1
+    assert len(warnings) == 1
+    assert str(tmp_path / name(2)) in warnings[0]
+
+
+def test_no_checkpoint_at_all(tmp_path: Path) -> None:
+    assert newest(tmp_path / "absent", pytest.fail) is None
+
+
+def test_a_write_that_was_killed_leaves_the_others_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(tmp_path, 1)
+
+    def killed(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(checkpoints, "_write_text", killed)
+        save(tmp_path, 2)
+    found = newest(tmp_path, pytest.fail)
+    assert found is not None
+    assert found.step == 1
+    save(tmp_path, 2)
+    prune(tmp_path, step=2, keep=5, best=None)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [name(1), name(2)]
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoints, "_write_text", full)
+    with pytest.raises(JobError, match="No space left on device; make room"):
+        save(tmp_path, 2)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_one_is_replaced_when_training_comes_there_again(tmp_path: Path) -> None:
+    (save(tmp_path, 2) / "COMMIT").unlink()
+    assert read(save(tmp_path, 2)).step == 2
+
+
+def test_keeps_the_newest_and_the_best(tmp_path: Path) -> None:
+    for step in range(1, 7):
+        save(tmp_path, step)
+    prune(tmp_path, step=6, keep=2, best=3)
+    assert checkpoints.steps(tmp_path) == [3, 5, 6]
+
+
+def test_going_back_does_not_cost_the_new_checkpoints(tmp_path: Path) -> None:
+    (save(tmp_path, 9) / "COMMIT").unlink()
+    for step in (4, 5):
+        save(tmp_path, step)
+        prune(tmp_path, step=step, keep=1, best=None)
+    assert checkpoints.steps(tmp_path) == [5, 9]
+
+
+def test_the_writer_raises_what_happened_behind(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(JobError, match="cannot write"), Writer(tmp_path / "file", keep=1) as writer:
+        writer.submit({"model": {"w": torch.ones(1)}}, {"step": 1}, best=None)
+
+
+def test_the_writer_keeps_to_its_number(tmp_path: Path) -> None:
+    with Writer(tmp_path, keep=2) as writer:
+        for step in range(1, 6):
+            writer.submit({"model": {"w": torch.ones(1)}}, {"step": step}, best=1)
+    assert checkpoints.steps(tmp_path) == [1, 4, 5]

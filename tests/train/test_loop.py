@@ -1,0 +1,165 @@
+"""The loop gives the same losses however it is divided: over micro batches, processes and interruptions."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from preprocess.errors import JobError, UserError
+from preprocess.settings import to_mapping
+from train.config import PretrainRecipe
+from train.loop import Loop, NotANumber
+
+MakeRecipe = Callable[..., PretrainRecipe]
+REPOSITORY = Path(__file__).resolve().parents[2]
+NO_DROPOUT = {"trunk": {"dropout": 0.0}}
+TIMES = ("seconds", "data_wait", "utilisation")
+
+ONE_OF_TWO = """
+import json, sys
+import torch.distributed as dist
+from preprocess.settings import build
+from train.config import PretrainRecipe
+from train.loop import Loop
+
+mapping, data, rank, store = json.loads(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4]
+dist.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=2)
+loop = Loop(build(PretrainRecipe, mapping, source="test"), data, rank=rank, world_size=2)
+lines = []
+loop.train_until(6, lines.append)
+print(json.dumps([lines, loop.validate()]))
+"""
+
+
+def run(loop: Loop, until: int) -> list[Mapping[str, float]]:
+    """The lines of the steps, without what the clock says."""
+    lines: list[Mapping[str, float]] = []
+    loop.train_until(until, lines.append)
+    return [{name: value for name, value in line.items() if name not in TIMES} for line in lines]
+
+
+def assert_close(ours: list[Any], theirs: list[Any]) -> None:
+    assert len(ours) == len(theirs)
+    for our, their in zip(ours, theirs, strict=True):
+        for name in ("step", "num_targets", "characters"):
+            assert our[name] == their[name]
+        assert our["loss"] == pytest.approx(their["loss"], rel=2e-5)
+        assert our["gradient_norm"] == pytest.approx(their["gradient_norm"], rel=2e-4)
+
+
+def test_the_loss_falls(corpus: str, make_recipe: MakeRecipe) -> None:
+    loop = Loop(make_recipe(steps=60, learning_rate=0.02, model=NO_DROPOUT), corpus)
+    before = loop.validate()["validation_loss"]
+    lines = run(loop, 60)
+    assert sum(line["loss"] for line in lines[-10:]) < sum(line["loss"] for line in lines[:10]) - 5
+    assert loop.validate()["validation_loss"] < before - 0.3
+    baseline = loop.unigram()
+    assert baseline is not None
+    assert 2 < baseline.entropy < before
+
+
+@pytest.mark.parametrize("micro_batch", [1, 3, 4])
+def test_micro_batches_change_nothing(corpus: str, make_recipe: MakeRecipe, micro_batch: int) -> None:
+    whole = Loop(make_recipe(model=NO_DROPOUT), corpus)
+    parts = Loop(make_recipe(model=NO_DROPOUT, micro_batch=micro_batch), corpus)
+    assert_close(run(parts, 6), run(whole, 6))
+
+
+def in_two_processes(recipe: PretrainRecipe, corpus: str, tmp_path: Path) -> list[Any]:
+    mapping = json.dumps(to_mapping(recipe))
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", ONE_OF_TWO, mapping, corpus, str(rank), str(tmp_path / "store")],
+            stdout=subprocess.PIPE,
+            cwd=REPOSITORY,
+        )
+        for rank in range(2)
+    ]
+    results = [json.loads(process.communicate()[0].splitlines()[-1]) for process in processes]
+    assert [line["loss"] for line in results[0][0]] == [line["loss"] for line in results[1][0]]
+    return results[0]
+
+
+def test_two_processes_are_one(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    """With dropout, too: it is seeded by the first sample of a micro batch, wherever that is worked on."""
+    alone = Loop(make_recipe(micro_batch=2), corpus)
+    lines, validation = in_two_processes(make_recipe(micro_batch=2), corpus, tmp_path)
+    assert_close(lines, run(alone, 6))
+    assert validation == pytest.approx(alone.validate(), rel=1e-4)
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
+def test_goes_on_bit_for_bit_after_any_step(
+    corpus: str, make_recipe: MakeRecipe, tmp_path: Path, optimizer: str
+) -> None:
+    recipe = make_recipe(steps=5, optimizer={"name": optimizer})
+    undisturbed = Loop(recipe, corpus)
+    expected = run(undisturbed, 5)
+    for step in range(1, 5):
+        first = Loop(recipe, corpus)
+        run(first, step)
+        first.validate()  # must leave no trace
+        first.save(tmp_path / f"{step}")
+        torch.manual_seed(step)
+        second = Loop(recipe, corpus)
+        second.restore(tmp_path / f"{step}")
+        assert run(second, 5) == expected[step:]
+        for name, tensor in second.model.state_dict().items():
+            assert torch.equal(tensor, undisturbed.model.state_dict()[name]), name
+
+
+def test_other_data_order_is_refused(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    Loop(make_recipe(), corpus).save(tmp_path / "saved")
+    with pytest.raises(UserError, match="seed 0, now 1"):
+        Loop(make_recipe(seed=1), corpus).restore(tmp_path / "saved")
+
+
+def test_seeds_and_dropout_matter(corpus: str, make_recipe: MakeRecipe) -> None:
+    losses = {
+        run(Loop(recipe, corpus), 1)[0]["loss"]
+        for recipe in (make_recipe(), make_recipe(seed=1), make_recipe(model=NO_DROPOUT))
+    }
+    assert len(losses) == 3
+
+
+def test_building_a_loop_leaves_the_callers_random_numbers_alone(corpus: str, make_recipe: MakeRecipe) -> None:
+    state = torch.get_rng_state()
+    Loop(make_recipe(), corpus)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_not_a_number_stops_before_the_step(corpus: str, make_recipe: MakeRecipe) -> None:
+    loop = Loop(make_recipe(micro_batch=2), corpus)
+    run(loop, 1)
+    with torch.no_grad():
+        next(iter(loop.model.head.parameters())).fill_(float("nan"))
+    with pytest.raises(NotANumber, match="not a number at step 2") as caught:
+        run(loop, 3)
+    assert caught.value.sample_ids == list(range(8, 16))
+    assert loop.step == 1
+    assert isinstance(caught.value, JobError)
+
+
+def test_bfloat16_is_near_float32(corpus: str, make_recipe: MakeRecipe) -> None:
+    exact = run(Loop(make_recipe(model=NO_DROPOUT), corpus), 3)
+    rough = run(Loop(make_recipe(model=NO_DROPOUT, precision="bfloat16"), corpus), 3)
+    assert [line["loss"] for line in rough] == pytest.approx([line["loss"] for line in exact], rel=0.02)
+    assert rough[0]["loss"] != exact[0]["loss"]
+
+
+def test_the_gradient_is_clipped(corpus: str, make_recipe: MakeRecipe) -> None:
+    free, tight = (
+        Loop(make_recipe(clip_norm=norm, optimizer={"name": "adamw", "epsilon": 1.0}), corpus) for norm in (9, 0.01)
+    )
+    start = {name: tensor.clone() for name, tensor in free.model.state_dict().items()}
+    assert run(free, 1)[0]["gradient_norm"] == run(tight, 1)[0]["gradient_norm"] > 0.01
+
+    def moved(loop: Loop) -> float:
+        return sum((tensor - start[name]).abs().sum().item() for name, tensor in loop.model.state_dict().items())
+
+    assert moved(tight) < moved(free)

@@ -1,0 +1,66 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from train.metrics import Follower, Recorder, append_event, cut, read
+
+
+def record(run: Path, steps: range, *, start: int) -> list[object]:
+    seen: list[object] = []
+    with Recorder(run, step=start, on_line=seen.append) as recorder:
+        for step in steps:
+            recorder.metrics({"step": step, "loss": step / 2})
+    return seen
+
+
+def test_no_step_twice_after_going_back(tmp_path: Path) -> None:
+    record(tmp_path, range(1, 6), start=0)
+    seen = record(tmp_path, range(4, 7), start=3)
+    assert [line["step"] for line in read(tmp_path / "metrics.jsonl")] == [1, 2, 3, 4, 5, 6]
+    assert seen == read(tmp_path / "metrics.jsonl")[3:]
+
+
+def test_a_line_cut_short_by_a_kill_goes(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1}\n{"step": 2}\n{"st')
+    assert [line["step"] for line in read(path)] == [1, 2]
+    cut(path, 5)
+    assert path.read_text() == '{"step": 1}\n{"step": 2}\n'
+
+
+def test_validations_of_the_step_stay(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 2}\n{"step": 2, "validation_loss": 1}\n{"step": 3}\n')
+    cut(path, 2)
+    assert len(read(path)) == 2
+
+
+def test_there_is_a_tensorboard(tmp_path: Path) -> None:
+    record(tmp_path, range(1, 3), start=0)
+    (events,) = (tmp_path / "tensorboard").iterdir()
+    assert b"loss" in events.read_bytes()
+
+
+def test_a_follower_sees_each_whole_line_once(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    follower = Follower(path)
+    assert list(follower.lines()) == []
+    path.write_text('{"step": 1}\n{"step"')
+    assert [line["step"] for line in follower.lines()] == [1]
+    with path.open("a") as file:
+        file.write(': 2}\n{"step": 3}\n')
+    assert [line["step"] for line in follower.lines()] == [2, 3]
+    cut(path, 1)
+    assert list(follower.lines()) == []
+    with path.open("a") as file:
+        file.write('{"step": 2}\n')
+    assert [line["step"] for line in follower.lines()] == [2]
+    assert list(Follower(path, from_end=True).lines()) == []
+
+
+@pytest.mark.parametrize("step", [None, 4])
+def test_events(tmp_path: Path, step: int | None) -> None:
+    line = append_event(tmp_path / "events.jsonl", "worker_lost", step=step, ranks=[1])
+    assert read(tmp_path / "events.jsonl") == [line]
+    assert json.dumps(line).startswith('{"event": "worker_lost"')

@@ -1,0 +1,210 @@
+"""Whole runs in one process: finished, killed, damaged, repeated."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from preprocess.errors import JobError, UserError
+from preprocess.settings import to_mapping
+from train import checkpoints, metrics
+from train.config import PretrainRecipe
+from train.pretrain import pretrain
+from train.run_folder import lock, read_config
+
+MakeRecipe = Callable[..., PretrainRecipe]
+REPOSITORY = Path(__file__).resolve().parents[2]
+COMMAND = """
+import json, sys
+from preprocess.settings import build
+from train.config import PretrainRecipe
+from train.pretrain import pretrain
+
+mapping, data, run = json.loads(sys.argv[1]), sys.argv[2], sys.argv[3]
+pretrain(build(PretrainRecipe, mapping, source="test"), data, run)
+"""
+
+
+def history(run: Path) -> list[dict[str, Any]]:
+    """The lines of metrics.jsonl without what the clock says."""
+    lines = metrics.read(run / "metrics.jsonl")
+    clock = ("seconds", "data_wait", "utilisation")
+    return [{name: value for name, value in line.items() if name not in clock} for line in lines]
+
+
+def events(run: Path) -> list[str]:
+    return [line["event"] for line in metrics.read(run / "events.jsonl")]
+
+
+def start(recipe: PretrainRecipe, corpus: str, run: Path) -> subprocess.Popen[bytes]:
+    arguments = [json.dumps(to_mapping(recipe)), corpus, str(run)]
+    return subprocess.Popen([sys.executable, "-c", COMMAND, *arguments], cwd=REPOSITORY, stderr=subprocess.PIPE)
+
+
+def wait_for_step(run: Path, step: int, process: subprocess.Popen[bytes]) -> None:
+    path = run / "metrics.jsonl"
+    until = time.monotonic() + 60
+    while not path.exists() or path.read_bytes().count(b"\n") < step:
+        assert process.poll() is None, "it ended before it could be killed"
+        assert time.monotonic() < until
+        time.sleep(0.005)
+
+
+def test_a_whole_run(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    lines: list[Any] = []
+    recipe = make_recipe()
+    result = pretrain(recipe, corpus, str(run), progress=lines.append)
+
+    assert [line["step"] for line in history(run) if "loss" in line] == list(range(1, 9))
+    assert [line["step"] for line in history(run) if "validation_loss" in line] == [4, 8]
+    assert lines == sorted(metrics.read(run / "metrics.jsonl") + metrics.read(run / "events.jsonl"), key=lines.index)
+    assert checkpoints.steps(run / "checkpoints") == [3, 6, 8]
+    assert result.checkpoint == str(run / "checkpoints" / "step_00000008")
+    assert (result.steps, result.restarts, result.already_complete) == (8, 0, False)
+    assert result.loss == history(run)[-2]["loss"]
+    assert result.validation_loss == history(run)[-1]["validation_loss"]
+    assert result.unigram_entropy is not None
+    assert result.characters == sum(line.get("characters", 0) for line in history(run))
+    assert (run / "tensorboard").is_dir()
+    config = read_config(run)
+    assert (config.recipe, config.data) == (recipe, corpus)
+
+
+def test_a_complete_run_stays_as_it_is(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    first = pretrain(make_recipe(), corpus, str(tmp_path))
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    again = pretrain(make_recipe(), corpus, str(tmp_path), progress=pytest.fail)
+    assert again.already_complete
+    assert again.validation_loss == first.validation_loss
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("at", [1, 40, 90])
+def test_killed_at_a_random_moment(corpus: str, make_recipe: MakeRecipe, tmp_path: Path, at: int) -> None:
+    recipe = make_recipe(steps=120, checkpoint_every_steps=7, validate_every_steps=10)
+    pretrain(recipe, corpus, str(tmp_path / "undisturbed"))
+    run = tmp_path / "killed"
+    process = start(recipe, corpus, run)
+    wait_for_step(run, at, process)
+    process.kill()
+    process.communicate()
+    assert len(metrics.read(run / "metrics.jsonl")) < 132
+
+    result = pretrain(recipe, corpus, str(run))
+    assert history(run) == history(tmp_path / "undisturbed")
+    assert result.restarts == 1
+    assert result.characters == sum(line.get("characters", 0) for line in history(run))
+
+
+def test_sigterm_saves_first(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    recipe = make_recipe(steps=2000, checkpoint_every_steps=10_000, validate_every_steps=2000)
+    process = start(recipe, corpus, tmp_path)
+    wait_for_step(tmp_path, 5, process)
+    process.send_signal(signal.SIGTERM)
+    message = process.communicate()[1].decode()
+    (step,) = checkpoints.steps(tmp_path / "checkpoints")
+    assert f"stopped by SIGTERM after step {step}; the same command goes on from there" in message
+    assert history(tmp_path)[-1]["step"] == step >= 5
+
+
+def test_a_damaged_checkpoint_is_named(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    undisturbed, run = tmp_path / "undisturbed", tmp_path / "run"
+    for folder in (undisturbed, run):
+        pretrain(make_recipe(), corpus, str(folder))
+    (run / "result.json").unlink()
+    newest = run / "checkpoints" / checkpoints.name(8) / "model.safetensors"
+    newest.write_bytes(newest.read_bytes()[:-1] + b"\x00")
+
+    messages: list[str] = []
+    pretrain(make_recipe(), corpus, str(run), progress=lambda line: messages.append(line.get("message", "")))
+    assert f"{run / 'checkpoints' / checkpoints.name(8)} is damaged" in messages[0]
+    assert "step 6 of 8" in messages[1]
+    assert events(run) == ["start", "complete", "damaged_checkpoint", "resume", "complete"]
+    assert history(run) == history(undisturbed)
+
+
+def test_killed_between_the_last_checkpoint_and_the_result(
+    corpus: str, make_recipe: MakeRecipe, tmp_path: Path
+) -> None:
+    first = pretrain(make_recipe(), corpus, str(tmp_path))
+    before = history(tmp_path)
+    (tmp_path / "result.json").unlink()
+    again = pretrain(make_recipe(), corpus, str(tmp_path))
+    assert (again.validation_loss, again.loss, again.seconds) == (first.validation_loss, first.loss, first.seconds)
+    assert history(tmp_path) == before
+
+
+def test_other_settings_under_the_same_run(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    pretrain(make_recipe(), corpus, str(tmp_path))
+    with pytest.raises(UserError) as caught:
+        pretrain(make_recipe(seed=1, steps=16, model={"width": 32}), corpus, str(tmp_path))
+    for part in ("model.width is 32, was 16", "train.seed is 1, was 0", "train.steps is 16, was 8", "--output"):
+        assert part in str(caught.value)
+    assert pretrain(make_recipe(keep_checkpoints=1, micro_batch=4), corpus, str(tmp_path)).already_complete
+
+
+def test_other_data_under_the_same_run(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    pretrain(make_recipe(), corpus, str(tmp_path / "run"))
+    config = (tmp_path / "run" / "config.yaml").read_text()
+    manifest = read_config(tmp_path / "run").manifest
+    (tmp_path / "run" / "config.yaml").write_text(config.replace(manifest, "0" * 32))
+    with pytest.raises(UserError, match="the data differ"):
+        pretrain(make_recipe(), corpus, str(tmp_path / "run"))
+
+
+def test_a_run_that_is_being_trained(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    with lock(tmp_path / "lock", seconds=0, held=AssertionError()), pytest.raises(UserError, match="another command"):
+        pretrain(make_recipe(), corpus, str(tmp_path))
+
+
+def test_not_a_number(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    with pytest.raises(JobError, match="not a number at step 2"):
+        pretrain(make_recipe(learning_rate=1e30), corpus, str(tmp_path))
+    samples = json.loads((tmp_path / "nan_step_00000002.json").read_text())
+    assert samples == {"step": 2, "sample_ids": list(range(8, 16))}
+    assert [line["step"] for line in history(tmp_path)] == [1]
+
+
+def test_bad_places(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "photo.jpg").write_text("")
+    with pytest.raises(UserError, match=r"manifest\.json"):
+        pretrain(make_recipe(), str(tmp_path / "no-data"), str(tmp_path / "run"))
+    with pytest.raises(UserError, match="cannot write the run folder"):
+        pretrain(make_recipe(), corpus, str(tmp_path / "file"))
+    with pytest.raises(UserError, match="holds other files and no run"):
+        pretrain(make_recipe(), corpus, str(tmp_path / "full"))
+    with pytest.raises(UserError, match=r"s3://bucket/run.*mount"):
+        pretrain(make_recipe(), corpus, "s3://bucket/run")
+    assert not (tmp_path / "run").exists()
+    assert os.listdir(tmp_path / "full") == ["photo.jpg"]
+
+
+def test_mistakes_come_before_anything_is_written(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"model\.downsampler\.rate.*; train\.streams"):
+        pretrain(make_recipe(length=62, streams=3), corpus, str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_best_checkpoint_is_kept(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    recipe = make_recipe(steps=30, learning_rate=3.0, warmup=1.0, validate_every_steps=1, checkpoint_every_steps=1,
+                         keep_checkpoints=1)  # fmt: skip
+    result = pretrain(recipe, corpus, str(tmp_path))  # the rate rises to the end and spoils the model on the way
+    losses = {line["step"]: line["validation_loss"] for line in history(tmp_path) if "validation_loss" in line}
+    assert result.best_step == min(losses, key=lambda step: losses[step]) < 30
+    assert checkpoints.steps(tmp_path / "checkpoints") == [result.best_step, 30]
+
+
+def test_checkpoints_by_time(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    recipe = make_recipe(checkpoint_every_steps=1000, checkpoint_every_seconds=1e-6, keep_checkpoints=100)
+    pretrain(recipe, corpus, str(tmp_path))
+    assert checkpoints.steps(tmp_path / "checkpoints") == list(range(1, 9))

@@ -1,0 +1,68 @@
+import io
+
+from train.progress import ProgressLine
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def step(number: int) -> dict[str, float]:
+    return {
+        "step": number,
+        "loss": 5.25,
+        "characters": 3000,
+        "seconds": 0.5,
+        "data_wait": 0.05,
+        "utilisation": 0.4,
+        "accuracy": 0.1,
+    }
+
+
+def test_the_line() -> None:
+    stream = Terminal()
+    with ProgressLine(steps=1000, stream=stream) as progress:
+        progress(step(10))
+        progress({"step": 10, "validation_loss": 5.5, "validation_accuracy": 0.0})
+        progress({"event": "worker_lost", "step": None, "message": "worker 1 was lost"})
+    assert progress.text() == (
+        "step 10/1,000  loss 5.250  held-out 5.500  6.0k characters/s  utilisation 40%  data wait 10%  8:15 left  "
+        "restarts 1"
+    )
+    assert "\rstep 10/1,000" in stream.getvalue()
+    assert "worker 1 was lost\n" in stream.getvalue()
+    assert stream.getvalue().endswith("\n")
+
+
+def test_a_terminal_gets_one_line() -> None:
+    stream = Terminal()
+    with ProgressLine(steps=3, stream=stream) as progress:
+        for number in (1, 2, 3):
+            progress(step(number))
+    assert stream.getvalue().count("\n") == 1
+
+
+def test_a_log_file_gets_plain_lines_now_and_then_and_the_last() -> None:
+    stream = io.StringIO()
+    with ProgressLine(steps=500, stream=stream, interval=3600) as progress:
+        for number in range(1, 501):
+            progress(step(number))
+    lines = stream.getvalue().splitlines()
+    assert [line.split()[1] for line in lines] == ["1/500", "500/500"]
+    assert "\r" not in stream.getvalue()
+
+
+def test_the_newest_line_is_shown_when_training_fails() -> None:
+    stream = io.StringIO()
+    with ProgressLine(steps=500, stream=stream, interval=3600) as progress:
+        for number in (1, 2, 3):
+            progress(step(number))
+    assert stream.getvalue().splitlines()[-1].startswith("step 3/500")
+
+
+def test_nothing_to_show() -> None:
+    stream = io.StringIO()
+    with ProgressLine(steps=5, stream=stream) as progress:
+        progress({"event": "start", "step": 0})
+    assert stream.getvalue() == ""

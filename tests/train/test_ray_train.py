@@ -1,0 +1,115 @@
+"""Two workers of Ray Train: finished, and with one of them killed."""
+
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from ray.exceptions import ActorDiedError
+from ray.train.v2.api.config import FailureConfig
+from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
+
+from preprocess.errors import JobError, UserError
+from train import metrics
+from train.config import PretrainRecipe
+from train.pretrain import pretrain
+from train.ray_train import FailureDecision, LostPeer, Trainer, WorkerFailure, _Cleaner, _FailurePolicy, _unwrap
+
+MakeRecipe = Callable[..., PretrainRecipe]
+CLOCK = ("seconds", "data_wait", "utilisation")
+
+
+def history(run: Path) -> list[dict[str, Any]]:
+    lines = metrics.read(run / "metrics.jsonl")
+    return [{name: value for name, value in line.items() if name not in CLOCK} for line in lines]
+
+
+class KillsAWorker:
+    """A progress that kills one worker of this process's Ray session at a step, once."""
+
+    def __init__(self, step: int) -> None:
+        self.lines: list[Any] = []
+        self.seconds_to_next_step = 0.0
+        self._step, self._killed_at = step, 0.0
+
+    def __call__(self, line: dict[str, Any]) -> None:
+        self.lines.append(line)
+        if "event" in line:
+            return
+        if not self._killed_at and line["step"] >= self._step:
+            workers = [
+                process
+                for process in psutil.Process().children(recursive=True)
+                if process.cmdline()[:1] == ["ray::RayTrainWorker"]
+            ]
+            assert len(workers) == 2
+            workers[0].kill()
+            self._killed_at = time.monotonic()
+        elif self._killed_at and not self.seconds_to_next_step and self._restarted():
+            self.seconds_to_next_step = time.monotonic() - self._killed_at
+
+    def _restarted(self) -> bool:
+        return any(line.get("event") == "resume" for line in self.lines)
+
+
+@pytest.mark.timeout(240)
+def test_a_killed_worker_is_made_good_bit_for_bit(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    recipe = make_recipe(steps=400, micro_batch=2, checkpoint_every_steps=20, validate_every_steps=100)
+    kill = KillsAWorker(step=50)
+    killed = pretrain(recipe, corpus, str(tmp_path / "killed"), workers=(2, 2), progress=kill)
+    quiet = pretrain(recipe, corpus, str(tmp_path / "quiet"), workers=(2, 2))
+
+    assert (killed.restarts, quiet.restarts) == (1, 0)
+    names = [line["event"] for line in metrics.read(tmp_path / "killed" / "events.jsonl")]
+    assert names == ["start", "worker_lost", "resume", "complete"]
+    assert history(tmp_path / "killed") == history(tmp_path / "quiet")
+    assert 0 < kill.seconds_to_next_step < 60
+    assert list((tmp_path / "killed" / "ray").rglob("ray-train-*.log"))  # why it restarted can be read later
+
+    alone = pretrain(make_recipe(steps=400, micro_batch=2, checkpoint_every_steps=20, validate_every_steps=100),
+                     corpus, str(tmp_path / "alone"))  # fmt: skip
+    first = [line["loss"] for line in history(tmp_path / "alone")[:20]]
+    assert [line["loss"] for line in history(tmp_path / "quiet")[:20]] == pytest.approx(first, rel=1e-4)
+    assert alone.validation_loss == pytest.approx(quiet.validation_loss, rel=0.05)
+
+
+def test_an_error_of_a_worker_comes_first_with_its_rank(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    data = Path(shutil.copytree(corpus, tmp_path / "data"))
+    shard = data / "train" / "data-00000-of-00001.arrow"
+    shard.write_bytes(shard.read_bytes()[:1000])
+    began = threading.Event()
+    with pytest.raises(JobError, match=r"worker \d: .*data-00000-of-00001.arrow has 1000 bytes"):
+        pretrain(make_recipe(), str(data), str(tmp_path / "run"), workers=(2, 2), progress=lambda line: began.set())
+    assert began.is_set()
+
+
+def test_errors_of_our_own_are_not_tried_again() -> None:
+    policy = _FailurePolicy(FailureConfig(max_failures=3))
+    bug = WorkerFailure("KeyError: 'x'", "Traceback ...")
+    lost, peer = ActorDiedError(), LostPeer("gloo: Connection closed by peer")
+    assert policy.make_decision(WorkerGroupError("", {0: peer, 1: lost})) == FailureDecision.RETRY
+    assert policy.make_decision(WorkerGroupError("", {0: peer})) == FailureDecision.RETRY
+    assert policy.make_decision(WorkerGroupError("", {0: peer, 1: bug})) == FailureDecision.RAISE
+    assert policy.make_decision(WorkerGroupError("", {0: UserError("no")})) == FailureDecision.RAISE
+
+
+def test_what_the_user_reads(tmp_path: Path) -> None:
+    peer, lost = LostPeer("gloo"), ActorDiedError()
+    mistake = _unwrap(WorkerGroupError("", {0: peer, 1: UserError("train.length: 3")}), tmp_path)
+    assert (type(mistake), str(mistake)) == (UserError, "worker 1: train.length: 3")
+    bug = _unwrap(WorkerGroupError("", {1: WorkerFailure("KeyError: 'x'", "Traceback ...")}), tmp_path)
+    assert str(bug) == f"worker 1 failed: KeyError: 'x'; its traceback is in {tmp_path / 'error.txt'}"
+    assert (tmp_path / "error.txt").read_text() == "Traceback ..."
+    assert "train.max_restarts" in str(_unwrap(WorkerGroupError("", {0: peer, 1: lost}), tmp_path))
+    assert "no CPU" in str(_unwrap(ControllerError(ValueError("no CPU\nmore")), tmp_path))
+
+
+def test_ray_s_own_cleaner_is_not_used() -> None:
+    names = [type(callback).__name__ for callback in Trainer(lambda: None)._create_default_callbacks()]
+    assert "_CleanerCallback" in names
+    assert "PlacementGroupCleanerCallback" not in names
+    assert "_monitor_loop" in vars(_Cleaner)

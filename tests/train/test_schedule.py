@@ -1,0 +1,24 @@
+import pytest
+
+from train.schedule import learning_rate
+
+
+def rates(steps: int, warmup: float) -> list[float]:
+    return [learning_rate(step, steps=steps, peak=1.0, warmup=warmup) for step in range(steps)]
+
+
+def test_rises_to_the_peak_and_falls_towards_zero() -> None:
+    assert rates(10, 0.2) == [0.5, 1.0, 1.0, 0.875, 0.75, 0.625, 0.5, 0.375, 0.25, 0.125]
+
+
+@pytest.mark.parametrize("warmup", [0.0, 0.001, 1.0])
+def test_ends_of_the_warm_up(warmup: float) -> None:
+    values = rates(4, warmup)
+    assert max(values) == 1.0
+    assert min(values) > 0
+    assert values[0] == (0.25 if warmup == 1.0 else 1.0)
+
+
+def test_the_paper_s_warm_up() -> None:
+    values = [learning_rate(step, steps=124_000, peak=0.018, warmup=0.025) for step in (3098, 3099, 3100)]
+    assert values[0] < values[1] == 0.018 == values[2]
