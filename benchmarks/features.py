@@ -3,8 +3,8 @@
     python -m benchmarks.features [--vocabulary 16000] [--megabytes 4] [FILE ...]
 
 Prints megabytes of text (UTF-8) per CPU second on one core of both, and their ratio. The plain way is what one writes
-in a `datasets.map` function: `ord` and `isspace` for each character, a regular expression for words, and SentencePiece's
-protos for subwords with their offsets. Without FILEs, the books and the declarations of human rights of the test data.
+in a `datasets.map` function: `ord` and `isspace` for each character, a regular expression for words, and the protos of
+SentencePiece for subwords with their offsets. Without FILEs, the books and human rights declarations of the test data.
 """
 
 import argparse
