@@ -105,8 +105,9 @@ def bars(rows: Sequence[tuple[str, float]], *, title: str, x: str, log: bool = F
         axes.tick_params(axis="y", length=0)
         axes.grid(visible=False, axis="y")
         axes.spines["left"].set_visible(False)
-        if log:
+        if log and max(values, default=0) > 30 * min(values, default=1):
             axes.set_xscale("log")
+            axes.set_xlim(left=min(values) / 2)
         for place, value in zip(places, values, strict=True):
             axes.annotate(
                 f"{value:,.0f}", (value, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8
@@ -141,7 +142,7 @@ def pareto(trials: Sequence[Mapping[str, Any]]) -> str:
         for trial in frontier:
             place = (trial["characters_per_second"], trial["validation_loss"])
             name = str(trial["trial"]).removeprefix("trial_")
-            axes.annotate(name, place, xytext=(4, 5), textcoords="offset points", fontsize=8)
+            axes.annotate(name, place, xytext=(5, 7), textcoords="offset points", fontsize=8)
         axes.set(title="Quality against speed", xlabel="characters per second", ylabel="held-out loss (nats)")
         axes.margins(0.12)
         axes.legend(loc="best", fontsize=8)
@@ -186,13 +187,23 @@ def effects(trials: Sequence[Mapping[str, Any]], knobs: Sequence[str]) -> str:
                 )
             axes.set(xlabel=knob.removeprefix("model."))
             axes.margins(0.12)
-            values = [trial[knob] for trial in trials]
-            if all(isinstance(value, float) and value > 0 for value in values) and max(values) > 8 * min(values):
-                axes.set_xscale("log", base=2)
+            _scale_knob(axes, [trial[knob] for trial in trials])
             _plain_numbers(axes)
         grid[0].set(ylabel="held-out loss (nats)", title="Effect of each knob")
 
     return draw(paint, width=max(5.2, 2.6 * len(knobs)), height=2.8, label="Held-out loss by the value of each knob")
+
+
+def _scale_knob(axes: Axes, values: Sequence[Any]) -> None:
+    """A logarithmic axis for values that span it, and a tick at each of a few values."""
+    if not all(isinstance(value, float) for value in values):
+        return
+    if values and min(values) > 0 and max(values) > 8 * min(values):
+        axes.set_xscale("log", base=2)
+        axes.minorticks_off()
+    if len(set(values)) <= 6:
+        axes.set_xticks(sorted(set(values)))
+        axes.tick_params(axis="x", labelsize=8)
 
 
 def _scatter(axes: Axes, xs: Sequence[Any], ys: Sequence[float], colour: str) -> None:
@@ -229,5 +240,5 @@ def _plain_numbers(axes: Axes, *, x_only: bool = False) -> None:
 def _short(value: float) -> str:
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
-            return f"{value / size:g}{unit}"
+            return f"{value / size:.3g}{unit}"
     return f"{value:.6g}"

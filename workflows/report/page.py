@@ -50,7 +50,7 @@ def _data(folder: DataFolder) -> Section:
         name: sum(getattr(shard, name) for shard in shards) for name in ("documents", "rows", "characters", "bytes")
     }
     return Section(
-        title=f"Corpus {folder.name}",
+        title=f"Corpus · {folder.name}",
         subtitle=str(folder.path),
         numbers=[
             (f"{totals['documents']:,}", "documents"),
@@ -88,7 +88,7 @@ def _run(run: RunFolder) -> Section:
     )
     train = run.config.get("recipe", run.config).get("train", {})
     return Section(
-        title=f"Run {run.name}",
+        title=f"Pretraining · {run.name}",
         subtitle=str(run.path),
         numbers=numbers,
         pictures=[
@@ -142,7 +142,7 @@ def _sweep(sweep: SweepFolder) -> Section:
     header = ["trial", "state", *(knob.removeprefix("model.") for knob in sweep.knobs), "step", "held-out loss",
               "characters/s", "parameters"]  # fmt: skip
     return Section(
-        title=f"Sweep {sweep.name}",
+        title=f"Sweep · {sweep.name}",
         subtitle=str(sweep.path),
         numbers=[
             (str(len(states)), "trials"),
