@@ -1,8 +1,15 @@
 """Unicode clean-up of documents, done once, before anything is counted, cut or hashed."""
 
+import functools
 import re
 import unicodedata
 
+import numpy as np
+
+from preprocess.characters import MARK, class_table, codepoints_of
+
+# Unicode's Stream-Safe limit (UAX #15): no real text comes near, and NFC costs quadratic time in the length of a run.
+MAX_MARKS = 30
 # Control characters that are not white space (bytes 0x00 to 0x04 are Byte2Word's special tokens); lone surrogates,
 # which have no UTF-8; noncharacters and the byte order mark; and the private codepoints that stand for the models'
 # special symbols (CANINE's U+E000 to U+E004, with room for more). In two expressions because one that mixes planes
@@ -21,14 +28,36 @@ def normalize(text: str) -> str:
     """NFC, without control characters, with white space tidied; normalising twice changes nothing.
 
     Lines end in a newline whatever ended them before; within a line, runs of white space become one space and none is
-    left at either end; at most one blank line stands in a row, and none at the start or end of the text.
+    left at either end; at most one blank line stands in a row, and none at the start or end of the text. Of a run of
+    combining marks, those behind the thirtieth are dropped.
     """
     text = _REMOVED.sub("", text)
     if not text.isascii():
         if _BEHIND_EMOJI.search(text):
             text = _NONCHARACTERS.sub("", text)
-        text = unicodedata.normalize("NFC", text)
+        text = _limit_marks(unicodedata.normalize("NFC", _limit_marks(text)))
     text = "\n".join([" ".join(line.split()) for line in text.splitlines()])
     if "\n\n\n" in text:
         text = _BLANK_LINES.sub("\n\n", text)
     return text.strip("\n")
+
+
+def _limit_marks(text: str) -> str:
+    codepoints = codepoints_of(text)
+    # A run that is too long holds two neighbours of this sample.
+    sample = _combining_table()[codepoints[:: MAX_MARKS // 2]]
+    if not (sample[1:] & sample[:-1]).any():
+        return text
+    combines = _combining_table()[codepoints]
+    positions = np.arange(len(codepoints))
+    bases = np.maximum.accumulate(np.where(combines, -1, positions))
+    return codepoints[positions - bases <= MAX_MARKS].tobytes().decode("utf-32-le")
+
+
+@functools.cache
+def _combining_table() -> np.ndarray:
+    """For each codepoint whether NFC may move it, bool [0x110000]."""
+    table = class_table() == MARK
+    for codepoint in np.flatnonzero(table).tolist():
+        table[codepoint] = unicodedata.combining(chr(codepoint)) != 0
+    return table

@@ -30,9 +30,9 @@ CANONICAL_NAMESPACES: dict[int, tuple[str, ...]] = {
     15: ("Category talk",),
 }
 UNKNOWN_DATABASE = "wiki"
-_NAMESPACE = re.compile(r'<namespace\s[^>]*?\bkey="(-?\d+)"[^>]*?(?:/>|>([^<]*)</namespace>)')
+_NAMESPACE = re.compile(r'<namespace\s[^<>]*?\bkey="(-?\d{1,9})"[^<>]*?(?:/>|>([^<]*)</namespace>)')
 _DATABASE = re.compile(r"<dbname>\s*([^<\s]+)\s*</dbname>")
-_LANGUAGE = re.compile(r'<mediawiki\b[^>]*?\bxml:lang="([^"]+)"')
+_LANGUAGE = re.compile(r'<mediawiki\b[^<>]*?\bxml:lang="([^"]+)"')
 
 
 @dataclass(frozen=True)

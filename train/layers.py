@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from train.dense import Dense
+from train.dropout import Dropout, average, draws_here
 
 Activation = Literal["gelu_tanh", "gelu"]
 
@@ -105,7 +106,11 @@ class Core(nn.Module):
     def attend(self, queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> Tensor:
         """softmax(q k^T / sqrt(E) + bias) v with dropout on the probabilities; `bias` broadcasts to [..., Q, K]."""
         dropout = self.dropout if self.training else 0.0
-        return F.scaled_dot_product_attention(queries, keys, values, bias.to(queries.dtype), dropout)
+        bias = bias.to(queries.dtype)
+        if dropout == 0 or not draws_here(queries):
+            return F.scaled_dot_product_attention(queries, keys, values, bias, dropout)
+        logits = (queries * queries.shape[-1] ** -0.5) @ keys.transpose(-2, -1)
+        return average((logits + bias).softmax(dim=-1), values, dropout)
 
 
 def hide(visible: Tensor, dtype: torch.dtype) -> Tensor:
@@ -151,7 +156,7 @@ class BertLayer(nn.Module):
         self.inner = Dense(width, dimensions.inner_width)
         self.outer = Dense(dimensions.inner_width, width)
         self.norm = layer_norm(width)
-        self.dropout = nn.Dropout(dimensions.dropout)
+        self.dropout = Dropout(dimensions.dropout)
 
     def forward(
         self, x_BUD: Tensor, valid_BU: Tensor, bias: PairBias | None = None, queries_BQD: Tensor | None = None

@@ -31,7 +31,9 @@ from train.data.unigram import Unigram, unigram
 from train.data.validation import validation_batches
 from train.model import Encoder
 from train.objectives.base import Arrays
+from train.objectives.framing import CLS, SEP
 from train.schedule import learning_rate
+from train.state import load_optimizer, model_tensors, optimizer_tensors
 from train.utilisation import Meter
 
 OnStep = Callable[[Mapping[str, float]], None]
@@ -141,20 +143,14 @@ class Loop:
 
     def unigram(self) -> Unigram | None:
         """What knowing only the frequencies would score on the validation targets; None where these are no subwords."""
-        if self.vocabulary is None or self.recipe.objective.name != "canine_s":
+        if self.vocabulary is None or "subword_ids" not in self._collator.columns:
             return None
         held_out = (arrays["target_ids"][arrays["target_mask"]] for arrays in self._validation_batches(alone=True))
         return unigram(self.data, self.vocabulary, held_out)
 
     def snapshot(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
         """Copies of all tensors on the CPU by file and name, and the rest of the state: what a checkpoint holds."""
-        names: dict[Tensor, str] = {parameter: name for name, parameter in self.model.named_parameters()}
-        model = {name: _copy(tensor) for name, tensor in self.model.state_dict().items()}
-        optimizer = {
-            f"{names[parameter]}|{slot}": _copy(value)
-            for parameter, slots in self.optimizer.state.items()
-            for slot, value in slots.items()
-        }
+        parts = {"model": model_tensors(self.model), "optimizer": optimizer_tensors(self.model, self.optimizer)}
         state = {
             "step": self.step,
             "seed": self.recipe.train.seed,
@@ -164,7 +160,7 @@ class Loop:
             "loader": dict(self.loader.fingerprint),
             "world_size": self.world_size,
         }
-        return {"model": model, "optimizer": optimizer}, state
+        return parts, state
 
     def save(self, directory: str | Path) -> None:
         """Write a checkpoint as `directory`; JobError where the disk does not take it. One worker of all calls it."""
@@ -183,18 +179,7 @@ class Loop:
         """Go on from a checkpoint that was read already; see `restore`."""
         self.loader.check(checkpoint.state["loader"], str(checkpoint.path))
         self.load_model(checkpoint)
-        slots: dict[str, dict[str, Tensor]] = {}
-        for entry, value in checkpoint.tensors("optimizer").items():
-            name, slot = entry.split("|")
-            slots.setdefault(name, {})[slot] = value
-        names: dict[Tensor, str] = {parameter: name for name, parameter in self.model.named_parameters()}
-        order = [names[parameter] for group in self.optimizer.param_groups for parameter in group["params"]]
-        self.optimizer.load_state_dict(
-            {
-                "state": {index: slots[name] for index, name in enumerate(order) if name in slots},
-                "param_groups": self.optimizer.state_dict()["param_groups"],
-            }
-        )
+        load_optimizer(self.model, self.optimizer, checkpoint.tensors("optimizer"))
         self.step = checkpoint.step
 
     def load_model(self, checkpoint: checkpoints.Checkpoint) -> None:
@@ -250,7 +235,7 @@ class Loop:
                 total.backward()
             values = torch.stack([total.detach().double(), num_targets.double(), num_correct.double()])
             sums[:3] += values
-            sums[3] += int(micro["mask"].sum())
+            sums[3] += int((micro["mask"] & (micro["codepoints"] != CLS) & (micro["codepoints"] != SEP)).sum())
             if not math.isfinite(values[0].item()):
                 suspects += micro["sample_ids"].tolist()
         return sums, suspects or arrays["sample_ids"].tolist()
@@ -313,7 +298,3 @@ def _data_parallel(model: nn.Module) -> DistributedDataParallel:
     return DistributedDataParallel(
         model, broadcast_buffers=False, find_unused_parameters=True, gradient_as_bucket_view=True
     )
-
-
-def _copy(tensor: Tensor) -> Tensor:
-    return tensor.detach().to("cpu", copy=True)

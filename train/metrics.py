@@ -4,8 +4,8 @@
 are cut off, so no step occurs twice. Lines of steps:
 
     step, loss (nats per target, over the global batch), num_targets, accuracy, learning_rate, gradient_norm,
-    characters (real ones in the batch), seconds (of the step), data_wait (seconds of it without data), utilisation
-    (share of the device's measured peak)
+    characters (in the batch, special ones and padding left out), seconds (of the step), data_wait (seconds of it
+    without data), utilisation (share of the device's measured peak)
 
 Lines of validations: step, validation_loss, validation_accuracy, validation_targets. `events.jsonl` is never cut:
 event ("start", "resume", "damaged_checkpoint", "worker_lost", "not_a_number", "complete"), step, time (seconds since

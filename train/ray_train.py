@@ -20,18 +20,15 @@ import ray
 import ray.train
 import torch
 from ray._private.ray_logging import stdout_deduplicator
-from ray.exceptions import GetTimeoutError, RayActorError, RayError
+from ray.exceptions import RayActorError
 from ray.train import FailureConfig, RunConfig, ScalingConfig, UserCallback
-from ray.train.torch import TorchConfig, TorchTrainer, get_device
-from ray.train.v2._internal.callbacks.placement_group_callback import PlacementGroupCleanerCallback
-from ray.train.v2._internal.exceptions import RayTrainError
-from ray.train.v2._internal.execution.controller import placement_group_cleaner
-from ray.train.v2._internal.execution.failure_handling import DefaultFailurePolicy, FailureDecision
+from ray.train.torch import TorchConfig, get_device
 from ray.train.v2.api.exceptions import ControllerError, TrainingFailedError, WorkerGroupError
 
 from preprocess.errors import JobError, UserError
 from train.metrics import Follower, append_event
 from train.ray_session import cores, ray_session
+from train.ray_trainer import LostPeer, Trainer, WorkerFailure, own_errors
 from train.worker import Job, work
 
 OnLine = Callable[[Mapping[str, Any]], None]
@@ -44,21 +41,6 @@ _SETTINGS = {  # where the user has not set them
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # the coming default; without it each start prints a warning
     "OMP_WAIT_POLICY": "passive",  # threads that spin while they wait made a busy machine 40 times slower
 }
-
-
-class LostPeer(RuntimeError):
-    """A collective operation failed because another worker is gone: no fault of this one's."""
-
-
-class WorkerFailure(JobError):
-    """An error that nobody expected in a worker, with its traceback."""
-
-    def __init__(self, summary: str, details: str) -> None:
-        super().__init__(summary, details)
-        self.summary, self.details = summary, details
-
-    def __str__(self) -> str:
-        return self.summary
 
 
 def work_on_ray(job: Job, workers: tuple[int, int], progress: OnLine | None) -> None:
@@ -111,72 +93,6 @@ def _fit(job: Job, workers: tuple[int, int], threads: int, use_gpu: bool) -> Non
         _keep_logs(storage / name)
 
 
-class Trainer(TorchTrainer):
-    """TorchTrainer that gives up at once on an error of ours, and whose worker groups cannot be taken for orphans."""
-
-    def _create_default_callbacks(self) -> list[Any]:
-        return [
-            _CleanerCallback(0.5) if isinstance(callback, PlacementGroupCleanerCallback) else callback
-            for callback in super()._create_default_callbacks()
-        ]
-
-    def _initialize_and_run_controller(self, **arguments: Any) -> Any:
-        arguments["failure_policy"] = _FailurePolicy(self.run_config.failure_config or FailureConfig())
-        return super()._initialize_and_run_controller(**arguments)
-
-    def _register_sigint_handler(self, controller: Any) -> None:
-        """None: Ctrl-C raises KeyboardInterrupt here as everywhere, and closing the session ends the workers."""
-
-
-class _CleanerCallback(PlacementGroupCleanerCallback):
-    """Starts our cleaner in place of Ray's."""
-
-    def after_controller_start(self, train_run_context: Any) -> None:
-        context = ray.get_runtime_context()
-        self._controller_actor_id = context.get_actor_id()
-        actor_class: Any = ray.remote(num_cpus=0)(_Cleaner)
-        cleaner = actor_class.options(lifetime="detached").remote(
-            context.current_actor, self._check_interval_s, self._stop_timeout
-        )
-        cleaner.start_monitoring.remote()
-        self._cleaner = cleaner
-
-
-class _Cleaner(placement_group_cleaner.PlacementGroupCleaner):
-    """Frees the workers' resources when their controller dies, which it asks of the controller itself.
-
-    Ray's own asks the State API, which needs a dashboard and looks for *a* cluster on the machine: without a dashboard
-    it warns every second, and beside a second cluster it was seen to destroy a healthy group of workers.
-    """
-
-    def __init__(self, controller: Any, check_interval_s: float, stop_timeout: float) -> None:
-        super().__init__("", check_interval_s, 0.0, stop_timeout)
-        self._controller = controller
-
-    def _monitor_loop(self) -> None:
-        group = None
-        while not self._stop_event.wait(self._check_interval_s):
-            while not self._pg_queue.empty():
-                group = self._pg_queue.get()
-            try:
-                ray.get(self._controller.__ray_ready__.remote(), timeout=self._check_interval_s)
-            except GetTimeoutError:
-                continue  # busy, not dead
-            except RayActorError:
-                self._cleanup_placement_group(group)
-                break
-        self._exit()
-
-
-class _FailurePolicy(DefaultFailurePolicy):
-    """Starts workers again when some were lost, not when one of them raised an error that would come again."""
-
-    def make_decision(self, training_failed_error: TrainingFailedError) -> FailureDecision:
-        if isinstance(training_failed_error, WorkerGroupError) and _own_errors(training_failed_error.worker_failures):
-            return FailureDecision.RAISE
-        return super().make_decision(training_failed_error)
-
-
 class _LossRecorder(UserCallback):
     """Writes the loss of workers to the events of the run; lives in the controller."""
 
@@ -184,7 +100,7 @@ class _LossRecorder(UserCallback):
         self._events = events
 
     def after_exception(self, run_context: Any, worker_exceptions: dict[int, Exception]) -> None:
-        if _own_errors(worker_exceptions):
+        if own_errors(worker_exceptions):
             return
         ranks = [rank for rank, error in sorted(worker_exceptions.items()) if not isinstance(error, LostPeer)]
         lost = f"worker {', '.join(map(str, ranks))}" if ranks else "a worker"
@@ -219,16 +135,10 @@ def _is_of_collective(error: Exception) -> bool:
     return isinstance(error, RuntimeError) and any(word in str(error) for word in ("gloo", "Gloo", "NCCL", "TCPStore"))
 
 
-def _own_errors(failures: Mapping[int, Exception]) -> dict[int, Exception]:
-    """The errors that workers raised by themselves, by rank: neither their loss nor the consequence of another's."""
-    lost = (LostPeer, RayError, RayTrainError)
-    return {rank: error for rank, error in sorted(failures.items()) if not isinstance(error, lost)}
-
-
 def _unwrap(error: TrainingFailedError, folder: Path) -> UserError | JobError:
     """The first worker's own error as the user should read it."""
     if isinstance(error, WorkerGroupError):
-        for rank, own in _own_errors(error.worker_failures).items():
+        for rank, own in own_errors(error.worker_failures).items():
             kind = UserError if isinstance(own, UserError) else JobError
             if isinstance(own, WorkerFailure):
                 (folder / "error.txt").write_text(own.details, encoding="utf-8")
@@ -301,5 +211,7 @@ def _following(job: Job, progress: OnLine | None) -> Iterator[None]:
 
 def _keep_logs(folder: Path) -> None:
     """Copy what Ray Train logged on this machine (the recoveries and their reasons) beside the run."""
-    session = Path(ray._private.worker._global_node.get_session_dir_path())  # pyright: ignore
-    shutil.copytree(session / "logs" / "train", folder / "logs", dirs_exist_ok=True)
+    session = Path(ray._private.worker._global_node.get_session_dir_path())  # pyright: ignore[reportOptionalMemberAccess]
+    logs = session / "logs" / "train"
+    if logs.is_dir():
+        shutil.copytree(logs, folder / "logs", dirs_exist_ok=True)

@@ -80,7 +80,7 @@ def work(
     run = Path(job.run)
     with contextlib.ExitStack() as stack:
         stack.enter_context(_full_disk_explained())
-        stack.enter_context(_arithmetic(threads))
+        stack.enter_context(_arithmetic(threads, deterministic=device == "cpu"))
         stop = stack.enter_context(stop_on_signals())
         if rank == 0:  # a worker of an earlier, killed command may live a moment longer than that command
             held = JobError(f"another process still trains {run}; end it and run the same command again")
@@ -119,8 +119,8 @@ def _full_disk_explained() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _arithmetic(threads: int | None) -> Iterator[None]:
-    """Fix what the results of this process depend on: the number of threads and deterministic kernels."""
+def _arithmetic(threads: int | None, *, deterministic: bool) -> Iterator[None]:
+    """Fix what the results of this process depend on: the number of threads and the choice of kernels."""
     before = (
         torch.get_num_threads(),
         torch.are_deterministic_algorithms_enabled(),
@@ -128,7 +128,7 @@ def _arithmetic(threads: int | None) -> Iterator[None]:
     )
     if threads is not None:
         torch.set_num_threads(threads)
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.use_deterministic_algorithms(deterministic, warn_only=True)
     try:
         yield
     finally:

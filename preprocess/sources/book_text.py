@@ -11,7 +11,7 @@ _END = re.compile(
     r"^[ \t]*(?:\*{3} ?END OF TH(?:E|IS) PROJECT GUTENBERG|End of (?:the |this )?Project Gutenberg)",
     re.MULTILINE | re.I,
 )
-_TITLE = re.compile(r"^Title:[ \t]*(\S.*?)[ \t]*$", re.MULTILINE)
+_TITLE = re.compile(r"^Title:(.*)$", re.MULTILINE)
 _CREDITS = re.compile(
     r"\s*(?:\[?(?:E-?text|This (?:e-?text|e-?book|file)|HTML version)? ?(?:was )?(?:produced|prepared|transcribed|"
     r"created) (?:by|from)\b|Credits?:|Produced by|Transcriber's Note)",
@@ -21,6 +21,7 @@ _PARAGRAPH_BREAK = re.compile(r"\n[^\S\n]*(?:\n[^\S\n]*)+")
 _CJK = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]")
 MAX_WRAP_WIDTH = 160  # characters; wider lines are nobody's page width
 HEADER_CHARACTERS = 30_000
+MAX_CREDITS = 10
 
 
 def strip_gutenberg(text: str) -> tuple[str, str | None]:
@@ -31,13 +32,13 @@ def strip_gutenberg(text: str) -> tuple[str, str | None]:
         return text, None
     title = _TITLE.search(text, 0, start.start()) if start else None
     body = text[start.end() if start else 0 : end.start() if end else len(text)].strip()
-    while _CREDITS.match(body):
+    for _ in range(MAX_CREDITS):
         credit, separator, rest = body.partition("\n\n")
         # A credit is a short paragraph; more than that would be the book, in a file without blank lines.
-        if not separator or len(credit) > 1000:
+        if not _CREDITS.match(credit) or not separator or len(credit) > 1000:
             break
         body = rest.lstrip()
-    return body, title.group(1) if title else None
+    return body, (title.group(1).strip() or None) if title else None
 
 
 def paragraphs(text: str) -> str:

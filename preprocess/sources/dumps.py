@@ -38,7 +38,7 @@ _BYTE_ORDER_MARKS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be", b"<\0":
 _DECLARATION = re.compile(rb"<\?xml[^>]*?\bencoding=[\"']([\w.:-]+)[\"']")
 _ENCODINGS = re.compile(r"iso8859-\d+|cp125\d|koi8-[ru]|gbk|gb18030|gb2312|big5|euc_jp|euc_kr|shift_jis")
 _PAGE = re.compile(r"<page[\s>]")
-_ROOT = re.compile(r"<mediawiki\b(?:[^>]*?\bversion=\"(\d+)\.(\d+)\")?")
+_ROOT = re.compile(r"<mediawiki\b(?:[^<>]*?\bversion=\"(\d{1,4})\.(\d{1,4})\")?")
 _OFFSET = re.compile(rb"(?m)^(\d{1,15}):")
 
 

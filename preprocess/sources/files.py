@@ -13,6 +13,10 @@ from fsspec.core import has_magic, url_to_fs
 
 from preprocess.errors import UserError
 
+_KINDS = {
+    "wikipedia": "*.xml, *.xml.bz2, *.xml.gz, *.xml.xz or *.xml.zst",
+    "books": "*.txt, *.jsonl or *.parquet",
+}
 READ_BYTES = 1 << 18  # a block of stored bytes: about one bz2 block of 900 kB of text
 
 
@@ -44,7 +48,10 @@ def list_inputs(paths: Iterable[str], field: str, wanted: Callable[[str], bool])
             files = _expand(path, field, wanted)
         except UserError:
             raise
-        except (OSError, ValueError, ImportError) as error:
+        except Exception as error:
+            # Libraries behind remote file systems have error classes of their own, for credentials above all.
+            if not isinstance(error, (OSError, ValueError, ImportError)) and not _is_remote_error(error):
+                raise
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise UserError(f"{field}: cannot list {path}: {reason}") from error
         for file in files:
@@ -60,19 +67,23 @@ def _expand(path: str, field: str, wanted: Callable[[str], bool]) -> list[InputF
     if has_magic(inner) and not fs.exists(inner):
         root = posixpath.dirname(inner[: min(inner.find(sign) for sign in "*?[" if sign in inner)])
         infos = [info for info in fs.glob(inner, detail=True).values() if wanted(posixpath.basename(info["name"]))]
-        hint = "matches no file of the right kind"
+        hint = f"matches no file of {field}"
     elif fs.isdir(inner):
         root = inner.rstrip("/")
         infos = [info for info in fs.find(inner, detail=True).values() if wanted(posixpath.basename(info["name"]))]
-        hint = "is a folder without files of the right kind"
+        hint = f"is a folder without files of {field}"
     elif fs.exists(inner):
         root, infos, hint = posixpath.dirname(inner), [fs.info(inner)], ""
     else:
         raise UserError(f"{field}: no such file: {path}")
     files = [_input_file(fs, info, root) for info in infos if info["type"] == "file"]
     if not files:
-        raise UserError(f"{field}: {path} {hint}; give a file, a folder or a glob that has some")
+        raise UserError(f"{field}: {path} {hint} ({_KINDS[field]})")
     return files
+
+
+def _is_remote_error(error: Exception) -> bool:
+    return type(error).__module__.partition(".")[0] in ("botocore", "aiohttp", "gcsfs", "google")
 
 
 def _input_file(fs: fsspec.AbstractFileSystem, info: Mapping[str, Any], root: str) -> InputFile:

@@ -144,9 +144,10 @@ class _Scanner:
     def _find_close(self, position: int) -> tuple[int, Found] | None:
         """Where the page at `position` ends, and what it is; a further `<page>` ends it too, as a broken one."""
         start = max(position + len(_OPEN) + 1, self._searched - _TAIL_BYTES)
-        close = self.buffer.find(b"</page>", start)
-        nested = _PAGE.search(self.buffer, start, close if close >= 0 else len(self.buffer))
-        if nested:
+        # The next page first: looking for the end of each of many unclosed pages first would take quadratic time.
+        nested = _PAGE.search(self.buffer, start)
+        close = self.buffer.find(b"</page>", start, nested.start() if nested else len(self.buffer))
+        if nested and close < 0:
             broken = bytes(self.buffer[position : min(nested.start(), position + RAW_BYTES)])
             return nested.start(), Loss("truncated", broken)
         if close < 0:

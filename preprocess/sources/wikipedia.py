@@ -11,12 +11,12 @@ from preprocess.sources.compression import read_blocks
 from preprocess.sources.records import Page, Split
 from preprocess.sources.scanner import Loss, as_utf8, scan_pages
 
-_TITLE = re.compile(r"<title\b[^>]*>([^<]*)</title>")
+_TITLE = re.compile(r"<title\b[^<>]*>([^<]*)</title>")
 _NAMESPACE = re.compile(r"<ns>\s*(-?\d{1,9})\s*</ns>")
 _ID = re.compile(r"<id>\s*(\d{1,20})\s*</id>")
-_TEXT = re.compile(r"<text(?:\s[^>]*)?/?>")
+_TEXT = re.compile(r"<text(?:\s[^<>]*)?/?>")
 _MODEL = re.compile(r"<model>([^<]*)</model>")
-_CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
+_CDATA = "<![CDATA["
 _NUMERIC_ENTITY = re.compile(r"&#(?:x([0-9a-fA-F]{1,8})|([0-9]{1,8}));")
 _REDIRECT = re.compile(r"\s*#\s*redirect\b", re.IGNORECASE)
 
@@ -84,15 +84,20 @@ def unescape(raw: str) -> str:
     """
     if "\r" in raw:
         raw = raw.replace("\r\n", "\n").replace("\r", "\n")
-    if "<![CDATA[" in raw:
-        parts = _CDATA.split(raw)  # outside, inside, outside ...
-        return "".join(part if at % 2 else unescape(part) for at, part in enumerate(parts))
+    if _CDATA in raw:
+        before, *sections = raw.split(_CDATA)
+        return unescape(before) + "".join(map(_unescape_section, sections))
     if "&" not in raw:
         return raw
     if "&#" in raw:
         raw = _NUMERIC_ENTITY.sub(_character, raw)
     raw = raw.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", '"').replace("&apos;", "'")
     return raw.replace("&amp;", "&")  # last, so that `&amp;lt;` stays `&lt;`
+
+
+def _unescape_section(section: str) -> str:
+    inside, closed, outside = section.partition("]]>")
+    return inside + unescape(outside) if closed else _CDATA + unescape(section)
 
 
 def _character(match: re.Match[str]) -> str:

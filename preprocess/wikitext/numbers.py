@@ -47,6 +47,8 @@ _UNITS = {
 }  # fmt: skip
 
 
+# The word of a range where the wiki's language is not English.
+_TO = {"vi": "đến", "uk": "до", "ru": "до", "bn": "থেকে", "de": "bis", "fr": "à", "es": "a", "pt": "a", "nl": "tot"}
 _COMPOUND = frozenset((("ft", "in"), ("lb", "oz"), ("st", "lb"), ("mi", "yd"), ("yd", "ft"), ("mi", "ch")))
 
 
@@ -90,7 +92,7 @@ def convert(arguments: dict[str, str], language: str) -> str:
         link = _RANGES.get(values[position + 1])
         if link is None:
             break
-        shown += link
+        shown += f" {_TO[language]} " if link == " to " and language in _TO else link
         position += 2
     if position + 1 >= len(values):
         return shown + (_number(values[position], language) if position < len(values) else "")
@@ -119,7 +121,9 @@ def _with_unit(shown: str, unit: str, adjective: bool = False) -> str:
 def value(arguments: dict[str, str], language: str) -> str:
     """`{{val|0.99985|0.2|e=3|u=A}}`: "0.99985 ± 0.2 × 10^3 A"."""
     numbers = positional(arguments)
-    shown = get(arguments, "p") + " ± ".join(grouped(number, language) for number in numbers[:2])
+    shown = get(arguments, "p") + "".join(grouped(number, language) for number in numbers[:1])
+    if len(numbers) > 1:
+        shown += numbers[1] if numbers[1].startswith("(") else f" ± {grouped(numbers[1], language)}"
     exponent = get(arguments, "e")
     if exponent:
         shown += f" × 10{exponent}" if numbers else f"10{exponent}"

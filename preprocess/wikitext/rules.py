@@ -44,7 +44,7 @@ _COMMON: list[tuple[Rule, str]] = [
     (last, "transl|transliteration|translit|xlit|tlit|transl."),
     (
         around(PHONETIC, PHONETIC),
-        "ipa|ipa2|ipa link|ipalink|ipablink|ipaslink|ipaplink|api|afi|phonetic|phonemic|आईपीए|আধ্বব|мфа|国際音声記号",
+        "ipa|ipa2|ipa link|ipalink|ipablink|ipaslink|ipaplink|api|afi|phonetic|phonemic|vr|आईपीए|আধ্বব|мфа|国際音声記号",
     ),
     (joined(""), "gaps|linktext|chem|chem2|ce|nuclide|nuclide2|isotope|su"),
     (joined(" · "), "hlist|hlist comma|hlisti"),
@@ -97,12 +97,14 @@ _COMMON: list[tuple[Rule, str]] = [
     (named("3", "1"), "le|link-en|link-de|link-fr|link-ja|link-ru|link-es|link-it|link-ko|link-interwiki-zh|liu"),
     (named("4", "3", "2"), "tsl|translink|internal link helper"),
     (named("2"), "interlang|see wikipedia"),
+    (named("3"), "langwithname|rtl-langwithname"),
+    (named("hangul", "1"), "ko-hhrm|korean name inline"),
     (constant("’s"), "'s|‘s"),
     (constant("'"), "'|apostrophe|`|-'"),
-    (constant('"'), '"'),
+    (constant('"'), '"|-"|"-'),
     (constant("' \""), "' \"|'\""),
     (constant("\" '"), "\" '|\"'"),
-    (constant(" – "), "snd|spnd|sndash|spaced ndash|spaced en dash|dash|spaced endash|ndash spaced|spndash"),
+    (constant(" – "), "snd|snds|spnd|sndash|spaced ndash|spaced en dash|dash|spaced endash|ndash spaced|spndash"),
     (constant("–"), "ndash|en dash|endash|nsndns"),
     (constant("—"), "mdash|mdashb|em dash|emdash|—"),
     (constant(" — "), "spaced mdash|spaced em dash|smd"),
@@ -136,6 +138,13 @@ _COMMON: list[tuple[Rule, str]] = [
     (constant("ʻ"), "okina|ʻ"),
     (constant("ʼ"), "hamza|ayin"),
     (constant("⇌"), "eqm"),
+    (constant("CO2"), "co2"),
+    (constant("C3"), "c3"),
+    (constant("C4"), "c4"),
+    (constant("C"), "carbon"),
+    (constant("H"), "hydrogen"),
+    (constant("N"), "nitrogen"),
+    (constant("O"), "oxygen"),
     (constant("→"), "rarr|yields|arrow"),
     (constant("¢"), "cent"),
     (constant("₤"), "lira"),
@@ -185,12 +194,15 @@ _BY_LANGUAGE: list[tuple[Callable[..., str], str]] = [
 
 _SHIPS = "hms hmas hmcs hmnzs uss usns uscgc ss ms mv rms mt gts sms hmt rfa rv ins hnlms rnlb usat usrc hdms css jds"
 _COUNTRIES = """
-     afg alb alg and ang arg arm aus aut aze bah ban bar bdi bel ben bhu bih bol bra bul cam can chi chn civ cmr cod
-col crc     cro cub cyp cze den dnk dom ecu egy esp est eth eur fin fra gab gbr geo ger deu gha gre grc gua hai hkg
-hon hrv hun idn ina     ind iri irl irn irq isl isr ita jam jor jpn kaz ken kor ksa kuw lat lba lbn lie ltu lux lva
-mar mas mda mex mgl mkd mli mlt     mne mon mya nam ned nep ngr nig nld nor nzl oma pak pan par per phi phl pol por
-prc prk pur qat rom rou rsa rus sen     sgp sin slo slv smr srb sri srm sud sui svk svn swe swi syr tan tha tpe tun
-tur twn uae uga ukr urs uru usa uzb ven vie vnm     yug zam zim
+afg ago alb alg and ang are arg arm atg aus aut aze bah ban bar bdi bel ben bfa bgd bgr bhr bhs bhu bih blr blz bol
+bra brb brn btn bul bwa caf cam can che chi chl chn civ cmr cod cog col com cpv crc cri cro cub cyp cze den deu dji
+dma dnk dom dza ecu egy eri esp est eth eur fin fji fra fro fsm gab gbr geo ger gha gib gin gmb gnb gnq grc grd gre
+grl gtm gua guy hai hkg hnd hon hrv hti hun idn ina ind iri irl irn irq isl isr ita jam jor jpn kaz ken kgz khm kir
+kna kor ksa kuw kwt lao lat lba lbn lbr lby lca lie lka lso ltu lux lva mac mar mas mco mda mdg mdv mex mgl mhl mkd
+mli mlt mmr mne mng mon moz mrt mus mwi mya mys nam ned nep ner nga ngr nic nig nld nor npl nru nzl oma omn pak pan
+par per phi phl plw png pol por prc pri prk prt pry pse pur qat rom rou rsa rus rwa sau sdn sen sgp sin slb sle slo
+slv smr som srb sri srm ssd stp sud sui sur svk svn swe swi swz syc syr tan tcd tgo tha tjk tkm tls ton tpe tto tun
+tur tuv twn tza uae uga ukr urs uru ury usa uzb vat vct ven vie vnm vut wsm yem yug zaf zam zim zmb zwe
 """
 
 

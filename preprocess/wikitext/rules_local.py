@@ -9,6 +9,12 @@ from preprocess.wikitext.phrases import abbreviated, around, constant, first, jo
 
 _CENTURIES = "II III IV V VI VII VIII IX X XI XII XIII XIV XV XVI XVII XVIII XIX XX XXI"
 
+
+def _ordinal(numeral: str, arguments: dict[str, str]) -> str:
+    """French {{84e|congrès}}: "84e congrès"."""
+    return f"{numeral} {first(arguments)}".rstrip()
+
+
 # Names that mean the same wherever they occur.
 SHARED: list[tuple[Rule, str]] = [
     # Ukrainian, Russian, Belarusian
@@ -24,7 +30,8 @@ SHARED: list[tuple[Rule, str]] = [
     (constant("М."), "м."),
     (constant("Л."), "л."),
     (constant("СПб."), "спб.|спб"),
-    (constant("нар."), "нар|н"),
+    (constant("нар."), "нар|н|н."),
+    (second, "langi"),
     (constant("пом."), "пом"),
     (partial(dates.day_month_year, language="uk"), "дн|дс|дн2|дс2|дата|нар.|пом.|дн3"),
     (phrases.quotation, "цитата|начало цитаты|цитата2|врізка цитата|велика цитата|цитата+"),
@@ -34,7 +41,7 @@ SHARED: list[tuple[Rule, str]] = [
     (
         first,
         """
-        要出典範囲|要検証範囲|下げ核|上げ核|jis2004フォント|jis90フォント|補助漢字フォント|拡張漢字|漢字
+        要出典範囲|いつ範囲|高線|indent|誰範囲|要検証範囲|下げ核|上げ核|jis2004フォント|jis90フォント|補助漢字フォント|拡張漢字|漢字
         環境依存文字|機種依存文字|unicodeフォント|明確化範囲|独自研究範囲|疑問点範囲|縦書き|傍点|ルビなし
         cjk拡張|jisx0213|jis2004|会話|行内引用
         """,
@@ -44,9 +51,10 @@ SHARED: list[tuple[Rule, str]] = [
     (phrases.quotation, "quotation2|引用|引用文"),
     # Vietnamese
     (partial(dates.as_of, language="vi", words="Tính đến"), "tính đến|tính đến năm|cho đến"),
-    (phrases.quotation, "quote vi|trích dẫn|cquote2|khung trích dẫn nội dòng|lời dẫn"),
-    (first, "lá cờ|nhỏ|nowrap vi|không xuống dòng|xem chữ|quốc gia"),
+    (phrases.quotation, "quote vi|pull quote|trích dẫn|cquote2|khung trích dẫn nội dòng|lời dẫn"),
+    (first, "lá cờ|nôm|lit|nhỏ|nowrap vi|không xuống dòng|xem chữ|quốc gia"),
     # Bengali
+    (around("আনু. "), "আনুমানিক|আনু."),
     (first, "পতাকা|ছোট|নোব্রেক|গণিত|পতাকাদেশ|নোর‍্যাপ"),
     (partial(dates.as_of, language="bn", words="অনুযায়ী"), "অনুযায়ী"),
     (phrases.quotation, "উক্তি|উদ্ধৃতি|ব্লকউদ্ধৃতি|উক্তি২"),
@@ -89,7 +97,7 @@ SHARED: list[tuple[Rule, str]] = [
     (constant("apr. J.-C."), "apr. j.-c.|apjc"),
     (partial(dates.century, words="siècle", suffix="e"), "s-|sap|siècle|s mini"),
     (partial(dates.century, words="siècle av. J.-C.", suffix="e"), "av jc s|s-av|sav"),
-    *[(constant(f"{n}e"), f"{n}e") for n in range(2, 31)],
+    *[(partial(_ordinal, f"{n}e"), f"{n}e") for n in range(2, 101)],
     *[
         (constant(f"{numeral}e siècle"), f"{numeral.lower()}e siècle|{numeral.lower()}e s")
         for numeral in _CENTURIES.split()
@@ -100,6 +108,7 @@ SHARED: list[tuple[Rule, str]] = [
     (partial(dates.century, words="siglo"), "siglo"),
     (first, "versaleta|nobr es|nowrap pt|bandeira|bandera2"),
     (constant("\xa0"), "esd|esp"),
+    (named("ch", "1"), "hn"),
     (phrases.quotation, "cita|cita2|citat|citação|citazione|citato|citat2|quote box2"),
     # Dutch, Polish, Hungarian, Finnish, Turkish, Arabic, Persian, Hebrew
     (
@@ -142,10 +151,10 @@ LOCAL: dict[str, list[tuple[Rule, str]]] = {
         (partial(dates.day_month_year, language="ru"), "дата|дн|дс|дата рождения|дата смерти"),
     ],
     "be": [(first, "s"), (named("2", "1"), "iw|нп")],
-    "ja": [(first, "en|fr|de|el|la|it|es|ru|zh|ko|ar|en2|lang2"), (phrases.reading, "ruby2")],
+    "ja": [(first, "en|fr|de|el|la|it|es|ru|zh|ko|ar|pt|nl|en2|lang2"), (phrases.reading, "ruby2")],
     "de": [(_german_quote, '"'), (numbers.height, "körpergröße")],
     "vi": [(first, "s"), (named("2", "1"), "lkd")],
-    "en": [(first, "lang-en")],
+    "lt": [(first, "vok|de|en|ru|pl|fr|lat")],
 }
 
 # Families of templates named by what stands before their first hyphen.
@@ -157,4 +166,5 @@ PREFIXES: dict[str, Rule] = {
     "lingua-": abbreviated,
     "язык-": abbreviated,
     "мова-": abbreviated,
+    "dil-": abbreviated,
 }

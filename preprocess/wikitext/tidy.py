@@ -15,8 +15,8 @@ _SEPARATOR = re.compile(r"([;,；，、،؛:：])")
 # A label of which only the dropped pronunciation is left: "(German: ; born 1900)", "(pronounced )", "（発音：）".
 _LABEL = re.compile(
     r"[^\d;,；，、،؛:：]{0,40}[:：][\s\x05]*\x05[\s\x05]*"
-    r"|\s*(?<!\w)(?:pronounced|pronunciation|pronunciación|prononcé|Aussprache|phát âm|phiên âm|发音|發音|発音|读音|讀音|"
-    r"вимова|вимовляється|произношение|МФА|উচ্চারণ|IPA|AFI|or|also)[\s:：\x05]*\x05[\s\x05]*",
+    r"|\s*(?<!\w)(?:pronounced|pronunciation|pronunciación|prononcé|Aussprache|phát âm|phiên âm|发音|發音|発音|读音|"
+    r"讀音|вимова|вимовляється|произношение|МФА|উচ্চারণ|IPA|AFI|or|also)[\s:：\x05]*\x05[\s\x05]*",
     re.IGNORECASE,
 )
 _RUN = re.compile(r" *\x05[\x05 ]*")

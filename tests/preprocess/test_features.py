@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from preprocess.config import PreprocessConfig, VocabularyConfig, WindowConfig
 from preprocess.document import Document
-from preprocess.features import build_windows
+from preprocess.features import build_windows, iterate_windows
 from preprocess.invariants import check_windows
 from preprocess.normalize import normalize
 from preprocess.schema import schema
@@ -121,3 +121,13 @@ def test_real_text_in_every_script(vocabulary: Vocabulary, test_data: Path) -> N
     for row in batch.to_pylist():
         assert np.array(row["codepoints"], dtype="<u4").tobytes().decode("utf-32-le") == row["text"]
     assert pa.Table.from_batches([batch]).num_rows == batch.num_rows
+
+
+def test_parts_do_not_change_the_windows(monkeypatch: pytest.MonkeyPatch, vocabulary: Vocabulary) -> None:
+    documents = [document("It was so. " * 20, name=f"books:{index}") for index in range(5)]
+    whole = build_windows(documents, config_of(), vocabulary)
+    monkeypatch.setattr("preprocess.features._PART_CHARACTERS", 50)
+    parts = list(iterate_windows(documents, config_of(), vocabulary))
+    assert len(parts) > 5
+    assert pa.Table.from_batches(parts).equals(pa.Table.from_batches([whole]))
+    assert build_windows(documents, config_of(), vocabulary).equals(whole)

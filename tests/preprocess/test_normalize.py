@@ -1,5 +1,7 @@
 """Clean text: composed, without control characters, tidy white space, and stable under a second pass."""
 
+import itertools
+import time
 import unicodedata
 
 import pytest
@@ -51,3 +53,31 @@ def test_twice_changes_nothing_and_the_result_is_clean(text: str) -> None:
 @given(st.text(st.characters(categories=["L", "N", "P", "S"])))
 def test_only_composition_changes_what_is_visible(text: str) -> None:
     assert normalize(text) == unicodedata.normalize("NFC", text)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["a", "é", "字", "\u0344", "\u0301\u0316", "\u0f71\u0f74", "𝅗𝅥"]), st.integers(0, 40))
+    )
+)
+def test_runs_of_marks_are_limited(runs: list[tuple[str, int]]) -> None:
+    clean = normalize("".join(unit * count for unit, count in runs))
+    assert normalize(clean) == clean
+    assert unicodedata.is_normalized("NFC", clean)
+    starters = [-1, *(i for i, character in enumerate(clean) if not unicodedata.combining(character)), len(clean)]
+    assert max(after - before for before, after in itertools.pairwise(starters)) <= 31
+
+
+def test_thirty_marks_are_kept() -> None:
+    assert normalize("x" + "\u0301" * 30 + "y") == "x" + "\u0301" * 30 + "y"
+    assert normalize("x" + "\u0301" * 31 + "y") == "x" + "\u0301" * 30 + "y"
+
+
+@pytest.mark.parametrize(
+    "unit", ["\u0301\u0316", "\0", " \n", "\u0344", "x \t", "\r\n\n", "e\u0301", "👩\u200d", "가\u11a8"]
+)
+def test_hostile_text_costs_linear_time(unit: str) -> None:
+    before = time.process_time()
+    assert len(normalize(unit * 200_000)) <= 200_000 * len(unit)
+    assert time.process_time() - before < 5  # about 0.1 s; quadratic time would be minutes

@@ -54,7 +54,7 @@ def test_a_length_without_room(corpus: str, make_recipe: MakeRecipe) -> None:
 def test_misspelt_keys() -> None:
     with pytest.raises(UserError, match=r"train\.step'.*did you mean 'steps'"):
         build(PretrainRecipe, {"train": {"step": 4}}, source="recipe")
-    with pytest.raises(UserError, match="optimizer.*did you mean 'adamw'"):
+    with pytest.raises(UserError, match=r"optimizer.*did you mean 'adamw'"):
         build(PretrainRecipe, {"train": {"optimizer": {"name": "adam"}}}, source="recipe")
 
 

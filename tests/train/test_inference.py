@@ -81,7 +81,7 @@ def test_evaluation_wants_the_same_vocabulary(copy_of_run: Path, corpus: str) ->
 def test_no_sound_checkpoint(copy_of_run: Path, corpus: str) -> None:
     for mark in copy_of_run.rglob("COMMIT"):
         mark.unlink()
-    with pytest.raises(UserError, match="no sound checkpoint.*step_00000003 is damaged"):
+    with pytest.raises(UserError, match=r"no sound checkpoint.*step_00000003 is damaged"):
         evaluate(str(copy_of_run), corpus)
     with pytest.raises(UserError, match="no sound checkpoint"):
         load_encoder(copy_of_run)

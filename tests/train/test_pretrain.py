@@ -81,7 +81,7 @@ def test_a_whole_run(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> No
 def test_a_complete_run_stays_as_it_is(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
     first = pretrain(make_recipe(), corpus, str(tmp_path))
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    again = pretrain(make_recipe(), corpus, str(tmp_path), progress=pytest.fail)
+    again = pretrain(make_recipe(), corpus, str(tmp_path), progress=lambda line: pytest.fail(str(line)))
     assert again.already_complete
     assert again.validation_loss == first.validation_loss
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before

@@ -3,7 +3,7 @@
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,8 @@ from preprocess.errors import JobError, UserError
 from train import metrics
 from train.config import PretrainRecipe
 from train.pretrain import pretrain
-from train.ray_train import FailureDecision, LostPeer, Trainer, WorkerFailure, _Cleaner, _FailurePolicy, _unwrap
+from train.ray_train import _unwrap
+from train.ray_trainer import Cleaner, FailureDecision, FailurePolicy, LostPeer, Trainer, WorkerFailure
 
 MakeRecipe = Callable[..., PretrainRecipe]
 CLOCK = ("seconds", "data_wait", "utilisation")
@@ -36,7 +37,7 @@ class KillsAWorker:
         self.seconds_to_next_step = 0.0
         self._step, self._killed_at = step, 0.0
 
-    def __call__(self, line: dict[str, Any]) -> None:
+    def __call__(self, line: Mapping[str, Any]) -> None:
         self.lines.append(line)
         if "event" in line:
             return
@@ -56,7 +57,7 @@ class KillsAWorker:
         return any(line.get("event") == "resume" for line in self.lines)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.slow
 def test_a_killed_worker_is_made_good_bit_for_bit(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
     recipe = make_recipe(steps=400, micro_batch=2, checkpoint_every_steps=20, validate_every_steps=100)
     kill = KillsAWorker(step=50)
@@ -88,7 +89,7 @@ def test_an_error_of_a_worker_comes_first_with_its_rank(corpus: str, make_recipe
 
 
 def test_errors_of_our_own_are_not_tried_again() -> None:
-    policy = _FailurePolicy(FailureConfig(max_failures=3))
+    policy = FailurePolicy(FailureConfig(max_failures=3))
     bug = WorkerFailure("KeyError: 'x'", "Traceback ...")
     lost, peer = ActorDiedError(), LostPeer("gloo: Connection closed by peer")
     assert policy.make_decision(WorkerGroupError("", {0: peer, 1: lost})) == FailureDecision.RETRY
@@ -110,6 +111,6 @@ def test_what_the_user_reads(tmp_path: Path) -> None:
 
 def test_ray_s_own_cleaner_is_not_used() -> None:
     names = [type(callback).__name__ for callback in Trainer(lambda: None)._create_default_callbacks()]
-    assert "_CleanerCallback" in names
+    assert "CleanerCallback" in names
     assert "PlacementGroupCleanerCallback" not in names
-    assert "_monitor_loop" in vars(_Cleaner)
+    assert "_monitor_loop" in vars(Cleaner)

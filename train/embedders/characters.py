@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from preprocess.errors import UserError
+from train.dropout import Dropout
 from train.layers import Cost, Dimensions, count_parameters, layer_norm
 
 NUM_SEGMENTS = 16
@@ -32,7 +33,7 @@ class CharacterEmbedder(nn.Module):
         self.segments = nn.Embedding(NUM_SEGMENTS, width)
         self.positions = nn.Embedding(max_characters, width)
         self.norm = layer_norm(width)
-        self.dropout = nn.Dropout(dimensions.dropout)
+        self.dropout = Dropout(dimensions.dropout)
 
     def forward(
         self, codepoints_BC: Tensor, segments_BC: Tensor | None = None, positions_BC: Tensor | None = None

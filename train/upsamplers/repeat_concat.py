@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from preprocess.settings import settings
 from train.dense import linear
 from train.downsamplers.grouping import Grouping
+from train.dropout import Dropout
 from train.layers import (
     Activation,
     BertLayer,
@@ -48,7 +49,7 @@ class RepeatConcat(nn.Module):
         self.activation: Activation = dimensions.activation
         self.convolution = nn.Conv1d(2 * width, width, config.kernel)
         self.norm = layer_norm(width)
-        self.dropout = nn.Dropout(dimensions.dropout)
+        self.dropout = Dropout(dimensions.dropout)
         self.final = BertLayer(dimensions, FullAttention(dimensions.dropout))
 
     def forward(

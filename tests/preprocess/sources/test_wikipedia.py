@@ -3,6 +3,7 @@
 import bz2
 import random
 import resource
+import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -116,6 +117,7 @@ def test_undecodable_bytes_fail_the_page() -> None:
         ("&#" + "9" * 10_000 + ";", "&#" + "9" * 10_000 + ";"),
         ("&lol9;&nbsp;& &;", "&lol9;&nbsp;& &;"),
         ("a\r\nb\rc", "a\nb\nc"),
+        ("a<![CDATA[b&amp;", "a<![CDATA[b&"),
         ("<![CDATA[1 < 2 &amp; 3]]>&amp;", "1 < 2 &amp; 3&"),
     ],
 )
@@ -244,6 +246,16 @@ def test_hostile_pages_cost_bounded_memory_and_fail_alone(tmp_path: Path, make_p
     assert (found[2].reason, len(found[2].text)) == ("too_large", 1_000_000)
     assert found[3].text == "na\0na \ufffd na"
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000  # kB
+
+
+@pytest.mark.parametrize("piece", ["<page>", "<page><revision>", "</page>", "<text ", "<page><title ", "<![CDATA["])
+def test_no_repetition_takes_quadratic_time(piece: str, tmp_path: Path, make_page: Callable[..., str]) -> None:
+    path = tmp_path / "swwiki.xml"
+    path.write_text(f"<mediawiki version='0.11'>{make_page(1, piece * 300_000)}{make_page(2)}</mediawiki>")
+    start = time.process_time()
+    found = [each for split in plan_splits(PreprocessConfig(wikipedia=(str(path),))) for each in read_split(split)]
+    assert found[-1].id == "swwiki:2:1002"
+    assert time.process_time() - start < 20  # seconds; quadratic time would be an hour
 
 
 def test_a_history_of_many_revisions_is_not_held_whole(tmp_path: Path) -> None:

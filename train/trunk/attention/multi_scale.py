@@ -13,6 +13,7 @@ from pydantic import Field
 from torch import Tensor
 
 from preprocess.settings import settings
+from train.dropout import dropout
 from train.layers import Core, Dimensions, Heads, hide, round_up
 from train.trunk.attention.scales import (
     Scale,
@@ -104,7 +105,7 @@ class MultiScaleAttention(Core):
         """A window of one unit: the weight is 1. The softmax of one logit keeps queries and keys in the graph, which
         distributed training wants of every parameter."""
         weights_BHU1 = (q_BHUE * k_BHUE).sum(dim=-1, keepdim=True).softmax(dim=-1)
-        return F.dropout(weights_BHU1, self.dropout, self.training) * v_BHUE
+        return dropout(weights_BHU1, self.dropout, self.training) * v_BHUE
 
     def _dense(
         self, q_BHUE: Tensor, k_BHUE: Tensor, v_BHUE: Tensor, valid_BU: Tensor, reach_B: Tensor, bias: GroupBias | None
