@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-MIN_WIDTH = 128  # below, the call costs more than the wider instructions save
+MIN_PRODUCTS = 2**21  # multiply-accumulates; below, the call costs more than the wider instructions save
 
 
 class Dense(nn.Linear):
@@ -20,7 +20,7 @@ class Dense(nn.Linear):
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x W^T + b, as F.linear, to rounding.
+    """x W^T + b, as F.linear, to rounding. Which library computes it depends on the processor and on shapes alone.
 
     PyTorch hands float32 products to MKL, which knows AVX-512 on Intel only. Measured on an EPYC (Zen 5), one thread,
     all three products of training: 114 GFLOP/s by MKL, 226 by oneDNN, which PyTorch carries as well.
@@ -34,8 +34,8 @@ def _gains(x: Tensor, weight: Tensor) -> bool:
     return (
         x.device.type == "cpu"
         and x.dtype == weight.dtype == torch.float32
-        and min(weight.shape) >= MIN_WIDTH
-        and x.numel() > 0
+        and x.dim() > 1
+        and x[..., 0].numel() * weight.numel() >= MIN_PRODUCTS
         and not torch.is_autocast_enabled("cpu")
         and mkl_is_slow()
     )

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from train.layers import Cost, count_parameters
 from train.model import Encoder, ModelConfig
@@ -45,9 +46,18 @@ def training_flops(model: ModelConfig, length: int, num_targets: int | None = No
 
 
 def step_memory(model: ModelConfig, length: int, batch: int, num_targets: int | None = None) -> Memory:
-    """The memory of a training step, from the tensors that autograd keeps in a forward pass without data."""
+    """The memory of a training step on a processor, from what autograd keeps in a forward pass without data.
+
+    Accelerators need less where their attention kernels compute weights twice instead of keeping them.
+    """
     encoder = _shapes_only(model)
-    weights = BYTES * count_parameters(encoder)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        encoder.to_empty(device="cpu")
+        weights = BYTES * count_parameters(encoder)
+        return Memory(weights, weights, OPTIMIZER_MOMENTS * weights, _kept(encoder, length, batch, num_targets))
+
+
+def _kept(encoder: Encoder, length: int, batch: int, num_targets: int | None) -> int:
     own = {parameter.untyped_storage()._cdata for parameter in encoder.parameters()}
     kept: dict[int, tuple[int, Tensor]] = {}
 
@@ -57,14 +67,11 @@ def step_memory(model: ModelConfig, length: int, batch: int, num_targets: int | 
             kept[storage._cdata] = (storage.nbytes(), tensor)  # the tensor lives on, so that its key stays its own
         return tensor
 
-    codepoints_BC = torch.zeros(batch, length, dtype=torch.int64, device="meta")
-    targets_BP = None
-    if num_targets is not None:
-        targets_BP = torch.zeros(batch, num_targets, dtype=torch.int64, device="meta")
+    codepoints_BC = torch.zeros(batch, length, dtype=torch.int64)
+    targets_BP = None if num_targets is None else torch.zeros(batch, num_targets, dtype=torch.int64)
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         encoder(codepoints_BC, codepoints_BC.bool(), None, targets_BP)
-    activations = sum(size for size, _ in kept.values())
-    return Memory(weights, weights, OPTIMIZER_MOMENTS * weights, activations)
+    return sum(size for size, _ in kept.values())
 
 
 def _shapes_only(model: ModelConfig) -> Encoder:

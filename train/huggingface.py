@@ -165,6 +165,7 @@ def _check_expressible(config: ModelConfig) -> None:
         "model.downsampler.name": "strided_conv",
         "model.downsampler.layers": 1,
         "model.downsampler.align_mask": False,
+        "model.trunk.layer.name": "bert",
         "model.trunk.attention.name": "full",
         "model.trunk.positions.name": "none",
         "model.upsampler.name": "repeat_concat",

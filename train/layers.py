@@ -64,15 +64,19 @@ def activate(x: Tensor, activation: Activation) -> Tensor:
     return F.gelu(x, approximate="tanh" if activation == "gelu_tanh" else "none")
 
 
+class GlorotDense(Dense):
+    """A dense layer that begins Glorot-uniform, as the multi-scale Transformer's do."""
+
+
 def initialise(module: nn.Module) -> None:
     """Initialise one module as the official CANINE does (for `nn.Module.apply`).
 
     Dense kernels and tables: normal with std 0.02, cut at two std; convolutions: Glorot-uniform; biases 0.
     """
-    if isinstance(module, (nn.Linear, nn.Embedding)):
-        nn.init.trunc_normal_(module.weight, std=0.02, a=-0.04, b=0.04)
-    elif isinstance(module, nn.Conv1d):
+    if isinstance(module, (nn.Conv1d, GlorotDense)):
         nn.init.xavier_uniform_(module.weight)
+    elif isinstance(module, (nn.Linear, nn.Embedding)):
+        nn.init.trunc_normal_(module.weight, std=0.02, a=-0.04, b=0.04)
     if isinstance(module, (nn.Linear, nn.Conv1d)) and module.bias is not None:
         nn.init.zeros_(module.bias)
 

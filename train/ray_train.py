@@ -20,6 +20,7 @@ import ray
 import ray.train
 import torch
 from ray._private.ray_logging import stdout_deduplicator
+from ray._private.worker import global_worker
 from ray.exceptions import RayActorError
 from ray.train import FailureConfig, RunConfig, ScalingConfig, UserCallback
 from ray.train.torch import TorchConfig, get_device
@@ -27,6 +28,7 @@ from ray.train.v2.api.exceptions import ControllerError, TrainingFailedError, Wo
 
 from preprocess.errors import JobError, UserError
 from train.metrics import Follower, append_event
+from train.processes import Process, end_stragglers, ray_processes
 from train.ray_session import cores, ray_session
 from train.ray_trainer import LostPeer, Trainer, WorkerFailure, own_errors
 from train.worker import Job, work
@@ -174,12 +176,19 @@ def _quick_and_quiet() -> Iterator[None]:
 @contextlib.contextmanager
 def _cluster(job: Job, num_workers: int) -> Iterator[tuple[int, bool]]:
     """A Ray session (see train/ray_session.py). Yields the CPUs of a worker, and whether workers have a GPU each."""
+    alone = "RAY_ADDRESS" not in os.environ and not ray.is_initialized()
     threads = job.recipe.train.threads
     if threads is None:
-        alone = "RAY_ADDRESS" not in os.environ and not ray.is_initialized()
         threads = max(1, cores() // num_workers) if alone else 1
-    with ray_session(max(cores(), threads * num_workers)):
-        yield threads, ray.cluster_resources().get("GPU", 0) >= num_workers
+    started: list[Process] = []
+    try:
+        with ray_session(max(cores(), threads * num_workers)):
+            try:
+                yield threads, ray.cluster_resources().get("GPU", 0) >= num_workers
+            finally:
+                started = ray_processes() if alone else []
+    finally:
+        end_stragglers(started)
 
 
 @contextlib.contextmanager
@@ -211,7 +220,7 @@ def _following(job: Job, progress: OnLine | None) -> Iterator[None]:
 
 def _keep_logs(folder: Path) -> None:
     """Copy what Ray Train logged on this machine (the recoveries and their reasons) beside the run."""
-    session = Path(ray._private.worker._global_node.get_session_dir_path())  # pyright: ignore[reportOptionalMemberAccess]
-    logs = session / "logs" / "train"
-    if logs.is_dir():
+    node = global_worker.node
+    logs = None if node is None else Path(node.get_logs_dir_path()) / "train"
+    if logs is not None and logs.is_dir():
         shutil.copytree(logs, folder / "logs", dirs_exist_ok=True)

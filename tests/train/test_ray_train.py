@@ -1,13 +1,14 @@
 """Two workers of Ray Train: finished, and with one of them killed."""
 
+import os
 import shutil
+import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from ray.exceptions import ActorDiedError
 from ray.train.v2.api.config import FailureConfig
@@ -17,6 +18,7 @@ from preprocess.errors import JobError, UserError
 from train import metrics
 from train.config import PretrainRecipe
 from train.pretrain import pretrain
+from train.processes import ray_processes
 from train.ray_train import _unwrap
 from train.ray_trainer import Cleaner, FailureDecision, FailurePolicy, LostPeer, Trainer, WorkerFailure
 
@@ -42,13 +44,9 @@ class KillsAWorker:
         if "event" in line:
             return
         if not self._killed_at and line["step"] >= self._step:
-            workers = [
-                process
-                for process in psutil.Process().children(recursive=True)
-                if process.cmdline()[:1] == ["ray::RayTrainWorker"]
-            ]
+            workers = [process for process in ray_processes() if process.title == "ray::RayTrainWorker"]
             assert len(workers) == 2
-            workers[0].kill()
+            os.kill(workers[0].pid, signal.SIGKILL)
             self._killed_at = time.monotonic()
         elif self._killed_at and not self.seconds_to_next_step and self._restarted():
             self.seconds_to_next_step = time.monotonic() - self._killed_at
@@ -86,6 +84,7 @@ def test_an_error_of_a_worker_comes_first_with_its_rank(corpus: str, make_recipe
     with pytest.raises(JobError, match=r"worker \d: .*data-00000-of-00001.arrow has 1000 bytes"):
         pretrain(make_recipe(), str(data), str(tmp_path / "run"), workers=(2, 2), progress=lambda line: began.set())
     assert began.is_set()
+    assert ray_processes() == []
 
 
 def test_errors_of_our_own_are_not_tried_again() -> None:

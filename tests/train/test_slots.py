@@ -12,6 +12,7 @@ from train.model import Encoder, ModelConfig
 SLOTS = {
     "embedder": Slot("train.embedders", "codepoint_hash"),
     "downsampler": Slot("train.downsamplers", "strided_conv"),
+    "trunk.layer": Slot("train.trunk.layers", "bert"),
     "trunk.attention": Slot("train.trunk.attention", "full"),
     "trunk.positions": Slot("train.trunk.positions", "none"),
     "upsampler": Slot("train.upsamplers", "repeat_concat"),

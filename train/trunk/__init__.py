@@ -8,9 +8,10 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from preprocess.settings import Slot, part, settings
-from train.layers import Activation, BertLayer, Cost, Dimensions, count_parameters
+from train.layers import Activation, Cost, Dimensions, count_parameters
 
 Attention = Annotated[Any, Slot("train.trunk.attention", "full")]
+Layer = Annotated[Any, Slot("train.trunk.layers", "bert")]
 Positions = Annotated[Any, Slot("train.trunk.positions", "none")]
 
 
@@ -23,6 +24,7 @@ class TrunkConfig:
     inner_width: Annotated[int, Field(ge=1)] | None = None  # four times the width
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
     activation: Activation = "gelu_tanh"
+    layer: Layer = part("train.trunk.layers", "bert")
     attention: Attention = part("train.trunk.attention", "full")
     positions: Positions = part("train.trunk.positions", "none")
 
@@ -36,15 +38,18 @@ class TrunkConfig:
 
 
 class Trunk(nn.Module):
-    """A stack of BERT layers, all with the same pattern (which may depend on the depth) and position code."""
+    """A stack of layers of one kind, with one pattern (which may depend on the depth) and one position code."""
 
     def __init__(self, config: TrunkConfig, dimensions: Dimensions) -> None:
         super().__init__()
         self.positions = config.positions.build(dimensions, config.layers)
         self.layers = nn.ModuleList(
-            BertLayer(dimensions, config.attention.build(dimensions, layer, config.layers))
+            config.layer.build(
+                dimensions, functools.partial(config.attention.build, layer=layer, num_layers=config.layers)
+            )
             for layer in range(config.layers)
         )
+        self.width = dimensions.width
 
     def forward(self, units_BUD: Tensor, valid_BU: Tensor) -> Tensor:
         """The units after all layers, [B, U, D]; units that are not valid are never seen as keys."""
@@ -57,5 +62,4 @@ class Trunk(nn.Module):
     def costs(self, num_units: int) -> list[Cost]:
         layers: list[Any] = list(self.layers)
         multiply_accumulates = sum(layer.multiply_accumulates(num_units) for layer in layers)
-        shape = (num_units, layers[0].query.in_features)
-        return [Cost("deep stack", shape, count_parameters(self), multiply_accumulates)]
+        return [Cost("deep stack", (num_units, self.width), count_parameters(self), multiply_accumulates)]

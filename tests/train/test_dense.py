@@ -1,0 +1,56 @@
+"""Dense layers by oneDNN: the same as nn.Linear, to rounding, in outputs and gradients."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from train import dense
+
+
+@pytest.fixture(params=[True, False], ids=["onednn", "mkl"])
+def by_onednn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    if request.param and not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+        pytest.skip("this PyTorch has no oneDNN")
+    monkeypatch.setattr(dense, "mkl_is_slow", lambda: request.param)
+    return request.param
+
+
+@pytest.mark.parametrize("shape", [(105, 160), (2, 53, 160), (2, 0, 160), (160,), (2, 9, 6, 160), (2, 160)])
+@pytest.mark.parametrize("biased", [True, False])
+def test_equals_linear(by_onednn: bool, shape: tuple[int, ...], biased: bool) -> None:
+    torch.manual_seed(0)
+    x, weight = torch.randn(shape, requires_grad=True), torch.randn(130, 160, requires_grad=True)
+    bias = torch.randn(130, requires_grad=True) if biased else None
+    inputs = [x, weight, bias] if bias is not None else [x, weight]
+    ours, wanted = dense.linear(x, weight, bias), F.linear(x, weight, bias)
+    torch.testing.assert_close(ours, wanted, atol=1e-4, rtol=1e-5)
+    by = torch.randn_like(wanted)
+    for one, other in zip(
+        torch.autograd.grad((ours * by).sum(), inputs), torch.autograd.grad((wanted * by).sum(), inputs), strict=True
+    ):
+        torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-5)
+
+
+def test_inputs_that_do_not_lie_in_a_row(by_onednn: bool) -> None:
+    x, weight = torch.randn(160, 130).t(), torch.randn(160, 130).t()
+    torch.testing.assert_close(dense.linear(x, weight), F.linear(x, weight), atol=1e-4, rtol=1e-5)
+
+
+def test_only_wanted_gradients(by_onednn: bool) -> None:
+    layer = dense.Dense(160, 130)
+    layer(torch.randn(130, 160)).sum().backward()
+    assert layer.weight.grad is not None
+    layer.requires_grad_(False)
+    x = torch.randn(130, 160, requires_grad=True)
+    layer(x).sum().backward()
+    assert x.grad is not None
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_other_types_stay_what_they_are(by_onednn: bool, dtype: torch.dtype) -> None:
+    assert dense.Dense(160, 130).to(dtype)(torch.randn(130, 160, dtype=dtype)).dtype == dtype
+
+
+def test_autocast(by_onednn: bool) -> None:
+    with torch.autocast("cpu", torch.bfloat16):
+        assert dense.Dense(160, 130)(torch.randn(130, 160)).dtype == torch.bfloat16

@@ -1,0 +1,31 @@
+import signal
+import threading
+
+import pytest
+
+from train.stopping import stop_on_signals
+
+
+def test_the_first_signal_is_noted_and_the_second_acts_as_before() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with stop_on_signals() as stop:
+        assert not stop
+        signal.raise_signal(signal.SIGINT)
+        assert stop.signal == signal.SIGINT
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_other_threads_cannot_catch_signals_and_do_not_try() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    seen: list[object] = []
+
+    def enter() -> None:
+        with stop_on_signals() as stop:
+            seen.extend([bool(stop), signal.getsignal(signal.SIGTERM)])
+
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    assert seen == [False, before]

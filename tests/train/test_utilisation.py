@@ -1,0 +1,22 @@
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from train import utilisation
+from train.config import PretrainRecipe
+from train.utilisation import Meter, peak
+
+
+def test_counts_encoder_and_head(make_recipe: Callable[..., PretrainRecipe], monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder, head = make_recipe().model.build(), torch.nn.Linear(16, 100)
+    monkeypatch.setattr(utilisation, "peak", lambda device, dtype: 1e9)
+    meter = Meter(encoder, head, device=torch.device("cpu"), precision="float32")
+    arrays = {"codepoints": np.zeros((8, 64), dtype=np.int64), "target_positions": np.zeros((8, 5), dtype=np.int64)}
+    products = sum(cost.multiply_accumulates for cost in encoder.costs(64, 5)) + 5 * 16 * 100
+    assert meter.utilisation(arrays, 0.5) == pytest.approx(6 * 8 * products / 0.5 / 1e9)
+
+
+def test_the_peak_is_that_of_this_machine() -> None:
+    assert 1e8 < peak(torch.device("cpu"), torch.float32, seconds=0.02) < 1e14

@@ -1,0 +1,1 @@
+"""Layers of the trunk around an attention pattern. One variant, one file."""

@@ -1,0 +1,53 @@
+"""The layer of the multi-scale Transformer: LN(H + ReLU(attention)), without FFN (Guo et al. 2020, section 3.3).
+
+B batch, U units, H heads, E width of a head, D width
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Annotated, Literal
+
+from pydantic import Field
+from torch import Tensor, nn
+
+from preprocess.settings import settings
+from train.dropout import Dropout
+from train.layers import Core, Dimensions, GlorotDense, Heads, PairBias, layer_norm
+
+
+@settings
+class Config:
+    name: Literal["multi_scale"] = "multi_scale"
+    head_width: Annotated[int, Field(ge=1)] | None = None  # width / heads
+
+    def build(self, dimensions: Dimensions, build_core: Callable[[Dimensions], Core]) -> "MultiScaleLayer":
+        core = build_core(dataclasses.replace(dimensions, dropout=0.0))  # dropout is on the output of attention only
+        return MultiScaleLayer(dimensions, core, self.head_width or dimensions.head_width)
+
+
+class MultiScaleLayer(nn.Module):
+    """Attention with ReLU, residual and LayerNorm; a head whose window is one unit takes the place of the FFN."""
+
+    def __init__(self, dimensions: Dimensions, core: Core, head_width: int) -> None:
+        super().__init__()
+        width, self.num_heads = dimensions.width, dimensions.heads
+        self.query = GlorotDense(width, self.num_heads * head_width)
+        self.key = GlorotDense(width, self.num_heads * head_width)
+        self.value = GlorotDense(width, self.num_heads * head_width)
+        self.core = core
+        self.output = GlorotDense(self.num_heads * head_width, width)
+        self.norm = layer_norm(width)
+        self.dropout = Dropout(dimensions.dropout)
+
+    def forward(self, x_BUD: Tensor, valid_BU: Tensor, bias: PairBias | None = None) -> Tensor:
+        projected = (layer(x_BUD) for layer in (self.query, self.key, self.value))
+        q_BHUE, k_BHUE, v_BHUE = (x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for x in projected)
+        context_BHUE = self.core(Heads(q_BHUE, k_BHUE, v_BHUE, valid_BU, x_BUD, bias))
+        attended_BUD = self.output(context_BHUE.transpose(1, 2).flatten(2)).relu()
+        return self.norm(x_BUD + self.dropout(attended_BUD))
+
+    def multiply_accumulates(self, num_units: int) -> int:
+        """Of one forward over `num_units` positions."""
+        width, inner = self.query.in_features, self.query.out_features
+        pairs = self.core.num_pairs(num_units, num_units, self.num_heads)
+        return 4 * num_units * width * inner + 2 * pairs * (inner // self.num_heads)
