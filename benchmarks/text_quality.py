@@ -22,8 +22,8 @@ OUTPUT = Path(__file__).resolve().parents[1] / "docs" / "text_quality.md"
 HEAD = f"""# Text quality
 
 What the wikitext cleaner makes of {len(SNIPPETS)} constructs, beside `strip_code()` of mwparserfromhell {{version}}.
-The snippets stand in real pages of {{wikis}} Wikipedias (text CC BY-SA, by the contributors of each page). `⏎` is a line
-break, `∅` nothing at all. Made by `python -m benchmarks.text_quality`; speed and similarity over whole pages:
+The snippets stand in real pages of {{wikis}} Wikipedias (text CC BY-SA, by the contributors of each page). `⏎` is a
+line break, `∅` nothing at all. Made by `python -m benchmarks.text_quality`; speed and similarity over whole pages:
 `python -m benchmarks.wikitext`.
 
 | construct | page | wikitext | tokenfree | mwparserfromhell |
@@ -58,18 +58,22 @@ def rows() -> Iterator[str]:
         yield f"| {construct} | {wiki}: {title} | {cell(snippet)} | {cell(clean(snippet, site))} | {cell(theirs)} |\n"
 
 
+def document() -> str:
+    """The whole file."""
+    wikis = len({wiki for _, wiki, _, _ in SNIPPETS})
+    return HEAD.format(version=mwparserfromhell.__version__, wikis=wikis) + "".join(rows())
+
+
 def main() -> None:
     """Writes the file, or checks it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="fail if the file is out of date")
     options = parser.parse_args()
-    wikis = len({wiki for _, wiki, _, _ in SNIPPETS})
-    document = HEAD.format(version=mwparserfromhell.__version__, wikis=wikis) + "".join(rows())
     if options.check:
-        if OUTPUT.read_text(encoding="utf-8") != document:
+        if OUTPUT.read_text(encoding="utf-8") != document():
             raise SystemExit(f"{OUTPUT} is out of date: run python -m benchmarks.text_quality")
         return
-    OUTPUT.write_text(document, encoding="utf-8")
+    OUTPUT.write_text(document(), encoding="utf-8")
 
 
 if __name__ == "__main__":

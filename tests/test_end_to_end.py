@@ -73,7 +73,8 @@ def test_the_whole_path(
 ) -> None:
     opened = datasets.load_from_disk(str(data))
     manifest = json.loads((data / "manifest.json").read_text())
-    assert sum(len(opened[name]) for name in opened) == sum(
+    assert isinstance(opened, datasets.DatasetDict)
+    assert sum(len(split) for split in opened.values()) == sum(
         shard["rows"] for split in manifest["splits"].values() for shard in split["shards"]
     )
     counters = manifest["counters"]
@@ -166,9 +167,9 @@ def test_nothing_to_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_a_misspelt_key(data: Path, recipe: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Path(recipe).write_text(yaml.safe_dump({**MODEL, "model": {"trunk": {"layer": 3}}}))
+    Path(recipe).write_text(yaml.safe_dump({**MODEL, "model": {"trunk": {"layrs": 3}}}))
     error = refused(["pretrain", recipe, "--data", str(data), "--output", str(tmp_path / "run")], capsys)
-    assert "model.trunk.layer" in error
+    assert "model.trunk.layrs" in error
     assert "did you mean 'layers'" in error
     assert not (tmp_path / "run").exists()
 
@@ -201,7 +202,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 64 KB of its own."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder], capture_output=True, check=False)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder], capture_output=True, check=False
+    )
     if mounted.returncode:
         pytest.skip(f"this user may not mount a file system: {mounted.stderr.decode().strip()}")
     yield folder

@@ -23,7 +23,7 @@ import safetensors
 import safetensors.torch
 from torch import Tensor
 
-from preprocess.errors import JobError
+from preprocess.errors import JobError, UserError
 
 Warn = Callable[[str], None]
 _NAME = re.compile(r"step_(\d{8,})")
@@ -52,7 +52,7 @@ def write(folder: Path, parts: Mapping[str, Mapping[str, Tensor]], state: Mappin
     """Write a checkpoint as `folder`, replacing what was there; until the last moment it has another name.
 
     Raises:
-        JobError: the disk is full or cannot be written; nothing half-written stays.
+        UserError: the disk is full or cannot be written; nothing half-written stays.
     """
     temporary = folder.parent / f"_tmp_{folder.name}_{os.getpid()}"
     try:
@@ -70,7 +70,7 @@ def write(folder: Path, parts: Mapping[str, Mapping[str, Tensor]], state: Mappin
         _sync(folder.parent)
     except (OSError, safetensors.SafetensorError) as error:  # safetensors reports a full disk as its own error
         shutil.rmtree(temporary, ignore_errors=True)
-        raise JobError(
+        raise UserError(
             f"cannot write the checkpoint {folder}: {error}; make room or mend the folder, then run the same command "
             "again: it goes on from the last good checkpoint"
         ) from error
@@ -132,12 +132,12 @@ class Writer:
         self._pending: Future[None] | None = None
 
     def submit(self, parts: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any], *, best: int | None) -> None:
-        """Start writing; the tensors must not change any more. Raises JobError if the write before this one failed."""
+        """Start writing; the tensors must not change any more. Raises UserError if the write before this one failed."""
         self.wait()
         self._pending = self._pool.submit(self._write, parts, state, best)
 
     def wait(self) -> None:
-        """Wait until all is written. Raises JobError if that failed."""
+        """Wait until all is written. Raises UserError if that failed."""
         pending, self._pending = self._pending, None
         if pending is not None:
             pending.result()

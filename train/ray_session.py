@@ -1,4 +1,4 @@
-"""A Ray session for the length of a `with` block: the process's own, the cluster of RAY_ADDRESS, or a fresh local one."""
+"""A Ray session for a `with` block: the one this process has, the cluster of RAY_ADDRESS, or a fresh local one."""
 
 import logging
 import os
@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import ray
+
+from train.processes import Process, end_stragglers, ray_processes
 
 
 def cores() -> int:
@@ -22,7 +24,8 @@ def ray_session(num_cpus: int | None = None) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    if "RAY_ADDRESS" in os.environ:
+    local = "RAY_ADDRESS" not in os.environ
+    if not local:
         ray.init(logging_level=logging.ERROR, log_to_driver=False)
     else:
         ray.init(
@@ -32,7 +35,11 @@ def ray_session(num_cpus: int | None = None) -> Iterator[None]:
             logging_level=logging.ERROR,
             log_to_driver=False,
         )
+    started: list[Process] = []
     try:
         yield
     finally:
+        if local:
+            started = ray_processes()
         ray.shutdown()
+        end_stragglers(started)

@@ -28,7 +28,6 @@ from ray.train.v2.api.exceptions import ControllerError, TrainingFailedError, Wo
 
 from preprocess.errors import JobError, UserError
 from train.metrics import Follower, append_event
-from train.processes import Process, end_stragglers, ray_processes
 from train.ray_session import cores, ray_session
 from train.ray_trainer import LostPeer, Trainer, WorkerFailure, own_errors
 from train.worker import Job, work
@@ -180,15 +179,8 @@ def _cluster(job: Job, num_workers: int) -> Iterator[tuple[int, bool]]:
     threads = job.recipe.train.threads
     if threads is None:
         threads = max(1, cores() // num_workers) if alone else 1
-    started: list[Process] = []
-    try:
-        with ray_session(max(cores(), threads * num_workers)):
-            try:
-                yield threads, ray.cluster_resources().get("GPU", 0) >= num_workers
-            finally:
-                started = ray_processes() if alone else []
-    finally:
-        end_stragglers(started)
+    with ray_session(max(cores(), threads * num_workers)):
+        yield threads, ray.cluster_resources().get("GPU", 0) >= num_workers
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from preprocess.errors import JobError
+from preprocess.errors import JobError, UserError
 from train.checkpoints import Checkpoint, Writer, newest
 from train.checkpoints import name as checkpoint_name
 from train.config import PretrainRecipe
@@ -112,7 +112,7 @@ def _full_disk_explained() -> Iterator[None]:
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
             raise
-        raise JobError(
+        raise UserError(
             f"cannot write {error.filename or 'to the run folder'}: {error.strerror}; make room, then run the same "
             "command again: it goes on from the newest checkpoint"
         ) from error

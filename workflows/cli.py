@@ -49,6 +49,7 @@ def command_names() -> list[str]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command named by `argv` (default: the process's own arguments) and return its exit status."""
     argv = list(sys.argv[1:] if argv is None else argv)
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # spinning threads made a busy machine 40 times slower
     debug = "--debug" in argv[: argv.index("--") if "--" in argv else len(argv)]
     if not debug:  # libraries warn about extras that are not installed; what matters comes as an error
         logging.getLogger().setLevel(logging.ERROR)

@@ -1,5 +1,7 @@
 """`clean`: the passes in order."""
 
+from collections.abc import Iterator
+
 from preprocess.site import Site
 from preprocess.wikitext.braces import replace_templates
 from preprocess.wikitext.inline import mark_titles, resolve_entities, strip_line_marks, strip_quotes, strip_tags
@@ -13,6 +15,10 @@ from preprocess.wikitext.tables import drop_tables
 from preprocess.wikitext.tidy import tidy
 from preprocess.wikitext.variants import CONVERTED, choose_variant
 
+# Twice what MediaWiki lets an editor save (2 MiB). A longer page is no article, and is cleaned in pieces of this
+# size, so that memory stays under about 200 MB whatever it holds.
+LONGEST_PIECE = 4 << 20
+
 
 def clean(wikitext: str, site: Site) -> str:
     """The text of an article as its readers see it: paragraphs, section titles and list items, one a line.
@@ -20,6 +26,23 @@ def clean(wikitext: str, site: Site) -> str:
     Templates other than those for text (numbers, units, dates, languages, quotations ...), tables, files, categories,
     references and formulas are left out. Time and memory are linear in the length of the page, whatever it holds.
     """
+    if len(wikitext) <= LONGEST_PIECE:
+        return _clean(wikitext, site)
+    return "\n".join(filter(None, (_clean(piece, site) for piece in _pieces(wikitext))))
+
+
+def _pieces(wikitext: str) -> Iterator[str]:
+    """Cuts at the last line break, else the last space, else anywhere."""
+    start = 0
+    while start < len(wikitext):
+        end = start + LONGEST_PIECE
+        if end < len(wikitext):
+            end = (wikitext.rfind("\n", start, end) + 1) or (wikitext.rfind(" ", start, end) + 1) or end
+        yield wikitext[start:end]
+        start = end
+
+
+def _clean(wikitext: str, site: Site) -> str:
     text = strip_controls(wikitext)
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")

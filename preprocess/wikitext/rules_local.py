@@ -5,7 +5,7 @@ from functools import partial
 from preprocess.wikitext import dates, numbers, phrases
 from preprocess.wikitext.arguments import get
 from preprocess.wikitext.braces import Rule
-from preprocess.wikitext.phrases import abbreviated, around, constant, first, joined, named, second
+from preprocess.wikitext.phrases import abbreviated, around, constant, first, named, second
 
 _CENTURIES = "II III IV V VI VII VIII IX X XI XII XIII XIV XV XVI XVII XVIII XIX XX XXI"
 
@@ -24,7 +24,7 @@ SHARED: list[tuple[Rule, str]] = [
         нп|нп3|нп5|не перекладено|нп2|не переведено|не переведено 3|не переведено 5
         """,
     ),
-    (first, "s.|nobr2|ш|перекреслено|верхнє|нижнє|число|comment|підказка|велике|мала|мале|підпис"),
+    (first, "s.|ш|перекреслено|верхнє|нижнє|число|comment|підказка|велике|мала|мале|підпис"),
     (constant("°C"), "градус цельсія|градус цельсия|град. цельсія"),
     (constant("К."), "к."),
     (constant("М."), "м."),
@@ -35,15 +35,15 @@ SHARED: list[tuple[Rule, str]] = [
     (constant("пом."), "пом"),
     (partial(dates.day_month_year, language="uk"), "дн|дс|дн2|дс2|дата|нар.|пом.|дн3"),
     (phrases.quotation, "цитата|начало цитаты|цитата2|врізка цитата|велика цитата|цитата+"),
-    (second, "мова|lang-ua"),
+    (second, "мова"),
     # Japanese
-    (named("label", "1"), "仮リンク|仮リンクs|リンク仮|ill-ja"),
+    (named("label", "1"), "仮リンク"),
     (
         first,
         """
         要出典範囲|いつ範囲|高線|indent|誰範囲|要検証範囲|下げ核|上げ核|jis2004フォント|jis90フォント|補助漢字フォント|拡張漢字|漢字
         環境依存文字|機種依存文字|unicodeフォント|明確化範囲|独自研究範囲|疑問点範囲|縦書き|傍点|ルビなし
-        cjk拡張|jisx0213|jis2004|会話|行内引用
+        jisx0213
         """,
     ),
     (phrases.reading, "読み仮名|読み仮名 ruby不使用|読み仮名_ruby不使用|よみがな"),
@@ -51,8 +51,8 @@ SHARED: list[tuple[Rule, str]] = [
     (phrases.quotation, "quotation2|引用|引用文"),
     # Vietnamese
     (partial(dates.as_of, language="vi", words="Tính đến"), "tính đến|tính đến năm|cho đến"),
-    (phrases.quotation, "quote vi|pull quote|trích dẫn|cquote2|khung trích dẫn nội dòng|lời dẫn"),
-    (first, "lá cờ|nôm|lit|nhỏ|nowrap vi|không xuống dòng|xem chữ|quốc gia"),
+    (phrases.quotation, "pull quote|trích dẫn|cquote2|khung trích dẫn nội dòng|lời dẫn"),
+    (first, "lá cờ|nôm|lit|nhỏ|không xuống dòng"),
     # Bengali
     (around("আনু. "), "আনুমানিক|আনু."),
     (first, "পতাকা|ছোট|নোব্রেক|গণিত|পতাকাদেশ|নোর‍্যাপ"),
@@ -63,15 +63,15 @@ SHARED: list[tuple[Rule, str]] = [
     # Chinese
     (named("3", "1"), "綠連|绿链|绿连|內部連結|link-wd|le2|ilh"),
     (phrases.quotation, "引言|引用文字|引文"),
-    (phrases.ruby, "注音|拼音|ruby-py"),
+    (phrases.ruby, "注音|拼音"),
     # German
-    (around("„", "“"), "„|zitat-inline"),
+    (around("„", "“"), "„"),
     (phrases.quotation, "zitat|zitat-de"),
-    (first, "nowrap de|zahl ohne umbruch|lang-s|s-breit|polytonisch|arabisch|hebräisch"),
+    (first, "zahl ohne umbruch|polytonisch|arabisch|hebräisch"),
     (around("", " m"), "höhe"),
     # French
     (partial(numbers.quantity, language="fr"), "unité|nombre|unite|nb|unité/2|tmp|température"),
-    (second, "langue|lang|en langue|langue2"),
+    (second, "langue|en langue"),
     (constant("Ier"), "ier"),
     (constant("Ire"), "ire"),
     (constant("1er"), "1er"),
@@ -81,21 +81,18 @@ SHARED: list[tuple[Rule, str]] = [
     (constant("°"), "degré|degrés"),
     (dates.hour, "heure"),
     (around("", " €"), "euro|euros|unité euro"),
-    (around("– ", " –"), "incise|tiret|tirets"),
+    (around("– ", " –"), "incise|tiret"),
     (around("« ", " »"), "guillemets|citation étrangère"),
     (
         first,
-        """
-        latin|latine|grec ancien|page h'|petites capitales|petit|exp|ind|nom|lien simple|souligner|romain|tc
-        texte
-        """,
+        "latin|latine|grec ancien|petites capitales|petit|exp|nom|souligner|romain",
     ),
     (named("texte", "fr", "trad", "1"), "lien|lien non traduit"),
     (partial(dates.date, language="fr"), "date de naissance|date de décès|date rapide"),
     (around("av. J.-C."), "av jc"),
     (constant("av. J.-C."), "av. j.-c.|-jc|avjc"),
     (constant("apr. J.-C."), "apr. j.-c.|apjc"),
-    (partial(dates.century, words="siècle", suffix="e"), "s-|sap|siècle|s mini"),
+    (partial(dates.century, words="siècle", suffix="e"), "s-|sap"),
     (partial(dates.century, words="siècle av. J.-C.", suffix="e"), "av jc s|s-av|sav"),
     *[(partial(_ordinal, f"{n}e"), f"{n}e") for n in range(2, 101)],
     *[
@@ -106,21 +103,19 @@ SHARED: list[tuple[Rule, str]] = [
     (partial(dates.century, words="século"), "séc"),
     (partial(dates.century, words="segle"), "segle"),
     (partial(dates.century, words="siglo"), "siglo"),
-    (first, "versaleta|nobr es|nowrap pt|bandeira|bandera2"),
-    (constant("\xa0"), "esd|esp"),
+    (first, "versaleta"),
+    (constant("\xa0"), "esd"),
     (named("ch", "1"), "hn"),
-    (phrases.quotation, "cita|cita2|citat|citação|citazione|citato|citat2|quote box2"),
+    (phrases.quotation, "cita|citat|citação|citazione|citato"),
     # Dutch, Polish, Hungarian, Finnish, Turkish, Arabic, Persian, Hebrew
     (
         first,
         """
         k-de|k-en|k-fr|k-ru|k-sv|k-la|k-es|k-it|kardeş şehir|ألمانية|إنجليزية|فرنسية|آلمانی|انگلیسی|فرانسوی
-        لغة-أل|sprache
+        لغة-أل
         """,
     ),
-    (named("3", "2", "1"), "אנ|link-he"),
-    # Names that several languages share
-    (joined(" "), "date2"),
+    (named("3", "2", "1"), "אנ"),
 ]  # fmt: skip
 
 
@@ -142,7 +137,7 @@ LOCAL: dict[str, list[tuple[Rule, str]]] = {
         (partial(dates.century, words="siècle", suffix="e"), "s"),
         (partial(dates.century, words="siècle", suffix="e"), "s2-"),
         (constant(""), ","),
-        (first, "t|unité bis"),
+        (first, "t|ind"),
     ],
     "uk": [(first, "s|comment"), (named("2", "1"), "iw|iw2|ніт"), (around("нар. "), "нар.")],
     "ru": [
@@ -151,9 +146,9 @@ LOCAL: dict[str, list[tuple[Rule, str]]] = {
         (partial(dates.day_month_year, language="ru"), "дата|дн|дс|дата рождения|дата смерти"),
     ],
     "be": [(first, "s"), (named("2", "1"), "iw|нп")],
-    "ja": [(first, "en|fr|de|el|la|it|es|ru|zh|ko|ar|pt|nl|en2|lang2"), (phrases.reading, "ruby2")],
+    "ja": [(first, "en|fr|de|el|la|it|es|ru|zh|ko|ar|pt|nl")],
     "de": [(_german_quote, '"'), (numbers.height, "körpergröße")],
-    "vi": [(first, "s"), (named("2", "1"), "lkd")],
+    "vi": [(first, "s")],
     "lt": [(first, "vok|de|en|ru|pl|fr|lat")],
 }
 

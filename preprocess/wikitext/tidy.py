@@ -19,7 +19,7 @@ _LABEL = re.compile(
     r"讀音|вимова|вимовляється|произношение|МФА|উচ্চারণ|IPA|AFI|or|also)[\s:：\x05]*\x05[\s\x05]*",
     re.IGNORECASE,
 )
-_RUN = re.compile(r" *\x05[\x05 ]*")
+_RUN = re.compile(r"[ \xa0]*\x05[\x05 \xa0]*")
 _JUNK_OF_LINE = _JUNK + ".。*"
 _CLOSERS = frozenset(",.;:!?)]}，。；：！？、）］」』】»”%\n")
 _OPENERS = frozenset(" \n([{（［「『【\u3000")
@@ -90,7 +90,7 @@ def _close_gap(match: re.Match[str]) -> str:
     after = text[match.end()] if match.end() < len(text) else "\n"
     if after in _CLOSERS or before in _OPENERS:
         return ""
-    return " " if " " in match[0] else ""
+    return " " if match[0].strip(GONE) else ""
 
 
 def _drop_empty_sections(text: str) -> str:

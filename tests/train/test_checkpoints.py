@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from preprocess.errors import JobError
+from preprocess.errors import UserError
 from train import checkpoints
 from train.checkpoints import Writer, name, newest, prune, read, write
 
@@ -67,7 +67,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path, monkeypatch:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(checkpoints, "_write_text", full)
-    with pytest.raises(JobError, match="No space left on device; make room"):
+    with pytest.raises(UserError, match="No space left on device; make room"):
         save(tmp_path, 2)
     assert list(tmp_path.iterdir()) == []
 
@@ -94,7 +94,7 @@ def test_going_back_does_not_cost_the_new_checkpoints(tmp_path: Path) -> None:
 
 def test_the_writer_raises_what_happened_behind(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(JobError, match="cannot write"), Writer(tmp_path / "file", keep=1) as writer:
+    with pytest.raises(UserError, match="cannot write"), Writer(tmp_path / "file", keep=1) as writer:
         writer.submit({"model": {"w": torch.ones(1)}}, {"step": 1}, best=None)
 
 

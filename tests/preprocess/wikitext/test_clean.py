@@ -85,6 +85,7 @@ ENGLISH = [
     ("A （{{IPA-ja|x}}、1900年）は", "A （1900年）は"),
     ("a {{cn}}, b {{cn}}. {{cn}} c", "a, b. c"),
     ("a, {{zz}}, {{zz}}, and b", "a, and b"),
+    ("a&nbsp;{{zz}} b {{zz}}&nbsp;c", "a b c"),
     ("* {{cite book|x}}\n* {{cite book|y}}.\n* real", "real"),
     ("f(x) is () here", "f(x) is () here"),
     # broken

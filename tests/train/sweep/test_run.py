@@ -1,6 +1,7 @@
 """A whole sweep under Ray Tune: trials that early stopping ends, the table, the best recipe, and going on."""
 
 import csv
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,10 @@ def make_sweep(recipe: PretrainRecipe, **over: Any) -> SweepRecipe:
 
 
 def test_a_sweep_ends_in_a_table_and_a_recipe_and_is_not_run_twice(
-    corpus: str, recipe: PretrainRecipe, tmp_path: Path
+    corpus: str, make_recipe: Callable[..., PretrainRecipe], tmp_path: Path
 ) -> None:
     told: list[Any] = []
-    sweep = make_sweep(recipe)
+    sweep = make_sweep(make_recipe())
     result = run_sweep(sweep, corpus, str(tmp_path / "sweep"), progress=told.append)
     rows = list(csv.DictReader((tmp_path / "sweep" / "sweep.csv").open(encoding="utf-8")))
     assert [row["trial"] for row in rows] == ["trial_000", "trial_001", "trial_002", "trial_003"]
@@ -39,7 +40,7 @@ def test_a_sweep_ends_in_a_table_and_a_recipe_and_is_not_run_twice(
 
     best = yaml.safe_load((tmp_path / "sweep" / "best.yaml").read_text(encoding="utf-8"))
     again = build(PretrainRecipe, best, source="best.yaml")
-    assert again.train.steps == recipe.train.steps  # the base's own, not the trials' budget
+    assert again.train.steps == make_recipe().train.steps  # the base's own, not the trials' budget
     assert result.best is not None
     assert again.model.embedder.buckets == result.best.values["model.embedder.buckets"]
 
@@ -49,18 +50,20 @@ def test_a_sweep_ends_in_a_table_and_a_recipe_and_is_not_run_twice(
     assert (tmp_path / "sweep" / "sweep.csv").read_bytes() == before
     assert not told
     with pytest.raises(UserError, match="another sweep"):
-        run_sweep(make_sweep(recipe, trials=3), corpus, str(tmp_path / "sweep"))
+        run_sweep(make_sweep(make_recipe(), trials=3), corpus, str(tmp_path / "sweep"))
 
 
 def test_a_space_that_cannot_work_is_refused_before_anything_starts(
-    corpus: str, recipe: PretrainRecipe, tmp_path: Path
+    corpus: str, make_recipe: Callable[..., PretrainRecipe], tmp_path: Path
 ) -> None:
     output = str(tmp_path / "sweep")
     with pytest.raises(UserError, match=r"model\.embedder\.bukets.*did you mean 'buckets'"):
-        run_sweep(make_sweep(recipe, space={"model.embedder.bukets": {"choice": [1]}}), corpus, output)
+        run_sweep(make_sweep(make_recipe(), space={"model.embedder.bukets": {"choice": [1]}}), corpus, output)
     with pytest.raises(UserError, match=r"only 1 settings can be run"):
         run_sweep(
-            make_sweep(recipe, space={"model.downsampler.rate": {"choice": [3, 4, 5]}, "train.seed": {"choice": [1]}}),
+            make_sweep(
+                make_recipe(), space={"model.downsampler.rate": {"choice": [3, 4, 5]}, "train.seed": {"choice": [1]}}
+            ),
             corpus,
             output,
         )

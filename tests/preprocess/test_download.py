@@ -1,0 +1,235 @@
+"""Dumps of wikis from a mirror, by the command that people give."""
+
+import hashlib
+import io
+import json
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from preprocess import fetch
+from preprocess.download import Progress
+from preprocess.mirror import database
+from workflows import cli
+from workflows.commands import download
+
+DUMP = b"<mediawiki>" * 9000
+MULTISTREAM = {
+    "pages-meta-history.xml.7z": b"far too much",
+    "pages-articles.xml.bz2": b"slow",
+    "pages-articles-multistream.xml.bz2": DUMP,
+    "pages-articles-multistream-index.txt.bz2": b"index",
+}
+PARTS = {
+    "pages-articles-multistream1.xml-p1p41.bz2": b"one",
+    "pages-articles-multistream-index1.txt-p1p41.bz2": b"index one",
+    "pages-articles-multistream2.xml-p42p99.bz2": b"two",
+    "pages-articles-multistream2.xml-p100p180.bz2": b"more of two",
+    "pages-articles-multistream-index2.txt-p42p99.bz2": b"index two",
+}
+SW = "swwiki-20260301-pages-articles-multistream.xml.bz2"
+INDEX = "swwiki-20260301-pages-articles-multistream-index.txt.bz2"
+
+
+@pytest.fixture
+def mirror(dump_server: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """A server with the dumps of one wiki, which is the default mirror; nobody waits and the folder is new."""
+    dump_server.publish("swwiki", "20260301", MULTISTREAM)
+    monkeypatch.setenv("TOKENFREE_MIRROR", dump_server.url + "/")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setattr(fetch.time, "sleep", lambda seconds: None)
+    monkeypatch.chdir(tmp_path)
+    return dump_server
+
+
+def here() -> list[str]:
+    """What the folder `dumps` has."""
+    return sorted(path.name for path in Path("dumps").iterdir()) if Path("dumps").exists() else []
+
+
+def refused(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The line that a command ends with that a mistake of the user's stopped."""
+    assert cli.main(["download", *argv]) == 2
+    error = capsys.readouterr().err
+    assert "Traceback" not in error
+    return error.splitlines()[-1]
+
+
+def test_download_and_again(mirror: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["download", "sw", "swwiki", "--output", "dumps"]) == 0
+    shown = capsys.readouterr().out
+    assert f"tokenfree preprocess --wikipedia dumps/{SW} --output data/swwiki" in shown
+    assert "2 of 2 files downloaded" in shown
+    assert here() == sorted([SW, INDEX])
+    assert Path("dumps", SW).read_bytes() == DUMP
+    assert all(agent.startswith("tokenfree/") for agent in mirror.agents)
+    mirror.log.clear()
+    assert cli.main(["download", "sw", "--output", "dumps"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("already here, SHA-1 checked") == 2
+    assert "0 of 2 files downloaded" in shown
+    assert not [path for _, path, _, _ in mirror.log if path.endswith(".bz2")]
+
+
+def test_a_damaged_file_is_replaced(mirror: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("dumps").mkdir()
+    Path("dumps", SW).write_bytes(b"damaged")
+    assert cli.main(["download", "sw", "--output", "dumps"]) == 0
+    assert "another SHA-1 and will be replaced" in capsys.readouterr().out
+    assert Path("dumps", SW).read_bytes() == DUMP
+
+
+def test_going_on_after_a_failure(mirror: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    path = f"/swwiki/20260301/{SW}"
+    mirror.fault(path, mirror.cut(5000), *[mirror.refuse(503)] * (fetch.ATTEMPTS - 1))
+    assert cli.main(["download", "sw", "--output", "dumps"]) == 1
+    assert "503" in capsys.readouterr().err
+    assert here() == [SW + ".part", SW + ".part.etag"]
+    mirror.log.clear()
+    assert cli.main(["download", "sw", "--output", "dumps"]) == 0
+    assert mirror.gets(path) == [(206, len(DUMP) - 5000)]
+    assert "of which 0.0 MB are here" in capsys.readouterr().out
+
+
+def test_wrong_bytes(mirror: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    mirror.files[f"/swwiki/20260301/{SW}"] = DUMP[::-1]
+    assert cli.main(["download", "sw", "--output", "dumps"]) == 1
+    expected, found = hashlib.sha1(DUMP).hexdigest(), hashlib.sha1(DUMP[::-1]).hexdigest()
+    assert f"{SW}: SHA-1 is {found}, but {expected} was expected" in capsys.readouterr().err
+    assert here() == []
+
+
+def test_dry_run_writes_nothing(mirror: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["download", "sw", "--output", "dumps", "--dry-run"]) == 0
+    shown = capsys.readouterr().out
+    assert SW in shown
+    assert "0.1 MB" in shown
+    assert not Path("dumps").exists()
+
+
+def test_parts(mirror: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    mirror.publish("enwiki", "20260301", {**PARTS, "pages-articles.xml.bz2": b"slow"})
+    assert cli.main(["download", "en", "sw", "--output", "my dumps"]) == 0
+    names = {path.name for path in Path("my dumps").iterdir()}
+    assert names == {f"enwiki-20260301-{name}" for name in PARTS} | {SW, INDEX}
+    pattern = "'my dumps'/enwiki-20260301-pages-articles-multistream[0-9]*.xml*.bz2"
+    assert f"--wikipedia {pattern} 'my dumps'/{SW} --output data/wikipedia" in capsys.readouterr().out
+    assert sum(1 for _ in Path("my dumps").glob(pattern.rpartition("/")[2])) == 3
+
+
+def test_without_multistream(mirror: Any) -> None:
+    mirror.publish("aawiki", "20260301", {"pages-articles.xml.bz2": b"slow"})
+    assert cli.main(["download", "aa", "--output", "dumps"]) == 0
+    assert here() == ["aawiki-20260301-pages-articles.xml.bz2"]
+
+
+@pytest.mark.parametrize("unfinished", ["none", "single", "parts", "gap"])
+def test_a_dump_that_is_being_written_is_passed_over(mirror: Any, unfinished: str) -> None:
+    newer = {
+        "none": {"stub-articles.xml.gz": b"stub"},
+        "single": {"pages-articles.xml.bz2": b"slow"},
+        "parts": PARTS,
+        "gap": {name: data for name, data in PARTS.items() if "stream1" not in name},
+    }[unfinished]
+    mirror.publish("swwiki", "20260320", newer)
+    if unfinished == "parts":
+        status = {"jobs": {"articlesmultistreamdump": {"status": "in-progress"}}}
+        mirror.files["/swwiki/20260320/dumpstatus.json"] = json.dumps(status).encode()
+    assert cli.main(["download", "sw", "--output", "dumps"]) == 0
+    assert here() == sorted([SW, INDEX])
+
+
+def test_a_mirror_without_latest(mirror: Any) -> None:
+    mirror.publish("dewiki", "20260201", MULTISTREAM, latest=False)
+    mirror.publish("dewiki", "20260220", MULTISTREAM, latest=False)
+    assert cli.main(["download", "de", "--output", "dumps"]) == 0
+    assert all(name.startswith("dewiki-20260220-") for name in here())
+
+
+def test_a_date(mirror: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    mirror.publish("swwiki", "20260320", MULTISTREAM)
+    assert cli.main(["download", "sw", "--output", "dumps", "--date", "20260301"]) == 0
+    assert here() == sorted([SW, INDEX])
+    error = refused(["sw", "--output", "dumps", "--date", "20250101"], capsys)
+    assert "--date 20250101" in error
+    assert "20260320, 20260301" in error
+    assert "--date yesterday" in refused(["sw", "--output", "dumps", "--date", "yesterday"], capsys)
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["swahili"], "swahiliwiki: http"),
+        (["swahili", "--date", "20260301"], "swahiliwiki: http"),
+        (["../sw"], "../sw: no name of a wiki"),
+        (["sw", "--mirror", "ftp://mirror"], "--mirror ftp://mirror: not an http"),
+        (["sw", "--mirror", "http://mirror:port"], "not an http"),
+        (["sw", "--output", "s3://bucket"], "a folder of this machine"),
+    ],
+)
+def test_mistakes(mirror: Any, argv: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert words in refused(["--output", "dumps", *argv], capsys)
+    assert not Path("dumps").exists()
+
+
+def test_a_list_without_articles(mirror: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    mirror.publish("aawiki", "20260301", {"stub-articles.xml.gz": b"stub"})
+    assert "no complete articles dump" in refused(["aa", "--output", "dumps"], capsys)
+
+
+def test_a_file_that_the_mirror_lacks(mirror: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    del mirror.files[f"/swwiki/20260301/{INDEX}"]
+    assert cli.main(["download", "sw", "--output", "dumps"]) == 1
+    assert f"{INDEX}: listed by the mirror, but not there" in capsys.readouterr().err
+
+
+def test_a_full_disk_is_told_before_the_start(
+    mirror: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
+    error = refused(["sw", "--output", "dumps/new"], capsys)
+    assert "--output dumps/new: 0.1 MB are needed" in error
+    assert not Path("dumps").exists()
+    assert not mirror.gets(f"/swwiki/20260301/{SW}")
+
+
+@pytest.mark.parametrize(
+    ("name", "wiki"),
+    [
+        ("sw", "swwiki"),
+        ("simple", "simplewiki"),
+        ("SIMPLEWIKI", "simplewiki"),
+        ("zh-min-nan", "zh_min_nanwiki"),
+        ("yue", "zh_yuewiki"),
+        ("en", "enwiki"),
+        ("nb", "nowiki"),
+        ("be-tarask", "be_x_oldwiki"),
+        ("enwiktionary", "enwiktionary"),
+    ],
+)
+def test_names_of_wikis(name: str, wiki: str) -> None:
+    assert database(name) == wiki
+
+
+def test_the_live_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    clock = iter([0.0, 100.0, 100.1, 104.0])
+    monkeypatch.setattr(download, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    terminal = Terminal()
+    line = download.DownloadLine(terminal)
+    for done in (1, 3, 4, 9):
+        line(Progress(SW, done * 1_000_000, 90_000_000, done * 1_000_000))
+    line.clear()
+    shown = terminal.getvalue().split("\r\x1b[2K")[1:]
+    assert shown == [
+        "swwiki-20260301 · 1.0 of 90.0 MB",
+        "swwiki-20260301 · 3.0 of 90.0 MB · 0.0 MB/s · 48:20 left",
+        "swwiki-20260301 · 9.0 of 90.0 MB · 0.1 MB/s · 15:36 left",
+        "",
+    ]
