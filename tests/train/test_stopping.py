@@ -1,11 +1,21 @@
 import signal
 import threading
+from collections.abc import Iterator
 
 import pytest
 
 from train.stopping import stop_on_signals
 
 
+@pytest.fixture
+def interrupts() -> Iterator[None]:
+    """SIGINT raises KeyboardInterrupt, also where the tests run in the background and the shell has it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interrupts")
 def test_the_first_signal_is_noted_and_the_second_acts_as_before() -> None:
     before = signal.getsignal(signal.SIGINT)
     with stop_on_signals() as stop:
