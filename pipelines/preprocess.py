@@ -16,7 +16,7 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines.progress import Progress, Watcher
-from pipelines.runners import make_runner, runner_options, worker_environment
+from pipelines.runners import make_pipeline, runner_options, worker_environment
 from pipelines.worker_processes import is_dead_worker
 from preprocess.config import PreprocessConfig
 from preprocess.errors import JobError, UserError
@@ -27,12 +27,13 @@ from preprocess.job import (
     build_one_shard,
     has_documents,
     make_plan,
-    num_committed,
+    num_runs,
+    num_shards,
     num_splits,
     read_one_split,
 )
 from preprocess.manifest import Manifest, load_manifest
-from preprocess.ownership import abandon, finished, identity, tidy
+from preprocess.ownership import abandon, finished, identity, release, tidy
 from preprocess.sources import hash_inputs, plan_splits
 from preprocess.storage import Storage
 
@@ -71,7 +72,7 @@ def run_preprocess(
     """
     options = runner_options(runner, workers, beam_options)
     storage = Storage.at(output)
-    if workers > 1 and not storage.is_shared:
+    if workers != 1 and not storage.is_shared:
         raise UserError(f"{output}: other processes cannot see it; give --workers 1 or another --output")
     report = progress or (lambda _: None)
     splits = plan_splits(config)  # first: it finds bad inputs without reading them whole
@@ -89,6 +90,8 @@ def run_preprocess(
     except UserError:
         if not has_documents(job):
             abandon(storage)
+        elif not num_shards(job):
+            release(storage)
         raise
     manifest = load_manifest(storage.url)
     shards = [shard for split in manifest.splits.values() for shard in split.shards]
@@ -133,16 +136,17 @@ def build_graph(pipeline: beam.Pipeline, job: Job) -> None:
 
 def _run(job: Job, options: PipelineOptions) -> None:
     """Run the graph. A worker process that dies (killed, out of memory) costs what it had not committed: the embedded
-    runner gives up then, so the graph is run again, as long as each attempt commits something."""
-    committed = num_committed(job)
+    runner gives up then, so the graph is run again, until a second attempt in a row commits nothing."""
+    committed, in_vain = num_runs(job) + num_shards(job), 0
     while True:
         try:
-            with beam.Pipeline(make_runner(options), options) as pipeline:
+            with make_pipeline(options) as pipeline:
                 build_graph(pipeline, job)
             return
         except RuntimeError as error:
-            before, committed = committed, num_committed(job)
-            if not is_dead_worker(error) or committed == before:
+            before, committed = committed, num_runs(job) + num_shards(job)
+            in_vain = in_vain + 1 if committed == before else 0
+            if not is_dead_worker(error) or in_vain > 1:
                 raise
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import logging
 import os
 from collections.abc import Iterator, Sequence
@@ -14,8 +15,8 @@ from apache_beam.options.pipeline_options import (
     StandardOptions,
     _BeamArgumentParser,
 )
+from apache_beam.pipeline import Pipeline
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
-from apache_beam.runners.runner import PipelineRunner
 
 import pipelines
 from pipelines.worker_processes import worker_process_environment
@@ -27,40 +28,40 @@ RUNNERS = {"direct": EMBEDDED, "flink": "FlinkRunner", "dataflow": "DataflowRunn
 
 
 def runner_options(runner: str, workers: int, beam_options: Sequence[str] = ()) -> PipelineOptions:
-    """The options of a pipeline; `beam_options` are passed on and win over ours.
+    """The options of a pipeline; `beam_options` are passed on and win over ours. 0 `workers` are all cores, or as many
+    as the runner sees fit.
 
     Raises:
-        UserError: unknown runner, a number of workers below one, or an option that Beam does not know.
+        UserError: unknown runner, a negative number of workers, or an option that Beam does not know.
     """
     if runner not in RUNNERS:
         raise UserError(f"--runner: there is no {runner!r}; give one of {', '.join(RUNNERS)}")
-    if workers < 1:
-        raise UserError(f"--workers: {workers} is too few; give 1 or more")
+    if workers < 0:
+        raise UserError(f"--workers: {workers} is too few; give 1 or more, or 0 for all cores")
     flags = [f"--runner={RUNNERS[runner]}", *_parallelism(runner, workers), *beam_options]
     _refuse_unknown(flags)
     return PipelineOptions(flags)
 
 
-def make_runner(options: PipelineOptions) -> PipelineRunner | None:
-    """The embedded runner with worker processes of ours, where the options ask for processes; else None: Beam's choice.
-
-    The options are changed to say so, so they serve for one run.
-    """
+def make_pipeline(options: PipelineOptions) -> Pipeline:
+    """A pipeline with these options; where they ask for processes of the embedded runner, with processes of ours."""
+    options = copy.deepcopy(options)
     direct = options.view_as(DirectOptions)
     if options.view_as(StandardOptions).runner != EMBEDDED or direct.direct_running_mode != "multi_processing":
-        return None
+        return Pipeline(options=options)
     direct.direct_running_mode = "in_memory"  # the mode in which the runner takes the environment that it is given
-    return FnApiRunner(default_environment=worker_process_environment())
+    return Pipeline(FnApiRunner(default_environment=worker_process_environment()), options)
 
 
 def _parallelism(runner: str, workers: int) -> list[str]:
     if runner == "direct":
-        mode = ["--direct_running_mode=multi_processing", f"--direct_num_workers={workers}"]
-        return mode if workers > 1 else ["--direct_running_mode=in_memory"]
-    if runner == "flink":
+        if workers == 1:
+            return ["--direct_running_mode=in_memory"]
+        return ["--direct_running_mode=multi_processing", f"--direct_num_workers={workers}"]
+    if runner == "flink" and workers:
         return [f"--parallelism={workers}"]
-    if runner == "dataflow":
-        return [f"--max_num_workers={workers}"] if workers > 1 else []
+    if runner == "dataflow" and workers:
+        return [f"--max_num_workers={workers}"]
     return []  # Spark takes its parallelism from the cluster
 
 

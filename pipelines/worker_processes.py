@@ -60,12 +60,14 @@ class _WorkerProcessHandler(_Handler):
         try:
             self.worker.run()
         except RuntimeError as error:  # the process ended before it was told to
-            # Again and again, because the runner may hand it work later.
+            # The runner may be waiting for results or for data, or hand it more work later, hence again and again.
             while not self.stopped.wait(SECONDS_BETWEEN_ABORTS):
-                with contextlib.suppress(RuntimeError):  # the runner adds work while we look through it
+                with contextlib.suppress(Exception):  # of connections that are broken anyway
                     self.control_conn.abort(DeadWorkerError(str(error)))
+                    self.data_conn.close()
 
 
 # Beam finds both classes by the name of the environment; nobody else uses this name.
-environments.Environment.register_urn(URN, bytes, _WorkerProcessEnvironment)
+_register: Any = environments.Environment.register_urn
+_register(URN, bytes, _WorkerProcessEnvironment)
 worker_handlers.WorkerHandler.register_environment(URN, bytes)(_WorkerProcessHandler)

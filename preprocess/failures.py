@@ -34,6 +34,13 @@ class ReplayResult:
     still_failing: dict[str, int]
     path: str
 
+    def __str__(self) -> str:
+        said = f"{self.tried:,} failed pages tried again, {self.documents:,} now give a document"
+        if self.path:
+            said += f": give {self.path} as --books to another job"
+        reasons = "".join(f"\n  still {count:,} {reason}" for reason, count in self.still_failing.items())
+        return said + reasons
+
 
 def write_failures(storage: Storage, name: str, failed: Iterable[tuple[FailedPage, str]]) -> int:
     """Commit the failures of one split with the names of their sources, sorted; their number. No file without any."""
@@ -100,6 +107,8 @@ def replay(output: str) -> ReplayResult:
     """
     config = build(PreprocessConfig, load_manifest(output).config, source=f"{output}/manifest.json")
     storage = Storage.at(output)
+    if not storage.names(FOLDER):
+        return ReplayResult(0, 0, {}, "")
     tried, documents, failing = 0, 0, Counter[str]()
     with storage.new_file(REPLAYED) as new, open(new.path, "w", encoding="utf-8") as file:
         for row in read_failures(storage):

@@ -21,7 +21,7 @@ from preprocess.config import PreprocessConfig
 from preprocess.errors import JobError, UserError
 from preprocess.extract import FailedPage, PageCounters, extract
 from preprocess.failures import write_failures
-from preprocess.ownership import WORK, given_model, take
+from preprocess.ownership import WORK, given_model, reading_identity, take
 from preprocess.plan import SPLITS, ShardTask, batches_by_place, moved_key, plan_shards
 from preprocess.runs import Run, commit_run, find_run, run_name, write_documents
 from preprocess.sample import sample_texts
@@ -44,7 +44,8 @@ class Job:
 
     url: str
     config: PreprocessConfig
-    fingerprint: str
+    fingerprint: str  # of all that decides the shards
+    reading_fingerprint: str  # of all that decides the runs
     splits: str  # name of the file of input splits
 
     @property
@@ -60,7 +61,7 @@ def begin(storage: Storage, wanted: Mapping[str, Any], config: PreprocessConfig,
     lines = "".join(sorted(split.to_json() + "\n" for split in splits)).encode()
     name = f"{WORK}/splits-{hashlib.blake2b(lines, digest_size=8).hexdigest()}.jsonl"
     storage.write_bytes(name, lines)
-    return Job(storage.url, config, fingerprint(dict(wanted)), name)
+    return Job(storage.url, config, fingerprint(dict(wanted)), fingerprint(reading_identity(wanted)), name)
 
 
 def num_splits(job: Job) -> int:
@@ -76,7 +77,7 @@ def run_names(job: Job) -> list[str]:
 def read_one_split(job: Job, index: int) -> str:
     """Step 1: read and clean one input split into a run; its name."""
     line = _split_lines(job.url, job.splits)[index]
-    storage, name, wanted = job.storage, run_name(line), fingerprint({"job": job.fingerprint, "split": line})
+    storage, name, wanted = job.storage, run_name(line), _run_fingerprint(job, line)
     if find_run(storage, RUNS, name, wanted) is not None:
         return name
     split = Split.from_json(line)
@@ -125,7 +126,7 @@ def all_runs(job: Job) -> list[Run]:
     """The committed runs of all splits, in the order of the splits."""
     runs = []
     for line in _split_lines(job.url, job.splits):
-        run = find_run(job.storage, RUNS, run_name(line), fingerprint({"job": job.fingerprint, "split": line}))
+        run = find_run(job.storage, RUNS, run_name(line), _run_fingerprint(job, line))
         if run is None:
             raise JobError(f"{job.url}: the run of input split {Split.from_json(line).id} is gone; run the job again")
         runs.append(run)
@@ -146,10 +147,14 @@ def all_shards(job: Job) -> list[BuiltShard]:
     return shards
 
 
-def num_committed(job: Job) -> int:
-    """How many runs and shards are committed."""
-    folders = (RUNS, *(f"{SHARDS}/{split}" for split in SPLITS))
-    return sum(name.endswith(".json") for folder in folders for name in job.storage.names(folder))
+def num_runs(job: Job) -> int:
+    """How many runs are committed."""
+    return sum(name.endswith(".json") for name in job.storage.names(RUNS))
+
+
+def num_shards(job: Job) -> int:
+    """How many shards are committed."""
+    return sum(name.endswith(".json") for split in SPLITS for name in job.storage.names(f"{SHARDS}/{split}"))
 
 
 def has_documents(job: Job) -> bool:
@@ -165,25 +170,30 @@ def shard_sidecar(path: str) -> str:
     return f"{SHARDS}/{path}.json"
 
 
+def _run_fingerprint(job: Job, line: str) -> str:
+    return fingerprint({"job": job.reading_fingerprint, "split": line})
+
+
 def _make_vocabulary(job: Job, runs: Sequence[Run]) -> str | None:
     """The SHA-256 of the model under `vocabulary/`, trained or copied unless an earlier attempt did."""
     if not SUBWORD_COLUMNS & set(job.config.columns):
         return None
     storage, sidecar = job.storage, VOCABULARY_SIDECAR
     done = storage.read_json(sidecar)
-    if done is not None and storage.size(MODEL) == done["bytes"]:
+    if done is not None and done["job"] == job.fingerprint and storage.size(MODEL) == done["bytes"]:
         return done["sha256"]
     if job.config.vocabulary.model is not None:
         model = given_model(job.config.vocabulary.model)
     else:
         moved = moved_key(runs, job.config.validation_fraction)
-        texts = sample_texts(storage, batches_by_place(runs), job.config.vocabulary, moved[0] if moved else None)
+        texts = sample_texts(storage, batches_by_place(runs), job.config.vocabulary, moved)
         model = train_vocabulary(texts, job.config.vocabulary, job.config.seed)
     vocabulary = Vocabulary.load(model)
     lines = "".join(f"{piece}\n" for piece in vocabulary.pieces())
     storage.write_bytes(VOCABULARY, lines.encode())
     new = storage.write_bytes(MODEL, model)
-    storage.write_json(sidecar, {"sha256": new.sha256, "bytes": new.size, "size": vocabulary.size})
+    made = {"job": job.fingerprint, "sha256": new.sha256, "bytes": new.size, "size": vocabulary.size}
+    storage.write_json(sidecar, made)
     return new.sha256
 
 

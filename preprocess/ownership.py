@@ -18,7 +18,13 @@ WORK = "_work"
 JOB = f"{WORK}/job.json"
 INPUT_FIELDS = ("wikipedia", "books")  # where inputs lie; what they hold is compared instead
 CUT_FIELDS = ("split_bytes",)  # how the work is cut, on which no byte of a shard depends
-MADE_EARLY = ("vocabulary", "failures")  # what a job may have written when it finds that it can have no output
+READING_FIELDS = ("language", "namespaces", "filters", "validation_fraction")  # what decides the bytes of runs
+MADE_EARLY = (
+    "vocabulary",
+    "train",
+    "validation",
+    "failures",
+)  # what a job may have written when it finds that it can have no output
 
 
 def identity(config: PreprocessConfig, inputs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -26,6 +32,11 @@ def identity(config: PreprocessConfig, inputs: Sequence[Mapping[str, Any]]) -> d
     model = config.vocabulary.model
     sha256 = hashlib.sha256(given_model(model)).hexdigest() if model is not None else None
     return {"config": _content(config, sha256), "inputs": named_inputs(inputs), "versions": library_versions()}
+
+
+def reading_identity(wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a job's identity that decides its runs."""
+    return {**wanted, "config": {name: wanted["config"][name] for name in READING_FIELDS}}
 
 
 def named_inputs(inputs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -82,6 +93,12 @@ def take(storage: Storage, wanted: Mapping[str, Any]) -> None:
     storage.remove(TEMPORARY)
     if storage.read_json(JOB) is None:
         storage.write_json(JOB, dict(wanted))
+
+
+def release(storage: Storage) -> None:
+    """Let another config take the directory: this one proved impossible before any shard was built. Runs are kept."""
+    for name in (JOB, *MADE_EARLY):
+        storage.remove(name)
 
 
 def tidy(storage: Storage) -> None:

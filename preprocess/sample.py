@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from preprocess.config import VocabularyConfig
 from preprocess.merge import Merge
-from preprocess.plan import TRAIN, Place
+from preprocess.plan import TRAIN, VALIDATION, Place
 from preprocess.runs import KEY_SPACE, RunBatch
 from preprocess.storage import Storage
 
@@ -33,19 +33,25 @@ def sample_quotas(characters: Mapping[str, int], total: int, smoothing: float) -
 
 
 def sample_texts(
-    storage: Storage, places: Mapping[Place, list[RunBatch]], config: VocabularyConfig, without: str | None
+    storage: Storage,
+    places: Mapping[Place, list[RunBatch]],
+    config: VocabularyConfig,
+    moved: tuple[str, str] | None = None,
 ) -> Iterator[str]:
     """Texts of the training split, the same on any runner; the last text of a language is cut at its quota.
 
-    `places` are the batches of each (dataset split, language); `without` is the key of a document that the plan moves
-    out of the training split.
+    `places` are the batches of each (dataset split, language); `moved` is the key that changes its split, and the split
+    it goes to (see `moved_key`).
     """
-    batches = {language: found for (split, language), found in places.items() if split == TRAIN}
+    key, moved_to = moved or (None, None)
+    # Where a text is moved into the training split, it is all there is of it.
+    only, without, source = (key, None, VALIDATION) if moved_to == TRAIN else (None, key, TRAIN)
+    batches = {language: found for (split, language), found in places.items() if split == source}
     characters = {language: sum(batch.characters for batch in found) for language, found in batches.items()}
     quotas = sample_quotas(characters, config.sample_characters, config.smoothing)
     for language, quota in sorted(quotas.items()):
-        high = min(KEY_SPACE, max(1, int(KEY_SPACE * (MARGIN * quota / characters[language]))))
-        for _, document in Merge(storage, batches[language], 0, high, without=without):
+        high = KEY_SPACE if only else min(KEY_SPACE, max(1, int(KEY_SPACE * (MARGIN * quota / characters[language]))))
+        for _, document in Merge(storage, batches[language], 0, high, only=only, without=without):
             yield document.text[:quota]
             quota -= len(document.text)
             if quota <= 0:

@@ -170,7 +170,7 @@ class Storage:
 
     def remove(self, name: str) -> None:
         """Remove a file, or a folder with all in it; nothing happens where there is none."""
-        with contextlib.suppress(FileNotFoundError), self.explained():
+        with self.explained(), contextlib.suppress(FileNotFoundError):
             self.fs.rm(self.path(name), recursive=True)
         self.fs.invalidate_cache()
 

@@ -29,6 +29,8 @@ HOSTILE = {
     "nested files": "[[File:a.jpg|thumb|" * N + "]]" * N,
     "single brackets in a link": "[[a" + "[a" * 5 * N,
     "unclosed external links": "[http://a b " * N,
+    "unclosed external link, long address": "[http://" + "a" * N + "[//" + "a" * N,
+    "unclosed external link, long label": "[http://a" + " " * N + "b" * N + "[//a" + " " * N + "b" * N,
     "pipe trick": "[[a" + " " * 1_000_000 + "(|]]",
     "unclosed references": "<ref>" * N,
     "unfinished reference tags": "<ref name=" * N,

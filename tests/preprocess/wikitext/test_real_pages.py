@@ -44,4 +44,6 @@ def test_prose_is_that_of_mwparserfromhell(dump, test_data):
 
 def test_the_table_of_constructs_is_up_to_date(test_data, monkeypatch):
     monkeypatch.setenv("TOKENFREE_TEST_DATA", str(test_data))
-    assert Path(text_quality.OUTPUT).read_text(encoding="utf-8") == text_quality.document()
+    text = Path(text_quality.OUTPUT).read_text(encoding="utf-8")
+    assert text_quality.is_current(text)
+    assert not text_quality.is_current(text.replace("about 60 mi", "about 61 mi"))

@@ -1,0 +1,171 @@
+"""Jobs that are killed, whole or a worker of them, end with the bytes of an undisturbed one."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pipelines
+from pipelines.preprocess import run_preprocess
+from pipelines.worker_processes import DeadWorkerError
+from preprocess import job
+from preprocess.config import PreprocessConfig
+from preprocess.errors import JobError
+from preprocess.finish import finish
+from preprocess.settings import to_mapping
+
+JOB = """
+import sys
+from pipelines.preprocess import run_preprocess
+from preprocess.config import PreprocessConfig
+from preprocess.settings import build
+import json
+run_preprocess(build(PreprocessConfig, json.loads(sys.argv[1]), source="test"), sys.argv[2])
+"""
+MANY = {
+    "split_bytes": 1000,
+    "shards": 60,
+}  # many splits and shards, so that the job is somewhere among them when it dies
+
+
+def wait_for(condition: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
+    while not condition():
+        assert process.poll() is None, "the job ended before it could be killed"
+        time.sleep(0.002)
+
+
+@pytest.fixture
+def start() -> Callable[[PreprocessConfig, Path], subprocess.Popen[bytes]]:
+    """Starts a job in a process of its own."""
+
+    def run(config: PreprocessConfig, output: Path) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-c", JOB, json.dumps(to_mapping(config)), str(output)]
+        environment = {**os.environ, "PYTHONPATH": str(Path(pipelines.__file__).parents[1])}
+        return subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+
+    return run
+
+
+def committed(folder: Path) -> dict[Path, int]:
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*.json")} if folder.is_dir() else {}
+
+
+def test_a_job_killed_twice_repeats_only_what_was_not_committed(
+    tmp_path: Path, make_corpus: Any, make_config: Any, read_shards: Any, start: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus, output = tmp_path / "books.jsonl", tmp_path / "out"
+    make_corpus(corpus, 150)
+    config = make_config(corpus, **MANY)
+    run_preprocess(config, str(tmp_path / "undisturbed"))
+
+    process = start(config, output)
+    wait_for(lambda: len(committed(output / "_work" / "runs")) >= 5, process)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    runs = committed(output / "_work" / "runs")
+    assert not (output / "manifest.json").exists()
+
+    process = start(config, output)
+    wait_for(lambda: len(committed(output / "_work" / "shards")) >= 5, process)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert runs.items() <= committed(output / "_work" / "runs").items()  # none was written again
+    shards = {output / path.relative_to(output / "_work" / "shards").with_suffix("") for path in
+              committed(output / "_work" / "shards")}  # fmt: skip
+    before = {path: path.stat().st_ino for path in shards}
+
+    reads: list[str] = []
+    read = job.read_split
+    monkeypatch.setattr(job, "read_split", lambda split: reads.append(split.id) or read(split))
+    run_preprocess(config, str(output))
+    assert reads == []
+    assert {path: path.stat().st_ino for path in shards} == before
+    assert read_shards(output) == read_shards(tmp_path / "undisturbed")
+    assert (output / "manifest.json").read_bytes() == (tmp_path / "undisturbed" / "manifest.json").read_bytes()
+    assert not (output / "_work").exists()
+    assert not (output / "_tmp").exists()
+
+
+def test_another_cut_of_the_inputs_may_end_a_killed_job(
+    made: Path, corpus: Path, tmp_path: Path, make_config: Any, read_shards: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr("preprocess.job.plan_shards", lambda *_: 1 / 0)
+        with pytest.raises(JobError):
+            run_preprocess(make_config(corpus, split_bytes=3_000), str(tmp_path / "out"))
+    run_preprocess(make_config(corpus, split_bytes=7_000), str(tmp_path / "out"))
+    assert read_shards(tmp_path / "out") == read_shards(made)
+
+
+def test_a_damaged_run_is_made_again(
+    made: Path, corpus: Path, tmp_path: Path, make_config: Any, read_shards: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr("preprocess.job.plan_shards", lambda *_: 1 / 0)
+        with pytest.raises(JobError):
+            run_preprocess(make_config(corpus, split_bytes=3_000), str(tmp_path / "out"))
+    first, second, *_ = sorted((tmp_path / "out" / "_work" / "runs").glob("*.arrow"))
+    first.write_bytes(first.read_bytes()[:-10])
+    second.with_suffix(".json").write_text('{"fingerprint": ')
+    run_preprocess(make_config(corpus, split_bytes=3_000), str(tmp_path / "out"))
+    assert read_shards(tmp_path / "out") == read_shards(made)
+
+
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnhandledThreadExceptionWarning"
+)  # of the runner's broken connections
+def test_a_killed_worker_costs_only_its_split(
+    made: Path, corpus: Path, tmp_path: Path, make_config: Any, read_shards: Any
+) -> None:
+    """The workers are our children: the first one to appear is killed."""
+    output = tmp_path / "out"
+    killed: list[int] = []
+
+    def kill_one(progress: Any) -> None:
+        if not killed and progress.done:
+            found = subprocess.run(
+                ["ps", "--ppid", str(os.getpid()), "-o", "pid=,args="], capture_output=True, text=True
+            )
+            workers = [line.split()[0] for line in found.stdout.splitlines() if "pipelines.worker" in line]
+            killed.extend(map(int, workers[:1]))
+            for worker in killed:
+                os.kill(worker, signal.SIGKILL)
+
+    run_preprocess(make_config(corpus, split_bytes=1000, shards=60), str(output), workers=2, progress=kill_one)
+    assert len(killed) == 1
+    run_preprocess(make_config(corpus, shards=60), str(tmp_path / "undisturbed"))
+    assert read_shards(output) == read_shards(tmp_path / "undisturbed")
+
+
+def test_workers_that_die_again_and_again_end_the_job(
+    corpus: Path, tmp_path: Path, make_config: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts: list[int] = []
+
+    def dying(*_: object) -> None:
+        attempts.append(1)
+        raise DeadWorkerError("Worker subprocess exited with return code -9")
+
+    monkeypatch.setattr("pipelines.preprocess.build_graph", dying)
+    with pytest.raises(JobError, match="out of memory"):
+        run_preprocess(make_config(corpus), str(tmp_path / "out"))
+    assert len(attempts) == 2
+
+
+def test_a_step_repeated_after_the_end_changes_nothing(
+    corpus: Path, tmp_path: Path, make_config: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs: list[job.Job] = []
+    begin = job.begin
+    monkeypatch.setattr("pipelines.preprocess.begin", lambda *given: jobs.append(begin(*given)) or jobs[0])
+    manifest = run_preprocess(make_config(corpus), str(tmp_path / "out"))
+    (tmp_path / "out" / "_SUCCESS").unlink()  # as if killed just before the mark
+    assert finish(jobs[0]) == manifest.fingerprint
+    assert (tmp_path / "out" / "_SUCCESS").exists()

@@ -1,0 +1,69 @@
+"""Runners by name, and the options passed on to Beam."""
+
+import os
+import re
+
+import pytest
+from apache_beam.options.pipeline_options import DirectOptions, StandardOptions
+from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
+
+from pipelines.runners import RUNNERS, make_pipeline, runner_options, worker_environment
+from pipelines.worker_processes import DeadWorkerError, is_dead_worker
+from preprocess.errors import UserError
+
+
+def test_direct_names_the_embedded_runner_outright() -> None:
+    options = runner_options("direct", 1)
+    assert options.view_as(StandardOptions).runner == "FnApiRunner"
+    assert options.view_as(DirectOptions).direct_running_mode == "in_memory"
+    several = runner_options("direct", 3)
+    assert several.view_as(DirectOptions).direct_num_workers == 3
+    assert several.view_as(DirectOptions).direct_running_mode == "multi_processing"
+    assert runner_options("direct", 0).view_as(DirectOptions).direct_num_workers == 0
+    assert isinstance(make_pipeline(several).runner, FnApiRunner)
+    assert several.view_as(DirectOptions).direct_running_mode == "multi_processing"  # made for another attempt too
+
+
+@pytest.mark.parametrize(
+    ("runner", "flag"), [("flink", "parallelism"), ("dataflow", "max_num_workers"), ("spark", None)]
+)
+def test_other_runners_take_workers_their_own_way(runner: str, flag: str | None) -> None:
+    options = runner_options(runner, 7, ("--job_name=geese",)).get_all_options()
+    assert options["runner"] == RUNNERS[runner]
+    assert options["job_name"] == "geese"
+    assert flag is None or options[flag] == 7
+
+
+def test_beam_options_win() -> None:
+    options = runner_options("direct", 2, ["--runner=PortableRunner", "--job_endpoint=localhost:1"])
+    assert options.view_as(StandardOptions).runner == "PortableRunner"
+
+
+@pytest.mark.parametrize(
+    ("runner", "workers", "flags", "said"),
+    [
+        ("storm", 1, (), "--runner: there is no 'storm'; give one of direct, flink, dataflow, spark"),
+        ("direct", -1, (), "--workers: -1 is too few"),
+        ("direct", 1, ("--paralelism=3",), "--paralelism=3: no such Beam option"),
+    ],
+)
+def test_mistakes_are_named(runner: str, workers: int, flags: tuple[str, ...], said: str) -> None:
+    with pytest.raises(UserError, match=re.escape(said)):
+        runner_options(runner, workers, flags)
+
+
+def test_the_environment_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/mine")
+    with worker_environment(runner_options("direct", 1)):
+        assert os.environ["PYTHONPATH"].endswith(f"{os.pathsep}/mine")
+    assert os.environ["PYTHONPATH"] == "/mine"
+    monkeypatch.delenv("PYTHONPATH")
+    with worker_environment(runner_options("direct", 1)):
+        assert os.environ["PYTHONPATH"]
+    assert "PYTHONPATH" not in os.environ
+
+
+def test_only_the_death_of_a_worker_is_one() -> None:
+    assert is_dead_worker(DeadWorkerError("code -9"))
+    assert is_dead_worker(RuntimeError("Channel closed prematurely."))
+    assert not is_dead_worker(RuntimeError("out of geese"))

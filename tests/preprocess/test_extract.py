@@ -1,0 +1,71 @@
+"""Every page is counted once, whatever becomes of it."""
+
+import pytest
+
+from preprocess import extract as extract_module
+from preprocess.config import FilterConfig
+from preprocess.document import Document, Failure
+from preprocess.extract import FailedPage, PageCounters, extract
+from preprocess.site import Site
+from preprocess.sources import Page
+
+SITE = Site.from_siteinfo("", database="enwiki", language="en")
+FILTERS = FilterConfig(min_characters=10, max_characters=100)
+
+
+def wiki(text: str, **other: object) -> Page:
+    values = {"id": "enwiki:1:2", "language": "en", "title": "T", "model": "wikitext", "kind": "wikitext", "site": SITE}
+    return Page(text=text, **{**values, **other})  # pyright: ignore[reportArgumentType]
+
+
+def test_pages_become_documents_counts_or_failures() -> None:
+    pages = [
+        wiki("A '''goose''' on the [[river|water]]."),
+        wiki("#REDIRECT [[Goose]]", redirect=True),
+        wiki("Talk about geese, at length.", namespace=1),
+        wiki("body { goose: grey }", model="css"),
+        wiki("{{infobox}}"),
+        wiki("A duck."),
+        wiki("goose " * 30),
+        Page(id="books:a", language="en", title="", text="  A goose,\r\nin a book.\x00 "),
+        Failure("enwiki:9", "bad_xml", "<page>"),
+    ]
+    counters = PageCounters()
+    made = list(extract(pages, (0,), FILTERS, counters))
+    assert [document.text for document in made if isinstance(document, Document)] == [
+        "A goose on the water.",
+        "A goose,\nin a book.",
+    ]
+    assert [failed.failure.reason for failed in made if isinstance(failed, FailedPage)] == ["bad_xml"]
+    assert counters.to_json() == {
+        "pages": 9,
+        "documents": 2,
+        "redirects": 1,
+        "other_namespaces": 1,
+        "filtered": {"not_wikitext": 1, "empty": 1, "too_short": 1, "too_long": 1},
+        "failed": {"bad_xml": 1},
+    }
+    total = PageCounters()
+    total.add(counters.to_json())
+    total.add(counters.to_json())
+    assert (total.pages, total.filtered["empty"], total.failed["bad_xml"]) == (18, 2, 2)
+
+
+def test_one_bad_page_never_stops_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    def clean(text: str, site: Site) -> str:
+        return [][0] if "bad" in text else text
+
+    monkeypatch.setattr(extract_module, "clean", clean)
+    counters = PageCounters()
+    made = list(extract([wiki("a bad, bad page"), wiki("a good, good page")], (0,), FILTERS, counters))
+    assert isinstance(made[0], FailedPage)
+    assert made[0].failure == Failure("enwiki:1:2", "error: IndexError", "a bad, bad page")
+    assert isinstance(made[1], Document)
+    assert counters.failed == {"error: IndexError": 1}
+
+
+def test_a_huge_page_is_not_cleaned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extract_module, "MAX_WIKITEXT_CHARACTERS", 20)
+    (failed,) = extract([wiki("{{" * 11)], (0,), FILTERS, PageCounters())
+    assert isinstance(failed, FailedPage)
+    assert failed.failure.reason == "too_large"

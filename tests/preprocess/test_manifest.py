@@ -1,0 +1,98 @@
+"""The manifest: read back as it was written, refused when it is not ours to read, reconciled."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from preprocess.errors import JobError, UserError
+from preprocess.manifest import (
+    DatasetSplit,
+    Manifest,
+    ShardEntry,
+    content_fingerprint,
+    load_manifest,
+    reconcile,
+    save_manifest,
+)
+from preprocess.storage import Storage
+
+SHARD = ShardEntry("train/data-00000-of-00001.arrow", "en", 3, 2, 5000, 90_000, "ab" * 32)
+COUNTERS: dict[str, Any] = {
+    "pages": 10, "documents": 2, "redirects": 3, "other_namespaces": 1, "duplicates": 1, "filtered": {"empty": 2},
+    "failed": {"bad_xml": 1},
+}  # fmt: skip
+
+
+def manifest(**other: Any) -> Manifest:
+    values: dict[str, Any] = {
+        "schema_version": 1,
+        "config": {"seed": 0},
+        "config_fingerprint": "00",
+        "versions": {"python": "3.11"},
+        "inputs": ({"path": "dump.xml", "size": 1, "sha256": "00"},),
+        "vocabulary_sha256": None,
+        "vocabulary_size": None,
+        "splits": {"train": DatasetSplit((SHARD,))},
+        "counters": COUNTERS,
+        "statistics": {},
+        "fingerprint": content_fingerprint({"train": DatasetSplit((SHARD,))}, None),
+    }
+    return Manifest(**{**values, **other})
+
+
+def test_a_manifest_comes_back_as_it_was_saved(tmp_path: Path) -> None:
+    save_manifest(Storage.at(str(tmp_path)), manifest())
+    found = load_manifest(str(tmp_path))
+    assert found == manifest()
+    split = found.splits["train"]
+    assert (split.rows, split.documents, split.characters) == (3, 2, 5000)
+    assert (tmp_path / "_SUCCESS").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "no manifest.json there"),
+        ("{", "damaged, it is not JSON"),
+        ('{"schema_version": 2}', "schema version 2 is not known here (known: 1)"),
+        ("[]", "schema version None"),
+        ('{"schema_version": 1}', "damaged"),
+    ],
+)
+def test_what_cannot_be_read_is_one_line_with_the_remedy(tmp_path: Path, content: str | None, said: str) -> None:
+    if content is not None:
+        (tmp_path / "manifest.json").write_text(content)
+    with pytest.raises(UserError, match=re.escape(said)) as caught:
+        load_manifest(str(tmp_path))
+    assert "\n" not in str(caught.value)
+
+
+def test_the_fingerprint_changes_with_the_content_alone() -> None:
+    other = ShardEntry(**{**vars(SHARD), "sha256": "cd" * 32})
+    prints = {
+        content_fingerprint({"train": DatasetSplit(shards)}, vocabulary)
+        for shards in ((SHARD,), (other,), (SHARD, other), (other, SHARD))
+        for vocabulary in (None, "ef" * 32)
+    }
+    assert len(prints) == 8
+    recounted = ShardEntry(**{**vars(SHARD), "rows": 4})
+    assert content_fingerprint({"train": DatasetSplit((recounted,))}, None) == manifest().fingerprint
+
+
+def test_every_page_has_to_be_accounted_for() -> None:
+    reconcile(COUNTERS)
+    for name in ("pages", "documents", "redirects", "other_namespaces", "duplicates"):
+        with pytest.raises(JobError, match="pages were read, but"):
+            reconcile({**COUNTERS, name: COUNTERS[name] + 1})
+    with pytest.raises(JobError, match="3 filtered"):
+        reconcile({**COUNTERS, "filtered": {"empty": 2, "too_short": 1}})
+
+
+def test_the_file_is_the_same_bytes_for_the_same_manifest(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        save_manifest(Storage.at(str(tmp_path / name)), manifest())
+    assert (tmp_path / "a" / "manifest.json").read_bytes() == (tmp_path / "b" / "manifest.json").read_bytes()
+    assert json.loads((tmp_path / "a" / "manifest.json").read_text())["splits"]["train"]["shards"][0] == vars(SHARD)

@@ -1,0 +1,55 @@
+"""The quotas and the texts of the sample for the vocabulary."""
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from preprocess.config import VocabularyConfig
+from preprocess.document import Document, document_key
+from preprocess.plan import batches_by_place
+from preprocess.runs import Run, write_documents
+from preprocess.sample import sample_quotas, sample_texts
+from preprocess.storage import Storage
+
+
+def test_smoothing_lifts_small_languages() -> None:
+    sizes = {"en": 1_000_000, "sw": 10_000}
+    assert sample_quotas(sizes, 101_000, 1.0) == {"en": 100_000, "sw": 1_000}
+    lifted = sample_quotas(sizes, 10_000, 0.5)
+    assert lifted == {"en": 9090, "sw": 909}
+    assert sample_quotas(sizes, 10_000, 0.0) == {"en": 5000, "sw": 5000}
+    assert sample_quotas(sizes, 50_000, 0.0) == {"en": 40_000, "sw": 10_000}
+    assert sample_quotas(sizes, 10_000_000, 0.7) == sizes
+    assert sample_quotas({"en": 0}, 10, 0.7) == {}
+
+
+@given(st.dictionaries(st.text(min_size=1), st.integers(0, 10**9), max_size=8), st.integers(1, 10**9), st.floats(0, 1))
+def test_quotas_are_within_what_there_is_and_what_is_asked(sizes: dict[str, int], total: int, smoothing: float) -> None:
+    quotas = sample_quotas(sizes, total, smoothing)
+    assert all(0 <= quota <= sizes[language] for language, quota in quotas.items())
+    assert sum(quotas.values()) <= total
+    assert sum(quotas.values()) >= min(total, sum(sizes.values())) - len(sizes) - total * 1e-9
+
+
+def test_texts_are_training_texts_in_key_order_up_to_the_quota(tmp_path: Path) -> None:
+    storage = Storage.at(str(tmp_path))
+    found = [Document(str(n), "en", "", f"{n:03} " * 25) for n in range(100)]
+
+    def sample(cut: int, **settings: int) -> list[str]:
+        files = [
+            write_documents(storage, "runs", str(cut + n), part, 0.2)
+            for n, part in enumerate((found[:cut], found[cut:]))
+        ]
+        runs = [Run(str(n), "", 0, {}, 0, file) for n, file in enumerate(files)]
+        places = batches_by_place(runs)
+        held_out = {batch.first for batch in places["validation", "en"]}
+        texts = list(sample_texts(storage, places, VocabularyConfig(**settings)))  # pyright: ignore[reportArgumentType]
+        assert not held_out & {document_key(text).hex() for text in texts}
+        return texts
+
+    texts = sample(10, sample_characters=3050)
+    assert texts == sample(70, sample_characters=3050)
+    assert sum(map(len, texts)) == 3050
+    assert [document_key(text) for text in texts[:-1]] == sorted(document_key(text) for text in texts[:-1])
+    assert len(sample(40, sample_characters=10**6)) > 60
