@@ -27,7 +27,7 @@ class VocabularyConfig:
     model: str | None = None
     size: Annotated[int, Field(ge=300, le=500_000)] = 32_000
     algorithm: Literal["unigram", "bpe"] = "unigram"
-    character_coverage: Annotated[float, Field(gt=0.9, le=1)] = 0.9995
+    character_coverage: Annotated[float, Field(ge=0.98, le=1)] = 0.9995  # SentencePiece takes no less
     byte_fallback: bool = True
     sample_characters: Annotated[int, Field(gt=0)] = 20_000_000
     smoothing: Annotated[float, Field(ge=0, le=1)] = 0.7

@@ -11,7 +11,7 @@ import pyarrow as pa
 from preprocess.config import PreprocessConfig
 from preprocess.document import Document
 from preprocess.errors import JobError
-from preprocess.features import build_windows
+from preprocess.features import iterate_windows
 from preprocess.manifest import ShardEntry
 from preprocess.plan import ShardTask
 from preprocess.schema import schema
@@ -86,16 +86,19 @@ def build_shard(
         wanted = schema(config.columns)
         with pa.OSFile(new.path, "wb") as sink, pa.ipc.new_stream(sink, wanted) as writer:
             for group in _groups(document for _, document in merge):
-                windows = build_windows(group, config, vocabulary)
-                if not windows.num_rows:
+                rows_before, counted = rows, None
+                for windows in iterate_windows(group, config, vocabulary):  # in parts: a document may be of any size
+                    for start in range(0, windows.num_rows, MAX_BATCH_ROWS):
+                        writer.write_batch(windows.slice(start, MAX_BATCH_ROWS))
+                    rows += windows.num_rows
+                    counted = count_characters(windows)
+                    characters += counted or 0
+                    statistics.subwords += count_items(windows, "subword_ids")
+                if rows == rows_before:
                     raise JobError(f"{task.path}: no windows came of document {group[0].id}; please report this page")
-                for start in range(0, windows.num_rows, MAX_BATCH_ROWS):
-                    writer.write_batch(windows.slice(start, MAX_BATCH_ROWS))
-                rows += windows.num_rows
                 documents += len(group)
-                counted = count_characters(windows)
-                characters += sum(len(document.text) for document in group) if counted is None else counted
-                statistics.subwords += count_items(windows, "subword_ids")
+                if counted is None:  # no column that was kept tells how many characters the windows have
+                    characters += sum(len(document.text) for document in group)
                 for document in group:
                     statistics.add_document(document)
     entry = ShardEntry(

@@ -218,7 +218,7 @@ def test_a_bug_in_a_step_is_a_job_error_and_the_work_is_kept(
         raise ZeroDivisionError("a bug")
 
     with monkeypatch.context() as patched:
-        patched.setattr("preprocess.shards.build_windows", broken)
+        patched.setattr("preprocess.shards.iterate_windows", broken)
         with pytest.raises(JobError, match="ZeroDivisionError: a bug"):
             run_preprocess(make_config(corpus), str(tmp_path / "out"))
     reads: list[Document] = []
