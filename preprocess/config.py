@@ -22,7 +22,8 @@ class WindowConfig:
 
 @settings
 class VocabularyConfig:
-    """The SentencePiece model: trained on a sample of the corpus, or the given `model` file."""
+    """The SentencePiece model: trained on a sample of the corpus, or the given `model` file. `size` is the most pieces:
+    a small corpus gives fewer."""
 
     model: str | None = None
     size: Annotated[int, Field(ge=300, le=500_000)] = 32_000

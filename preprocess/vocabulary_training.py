@@ -24,33 +24,45 @@ def train_vocabulary(texts: Iterable[str], config: VocabularyConfig, seed: int) 
 
     The model does not normalise, so that offsets are exact: spaces are kept, and one is put before each text so that
     a word has the same pieces there as elsewhere. Id 0 is padding, 1 unknown; there are no marks of start and end.
+    Texts that do not hold `config.size` different pieces give as many as they hold.
 
     Raises:
-        UserError: naming `vocabulary.size` and a size that works, where the texts are too few or too varied for it.
+        UserError: there is no text, or its characters alone are more than `vocabulary.size`; the size that works is named.
     """
+    lines = list(_lines(texts))
+    try:
+        return _train(lines, config, config.size, seed)
+    except RuntimeError as error:
+        largest = re.search(r"set it to a value <= (\d+)", str(error))
+        if largest is None:
+            raise _explain(str(error), config.size) from error
+    try:
+        return _train(lines, config, int(largest[1]), seed)
+    except RuntimeError as error:
+        raise _explain(str(error), int(largest[1])) from error
+
+
+def _train(lines: list[str], config: VocabularyConfig, size: int, seed: int) -> bytes:
     sentencepiece.set_random_generator_seed(seed)
     model = io.BytesIO()
-    try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_lines(texts),
-            model_writer=model,
-            vocab_size=config.size,
-            model_type=config.algorithm,
-            character_coverage=config.character_coverage,
-            byte_fallback=config.byte_fallback,
-            normalization_rule_name="identity",
-            remove_extra_whitespaces=False,
-            add_dummy_prefix=True,
-            max_sentence_length=_MAX_LINE_BYTES,
-            pad_id=PAD_ID,
-            unk_id=UNKNOWN_ID,
-            bos_id=-1,
-            eos_id=-1,
-            num_threads=_THREADS,
-            minloglevel=2,
-        )
-    except RuntimeError as error:
-        raise _explain(str(error), config.size) from error
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines),
+        model_writer=model,
+        vocab_size=size,
+        model_type=config.algorithm,
+        character_coverage=config.character_coverage,
+        byte_fallback=config.byte_fallback,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        add_dummy_prefix=True,
+        max_sentence_length=_MAX_LINE_BYTES,
+        pad_id=PAD_ID,
+        unk_id=UNKNOWN_ID,
+        bos_id=-1,
+        eos_id=-1,
+        num_threads=_THREADS,
+        minloglevel=2,
+    )
     return model.getvalue()
 
 
@@ -65,11 +77,6 @@ def _lines(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _explain(message: str, size: int) -> Exception:
-    too_high = re.search(r"set it to a value <= (\d+)", message)
-    if too_high:
-        return UserError(
-            f"vocabulary.size: {size} is too large for this corpus; set it to at most {too_high[1]}, or add text"
-        )
     too_low = re.search(r"smaller than required_chars\. \d+ vs (\d+)", message)
     if too_low:
         return UserError(

@@ -7,10 +7,13 @@ from preprocess.wikitext.namespaces import MEDIA_EXTENSIONS
 
 # Innermost links only: the label holds single brackets at most (a bounded number: no unbounded state in the matcher).
 _INTERNAL = re.compile(r"\[\[([^\[\]|\n]*)(?:\|([^\[\]]*(?:(?:\[(?!\[)|\](?!\]))[^\[\]]*){0,8}))?\]\]")
+# An address and the spaces behind it are taken whole: a label can hold the same characters, so that a matcher free to
+# give some of them back would try each place, in quadratic time, where the closing bracket is missing.
+_ADDRESS = r"[^\s\[\]<>\"]*(?![^\s\[\]<>\"])[ \t\xa0]*(?![ \t\xa0])"
 _EXTERNAL = re.compile(
-    r"\[(?:(?:https?|ftps?|mailto|news|ircs?|gopher|sip|tel|magnet):)(?://)?[^\s\[\]<>\"]*"
-    r"[ \t\xa0]*([^\[\]\n]*(?:\[[^\[\]\n]*\][^\[\]\n]*){0,4})\]"
-    r"|\[//[^\s\[\]<>\"]+[ \t\xa0]*([^\[\]\n]*)\]",
+    rf"\[(?:(?:https?|ftps?|mailto|news|ircs?|gopher|sip|tel|magnet):)(?://)?{_ADDRESS}"
+    r"([^\[\]\n]*(?:\[[^\[\]\n]*\][^\[\]\n]*){0,4})\]"
+    rf"|\[//(?=[^\s\[\]<>\"]){_ADDRESS}([^\[\]\n]*)\]",
     re.IGNORECASE,
 )
 # A caption may hold links, a label may hold files: more levels than this are not found in articles.

@@ -64,6 +64,10 @@ def run(args: argparse.Namespace) -> int:
     for name, split in manifest.splits.items():
         counts = f"{split.documents:,} documents, {split.rows:,} windows, {split.characters:,} characters"
         print(f"  {name:<12}{counts}, {len(split.shards)} shards in {args.output}/{name}")
+    subwords = manifest.vocabulary_size
+    if subwords is not None and config.vocabulary.model is None:
+        small = "" if subwords == config.vocabulary.size else f" (the corpus holds no {config.vocabulary.size:,})"
+        print(f"  vocabulary  {subwords:,} subwords{small}")
     failed = sum(manifest.counters["failed"].values())
     if failed:
         print(f"  {failed:,} pages failed: see {args.output}/failures, and tokenfree replay")
