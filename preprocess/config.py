@@ -48,6 +48,8 @@ class PreprocessConfig:
 
     wikipedia: tuple[str, ...] = ()
     books: tuple[str, ...] = ()
+    hf_dataset: tuple[str, ...] = ()  # Hugging Face datasets: a folder or a name, with :CONFIG and @SPLIT
+    text_column: str = "text"  # of these datasets
     language: str | None = None  # of all inputs; by default told by each dump and by folder names of books
     namespaces: tuple[int, ...] = (0,)
     window: WindowConfig = WindowConfig()

@@ -16,9 +16,15 @@ from preprocess.storage import TEMPORARY, Storage
 
 WORK = "_work"
 JOB = f"{WORK}/job.json"
-INPUT_FIELDS = ("wikipedia", "books")  # where inputs lie; what they hold is compared instead
+INPUT_FIELDS = ("wikipedia", "books", "hf_dataset")  # where inputs lie; what they hold is compared instead
 CUT_FIELDS = ("split_bytes",)  # how the work is cut, on which no byte of a shard depends
-READING_FIELDS = ("language", "namespaces", "filters", "validation_fraction")  # what decides the bytes of runs
+READING_FIELDS = (
+    "language",
+    "text_column",
+    "namespaces",
+    "filters",
+    "validation_fraction",
+)  # what decides the bytes of runs
 MADE_EARLY = (
     "vocabulary",
     "train",

@@ -27,7 +27,7 @@ def train_vocabulary(texts: Iterable[str], config: VocabularyConfig, seed: int) 
     Texts that do not hold `config.size` different pieces give as many as they hold.
 
     Raises:
-        UserError: there is no text, or its characters alone are more than `vocabulary.size`; the size that works is named.
+        UserError: there is no text, or more characters in it than `vocabulary.size`; the size that works is named.
     """
     lines = list(_lines(texts))
     try:

@@ -53,7 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     debug = "--debug" in argv[: argv.index("--") if "--" in argv else len(argv)]
     if not debug:  # libraries warn about extras that are not installed; what matters comes as an error
         logging.getLogger().setLevel(logging.ERROR)
-        logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # it logs the traceback of an error that we explain
+        for name in ("apache_beam", "huggingface_hub"):  # they log at length what we explain in a line
+            logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         return _run(argv)
     except UserError as error:

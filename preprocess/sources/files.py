@@ -125,14 +125,11 @@ def read_range(file: IO[bytes], start: int, end: int | None = None) -> Iterator[
         yield block
 
 
-def hash_inputs(paths: Iterable[str]) -> list[dict[str, str | int]]:
-    """Path, size in bytes and SHA-256 of each file, each once and sorted by path, read block by block."""
-    hashes: list[dict[str, str | int]] = []
-    for path in sorted(set(paths)):
-        digest, size = hashlib.sha256(), 0
-        with open_input(path) as file:
-            for block in read_range(file, 0):
-                digest.update(block)
-                size += len(block)
-        hashes.append({"path": path, "size": size, "sha256": digest.hexdigest()})
-    return hashes
+def hash_file(path: str) -> tuple[int, str]:
+    """Size in bytes and SHA-256 of a file, read block by block."""
+    digest, size = hashlib.sha256(), 0
+    with open_input(path) as file:
+        for block in read_range(file, 0):
+            digest.update(block)
+            size += len(block)
+    return size, digest.hexdigest()

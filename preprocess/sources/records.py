@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from preprocess.site import Site
 
-Format = Literal["xml", "bz2", "gz", "xz", "zst", "text", "jsonl", "parquet"]
+Format = Literal["xml", "bz2", "gz", "xz", "zst", "text", "jsonl", "parquet", "hf"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,8 @@ class Split:
     """A part of the inputs that one worker reads at once.
 
     A dump's part is the pages that start in `[start, end)` of its only input (bytes of the file as it is stored; for
-    bz2, in the streams that start there). Parts of JSONL are byte ranges too, those of Parquet ranges of row groups.
+    bz2, in the streams that start there). Parts of JSONL are byte ranges too, those of Parquet ranges of row
+    groups, those of a Hugging Face dataset ranges of rows.
     Text books come several files together, read whole. `names` are the inputs' names in ids, `versions` tell whether
     an input has changed since (size and ETag or time), and `size` estimates the bytes after decompression.
     """
@@ -55,6 +56,7 @@ class Split:
     site: Site | None = None
     encoding: str = "utf-8"
     rooted: bool = False  # the dump opens with <mediawiki>, so one without </mediawiki> has lost its end
+    text_column: str = "text"  # of a Hugging Face dataset
     needs_ns: bool = False  # export formats from 0.6 on carry <ns>; a page without it is broken
 
     @property

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from preprocess.config import PreprocessConfig
 from preprocess.document import Failure
 from preprocess.errors import UserError
-from preprocess.sources import books, dumps, wikipedia
-from preprocess.sources.files import list_inputs
+from preprocess.sources import books, dumps, hf, wikipedia
+from preprocess.sources.files import hash_file, list_inputs
 from preprocess.sources.records import Page, Split
 
 
@@ -17,13 +17,26 @@ def plan_splits(config: PreprocessConfig) -> list[Split]:
 
     Raises UserError, one line, for a path without files and for a file that is no dump (books are judged when read).
     """
-    if not config.wikipedia and not config.books:
-        raise UserError("no input: give wikipedia (dumps) or books (files or folders)")
+    if not config.wikipedia and not config.books and not config.hf_dataset:
+        raise UserError("no input: give wikipedia (dumps), books (files or folders) or hf_dataset")
     splits: list[Split] = []
     for file in list_inputs(config.wikipedia, "wikipedia", dumps.is_dump_name):
         splits += dumps.split_dump(file, config.language, config.split_bytes)
     files = list_inputs(config.books, "books", books.is_book_name)
-    return splits + books.split_books(files, config.language, config.split_bytes)
+    splits += books.split_books(files, config.language, config.split_bytes)
+    for name in sorted(config.hf_dataset):
+        splits += hf.split_dataset(name, config.text_column, config.language, config.split_bytes)
+    return splits
+
+
+def hash_inputs(inputs: Iterable[str]) -> list[dict[str, str | int]]:
+    """Path, size in bytes and SHA-256 of each input of the splits, each once and sorted by path."""
+    hashes: list[dict[str, str | int]] = []
+    for path in sorted(set(inputs)):
+        is_dataset = path.startswith(hf.SCHEME)
+        size, sha256 = hf.hash_dataset(path.removeprefix(hf.SCHEME)) if is_dataset else hash_file(path)
+        hashes.append({"path": path, "size": size, "sha256": sha256})
+    return hashes
 
 
 def read_split(split: Split) -> Iterator[Page | Failure]:

@@ -1,10 +1,10 @@
-"""Documents in tables, a line of JSON or a row of Parquet each: `text` and, if there, `id`, `language` and `title`."""
+"""Documents in tables (JSON lines, Parquet, datasets): `text` and, if there, `id`, `language` and `title`."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from preprocess.document import Failure
 from preprocess.errors import UserError
+from preprocess.sources import hf
 from preprocess.sources.files import InputFile, open_input, read_range
 from preprocess.sources.records import Page, Split
 
@@ -41,9 +42,9 @@ def read_table(split: Split) -> Iterator[Page | Failure]:
     """The documents of a part of a table, streamed; a failure for each line or row that is none.
 
     Reasons: bad_json, missing_text, too_large, damaged_stream. An id is `books:NAME:ID`, where ID is the document's own
-    `id`, or else the line's byte offset, or row group and row.
+    `id`, or else the line's byte offset, or row group and row, or the row of the dataset.
     """
-    rows = _json_rows(split) if split.format == "jsonl" else _parquet_rows(split)
+    rows: Iterator[tuple[str, Mapping[str, Any] | Failure]] = _ROWS[split.format](split)
     name, language = split.names[0], split.languages[0]
     for place, row in rows:
         if isinstance(row, Failure):
@@ -133,3 +134,10 @@ def _parquet_rows(split: Split) -> Iterator[tuple[str, Mapping[str, Any] | Failu
                     raise
                 place = f"{group}.{row}"
                 yield place, Failure(f"books:{split.names[0]}:{place}", "damaged_stream", str(error)[:1000])
+
+
+_ROWS: Mapping[str, Callable[[Split], Iterator[tuple[str, Any]]]] = {
+    "jsonl": _json_rows,
+    "parquet": _parquet_rows,
+    "hf": hf.read_rows,
+}

@@ -7,6 +7,7 @@ goes on when the same command is given again. Paths are files, folders, globs or
 Examples:
   tokenfree preprocess --wikipedia enwiki-latest-pages-articles-multistream.xml.bz2 --output data/en
   tokenfree preprocess --wikipedia dumps/*.bz2 --books books/ --output data/many --workers 4 --vocabulary.size 64000
+  tokenfree preprocess --hf-dataset saved/ wikimedia/wikipedia:20231101.sw --output data/sw
   tokenfree preprocess --wikipedia gs://dumps/*.bz2 --output gs://data/en --runner dataflow -- --project my-project
 """
 
@@ -25,10 +26,11 @@ def recipe_keys() -> list[str]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`[RECIPE] [--wikipedia PATH ...] [--books PATH ...] --output DIR [--runner NAME] [--workers N] [-- OPTIONS]`."""
+    """`[RECIPE] [inputs] --output DIR [--runner NAME] [--workers N] [--dry-run] [-- BEAM OPTIONS]`."""
     recipes.add_arguments(parser, optional=True)
     parser.add_argument("--wikipedia", metavar="PATH", nargs="+", help="dump files, globs or URLs")
     parser.add_argument("--books", metavar="PATH", nargs="+", help="book files, folders, globs or URLs")
+    parser.add_argument("--hf-dataset", metavar="NAME", nargs="+", help="Hugging Face datasets: NAME[:CONFIG][@SPLIT]")
     parser.add_argument("--output", metavar="DIR", required=True, help="the data directory to make")
     parser.add_argument("--runner", choices=("direct", "flink", "dataflow", "spark"), default="direct")
     parser.add_argument(
@@ -42,9 +44,11 @@ def run(args: argparse.Namespace) -> int:
     from pipelines.preprocess import describe_plan, run_preprocess
     from workflows.console import StageLine
 
-    config = recipes.load(PreprocessConfig, args, wikipedia=args.wikipedia, books=args.books)
-    if not config.wikipedia and not config.books:
-        raise UserError("nothing to read: give --wikipedia PATH or --books PATH")
+    config = recipes.load(
+        PreprocessConfig, args, wikipedia=args.wikipedia, books=args.books, hf_dataset=args.hf_dataset
+    )
+    if not config.wikipedia and not config.books and not config.hf_dataset:
+        raise UserError("nothing to read: give --wikipedia PATH, --books PATH or --hf-dataset NAME")
     if args.dry_run:
         plan = describe_plan(config)
         print(f"{plan.inputs:,} inputs, {plan.splits:,} splits, {plan.bytes:,} bytes to read")
