@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from preprocess.config import FilterConfig
+from preprocess.config import FilterConfig, PreprocessConfig
 from preprocess.document import Document, Failure
 from preprocess.normalize import normalize
-from preprocess.sources import Page
+from preprocess.sources import Page, Split, read_split
 from preprocess.wikitext import clean
 
 # MediaWiki itself stops at 2 MiB a page; the cleaner is linear, so this bounds the time and memory of one page.
@@ -72,6 +73,29 @@ def extract(
                 yield FailedPage(made, page)
             else:
                 counters.filtered[made] += 1
+
+
+class Sample(NamedTuple):
+    """What the first pages of a split cost and give, for each byte of input after decompression."""
+
+    characters_per_byte: float
+    seconds_per_byte: float
+
+
+def sample_split(split: Split, config: PreprocessConfig, seconds: float) -> Sample:
+    """Read and clean the first pages of a split for about `seconds` of CPU time, or all of it where that is less."""
+    characters = size = 0
+    start = time.process_time()
+    for page in read_split(split):
+        size += len(page.text.encode(errors="replace"))
+        for made in extract([page], config.namespaces, config.filters, PageCounters()):
+            characters += len(made.text) if isinstance(made, Document) else 0
+        if time.process_time() - start >= seconds:
+            break
+    else:
+        size = split.size  # all of it, with what is around the texts
+    size = max(size, 1)
+    return Sample(characters / size, (time.process_time() - start) / size)
 
 
 def document_of(page: Page, filters: FilterConfig) -> Document | Failure | str:

@@ -144,7 +144,9 @@ def test_a_config_that_proves_impossible_may_be_mended_in_place(
 ) -> None:
     config = make_config(corpus)
     with pytest.raises(UserError, match=r"vocabulary\.size"):
-        run_preprocess(make_config(corpus, vocabulary=VocabularyConfig(size=30_000)), str(tmp_path / "out"))
+        run_preprocess(
+            make_config(corpus, vocabulary=VocabularyConfig(size=300, character_coverage=1)), str(tmp_path / "out")
+        )
     reads: list[object] = []
     monkeypatch.setattr("preprocess.job.read_split", lambda split: reads.append(split) or iter(()))
     run_preprocess(config, str(tmp_path / "out"))
@@ -230,6 +232,10 @@ def test_a_bug_in_a_step_is_a_job_error_and_the_work_is_kept(
 
 def test_the_plan_tells_splits_bytes_and_shards(corpus: Path, make_config: Config) -> None:
     plan = describe_plan(make_config(corpus, split_bytes=5_000))
+    text = sum(len(json.loads(line)["text"]) for line in corpus.read_text().splitlines())
+    assert 0.7 * text < plan.estimated_characters < 1.3 * text
+    assert plan.estimated_output_bytes > plan.estimated_characters
+    assert plan.estimated_seconds > 0
     size = corpus.stat().st_size
     assert plan.inputs == 1
     assert plan.splits == -(-size // 5_000)

@@ -52,7 +52,11 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         plan = describe_plan(config)
         print(f"{plan.inputs:,} inputs, {plan.splits:,} splits, {plan.bytes:,} bytes to read")
-        print(f"about {plan.estimated_characters:,} characters of text in {plan.estimated_shards:,} shards")
+        shown = f"{plan.estimated_output_bytes / 1e6:,.1f} MB in {plan.estimated_shards:,} shards"
+        print(f"about {plan.estimated_characters:,} characters of text, {shown}")
+        seconds = plan.estimated_seconds / max(args.workers, 1)
+        time = f"{seconds:,.0f} seconds" if seconds < 120 else f"{seconds / 60:,.0f} minutes"
+        print(f"about {time} with {max(args.workers, 1)} workers, besides the training of the vocabulary")
         return 0
     with StageLine() as line:
         manifest = run_preprocess(
