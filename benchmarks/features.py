@@ -59,7 +59,7 @@ def plain_subwords(processor: sentencepiece.SentencePieceProcessor, text: str) -
     return pieces
 
 
-def plain_row(processor: sentencepiece.SentencePieceProcessor, text: str) -> dict[str, object]:
+def plain_row(processor: sentencepiece.SentencePieceProcessor, text: str) -> dict[str, Any]:
     """All columns of one window but its sentences."""
     words, subwords = plain_words(text), plain_subwords(processor, text)
     return {

@@ -1,13 +1,15 @@
-"""Writes docs/text_quality.md: thirty constructs from real pages, as cleaned here and by mwparserfromhell.
+"""Writes docs/text_quality.md: thirty constructs from real pages, as cleaned here, by mwparserfromhell and by
+wikiextractor.
 
-    python -m benchmarks.text_quality [--check]
+    PYTHONPATH=DIR python -m benchmarks.text_quality     (DIR: see benchmarks/wiki_peers.py)
+    python -m benchmarks.text_quality --check
 
 Every snippet is looked up in its page, so the table cannot hold wikitext that no editor wrote. `--check` writes nothing
-and fails if the file on disk is not what would be written.
+and fails if the file on disk is not what would be written, but for the column of wikiextractor, which it does not need.
 """
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -15,26 +17,34 @@ import mwparserfromhell
 
 from benchmarks.text_snippets import DUMPS, SNIPPETS
 from benchmarks.wiki_pages import data_folder, read_articles
+from benchmarks.wiki_peers import (
+    HOW_TO_GET_IT,
+    Cleaner,
+    mwparserfromhell_text,
+    wikiextractor_text,
+    wikiextractor_version,
+)
 from preprocess.site import Site
 from preprocess.wikitext import clean
 
 OUTPUT = Path(__file__).resolve().parents[1] / "docs" / "text_quality.md"
 HEAD = f"""# Text quality
 
-What the wikitext cleaner makes of {len(SNIPPETS)} constructs, beside `strip_code()` of mwparserfromhell {{version}}.
-The snippets stand in real pages of {{wikis}} Wikipedias (text CC BY-SA, by the contributors of each page). `⏎` is a
-line break, `∅` nothing at all. Made by `python -m benchmarks.text_quality`; speed and similarity over whole pages:
-`python -m benchmarks.wikitext`.
+What the wikitext cleaner makes of {len(SNIPPETS)} constructs, beside `strip_code()` of mwparserfromhell and the text
+of wikiextractor, which is given the templates that the same dumps define (excerpts hold few of them). The snippets
+stand in real pages of {len({wiki for _, wiki, _, _ in SNIPPETS})} Wikipedias (text CC BY-SA, by the contributors of
+each page). `⏎` is a line break, `∅` nothing at all. Made by `python -m benchmarks.text_quality`; speed and similarity
+over whole pages: `python -m benchmarks.wikitext`.
 
-| construct | page | wikitext | tokenfree | mwparserfromhell |
-|---|---|---|---|---|
 """
+COLUMNS = ("construct", "page", "wikitext", "tokenfree", f"mwparserfromhell {mwparserfromhell.__version__}")
+BORDER = " | "  # which no cell holds: `|` of a text is escaped
 
 
 @cache
-def articles(dump: str) -> tuple[Site, dict[str, str]]:
+def articles(dump: Path) -> tuple[Site, dict[str, str]]:
     """The site and the wikitext by title of one dump."""
-    site, pages = read_articles(data_folder() / "wiki-dumps" / dump)
+    site, pages = read_articles(dump)
     return site, dict(pages)
 
 
@@ -48,20 +58,35 @@ def cell(text: str) -> str:
     return f"{fence}{text.strip()}{fence}"
 
 
-def rows() -> Iterator[str]:
-    """The lines of the table; ValueError for a snippet that is not in its page."""
+def rows(third: Callable[[Path], Cleaner] | None) -> Iterator[tuple[str, ...]]:
+    """The cells of each line, the last by a `third` cleaner if given; ValueError for a snippet not in its page."""
     for construct, wiki, title, snippet in SNIPPETS:
-        site, pages = articles(DUMPS[wiki])
+        dump = data_folder() / "wiki-dumps" / DUMPS[wiki]
+        site, pages = articles(dump)
         if snippet not in pages.get(title, ""):
             raise ValueError(f"{wiki}: page {title!r} does not hold {snippet!r}: correct benchmarks/text_snippets.py")
-        theirs = str(mwparserfromhell.parse(snippet).strip_code())
-        yield f"| {construct} | {wiki}: {title} | {cell(snippet)} | {cell(clean(snippet, site))} | {cell(theirs)} |\n"
+        texts = [snippet, clean(snippet, site), mwparserfromhell_text(snippet)]
+        texts += [third(dump)(snippet)] if third else []
+        yield construct, f"{wiki}: {title}", *map(cell, texts)
 
 
-def document() -> str:
-    """The whole file."""
-    wikis = len({wiki for _, wiki, _, _ in SNIPPETS})
-    return HEAD.format(version=mwparserfromhell.__version__, wikis=wikis) + "".join(rows())
+def document(wikiextractor: str | None) -> str:
+    """The whole file, with a column of this version of `wikiextractor`, or without one."""
+    third = cache(wikiextractor_text) if wikiextractor else None
+    columns = (*COLUMNS, f"wikiextractor {wikiextractor}") if wikiextractor else COLUMNS
+    lines = [columns, *rows(third)]
+    table = [f"| {BORDER.join(cells)} |\n" for cells in lines]
+    table.insert(1, "|---" * len(columns) + "|\n")
+    return HEAD + "".join(table)
+
+
+def is_current(text: str) -> bool:
+    """Whether the columns that need no wikiextractor are what would be written, and that column is there."""
+    head, _, table = text.partition("| construct |")
+    first, rule, *lines = ("| construct |" + table).splitlines()
+    cut = [line.rpartition(BORDER)[0] + " |" for line in (first, *lines)]
+    cut.insert(1, rule.removesuffix("---|"))
+    return head + "\n".join(cut) + "\n" == document(None) and "| wikiextractor " in first
 
 
 def main() -> None:
@@ -70,10 +95,13 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="fail if the file is out of date")
     options = parser.parse_args()
     if options.check:
-        if OUTPUT.read_text(encoding="utf-8") != document():
+        if not is_current(OUTPUT.read_text(encoding="utf-8")):
             raise SystemExit(f"{OUTPUT} is out of date: run python -m benchmarks.text_quality")
         return
-    OUTPUT.write_text(document(), encoding="utf-8")
+    version = wikiextractor_version()
+    if version is None:
+        raise SystemExit(HOW_TO_GET_IT)
+    OUTPUT.write_text(document(version), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Articles of dumps for the text benchmarks: namespace 0, no redirects, with the site that the dump describes."""
+"""Articles and templates of dumps for the text benchmarks: no redirects, with the site that the dump describes."""
 
 import bz2
 import html
@@ -13,6 +13,7 @@ _PAGE = re.compile(r"<page>(.*?)</page>", re.DOTALL)
 _TITLE = re.compile(r"<title>(.*?)</title>")
 _TEXT = re.compile(r"<text[^>]*[^/>]>(.*?)</text>", re.DOTALL)
 _HEAD_CHARACTERS = 20_000
+_TEMPLATES = 10  # the namespace of templates
 
 
 def data_folder() -> Path:
@@ -23,17 +24,28 @@ def data_folder() -> Path:
 
 def read_articles(path: Path) -> tuple[Site, list[tuple[str, str]]]:
     """The site and the (title, wikitext) of every article of a small dump, in order."""
+    site, xml = _read(path)
+    return site, list(_pages(xml, namespace=0))
+
+
+def read_templates(path: Path) -> tuple[str, list[tuple[str, str]]]:
+    """The prefix of template pages (`Template:` in the wiki's language), and their titles and wikitext."""
+    site, xml = _read(path)
+    names = site.namespaces.get(_TEMPLATES, ("Template",))
+    return f"{names[0]}:", list(_pages(xml, namespace=_TEMPLATES))
+
+
+def _read(path: Path) -> tuple[Site, str]:
     raw = bz2.decompress(path.read_bytes()) if path.suffix == ".bz2" else path.read_bytes()
     xml = raw.decode("utf-8", "replace")
     language = None
     if path.parent.name == "minidumps":  # they carry the siteinfo of the English wiki
         language = path.name.partition("wiki")[0]
-    site = Site.from_siteinfo(xml[:_HEAD_CHARACTERS], database=path.name.partition("-")[0], language=language)
-    return site, list(_articles(xml))
+    return Site.from_siteinfo(xml[:_HEAD_CHARACTERS], database=path.name.partition("-")[0], language=language), xml
 
 
-def _articles(xml: str) -> Iterator[tuple[str, str]]:
+def _pages(xml: str, namespace: int) -> Iterator[tuple[str, str]]:
     for page in _PAGE.finditer(xml):
         title, text = _TITLE.search(page[1]), _TEXT.search(page[1])
-        if title and text and "<redirect" not in page[1] and "<ns>0</ns>" in page[1]:
+        if title and text and "<redirect" not in page[1] and f"<ns>{namespace}</ns>" in page[1]:
             yield html.unescape(title[1]), html.unescape(text[1])

@@ -1,12 +1,13 @@
-"""The wikitext cleaner against mwparserfromhell's strip_code, on the same real pages in one run.
+"""The wikitext cleaner against mwparserfromhell's strip_code and wikiextractor, on the same real pages in one run.
 
     python -m benchmarks.wikitext [--megabytes 1.5] [DUMP ...]
 
-Prints, for each dump, megabytes of wikitext (UTF-8) per CPU second of both, their ratio, and how alike the texts are on
-prose, and on prose without templates: the mean over paragraphs of the Jaccard similarity of their sets of character
-5-grams. A paragraph is a line of at least 200 characters of running text without files and formulas, and without list,
-table or template marks at its start; its references are taken out of the wikitext first, because mwparserfromhell keeps
-what they say.
+Prints, for each dump, megabytes of wikitext (UTF-8) per CPU second of each, ours as a ratio to theirs (wikiextractor:
+only if it can be imported, see benchmarks/wiki_peers.py), and how alike our text and mwparserfromhell's are on prose,
+and on prose without templates: the mean over paragraphs of the Jaccard similarity of their sets of character 5-grams. A
+paragraph is a line of at least 200 characters of running text without files and formulas, and without list, table or
+template marks at its start; its references are taken out of the wikitext first, because mwparserfromhell keeps what
+they say.
 """
 
 import argparse
@@ -16,9 +17,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import mwparserfromhell
-
 from benchmarks.wiki_pages import data_folder, read_articles
+from benchmarks.wiki_peers import HOW_TO_GET_IT, mwparserfromhell_text, wikiextractor_text, wikiextractor_version
 from preprocess.site import Site
 from preprocess.wikitext import clean
 
@@ -35,11 +35,6 @@ _PROSE = re.compile(r"\w|'''|[\"«“„「『(（]|\[\[[^:\[\]]+\]\]")
 _NOT_PROSE = re.compile(
     r"</?ref|<gallery|<math|\[\[[^\[\]|:]*:[^\[\]|]*\.(?:jpe?g|png|svg|gif|tiff?|og[gv])", re.IGNORECASE
 )
-
-
-def peer(wikitext: str) -> str:
-    """What a user of mwparserfromhell writes."""
-    return str(mwparserfromhell.parse(wikitext).strip_code())
 
 
 def cpu_seconds(function: Callable[[str], str], texts: list[str], repeats: int) -> float:
@@ -82,14 +77,14 @@ def similarities(texts: list[str], site: Site) -> tuple[list[float], list[float]
     everything: list[float] = []
     plain: list[float] = []
     for line in (line for text in texts for line in prose(text)):
-        everything.append(similarity(clean(line, site), peer(line)))
+        everything.append(similarity(clean(line, site), mwparserfromhell_text(line)))
         if "{{" not in line:
             plain.append(everything[-1])
     return everything, plain
 
 
-def compare(path: Path, megabytes: float) -> None:
-    """Prints the line of one dump, from its first `megabytes` of articles."""
+def compare(path: Path, megabytes: float, third: bool) -> None:
+    """Prints the line of one dump, from its first `megabytes` of articles; with wikiextractor as the `third`."""
     site, articles = read_articles(path)
     texts: list[str] = []
     size = 0
@@ -98,14 +93,15 @@ def compare(path: Path, megabytes: float) -> None:
             break
         texts.append(text)
         size += len(text.encode())
+    peers = [mwparserfromhell_text, *([wikiextractor_text(path)] if third else [])]
     ours = size / 1e6 / cpu_seconds(lambda text: clean(text, site), texts, repeats=3)
-    theirs = size / 1e6 / cpu_seconds(peer, texts, repeats=1)
+    columns = [f"{path.name[:26]:26} {size / 1e6:6.2f} MB {ours:8.2f} MB/s"]
+    for peer in peers:
+        theirs = size / 1e6 / cpu_seconds(peer, texts, repeats=1)
+        columns.append(f"{theirs:8.2f} MB/s {ours / theirs:5.1f}x")
     everything, plain = similarities(texts, site)
-    print(
-        f"{path.name[:26]:26} {size / 1e6:6.2f} MB {ours:8.2f} MB/s {theirs:8.2f} MB/s {ours / theirs:6.1f}x "
-        f"{statistics.fmean(everything):8.4f} of {len(everything):4} {statistics.fmean(plain):8.4f} of {len(plain):4}",
-        flush=True,
-    )
+    columns += [f"{statistics.fmean(values):8.4f} of {len(values):4}" for values in (everything, plain)]
+    print(" ".join(columns), flush=True)
 
 
 def main() -> None:
@@ -115,9 +111,14 @@ def main() -> None:
     parser.add_argument("--megabytes", type=float, default=1.5, help="wikitext taken from each dump")
     options = parser.parse_args()
     folder = data_folder() / "wiki-dumps"
-    print(f"{'dump':26} {'wikitext':>9} {'ours':>13} {'mwparserfromhell':>18} ratio {'alike':>11} {'no templates':>16}")
+    version = wikiextractor_version()
+    if version is None:
+        print(HOW_TO_GET_IT)
+    names = ["mwparserfromhell", *([f"wikiextractor {version}"] if version else [])]
+    peers = " ".join(f"{name:>20}" for name in names)
+    print(f"{'dump':26} {'wikitext':>9} {'ours':>13} {peers} {'alike':>16} {'no templates':>16}")
     for path in options.dumps or [folder / name for name in DUMPS.split()]:
-        compare(path, options.megabytes)
+        compare(path, options.megabytes, version is not None)
 
 
 if __name__ == "__main__":

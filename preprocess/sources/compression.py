@@ -270,13 +270,19 @@ def _salvage(path: str, start: int, before: int, block: bytes, codec: Codec, giv
         for good in read_range(file, start, before):
             for _ in _pieces(decoder, good):
                 pass
+    saved = bytearray()
     try:
         for at in range(len(block)):
             data = b"".join(_pieces(decoder, block[at : at + 1]))
-            yield data[given:]
+            saved += data[given:]
             given = max(0, given - len(data))
+            # Not a block for each byte read: what is done for each block would be done a hundred thousand times.
+            if len(saved) >= PIECE_BYTES:
+                yield bytes(saved)
+                saved.clear()
     except DECODE_ERRORS:
-        return
+        pass
+    yield bytes(saved)
 
 
 def _pieces(decoder: Decoder, data: bytes) -> Iterator[bytes]:

@@ -1,0 +1,134 @@
+"""Where the CPU time of preprocessing goes: python -m benchmarks.preprocess_stages --model subwords.model [DUMP]
+
+Every stage is run by itself over all pages of a small dump, the best of three runs; what windows cost is told apart by
+building them with more and more columns. Prints milliseconds for each megabyte of clean text.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.preprocess import find_dump
+from preprocess.config import COLUMNS, Column, PreprocessConfig
+from preprocess.document import Document
+from preprocess.extract import document_of
+from preprocess.features import build_windows
+from preprocess.job import Storage, begin, build_one_shard, make_plan, read_one_split
+from preprocess.normalize import normalize
+from preprocess.ownership import identity
+from preprocess.runs import write_documents
+from preprocess.sentences import sentence_starts
+from preprocess.sources import Page, Split, hash_inputs, plan_splits, read_split
+from preprocess.sources.compression import read_blocks
+from preprocess.vocabulary import Vocabulary
+from preprocess.wikitext import clean
+
+ROUNDS = 3
+# Columns are built in this order, each with those before it.
+FEATURES: dict[str, tuple[Column, ...]] = {
+    "codepoints, white space": ("codepoints", "whitespace"),
+    "words": ("word_starts", "word_ends"),
+    "subwords": ("subword_ids", "subword_starts", "subword_ends"),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("dump", nargs="?", type=Path, help="default: the English excerpt of the test data")
+    parser.add_argument("--model", required=True, help="a SentencePiece model, such as vocabulary/subwords.model")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="tokenfree-") as folder:
+        dump = options.dump or find_dump(Path(folder))
+        config = PreprocessConfig(wikipedia=(str(dump),))
+        config = replace(config, vocabulary=replace(config.vocabulary, model=options.model))
+        megabytes, stages = measure(config, Path(folder))
+    total = sum(stages.values())
+    print(f"{megabytes:.2f} MB of clean text; {megabytes / total:.2f} MB per CPU second")
+    for name, seconds in stages.items():
+        print(f"{name:28}{1000 * seconds / megabytes:8.1f} ms/MB{seconds / total:8.1%}")
+
+
+def measure(config: PreprocessConfig, folder: Path) -> tuple[float, dict[str, float]]:
+    """Megabytes of clean text and the CPU seconds of each stage."""
+    (split,) = plan_splits(config)
+    pages = [page for page in read_split(split) if isinstance(page, Page)]
+    articles = [page for page in pages if page.namespace == 0 and not page.redirect]
+    texts = [clean(page.text, page.site) for page in articles if page.site]
+    found = [document_of(page, config.filters) for page in articles]
+    documents = [document for document in found if isinstance(document, Document)]
+    decompress = cpu_seconds(lambda: drain(split))
+    stages = {
+        "decompress": decompress,
+        "find and parse pages": cpu_seconds(lambda: list(read_split(split))) - decompress,
+        "clean wikitext": cpu_seconds(lambda: [clean(page.text, page.site) for page in articles if page.site]),
+        "normalise": cpu_seconds(lambda: [normalize(text) for text in texts]),
+        "sort and write runs": cpu_seconds(
+            lambda: write_documents(Storage.at(str(folder)), "runs", "r", documents, 0.05)
+        ),
+        **measure_windows(documents, config),
+    }
+    stages["write, hash, count"] = building(config, str(folder / "output")) - sum(
+        stages[name] for name in ("sentences", "cut windows", *FEATURES)
+    )
+    return sum(len(document.text) for document in documents) / 1e6, stages
+
+
+def measure_windows(documents: list[Document], config: PreprocessConfig) -> dict[str, float]:
+    """The stages of `build_windows`."""
+    model = config.vocabulary.model
+    assert model is not None
+    vocabulary = Vocabulary.load(Path(model).read_bytes())
+    sentences = cpu_seconds(lambda: [sentence_starts(document.text) for document in documents])
+    columns: Any = ("document", "language", "text", "sentence_starts")
+    before = build_seconds(documents, replace(config, columns=columns), vocabulary)
+    stages = {"sentences": sentences, "cut windows": before - sentences}
+    for name, more in FEATURES.items():
+        columns += more
+        wanted = tuple(column for column in COLUMNS if column in columns)
+        seconds = build_seconds(documents, replace(config, columns=wanted), vocabulary)
+        stages[name] = seconds - before
+        before = seconds
+    return stages
+
+
+def build_seconds(documents: list[Document], config: PreprocessConfig, vocabulary: Vocabulary) -> float:
+    """Of building all windows with the columns of `config`."""
+    return cpu_seconds(lambda: build_windows(documents, config, vocabulary))
+
+
+def building(config: PreprocessConfig, output: str) -> float:
+    """CPU seconds of building all shards from runs, without loading the vocabulary."""
+    splits = plan_splits(config)
+    wanted = identity(config, hash_inputs(path for split in splits for path in split.inputs))
+    job = begin(Storage.at(output), wanted, config, splits)
+    for index in range(len(splits)):
+        read_one_split(job, index)
+    num_shards = make_plan(job)
+    build_one_shard(job, num_shards - 1)  # the smallest; it loads the vocabulary and stays as it is
+    job.storage.remove("_work/shards")
+    return cpu_seconds(lambda: [build_one_shard(job, index) for index in range(num_shards)], rounds=1)
+
+
+def drain(split: Split) -> int:
+    """Decompress a split; the number of events."""
+    return sum(1 for _ in read_blocks(split.inputs[0], split.format, split.start, split.end))
+
+
+def cpu_seconds(function: Callable[[], Any], rounds: int = ROUNDS) -> float:
+    """The best of a few runs."""
+    times = []
+    for _ in range(rounds):
+        start = time.process_time()
+        function()
+        times.append(time.process_time() - start)
+    return min(times)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""Big dumps out of small ones: real pages again and again, under new ids and with a first line of their own."""
+
+from __future__ import annotations
+
+import bz2
+import itertools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+PAGES_IN_STREAM = 100  # as in the dumps of Wikipedia
+_PAGE = re.compile(rb" *<page>.*?</page>\n?", re.DOTALL)
+_TITLE = re.compile(rb"(?<=<title>)[^<]*")
+_ID = re.compile(rb"(?<=<id>)\d+")
+_TEXT = re.compile(rb"<text[^>]*[^/>]>")
+_UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9}
+
+
+def parse_size(text: str) -> int:
+    """Bytes from a number with KB, MB or GB. ValueError for anything else."""
+    number, unit = text[:-2], text[-2:].upper()
+    if unit not in _UNITS:
+        raise ValueError(f"{text!r} is no size; write for example 200MB")
+    return round(float(number) * _UNITS[unit])
+
+
+def write_repeated(dump: Path, size: int, target: Path) -> int:
+    """Write a multistream bz2 dump of about `size` bytes of XML; the number of pages. All of `dump` is held in memory.
+
+    No two articles have the same text, so that none is dropped as a duplicate.
+    """
+    xml = bz2.decompress(dump.read_bytes()) if dump.suffix == ".bz2" else dump.read_bytes()
+    pages = _PAGE.findall(xml)
+    if not pages:
+        raise ValueError(f"{dump}: there is no page in it")
+    number = 0
+    with target.open("wb") as file:
+        file.write(bz2.compress(xml[: xml.index(pages[0])]))
+        for stream in _streams(_repeat(pages), size):
+            number += len(stream)
+            file.write(bz2.compress(b"".join(stream)))
+        file.write(bz2.compress(b"</mediawiki>\n"))
+    return number
+
+
+def _repeat(pages: list[bytes]) -> Iterator[bytes]:
+    for copy in itertools.count():
+        for index, page in enumerate(pages):
+            number = copy * len(pages) + index + 1
+            page = _TITLE.sub(lambda title, copy=copy: b"%s (%d)" % (title[0], copy), page, count=1)
+            page = _ID.sub(b"%d" % number, page, count=1)
+            head = b"This is page %d, which is copy %d of another one.\n\n" % (number, copy)
+            # Not before a redirect, which must stand at the head of its text.
+            yield page if b"<redirect" in page else _TEXT.sub(lambda tag, head=head: tag[0] + head, page, count=1)
+
+
+def _streams(pages: Iterator[bytes], size: int) -> Iterator[list[bytes]]:
+    while size > 0:
+        stream: list[bytes] = []
+        while len(stream) < PAGES_IN_STREAM and size > 0:
+            stream.append(next(pages))
+            size -= len(stream[-1])
+        yield stream
