@@ -133,7 +133,7 @@ def guided(atheris: Any, target: Target, seeds: Sequence[bytes], options: argpar
         for seed in seeds:
             (Path(folder) / hashlib.sha256(seed).hexdigest()).write_bytes(seed)
         arguments = [f"-max_total_time={options.seconds}", f"-max_len={MAX_BYTES}", f"-seed={options.seed + 1}"]
-        arguments += ["-timeout=60", "-rss_limit_mb=4096", "-print_final_stats=1"]
+        arguments += ["-timeout=60", "-rss_limit_mb=0", "-print_final_stats=1"]
         arguments += [f"-artifact_prefix={options.output}/{options.target}-", folder]
         atheris.Setup([sys.argv[0], *arguments], target.check, custom_mutator=mutator)
         atheris.Fuzz()

@@ -15,6 +15,7 @@ from preprocess.errors import UserError
 from preprocess.failures import replay
 from preprocess.manifest import load_manifest
 from preprocess.site import Site
+from workflows.cli import main
 
 HEAD = '<mediawiki version="0.11" xml:lang="en"><siteinfo><dbname>enwiki</dbname></siteinfo>\n'
 
@@ -41,7 +42,11 @@ def buggy_clean(text: str, site: Site) -> str:
 
 
 def test_failures_are_kept_and_replayed(
-    dump: Path, tmp_path: Path, make_config: Any, monkeypatch: pytest.MonkeyPatch
+    dump: Path,
+    tmp_path: Path,
+    make_config: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     output = tmp_path / "out"
     vocabulary = VocabularyConfig(size=300, algorithm="bpe")
@@ -69,16 +74,22 @@ def test_failures_are_kept_and_replayed(
 
     result = replay(str(output))
     assert (result.tried, result.documents, sum(result.still_failing.values())) == (11, 10, 1)
-    assert "10 now give a document" in str(result)
+    assert main(["replay", str(output)]) == 0
+    said = capsys.readouterr().out
+    assert "11 failed pages tried again: 10 succeed now, 1 do not" in said
+    assert "still       1 missing_text" in said
+    assert f"tokenfree preprocess --books {result.path} --output" in said
     more = run_preprocess(make_config(result.path, vocabulary=vocabulary), str(tmp_path / "more"))
     assert more.counters["documents"] == 10
     assert load_manifest(str(output)) == manifest  # what is finished never changes
 
 
-def test_a_replay_with_nothing_to_do(made: Path, tmp_path: Path) -> None:
+def test_a_replay_with_nothing_to_do(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     copy = Path(shutil.copytree(made, tmp_path / "copy"))
     result = replay(str(copy))
     assert (result.tried, result.documents, result.path) == (0, 0, "")
+    assert main(["replay", str(copy)]) == 0
+    assert "no page of this job failed" in capsys.readouterr().out
     assert {path.name for path in copy.iterdir()} == {path.name for path in made.iterdir()}
     with pytest.raises(UserError, match=r"no manifest\.json"):
         replay(str(tmp_path))

@@ -82,8 +82,8 @@ def test_odd_books(test_data: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     capsys.readouterr()
     assert main(["replay", str(output)]) == 0
     said = capsys.readouterr().out
-    assert "2 failed pages tried again, 0 now give a document" in said
-    assert "still 1 html" in said
+    assert "2 failed pages tried again: 0 succeed now, 2 do not" in said
+    assert "still       1 html" in said
 
 
 def test_every_nasty_file_is_looked_at(test_data: Path) -> None:

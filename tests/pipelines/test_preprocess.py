@@ -70,8 +70,14 @@ def test_split_size_changes_no_byte(made: Path, corpus: Path, tmp_path: Path, ma
     assert load_manifest(str(tmp_path / "out")).fingerprint == load_manifest(str(made)).fingerprint
 
 
-def test_two_processes_and_any_order_of_inputs_change_no_byte(
-    tmp_path: Path, make_corpus: Callable[..., list], make_config: Config, read_shards: Shards, monkeypatch
+@pytest.mark.parametrize("workers", [2, 4])
+def test_processes_and_any_order_of_inputs_change_no_byte(
+    workers: int,
+    tmp_path: Path,
+    make_corpus: Callable[..., list],
+    make_config: Config,
+    read_shards: Shards,
+    monkeypatch,
 ):
     first, second = tmp_path / "a" / "one.jsonl", tmp_path / "a" / "two.jsonl"
     first.parent.mkdir()
@@ -79,7 +85,7 @@ def test_two_processes_and_any_order_of_inputs_change_no_byte(
     make_corpus(second, 40, seed=1)
     alone = run_preprocess(make_config(first, second), str(tmp_path / "alone"))
     monkeypatch.chdir(tmp_path)  # a directory from which our packages cannot be imported
-    both = run_preprocess(make_config(second, first, split_bytes=5_000), "both", workers=2)
+    both = run_preprocess(make_config(second, first, split_bytes=5_000), "both", workers=workers)
     assert read_shards(tmp_path / "both") == read_shards(tmp_path / "alone")
     assert both.counters == alone.counters
 
