@@ -2,8 +2,10 @@
 
 In one run, both read the same shard and give the same batches: 32 windows, 15% of the subwords masked, 2,048 positions.
 
-    python benchmarks/loader.py                        # on windows made of the interpreter's help texts
-    python benchmarks/loader.py --data DIR             # on the training split of a data directory
+    python -m benchmarks.loader                        # on windows made of the interpreter's help texts
+    python -m benchmarks.loader --data DIR             # on the training split of a data directory
+    python -m benchmarks.loader --objective canine_c   # ours alone, with the masks of another objective
+    python -m benchmarks.loader --objective canine_c --next-sentence
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from pydoc_data import topics
 
@@ -29,15 +31,16 @@ from preprocess.document import Document
 from preprocess.features import build_windows
 from preprocess.manifest import DatasetSplit, Manifest, ShardEntry, content_fingerprint, load_manifest, save_manifest
 from preprocess.schema import SCHEMA_VERSION
+from preprocess.settings import Slot
 from preprocess.storage import Storage, hash_file
 from preprocess.vocabulary import Vocabulary, train_vocabulary
 from train.data.loader import Loader
 from train.data.reader import load_vocabulary
-from train.objectives.canine_s import Config
 from train.objectives.framing import CLS, MASK, SEP
 from train.objectives.subwords import predictable
 
 BATCH, LENGTH, MAX_PREDICTIONS = 32, 2048, 80
+OBJECTIVES = Slot("train.objectives", "canine_s")
 COLUMNS = ["codepoints", "subword_ids", "subword_starts", "subword_ends"]
 
 
@@ -87,9 +90,11 @@ def make_data(folder: Path, num_rows: int = 4096) -> str:
     return str(folder)
 
 
-def our_batches(data: str) -> Iterator[object]:
+def our_batches(data: str, objective: str, next_sentence: bool) -> Iterator[object]:
     """The loader as training uses it, without its thread."""
-    collator = Config(max_predictions=MAX_PREDICTIONS).collator(load_vocabulary(data), LENGTH, 0)
+    config = OBJECTIVES.config_class(objective)
+    options = {"next_sentence": True} if next_sentence else {}
+    collator = config(**options).collator(load_vocabulary(data), LENGTH, 0)
     loader = Loader(data, global_batch=BATCH, seed=0, smoothing=0.7, streams=4, collator=collator)
     step = 0
     while True:
@@ -162,13 +167,16 @@ def main() -> None:
     parser.add_argument("--data", help="a data directory whose windows have at most 2,040 characters")
     parser.add_argument("--batches", type=int, default=150, help="of one measurement (default 150)")
     parser.add_argument("--rounds", type=int, default=5, help="measurements of each, taken in turn (default 5)")
+    parser.add_argument("--objective", choices=OBJECTIVES.names(), default=OBJECTIVES.default)
+    parser.add_argument("--next-sentence", action="store_true", help="windows in two parts")
     options = parser.parse_args()
     datasets.disable_progress_bars()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         data = options.data or make_data(Path(folder) / "data")
-        makers: dict[str, Callable[[str], Iterator[object]]] = {"datasets": their_batches, "tokenfree": our_batches}
-        running = {name: make(data) for name, make in makers.items()}
+        running = {"tokenfree": our_batches(data, options.objective, options.next_sentence)}
+        if options.objective == OBJECTIVES.default and not options.next_sentence:
+            running["datasets"] = their_batches(data)
         for batches in running.values():
             measure(batches, 20)
         speeds = {name: [] for name in running}
@@ -178,7 +186,8 @@ def main() -> None:
     medians = {name: statistics.median(values) for name, values in speeds.items()}
     for name, values in speeds.items():
         print(f"{name:10} {medians[name]:8,.0f} windows per CPU second ({min(values):,.0f} to {max(values):,.0f})")
-    print(f"tokenfree / datasets: {medians['tokenfree'] / medians['datasets']:.2f}")
+    if "datasets" in medians:
+        print(f"tokenfree / datasets: {medians['tokenfree'] / medians['datasets']:.2f}")
 
 
 if __name__ == "__main__":

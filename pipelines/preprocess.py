@@ -34,7 +34,7 @@ from preprocess.job import (
     read_one_split,
 )
 from preprocess.manifest import Manifest, load_manifest
-from preprocess.ownership import abandon, finished, identity, release, tidy
+from preprocess.ownership import abandon, finished, given_model, identity, release, tidy
 from preprocess.sources import hash_inputs, plan_splits
 from preprocess.storage import Storage
 
@@ -113,6 +113,8 @@ def describe_plan(config: PreprocessConfig) -> PlanDescription:
     """What `run_preprocess` would do with this config, told by the sizes of its inputs and by the first pages of the
     largest one, read for a second. UserError for bad inputs."""
     splits = plan_splits(config)
+    if config.vocabulary.model is not None:
+        given_model(config.vocabulary.model)
     size = sum(split.size for split in splits)
     sample = sample_split(max(splits, key=lambda split: split.size), config, SAMPLE_SECONDS)
     characters = round(size * sample.characters_per_byte)

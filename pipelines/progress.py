@@ -6,12 +6,13 @@ import contextlib
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from preprocess.job import PLAN, RUNS, SHARDS, Job, run_names
 from preprocess.storage import Storage
 
-Stage = Literal["read", "vocabulary", "build", "finish", "complete"]
+Stage = Literal["read", "vocabulary", "build", "finish", "complete"]  # in the order in which they come
+_ORDER: tuple[Stage, ...] = get_args(Stage)
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,8 @@ class Progress:
 
 
 class Watcher:
-    """Calls `report` with each progress from a thread of its own while the `with` block runs."""
+    """Calls `report` from a thread of its own while the `with` block runs: with new progress, or the last one again so
+    that a clock beside it goes on. Progress never goes back, also not while the job removes what is counted."""
 
     def __init__(self, job: Job, report: Callable[[Progress], None]) -> None:
         self.storage: Storage = job.storage
@@ -53,8 +55,6 @@ class Watcher:
     def look(self) -> Progress:
         """The progress at this moment."""
         plan = self.storage.read_json(PLAN)
-        if plan is None and self.shards and self.last:  # the job has just removed its work
-            return self.last
         if plan is None:
             self._count(RUNS, self.runs, _of_run, self.run_names)
             stage = "read" if len(self.runs) < len(self.run_names) else "vocabulary"
@@ -70,10 +70,8 @@ class Watcher:
         while True:
             # An error here means that the file system is busy, or the job has just removed its work: look again later.
             with contextlib.suppress(OSError):
-                progress = self.look()
-                if progress != self.last:
-                    self.last = progress
-                    self.report(progress)
+                self.last = furthest(self.last, self.look())
+                self.report(self.last)
             if self._stop.wait(self.seconds):
                 return
 
@@ -90,6 +88,13 @@ class Watcher:
                 values = self.storage.read_json(sidecar)
                 if values is not None:
                     seen[sidecar] = measure(values)
+
+
+def furthest(before: Progress | None, now: Progress) -> Progress:
+    """The later of two looks at one job, unless it shows less: then the job was removing its work meanwhile."""
+    if before is not None and (_ORDER.index(now.stage), now.done) < (_ORDER.index(before.stage), before.done):
+        return before
+    return now
 
 
 def _progress(stage: Stage, seen: dict[str, tuple[int, int]], total: int) -> Progress:

@@ -34,13 +34,6 @@ class ReplayResult:
     still_failing: dict[str, int]
     path: str
 
-    def __str__(self) -> str:
-        said = f"{self.tried:,} failed pages tried again, {self.documents:,} now give a document"
-        if self.path:
-            said += f": give {self.path} as --books to another job"
-        reasons = "".join(f"\n  still {count:,} {reason}" for reason, count in self.still_failing.items())
-        return said + reasons
-
 
 def write_failures(storage: Storage, name: str, failed: Iterable[tuple[FailedPage, str]]) -> int:
     """Commit the failures of one split with the names of their sources, sorted; their number. No file without any."""
@@ -48,6 +41,12 @@ def write_failures(storage: Storage, name: str, failed: Iterable[tuple[FailedPag
     if lines:
         storage.write_bytes(name, b"".join(lines))
     return len(lines)
+
+
+def first_failure(storage: Storage, name: str) -> str:
+    """Id of the first failure in a file that `write_failures` made."""
+    with storage.open(name) as lines:
+        return json.loads(lines.readline())["id"]
 
 
 def collect_failures(storage: Storage, names: Sequence[str], scratch: str) -> int:

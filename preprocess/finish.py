@@ -10,7 +10,7 @@ from preprocess.card import write_card
 from preprocess.datasets_layout import write_layout
 from preprocess.extract import PageCounters
 from preprocess.failures import collect_failures
-from preprocess.job import RUNS, VOCABULARY_SIDECAR, Job, all_runs, all_shards
+from preprocess.job import VOCABULARY_SIDECAR, Job, all_runs, all_shards, failures_name
 from preprocess.manifest import (
     MANIFEST,
     DatasetSplit,
@@ -57,7 +57,7 @@ def finish(job: Job) -> str:
         statistics=statistics(shards),
         fingerprint=content_fingerprint(splits, vocabulary["sha256"]),
     )
-    collect_failures(storage, [f"{RUNS}/{run.name}.failures.jsonl" for run in runs if run.failures], f"{WORK}/merged")
+    collect_failures(storage, [failures_name(run.name) for run in runs if run.failures], f"{WORK}/merged")
     write_layout(storage, splits, vocabulary["sha256"])
     write_card(storage, manifest)
     save_manifest(storage, manifest)

@@ -20,7 +20,7 @@ from typing import Any
 from preprocess.config import PreprocessConfig
 from preprocess.errors import JobError, UserError
 from preprocess.extract import FailedPage, PageCounters, extract
-from preprocess.failures import write_failures
+from preprocess.failures import first_failure, write_failures
 from preprocess.ownership import WORK, given_model, reading_identity, take
 from preprocess.plan import SPLITS, ShardTask, batches_by_place, moved_key, plan_shards
 from preprocess.runs import Run, commit_run, find_run, run_name, write_documents
@@ -87,7 +87,7 @@ def read_one_split(job: Job, index: int) -> str:
             failed.append((made, split.names[0] if len(split.names) == 1 else made.failure.id.partition(":")[2]))
         else:
             documents.append(made)
-    failures = write_failures(storage, f"{RUNS}/{name}.failures.jsonl", failed)
+    failures = write_failures(storage, failures_name(name), failed)
     file = write_documents(storage, RUNS, name, documents, job.config.validation_fraction)
     commit_run(storage, RUNS, Run(name, wanted, split.size, counters.to_json(), failures, file))
     return name
@@ -101,7 +101,7 @@ def make_plan(job: Job) -> int:
     """
     storage, runs = job.storage, all_runs(job)
     if not any(run.file.batches for run in runs):
-        raise UserError(_no_documents(runs))
+        raise UserError(_no_documents(storage, runs))
     sha256 = _make_vocabulary(job, runs)
     tasks = plan_shards(storage, runs, job.config)
     for index, task in enumerate(tasks):
@@ -145,6 +145,11 @@ def all_shards(job: Job) -> list[BuiltShard]:
             raise JobError(f"{job.url}/{path}: the shard is gone; run the job again")
         shards.append(shard)
     return shards
+
+
+def failures_name(run: str) -> str:
+    """The name of the file with the failures of a run."""
+    return f"{RUNS}/{run}.failures.jsonl"
 
 
 def num_runs(job: Job) -> int:
@@ -197,16 +202,17 @@ def _make_vocabulary(job: Job, runs: Sequence[Run]) -> str | None:
     return new.sha256
 
 
-def _no_documents(runs: Sequence[Run]) -> str:
+def _no_documents(storage: Storage, runs: Sequence[Run]) -> str:
     total = PageCounters()
     for run in runs:
         total.add(run.counters)
     reasons = {**total.filtered, **total.failed, "redirect": total.redirects, "other_namespace": total.other_namespaces}
     told = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()) if count)
-    return (
-        f"the inputs hold no document: {total.pages} pages were read ({told or 'none'}); "
-        "check --wikipedia and --books, or loosen filters.min_characters"
-    )
+    failed = next((run for run in runs if run.failures), None)
+    first = f", the first that failed is {first_failure(storage, failures_name(failed.name))}" if failed else ""
+    remedy = "loosen filters.min_characters" if total.filtered["too_short"] else "check what the inputs hold"
+    pages = f"{total.pages} page was read" if total.pages == 1 else f"{total.pages} pages were read"
+    return f"the inputs hold no document: {pages} ({told or 'none'}){first}; {remedy}"
 
 
 def _required(storage: Storage, name: str) -> Any:

@@ -13,6 +13,7 @@ from preprocess.errors import UserError
 from preprocess.manifest import MANIFEST, SUCCESS, Manifest, library_versions, load_manifest, mark_success
 from preprocess.settings import build, to_mapping
 from preprocess.storage import TEMPORARY, Storage
+from preprocess.vocabulary import Vocabulary
 
 WORK = "_work"
 JOB = f"{WORK}/job.json"
@@ -62,13 +63,15 @@ def portable_config(config: PreprocessConfig) -> dict[str, Any]:
 
 
 def given_model(path: str) -> bytes:
-    """The bytes of the SentencePiece model at `path`. Raises UserError where it cannot be read."""
+    """The bytes of the SentencePiece model at `path`. Raises UserError where it cannot be read or is none."""
     folder, _, name = path.rpartition("/")
     try:
-        return Storage.at(folder or ("/" if path.startswith("/") else ".")).read_bytes(name)
+        model = Storage.at(folder or ("/" if path.startswith("/") else ".")).read_bytes(name)
     except OSError as error:
         said = error.strerror or error
         raise UserError(f"vocabulary.model: cannot read {path} ({said}); give a SentencePiece model") from None
+    Vocabulary.load(model)  # before the job reads for hours
+    return model
 
 
 def finished(storage: Storage, wanted: Mapping[str, Any]) -> Manifest | None:
@@ -77,6 +80,8 @@ def finished(storage: Storage, wanted: Mapping[str, Any]) -> Manifest | None:
     Raises:
         UserError: the directory holds another job, other files, or is no directory.
     """
+    if storage.size("") is not None:
+        raise UserError(f"{storage.url}: is a file; give a directory to --output")
     names = storage.names()
     if MANIFEST in names:
         manifest = load_manifest(storage.url)

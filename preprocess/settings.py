@@ -177,6 +177,7 @@ def _flatten(errors: Iterable[Any], prefix: tuple[Any, ...]) -> list[str]:
             lines += _flatten(error["ctx"]["errors"], location)
             continue
         message = error["msg"].removeprefix("Value error, ").replace("Input should", "should")
+        message = message.replace("be a valid tuple", "be a list such as [a, b]")
         shown = (
             ""
             if isinstance(error["input"], (Mapping, list)) or error["type"] == "value_error"

@@ -91,6 +91,7 @@ def check(
         columns = set(recipe.objective.collator(vocabulary, train.length, train.seed).columns)
     except UserError as error:
         return [*mistakes, str(error)]
+    mistakes += recipe.objective.check(recipe.model, vocabulary)
     missing = sorted(columns - set(manifest.config["columns"]))
     if missing:
         mistakes.append(f"the data lack the columns {', '.join(missing)} that objective {recipe.objective.name} reads")

@@ -45,5 +45,5 @@ def evaluate(run: str, data: str, *, num_windows: int | None = None, device: str
     return {
         "step": checkpoint.step,
         **loop.validate(),
-        **({} if baseline is None else {f"unigram_{name}": value for name, value in baseline._asdict().items()}),
+        **({} if baseline is None else {f"unigram_{name}": value for name, value in baseline.numbers().items()}),
     }

@@ -51,6 +51,9 @@ class TextEncoder:
         """
         if isinstance(texts, str) or not texts:
             raise UserError(f"give a list of at least one text, not {texts!r}")
+        symbols = getattr(self.encoder.config.embedder, "symbols", "characters")
+        if symbols != "characters":
+            raise UserError(f"this model reads {symbols}, not texts; give their ids to `encoder.encoder` itself")
         longest = max(range(len(texts)), key=lambda index: len(texts[index]))
         if len(texts[longest]) > self.max_characters:
             raise UserError(

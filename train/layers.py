@@ -4,7 +4,6 @@ B batch, U sequence, Q queries, K keys, H heads, E width of a head, D width
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -13,13 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from train.dense import Dense
-from train.dropout import Dropout, average, draws_here
+from train.dropout import Dropout, average, draws_here, dropout
+from train.pair_bias import LayerBias, OffsetValues, PairBias, PairValues, every_pair
 
 Activation = Literal["gelu_tanh", "gelu"]
-
-PairBias = Callable[[slice, Tensor, Tensor], Tensor]
-"""Logit bias of pairs of units, for some heads: (heads, queries, keys) to [H, *pairs] or [B, H, *pairs], where queries
-and keys are index tensors of as many dimensions as `pairs`, to which they broadcast."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +27,10 @@ class Dimensions:
     inner_width: int
     dropout: float
     activation: Activation
+    character_width: int = 0  # of the characters that come to DOWN; 0: the width
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "character_width", self.character_width or self.width)
 
     @property
     def head_width(self) -> int:
@@ -90,6 +90,8 @@ class Heads(NamedTuple):
     valid_BK: Tensor  # bool: real units; others are not to be seen as keys
     source_BKD: Tensor  # what the keys were projected from, for cores with projections of their own
     bias: PairBias | None
+    offset_values: OffsetValues | None = None  # of position codes that change values
+    global_BK: Tensor | None = None  # bool: units that are to see all and be seen by all, in patterns that have such
 
 
 class Core(nn.Module):
@@ -99,22 +101,52 @@ class Core(nn.Module):
         super().__init__()
         self.dropout = dropout
 
+    def __call__(self, heads: Heads) -> Tensor:
+        """`forward`, once the position code has had its way with the heads."""
+        return super().__call__(heads.bias.bind(heads) if isinstance(heads.bias, LayerBias) else heads)
+
     def forward(self, heads: Heads) -> Tensor:
         """The context of every query, [B, H, Q, E]."""
         raise NotImplementedError
+
+    def source(self, x_BUD: Tensor, valid_BU: Tensor) -> tuple[Tensor, Tensor]:
+        """What keys and values are projected from, [B, K, D], and its validity [B, K]: the units, unless overridden."""
+        return x_BUD, valid_BU
+
+    def num_keys(self, num_units: int) -> int:
+        """The length of `source`."""
+        return num_units
+
+    def projection_multiply_accumulates(self, num_units: int, width: int) -> int:
+        """Of projections that the layer knows nothing of."""
+        return 0
+
+    def copy_projections(self, layer: nn.Module) -> list[str]:
+        """Let projections of its own, if any, begin as those of `layer` around it, and name the weights set."""
+        return []
 
     def num_pairs(self, num_queries: int, num_keys: int, num_heads: int) -> int:
         """Pairs of a query and a key that are visible, summed over the heads, for one full example."""
         raise NotImplementedError
 
-    def attend(self, queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> Tensor:
-        """softmax(q k^T / sqrt(E) + bias) v with dropout on the probabilities; `bias` broadcasts to [..., Q, K]."""
-        dropout = self.dropout if self.training else 0.0
+    def attend(
+        self, queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor, of_pairs: PairValues | None = None
+    ) -> Tensor:
+        """softmax(q k^T / sqrt(E) + bias) v with dropout on the probabilities; `bias` broadcasts to [..., Q, K].
+
+        A pair with vectors `of_pairs` adds its own to the value.
+        """
+        rate = self.dropout if self.training else 0.0
         bias = bias.to(queries.dtype)
-        if dropout == 0 or not draws_here(queries):
-            return F.scaled_dot_product_attention(queries, keys, values, bias, dropout)
+        by_hand = rate > 0 and draws_here(queries)
+        if of_pairs is None and not by_hand:
+            return F.scaled_dot_product_attention(queries, keys, values, bias, rate)
         logits = (queries * queries.shape[-1] ** -0.5) @ keys.transpose(-2, -1)
-        return average((logits + bias).softmax(dim=-1), values, dropout)
+        weights = logits.add_(bias).softmax(dim=-1)
+        if of_pairs is None:
+            return average(weights, values, rate)
+        weights = dropout(weights, rate, training=True)
+        return weights @ values + of_pairs.average(weights)
 
 
 def hide(visible: Tensor, dtype: torch.dtype) -> Tensor:
@@ -133,11 +165,14 @@ class FullAttention(Core):
     def forward(self, heads: Heads) -> Tensor:
         q_BHQE, k_BHKE = heads.queries_BHQE, heads.keys_BHKE
         bias = hide(heads.valid_BK, q_BHQE.dtype)[:, None, None, :]
-        if heads.bias is not None:
-            queries = torch.arange(q_BHQE.shape[2], device=q_BHQE.device)
-            keys = torch.arange(k_BHKE.shape[2], device=q_BHQE.device)
-            bias = bias + heads.bias(slice(None), queries[:, None], keys[None, :])
-        return self.attend(q_BHQE, k_BHKE, heads.values_BHKE, bias)
+        if heads.bias is None:
+            return self.attend(q_BHQE, k_BHKE, heads.values_BHKE, bias)
+        queries_Q1 = torch.arange(q_BHQE.shape[2], device=q_BHQE.device)[:, None]
+        keys_1K = torch.arange(k_BHKE.shape[2], device=q_BHQE.device)[None, :]
+        bias = bias + every_pair(heads.bias, slice(None), queries_Q1, keys_1K)
+        values = heads.offset_values
+        of_pairs = None if values is None else values.of_pairs(slice(None), queries_Q1, keys_1K)
+        return self.attend(q_BHQE, k_BHKE, heads.values_BHKE, bias, of_pairs)
 
     def num_pairs(self, num_queries: int, num_keys: int, num_heads: int) -> int:
         return num_heads * num_queries * num_keys
@@ -163,13 +198,19 @@ class BertLayer(nn.Module):
         self.dropout = Dropout(dimensions.dropout)
 
     def forward(
-        self, x_BUD: Tensor, valid_BU: Tensor, bias: PairBias | None = None, queries_BQD: Tensor | None = None
+        self,
+        x_BUD: Tensor,
+        valid_BU: Tensor,
+        bias: PairBias | None = None,
+        queries_BQD: Tensor | None = None,
+        global_BU: Tensor | None = None,
     ) -> Tensor:
         """The layer at all positions, or only for the rows `queries_BQD` of `x_BUD` (attending to all of it)."""
         queries_BQD = x_BUD if queries_BQD is None else queries_BQD
         q_BHQE = self._split(self.query(queries_BQD))
-        k_BHUE, v_BHUE = self._split(self.key(x_BUD)), self._split(self.value(x_BUD))
-        context_BHQE = self.core(Heads(q_BHQE, k_BHUE, v_BHUE, valid_BU, x_BUD, bias))
+        source_BKD, valid_BK = self.core.source(x_BUD, valid_BU)
+        k_BHKE, v_BHKE = self._split(self.key(source_BKD)), self._split(self.value(source_BKD))
+        context_BHQE = self.core(Heads(q_BHQE, k_BHKE, v_BHKE, valid_BK, source_BKD, bias, global_BK=global_BU))
         context_BQD = context_BHQE.transpose(1, 2).flatten(2)
         h_BQD = self.attention_norm(queries_BQD + self.dropout(self.attention_output(context_BQD)))
         inner_BQI = activate(self.inner(h_BQD), self.activation)
@@ -179,9 +220,12 @@ class BertLayer(nn.Module):
         """Of one forward over `num_units` positions, or of `num_queries` rows that attend to them."""
         num_queries = num_units if num_queries is None else num_queries
         width, inner_width = self.query.in_features, self.inner.out_features
-        dense = num_queries * (2 * width * width + 2 * width * inner_width) + num_units * 2 * width * width
-        pairs = self.core.num_pairs(num_queries, num_units, self.num_heads)
-        return dense + 2 * pairs * (width // self.num_heads)
+        num_keys = self.core.num_keys(num_units)
+        dense = num_queries * (2 * width * width + 2 * width * inner_width) + num_keys * 2 * width * width
+        pairs = self.core.num_pairs(num_queries, num_keys, self.num_heads)
+        return (
+            dense + 2 * pairs * (width // self.num_heads) + self.core.projection_multiply_accumulates(num_units, width)
+        )
 
     def _split(self, x_BUD: Tensor) -> Tensor:
         return x_BUD.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)

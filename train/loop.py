@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +25,13 @@ from preprocess.settings import fingerprint
 from preprocess.vocabulary import Vocabulary
 from train import checkpoints
 from train.config import PretrainRecipe, load_vocabulary
+from train.data.characters import learn_characters
 from train.data.loader import Loader
 from train.data.random import key
 from train.data.unigram import Unigram, unigram
 from train.data.validation import validation_batches
 from train.model import Encoder
-from train.objectives.base import Arrays
-from train.objectives.framing import CLS, SEP
+from train.objectives.base import Arrays, Head, Loss
 from train.schedule import learning_rate
 from train.state import load_optimizer, model_tensors, optimizer_tensors
 from train.utilisation import Meter
@@ -59,12 +59,31 @@ class Task(nn.Module):
     def __init__(self, recipe: PretrainRecipe, vocabulary_size: int) -> None:
         super().__init__()
         self.encoder = recipe.model.build()
-        self.head = recipe.objective.build(recipe.model.width, vocabulary_size)
+        self.head: Head = recipe.objective.build(recipe.model.width, vocabulary_size)
 
-    def forward(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        """Sum of the losses over the targets (nats), number of targets, number of right answers."""
-        loss = self.head(self.encoder, batch)
-        return loss.total, loss.num_targets, loss.num_correct
+    def forward(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Sum of the losses over the targets (nats), and float64 without gradient [3 + 2 * means]: that sum again, the
+        number of targets, of right answers, and the sum and count of each of the head's means.
+        """
+        loss: Loss = self.head(self.encoder, batch)
+        means = [value for name in self.head.means for value in loss.means[name]]
+        values = (loss.total, loss.num_targets, loss.num_correct, *means)
+        return loss.total, torch.stack([value.detach().double() for value in values])
+
+    def no_sums(self, device: torch.device) -> Tensor:
+        """Zeros to add `forward`'s second value to."""
+        return torch.zeros(3 + 2 * len(self.head.means), dtype=torch.float64, device=device)
+
+    def report(self, sums: Sequence[float]) -> dict[str, float]:
+        """Loss, number of targets, accuracy and the head's means, from `forward`'s second value (or several added)."""
+        total, num_targets, num_correct, *rest = sums
+        pairs = zip(self.head.means, rest[::2], rest[1::2], strict=True)
+        return {
+            "loss": total / max(num_targets, 1),
+            "num_targets": int(num_targets),
+            "accuracy": num_correct / max(num_targets, 1),
+            **{name: value / max(count, 1) for name, value, count in pairs},
+        }
 
 
 class Loop:
@@ -101,6 +120,7 @@ class Loop:
             world_size=world_size,
         )
         self.model = build_task(recipe, self.vocabulary).to(self.device)
+        learn_characters(self.model.encoder, data)
         self._parallel = _data_parallel(self.model) if world_size > 1 else self.model
         self.optimizer: torch.optim.Optimizer = config.optimizer.build(self.model)
         self._meter = Meter(self.model.encoder, self.model.head, device=self.device, precision=config.precision)
@@ -127,26 +147,26 @@ class Loop:
                     on_step(line)
 
     def validate(self) -> dict[str, float]:
-        """`validation_loss` (nats per target), `validation_accuracy`, `validation_targets`: fixed samples and masks."""
+        """`validation_loss` (nats per target), `validation_accuracy`, `validation_targets` and what else the objective
+        reports, with that prefix: fixed samples and masks.
+        """
         self.model.eval()
-        sums = torch.zeros(3, dtype=torch.float64, device=self.device)
+        sums = self.model.no_sums(self.device)
         with torch.no_grad(), self._precision():
             for arrays in self._validation_batches():
-                sums += torch.stack([value.double() for value in self.model(self._to_device(arrays))])
+                sums += self.model(self._to_device(arrays))[1]
         self.model.train()
-        total, num_targets, num_correct = self._sum_over_workers(sums)
-        return {
-            "validation_loss": total / max(num_targets, 1),
-            "validation_accuracy": num_correct / max(num_targets, 1),
-            "validation_targets": int(num_targets),
-        }
+        values = self.model.report(self._sum_over_workers(sums))
+        num_targets = values.pop("num_targets")
+        return {f"validation_{name}": value for name, value in {**values, "targets": num_targets}.items()}
 
     def unigram(self) -> Unigram | None:
-        """What knowing only the frequencies would score on the validation targets; None where these are no subwords."""
-        if self.vocabulary is None or "subword_ids" not in self._collator.columns:
+        """What knowing only the frequencies would score on the validation targets; None for objectives without such."""
+        symbols = self.recipe.objective.symbols(self.vocabulary)
+        if symbols is None:
             return None
         held_out = (arrays["target_ids"][arrays["target_mask"]] for arrays in self._validation_batches(alone=True))
-        return unigram(self.data, self.vocabulary, held_out)
+        return unigram(self.data, symbols, held_out)
 
     def snapshot(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
         """Copies of all tensors on the CPU by file and name, and the rest of the state: what a checkpoint holds."""
@@ -191,7 +211,8 @@ class Loop:
         config = self.recipe.train
         self.model.train()
         sums, suspects = self._backward(arrays)
-        total, num_targets, num_correct, characters = self._sum_over_workers(sums)
+        *sums, characters = self._sum_over_workers(sums)
+        total, num_targets = sums[:2]
         gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
         scale = self.world_size / max(num_targets, 1)  # data parallelism has divided by the number of workers
         norm = torch.nn.utils.get_total_norm(gradients).item() * scale
@@ -210,9 +231,7 @@ class Loop:
         seconds = wait + time.perf_counter() - began
         return {
             "step": self.step,
-            "loss": total / max(num_targets, 1),
-            "num_targets": int(num_targets),
-            "accuracy": num_correct / max(num_targets, 1),
+            **self.model.report(sums),
             "learning_rate": rate,
             "gradient_norm": norm,
             "characters": int(characters),
@@ -222,8 +241,9 @@ class Loop:
         }
 
     def _backward(self, arrays: Arrays) -> tuple[Tensor, list[int]]:
-        """Gradients of the sum over this worker's examples; its [loss, targets, right answers, characters]."""
-        sums = torch.zeros(4, dtype=torch.float64, device=self.device)
+        """Gradients of the sum over this worker's examples; its sums as of `Task.forward`, and then characters."""
+        sums = self.model.no_sums(self.device)
+        num_characters = int(arrays["num_characters"].sum())
         suspects: list[int] = []
         micro_batches = list(self._micro_batches(arrays))
         for number, micro in enumerate(micro_batches, 1):
@@ -231,14 +251,12 @@ class Loop:
             batch = self._to_device(micro)
             with self._exchange(last=number == len(micro_batches)):
                 with self._precision():
-                    total, num_targets, num_correct = self._parallel(batch)
+                    total, values = self._parallel(batch)
                 total.backward()
-            values = torch.stack([total.detach().double(), num_targets.double(), num_correct.double()])
-            sums[:3] += values
-            sums[3] += int((micro["mask"] & (micro["codepoints"] != CLS) & (micro["codepoints"] != SEP)).sum())
+            sums += values
             if not math.isfinite(values[0].item()):
                 suspects += micro["sample_ids"].tolist()
-        return sums, suspects or arrays["sample_ids"].tolist()
+        return torch.cat([sums, sums.new_tensor([num_characters])]), suspects or arrays["sample_ids"].tolist()
 
     def _micro_batches(self, arrays: Arrays) -> Iterator[Arrays]:
         count = len(arrays["sample_ids"])

@@ -5,9 +5,11 @@ are cut off, so no step occurs twice. Lines of steps:
 
     step, loss (nats per target, over the global batch), num_targets, accuracy, learning_rate, gradient_norm,
     characters (in the batch, special ones and padding left out), seconds (of the step), data_wait (seconds of it
-    without data), utilisation (share of the device's measured peak)
+    without data), utilisation (share of the device's measured peak), and what else the objective reports, such as
+    bits_per_character, or masked_loss, next_sentence_loss and next_sentence_accuracy, where loss is the sum of both
 
-Lines of validations: step, validation_loss, validation_accuracy, validation_targets. `events.jsonl` is never cut:
+Lines of validations: step, validation_loss, validation_accuracy, validation_targets, and validation_ with the names of
+what else the objective reports. `events.jsonl` is never cut:
 event ("start", "resume", "damaged_checkpoint", "worker_lost", "not_a_number", "complete"), step, time (seconds since
 1970), and more.
 """

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from preprocess.errors import UserError
 from preprocess.settings import Slot, part, settings
-from train.downsamplers.grouping import Downsampled
+from train.downsamplers.grouping import Downsampled, any_of_units, unit_segments
+from train.embedders.rows import Rows, look_up
 from train.layers import Cost, Dimensions, count_parameters, initialise
 from train.trunk import TrunkConfig
 
@@ -23,6 +24,7 @@ class ModelConfig:
     """What the encoder is made of; the defaults are CANINE, base size."""
 
     width: Annotated[int, Field(ge=1)] = 768
+    character_width: Annotated[int, Field(ge=1)] | None = None  # of embeddings, before DOWN; None: the width
     embedder: Annotated[Any, Slot("train.embedders", "codepoint_hash")] = part("train.embedders", "codepoint_hash")
     downsampler: Annotated[Any, Slot("train.downsamplers", "strided_conv")] = part("train.downsamplers", "strided_conv")
     trunk: TrunkConfig = dataclasses.field(default_factory=TrunkConfig)
@@ -33,7 +35,9 @@ class ModelConfig:
         """Width, heads, inner width, dropout and activation of all layers."""
         trunk = self.trunk
         inner_width = 4 * self.width if trunk.inner_width is None else trunk.inner_width
-        return Dimensions(self.width, trunk.heads, inner_width, trunk.dropout, trunk.activation)
+        return Dimensions(
+            self.width, trunk.heads, inner_width, trunk.dropout, trunk.activation, self.character_width or self.width
+        )
 
     def build(self) -> "Encoder":
         """The encoder with fresh weights from torch's global generator.
@@ -52,9 +56,28 @@ def check(model: ModelConfig, length: int | None = None) -> list[str]:
     mistakes = []
     if model.width % model.trunk.heads:
         mistakes.append(f"model.trunk.heads: {model.trunk.heads} does not divide model.width, {model.width}")
-    mistakes += model.embedder.check(model.width, length)
+    character_width = model.dimensions.character_width
+    if character_width != model.width and not getattr(model.downsampler, "changes_width", False):
+        mistakes.append(
+            f"model.character_width: {character_width} is not model.width, {model.width}, and model.downsampler.name: "
+            f"{model.downsampler.name} keeps the width; leave it out or choose another downsampler"
+        )
+    if (
+        character_width != model.width
+        and character_width % model.trunk.heads
+        and getattr(model.downsampler, "layers", 0)
+    ):
+        mistakes.append(
+            f"model.trunk.heads: {model.trunk.heads} does not divide model.character_width, {character_width}"
+        )
+    if character_width != model.width and getattr(model.upsampler, "residual_characters", False):
+        mistakes.append(
+            f"model.upsampler.residual_characters: characters of width {character_width} cannot be added to vectors of "
+            f"model.width, {model.width}; set it to false or leave out model.character_width"
+        )
+    mistakes += model.embedder.check(character_width, length)
     mistakes += model.downsampler.check(length)
-    mistakes += model.trunk.check(length)
+    mistakes += model.trunk.check(_num_units(model, length))
     mistakes += model.upsampler.check(model.downsampler)
     return mistakes
 
@@ -75,8 +98,9 @@ class Encoder(nn.Module):
         dimensions = config.dimensions
         self.config = config
         self.width = config.width
-        self.embedder = config.embedder.build(dimensions)
+        self.embedder = config.embedder.build(dataclasses.replace(dimensions, width=dimensions.character_width))
         self.downsampler = config.downsampler.build(dimensions)
+        self.takes_rows = getattr(self.downsampler, "takes_rows", False)
         self.trunk = config.trunk.build(dimensions)
         self.upsampler = config.upsampler.build(dimensions)
         self.pooler = nn.Linear(config.width, config.width)
@@ -88,6 +112,8 @@ class Encoder(nn.Module):
         mask_BC: Tensor,
         segments_BC: Tensor | None = None,
         targets_BP: Tensor | None = None,
+        unit_ends_BU: Tensor | None = None,
+        global_BC: Tensor | None = None,
     ) -> EncoderOutput:
         """Encode a batch of padded character sequences, whose first character is CLS.
 
@@ -96,7 +122,13 @@ class Encoder(nn.Module):
             mask_BC: bool, true for real characters; CLS counts as real even in a row of padding.
             segments_BC: int64 segment ids, 0 where not given.
             targets_BP: int64 character indices. Where given, only these characters are upsampled, which costs a
-                fraction and gives the same vectors as upsampling all and gathering.
+                fraction and gives the same vectors as upsampling all and gathering. An upsampler that makes several
+                vectors of a unit takes int64 [B, P, 2] as well: pairs of a unit and the number of its vector.
+            unit_ends_BU: int64, where given by the text: the characters (from the first on, without gaps) up to which
+                each unit reaches. Units past the last one end where that does. Downsamplers with units of their own
+                refuse it.
+            global_BC: bool, characters whose units see all and are seen by all, besides CLS, in patterns with global
+                units (as many of them as these have room for).
 
         Raises:
             UserError: for more characters than the position table has rows.
@@ -106,19 +138,31 @@ class Encoder(nn.Module):
         if missing > 0:  # the shortest sequences are padded so that one unit comes out
             codepoints_BC, mask_BC = F.pad(codepoints_BC, (0, missing)), F.pad(mask_BC, (0, missing))
             segments_BC = None if segments_BC is None else F.pad(segments_BC, (0, missing))
+            global_BC = None if global_BC is None else F.pad(global_BC, (0, missing))
         mask_BC = _with_cls(mask_BC)
-        down, units_BUD = self.encode(codepoints_BC, mask_BC, segments_BC)
+        down, units_BUD = self.encode(codepoints_BC, mask_BC, segments_BC, unit_ends_BU, global_BC)
         y_BCD = self.upsampler(units_BUD, down.grouping, down.characters_BCD, mask_BC, targets_BP)
         return EncoderOutput(
             y_BCD if targets_BP is not None else y_BCD[:, :num_characters], units_BUD, self.pool(units_BUD)
         )
 
     def encode(
-        self, codepoints_BC: Tensor, mask_BC: Tensor, segments_BC: Tensor | None = None
+        self,
+        codepoints_BC: Tensor,
+        mask_BC: Tensor,
+        segments_BC: Tensor | None = None,
+        unit_ends_BU: Tensor | None = None,
+        global_BC: Tensor | None = None,
     ) -> tuple[Downsampled, Tensor]:
         """ENCODE(DOWN(embed(x))): what DOWN gave, and the units [B, U, D]. All that a classifier needs, with `pool`."""
-        down = self.downsampler(self.embedder(codepoints_BC, segments_BC), mask_BC)
-        return down, self.trunk(down.units_BUD, down.valid_BU)
+        embedded = self.embedder(codepoints_BC, segments_BC)
+        if isinstance(embedded, Rows) and not self.takes_rows:
+            embedded = look_up(embedded)
+        given = () if unit_ends_BU is None else (unit_ends_BU,)  # only some downsamplers take units of the text's
+        down = self.downsampler(embedded, mask_BC, *given)
+        segments_BU = None if segments_BC is None else unit_segments(segments_BC, down.grouping, down.valid_BU.shape[1])
+        global_BU = None if global_BC is None else any_of_units(global_BC, down.grouping, down.valid_BU.shape[1])
+        return down, self.trunk(down.units_BUD, down.valid_BU, segments_BU, global_BU)
 
     def pool(self, units_BUD: Tensor) -> Tensor:
         """One vector for the whole sequence, [B, D]: tanh of a dense layer on the first unit, CLS."""
@@ -127,7 +171,9 @@ class Encoder(nn.Module):
     def embed_characters(self, codepoints_BP: Tensor, positions_BP: Tensor) -> Tensor:
         """Embeddings [B, P, D] of single characters at given positions, each without neighbours, in segment 0."""
         shape = codepoints_BP.shape
-        x_NxD = self.embedder(codepoints_BP.reshape(-1, 1), None, positions_BP.reshape(-1, 1))
+        x_NxD = look_up(self.embedder(codepoints_BP.reshape(-1, 1), None, positions_BP.reshape(-1, 1)))
+        if hasattr(self.downsampler, "widen"):  # characters may be narrower than all else
+            x_NxD = self.downsampler.widen(x_NxD)
         return x_NxD.reshape(*shape, -1)
 
     def costs(self, length: int, num_targets: int | None = None) -> list[Cost]:
@@ -138,8 +184,14 @@ class Encoder(nn.Module):
             *self.downsampler.costs(length),
             *self.trunk.costs(num_units),
             Cost("pooler", (self.width,), count_parameters(self.pooler), self.width**2),
-            *self.upsampler.costs(length, num_targets),
+            *self.upsampler.costs(length, num_targets, num_units),
         ]
+
+
+def _num_units(model: ModelConfig, length: int | None) -> int | None:
+    """The units of an example of `length` characters, where settings alone tell."""
+    count = getattr(model.downsampler, "num_units", None)
+    return None if count is None or length is None else count(length)
 
 
 def _with_cls(mask_BC: Tensor) -> Tensor:

@@ -30,13 +30,15 @@ class PretrainResult:
     validation_loss: float
     validation_accuracy: float
     validation_targets: int
-    unigram_entropy: float | None  # of the subwords of the training split; None where the targets are no subwords
+    unigram_entropy: float | None  # of the targets' symbols in the training split; None where those are not counted
     unigram_cross_entropy: float | None  # of the validation targets under those frequencies
     best_step: int  # with the lowest validation loss
     characters: int
     seconds: float  # in steps, validations and checkpoints left out
     restarts: int  # how often workers were started again after the first time
     checkpoint: str
+    symbol: str | None = None  # what a target is, such as "subword"; None where those are not counted
+    validation_means: Mapping[str, float] = dataclasses.field(default_factory=dict)  # what else the objective reports
     already_complete: bool = False
 
 

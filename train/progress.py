@@ -49,6 +49,8 @@ class ProgressLine:
         last = self._recent[-1]
         seconds = sum(line["seconds"] for line in self._recent)
         parts = [f"step {last['step']:,}/{self._steps:,}", f"loss {last['loss']:.3f}"]
+        if "bits_per_character" in last:
+            parts.append(f"{last['bits_per_character']:.2f} bits per character")
         if self._validation is not None:
             parts.append(f"held-out {self._validation:.3f}")
         parts.append(f"{_short(sum(line['characters'] for line in self._recent) / seconds)} characters/s")

@@ -227,10 +227,13 @@ class _Scribe:
         step, tally = self._loop.step, self._tally
         assert tally.validation is not None, "the last step is always validated before its checkpoint is written"
         baseline = self._loop.unigram()
+        validation = dict(tally.validation)
         result = {
             "steps": step,
             "loss": tally.loss,
-            **tally.validation,
+            **{name: validation.pop(name) for name in ("validation_loss", "validation_accuracy", "validation_targets")},
+            "validation_means": validation,
+            "symbol": None if baseline is None else baseline.symbol,
             "unigram_entropy": None if baseline is None else baseline.entropy,
             "unigram_cross_entropy": None if baseline is None else baseline.cross_entropy,
             "best_step": tally.best_step,

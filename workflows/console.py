@@ -3,10 +3,12 @@
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, TextIO
 
 LOG_INTERVAL = 10.0  # seconds between lines where the output is no terminal
+_STAGE_BEFORE = {"vocabulary": "read", "finish": "build"}  # stages that count the same splits or shards
 
 
 class LiveLine:
@@ -44,30 +46,49 @@ class LiveLine:
 
 
 class StageLine(LiveLine):
-    """The live line of preprocessing: stage, parts done, rate and time left."""
+    """The live line of preprocessing: stage, splits or shards done, rate and time left."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         super().__init__(stream)
         self.stage = ""
-        self.start = 0.0
+        self.first: Any = None
+        self.last: Any = None
+        self.start = self.changed = 0.0
 
     def __call__(self, progress: Any) -> None:
-        """Show a `pipelines.preprocess.Progress`."""
+        """Show a `pipelines.progress.Progress`; one that is shown again only moves the clock."""
+        now = time.monotonic()
+        if self.stage and self.stage == _STAGE_BEFORE.get(progress.stage):
+            self(replace(progress, stage=self.stage))  # whose end may have come between two looks
         if progress.stage != self.stage:
             self.close()
-            self.stage, self.start = progress.stage, time.monotonic()
-        seconds = time.monotonic() - self.start
-        done = progress.total and progress.done >= progress.total
-        parts = [f"{progress.stage:<11}{progress.done}/{progress.total}"]
-        if progress.bytes:
-            rate = f", {progress.bytes / seconds / 1e6:.1f} MB/s" if seconds > 1 else ""
-            parts.append(f"{progress.bytes / 1e6:,.1f} MB{rate}")
-        if progress.characters:
-            parts.append(f"{progress.characters:,} characters")
-        if not done and progress.done and seconds > 1:
-            parts.append(f"{_clock(seconds * (progress.total - progress.done) / progress.done)} left")
-        parts.append(_clock(seconds))
+            self.stage, self.first, self.start = progress.stage, progress, now
+        if progress != self.last:
+            self.last, self.changed = progress, now
+        characters = [f"{progress.characters:,} characters"] if progress.characters else []
+        parts = [self._parts_done(), *self._bytes(), *characters, *self._left(now), _clock(now - self.start)]
         self.show(" · ".join(parts))
+
+    def _parts_done(self) -> str:
+        if self.stage == "vocabulary":  # made by one worker from all splits
+            return self.stage
+        noun = "split" if self.stage == "read" else "shard"
+        return f"{self.stage:<11}{self.last.done:,} of {counted(self.last.total, noun)}"
+
+    def _bytes(self) -> list[str]:
+        """Megabytes, and those of a second since the stage began; what an earlier, killed job had done counts not."""
+        if not self.last.bytes or self.stage == "vocabulary":
+            return []
+        seconds = self.changed - self.start
+        rate = f", {(self.last.bytes - self.first.bytes) / seconds / 1e6:,.1f} MB/s" if seconds > 1 else ""
+        return [f"{self.last.bytes / 1e6:,.1f} MB{rate}"]
+
+    def _left(self, now: float) -> list[str]:
+        seconds, done = self.changed - self.start, self.last.done - self.first.done
+        if seconds <= 1 or not done or self.last.done >= self.last.total:
+            return []
+        left = seconds * (self.last.total - self.last.done) / done - (now - self.changed)
+        return [f"about {_clock(max(left, 0))} left"]
 
 
 class SweepLine(LiveLine):
@@ -90,6 +111,11 @@ class SweepLine(LiveLine):
         left = f" · {_clock(seconds * (self.trials - ended) / ended)} left" if 0 < ended < self.trials else ""
         last = f"{report['trial']} step {report.get('step', 0)} loss {report.get('validation_loss', float('nan')):.3f}"
         self.show(f"sweep      {ended}/{self.trials} trials ended · {last}{best} · {_clock(seconds)}{left}")
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 shard`, `2 shards`, `1,000 shards`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _clock(seconds: float) -> str:

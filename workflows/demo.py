@@ -81,10 +81,14 @@ def run_demo(output: str, *, dump: str | None = None, workers: int = 2) -> None:
 
 def loss_line(result: "PretrainResult") -> str:
     """The held-out loss beside the unigram entropy of the targets, which a model beats only by reading."""
-    line = f"held-out loss {result.validation_loss:.3f} nats per subword"
+    means = result.validation_means
+    loss = means.get("validation_masked_loss", result.validation_loss)
+    line = f"held-out loss {loss:.3f} nats per {result.symbol or 'target'}"
+    if "validation_bits_per_character" in means:
+        line += f" ({means['validation_bits_per_character']:.3f} bits per character)"
     if result.unigram_entropy is None:
         return line
-    below = "below" if result.validation_loss < result.unigram_entropy else "NOT below"
+    below = "below" if loss < result.unigram_entropy else "NOT below"
     return f"{line}, {below} the unigram entropy of the targets, {result.unigram_entropy:.3f}"
 
 

@@ -14,8 +14,8 @@ from fsspec.core import has_magic, url_to_fs
 from preprocess.errors import UserError
 
 _KINDS = {
-    "wikipedia": "*.xml, *.xml.bz2, *.xml.gz, *.xml.xz or *.xml.zst",
-    "books": "*.txt, *.jsonl or *.parquet",
+    "wikipedia": "dumps (*.xml, *.xml.bz2, *.xml.gz, *.xml.xz or *.xml.zst)",
+    "books": "books (*.txt, *.jsonl or *.parquet)",
 }
 READ_BYTES = 1 << 18  # a block of stored bytes: about one bz2 block of 900 kB of text
 
@@ -67,18 +67,18 @@ def _expand(path: str, field: str, wanted: Callable[[str], bool]) -> list[InputF
     if has_magic(inner) and not fs.exists(inner):
         root = posixpath.dirname(inner[: min(inner.find(sign) for sign in "*?[" if sign in inner)])
         infos = [info for info in fs.glob(inner, detail=True).values() if wanted(posixpath.basename(info["name"]))]
-        hint = f"matches no file of {field}"
+        hint = "matches no"
     elif fs.isdir(inner):
         root = inner.rstrip("/")
         infos = [info for info in fs.find(inner, detail=True).values() if wanted(posixpath.basename(info["name"]))]
-        hint = f"is a folder without files of {field}"
+        hint = "is a folder without"
     elif fs.exists(inner):
         root, infos, hint = posixpath.dirname(inner), [fs.info(inner)], ""
     else:
-        raise UserError(f"{field}: no such file: {path}")
+        raise UserError(f"{field}: no such file: {path}; give {_KINDS[field]}, or a folder or glob of them")
     files = [_input_file(fs, info, root) for info in infos if info["type"] == "file"]
     if not files:
-        raise UserError(f"{field}: {path} {hint} ({_KINDS[field]})")
+        raise UserError(f"{field}: {path} {hint} {_KINDS[field]}")
     return files
 
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from preprocess.errors import UserError
 from preprocess.sources.records import Split
 
 SCHEME = "hf-dataset:"  # before the names of such inputs, which are no files
 MORE_COLUMNS = ("id", "language", "title")
-BATCH_ROWS = 1000
+BATCH_ROWS = 64  # a row may be a whole book
 
 
 class Named(NamedTuple):
@@ -24,37 +25,58 @@ class Named(NamedTuple):
 
     path: str
     config: str | None
-    split: str
+    split: str | None
 
     @classmethod
     def parse(cls, text: str) -> Named:
-        """Read `NAME[:CONFIG][@SPLIT]`; the split is `train` where none is given. A folder may hold a colon."""
+        """Read `NAME[:CONFIG][@SPLIT]`. A folder may hold a colon; it is made absolute, so that all workers find it."""
         name, _, split = text.partition("@")
-        path, colon, config = name.partition(":") if not os.path.isdir(name) else (name, "", "")
-        return cls(path, config if colon else None, split or "train")
+        path, _, config = (name, "", "") if os.path.isdir(name) else name.partition(":")
+        return cls(os.path.abspath(path) if os.path.isdir(path) else path, config or None, split or None)
+
+    @property
+    def label(self) -> str:
+        """Its name in ids: without the folders above it."""
+        return _joined(os.path.basename(self.path.rstrip("/")), self.config, self.split)
+
+    def __str__(self) -> str:
+        return _joined(self.path, self.config, self.split)
 
 
-def split_dataset(text: str, text_column: str, language: str | None, split_bytes: int) -> list[Split]:
-    """The rows of a dataset in ranges of about `split_bytes`.
+def split_datasets(texts: Iterable[str], text_column: str, language: str | None, split_bytes: int) -> list[Split]:
+    """The rows of datasets in ranges of about `split_bytes`; a dataset that is named twice is read once.
 
     Raises:
         UserError: there is no such dataset, split or text column.
     """
-    dataset = open_dataset(text)
-    columns = dataset.column_names
-    if text_column not in columns:
-        raise UserError(
-            f"hf_dataset: {text} has no column {text_column!r}, only {', '.join(columns)}; name the one with the text: "
-            "--text_column NAME"
-        )
+    names = sorted({Named.parse(text) for text in texts}, key=str)
+    labels = Counter(named.label for named in names)
+    splits: list[Split] = []
+    for named in names:
+        label = named.label if labels[named.label] == 1 else str(named)  # of two folders of one name
+        splits += _split_dataset(named, label, text_column, language, split_bytes)
+    return splits
+
+
+def _split_dataset(
+    named: Named, label: str, text_column: str, language: str | None, split_bytes: int
+) -> Iterator[Split]:
+    dataset = open_dataset(named)
+    remedy = "name the one with the text: --text_column NAME"
+    if text_column not in dataset.column_names:
+        columns = ", ".join(dataset.column_names)
+        raise UserError(f"hf_dataset: {named} has no column {text_column!r}, only {columns}; {remedy}")
+    kind = dataset.features.arrow_schema.field(text_column).type
+    if not pa.types.is_string(kind) and not pa.types.is_large_string(kind):
+        raise UserError(f"hf_dataset: column {text_column!r} of {named} holds {kind}, no text; {remedy}")
     num_rows, size = len(dataset), dataset.data.nbytes
     num_parts = min(max(1, math.ceil(size / split_bytes)), num_rows)
-    return [
-        Split(
+    for part in range(num_parts):
+        yield Split(
             kind="books",
             format="hf",
-            inputs=(SCHEME + text,),
-            names=(os.path.basename(Named.parse(text).path.rstrip("/")),),
+            inputs=(SCHEME + str(named),),
+            names=(label,),
             versions=(dataset._fingerprint,),
             languages=(language or "und",),
             start=num_rows * part // num_parts,
@@ -63,13 +85,11 @@ def split_dataset(text: str, text_column: str, language: str | None, split_bytes
             language_given=language is not None,
             text_column=text_column,
         )
-        for part in range(num_parts)
-    ]
 
 
 def read_rows(split: Split) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Number and values (`text`, and those of `id`, `language`, `title` that are there) of each row of a split."""
-    dataset = open_dataset(split.inputs[0].removeprefix(SCHEME))
+    dataset = open_dataset(Named.parse(split.inputs[0].removeprefix(SCHEME)))
     columns = [split.text_column, *(name for name in MORE_COLUMNS if name in dataset.column_names)]
     number = split.start
     for table in _tables(dataset.select(range(split.start, split.end)), columns):
@@ -80,19 +100,19 @@ def read_rows(split: Split) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 def hash_dataset(text: str) -> tuple[int, str]:
     """Bytes and SHA-256 of the values of all columns, however the files divide them."""
-    dataset = open_dataset(text)
+    dataset = open_dataset(Named.parse(text))
     digest, size = hashlib.sha256(), 0
     for table in _tables(dataset, sorted(dataset.column_names)):
         for column in table.columns:
-            for value in pc.cast(column, pa.string()) if not pa.types.is_nested(column.type) else column:
+            for value in column:
                 encoded = repr(value.as_py()).encode(errors="surrogatepass")
                 digest.update(len(encoded).to_bytes(8, "big") + encoded)
                 size += len(encoded)
     return size, digest.hexdigest()
 
 
-def open_dataset(text: str) -> Any:
-    """The dataset of that name, memory-mapped.
+def open_dataset(named: Named) -> Any:
+    """The dataset of that name, memory-mapped; its split `train` unless another is named.
 
     Raises:
         UserError: it cannot be found or read; the splits that there are are named.
@@ -100,27 +120,39 @@ def open_dataset(text: str) -> Any:
     import datasets
     from datasets.exceptions import DatasetsError
 
+    if "://" in str(named):
+        raise UserError(f"hf_dataset: {named} is an address; copy it here, or give its *.parquet or *.jsonl to books")
+    if os.path.isfile(named.path):
+        raise UserError(f"hf_dataset: {named} is a file; give its folder, or give *.parquet, *.jsonl or *.txt to books")
     datasets.disable_progress_bars()
-    named = Named.parse(text)
+    logging.getLogger("huggingface_hub").setLevel(logging.CRITICAL)  # two lines for each of six attempts
     try:
-        if os.path.isfile(os.path.join(named.path, "state.json")):
-            return datasets.load_from_disk(named.path)
-        if os.path.isfile(os.path.join(named.path, "dataset_dict.json")):
-            splits: Any = datasets.load_from_disk(named.path)
-            return _split_of(text, splits, named.split)
-        return datasets.load_dataset(named.path, named.config, split=named.split)
+        if any(os.path.isfile(os.path.join(named.path, name)) for name in ("state.json", "dataset_dict.json")):
+            saved: Any = datasets.load_from_disk(named.path)
+            return _split_of(named, saved)
+        return datasets.load_dataset(named.path, named.config, split=named.split or "train")
     except UserError:
         raise
-    except (OSError, ValueError, DatasetsError) as error:
-        said = str(error).strip().splitlines() or [type(error).__name__]
+    except (OSError, ValueError, RuntimeError, ImportError, DatasetsError) as error:
+        said = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+        where = "" if os.path.isdir(named.path) else "is no folder here, and "
         remedy = "give a folder, or a name of the hub with its config and split: NAME[:CONFIG][@SPLIT]"
-        raise UserError(f"hf_dataset: {text} cannot be read ({said[0]}); {remedy}") from error
+        raise UserError(f"hf_dataset: {named} {where}cannot be read ({said}); {remedy}") from error
 
 
-def _split_of(text: str, splits: Mapping[str, Any], name: str) -> Any:
-    if name not in splits:
-        raise UserError(f"hf_dataset: {text} has no split {name!r}, only {', '.join(splits)}; add @SPLIT")
-    return splits[name]
+def _split_of(named: Named, saved: Any) -> Any:
+    if not isinstance(saved, Mapping):
+        if named.split:
+            raise UserError(f"hf_dataset: {named.path} has no splits; leave out @{named.split}")
+        return saved
+    split = named.split or "train"
+    if split not in saved:
+        raise UserError(f"hf_dataset: {named.path} has no split {split!r}, only {', '.join(saved)}; add @SPLIT")
+    return saved[split]
+
+
+def _joined(path: str, config: str | None, split: str | None) -> str:
+    return path + (f":{config}" if config else "") + (f"@{split}" if split else "")
 
 
 def _tables(dataset: Any, columns: list[str]) -> Iterator[pa.Table]:

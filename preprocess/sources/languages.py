@@ -58,6 +58,7 @@ _DATABASE = re.compile(
 )
 # Codes that are far likelier to be an English word when a folder or a file has them for its name.
 _WORDS = frozenset(["ban", "bar", "bug", "fat", "got", "new", "pap", "sat", "shy", "war"])
+LANGUAGE_TAG = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{1,8})*")  # the shape of BCP 47
 _TAG = re.compile(r"([a-z]{2,3})((?:[-_](?:[A-Z][a-z]{3}|[A-Z]{2}))*)")
 
 

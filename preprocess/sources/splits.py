@@ -9,6 +9,7 @@ from preprocess.document import Failure
 from preprocess.errors import UserError
 from preprocess.sources import books, dumps, hf, wikipedia
 from preprocess.sources.files import hash_file, list_inputs
+from preprocess.sources.languages import LANGUAGE_TAG
 from preprocess.sources.records import Page, Split
 
 
@@ -17,15 +18,21 @@ def plan_splits(config: PreprocessConfig) -> list[Split]:
 
     Raises UserError, one line, for a path without files and for a file that is no dump (books are judged when read).
     """
+    if config.language is not None and not LANGUAGE_TAG.fullmatch(config.language):
+        raise UserError(f"language: {config.language!r} is no language tag (BCP 47); give one such as en or zh-Hant")
     if not config.wikipedia and not config.books and not config.hf_dataset:
         raise UserError("no input: give wikipedia (dumps), books (files or folders) or hf_dataset")
     splits: list[Split] = []
     for file in list_inputs(config.wikipedia, "wikipedia", dumps.is_dump_name):
         splits += dumps.split_dump(file, config.language, config.split_bytes)
     files = list_inputs(config.books, "books", books.is_book_name)
+    for file in files:
+        if "wiki" in file.name and dumps.is_dump_name(file.name) and not books.is_book_name(file.name):
+            raise UserError(f"books: {file.path} is named like a Wikipedia dump; give it to wikipedia")
     splits += books.split_books(files, config.language, config.split_bytes)
-    for name in sorted(config.hf_dataset):
-        splits += hf.split_dataset(name, config.text_column, config.language, config.split_bytes)
+    splits += hf.split_datasets(config.hf_dataset, config.text_column, config.language, config.split_bytes)
+    if not splits:
+        raise UserError("the inputs are empty: there is not one row in them; check what wrote them")
     return splits
 
 

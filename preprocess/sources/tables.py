@@ -15,6 +15,7 @@ from preprocess.document import Failure
 from preprocess.errors import UserError
 from preprocess.sources import hf
 from preprocess.sources.files import InputFile, open_input, read_range
+from preprocess.sources.languages import LANGUAGE_TAG
 from preprocess.sources.records import Page, Split
 
 MAX_BOOK_BYTES = 100_000_000
@@ -22,7 +23,6 @@ RAW_BYTES = 1_000_000  # kept of a document that fails
 COLUMNS = ("text", "id", "language", "title")
 BATCH_ROWS = 64
 _SURROGATES = re.compile("[\ud800-\udfff]")
-_TAG = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{1,8})*")
 
 
 def num_row_groups(file: InputFile) -> int:
@@ -57,7 +57,7 @@ def read_table(split: Split) -> Iterator[Page | Failure]:
             yield Failure(identity, "missing_text", _clean(str(row))[:RAW_BYTES])
             continue
         told = row.get("language")
-        trusted = not split.language_given and isinstance(told, str) and _TAG.fullmatch(told)
+        trusted = not split.language_given and isinstance(told, str) and LANGUAGE_TAG.fullmatch(told)
         title = row.get("title")
         yield Page(
             id=identity,

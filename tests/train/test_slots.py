@@ -15,6 +15,7 @@ SLOTS = {
     "trunk.layer": Slot("train.trunk.layers", "bert"),
     "trunk.attention": Slot("train.trunk.attention", "full"),
     "trunk.positions": Slot("train.trunk.positions", "none"),
+    "trunk.segments": Slot("train.trunk.segments", "none"),
     "upsampler": Slot("train.upsamplers", "repeat_concat"),
 }
 VARIANTS = [(slot, name) for slot, package in SLOTS.items() for name in package.names()]
@@ -45,6 +46,11 @@ def text(size: int) -> tuple[Tensor, Tensor]:
     return torch.nn.functional.pad(codepoints, (0, size - 40)) * mask, mask
 
 
+def symbols(config: ModelConfig, codepoints: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """The codepoints, or ids that any table of other symbols has."""
+    return codepoints if getattr(config.embedder, "symbols", "characters") == "characters" else codepoints % 256, mask
+
+
 def test_every_slot_has_variants() -> None:
     assert all(package.default in package.names() for package in SLOTS.values())
     assert {("trunk.attention", "multi_scale"), ("embedder", "ngram_hash"), ("upsampler", "identity")} <= set(VARIANTS)
@@ -55,7 +61,7 @@ def test_contract(slot: str, name: str) -> None:
     config = model((slot, name))
     assert build(ModelConfig, to_mapping(config), source="test") == config
     encoder = encoder_of(config)
-    codepoints, mask = text(48)
+    codepoints, mask = symbols(config, *text(48))
     targets = torch.tensor([[0, 39, 7], [22, 22, 1]])
 
     output = encoder(codepoints, mask)
@@ -71,7 +77,7 @@ def test_contract(slot: str, name: str) -> None:
         assert parameter.grad is not None, parameter_name
         assert parameter.grad.isfinite().all(), parameter_name
 
-    longer = encoder(*text(64))
+    longer = encoder(*symbols(config, *text(64)))
     torch.testing.assert_close(longer.pooled, output.pooled, atol=1e-5, rtol=0)
     torch.testing.assert_close(longer.characters[:, :20], output.characters[:, :20], atol=1e-5, rtol=0)
 

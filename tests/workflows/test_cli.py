@@ -30,6 +30,8 @@ def test_every_command_has_help_with_an_example(capsys: pytest.CaptureFixture[st
         "pretrain",
         "sweep",
         "evaluate",
+        "export",
+        "import",
         "report",
         "doctor",
     }
@@ -60,6 +62,11 @@ def test_no_command_shows_the_list(capsys: pytest.CaptureFixture[str]) -> None:
         (["verify", "nowhere"], "nowhere"),
         (["verify", "x", "--", "--beam"], "nothing after '--'"),
         (["report", "nowhere", "--output", "r.html"], "nowhere"),
+        (["preprocess", "enwiki.xml.bz2", "--output", "x"], "write --wikipedia enwiki.xml.bz2"),
+        (["preprocess", "moby_dick.txt", "--output", "x"], "write --books moby_dick.txt"),
+        (["preprocess", "--output", "x"], "nothing to read"),
+        (["preprocess", "--books", "d", "--output", "x", "--columns", "text,codepoints"], "a list such as [a, b]"),
+        (["preprocess", "--hf-dataset", "s3://geese", "--output", "x"], "s3://geese is an address"),
         (["frobnicate"], "invalid choice"),
     ],
 )

@@ -7,14 +7,15 @@ import pytest
 
 from preprocess.config import PreprocessConfig
 from preprocess.errors import UserError
-from preprocess.settings import build
+from preprocess.settings import build, fingerprint
 from train.config import PretrainRecipe
+from train.flops import costs
 from train.model import check
 from train.sweep.config import SweepRecipe, check_space
 from workflows import recipes
 
 PREPROCESSING = ["wikipedia", "wikipedia-tiny"]
-SWEEPS = ["three-knobs-tiny"]
+SWEEPS = ["ms-alpha-tiny", "three-knobs-tiny"]
 PRETRAINING = [name for name in recipes.names() if name not in PREPROCESSING + SWEEPS]
 
 
@@ -31,6 +32,27 @@ def test_preprocessing_recipes_build(name: str) -> None:
 def test_pretraining_recipes_build_and_fit_together(name: str) -> None:
     recipe = recipes.load(PretrainRecipe, arguments(name))
     assert check(recipe.model, recipe.train.length) == []
+    assert recipe.objective.check(recipe.model, None) == []
+    assert costs(recipe.model, recipe.train.length, 8)
+
+
+@pytest.mark.parametrize("name", [name for name in PRETRAINING if name.endswith("-tiny")])
+def test_every_tiny_recipe_has_one_of_the_documents_own_size(name: str) -> None:
+    recipe, base = (
+        recipes.load(PretrainRecipe, arguments(each)) for each in (name, name.removesuffix("tiny") + "base")
+    )
+    for part in ("embedder", "downsampler", "upsampler"):
+        assert getattr(recipe.model, part).name == getattr(base.model, part).name
+    assert recipe.model.trunk.attention.name == base.model.trunk.attention.name
+    assert recipe.objective.name == base.objective.name
+
+
+def test_ablations_differ_in_what_they_say() -> None:
+    """Each from CANINE, and from every other."""
+    for base in ("canine-s", "canine-c"):
+        ablations = [name for name in PRETRAINING if name.startswith(base) and name.endswith(("-tiny", "-base"))]
+        models = [recipes.load(PretrainRecipe, arguments(name)).model for name in ablations]
+        assert len({fingerprint(model) for model in models}) == len(models)
 
 
 @pytest.mark.parametrize("name", SWEEPS)

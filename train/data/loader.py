@@ -8,6 +8,7 @@ import numpy as np
 
 from preprocess.errors import UserError
 from train.data.order import VERSION, Order, Places
+from train.data.partners import collate
 from train.data.prefetch import Prefetcher
 from train.data.reader import Split
 from train.objectives.base import Arrays, Collator
@@ -73,8 +74,8 @@ class Loader:
         """The arrays of the collator for this worker's slice of global batch `step`, and `sample_ids` int64 [b]."""
         first, ids, places = self._planned(step)
         chosen = step - first
-        rows = self._split.rows(self._collator.columns, places.shard[chosen], places.row[chosen])
-        return {**self._collator(rows, ids[chosen]), "sample_ids": ids[chosen]}
+        arrays = collate(self._split, self._collator, places.shard[chosen], places.row[chosen], ids[chosen])
+        return {**arrays, "sample_ids": ids[chosen]}
 
     def batches(self, start: int, stop: int | None = None, *, depth: int = 2) -> Prefetcher[Arrays]:
         """Batches of steps start, start + 1, ..., made ahead by a thread. Use with `with`; `.seconds_waited`."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from preprocess.errors import UserError
 from train.data.loader import slice_of
+from train.data.partners import collate
 from train.data.reader import Split
 from train.objectives.base import Arrays, Objective, Pieces
 
@@ -43,7 +44,7 @@ def validation_batches(
             begin, end = slice_of(rank, world_size, min(batch, len(numbers) - start))
             chosen = slice(start + begin, start + end)
             if begin < end:
-                arrays = collator(rows.rows(collator.columns, shards[chosen], places[chosen]), numbers[chosen])
+                arrays = collate(rows, collator, shards[chosen], places[chosen], numbers[chosen])
                 yield {**arrays, "sample_ids": numbers[chosen]}
 
     return batches()

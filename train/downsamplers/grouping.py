@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 
@@ -23,3 +24,21 @@ class Downsampled(NamedTuple):
     valid_BU: Tensor
     grouping: Grouping
     characters_BCD: Tensor
+
+
+def unit_segments(segments_BC: Tensor, grouping: Grouping, num_units: int) -> Tensor:
+    """The segment of each unit's first character, int64 [B, U]; that of CLS for unit 0 and units without characters."""
+    unit_BC = grouping.unit_BC
+    places_BC = torch.arange(unit_BC.shape[1], device=unit_BC.device).expand_as(unit_BC)
+    nowhere = unit_BC.shape[1]
+    first_BU = places_BC.new_full((len(unit_BC), num_units), nowhere)
+    first_BU = first_BU.scatter_reduce(1, unit_BC, places_BC, "amin")
+    first_BU = torch.where(first_BU == nowhere, 0, first_BU)
+    return segments_BC.gather(1, first_BU.expand(len(segments_BC), -1))
+
+
+def any_of_units(marked_BC: Tensor, grouping: Grouping, num_units: int) -> Tensor:
+    """Whether a unit stands for any marked character, bool [B, U]."""
+    counts_BU = torch.zeros(len(marked_BC), num_units, dtype=torch.int64, device=marked_BC.device)
+    unit_BC = grouping.unit_BC.expand(marked_BC.shape)
+    return counts_BU.scatter_add(1, unit_BC, (marked_BC > 0).to(torch.int64)) > 0

@@ -20,6 +20,9 @@ class Config:
     def check(self, length: int | None) -> list[str]:
         return []
 
+    def num_units(self, length: int) -> int:
+        return length
+
 
 class Identity(nn.Module):
     """Passes the characters on."""

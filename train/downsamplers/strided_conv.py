@@ -3,6 +3,7 @@
 B batch, C characters, U units, H heads, E width of a head, N blocks, D width
 """
 
+import dataclasses
 from typing import Annotated, Any, Literal
 
 import torch
@@ -10,7 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from preprocess.settings import settings
-from train.dense import linear
+from train.dense import Dense, linear
 from train.downsamplers.grouping import Downsampled, Grouping
 from train.layers import (
     Activation,
@@ -34,8 +35,14 @@ class Config:
     layers: Annotated[int, Field(ge=0)] = 1
     align_mask: bool = False  # let the mask entry of a unit describe the unit's own characters
 
+    changes_width = True
+
     def build(self, dimensions: Dimensions) -> "StridedConv":
         return StridedConv(self, dimensions)
+
+    def num_units(self, length: int) -> int:
+        """Units for `length` characters; shorter sequences are padded to one group."""
+        return max(length, self.rate) // self.rate
 
     def check(self, length: int | None) -> list[str]:
         if length is None or length % self.rate == 0:
@@ -76,18 +83,23 @@ class BlockAttention(Core):
 
 
 class StridedConv(nn.Module):
-    """Local layers, convolution with kernel and stride `rate`, GELU, CLS in front, LayerNorm."""
+    """Local layers, convolution with kernel and stride `rate`, GELU, CLS in front, LayerNorm.
+
+    Characters narrower than the units keep their width; CLS is brought to that of the units by a layer of its own.
+    """
 
     def __init__(self, config: Config, dimensions: Dimensions) -> None:
         super().__init__()
-        width = dimensions.width
+        width, narrow = dimensions.width, dimensions.character_width
+        characters = dataclasses.replace(dimensions, width=narrow, inner_width=dimensions.inner_width * narrow // width)
         self.rate, self.align_mask = config.rate, config.align_mask
         self.min_characters = config.rate
         self.activation: Activation = dimensions.activation
         self.local = nn.ModuleList(
-            BertLayer(dimensions, BlockAttention(config.block, dimensions.dropout)) for _ in range(config.layers)
+            BertLayer(characters, BlockAttention(config.block, dimensions.dropout)) for _ in range(config.layers)
         )
-        self.convolution = nn.Conv1d(width, width, config.rate, stride=config.rate)
+        self.convolution = nn.Conv1d(narrow, width, config.rate, stride=config.rate)
+        self.widen = nn.Identity() if narrow == width else Dense(narrow, width)
         self.norm = layer_norm(width)
 
     def forward(self, x_BCD: Tensor, mask_BC: Tensor) -> Downsampled:
@@ -102,7 +114,7 @@ class StridedConv(nn.Module):
         groups_BUX = x_BCD[:, : (num_units - 1) * self.rate].unflatten(1, (num_units - 1, self.rate)).flatten(2)
         kernel_DX = self.convolution.weight.transpose(1, 2).flatten(1)
         units_BUD = activate(linear(groups_BUX, kernel_DX, self.convolution.bias), self.activation)
-        units_BUD = self.norm(torch.cat([x_BCD[:, :1], units_BUD], dim=1))
+        units_BUD = self.norm(torch.cat([self.widen(x_BCD[:, :1]), units_BUD], dim=1))
         valid_BU = mask_BC[:, : num_units * self.rate].unflatten(1, (num_units, self.rate)).any(dim=-1)
         if self.align_mask:
             valid_BU = torch.cat([mask_BC[:, :1], valid_BU[:, :-1]], dim=1)
@@ -115,12 +127,14 @@ class StridedConv(nn.Module):
 
     def costs(self, length: int) -> list[Cost]:
         layers: list[Any] = list(self.local)
-        width, num_units = self.convolution.in_channels, self.num_units(length)
+        narrow, width, num_units = self.convolution.in_channels, self.convolution.out_channels, self.num_units(length)
         local = sum(layer.multiply_accumulates(length) for layer in layers)
-        convolution = num_units * self.rate * width**2
-        parameters = count_parameters(self.convolution, self.norm)
+        convolution = num_units * self.rate * narrow * width
+        if narrow != width:
+            convolution += narrow * width  # CLS
+        parameters = count_parameters(self.convolution, self.widen, self.norm)
         return [
-            Cost("local layer", (length, width), count_parameters(self.local), local),
+            Cost("local layer", (length, narrow), count_parameters(self.local), local),
             Cost("down convolution + norm", (num_units, width), parameters, convolution),
         ]
 

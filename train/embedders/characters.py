@@ -3,14 +3,46 @@
 B batch, C characters, D width
 """
 
+from typing import Annotated, Literal
+
 import torch
+import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor, nn
 
 from preprocess.errors import UserError
+from preprocess.settings import settings
 from train.dropout import Dropout
 from train.layers import Cost, Dimensions, count_parameters, layer_norm
 
 NUM_SEGMENTS = 16
+
+InputPositions = Literal["learned", "sinusoidal", "none"]
+
+
+@settings
+class InputConfig:
+    """What is added to the vectors of symbols: settings that all character embedders have."""
+
+    positions: InputPositions = "learned"
+    max_characters: Annotated[int, Field(ge=1)] = 16384
+    segments: Annotated[int, Field(ge=0)] = NUM_SEGMENTS  # rows of the table of segments; 0: there is none
+
+
+class Sinusoids(nn.Module):
+    """Fixed positions (Vaswani et al. 2017, section 3.5): sines in even places, cosines in odd ones."""
+
+    weight: Tensor
+
+    def __init__(self, num_positions: int, width: int) -> None:
+        super().__init__()
+        rates_D = 10000.0 ** (-(torch.arange(width) // 2 * 2) / width)
+        angles_XD = torch.arange(num_positions)[:, None] * rates_D
+        table_XD = torch.where(torch.arange(width) % 2 == 0, angles_XD.sin(), angles_XD.cos())
+        self.register_buffer("weight", table_XD, persistent=False)
+
+    def forward(self, positions: Tensor) -> Tensor:
+        return F.embedding(positions, self.weight)
 
 
 class CharacterTable(nn.Module):
@@ -26,12 +58,16 @@ class CharacterTable(nn.Module):
 class CharacterEmbedder(nn.Module):
     """LayerNorm(table(x) + segment + position), then dropout (CANINE, section 3.1)."""
 
-    def __init__(self, table: CharacterTable, dimensions: Dimensions, max_characters: int) -> None:
+    def __init__(self, table: CharacterTable, dimensions: Dimensions, config: InputConfig) -> None:
         super().__init__()
         width = dimensions.width
-        self.table = table
-        self.segments = nn.Embedding(NUM_SEGMENTS, width)
-        self.positions = nn.Embedding(max_characters, width)
+        self.table, self.width, self.max_characters = table, width, config.max_characters
+        self.segments = nn.Embedding(config.segments, width) if config.segments else None
+        self.positions: nn.Embedding | Sinusoids | None = None
+        if config.positions == "learned":
+            self.positions = nn.Embedding(config.max_characters, width)
+        elif config.positions == "sinusoidal":
+            self.positions = Sinusoids(config.max_characters, width)
         self.norm = layer_norm(width)
         self.dropout = Dropout(dimensions.dropout)
 
@@ -39,30 +75,35 @@ class CharacterEmbedder(nn.Module):
         self, codepoints_BC: Tensor, segments_BC: Tensor | None = None, positions_BC: Tensor | None = None
     ) -> Tensor:
         """Embeddings [B, C, D]; segments are 0 and positions 0 to C - 1 where not given."""
-        num_characters, max_characters = codepoints_BC.shape[1], self.positions.num_embeddings
-        if num_characters > max_characters:
-            raise UserError(
-                f"{num_characters} characters are more than model.embedder.max_characters, {max_characters}; "
-                "cut the text or raise it"
-            )
-        segment_BCD = self.segments.weight[0] if segments_BC is None else self.segments(segments_BC)
-        position_BCD = self.positions.weight[:num_characters] if positions_BC is None else self.positions(positions_BC)
-        return self.dropout(self.norm(self.table(codepoints_BC) + segment_BCD + position_BCD))
+        num_characters = codepoints_BC.shape[1]
+        x_BCD = self.table(codepoints_BC)
+        if self.segments is not None:
+            x_BCD = x_BCD + (self.segments.weight[0] if segments_BC is None else self.segments(segments_BC))
+        if self.positions is not None:
+            if num_characters > self.max_characters:
+                raise UserError(
+                    f"{num_characters} characters are more than model.embedder.max_characters, {self.max_characters}; "
+                    "cut the text or raise it"
+                )
+            known = self.positions.weight[:num_characters] if positions_BC is None else self.positions(positions_BC)
+            x_BCD = x_BCD + known
+        return self.dropout(self.norm(x_BCD))
 
     def costs(self, length: int) -> list[Cost]:
-        shape = (length, self.positions.embedding_dim)
-        return [
-            Cost(self.table.name, shape, count_parameters(self.table), 0),
-            Cost("position table", shape, count_parameters(self.positions), 0),
-            Cost("segment table + embedding norm", shape, count_parameters(self.segments, self.norm), 0),
-        ]
+        shape = (length, self.width)
+        parts = [Cost(self.table.name, shape, count_parameters(self.table), 0)]
+        if self.positions is not None:
+            parts.append(Cost("position table", shape, count_parameters(self.positions), 0))
+        if self.segments is None:
+            return [*parts, Cost("embedding norm", shape, count_parameters(self.norm), 0)]
+        return [*parts, Cost("segment table + embedding norm", shape, count_parameters(self.segments, self.norm), 0)]
 
 
-def too_long(length: int | None, max_characters: int) -> list[str]:
+def too_long(length: int | None, config: InputConfig) -> list[str]:
     """The mistake of examples longer than the position table."""
-    if length is None or length <= max_characters:
+    if length is None or config.positions == "none" or length <= config.max_characters:
         return []
-    return [f"model.embedder.max_characters: {max_characters} is less than the length of an example, {length}"]
+    return [f"model.embedder.max_characters: {config.max_characters} is less than the length of an example, {length}"]
 
 
 def refuse_invalid(buckets: Tensor, codepoints_BC: Tensor, num_rows: int) -> Tensor:

@@ -10,24 +10,23 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from preprocess.settings import settings
-from train.embedders.characters import CharacterEmbedder, CharacterTable, refuse_invalid, too_long
+from train.embedders.characters import CharacterEmbedder, CharacterTable, InputConfig, refuse_invalid, too_long
 from train.embedders.hashing import MAX_HASHES, Family, hash_buckets, multipliers
 from train.layers import Dimensions
 
 
 @settings
-class Config:
+class Config(InputConfig):
     name: Literal["codepoint_hash"] = "codepoint_hash"
     hashes: Annotated[int, Field(ge=1, le=MAX_HASHES)] = 8
     buckets: Annotated[int, Field(ge=1, le=2**20)] = 16384
     family: Family = "official"
-    max_characters: Annotated[int, Field(ge=1)] = 16384
 
     def build(self, dimensions: Dimensions) -> CharacterEmbedder:
-        return CharacterEmbedder(HashTable(self, dimensions.width), dimensions, self.max_characters)
+        return CharacterEmbedder(HashTable(self, dimensions.width), dimensions, self)
 
     def check(self, width: int, length: int | None) -> list[str]:
-        return does_not_divide(self.hashes, width) + too_long(length, self.max_characters)
+        return does_not_divide(self.hashes, width) + too_long(length, self)
 
 
 class HashTable(CharacterTable):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 import torch
+
+if TYPE_CHECKING:
+    from train.model import ModelConfig
 
 Rows = Mapping[str, Sequence[np.ndarray]]  # column -> one array per row, as the shards hold it
 Arrays = dict[str, np.ndarray]
@@ -18,6 +21,22 @@ class Loss(NamedTuple):
     total: torch.Tensor  # float32 scalar, nats
     num_targets: torch.Tensor  # int64 scalar
     num_correct: torch.Tensor  # int64 scalar: the right answer had the highest logit
+    means: Mapping[str, tuple[torch.Tensor, torch.Tensor]] = {}  # more to report: by name a sum and its count
+
+
+class Head(torch.nn.Module):
+    """The part of an objective that is trained with the encoder: `head(encoder, batch) -> Loss`."""
+
+    means: tuple[str, ...] = ()  # the names in every `Loss.means` of this head
+
+
+class Symbols(NamedTuple):
+    """What a single target is one of. Knowing only how frequent each is gives the baseline of train/data/unigram.py."""
+
+    name: str  # in the singular
+    columns: tuple[str, ...]  # that `ids` reads
+    usable: np.ndarray  # bool [size]: may be a target
+    ids: Callable[[Rows], np.ndarray]  # all symbols of some rows, int64 [any]; `target_ids` of a batch are such ids
 
 
 class Pieces(Protocol):
@@ -47,7 +66,10 @@ class Collator(Protocol):
         ...
 
     def __call__(self, rows: Rows, sample_ids: np.ndarray) -> Arrays:
-        """Arrays whose first axis is the row and whose shapes depend on nothing else; `sample_ids` is int64 [b]."""
+        """Arrays whose first axis is the row and whose shapes depend on nothing else; `sample_ids` is int64 [b].
+
+        One of them is `num_characters`, int64 [b]: the characters of text in each example.
+        """
         ...
 
 
@@ -56,10 +78,18 @@ class Objective(Protocol):
 
     name: str
 
-    def build(self, width: int, vocabulary_size: int) -> torch.nn.Module:
-        """The head: `module(encoder, batch) -> Loss`."""
+    def build(self, width: int, vocabulary_size: int) -> Head:
+        """The head for an encoder of `width`."""
         ...
 
     def collator(self, vocabulary: Pieces | None, length: int, seed: int) -> Collator:
         """The collator; UserError where `length` or `vocabulary` cannot serve."""
+        ...
+
+    def check(self, model: ModelConfig, vocabulary: Pieces | None) -> list[str]:
+        """What keeps `model` from this objective on data with this vocabulary, one line each."""
+        ...
+
+    def symbols(self, vocabulary: Pieces | None) -> Symbols | None:
+        """What the targets are; None where no frequencies are to be compared with."""
         ...

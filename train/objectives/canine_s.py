@@ -5,25 +5,23 @@ single identity belongs to it, and <unk> says nothing. With the default characte
 coverage they stand for one character in 2,000.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import numpy as np
-import torch
 from pydantic import Field
-from torch import Tensor, nn
-from torch.nn import functional
 
-from preprocess.errors import UserError
 from preprocess.settings import settings
 from train.data import random
-from train.objectives.base import Arrays, Loss, Pieces, Rows
-from train.objectives.framing import MASK, crop, frame, ragged_range
-from train.objectives.subwords import Pool
+from train.model import ModelConfig
+from train.objectives.base import Arrays, Pieces, Rows, Symbols
+from train.objectives.framing import MASK, crop, frame, ragged_range, reads_characters, room_for_characters
+from train.objectives.heads import MaskedHead
+from train.objectives.next_sentence import PairCollator
+from train.objectives.selection import select
+from train.objectives.subwords import Pool, needed_pieces, subword_symbols
 
 _MASKED, _REPLACED = 0.8, 0.1
-_INDEX_BITS = np.uint64(16)  # the number of a subword in its window fits: windows have at most 16,383 characters
-_NEVER = np.uint64(2**64 - 1)
 
 
 @settings
@@ -36,21 +34,25 @@ class Config:
     spare: Annotated[int, Field(ge=0)] = (
         6  # positions left as padding: a block of 4 and 2, so that padding never matters
     )
+    next_sentence: bool = False  # windows in two parts, and whether the second follows the first is predicted too
 
-    def build(self, width: int, vocabulary_size: int) -> "CanineS":
+    def build(self, width: int, vocabulary_size: int) -> MaskedHead:
         """The head over `vocabulary_size` subwords for an encoder of `width`."""
-        return CanineS(width, vocabulary_size)
+        return MaskedHead(width, vocabulary_size, next_sentence=self.next_sentence)
 
-    def collator(self, vocabulary: Pieces | None, length: int, seed: int) -> "Collator":
+    def collator(self, vocabulary: Pieces | None, length: int, seed: int) -> "Collator | PairCollator":
         """Masks for inputs of `length` positions. UserError without a vocabulary, or if no character fits."""
-        if vocabulary is None:
-            raise UserError(
-                "objective.name: canine_s predicts subwords, and the data has no vocabulary; preprocess with the "
-                "subword columns, or choose another objective"
-            )
-        if length - 2 - self.spare < 1:
-            raise UserError(f"train.length: {length} leaves no character; make it at least {self.spare + 3}")
-        return Collator(self, vocabulary.pieces(), length, seed)
+        room = room_for_characters(length, self.spare)
+        single = Collator(self, needed_pieces(self.name, vocabulary), length, seed)
+        return PairCollator(single, room, seed) if self.next_sentence else single
+
+    def check(self, model: ModelConfig, vocabulary: Pieces | None) -> list[str]:
+        """The mistake of an embedder that does not read characters."""
+        return reads_characters(self.name, model)
+
+    def symbols(self, vocabulary: Pieces | None) -> Symbols | None:
+        """The subwords."""
+        return None if vocabulary is None else subword_symbols(vocabulary)
 
 
 class Collator:
@@ -61,7 +63,7 @@ class Collator:
     that begins a word for one that does, another for another), 10% stay. Lengths never change.
 
     A batch: codepoints int64 [b, length], mask bool [b, length], target_positions int64 [b, P], target_ids int64
-    [b, P], target_mask bool [b, P]; the unused last targets of a row are 0.
+    [b, P], target_mask bool [b, P], num_characters int64 [b]; the unused last targets of a row are 0.
     """
 
     columns = ("codepoints", "subword_ids", "subword_starts", "subword_ends")
@@ -84,8 +86,14 @@ class Collator:
         )
         of = np.repeat(np.arange(len(counts)), counts)  # the row of each subword
         usable = self._pool.usable[ids] & (starts >= begin[of]) & (ends <= end[of])
-        target_mask, slots, subwords = self._select(counts, of, usable, sample_ids)
-
+        target_mask, slots, subwords = select(
+            counts,
+            usable,
+            fraction=self._config.mask_fraction,
+            most=self._config.max_predictions,
+            seed=self._seed,
+            sample_ids=sample_ids,
+        )
         row, gold = of[subwords], ids[subwords]
         first = starts[subwords] - begin[row] + 1
         size = ends[subwords] - starts[subwords]
@@ -104,28 +112,8 @@ class Collator:
             "target_positions": target_positions,
             "target_ids": target_ids,
             "target_mask": target_mask,
+            "num_characters": end - begin,
         }
-
-    def _select(
-        self, counts: np.ndarray, of: np.ndarray, usable: np.ndarray, sample_ids: np.ndarray
-    ) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray], np.ndarray]:
-        """Which targets exist, bool [b, P]; where those are (rows, columns), and their subwords, int64 [targets]."""
-        before = np.cumsum(counts) - counts
-        number = np.arange(len(of)) - before[of]  # of the subword in its window
-        keys = np.full((len(counts), max(int(counts.max(initial=0)), 1)), _NEVER)
-        # Every subword draws 48 bits above its own number; the least are selected. Partitioning such integers is
-        # vectorised inside NumPy, and their low bits tell who they were.
-        drawn = random.bits(self._seed, "selection", sample_ids, keys.shape[1]) << _INDEX_BITS
-        keys[of[usable], number[usable]] = drawn[of[usable], number[usable]] | number[usable].astype(np.uint64)
-        most = min(self._config.max_predictions, keys.shape[1])
-        least = np.sort(np.partition(keys, most - 1, axis=1)[:, :most], axis=1)
-        available = np.bincount(of[usable], minlength=len(counts))
-        wanted = np.maximum(np.floor(self._config.mask_fraction * available + 0.5), 1)
-        wanted = np.minimum(np.minimum(wanted, available), self._config.max_predictions)
-        target_mask = np.arange(self._config.max_predictions) < wanted[:, None]
-        rows, columns = np.nonzero(target_mask)
-        numbers = (least[rows, columns] & np.uint64(0xFFFF)).astype(np.int64)
-        return target_mask, (rows, columns), before[rows] + numbers
 
     def _change(
         self,
@@ -146,29 +134,3 @@ class Collator:
         replaced, new = replaced[found], new[found]
         source = ragged_range(self._pool.first[new], size[replaced])
         flat[ragged_range(first[replaced], size[replaced])] = self._pool.characters[source]
-
-
-class CanineS(nn.Module):
-    """Dense, GELU, LayerNorm, and a softmax over the subwords that is not tied to anything (BERT's transform)."""
-
-    def __init__(self, width: int, vocabulary_size: int) -> None:
-        super().__init__()
-        self.dense = nn.Linear(width, width)
-        self.norm = nn.LayerNorm(width, eps=1e-12)
-        self.output = nn.Linear(width, vocabulary_size)
-        for linear in (self.dense, self.output):
-            nn.init.trunc_normal_(linear.weight, std=0.02, a=-0.04, b=0.04)
-            nn.init.zeros_(linear.bias)
-
-    def forward(self, encoder: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
-        """The loss of a batch of the collator; the encoder is asked for the target positions only."""
-        out = encoder(batch["codepoints"], batch["mask"], targets_BP=batch["target_positions"])
-        h_BPD, gold_BP, real_BP = out.characters, batch["target_ids"], batch["target_mask"]
-        if h_BPD.device.type == "cpu" and not torch.compiler.is_compiling():
-            # Short windows leave most of the P rows empty. Elsewhere their number would cost a synchronisation.
-            h_BPD, gold_BP, real_BP = h_BPD[real_BP], gold_BP[real_BP], real_BP[real_BP]
-        logits = self.output(self.norm(functional.gelu(self.dense(h_BPD), approximate="tanh")))
-        logits = logits.flatten(end_dim=-2).float()
-        gold = gold_BP.masked_fill(~real_BP, -100).flatten()
-        total = functional.cross_entropy(logits, gold, ignore_index=-100, reduction="sum")
-        return Loss(total, real_BP.sum(), (logits.detach().argmax(-1) == gold).sum())

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from preprocess.errors import UserError
+from train.objectives.base import Pieces, Rows, Symbols
+
 _SPACE = "\u2581"  # SentencePiece's mark of a space: at the front of a piece that begins a word
 _NO_SUBWORD = re.compile(r"<0x[0-9A-F]{2}>|<unk>|<s>|</s>|<pad>|" + _SPACE + "*")
 
@@ -14,6 +17,25 @@ _NO_SUBWORD = re.compile(r"<0x[0-9A-F]{2}>|<unk>|<s>|</s>|<pad>|" + _SPACE + "*"
 def predictable(pieces: Sequence[str]) -> np.ndarray:
     """bool [size]: false for byte-fallback pieces (several share one character), <unk>, control pieces and spaces."""
     return np.array([not _NO_SUBWORD.fullmatch(piece) for piece in pieces], dtype=bool)
+
+
+def needed_pieces(objective: str, vocabulary: Pieces | None) -> list[str]:
+    """The pieces of the data's vocabulary; UserError where there is none."""
+    if vocabulary is None:
+        raise UserError(
+            f"objective.name: {objective} predicts subwords, and the data has no vocabulary; preprocess with the "
+            "subword columns, or choose another objective"
+        )
+    return vocabulary.pieces()
+
+
+def subword_symbols(vocabulary: Pieces) -> Symbols:
+    """Subwords as targets."""
+    return Symbols("subword", ("subword_ids",), predictable(vocabulary.pieces()), _subword_ids)
+
+
+def _subword_ids(rows: Rows) -> np.ndarray:
+    return np.concatenate(rows["subword_ids"])
 
 
 class Pool:

@@ -36,7 +36,7 @@ class Identity(nn.Module):
             unit_BC = unit_BC.gather(1, targets_BP)
         return gather_rows(units_BUD, unit_BC)
 
-    def costs(self, length: int, num_targets: int | None) -> list[Cost]:
+    def costs(self, length: int, num_targets: int | None, num_units: int) -> list[Cost]:
         return []
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from preprocess.settings import settings
 from train.dense import linear
-from train.downsamplers.grouping import Grouping
+from train.downsamplers.grouping import Grouping, any_of_units
 from train.dropout import Dropout
 from train.layers import (
     Activation,
@@ -29,9 +29,17 @@ from train.upsamplers.identity import gather_rows
 
 
 @settings
-class Config:
-    name: Literal["repeat_concat"] = "repeat_concat"
+class Options:
+    """What the variants of CANINE's UP share; all but the defaults are ablations of its Table 6."""
+
     kernel: Annotated[int, Field(ge=1)] = 4
+    keys: Literal["characters", "units"] = "characters"  # what the final layer attends to
+    targeted: bool = True  # false: the final layer at all characters, also where only some are asked for
+
+
+@settings
+class Config(Options):
+    name: Literal["repeat_concat"] = "repeat_concat"
 
     def build(self, dimensions: Dimensions) -> "RepeatConcat":
         return RepeatConcat(self, dimensions)
@@ -43,11 +51,12 @@ class Config:
 class RepeatConcat(nn.Module):
     """LN(GELU(conv([characters ; repeated units]))), then a full-attention layer, at the targets only where given."""
 
-    def __init__(self, config: Config, dimensions: Dimensions) -> None:
+    def __init__(self, options: Options, dimensions: Dimensions, num_channels: int | None = None) -> None:
         super().__init__()
         width = dimensions.width
+        self.attends_to_units, self.targeted = options.keys == "units", options.targeted
         self.activation: Activation = dimensions.activation
-        self.convolution = nn.Conv1d(2 * width, width, config.kernel)
+        self.convolution = nn.Conv1d(num_channels or dimensions.character_width + width, width, options.kernel)
         self.norm = layer_norm(width)
         self.dropout = Dropout(dimensions.dropout)
         self.final = BertLayer(dimensions, FullAttention(dimensions.dropout))
@@ -65,9 +74,18 @@ class RepeatConcat(nn.Module):
         The layer is single and its FFN position-wise, so computing the targets' rows alone changes none of them.
         """
         h_BCD = activate(self.convolve(units_BUD, grouping, characters_BCD), self.activation)
-        h_BCD = self.dropout(self.norm(h_BCD))
-        queries_BPD = None if targets_BP is None else gather_rows(h_BCD, targets_BP)
-        return self.final(h_BCD, mask_BC, queries_BQD=queries_BPD)
+        h_BCD = self.dropout(self.norm(self.add_residuals(h_BCD, units_BUD, grouping, characters_BCD)))
+        queries_BPD = h_BCD if targets_BP is None or not self.targeted else gather_rows(h_BCD, targets_BP)
+        keys_BKD, valid_BK = h_BCD, mask_BC
+        if self.attends_to_units:
+            keys_BKD, valid_BK = units_BUD, any_of_units(mask_BC, grouping, units_BUD.shape[1])
+            valid_BK = valid_BK | (torch.arange(valid_BK.shape[1], device=valid_BK.device) == 0)  # CLS
+        y_BPD = self.final(keys_BKD, valid_BK, queries_BQD=queries_BPD)
+        return y_BPD if targets_BP is None or self.targeted else gather_rows(y_BPD, targets_BP)
+
+    def add_residuals(self, h_BCD: Tensor, units_BUD: Tensor, grouping: Grouping, characters_BCD: Tensor) -> Tensor:
+        """What goes into the LayerNorm after the convolution; the model of the paper has no residuals there."""
+        return h_BCD
 
     def convolve(self, units_BUD: Tensor, grouping: Grouping, characters_BCD: Tensor) -> Tensor:
         """The convolution over [characters ; repeated units], [B, C, D].
@@ -80,22 +98,33 @@ class RepeatConcat(nn.Module):
         padded_BDC = F.pad(characters_BCD, (0, 0, left, right)).transpose(1, 2)
         kernel_DDK, bias_D = self.convolution.weight, self.convolution.bias
         y_BCD = F.conv1d(padded_BDC, kernel_DDK[:, :width], bias_D).transpose(1, 2)
-        if grouping.rate is None:
-            unit_BC = grouping.unit_BC.expand(units_BUD.shape[0], -1)
-            padded_BDC = F.pad(gather_rows(units_BUD, unit_BC), (0, 0, left, right)).transpose(1, 2)
-            return y_BCD + F.conv1d(padded_BDC, kernel_DDK[:, width:]).transpose(1, 2)
-        return y_BCD + convolve_repeated(units_BUD, kernel_DDK[:, width:], grouping.rate, y_BCD.shape[1])
+        return y_BCD + convolve_units(units_BUD, grouping, kernel_DDK[:, width:], y_BCD.shape[1])
 
-    def costs(self, length: int, num_targets: int | None) -> list[Cost]:
+    def costs(self, length: int, num_targets: int | None, num_units: int) -> list[Cost]:
         """As written in the paper: the convolution over the repeated units at every character."""
         width, kernel = self.convolution.out_channels, self.convolution.kernel_size[0]
-        rows = length if num_targets is None else num_targets
+        rows = length if num_targets is None or not self.targeted else num_targets
         parameters = count_parameters(self.convolution, self.norm)
-        final = self.final.multiply_accumulates(length, rows)
+        final = self.final.multiply_accumulates(num_units if self.attends_to_units else length, rows)
+        convolution = length * kernel * self.convolution.in_channels * width
         return [
-            Cost("up convolution + norm", (length, width), parameters, length * kernel * 2 * width**2),
+            Cost("up convolution + norm", (length, width), parameters, convolution),
             Cost("final layer", (rows, width), count_parameters(self.final), final),
         ]
+
+
+def convolve_units(units_BUD: Tensor, grouping: Grouping, kernel_DDK: Tensor, num_characters: int) -> Tensor:
+    """The "same" convolution of the units repeated to characters, [B, C, D], for any grouping."""
+    if grouping.rate is not None:
+        return convolve_repeated(units_BUD, kernel_DDK, grouping.rate, num_characters)
+    padding = same_padding(kernel_DDK.shape[-1])
+    repeated_BCD = repeat_units(units_BUD, grouping)
+    return F.conv1d(F.pad(repeated_BCD, (0, 0, *padding)).transpose(1, 2), kernel_DDK).transpose(1, 2)
+
+
+def repeat_units(units_BUD: Tensor, grouping: Grouping) -> Tensor:
+    """The unit of each character, [B, C, D]."""
+    return gather_rows(units_BUD, grouping.unit_BC.expand(units_BUD.shape[0], -1))
 
 
 def convolve_repeated(units_BUD: Tensor, kernel_DDK: Tensor, rate: int, num_characters: int) -> Tensor:

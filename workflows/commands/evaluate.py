@@ -20,5 +20,5 @@ def run(args: argparse.Namespace) -> int:
     from train.evaluate import evaluate
 
     for name, value in evaluate(args.run_folder, args.data).items():
-        print(f"{name:<24}{value:,.4f}" if isinstance(value, float) else f"{name:<24}{value:,}")
+        print(f"{name:<36}{value:,.4f}" if isinstance(value, float) else f"{name:<36}{value:,}")
     return 0

@@ -12,10 +12,15 @@ Examples:
 """
 
 import argparse
+import os
+from typing import TYPE_CHECKING
 
 from preprocess.config import PreprocessConfig
 from preprocess.errors import UserError
 from workflows import recipes
+
+if TYPE_CHECKING:
+    from pipelines.preprocess import PlanDescription
 
 PASSES_ON = True  # options after `--` go to Beam
 
@@ -36,27 +41,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workers", metavar="N", type=int, default=1, help="processes of the direct runner; 0: all cores"
     )
-    parser.add_argument("--dry-run", action="store_true", help="only show the splits, shards and bytes to come")
+    parser.add_argument("--dry-run", action="store_true", help="only show splits, shards, bytes and time to come")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the Beam job, with one live line a stage, and name what was made."""
     from pipelines.preprocess import describe_plan, run_preprocess
-    from workflows.console import StageLine
+    from preprocess.sources.books import is_book_name
+    from preprocess.sources.dumps import is_dump_name
+    from workflows.console import StageLine, counted
 
+    if args.recipe and (is_dump_name(args.recipe) or is_book_name(args.recipe)):
+        option = "--wikipedia" if is_dump_name(args.recipe) else "--books"
+        raise UserError(f"{args.recipe}: an input, where a recipe is expected; write {option} {args.recipe}")
     config = recipes.load(
         PreprocessConfig, args, wikipedia=args.wikipedia, books=args.books, hf_dataset=args.hf_dataset
     )
     if not config.wikipedia and not config.books and not config.hf_dataset:
         raise UserError("nothing to read: give --wikipedia PATH, --books PATH or --hf-dataset NAME")
     if args.dry_run:
-        plan = describe_plan(config)
-        print(f"{plan.inputs:,} inputs, {plan.splits:,} splits, {plan.bytes:,} bytes to read")
-        shown = f"{plan.estimated_output_bytes / 1e6:,.1f} MB in {plan.estimated_shards:,} shards"
-        print(f"about {plan.estimated_characters:,} characters of text, {shown}")
-        seconds = plan.estimated_seconds / max(args.workers, 1)
-        time = f"{seconds:,.0f} seconds" if seconds < 120 else f"{seconds / 60:,.0f} minutes"
-        print(f"about {time} with {max(args.workers, 1)} workers, besides the training of the vocabulary")
+        print(_told(describe_plan(config), args.workers or os.cpu_count() or 1))
         return 0
     with StageLine() as line:
         manifest = run_preprocess(
@@ -70,14 +74,29 @@ def run(args: argparse.Namespace) -> int:
     if line.stage == "complete":
         print(f"{args.output}: already complete; nothing to do")
     for name, split in manifest.splits.items():
-        counts = f"{split.documents:,} documents, {split.rows:,} windows, {split.characters:,} characters"
-        print(f"  {name:<12}{counts}, {len(split.shards)} shards in {args.output}/{name}")
+        documents, windows = counted(split.documents, "document"), counted(split.rows, "window")
+        counts = f"{documents}, {windows}, {split.characters:,} characters"
+        print(f"  {name:<12}{counts}, {counted(len(split.shards), 'shard')} in {args.output}/{name}")
     subwords = manifest.vocabulary_size
     if subwords is not None and config.vocabulary.model is None:
         small = "" if subwords == config.vocabulary.size else f" (the corpus holds no {config.vocabulary.size:,})"
         print(f"  vocabulary  {subwords:,} subwords{small}")
     failed = sum(manifest.counters["failed"].values())
     if failed:
-        print(f"  {failed:,} pages failed: see {args.output}/failures, and tokenfree replay")
+        print(f"  failed      {counted(failed, 'page')}: see {args.output}/failures, or tokenfree replay {args.output}")
     print(f"  card        {args.output}/README.md")
     return 0
+
+
+def _told(plan: "PlanDescription", workers: int) -> str:
+    """What a job would do, in three lines."""
+    from workflows.console import counted
+
+    seconds = max(plan.estimated_seconds / min(workers, plan.splits), 1)  # a split is read by one worker
+    time = counted(round(seconds), "second") if seconds < 120 else counted(round(seconds / 60), "minute")
+    made = f"{plan.estimated_output_bytes / 1e6:,.1f} MB in about {counted(plan.estimated_shards, 'shard')}"
+    return (
+        f"to read     {counted(plan.inputs, 'input')}, {counted(plan.splits, 'split')}, {plan.bytes / 1e6:,.1f} MB\n"
+        f"to write    about {plan.estimated_characters:,} characters of text, {made}\n"
+        f"time        about {time} with {counted(workers, 'worker')}, besides the training of the vocabulary"
+    )

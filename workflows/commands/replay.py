@@ -1,6 +1,7 @@
 """Try the failed pages of a data directory again, after a fix.
 
-Pages that now succeed are written to `failures/replayed.jsonl`, which `tokenfree preprocess --books` reads.
+Pages that now succeed are written to `failures/replayed.jsonl`, which `tokenfree preprocess --books` reads. The data
+directory itself is finished and does not change.
 
 Example:
   tokenfree replay data/en
@@ -15,8 +16,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Replay, and say how many pages succeed now."""
+    """Replay; say how many pages succeed now, why the others fail, and what to do with the documents."""
     from preprocess.failures import replay
+    from workflows.console import counted
 
-    print(replay(args.directory))
+    result = replay(args.directory)
+    if not result.tried:
+        print(f"{args.directory}: no page of this job failed; there is nothing to try again")
+        return 0
+    failing = result.tried - result.documents
+    print(f"{counted(result.tried, 'failed page')} tried again: {result.documents:,} succeed now, {failing:,} do not")
+    for reason, count in result.still_failing.items():
+        print(f"  still       {count:,} {reason}")
+    if result.path:
+        print(f"  written to  {result.path}")
+        print(f"  next        tokenfree preprocess --books {result.path} --output NEW_DIRECTORY")
+    else:
+        print(f"  raw text    {args.directory}/failures: mend the input there, or leave these pages out")
     return 0

@@ -56,7 +56,8 @@ def load(cls: type[T], args: argparse.Namespace, **options: Any) -> T:
     if "base" in mapping and "base" not in keys(cls):
         mapping = merge(read_based(mapping.pop("base")), mapping)
     mapping = merge(mapping, {key: value for key, value in options.items() if value is not None})
-    return build(cls, mapping, source=f"recipe {args.recipe or args.config or '(defaults)'}")
+    given = args.recipe or args.config
+    return build(cls, mapping, source=f"recipe {given}" if given else "options")
 
 
 def keys(cls: Any) -> list[str]:

@@ -70,6 +70,7 @@ def _run(run: RunFolder) -> Section:
     steps = [line["step"] for line in run.steps]
     result = run.result or {}
     entropy = result.get("unigram_entropy")
+    unit = f"nats per {result.get('symbol') or 'target'}"
     speed = [line["characters"] / line["seconds"] if line["seconds"] else 0.0 for line in run.steps]
     restarts = sum(event.get("event") == "worker_lost" for event in run.events)
     numbers = [
@@ -77,7 +78,7 @@ def _run(run: RunFolder) -> Section:
         (_count(_median(speed)), "characters per second"),
     ]
     if run.validations:
-        numbers.insert(0, (f"{run.validations[-1]['validation_loss']:.3f}", "held-out loss (nats per subword)"))
+        numbers.insert(0, (f"{run.validations[-1]['validation_loss']:.3f}", f"held-out loss ({unit})"))
     if entropy is not None:
         numbers.insert(1, (f"{entropy:.3f}", "unigram entropy of the targets"))
     numbers.append((str(restarts), "restarts"))
@@ -98,7 +99,7 @@ def _run(run: RunFolder) -> Section:
                 level=None if entropy is None else ("unigram entropy", entropy),
                 title="Loss",
                 x="step",
-                y="nats per subword",
+                y=unit,
                 smooth=True,
             ),
             figures.lines([("", steps, speed)], title="Throughput", x="step", y="characters per second", smooth=True),
@@ -116,7 +117,7 @@ def _comparison(runs: Sequence[RunFolder]) -> Section:
     return Section(
         title="Runs compared",
         subtitle=", ".join(run.name for run in runs),
-        pictures=[figures.lines([], points=curves, title="Held-out loss", x="step", y="nats per subword")],
+        pictures=[figures.lines([], points=curves, title="Held-out loss", x="step", y="nats per target")],
         header=["run", "steps", "held-out loss", "accuracy"],
         rows=[
             [

@@ -1,5 +1,6 @@
 """Hugging Face datasets as a source: saved ones, local files, and what cannot be read."""
 
+from datetime import datetime
 from pathlib import Path
 
 import datasets
@@ -15,6 +16,7 @@ ROWS = {
     "text": [f"Goose {n} walks along the river 鵞鳥." for n in range(50)],
     "id": [f"g{n}" for n in range(50)],
     "language": ["en", "ja"] * 25,
+    "length": list(range(50)),
 }
 
 
@@ -64,20 +66,48 @@ def test_the_hash_is_of_the_values_and_not_of_the_files(saved: str, tmp_path: Pa
 
 
 def test_names() -> None:
-    assert Named.parse("wikimedia/wikipedia:20231101.sw@train") == ("wikimedia/wikipedia", "20231101.sw", "train")
-    assert Named.parse("bookcorpus") == ("bookcorpus", None, "train")
+    assert Named.parse("wikimedia/wikipedia:20231101.sw@test") == ("wikimedia/wikipedia", "20231101.sw", "test")
+    assert Named.parse("bookcorpus") == ("bookcorpus", None, None)
+    assert str(Named.parse("a/b:c@d")) == "a/b:c@d"
+    assert Named.parse("a/b:c@d").label == "b:c@d"
+
+
+def test_ids_tell_splits_and_folders_apart(saved: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = tmp_path / "geese"
+    datasets.Dataset.from_dict({"text": ["Another goose."]}).save_to_disk(str(other))
+    monkeypatch.chdir(tmp_path)
+    both = (saved, "geese", f"{saved}@test", str(other))
+    found = pages(PreprocessConfig(hf_dataset=both))
+    assert len(found) == len({page.id for page in found}) == 54
+    assert f"books:{other}:0" in {page.id for page in found}
+    assert "books:geese@test:g0" in {page.id for page in found}
+    assert plan_splits(PreprocessConfig(hf_dataset=both[::-1])) == plan_splits(PreprocessConfig(hf_dataset=both))
+
+
+def test_columns_of_any_type_are_hashed(tmp_path: Path) -> None:
+    values = {"text": ["a"], "raw": [b"\xff\xd8"], "labels": [[1, 2]], "when": [datetime(2020, 2, 2)]}
+    datasets.Dataset.from_dict(values).save_to_disk(str(tmp_path / "mixed"))
+    (entry,) = hash_inputs([f"hf-dataset:{tmp_path}/mixed"])
+    assert len(str(entry["sha256"])) == 64
 
 
 @pytest.mark.parametrize(
     ("name", "column", "said"),
     [
-        ("{saved}@dev", "text", "no split 'dev', only train, test"),
-        ("{saved}", "body", "no column 'body', only text, id"),
-        ("{empty}", "text", "cannot be read"),
+        ("{saved}@dev", "text", "no split 'dev', only train, test; add @SPLIT"),
+        ("{saved}/train@test", "text", "has no splits; leave out @test"),
+        ("{saved}", "body", "no column 'body', only text, id, language, length; name the one"),
+        ("{saved}", "length", "holds int64, no text; name the one"),
+        ("{folder}", "text", "cannot be read"),
+        ("{folder}/nowhere", "text", "is no folder here, and cannot be read"),
+        ("{folder}/notes.txt", "text", "is a file; give its folder"),
+        ("s3://bucket/geese", "text", "is an address; copy it here"),
     ],
 )
 def test_mistakes_are_one_line(saved: str, tmp_path: Path, name: str, column: str, said: str) -> None:
-    spec = name.format(saved=saved, empty=tmp_path)
+    (tmp_path / "notes.txt").write_text("Honk.")
+    (tmp_path / "empty").mkdir()
+    spec = name.format(saved=saved, folder=tmp_path if "{folder}/" in name else tmp_path / "empty")
     with pytest.raises(UserError, match=said) as caught:
         plan_splits(PreprocessConfig(hf_dataset=(spec,), text_column=column))
     assert "\n" not in str(caught.value)

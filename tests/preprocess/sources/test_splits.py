@@ -200,10 +200,10 @@ def test_what_is_no_dump_is_refused(name: str, content: bytes, message: str, tmp
     ("field", "path", "message"),
     [
         ("wikipedia", "nowhere.xml", "no such file"),
-        ("wikipedia", "*.bz2", "matches no file"),
+        ("wikipedia", "*.bz2", "matches no dumps"),
         ("wikipedia", "nowhere://x/y", "nowhere"),
-        ("wikipedia", ".", "without files"),
-        ("books", ".", "without files"),
+        ("wikipedia", ".", "is a folder without dumps"),
+        ("books", ".", "is a folder without books"),
     ],
 )
 def test_paths_without_files_are_refused(field: str, path: str, message: str, tmp_path: Path) -> None:
@@ -218,3 +218,23 @@ def test_paths_without_files_are_refused(field: str, path: str, message: str, tm
 def test_no_input_is_refused() -> None:
     with pytest.raises(UserError, match="no input"):
         plan_splits(PreprocessConfig())
+
+
+def test_a_dump_among_the_books_is_refused(make_dump: Callable[..., str], tmp_path: Path) -> None:
+    path = tmp_path / "swwiki.xml"
+    path.write_text(make_dump(["a"]))
+    with pytest.raises(UserError, match=r"books: .*swwiki\.xml is named like a Wikipedia dump; give it to wikipedia"):
+        plan_splits(PreprocessConfig(books=(str(path),)))
+
+
+def test_inputs_without_anything_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text("")
+    with pytest.raises(UserError, match="the inputs are empty"):
+        plan_splits(PreprocessConfig(books=(str(tmp_path),)))
+
+
+@pytest.mark.parametrize("language", ["english", "e", "en us", "de!", ""])
+def test_what_is_no_language_is_refused(language: str, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("Honk.")
+    with pytest.raises(UserError, match="is no language tag"):
+        plan_splits(PreprocessConfig(books=(str(tmp_path),), language=language))

@@ -13,6 +13,7 @@ from train.data.unigram import unigram
 from train.data.validation import validation_batches
 from train.data.windows import load_windows
 from train.objectives.canine_s import Config
+from train.objectives.subwords import subword_symbols
 
 
 @pytest.fixture
@@ -73,7 +74,7 @@ def test_unigram_baselines_are_those_of_counting(data: str, vocabulary: Any) -> 
     entropy = -sum(n / total * np.log(n / total) for n in counts.values())
     targets = [np.array([260, 261]), np.array([[290]])]
     expected = -np.mean([np.log((counts[i] + 1) / (total + 37)) for i in (260, 261, 290)])
-    found = unigram(data, vocabulary, targets)
+    found = unigram(data, subword_symbols(vocabulary), targets)
     assert found.entropy == pytest.approx(entropy)
     assert found.cross_entropy == pytest.approx(expected)
-    assert unigram(data, vocabulary, targets, max_rows=40).entropy == pytest.approx(entropy, rel=0.1)
+    assert unigram(data, subword_symbols(vocabulary), targets, max_rows=40).entropy == pytest.approx(entropy, rel=0.1)

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from preprocess.errors import UserError
-from train.objectives.base import Arrays
-from train.objectives.canine_s import Collator, Config
+from train.objectives.base import Arrays, Collator
+from train.objectives.canine_s import Config
 from train.objectives.framing import CLS, MASK, PAD, SEP
 
 LENGTH = 256
@@ -96,6 +96,7 @@ def test_shapes_depend_on_nothing_but_the_number_of_rows() -> None:
             "target_positions": (len(windows), 80),
             "target_ids": (len(windows), 80),
             "target_mask": (len(windows), 80),
+            "num_characters": (len(windows),),
         }
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from preprocess.settings import settings
 from train.dropout import dropout
 from train.layers import Core, Dimensions, Heads, hide, round_up
+from train.pair_bias import PairValues, every_pair
 from train.trunk.attention.scales import (
     Scale,
     Slope,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from train.trunk import TrunkConfig
 
 GroupBias = Callable[[Tensor, Tensor], Tensor]  # a PairBias for the heads of one scale
+GroupValues = Callable[[Tensor, Tensor], PairValues]  # likewise
 
 
 @settings
@@ -74,16 +76,19 @@ class MultiScaleAttention(Core):
         for scale, count in self.groups:
             group = slice(first, first + count)
             q, k, v = heads.queries_BHQE[:, group], heads.keys_BHKE[:, group], heads.values_BHKE[:, group]
-            bias = None if heads.bias is None else functools.partial(heads.bias, group)
+            values = None if heads.offset_values is None else functools.partial(heads.offset_values.of_pairs, group)
             # The reach in the longest possible example decides on shapes: they depend on no data.
             farthest = reach(resolve_width(scale, num_units), self.convention)
             block = round_up(farthest, 16)
             if farthest == 0:
-                contexts.append(self._itself(q, k, v))
+                contexts.append(self._itself(q, k, v, values))
             elif 3 * block >= num_units:
-                contexts.append(self._dense(q, k, v, heads.valid_BK, self._reach_B(scale, length_B), bias))
+                bias = None if heads.bias is None else functools.partial(every_pair, heads.bias, group)
+                contexts.append(self._dense(q, k, v, heads.valid_BK, self._reach_B(scale, length_B), bias, values))
             else:
-                contexts.append(self._blocks(q, k, v, heads.valid_BK, self._reach_B(scale, length_B), bias, block))
+                bias = None if heads.bias is None else functools.partial(heads.bias, group)
+                reach_B = self._reach_B(scale, length_B)
+                contexts.append(self._blocks(q, k, v, heads.valid_BK, reach_B, bias, values, block))
             first += count
         return torch.cat(contexts, dim=1)
 
@@ -101,14 +106,26 @@ class MultiScaleAttention(Core):
             return torch.full_like(length_B, reach(scale, self.convention))
         return reach(odd(length_B // divisor(scale)), self.convention)
 
-    def _itself(self, q_BHUE: Tensor, k_BHUE: Tensor, v_BHUE: Tensor) -> Tensor:
+    def _itself(self, q_BHUE: Tensor, k_BHUE: Tensor, v_BHUE: Tensor, values: GroupValues | None) -> Tensor:
         """A window of one unit: the weight is 1. The softmax of one logit keeps queries and keys in the graph, which
         distributed training wants of every parameter."""
         weights_BHU1 = (q_BHUE * k_BHUE).sum(dim=-1, keepdim=True).softmax(dim=-1)
-        return dropout(weights_BHU1, self.dropout, self.training) * v_BHUE
+        weights_BHU1 = dropout(weights_BHU1, self.dropout, self.training)
+        context_BHUE = weights_BHU1 * v_BHUE
+        if values is not None:
+            here_11 = torch.zeros(1, 1, dtype=torch.int64, device=q_BHUE.device)
+            context_BHUE = context_BHUE + values(here_11, here_11).average(weights_BHU1)
+        return context_BHUE
 
     def _dense(
-        self, q_BHUE: Tensor, k_BHUE: Tensor, v_BHUE: Tensor, valid_BU: Tensor, reach_B: Tensor, bias: GroupBias | None
+        self,
+        q_BHUE: Tensor,
+        k_BHUE: Tensor,
+        v_BHUE: Tensor,
+        valid_BU: Tensor,
+        reach_B: Tensor,
+        bias: GroupBias | None,
+        values: GroupValues | None,
     ) -> Tensor:
         places_U = torch.arange(q_BHUE.shape[2], device=q_BHUE.device)
         queries_U1, keys_1U = places_U[:, None], places_U[None, :]
@@ -116,7 +133,8 @@ class MultiScaleAttention(Core):
         logits_BHUU = hide(visible_BUU, q_BHUE.dtype)[:, None]
         if bias is not None:
             logits_BHUU = logits_BHUU + bias(queries_U1, keys_1U)
-        return self.attend(q_BHUE, k_BHUE, v_BHUE, logits_BHUU)
+        of_pairs = None if values is None else values(queries_U1, keys_1U)
+        return self.attend(q_BHUE, k_BHUE, v_BHUE, logits_BHUU, of_pairs)
 
     def _blocks(
         self,
@@ -126,6 +144,7 @@ class MultiScaleAttention(Core):
         valid_BU: Tensor,
         reach_B: Tensor,
         bias: GroupBias | None,
+        values: GroupValues | None,
         block: int,
     ) -> Tensor:
         """Queries in blocks that see their own and both neighbouring blocks: memory linear in the length."""
@@ -149,7 +168,9 @@ class MultiScaleAttention(Core):
             F.pad(x, (0, 0, *around)).unfold(2, 3 * block, block).permute(0, 2, 1, 4, 3) for x in (k_BHUE, v_BHUE)
         )
         q, k, v, logits = (x.flatten(0, 1) for x in (q_BNHWE, k_BNHXE, v_BNHXE, logits_BNHWX))
-        context_BNHWE = self.attend(q, k, v, logits).unflatten(0, (-1, num_blocks))
+        # Offsets are the same in all blocks, and need not stop at the ends.
+        of_pairs = None if values is None else values(queries_NW1[0], keys_N1X[0])
+        context_BNHWE = self.attend(q, k, v, logits, of_pairs).unflatten(0, (-1, num_blocks))
         return context_BNHWE.transpose(1, 2).flatten(2, 3)[:, :, :num_units]
 
 

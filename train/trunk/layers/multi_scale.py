@@ -39,15 +39,20 @@ class MultiScaleLayer(nn.Module):
         self.norm = layer_norm(width)
         self.dropout = Dropout(dimensions.dropout)
 
-    def forward(self, x_BUD: Tensor, valid_BU: Tensor, bias: PairBias | None = None) -> Tensor:
-        projected = (layer(x_BUD) for layer in (self.query, self.key, self.value))
-        q_BHUE, k_BHUE, v_BHUE = (x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for x in projected)
-        context_BHUE = self.core(Heads(q_BHUE, k_BHUE, v_BHUE, valid_BU, x_BUD, bias))
+    def forward(
+        self, x_BUD: Tensor, valid_BU: Tensor, bias: PairBias | None = None, global_BU: Tensor | None = None
+    ) -> Tensor:
+        source_BKD, valid_BK = self.core.source(x_BUD, valid_BU)
+        projected = (self.query(x_BUD), self.key(source_BKD), self.value(source_BKD))
+        q_BHUE, k_BHKE, v_BHKE = (x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for x in projected)
+        context_BHUE = self.core(Heads(q_BHUE, k_BHKE, v_BHKE, valid_BK, source_BKD, bias, global_BK=global_BU))
         attended_BUD = self.output(context_BHUE.transpose(1, 2).flatten(2)).relu()
         return self.norm(x_BUD + self.dropout(attended_BUD))
 
     def multiply_accumulates(self, num_units: int) -> int:
         """Of one forward over `num_units` positions."""
         width, inner = self.query.in_features, self.query.out_features
-        pairs = self.core.num_pairs(num_units, num_units, self.num_heads)
-        return 4 * num_units * width * inner + 2 * pairs * (inner // self.num_heads)
+        num_keys = self.core.num_keys(num_units)
+        pairs = self.core.num_pairs(num_units, num_keys, self.num_heads)
+        dense = 2 * (num_units + num_keys) * width * inner + 2 * pairs * (inner // self.num_heads)
+        return dense + self.core.projection_multiply_accumulates(num_units, width)

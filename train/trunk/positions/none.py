@@ -1,9 +1,8 @@
 """No position code in the trunk, as in CANINE: units know their place by their content only.
 
 A position code is called once per forward pass with the units [B, U, D] and their validity [B, U]. It returns None or
-a function (layer, heads, queries, keys) of the index of a layer, a slice of heads and two index tensors, which gives
-the logit bias of these pairs of units (see `train.layers.PairBias`). Patterns ask for the pairs that they show and no
-others. What is shared by all layers is computed in the call, once.
+for each layer a `train.pair_bias.LayerBias`, the same object for all layers that share. Patterns ask it for the pairs
+that they show and no others; a pattern that shows all asks for all at once, which is computed once for an object.
 """
 
 from collections.abc import Iterable
@@ -22,10 +21,10 @@ if TYPE_CHECKING:
 class Config:
     name: Literal["none"] = "none"
 
-    def build(self, dimensions: Dimensions, num_layers: int) -> "NoPositions":
+    def build(self, dimensions: Dimensions, trunk: "TrunkConfig") -> "NoPositions":
         return NoPositions()
 
-    def check(self, trunk: "TrunkConfig", length: int | None) -> Iterable[str]:
+    def check(self, trunk: "TrunkConfig", num_units: int | None) -> Iterable[str]:
         return ()
 
 
@@ -34,3 +33,7 @@ class NoPositions(nn.Module):
 
     def forward(self, units_BUD: Tensor, valid_BU: Tensor) -> None:
         return None
+
+    def multiply_accumulates(self, num_units: int, pairs: list[int]) -> int:
+        """Of one forward; `pairs` are the visible ones of each layer, summed over heads."""
+        return 0

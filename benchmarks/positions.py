@@ -1,0 +1,138 @@
+"""What position codes cost on top of absolute positions at the input: python -m benchmarks.positions --length 128
+
+One BERT-base encoder (12 layers, 768 wide, 12 heads, 30,522 symbols) and its AdamW serve all codes in turn, so that
+weights, memory and the hour are the same; only the position code of the trunk is exchanged between steps. Training is
+forward, backward and optimizer with a loss at 15% of the tokens; inference a forward pass without gradients.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from preprocess.settings import build
+from train.model import Encoder, ModelConfig
+from train.trunk import TrunkConfig
+
+SYMBOLS = 30_522
+CODES: dict[str, dict[str, Any]] = {
+    "absolute only": {"positions": "none"},
+    "diet_abs 64, layer-wise": {"positions": {"name": "diet_abs"}},
+    "diet_abs 128, layer-wise": {"positions": {"name": "diet_abs", "rank": 128}},
+    "diet_abs 64, own": {"positions": {"name": "diet_abs", "sharing": "none"}},
+    "diet_rel, own": {"positions": {"name": "diet_rel"}},
+    "diet_rel, layer-wise": {"positions": {"name": "diet_rel", "sharing": "layer_wise"}},
+    "t5": {"positions": "t5"},
+    "tupe": {"positions": "tupe"},
+    "shaw": {"positions": "shaw"},
+    "shaw, with values": {"positions": {"name": "shaw", "values": True}},
+}
+
+
+def main() -> None:
+    options = parse()
+    torch.set_num_threads(options.threads)
+    torch.manual_seed(0)
+    encoder, codes = make_encoder(options), {name: make_code(fields) for name, fields in CODES.items()}
+    steps = {"training": make_training(encoder, codes, options), "inference": make_inference(encoder, options)}
+    print(f"{options.batch} x {options.length} tokens, {options.threads} thread(s), dropout {options.dropout}")
+    for mode, step in steps.items():
+        seconds = measure(encoder, codes, step, options.rounds)
+        base = median(seconds["absolute only"])
+        for name, values in seconds.items():
+            # Each round's quotient with its own base: a busy spell of the machine strikes both.
+            shares = [value / other - 1 for value, other in zip(values, seconds["absolute only"], strict=True)]
+            print(f"{mode:10} {name:26} {median(values):7.3f} CPU s ({base:.3f}), {median(shares):+7.1%}", flush=True)
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--length", type=int, default=128)
+    parser.add_argument("--batch", type=int, help="examples of a step (default: 1,024 tokens' worth)")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--only", nargs="*", choices=CODES, help="codes to measure beside the base")
+    options = parser.parse_args()
+    options.batch = options.batch or max(1, 1024 // options.length)
+    for name in list(CODES)[1:]:
+        if options.only and name not in options.only:
+            del CODES[name]
+    return options
+
+
+def make_encoder(options: argparse.Namespace) -> Encoder:
+    mapping = {
+        # One hash of as many buckets as BERT has pieces is a vocabulary's table.
+        "embedder": {"hashes": 1, "buckets": SYMBOLS, "max_characters": 512, "segments": 2},
+        "downsampler": "identity",
+        "upsampler": "identity",
+        "trunk": {"dropout": options.dropout},
+    }
+    return build(ModelConfig, mapping, source="benchmark").build()
+
+
+def make_code(fields: dict[str, Any]) -> nn.Module:
+    config = build(TrunkConfig, fields, source="benchmark")
+    return config.positions.build(ModelConfig().dimensions, config)
+
+
+def make_training(encoder: Encoder, codes: dict[str, nn.Module], options: argparse.Namespace) -> Callable[[], None]:
+    head = nn.Linear(encoder.width, SYMBOLS)
+    parameters = [*encoder.parameters(), *head.parameters(), *(p for code in codes.values() for p in code.parameters())]
+    optimizer = torch.optim.AdamW(parameters, lr=1e-4, fused=True)
+    symbols, mask = batch_of(options)
+    targets = torch.randint(1, options.length, (options.batch, round(0.15 * options.length)))
+    wanted = torch.randint(SYMBOLS, targets.shape)
+
+    def step() -> None:
+        encoder.train()
+        optimizer.zero_grad()
+        rows = encoder(symbols, mask, None, targets).characters
+        F.cross_entropy(head(rows).flatten(0, 1), wanted.flatten()).backward()
+        optimizer.step()
+
+    return step
+
+
+def make_inference(encoder: Encoder, options: argparse.Namespace) -> Callable[[], None]:
+    symbols, mask = batch_of(options)
+
+    def step() -> None:
+        encoder.eval()
+        with torch.inference_mode():
+            encoder(symbols, mask)
+
+    return step
+
+
+def batch_of(options: argparse.Namespace) -> tuple[torch.Tensor, torch.Tensor]:
+    mask = (torch.arange(options.length) < 0.9 * options.length).expand(options.batch, -1)
+    return torch.randint(SYMBOLS, (options.batch, options.length)), mask
+
+
+def measure(
+    encoder: Encoder, codes: dict[str, nn.Module], step: Callable[[], None], rounds: int
+) -> dict[str, list[float]]:
+    """CPU seconds of `rounds` steps with each code, in turn; one more before them warms up."""
+    seconds: dict[str, list[float]] = {name: [] for name in codes}
+    for index in range(rounds + 1):
+        for name, code in codes.items():
+            encoder.trunk.positions = code
+            start = time.process_time()
+            step()
+            if index:
+                seconds[name].append(time.process_time() - start)
+    return seconds
+
+
+def median(values: list[float]) -> float:
+    return sorted(values)[len(values) // 2]
+
+
+if __name__ == "__main__":
+    main()

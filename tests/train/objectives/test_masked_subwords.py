@@ -1,0 +1,101 @@
+"""BERT's masking over the data's subword ids."""
+
+import dataclasses
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from preprocess.errors import UserError
+from train.model import ModelConfig
+from train.objectives.base import Arrays
+from train.objectives.masked_subwords import Config
+
+PIECES = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *(f"▁w{i}" for i in range(200))]
+V, LENGTH = len(PIECES), 64
+
+
+class FakeVocabulary:
+    size = V
+
+    def pieces(self) -> list[str]:
+        return PIECES
+
+
+def collate(windows: list[np.ndarray], ids: list[int] | None = None, **config: Any) -> Arrays:
+    rows = {
+        "subword_ids": windows,
+        "subword_starts": [3 * np.arange(len(window), dtype=np.uint16) for window in windows],
+        "subword_ends": [3 * np.arange(len(window), dtype=np.uint16) + 2 for window in windows],
+    }
+    collator = Config(**config).collator(FakeVocabulary(), LENGTH, 0)
+    return collator(rows, np.arange(len(windows)) if ids is None else np.array(ids))
+
+
+def window(number: int, size: int) -> np.ndarray:
+    ids = np.random.default_rng(number).integers(259, V, size).astype(np.int32)
+    ids[3::10] = 5  # a byte piece
+    return ids
+
+
+WINDOWS = [window(number, 40) for number in range(500)]
+
+
+def test_framed_masked_and_scored_as_bert_does() -> None:
+    batch = collate(WINDOWS)
+    fates = {"masked": 0, "replaced": 0, "kept": 0}
+    for row, gold in enumerate(WINDOWS):
+        line, real = batch["codepoints"][row], batch["target_mask"][row]
+        assert (line[0], line[41]) == (V, V + 1)
+        assert batch["mask"][row].tolist() == [True] * 42 + [False] * 22
+        assert real.sum() == round(0.15 * 36)
+        positions = batch["target_positions"][row][real]
+        assert (batch["target_ids"][row][real] == gold[positions - 1]).all()
+        assert (gold[positions - 1] >= 259).all()
+        others = np.setdiff1d(np.arange(40), positions - 1)
+        assert (line[others + 1] == gold[others]).all()
+        for now, was in zip(line[positions], gold[positions - 1], strict=True):
+            fates["masked" if now == V + 2 else "kept" if now == was else "replaced"] += 1
+            assert now == V + 2 or 259 <= now < V
+    total = sum(fates.values())
+    assert fates["masked"] / total == pytest.approx(0.8, abs=0.02)
+    assert fates["replaced"] / total == pytest.approx(0.1, abs=0.02)
+    assert (batch["num_characters"] == 3 * 39 + 2).all()
+
+
+def test_long_windows_are_cropped_anywhere() -> None:
+    long = np.arange(259, 459, dtype=np.int32)
+    batch = collate([long] * 300, mask_fraction=0.01)
+    assert batch["mask"].all()
+    first = batch["codepoints"][:, 1]
+    starts = first[first < V] - 259
+    assert starts.min() < 10
+    assert starts.max() > 200 - 62 - 10
+    seen = batch["target_ids"][:, 0] - batch["target_positions"][:, 0]  # where the run began
+    assert len(np.unique(seen)) > 80
+    some = collate([long] * 2, ids=[5, 9], mask_fraction=0.01)
+    for name, array in batch.items():
+        np.testing.assert_array_equal(some[name], array[[5, 9]])
+
+
+def test_nothing_to_predict() -> None:
+    batch = collate([np.zeros(0, np.int32), np.array([5], np.int32)])
+    assert not batch["target_mask"].any()
+    assert batch["num_characters"].tolist() == [0, 2]
+
+
+def test_mistakes_are_named() -> None:
+    with pytest.raises(UserError, match=r"masked_subwords .* no vocabulary"):
+        Config().collator(None, LENGTH, 0)
+    (mistake,) = Config().check(ModelConfig(), FakeVocabulary())
+    assert mistake.startswith("model.embedder.name: codepoint_hash reads characters")
+
+    def sized(size: int) -> ModelConfig:
+        table: Any = SimpleNamespace(name="subword_table", symbols="subwords", size=size)
+        return dataclasses.replace(ModelConfig(), embedder=table)
+
+    (mistake,) = Config().check(sized(V + 2), FakeVocabulary())
+    assert mistake.startswith(f"model.embedder.size: {V + 2} rows")
+    assert mistake.endswith(f"set it to {V + 3}")
+    assert Config().check(sized(V + 3), FakeVocabulary()) == []

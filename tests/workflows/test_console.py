@@ -1,0 +1,67 @@
+"""The live line of preprocessing says how far it is, how fast and for how long, also in a job that goes on."""
+
+import io
+
+import pytest
+
+from pipelines.progress import Progress
+from workflows import console
+from workflows.console import StageLine, counted
+
+
+class Terminal(io.StringIO):
+    """A terminal that keeps what is written."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def line(monkeypatch: pytest.MonkeyPatch) -> StageLine:
+    """A line whose clock stands at 100 seconds."""
+    monkeypatch.setattr(console.time, "monotonic", lambda: 100.0)
+    return StageLine(Terminal())
+
+
+def at(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    monkeypatch.setattr(console.time, "monotonic", lambda: seconds)
+
+
+def test_rate_and_time_left_are_those_of_this_job(line: StageLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    line(Progress("read", 10, 40, 100_000_000, 5))  # ten splits were there already
+    assert line.shown == "read       10 of 40 splits · 100.0 MB · 5 characters · 0:00"
+    at(monkeypatch, 110.0)
+    half = Progress("read", 20, 40, 200_000_000, 10)
+    line(half)
+    assert line.shown == "read       20 of 40 splits · 200.0 MB, 10.0 MB/s · 10 characters · about 0:20 left · 0:10"
+    at(monkeypatch, 114.0)
+    line(half)  # nothing new: the clock goes on, the rate stays
+    assert line.shown == "read       20 of 40 splits · 200.0 MB, 10.0 MB/s · 10 characters · about 0:16 left · 0:14"
+    at(monkeypatch, 200.0)
+    line(half)
+    assert "about 0:00 left" in line.shown
+
+
+def test_stages_follow_one_another_on_lines_of_their_own(line: StageLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    line(Progress("read", 0, 1, 0, 0))
+    assert line.shown == "read       0 of 1 split · 0:00"
+    line(Progress("vocabulary", 1, 1, 1_000_000, 7))
+    assert line.shown == "vocabulary · 7 characters · 0:00"
+    line(Progress("build", 0, 2, 0, 0))
+    at(monkeypatch, 104.0)
+    line(Progress("build", 1, 2, 8_000_000, 4))
+    assert line.shown == "build      1 of 2 shards · 8.0 MB, 2.0 MB/s · 4 characters · about 0:04 left · 0:04"
+    line.close()
+    written = line.stream
+    assert isinstance(written, Terminal)
+    assert written.getvalue().count("\n") == 3
+    assert "read       1 of 1 split · 1.0 MB · 7 characters · 0:00\n" in written.getvalue()
+
+
+def test_counted() -> None:
+    assert [counted(number, "shard") for number in (0, 1, 2, 1000)] == [
+        "0 shards",
+        "1 shard",
+        "2 shards",
+        "1,000 shards",
+    ]

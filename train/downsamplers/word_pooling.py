@@ -1,0 +1,107 @@
+"""DOWN of Byte2Word: a learned query pools the bytes of each word (Lee, Guo, Qiu, arXiv 2211.12677, section 3).
+
+e_i = softmax(Q_i K_i^T / sqrt(d)) V_i, then LN(FFN(e_i) + e_i + place_i + type_i) W_proj.
+
+B batch, C bytes, U words, X rows of the byte table, D width of bytes and of pooled words
+"""
+
+from typing import Annotated, ClassVar, Literal
+
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from preprocess.settings import settings
+from preprocess.words import MAX_WORD_BYTES
+from train.dense import Dense
+from train.downsamplers.grouping import Downsampled, Grouping
+from train.downsamplers.words import WordOutput, Words, softmax_in_words, sum_over_words, too_many, words_of
+from train.embedders.rows import Rows, as_rows, look_up
+from train.embedders.word_bytes import NUM_BYTES
+from train.layers import Activation, Cost, Dimensions, activate, count_parameters
+
+
+@settings
+class Config:
+    name: Literal["word_pooling"] = "word_pooling"
+    max_words: Annotated[int, Field(ge=1)] = 512
+    num_queries: Literal[1] | None = None  # one for all words; None: one for each place of a word
+    byte_positions: Literal["none", "learned"] = "none"  # the paper has none: "listen" and "silent" pool alike
+    bytes_per_word: Annotated[int, Field(ge=1)] = 8  # room for so many on the average: decides how many words fit
+
+    changes_width: ClassVar[bool] = True
+
+    def build(self, dimensions: Dimensions) -> "WordPooling":
+        return WordPooling(self, dimensions)
+
+    def check(self, length: int | None) -> list[str]:
+        return too_many(length, self.bytes_per_word, self.max_words)
+
+
+class WordPooling(nn.Module):
+    """Cross-attention of one head from a query to the bytes of a word; the other words have no say."""
+
+    min_characters = 1
+    takes_rows = True
+
+    def __init__(self, config: Config, dimensions: Dimensions) -> None:
+        super().__init__()
+        width = dimensions.character_width
+        self.bytes_per_word = config.bytes_per_word
+        self.activation: Activation = dimensions.activation
+        self.queries = nn.Embedding(config.num_queries or config.max_words, width)
+        self.key = Dense(width, width, bias=False)
+        self.value = Dense(width, width, bias=False)
+        self.byte_positions = nn.Embedding(MAX_WORD_BYTES, width) if config.byte_positions == "learned" else None
+        self.inner = Dense(width, 4 * width)
+        self.outer = Dense(4 * width, width)
+        self.output = WordOutput(width, config.max_words, dimensions)
+
+    def forward(self, x: Tensor | Rows, mask_BC: Tensor, unit_ends_BU: Tensor | None = None) -> Downsampled:
+        """A unit for each word that ends at `unit_ends_BU`, or for each character where that is not given.
+
+        Raises:
+            UserError: for more words than `max_words`.
+        """
+        words = words_of(mask_BC, unit_ends_BU)
+        self.output.refuse_too_many(words.valid_BU.shape[1])
+        rows = as_rows(x)
+        pooled_BUD = self.pool(rows, words)
+        pooled_BUD = pooled_BUD + self.outer(activate(self.inner(pooled_BUD), self.activation))
+        units_BUD = self.output(pooled_BUD, words, rows.segments_BC)
+        return Downsampled(units_BUD, words.valid_BU, Grouping(words.word_BC), look_up(x))
+
+    def pool(self, rows: Rows, words: Words) -> Tensor:
+        """e_i of each word, [B, U, D]; 0 for a word without bytes.
+
+        Keys and values are computed for the rows of the byte table, of which there are fewer than bytes. A byte and
+        its place in the word are added before linear maps, so the same holds with learned byte positions.
+        """
+        keys_BCD = F.embedding(rows.index_BC, self.key(rows.table_XD))
+        values_BCD = F.embedding(rows.index_BC, self.value(rows.table_XD))
+        if self.byte_positions is not None:
+            places_XD = self.byte_positions.weight
+            keys_BCD = keys_BCD + F.embedding(words.place_BC, self.key(places_XD))
+            values_BCD = values_BCD + F.embedding(words.place_BC, self.value(places_XD))
+        queries = self.queries.weight
+        queries_BCD = F.embedding(words.word_BC, queries) if len(queries) > 1 else queries
+        logits_BC = (queries_BCD * keys_BCD).sum(dim=-1) * queries.shape[-1] ** -0.5
+        return sum_over_words(softmax_in_words(logits_BC, words)[..., None] * values_BCD, words)
+
+    def num_units(self, num_characters: int) -> int:
+        """Words for which there is room beside `num_characters` bytes."""
+        return max(num_characters // self.bytes_per_word, 1)
+
+    def costs(self, length: int) -> list[Cost]:
+        """For an example of `length` bytes in as many words as have room; keys and values once for all byte values."""
+        num_words, width = self.num_units(length), self.key.in_features
+        byte_positions = [] if self.byte_positions is None else [self.byte_positions]
+        num_rows = NUM_BYTES + (MAX_WORD_BYTES if byte_positions else 0)
+        projected = count_parameters(self.key, self.value)
+        return [
+            Cost("byte keys + values", (num_rows, width), projected, num_rows * projected),
+            *(Cost("byte positions", (length, width), count_parameters(table), 0) for table in byte_positions),
+            Cost("word queries + mixing", (num_words, width), count_parameters(self.queries), 2 * length * width),
+            Cost("word FFN", (num_words, width), count_parameters(self.inner, self.outer), 8 * num_words * width**2),
+            *self.output.costs(num_words),
+        ]

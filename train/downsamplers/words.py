@@ -1,0 +1,131 @@
+"""What all poolings of words share: which character belongs to which word, sums over words, and what follows.
+
+B batch, C characters, U words, D width
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from preprocess.errors import UserError
+from train.dense import Dense
+from train.dropout import Dropout
+from train.layers import Cost, Dimensions, count_parameters, layer_norm
+
+NUM_TYPES = 2
+
+
+class Words(NamedTuple):
+    """The words of a batch: a run of characters each, the first from the first character on, without gaps."""
+
+    word_BC: Tensor  # int64: the word of each character; the last one beyond the text
+    place_BC: Tensor  # int64: the number of the character in its word
+    real_BC: Tensor  # bool: whether the character belongs to a word at all
+    starts_BU: Tensor
+    valid_BU: Tensor  # bool: words with at least one character
+
+
+def words_of(mask_BC: Tensor, ends_BU: Tensor | None) -> Words:
+    """The words that end at `ends_BU`; every character is a word where they are not given."""
+    num_characters = mask_BC.shape[1]
+    characters_C = torch.arange(num_characters, device=mask_BC.device)
+    if ends_BU is None:
+        characters_BC = characters_C.expand(mask_BC.shape)
+        return Words(characters_BC, torch.zeros_like(characters_BC), mask_BC, characters_BC, mask_BC)
+    starts_BU = torch.cat([torch.zeros_like(ends_BU[:, :1]), ends_BU[:, :-1]], dim=1)
+    word_BC = torch.searchsorted(ends_BU, characters_C.repeat(len(ends_BU), 1), right=True)
+    word_BC = word_BC.clamp(max=ends_BU.shape[1] - 1)
+    real_BC = mask_BC & (characters_C < ends_BU[:, -1:])
+    place_BC = (characters_C - starts_BU.gather(1, word_BC)) * real_BC
+    return Words(word_BC, place_BC, real_BC, starts_BU, ends_BU > starts_BU)
+
+
+def sum_over_words(x_BCD: Tensor, words: Words) -> Tensor:
+    """The sum of the rows of each word, [B, U, D]; rows beyond the text must be 0."""
+    num_words = words.valid_BU.shape[1]
+    sums_ND = x_BCD.new_zeros(len(x_BCD) * num_words, x_BCD.shape[-1])
+    index_N = _flat(words).flatten()[:, None].expand(-1, x_BCD.shape[-1])
+    return sums_ND.scatter_add(0, index_N, x_BCD.flatten(0, 1)).unflatten(0, (-1, num_words))
+
+
+def largest_in_words(x_BCD: Tensor, words: Words, least: float) -> Tensor:
+    """The maximum of the rows of each word and `least`, [B, U, D]; rows beyond the text must be at most `least`."""
+    num_words = words.valid_BU.shape[1]
+    found_ND = x_BCD.new_full((len(x_BCD) * num_words, x_BCD.shape[-1]), least)
+    index_N = _flat(words).flatten()[:, None].expand(-1, x_BCD.shape[-1])
+    return found_ND.scatter_reduce(0, index_N, x_BCD.flatten(0, 1), "amax").unflatten(0, (-1, num_words))
+
+
+def softmax_in_words(logits_BC: Tensor, words: Words) -> Tensor:
+    """Weights [B, C] that sum to 1 in each word, and are exactly 0 beyond the text."""
+    lowest = torch.finfo(logits_BC.dtype).min
+    logits_BC = logits_BC.masked_fill(~words.real_BC, lowest)
+    with torch.no_grad():  # only against overflow
+        highest_BU = largest_in_words(logits_BC[..., None], words, lowest)[..., 0]
+        highest_BC = highest_BU.gather(1, words.word_BC)
+    weights_BC = (logits_BC - highest_BC).exp() * words.real_BC
+    totals_BU = sum_over_words(weights_BC[..., None], words)[..., 0]
+    return weights_BC / totals_BU.gather(1, words.word_BC).clamp(
+        min=1e-30
+    )  # a total is at least 1, but beyond the text
+
+
+class WordOutput(nn.Module):
+    """LN(e + place of the word + type) W_proj: from the pooled vectors of words to the units of the trunk."""
+
+    def __init__(self, word_width: int, max_words: int, dimensions: Dimensions) -> None:
+        super().__init__()
+        self.places = nn.Embedding(max_words, word_width)
+        self.types = nn.Embedding(NUM_TYPES, word_width)
+        self.norm = layer_norm(word_width)
+        self.dropout = Dropout(dimensions.dropout)
+        self.projection = Dense(word_width, dimensions.width)
+
+    def forward(self, pooled_BUD: Tensor, words: Words, segments_BC: Tensor | None) -> Tensor:
+        """Units [B, U, D]; the type of a word is the segment of its first character, 0 where there are none."""
+        num_words = pooled_BUD.shape[1]
+        type_BUD = self.types.weight[0]
+        if segments_BC is not None:
+            last = segments_BC.shape[1] - 1
+            type_BUD = self.types(segments_BC.gather(1, words.starts_BU.clamp(max=last)))
+        summed_BUD = pooled_BUD + self.places.weight[:num_words] + type_BUD
+        return self.projection(self.dropout(self.norm(summed_BUD)))
+
+    def refuse_too_many(self, num_words: int) -> None:
+        """UserError where there are more words than places."""
+        if num_words > self.places.num_embeddings:
+            raise UserError(
+                f"{num_words} words are more than model.downsampler.max_words, {self.places.num_embeddings}; cut the "
+                "text or raise it"
+            )
+
+    def costs(self, num_words: int) -> list[Cost]:
+        word_width, width = self.projection.in_features, self.projection.out_features
+        return [
+            Cost("word positions", (num_words, word_width), count_parameters(self.places), 0),
+            Cost("word types", (num_words, word_width), count_parameters(self.types), 0),
+            Cost("word norm", (num_words, word_width), count_parameters(self.norm), 0),
+            Cost(
+                "word projection",
+                (num_words, width),
+                count_parameters(self.projection),
+                num_words * word_width * width,
+            ),
+        ]
+
+
+def too_many(length: int | None, bytes_per_word: int, max_words: int) -> list[str]:
+    """The mistake of inputs whose words may be more than there are places."""
+    if length is None or length // bytes_per_word <= max_words:
+        return []
+    return [
+        f"model.downsampler.max_words: {max_words} is less than the {length // bytes_per_word} words of {length} "
+        "bytes; raise it or model.downsampler.bytes_per_word"
+    ]
+
+
+def _flat(words: Words) -> Tensor:
+    """The word of each character, counted through the batch."""
+    batch, num_words = words.valid_BU.shape
+    return words.word_BC + torch.arange(batch, device=words.word_BC.device)[:, None] * num_words

@@ -1,0 +1,86 @@
+"""Weights of a subword BERT to and from the names of transformers.BertModel, complete and without loss both ways."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from preprocess.errors import UserError
+from preprocess.settings import build
+from train import port
+from train.model import Encoder, ModelConfig
+from train.port import StateDict
+
+NAMES = {
+    "embedder.table.rows": "embeddings.word_embeddings",
+    "embedder.positions": "embeddings.position_embeddings",
+    "embedder.segments": "embeddings.token_type_embeddings",
+    "embedder.norm": "embeddings.LayerNorm",
+    "pooler": "pooler.dense",
+}
+LAYERS = {r"trunk\.layers\.(\d+)": r"encoder.layer.\1"}
+
+
+def to_huggingface(encoder: Encoder, config: ModelConfig) -> tuple[StateDict, dict[str, Any]]:
+    """The state dict of `encoder` under the port's names, and the fields of its BertConfig.
+
+    Raises:
+        UserError: for a model that BertModel cannot express, naming every field in the way.
+    """
+    wanted = {
+        "model.character_width": None,
+        "model.embedder.name": "subword_table",
+        "model.embedder.positions": "learned",
+        "model.downsampler.name": "identity",
+        "model.trunk.layer.name": "bert",
+        "model.trunk.attention.name": "full",
+        "model.trunk.positions.name": "none",
+        "model.trunk.segments.name": "none",
+        "model.upsampler.name": "identity",
+    }
+    wrong = port.differences(config, wanted)
+    if not wrong and config.embedder.segments == 0:
+        wrong.append("model.embedder.segments must be at least 1, not 0")
+    if wrong:
+        raise UserError("transformers.BertModel cannot express this model: " + "; ".join(wrong))
+    state = {_port_name(name): tensor.detach() for name, tensor in encoder.state_dict().items()}
+    return state, {
+        "model_type": "bert",
+        "architectures": ["BertModel"],
+        **port.layer_fields(config),
+        "vocab_size": config.embedder.size,
+        "max_position_embeddings": config.embedder.max_characters,
+        "type_vocab_size": config.embedder.segments,
+    }
+
+
+def from_huggingface(state: Mapping[str, Tensor], fields: Mapping[str, Any]) -> tuple[Encoder, ModelConfig]:
+    """The encoder with the weights of a BertModel, and its settings, from the fields of its BertConfig.
+
+    Names may carry the prefix `bert.` of the port's task models, whose heads are left out. A model without pooler
+    gets a fresh one.
+
+    Raises:
+        UserError: for weights that are missing, unknown or of another shape, and for settings that we lack.
+    """
+    port.require(fields, position_embedding_type="absolute", is_decoder=False, add_cross_attention=False)
+    mapping = {
+        "width": fields.get("hidden_size", 768),
+        "embedder": {
+            "name": "subword_table",
+            "size": fields.get("vocab_size", 30522),
+            "max_characters": fields.get("max_position_embeddings", 512),
+            "segments": fields.get("type_vocab_size", 2),
+        },
+        "downsampler": "identity",
+        "trunk": port.trunk_of(fields),
+        "upsampler": "identity",
+    }
+    config = build(ModelConfig, mapping, source="config.json")
+    encoder = config.build()
+    port.load(encoder, port.encoder_weights(state, "bert."), {}, _port_name)
+    return encoder, config
+
+
+def _port_name(name: str) -> str:
+    return port.port_name(name, NAMES, LAYERS)

@@ -1,0 +1,147 @@
+"""Models in the folders of the library transformers: a run written as one, and one read into a run."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+
+from preprocess.errors import UserError
+from preprocess.settings import build, fingerprint, merge, to_mapping
+from train import checkpoints, huggingface, huggingface_bert
+from train.config import PretrainRecipe
+from train.inference import load_encoder
+from train.model import Encoder, ModelConfig, check
+from train.port import StateDict
+from train.run_folder import open_run, write_atomically
+from train.state import model_tensors
+
+KINDS = {"canine": huggingface, "bert": huggingface_bert}
+OBJECTIVES = {"canine": "canine_s", "bert": "masked_subwords"}
+WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+PRETRAINED_LENGTH = 2048  # of CANINE's examples; later rows of its position table never saw training
+
+
+def export_run(run: str | Path, folder: str | Path) -> str:
+    """Write the newest checkpoint of `run` as a new `folder` for `from_pretrained`; returns the class that reads it.
+
+    Raises:
+        UserError: there is no such run, transformers has no model like it, or the folder holds files already.
+    """
+    encoder, folder = load_encoder(run), Path(folder)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder} is there already; give a new or empty folder")
+    config = encoder.encoder.config
+    kind = "bert" if config.embedder.name == "subword_table" else "canine"
+    state, fields = KINDS[kind].to_huggingface(encoder.encoder, config)
+    folder.mkdir(parents=True, exist_ok=True)
+    contiguous = {name: tensor.contiguous() for name, tensor in state.items()}
+    safetensors.torch.save_file(contiguous, folder / WEIGHTS[0], metadata={"format": "pt"})
+    if kind == "canine":
+        tokenizer = {"tokenizer_class": "CanineTokenizer", "model_max_length": encoder.max_characters + 2}
+        write_atomically(folder / "tokenizer_config.json", json.dumps(tokenizer, indent=2) + "\n")
+    write_atomically(folder / "config.json", json.dumps(fields, indent=2) + "\n")
+    return fields["architectures"][0]
+
+
+def import_folder(folder: str | Path, run: str | Path, overrides: Mapping[str, Any] | None = None) -> PretrainRecipe:
+    """Make `run`, a run with one checkpoint at step 0, of a CANINE or BERT in a `folder` of transformers.
+
+    Args:
+        overrides: a recipe's keys `model` and `train` laid over what the folder says, such as another attention
+            pattern; global projections of its own begin as copies of the local ones.
+
+    Raises:
+        UserError: the folder holds no such model, the overrides do not go with its weights, or `run` holds files.
+    """
+    folder = Path(folder)
+    fields = _read_fields(folder)
+    kind = fields.get("model_type")
+    if kind not in KINDS:
+        raise UserError(f"{folder}/config.json: model_type {kind!r} is not known; known are {', '.join(KINDS)}")
+    with torch.random.fork_rng():  # weights that the folder lacks are drawn the same every time
+        torch.manual_seed(0)
+        encoder, config = KINDS[kind].from_huggingface(_read_weights(folder), fields)
+        mapping = merge(_recipe_of(kind, config), overrides or {})
+        recipe = build(PretrainRecipe, mapping, source=f"import of {folder}")
+        mistakes = check(recipe.model, recipe.train.length)
+        if mistakes:
+            raise UserError("; ".join(mistakes))
+        encoder = converted(encoder, recipe.model)
+    run = Path(run)
+    open_run(run, recipe, f"imported from {folder.absolute()}", manifest="")
+    tensors = {f"encoder.{name}": tensor for name, tensor in model_tensors(encoder).items()}
+    state = {
+        "step": 0,
+        "seed": recipe.train.seed,
+        "recipe": fingerprint(recipe),
+        "manifest": "",
+        "vocabulary": None,
+        "loader": {},
+        "world_size": 1,
+    }
+    checkpoints.write(run / "checkpoints" / checkpoints.name(0), {"model": tensors}, state)
+    return recipe
+
+
+def converted(encoder: Encoder, config: ModelConfig) -> Encoder:
+    """An encoder of `config` with the weights of `encoder`; attention patterns copy what they have besides.
+
+    Raises:
+        UserError: where `config` needs weights that `encoder` lacks, or others.
+    """
+    if config == encoder.config:
+        return encoder
+    new, state = config.build(), encoder.state_dict()
+    layers: list[Any] = list(new.trunk.layers)
+    copied = {
+        f"trunk.layers.{index}.core.{name}"
+        for index, layer in enumerate(layers)
+        for name in layer.core.copy_projections(layer)
+    }
+    wanted = {name: tensor.shape for name, tensor in new.state_dict().items() if name not in copied}
+    given = {name: tensor.shape for name, tensor in state.items()}
+    wrong = sorted(name for name in wanted.keys() | given.keys() if wanted.get(name) != given.get(name))
+    if wrong:
+        raise UserError(f"the weights do not go with the settings given: {', '.join(wrong)} would be missing or others")
+    new.load_state_dict(state, strict=False)
+    for layer in layers:
+        layer.core.copy_projections(layer)
+    return new
+
+
+def _recipe_of(kind: str, config: ModelConfig) -> dict[str, Any]:
+    length = min(PRETRAINED_LENGTH, config.embedder.max_characters)
+    length -= length % getattr(config.downsampler, "rate", 1)
+    return {"model": to_mapping(config), "objective": {"name": OBJECTIVES[kind]}, "train": {"length": length}}
+
+
+def _read_fields(folder: Path) -> dict[str, Any]:
+    try:
+        fields = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except OSError:
+        raise UserError(f"{folder} holds no config.json; give a folder of transformers' `save_pretrained`") from None
+    except ValueError:
+        raise UserError(f"{folder}/config.json is not JSON") from None
+    if not isinstance(fields, dict):
+        raise UserError(f"{folder}/config.json should hold a mapping")
+    return fields
+
+
+def _read_weights(folder: Path) -> StateDict:
+    path = next((folder / name for name in WEIGHTS if (folder / name).is_file()), None)
+    if path is None:
+        raise UserError(f"{folder} holds neither {' nor '.join(WEIGHTS)}; put the weights there, in one file")
+    try:
+        if path.suffix == ".safetensors":
+            return safetensors.torch.load_file(path)
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except (safetensors.SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError) as error:
+        reason = str(error).strip().split("\n")[0]
+        raise UserError(f"cannot read the weights {path}: {reason}; download them again") from None

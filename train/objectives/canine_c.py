@@ -1,0 +1,194 @@
+"""CANINE-C: predict the characters of masked words one after another in a shuffled order (arXiv 2103.06874, 3.2).
+
+B batch, P targets, D width
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional
+
+from preprocess.settings import settings
+from train.data import random
+from train.dense import Dense
+from train.layers import BertLayer, Core, Dimensions, Heads, hide, initialise, layer_norm
+from train.model import ModelConfig
+from train.objectives.base import Arrays, Head, Loss, Pieces, Rows, Symbols
+from train.objectives.characters import character_symbols, words
+from train.objectives.framing import BOS, MASK, crop, frame, ragged_range, reads_characters, room_for_characters
+from train.objectives.heads import BITS, PAIR_MEANS, NextSentence, drops_empty_targets, encode, score
+from train.objectives.next_sentence import PairCollator
+from train.objectives.selection import in_random_order, select
+
+_MASKED = 0.9
+
+
+@settings
+class Config:
+    """How many characters are predicted, into how many classes, and the size of the layer that does."""
+
+    name: Literal["canine_c"] = "canine_c"
+    mask_fraction: Annotated[float, Field(gt=0, le=1)] = 0.15  # of the words
+    max_predictions: Annotated[int, Field(ge=1, le=65536)] = 320  # characters
+    max_word: Annotated[int, Field(ge=1)] = 32  # longer runs are cut: text without spaces is not masked by the page
+    buckets: Annotated[int, Field(ge=1, le=0x110000)] = 16384  # classes: codepoints modulo this
+    heads: Annotated[int, Field(ge=1)] = 12  # of the layer over the predictions
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    spare: Annotated[int, Field(ge=0)] = 6  # positions left as padding, so that padding never matters
+    next_sentence: bool = False  # windows in two parts, and whether the second follows the first is predicted too
+
+    def build(self, width: int, vocabulary_size: int) -> "CanineC":
+        """The head for an encoder of `width`; it needs no vocabulary."""
+        return CanineC(self, width)
+
+    def collator(self, vocabulary: Pieces | None, length: int, seed: int) -> "Collator | PairCollator":
+        """Masks for inputs of `length` positions. UserError if no character fits."""
+        room = room_for_characters(length, self.spare)
+        single = Collator(self, length, seed)
+        return PairCollator(single, room, seed) if self.next_sentence else single
+
+    def check(self, model: ModelConfig, vocabulary: Pieces | None) -> list[str]:
+        """The mistakes of an embedder that does not read characters, and of heads that do not divide the width."""
+        mistakes = reads_characters(self.name, model)
+        if model.width % self.heads:
+            mistakes.append(f"objective.heads: {self.heads} does not divide model.width, {model.width}")
+        if model.dimensions.character_width != model.width:
+            mistakes.append(
+                f"model.character_width: objective.name: {self.name} joins embeddings to vectors of model.width, "
+                f"{model.width}; leave it out or choose another objective"
+            )
+        return mistakes
+
+    def symbols(self, vocabulary: Pieces | None) -> Symbols | None:
+        """The buckets of characters."""
+        return character_symbols(self.buckets)
+
+
+class Collator:
+    """Windows to masked inputs and the characters to predict, in the order in which they are predicted.
+
+    15% (`mask_fraction`) of the words (runs without white space) of a window are selected, rounded, at least one; drawn
+    one by one until their characters would be more than `max_predictions` P. All characters of 90% of them become MASK,
+    10% stay. All of them are targets, in an order drawn for each sample.
+
+    A batch: codepoints int64 [b, length], mask bool [b, length], target_positions int64 [b, P], target_codepoints int64
+    [b, P], target_ids int64 [b, P] (their buckets), target_mask bool [b, P], num_characters int64 [b]; the unused last
+    targets of a row are 0.
+    """
+
+    columns = ("codepoints", "whitespace")
+
+    def __init__(self, config: Config, length: int, seed: int) -> None:
+        self.length = length
+        self._config = config
+        self._seed = seed
+
+    def __call__(self, rows: Rows, sample_ids: np.ndarray) -> Arrays:
+        """`rows`: the columns of b windows; `sample_ids`: int64 [b], by which everything random is drawn."""
+        config, windows = self._config, rows["codepoints"]
+        most = config.max_predictions
+        counts, starts, ends = words(rows["whitespace"], min(config.max_word, most))
+        room = room_for_characters(self.length, config.spare)
+        edges = np.cumsum(counts)[:-1]
+        begin, end = crop(windows, np.split(starts, edges), np.split(ends, edges), room, self._seed, sample_ids)
+        codepoints, mask = frame(windows, begin, end, self.length)
+
+        of = np.repeat(np.arange(len(counts)), counts)
+        _, (row, place), chosen = select(
+            counts,
+            (starts >= begin[of]) & (ends <= end[of]),
+            fraction=config.mask_fraction,
+            most=max(int(counts.max(initial=0)), 1),
+            seed=self._seed,
+            sample_ids=sample_ids,
+        )
+        first, size = starts[chosen] - begin[row] + 1, (ends - starts)[chosen]
+        # Characters of the words up to and with each one of its row, where the words of a row come in their order.
+        after = np.cumsum(size)
+        of_rows = np.bincount(row, weights=size, minlength=len(counts)).astype(np.int64)
+        after -= (np.cumsum(of_rows) - of_rows)[row]
+        kept = after <= most
+        row, place, first, size, after = row[kept], place[kept], first[kept], size[kept], after[kept]
+
+        num_targets = np.bincount(row, weights=size, minlength=len(counts)).astype(np.int64)
+        target_mask = np.arange(most) < num_targets[:, None]
+        order = in_random_order(target_mask, "order of predictions", seed=self._seed, sample_ids=sample_ids)
+        positions = np.zeros((len(counts), most), dtype=np.int64)
+        positions[target_mask] = ragged_range(first, size)
+        positions = np.take_along_axis(positions, order, axis=1)
+        gold = np.where(target_mask, np.take_along_axis(codepoints, positions, axis=1), 0)
+
+        places = int(place.max(initial=0)) + 1
+        masked = random.uniform(self._seed, "action", sample_ids, places)[row, place] < _MASKED
+        codepoints.reshape(-1)[ragged_range((first + row * self.length)[masked], size[masked])] = MASK
+        return {
+            "codepoints": codepoints,
+            "mask": mask,
+            "target_positions": positions,
+            "target_codepoints": gold,
+            "target_ids": gold % config.buckets,
+            "target_mask": target_mask,
+            "num_characters": end - begin,
+        }
+
+
+class CausalAttention(Core):
+    """Each prediction sees itself and those before it."""
+
+    def forward(self, heads: Heads) -> Tensor:
+        """The context of every query, [B, H, Q, E]."""
+        q_BHQE, k_BHKE = heads.queries_BHQE, heads.keys_BHKE
+        places = torch.arange(k_BHKE.shape[2], device=k_BHKE.device)
+        earlier_QK = places[None, :] <= places[: q_BHQE.shape[2], None]
+        visible_BQK = earlier_QK & heads.valid_BK[:, None, :]
+        return self.attend(q_BHQE, k_BHKE, heads.values_BHKE, hide(visible_BQK, q_BHQE.dtype)[:, None])
+
+    def num_pairs(self, num_queries: int, num_keys: int, num_heads: int) -> int:
+        """Pairs of a query and a key that are visible, summed over the heads, for one full example."""
+        return num_heads * num_queries * (num_keys + 1) // 2
+
+
+class CanineC(Head):
+    """One causal layer over the predictions in their order; a prediction reveals its character to those after it.
+
+    Row s is made of the encoder's vector at the character's own position and of the embedding (with its position) of
+    the character predicted before, BOS at first. So no row knows its own character, and the layer tells each row all
+    characters before.
+    """
+
+    def __init__(self, config: Config, width: int) -> None:
+        super().__init__()
+        dimensions = Dimensions(width, config.heads, 4 * width, config.dropout, "gelu_tanh")
+        self.dense = Dense(2 * width, width)
+        self.norm = layer_norm(width)
+        self.layer = BertLayer(dimensions, CausalAttention(config.dropout))
+        self.output = Dense(width, config.buckets)
+        self.next_sentence = NextSentence(width) if config.next_sentence else None
+        self.means = (BITS, *(PAIR_MEANS if config.next_sentence else ()))
+        self.apply(initialise)
+
+    def forward(self, encoder: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
+        """The loss of a batch of the collator; `encoder` also embeds the characters already predicted."""
+        if drops_empty_targets(batch["target_mask"]):  # short windows leave most of the P rows empty
+            most = max(int(batch["target_mask"].sum(dim=1).max()), 1)
+            batch = {name: values[:, :most] if name.startswith("target_") else values for name, values in batch.items()}
+        out = encode(encoder, batch)
+        h_BPD = self.predict(encoder, out.characters, batch)
+        gold_BP, real_BP = batch["target_ids"], batch["target_mask"]
+        if drops_empty_targets(h_BPD):
+            h_BPD, gold_BP, real_BP = h_BPD[real_BP], gold_BP[real_BP], real_BP[real_BP]
+        masked = score(self.output(h_BPD), gold_BP, real_BP, bits=True)
+        return masked if self.next_sentence is None else self.next_sentence(masked, out.pooled, batch)
+
+    def predict(self, encoder: nn.Module, characters_BPD: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
+        """What the softmax of each prediction is made of, [B, P, D], from the encoder's vectors at the targets."""
+        before_BP = functional.pad(batch["target_codepoints"][:, :-1], (1, 0), value=BOS)
+        positions_BP = functional.pad(batch["target_positions"][:, :-1], (1, 0))
+        before_BPD = encoder.embed_characters(before_BP, positions_BP)  # pyright: ignore[reportCallIssue]
+        joined_BPD = self.dense(torch.cat([before_BPD, characters_BPD], dim=-1))
+        x_BPD = self.norm(functional.gelu(joined_BPD, approximate="tanh"))
+        return self.layer(x_BPD, batch["target_mask"])

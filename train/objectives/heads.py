@@ -1,0 +1,92 @@
+"""What the heads of several objectives share: a softmax over the masked places, and next-sentence prediction.
+
+B batch, C characters, P targets, N targets that exist, D width
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from train.dense import Dense
+from train.layers import initialise, layer_norm
+from train.objectives.base import Head, Loss
+
+BITS = "bits_per_character"
+PAIR_MEANS = ("masked_loss", "next_sentence_loss", "next_sentence_accuracy")
+
+
+def encode(encoder: nn.Module, batch: Mapping[str, Tensor]) -> Any:
+    """The encoder's output for a batch of a collator, at the target positions only."""
+    segments = {"segments_BC": batch["segments"]} if "segments" in batch else {}
+    return encoder(batch["codepoints"], batch["mask"], targets_BP=batch["target_positions"], **segments)
+
+
+def drops_empty_targets(x: Tensor) -> bool:
+    """Whether rows without a target are left out. Elsewhere than on a processor their number would cost a wait."""
+    return x.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
+def score(logits: Tensor, gold: Tensor, real: Tensor, *, bits: bool) -> Loss:
+    """Cross-entropy of logits [..., V] against `gold` where `real`, with bits per character where that is defined."""
+    gold = gold.masked_fill(~real, -100).flatten()
+    logits = logits.flatten(end_dim=-2).float()
+    total = functional.cross_entropy(logits, gold, ignore_index=-100, reduction="sum")
+    num_targets = real.sum()
+    means = {BITS: (total / math.log(2), num_targets)} if bits else {}
+    return Loss(total, num_targets, (logits.detach().argmax(-1) == gold).sum(), means)
+
+
+class NextSentence(nn.Module):
+    """Whether the second part of an example follows the first in its document, from the pooled vector (BERT)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.output = nn.Linear(width, 2)
+
+    def forward(self, masked: Loss, pooled_BD: Tensor, batch: Mapping[str, Tensor]) -> Loss:
+        """The sum of the masked loss and this one.
+
+        Means over targets and over examples are to be added, but a loss is a sum over all targets of a global batch,
+        of which this may be any part. So an example's loss counts once for each of its targets: however the batch is
+        divided, the same comes out, and of examples with equally many targets it is the sum of the two means.
+        """
+        logits, gold_B = self.output(pooled_BD).float(), batch["from_elsewhere"]
+        loss_B = functional.cross_entropy(logits, gold_B, reduction="none")
+        total = masked.total + (loss_B * batch["target_mask"].sum(dim=1)).sum()
+        count = loss_B.new_tensor(len(loss_B))
+        values = (loss_B.sum(), (logits.argmax(-1) == gold_B).sum())
+        apart = ((masked.total, masked.num_targets), *((value, count) for value in values))
+        means = {**masked.means, **dict(zip(PAIR_MEANS, apart, strict=True))}
+        return Loss(total, masked.num_targets, masked.num_correct, means)
+
+
+class MaskedHead(Head):
+    """Dense, GELU, LayerNorm, and a softmax over `size` classes that is not tied to anything (BERT's transform).
+
+    Args:
+        bits: each target is a character, so that bits per character are reported.
+    """
+
+    def __init__(self, width: int, size: int, *, bits: bool = False, next_sentence: bool = False) -> None:
+        super().__init__()
+        self.dense = Dense(width, width)
+        self.norm = layer_norm(width)
+        self.output = Dense(width, size)
+        self.next_sentence = NextSentence(width) if next_sentence else None
+        self.bits = bits
+        self.means = ((BITS,) if bits else ()) + (PAIR_MEANS if next_sentence else ())
+        self.apply(initialise)
+
+    def forward(self, encoder: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
+        """The loss of a batch of the collator."""
+        out = encode(encoder, batch)
+        h_BPD, gold_BP, real_BP = out.characters, batch["target_ids"], batch["target_mask"]
+        if drops_empty_targets(h_BPD):
+            h_BPD, gold_BP, real_BP = h_BPD[real_BP], gold_BP[real_BP], real_BP[real_BP]
+        logits = self.output(self.norm(functional.gelu(self.dense(h_BPD), approximate="tanh")))
+        masked = score(logits, gold_BP, real_BP, bits=self.bits)
+        return masked if self.next_sentence is None else self.next_sentence(masked, out.pooled, batch)

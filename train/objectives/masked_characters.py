@@ -1,0 +1,112 @@
+"""Characters as the unit of masking and of prediction, each by itself: character BERT (arXiv 2103.06874, Table 2).
+
+White space is neither masked nor predicted, so that bits per character compare with those of CANINE-C.
+"""
+
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from preprocess.settings import settings
+from train.data import random
+from train.model import ModelConfig
+from train.objectives.base import Arrays, Pieces, Rows, Symbols
+from train.objectives.characters import character_symbols, words
+from train.objectives.framing import MASK, crop, frame, ragged_range, reads_characters, room_for_characters
+from train.objectives.heads import MaskedHead
+from train.objectives.next_sentence import PairCollator
+from train.objectives.selection import select
+
+_MASKED, _REPLACED = 0.8, 0.1
+_LONGEST_WORD = 32  # that a long window is not cut in
+
+
+@settings
+class Config:
+    """How many characters are predicted, and into how many classes."""
+
+    name: Literal["masked_characters"] = "masked_characters"
+    mask_fraction: Annotated[float, Field(gt=0, le=1)] = 0.15
+    max_predictions: Annotated[int, Field(ge=1)] = 320
+    buckets: Annotated[int, Field(ge=1, le=0x110000)] = 16384  # classes: codepoints modulo this
+    spare: Annotated[int, Field(ge=0)] = 6  # positions left as padding, so that padding never matters
+    next_sentence: bool = False  # windows in two parts, and whether the second follows the first is predicted too
+
+    def build(self, width: int, vocabulary_size: int) -> MaskedHead:
+        """The head over the buckets for an encoder of `width`; it needs no vocabulary."""
+        return MaskedHead(width, self.buckets, bits=True, next_sentence=self.next_sentence)
+
+    def collator(self, vocabulary: Pieces | None, length: int, seed: int) -> "Collator | PairCollator":
+        """Masks for inputs of `length` positions. UserError if no character fits."""
+        room = room_for_characters(length, self.spare)
+        single = Collator(self, length, seed)
+        return PairCollator(single, room, seed) if self.next_sentence else single
+
+    def check(self, model: ModelConfig, vocabulary: Pieces | None) -> list[str]:
+        """The mistake of an embedder that does not read characters."""
+        return reads_characters(self.name, model)
+
+    def symbols(self, vocabulary: Pieces | None) -> Symbols | None:
+        """The buckets of characters."""
+        return character_symbols(self.buckets)
+
+
+class Collator:
+    """Windows to masked inputs and their targets.
+
+    15% (`mask_fraction`) of the characters of a window that are no white space are selected, rounded, at least one, at
+    most `max_predictions` P. Of them 80% become MASK, 10% a random such character of the same window, 10% stay.
+
+    A batch: codepoints int64 [b, length], mask bool [b, length], target_positions int64 [b, P], target_ids int64 [b, P]
+    (buckets), target_mask bool [b, P], num_characters int64 [b]; the unused last targets of a row are 0.
+    """
+
+    columns = ("codepoints", "whitespace")
+
+    def __init__(self, config: Config, length: int, seed: int) -> None:
+        self.length = length
+        self._config = config
+        self._seed = seed
+
+    def __call__(self, rows: Rows, sample_ids: np.ndarray) -> Arrays:
+        """`rows`: the columns of b windows; `sample_ids`: int64 [b], by which everything random is drawn."""
+        config, windows = self._config, rows["codepoints"]
+        num_words, starts, ends = words(rows["whitespace"], _LONGEST_WORD)
+        edges = np.cumsum(num_words)[:-1]
+        room = room_for_characters(self.length, config.spare)
+        begin, end = crop(windows, np.split(starts, edges), np.split(ends, edges), room, self._seed, sample_ids)
+        codepoints, mask = frame(windows, begin, end, self.length)
+
+        of = np.repeat(np.arange(len(windows)), num_words)
+        first, last = np.maximum(starts, begin[of]), np.minimum(ends, end[of])
+        size = np.maximum(last - first, 0)
+        counts = np.bincount(of, weights=size, minlength=len(windows)).astype(np.int64)  # characters of words
+        positions = ragged_range(first - begin[of] + 1, size)
+        target_mask, slots, chosen = select(
+            counts,
+            np.ones(len(positions), dtype=bool),
+            fraction=config.mask_fraction,
+            most=config.max_predictions,
+            seed=self._seed,
+            sample_ids=sample_ids,
+        )
+        row, position = slots[0], positions[chosen]
+        gold = codepoints[row, position]
+        action, choice = (
+            random.uniform(self._seed, purpose, sample_ids, config.max_predictions)[slots]
+            for purpose in ("action", "choice")
+        )
+        other = (np.cumsum(counts) - counts)[row] + (choice * counts[row]).astype(np.int64)
+        changed = np.where(action < _MASKED, MASK, codepoints[row, positions[other]])
+        codepoints[row, position] = np.where(action < _MASKED + _REPLACED, changed, gold)
+        target_positions, target_ids = (np.zeros(target_mask.shape, dtype=np.int64) for _ in range(2))
+        target_positions[slots], target_ids[slots] = position, gold % config.buckets
+        return {
+            "codepoints": codepoints,
+            "mask": mask,
+            "target_positions": target_positions,
+            "target_ids": target_ids,
+            "target_mask": target_mask,
+            "num_characters": end - begin,
+        }

@@ -1,0 +1,141 @@
+"""Masked subwords over a subword input, as BERT has it (Devlin et al. 2019): the model that CANINE is compared with.
+
+Inputs are the ids of the data's vocabulary of V pieces; CLS, SEP and MASK are V, V + 1 and V + 2, so the embedder has
+V + 3 rows or more. As in CANINE-S, byte-fallback pieces and <unk> are not predicted, so that the losses compare.
+"""
+
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from preprocess.errors import UserError
+from preprocess.settings import settings
+from train.data import random
+from train.model import ModelConfig
+from train.objectives.base import Arrays, Pieces, Rows, Symbols
+from train.objectives.framing import reads
+from train.objectives.heads import MaskedHead
+from train.objectives.next_sentence import PairCollator
+from train.objectives.selection import select
+from train.objectives.subwords import needed_pieces, predictable, subword_symbols
+
+NUM_SPECIAL = 3
+CLS, SEP, MASK = range(NUM_SPECIAL)  # beyond the pieces of the vocabulary
+_MASKED, _REPLACED = 0.8, 0.1
+
+
+@settings
+class Config:
+    """How many subwords are predicted."""
+
+    name: Literal["masked_subwords"] = "masked_subwords"
+    mask_fraction: Annotated[float, Field(gt=0, le=1)] = 0.15
+    max_predictions: Annotated[int, Field(ge=1)] = 80
+    next_sentence: bool = False  # windows in two parts, and whether the second follows the first is predicted too
+
+    def build(self, width: int, vocabulary_size: int) -> MaskedHead:
+        """The head over `vocabulary_size` subwords for an encoder of `width`."""
+        return MaskedHead(width, vocabulary_size, next_sentence=self.next_sentence)
+
+    def collator(self, vocabulary: Pieces | None, length: int, seed: int) -> "Collator | PairCollator":
+        """Masks for inputs of `length` subwords. UserError without a vocabulary, or if no subword fits."""
+        pieces = needed_pieces(self.name, vocabulary)
+        if length < 3:
+            raise UserError(f"train.length: {length} leaves no subword; make it at least 3")
+        single = Collator(self, pieces, length, seed)
+        if not self.next_sentence:
+            return single
+        return PairCollator(single, length - 2, seed, units="subword_ids", separator=len(pieces) + SEP)
+
+    def check(self, model: ModelConfig, vocabulary: Pieces | None) -> list[str]:
+        """The mistakes of an embedder that does not read subwords, or is not as large as the data's vocabulary."""
+        mistakes = reads(self.name, model, "subwords", instead="subword_table")
+        if mistakes or vocabulary is None:
+            return mistakes
+        needed = vocabulary.size + NUM_SPECIAL
+        if model.embedder.size < needed:
+            mistakes.append(
+                f"model.embedder.size: {model.embedder.size} rows are too few for the {vocabulary.size} subwords of "
+                f"the data and CLS, SEP and MASK; set it to {needed}"
+            )
+        return mistakes
+
+    def symbols(self, vocabulary: Pieces | None) -> Symbols | None:
+        """The subwords."""
+        return None if vocabulary is None else subword_symbols(vocabulary)
+
+
+class Collator:
+    """Windows to masked inputs of subword ids, [CLS] ids [SEP], and their targets.
+
+    15% (`mask_fraction`) of the subwords of a window are selected, rounded, at least one, at most `max_predictions` P.
+    Of them 80% become MASK, 10% a random subword of the vocabulary, 10% stay. Of a window with more subwords than fit,
+    a run from a random one on is taken.
+
+    A batch: codepoints int64 [b, length] (subword ids), mask bool [b, length], target_positions int64 [b, P],
+    target_ids int64 [b, P], target_mask bool [b, P], num_characters int64 [b]; the unused last targets of a row are 0.
+    """
+
+    columns = ("subword_ids", "subword_starts", "subword_ends")
+
+    def __init__(self, config: Config, pieces: list[str], length: int, seed: int) -> None:
+        self.length = length
+        self._config = config
+        self._seed = seed
+        self._size = len(pieces)
+        self._usable = np.append(predictable(pieces), np.zeros(NUM_SPECIAL, dtype=bool))
+        self._replacements = np.flatnonzero(self._usable)
+
+    def __call__(self, rows: Rows, sample_ids: np.ndarray) -> Arrays:
+        """`rows`: the columns of b windows; `sample_ids`: int64 [b], by which everything random is drawn."""
+        config, windows = self._config, rows["subword_ids"]
+        sizes = np.array([len(window) for window in windows])
+        counts = np.minimum(sizes, self.length - 2)
+        drawn = random.uniform(self._seed, "crop", sample_ids, 1)[:, 0]
+        begin = (drawn * (sizes - counts + 1)).astype(np.int64)
+        ids = np.zeros((len(windows), self.length), dtype=np.int64)
+        places = np.arange(self.length)
+        mask = places < counts[:, None] + 2
+        inner = (places > 0) & (places <= counts[:, None])
+        ids[inner] = np.concatenate(
+            [window[at : at + count] for window, at, count in zip(windows, begin, counts, strict=True)]
+        )
+        target_mask, slots, chosen = select(
+            counts,
+            self._usable[ids[inner]],
+            fraction=config.mask_fraction,
+            most=config.max_predictions,
+            seed=self._seed,
+            sample_ids=sample_ids,
+        )
+        ids[:, 0] = self._size + CLS
+        ids[np.arange(len(ids)), counts + 1] = self._size + SEP
+        row = slots[0]
+        position = chosen - (np.cumsum(counts) - counts)[row] + 1
+        gold = ids[row, position]
+        action, choice = (
+            random.uniform(self._seed, purpose, sample_ids, config.max_predictions)[slots]
+            for purpose in ("action", "choice")
+        )
+        if len(gold):
+            other = self._replacements[(choice * len(self._replacements)).astype(np.int64)]
+            changed = np.where(action < _MASKED, self._size + MASK, other)
+            ids[row, position] = np.where(action < _MASKED + _REPLACED, changed, gold)
+        target_positions, target_ids = (np.zeros(target_mask.shape, dtype=np.int64) for _ in range(2))
+        target_positions[slots], target_ids[slots] = position, gold
+        return {
+            "codepoints": ids,
+            "mask": mask,
+            "target_positions": target_positions,
+            "target_ids": target_ids,
+            "target_mask": target_mask,
+            "num_characters": _num_characters(rows, begin, counts),
+        }
+
+
+def _num_characters(rows: Rows, begin: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Characters from the first subword to the last, int64 [b]."""
+    spans = zip(rows["subword_starts"], rows["subword_ends"], begin.tolist(), counts.tolist(), strict=True)
+    sizes = (int(ends[at + count - 1]) - int(starts[at]) if count else 0 for starts, ends, at, count in spans)
+    return np.fromiter(sizes, dtype=np.int64, count=len(counts))

@@ -1,0 +1,62 @@
+"""Which items of each row (subwords, words, characters) are to be predicted: a random share of them, without loops."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from train.data import random
+
+_INDEX_BITS = np.uint64(16)  # the number of an item in its window fits: windows have at most 16,383 characters
+_INDEX = np.uint64(0xFFFF)
+_NEVER = np.uint64(2**64 - 1)
+
+
+class Selection(NamedTuple):
+    """The items selected in each of b rows, in the order in which they were drawn."""
+
+    mask: np.ndarray  # bool [b, most]: which places hold an item; the first ones of each row
+    slots: tuple[np.ndarray, np.ndarray]  # the rows and places where `mask` holds, int64 [n] each
+    items: np.ndarray  # int64 [n]: the item at each of these, counted through all rows
+
+
+def select(
+    counts: np.ndarray, usable: np.ndarray, *, fraction: float, most: int, seed: int, sample_ids: np.ndarray
+) -> Selection:
+    """`fraction` of the usable items of each row, rounded, at least one and at most `most`, uniformly without return.
+
+    Args:
+        counts: int64 [b], how many items each row has.
+        usable: bool [counts.sum()], over the items of all rows one after another.
+    """
+    of = np.repeat(np.arange(len(counts)), counts)
+    before = np.cumsum(counts) - counts
+    available = np.bincount(of[usable], minlength=len(counts))
+    wanted = np.maximum(np.floor(fraction * available + 0.5), 1)
+    wanted = np.minimum(np.minimum(wanted, available), most).astype(np.int64)
+    # Every item draws 48 bits above its own number; the least are selected. Partitioning such integers is vectorised
+    # inside NumPy, and their low bits tell who they were.
+    numbers = np.arange(max(int(counts.max(initial=0)), 1))
+    keys = random.bits(seed, "selection", sample_ids, len(numbers)) << _INDEX_BITS | numbers.astype(np.uint64)
+    chosen = np.zeros(keys.shape, dtype=bool)
+    chosen[numbers < counts[:, None]] = usable
+    keys[~chosen] = _NEVER
+    deepest = max(int(wanted.max(initial=1)), 1)
+    least = np.sort(np.partition(keys, deepest - 1, axis=1)[:, :deepest], axis=1)
+    mask = np.arange(most) < wanted[:, None]
+    rows, places = np.nonzero(mask)
+    return Selection(mask, (rows, places), before[rows] + (least[rows, places] & _INDEX).astype(np.int64))
+
+
+def in_random_order(mask: np.ndarray, purpose: str, *, seed: int, sample_ids: np.ndarray) -> np.ndarray:
+    """For each row of `mask` (bool [b, most], at most 65,536 places, the first n hold) a random order of its places.
+
+    int64 [b, most]: a permutation of the first n, then the rest in their order.
+    """
+    numbers = np.arange(mask.shape[1], dtype=np.uint64)
+    keys = random.bits(seed, purpose, sample_ids, mask.shape[1]) << _INDEX_BITS | numbers
+    keys[~mask] = _NEVER - _INDEX
+    keys[~mask] |= np.broadcast_to(numbers, mask.shape)[~mask]
+    keys.sort(axis=1)
+    return (keys & _INDEX).astype(np.int64)

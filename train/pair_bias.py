@@ -1,0 +1,78 @@
+"""What a position code hands to an attention pattern: logit biases of pairs of units, asked for where they are visible.
+
+B batch, Q queries, K keys, H heads, R offsets, E width of a head
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from train.layers import Heads
+
+PairBias = Callable[[slice, Tensor, Tensor], Tensor]
+"""Logit bias of pairs of units, for some heads: (heads, queries, keys) to [H, *pairs] or [B, H, *pairs], where queries
+and keys are index tensors of as many dimensions as `pairs`, to which they broadcast."""
+
+
+class OffsetValues(NamedTuple):
+    """Vectors [H, R, E] that values get for the offset of their key from the query, -(R // 2) to R // 2 and beyond."""
+
+    table_HRE: Tensor
+
+    def of_pairs(self, heads: slice, queries: Tensor, keys: Tensor) -> PairValues:
+        """The vectors of some heads for pairs [Q, K] of a query and a key, given as indices that broadcast to them."""
+        farthest = self.table_HRE.shape[1] // 2
+        return PairValues(self.table_HRE[heads], (keys - queries).clamp(-farthest, farthest) + farthest)
+
+
+class PairValues(NamedTuple):
+    """Vectors [H, R, E], and which of them each pair adds to the value of its key, int64 [Q, K]."""
+
+    table_HRE: Tensor
+    index_QK: Tensor
+
+    def average(self, weights: Tensor) -> Tensor:
+        """What attention weights [..., H, Q, K] make of them, [..., H, Q, E]."""
+        by_offset = weights.new_zeros(*weights.shape[:-1], self.table_HRE.shape[1])
+        by_offset = by_offset.scatter_add(-1, self.index_QK.expand(weights.shape), weights)
+        return by_offset @ self.table_HRE.to(weights.dtype)
+
+
+class LayerBias:
+    """The position code in one layer: a `PairBias` that can give all pairs at once, and may change the heads."""
+
+    query_factor = 1.0  # of the content's logits
+
+    def __init__(self) -> None:
+        self._dense: Tensor | None = None
+
+    def bind(self, heads: Heads) -> Heads:
+        """The heads as this code wants them, with itself, bound to the queries where it reads them, as the bias."""
+        if self.query_factor != 1:
+            heads = heads._replace(queries_BHQE=heads.queries_BHQE * self.query_factor)
+        return heads._replace(bias=self)
+
+    def __call__(self, heads: slice, queries: Tensor, keys: Tensor) -> Tensor:
+        """See `PairBias`."""
+        raise NotImplementedError
+
+    def dense(self, heads: slice) -> Tensor:
+        """The bias of all pairs of a query and a key, [H, Q, K] or [B, H, Q, K]."""
+        raise NotImplementedError
+
+    def every_pair(self, heads: slice) -> Tensor:
+        """`dense`, which for all heads is computed once, also where several layers share this object."""
+        if heads != slice(None):
+            return self.dense(heads)
+        if self._dense is None:
+            self._dense = self.dense(heads)
+        return self._dense
+
+
+def every_pair(bias: PairBias, heads: slice, queries_Q1: Tensor, keys_1K: Tensor) -> Tensor:
+    """The bias of all pairs, where `queries_Q1` and `keys_1K` are all indices in order."""
+    return bias.every_pair(heads) if isinstance(bias, LayerBias) else bias(heads, queries_Q1, keys_1K)

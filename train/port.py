@@ -1,0 +1,136 @@
+"""What the mappings to models of the library transformers ("the port") share: names of weights, loading, refusals."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from preprocess.errors import UserError
+from preprocess.settings import to_mapping
+from train.layers import LAYER_NORM_EPSILON, Activation
+from train.model import Encoder, ModelConfig
+
+StateDict = dict[str, Tensor]
+
+ACTIVATIONS: Mapping[str, Activation] = {"gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh", "gelu_new": "gelu_tanh"}
+LAYER_NAMES = {
+    "query": "attention.self.query",
+    "key": "attention.self.key",
+    "value": "attention.self.value",
+    "attention_output": "attention.output.dense",
+    "attention_norm": "attention.output.LayerNorm",
+    "inner": "intermediate.dense",
+    "outer": "output.dense",
+    "norm": "output.LayerNorm",
+}
+POOLER = "pooler.dense.weight"
+
+
+def port_name(name: str, modules: Mapping[str, str], layers: Mapping[str, str]) -> str:
+    """The port's name of one of our weights; `modules` are whole names, `layers` patterns of those of BERT layers."""
+    module, _, kind = name.rpartition(".")
+    if module in modules:
+        return f"{modules[module]}.{kind}"
+    layer, _, part = module.rpartition(".")
+    for pattern, template in layers.items():
+        if re.fullmatch(pattern, layer):
+            return f"{re.sub(pattern, template, layer)}.{LAYER_NAMES[part]}.{kind}"
+    return name
+
+
+def encoder_weights(state: Mapping[str, Tensor], prefix: str) -> StateDict:
+    """The weights of the encoder in a checkpoint of the port; its task models put `prefix` before, and heads beside."""
+    has_prefix = any(name.startswith(prefix) for name in state)
+    return {
+        name.removeprefix(prefix): tensor
+        for name, tensor in state.items()
+        if (name.startswith(prefix) or not has_prefix) and not name.endswith("position_ids")
+    }
+
+
+def load(encoder: Encoder, port: StateDict, translated: StateDict, name_of: Callable[[str], str]) -> None:
+    """Load `translated` weights, and all others from `port` by the name that `name_of` gives; both are used up.
+
+    A checkpoint without pooler leaves the fresh one.
+
+    Raises:
+        UserError: for weights that are missing, unknown or of another shape.
+    """
+    own = encoder.state_dict()
+    has_pooler = POOLER in port
+    for name in own.keys() - translated.keys():
+        kept = name.startswith("pooler.") and not has_pooler
+        translated[name] = own[name] if kept else take(port, name_of(name))
+    if port:
+        raise UserError(f"the checkpoint has weights that the model does not: {', '.join(sorted(port))}")
+    for name, tensor in translated.items():
+        if tensor.shape != own[name].shape:
+            raise UserError(
+                f"{name_of(name)} has the shape {tuple(tensor.shape)}, its config.json says {tuple(own[name].shape)}"
+            )
+    encoder.load_state_dict(translated)
+
+
+def take(port: StateDict, name: str) -> Tensor:
+    """Remove and return a weight of the checkpoint; UserError where there is none."""
+    if name not in port:
+        raise UserError(f"the checkpoint lacks the weight {name}")
+    return port.pop(name).to(torch.float32)
+
+
+def layer_fields(config: ModelConfig) -> dict[str, Any]:
+    """What every config of the port says of its layers."""
+    trunk = config.trunk
+    return {
+        "hidden_size": config.width,
+        "num_hidden_layers": trunk.layers,
+        "num_attention_heads": trunk.heads,
+        "intermediate_size": config.dimensions.inner_width,
+        "hidden_act": "gelu" if trunk.activation == "gelu" else "gelu_pytorch_tanh",
+        "hidden_dropout_prob": trunk.dropout,
+        "attention_probs_dropout_prob": trunk.dropout,
+        "layer_norm_eps": LAYER_NORM_EPSILON,
+    }
+
+
+def trunk_of(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of `model.trunk` from the fields of a config of the port.
+
+    Raises:
+        UserError: for settings that our layers lack.
+    """
+    activation = fields.get("hidden_act", "gelu")
+    if activation not in ACTIVATIONS:
+        raise UserError(f"config.json: hidden_act {activation!r} is not known; known are {', '.join(ACTIVATIONS)}")
+    dropout, other = fields.get("hidden_dropout_prob", 0.1), fields.get("attention_probs_dropout_prob", 0.1)
+    if dropout != other:
+        raise UserError(f"config.json: hidden_dropout_prob {dropout} and attention_probs_dropout_prob {other} differ")
+    require(fields, layer_norm_eps=LAYER_NORM_EPSILON)
+    return {
+        "layers": fields.get("num_hidden_layers", 12),
+        "heads": fields.get("num_attention_heads", 12),
+        "inner_width": fields.get("intermediate_size", 3072),
+        "dropout": dropout,
+        "activation": ACTIVATIONS[activation],
+    }
+
+
+def require(fields: Mapping[str, Any], **values: Any) -> None:
+    """UserError where a field of a config of the port is there and is not the one value that we have."""
+    for key, value in values.items():
+        if fields.get(key, value) != value:
+            raise UserError(f"config.json: {key} must be {value}, not {fields[key]}")
+
+
+def differences(config: ModelConfig, wanted: Mapping[str, Any]) -> list[str]:
+    """Which of the dotted keys `wanted` have another value; those of other variants of a part are passed over."""
+    mapping, wrong = to_mapping(config), []
+    for key, value in wanted.items():
+        node: Any = mapping
+        for name in key.split(".")[1:]:
+            node = node.get(name, value)
+        if node != value:
+            wrong.append(f"{key} must be {value!r}, not {node!r}")
+    return wrong

@@ -1,0 +1,98 @@
+"""Biases that position codes are made of: low-rank products, scalars by offset, and sums of these.
+
+B batch, U units, Q queries, K keys, H heads, R rank, O offsets
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from train.layers import Heads
+from train.pair_bias import LayerBias
+from train.trunk.positions.sharing import expand_heads, select_heads
+
+
+class FactorBias(LayerBias):
+    """queries_i . keys_j from factors [(B,) H, Q, R] and [(B,) H, K, R]; one head stands for all that share."""
+
+    def __init__(self, queries_HQR: Tensor, keys_HKR: Tensor, num_heads: int) -> None:
+        super().__init__()
+        self.queries, self.keys, self.num_heads = queries_HQR, keys_HKR, num_heads
+
+    def __call__(self, heads: slice, queries: Tensor, keys: Tensor) -> Tensor:
+        q_HQR, k_HKR = (select_heads(factor, heads, -3) for factor in (self.queries, self.keys))
+        if queries.shape[-1] == 1 and keys.dim() > 1 and keys.shape[-2] == 1:  # all with all, block by block
+            bias = _rows(q_HQR, queries[..., 0]) @ _rows(k_HKR, keys[..., 0, :]).transpose(-2, -1)
+        else:
+            bias = (_rows(q_HQR, queries) * _rows(k_HKR, keys)).sum(dim=-1)
+        return expand_heads(bias, heads, self.num_heads, bias.dim() - queries.dim() - 1)
+
+    def dense(self, heads: slice) -> Tensor:
+        q_HQR, k_HKR = (select_heads(factor, heads, -3) for factor in (self.queries, self.keys))
+        return expand_heads(q_HQR @ k_HKR.transpose(-2, -1), heads, self.num_heads, -3)
+
+
+class OffsetBias(LayerBias):
+    """One scalar for each head and offset i - j or j - i: `by_offset_HO` holds key - query = -(U - 1) to U - 1."""
+
+    def __init__(self, by_offset_HO: Tensor, num_heads: int) -> None:
+        super().__init__()
+        self.by_offset, self.num_heads = by_offset_HO, num_heads
+
+    def __call__(self, heads: slice, queries: Tensor, keys: Tensor) -> Tensor:
+        by_offset_HO = select_heads(self.by_offset, heads, 0)
+        index = keys - queries + self.by_offset.shape[1] // 2
+        # An embedding, whose backward pass adds all heads of a pair at once; that of indexing takes far longer.
+        bias = F.embedding(index, by_offset_HO.transpose(0, 1)).movedim(-1, 0)
+        return expand_heads(bias, heads, self.num_heads, 0)
+
+    def dense(self, heads: slice) -> Tensor:
+        bias_HUU: Tensor = _Toeplitz.apply(select_heads(self.by_offset, heads, 0))  # pyright: ignore[reportAssignmentType]
+        return expand_heads(bias_HUU, heads, self.num_heads, 0)
+
+
+class SumBias(LayerBias):
+    """The sum of two, as of a position code and the segments."""
+
+    def __init__(self, one: LayerBias, other: LayerBias) -> None:
+        super().__init__()
+        self.one, self.other = one, other
+
+    def bind(self, heads: Heads) -> Heads:
+        heads = self.one.bind(heads)
+        one, heads = heads.bias, self.other.bind(heads)
+        assert isinstance(one, LayerBias)
+        assert isinstance(heads.bias, LayerBias)
+        unchanged = one is self.one and heads.bias is self.other
+        return heads._replace(bias=self if unchanged else SumBias(one, heads.bias))
+
+    def __call__(self, heads: slice, queries: Tensor, keys: Tensor) -> Tensor:
+        return self.one(heads, queries, keys) + self.other(heads, queries, keys)
+
+    def dense(self, heads: slice) -> Tensor:
+        return self.one.every_pair(heads) + self.other.every_pair(heads)
+
+
+class _Toeplitz(torch.autograd.Function):
+    """[H, 2U - 1] to [H, U, U]: the value of row i and column j is that of j - i + U - 1.
+
+    The backward pass sums along diagonals as columns of a matrix whose rows are one longer than they seem.
+    """
+
+    @staticmethod
+    def forward(ctx, by_offset_HO: Tensor) -> Tensor:
+        num_units = (by_offset_HO.shape[1] + 1) // 2
+        return by_offset_HO.unfold(1, num_units, 1).flip(1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, *gradients: Tensor) -> Tensor:
+        num_units = gradients[0].shape[-1]
+        wide = F.pad(gradients[0].flip(1), (0, num_units)).flatten(1)
+        return wide[:, : num_units * (2 * num_units - 1)].unflatten(1, (num_units, -1)).sum(dim=1)
+
+
+def _rows(factor: Tensor, index: Tensor) -> Tensor:
+    """Rows [..., *index, R] of a factor [..., U, R]."""
+    return factor.index_select(-2, index.flatten()).unflatten(-2, index.shape)

@@ -1,0 +1,27 @@
+"""Write a run's encoder for another library: transformers.CanineModel.from_pretrained(DIR) gives the same outputs.
+
+A subword BERT becomes a folder for transformers.BertModel. Heads of the objective stay behind.
+
+Example:
+  tokenfree export runs/tiny --to huggingface exported/tiny
+"""
+
+import argparse
+
+FORMATS = ("huggingface",)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """`RUN --to huggingface DIR`."""
+    parser.add_argument("run_folder", metavar="RUN", help="the folder of a run")
+    parser.add_argument("--to", metavar="FORMAT", required=True, choices=FORMATS, help=f"one of: {', '.join(FORMATS)}")
+    parser.add_argument("folder", metavar="DIR", help="a new or empty folder to write")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the folder, and print how to load it."""
+    from train.huggingface_folder import export_run
+
+    reader = export_run(args.run_folder, args.folder)
+    print(f"transformers.{reader}.from_pretrained({args.folder!r})")
+    return 0

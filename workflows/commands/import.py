@@ -1,0 +1,36 @@
+"""Make a run of a CANINE (or BERT) in a folder of the library transformers, such as the official weights.
+
+The run has one checkpoint, at step 0, to encode texts with or to fine-tune. Keys of the recipe lay other settings over
+those of the folder, as far as its weights serve them: another attention pattern, a longer input.
+
+Examples:
+  tokenfree import downloads/canine-s --output runs/canine-s
+  tokenfree import downloads/canine-s --output runs/long --model.trunk.attention.name sliding_global --train.length 8192
+"""
+
+import argparse
+
+
+def recipe_keys() -> list[str]:
+    """The keys of a pretraining recipe that may be changed."""
+    return ["model", "train"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """`DIR --output RUN`."""
+    parser.add_argument("folder", metavar="DIR", help="a folder with config.json and model.safetensors")
+    parser.add_argument("--output", metavar="RUN", required=True, help="the folder of the run to make")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Make the run, and print what it is."""
+    from preprocess.settings import nest
+    from train.huggingface_folder import import_folder
+
+    recipe = import_folder(args.folder, args.output, nest(args.overrides))
+    model = recipe.model
+    print(
+        f"{args.output}: {model.embedder.name}, {model.downsampler.name}, {model.trunk.layers} layers of width "
+        f"{model.width}, up to {recipe.train.length:,} positions"
+    )
+    return 0
