@@ -1,7 +1,7 @@
 """Every position code with every pattern against loops over pairs, and what holds for all of them."""
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -268,12 +268,20 @@ def test_training_with_dropout_reaches_every_parameter(code: str) -> None:
                 assert parameter.grad.abs().max() > 0, name
 
 
+@pytest.fixture
+def _fresh_compiler() -> Iterator[None]:
+    """What was compiled for another model makes the compiler try dynamic shapes, which takes far longer."""
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
+
+
+@pytest.mark.usefixtures("_fresh_compiler")
 @pytest.mark.parametrize(
     ("code", "pattern"),
     [("diet_abs-layer_wise", "full"), ("tupe", "full"), ("shaw-values", "full"), ("diet_rel-none", "multi_scale")],
 )
 def test_compiles_without_graph_breaks(code: str, pattern: str) -> None:
-    torch.compiler.reset()
     encoder = encoder_of(code, attention=PATTERNS[pattern]).eval()
     compiled = torch.compile(encoder, fullgraph=True, backend="aot_eager")
     batch = (torch.randint(32, 999, (2, 60)), torch.ones(2, 60, dtype=torch.bool), torch.arange(60).expand(2, -1) // 30)

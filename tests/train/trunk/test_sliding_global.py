@@ -10,7 +10,7 @@ from torch import Tensor
 
 from preprocess.errors import UserError
 from preprocess.settings import Slot, build, to_mapping
-from train.flops import costs
+from train.flops import costs, step_memory
 from train.layers import BertLayer, Core, Dimensions, FullAttention, Heads
 from train.model import Encoder, ModelConfig, check
 from train.trunk import TrunkConfig
@@ -264,6 +264,15 @@ def test_compiles_without_graph_breaks() -> None:
     batch = (codepoints, mask, None, torch.tensor([[3, 0], [99, 7]]), None, marked)
     for one, other in zip(compiled(*batch), encoder(*batch), strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("dilation", [1, 3])
+def test_memory_is_linear_in_the_length(dilation: int) -> None:
+    attention = {"name": "sliding_global", "one_sided_window": 16, "dilation": dilation}
+    mapping = {"width": 16, "trunk": {"layers": 2, "heads": 2, "attention": attention}}
+    config = build(ModelConfig, {**mapping, "downsampler": "identity", "upsampler": "identity"}, source="test")
+    short, long = (step_memory(config, length, 1).activations for length in (1024, 4096))
+    assert 3.9 < long / short < 4.1
 
 
 def test_parameters() -> None:

@@ -149,7 +149,7 @@ class SlidingGlobalAttention(Core):
         room = min(self.num_global, num_units)
         if room == 0:
             return None
-        if marked_BU is None or room == 1:
+        if marked_BU is None:
             return GlobalUnits(torch.where(valid_BU[:, :1], 0, num_units), num_units, same=True)
         places_U = torch.arange(num_units, device=valid_BU.device)
         is_global_BU = (marked_BU | (places_U == 0)) & valid_BU
