@@ -5,6 +5,7 @@ In one run, both read the same shard and give the same batches: 32 windows, 15% 
     python -m benchmarks.loader                        # on windows made of the interpreter's help texts
     python -m benchmarks.loader --data DIR             # on the training split of a data directory
     python -m benchmarks.loader --objective canine_c   # ours alone, with the masks of another objective
+    python -m benchmarks.loader --objective byte2word  # in at most 682 words
     python -m benchmarks.loader --objective canine_c --next-sentence
 """
 
@@ -41,6 +42,7 @@ from train.objectives.subwords import predictable
 
 BATCH, LENGTH, MAX_PREDICTIONS = 32, 2048, 80
 OBJECTIVES = Slot("train.objectives", "canine_s")
+OPTIONS = {"byte2word": {"bytes_per_word": 3}}  # room for the words of nearly every window
 COLUMNS = ["codepoints", "subword_ids", "subword_starts", "subword_ends"]
 
 
@@ -94,7 +96,7 @@ def our_batches(data: str, objective: str, next_sentence: bool) -> Iterator[obje
     """The loader as training uses it, without its thread."""
     config = OBJECTIVES.config_class(objective)
     options = {"next_sentence": True} if next_sentence else {}
-    collator = config(**options).collator(load_vocabulary(data), LENGTH, 0)
+    collator = config(**OPTIONS.get(objective, {}), **options).collator(load_vocabulary(data), LENGTH, 0)
     loader = Loader(data, global_batch=BATCH, seed=0, smoothing=0.7, streams=4, collator=collator)
     step = 0
     while True:

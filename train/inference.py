@@ -11,10 +11,12 @@ import torch
 from torch import Tensor
 
 from preprocess.errors import UserError
-from train.checkpoints import newest
+from train.averaging import weights_in_use
+from train.inference_words import encode_words, words_of_texts
 from train.model import Encoder, check
 from train.objectives.framing import frame
-from train.run_folder import read_config
+from train.objectives.word_framing import room_for_words
+from train.run_folder import read_config, run_at
 
 
 class Encoded(NamedTuple):
@@ -22,18 +24,25 @@ class Encoded(NamedTuple):
 
     `characters` is float [texts, positions, width]: CLS, the characters, SEP, then padding up to the longest text;
     `mask` is bool [texts, positions], false for padding; `pooled` is float [texts, width].
+
+    Models of words give each character the vector of its word, and white space, which is in none, zeros and a false
+    mask. Their vectors themselves are `words`, float [texts, words, width]: CLS, the words of
+    `preprocess.words.word_spans`, SEP, then padding, where `word_mask`, bool [texts, words], is false.
     """
 
     characters: Tensor
     mask: Tensor
     pooled: Tensor
+    words: Tensor | None = None
+    word_mask: Tensor | None = None
 
 
 class TextEncoder:
     """An encoder in evaluation mode, called with a list of texts; `encoder` is the module itself.
 
     Texts are read as they are, a vector for each codepoint. Training saw text in NFC
-    (`preprocess.normalize.normalize`), so other forms may be encoded less well.
+    (`preprocess.normalize.normalize`), so other forms may be encoded less well. `max_characters` is how many always
+    fit.
     """
 
     def __init__(self, encoder: Encoder, *, length: int) -> None:
@@ -47,10 +56,13 @@ class TextEncoder:
         """Encode all texts as one batch.
 
         Raises:
-            UserError: a text is longer than `max_characters`, or there is none.
+            UserError: a text is longer than the model reads, or there is none.
         """
         if isinstance(texts, str) or not texts:
             raise UserError(f"give a list of at least one text, not {texts!r}")
+        return self._encode(texts)
+
+    def _encode(self, texts: Sequence[str]) -> Encoded:
         symbols = getattr(self.encoder.config.embedder, "symbols", "characters")
         if symbols != "characters":
             raise UserError(f"this model reads {symbols}, not texts; give their ids to `encoder.encoder` itself")
@@ -75,20 +87,41 @@ class TextEncoder:
         return next(length for length in lengths if not check(self.encoder.config, length))
 
 
+class WordEncoder(TextEncoder):
+    """A `TextEncoder` of words of bytes, such as Byte2Word; what served the prediction of subwords is not used."""
+
+    def __init__(self, encoder: Encoder, *, length: int) -> None:
+        super().__init__(encoder, length=length)
+        self._num_words, self._num_bytes = room_for_words(length, encoder.config.downsampler.bytes_per_word)
+        self.max_characters = min(self._num_words, self._num_bytes // 4)
+
+    def _encode(self, texts: Sequence[str]) -> Encoded:
+        found = words_of_texts(texts)
+        counts, sizes = found.words.counts, found.words.num_bytes
+        for number, (count, size) in enumerate(zip(counts.tolist(), sizes.tolist(), strict=True)):
+            if count > self._num_words or size > self._num_bytes:
+                raise UserError(
+                    f"text {number} has {count} words of {size} bytes and this model reads {self._num_words} of "
+                    f"{self._num_bytes}; cut it into parts"
+                )
+        return Encoded(*encode_words(self.encoder, found))
+
+
 def load_encoder(run: str | Path, *, device: str = "cpu") -> TextEncoder:
-    """The encoder of the newest sound checkpoint of a run.
+    """The encoder of the newest sound checkpoint of a run, with the average of its weights where it has one.
 
     Raises:
         UserError: there is no such run, or it has no sound checkpoint.
     """
     recipe = read_config(run).recipe
     damaged: list[str] = []
-    checkpoint = newest(Path(run) / "checkpoints", damaged.append)
+    checkpoint = run_at(run).newest(damaged.append)
     if checkpoint is None:
         raise UserError(f"{run} has no sound checkpoint; " + ("; ".join(damaged) or "train it first"))
     with torch.random.fork_rng():  # fresh weights are drawn, then overwritten
         encoder = recipe.model.build()
     prefix = "encoder."
-    tensors = checkpoint.tensors("model")
+    tensors = weights_in_use(checkpoint)
     encoder.load_state_dict({name[len(prefix) :]: tensors[name] for name in tensors if name.startswith(prefix)})
-    return TextEncoder(encoder.to(device), length=recipe.train.length)
+    reads_words = getattr(recipe.objective, "words", None) == "rules"
+    return (WordEncoder if reads_words else TextEncoder)(encoder.to(device), length=recipe.train.length)

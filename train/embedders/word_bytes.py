@@ -20,6 +20,8 @@ PAD, UNK, CLS, SEP, MASK = range(5)  # words of one byte; text does not hold the
 class Config:
     name: Literal["word_bytes"] = "word_bytes"
 
+    symbols = "bytes"
+
     def build(self, dimensions: Dimensions) -> "WordBytes":
         return WordBytes(dimensions.width)
 

@@ -21,8 +21,9 @@ PAIR_MEANS = ("masked_loss", "next_sentence_loss", "next_sentence_accuracy")
 
 def encode(encoder: nn.Module, batch: Mapping[str, Tensor]) -> Any:
     """The encoder's output for a batch of a collator, at the target positions only."""
-    segments = {"segments_BC": batch["segments"]} if "segments" in batch else {}
-    return encoder(batch["codepoints"], batch["mask"], targets_BP=batch["target_positions"], **segments)
+    names = {"segments_BC": "segments", "unit_ends_BU": "unit_ends"}
+    given = {name: batch[column] for name, column in names.items() if column in batch}
+    return encoder(batch["codepoints"], batch["mask"], targets_BP=batch["target_positions"], **given)
 
 
 def drops_empty_targets(x: Tensor) -> bool:

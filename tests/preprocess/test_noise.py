@@ -1,0 +1,120 @@
+"""Noise: how much of it there is, what it leaves alone, and that it is the same again."""
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from preprocess.noise import SCHEMES, Scheme, add_noise, random_case_in_words
+from preprocess.words import word_spans
+
+LETTERS = "".join(chr(0x4E00 + number) for number in range(20_000))  # all different, so that each can be found again
+TEXTS = st.text(
+    st.sampled_from("aZß İıſΣςσǅéЖж1 _\ue003\x04日👩\U0001f600") | st.characters(exclude_categories=("Cs",))
+)
+
+
+def runs(text: str) -> list[int]:
+    """How often each letter of a noised `LETTERS` stands in a row."""
+    codepoints = np.array([ord(character) for character in text])
+    return np.diff(np.flatnonzero(np.append(np.append(True, codepoints[1:] != codepoints[:-1]), True))).tolist()
+
+
+def test_drop_keeps_nine_in_ten() -> None:
+    noised = add_noise(LETTERS, "drop", seed=0, example=0)
+    assert len(noised) / len(LETTERS) == pytest.approx(0.9, abs=0.01)
+    assert sorted(noised) == list(noised)
+    assert set(runs(noised)) == {1}
+
+
+def test_a_fifth_is_repeated_one_to_three_times() -> None:
+    noised = add_noise(LETTERS, "repeat", seed=0, example=0)
+    assert len(noised) / len(LETTERS) == pytest.approx(1.4, abs=0.02)
+    assert sorted(set(noised)) == list(LETTERS)
+    counts = np.bincount(runs(noised)) / len(LETTERS)
+    assert counts.tolist() == pytest.approx([0, 0.8, 1 / 15, 1 / 15, 1 / 15], abs=0.01)
+
+
+@given(TEXTS)
+def test_upper_case_is_idempotent(text: str) -> None:
+    upper = add_noise(text, "uppercase", seed=0, example=0)
+    assert add_noise(upper, "uppercase", seed=1, example=1) == upper == text.upper()
+
+
+@given(TEXTS, st.integers(0, 99))
+@example("ßİıſΣςσǅŉ", 3)
+def test_random_case_keeps_the_text_under_lower_casing(text: str, number: int) -> None:
+    noised = add_noise(text, "random_case", seed=0, example=number)
+    assert [one.lower() for one in noised] == [one.lower() for one in text]
+
+
+def test_random_case_is_a_coin_for_each_letter() -> None:
+    noised = add_noise("aB" * 5000 + "жΩ" * 5000, "random_case", seed=0, example=0)
+    for letters in (noised[:10_000:2], noised[1:10_000:2], noised[10_000::2], noised[10_001::2]):
+        assert sum(letter.isupper() for letter in letters) / 5000 == pytest.approx(0.5, abs=0.03)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_the_same_again_for_a_seed_and_an_example(scheme: Scheme) -> None:
+    text = "Words of an example, upper and lower. " * 3
+    noised = [add_noise(text, scheme, seed=seed, example=name) for seed in (0, 1) for name in (0, 1, "dev:1")]
+    assert noised == [add_noise(text, scheme, seed=seed, example=name) for seed in (0, 1) for name in (0, 1, "dev:1")]
+    assert len(set(noised)) == (1 if scheme == "uppercase" else 6)
+
+
+def test_known_values() -> None:
+    """They must not change with versions of NumPy, since results are compared across machines."""
+    text = "Hello World, naïve straße"
+    assert [add_noise(text, scheme, seed=0, example=1) for scheme in SCHEMES] == [
+        "Hello Worl, naïvestaße",
+        "Heello    Woooorllddd, nnnnaïvve straße",
+        "HELLO WORLD, NAÏVE STRASSE",
+        "HeLLo WoRld, NAÏVe stRAßE",
+    ]
+
+
+@pytest.mark.parametrize("text", ["a", "ab", "日本"])
+def test_some_of_a_text_is_always_left(text: str) -> None:
+    noised = [add_noise(text, "drop", seed=0, example=number) for number in range(2000)]
+    assert all(noised)
+    assert {len(one) for one in noised} == set(range(1, len(text) + 1))
+    assert len({one for one in noised if len(one) == 1}) == len(text)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_special_symbols_and_nothing_at_all_stay(scheme: Scheme) -> None:
+    assert add_noise("", scheme, seed=0, example=0) == ""
+    for number in range(50):
+        noised = add_noise("\ue000ab\ue003\x04\ue001", scheme, seed=0, example=number)
+        assert [one for one in noised if one.lower() not in "ab"] == list("\ue000\ue003\x04\ue001")
+
+
+@given(TEXTS)
+def test_random_case_after_words_were_found(text: str) -> None:
+    noised, starts, ends = random_case_in_words(text, seed=0, example=5)
+    assert noised == add_noise(text, "random_case", seed=0, example=5)
+    encoded, clean = noised.encode(), text.encode()
+    spans = zip(*(array.tolist() for array in (starts, ends, *word_spans(text))), strict=True)
+    for start, end, was_start, was_end in spans:
+        word, was = encoded[start:end].decode(), clean[was_start:was_end].decode()
+        assert [one.lower() for one in word] == [one.lower() for one in was]
+
+
+def test_letters_whose_other_case_has_more_bytes() -> None:
+    noised, starts, ends = random_case_in_words("ⱥⱥ " * 40, seed=0, example=0)
+    assert {len(letter.encode()) for letter in noised} == {1, 2, 3}
+    encoded = noised.encode()
+    spans = zip(starts.tolist(), ends.tolist(), strict=True)
+    assert [encoded[start:end].decode() for start, end in spans] == noised.split()
+
+
+def test_random_case_shatters_words_only_before_they_are_found() -> None:
+    text = "several ordinary words"
+    noised, starts, _ = random_case_in_words(text, seed=0, example=0)
+    assert len(starts) == 3
+    assert len(word_spans(noised)[0]) > 6
+
+
+def test_an_unknown_scheme() -> None:
+    with pytest.raises(ValueError, match=r"no noise 'swap' .*drop, repeat"):
+        add_noise("text", "swap", seed=0, example=0)  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,215 @@
+"""Byte2Word: words of bytes are masked whole, and all subwords of each predicted (Lee, Guo, Qiu, arXiv 2211.12677).
+
+The subwords of a word are those that the data's vocabulary gives it alone (see word_pieces.py). As in CANINE-S,
+byte-fallback pieces and <unk> are not predicted, so that the losses compare. They still fill the slots that they have.
+"""
+
+from typing import Annotated, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field
+
+from preprocess.settings import settings
+from preprocess.vocabulary import Vocabulary
+from train.data import random
+from train.embedders.word_bytes import MASK
+from train.model import ModelConfig
+from train.objectives.base import Arrays, Rows, Symbols
+from train.objectives.framing import ragged_range, reads
+from train.objectives.heads import MaskedHead
+from train.objectives.selection import select
+from train.objectives.subwords import needed_pieces, predictable
+from train.objectives.word_framing import NUM_FRAME, Words, crop_words, frame_words, room_for_words
+from train.objectives.word_pieces import SubwordsAsWords, WordsByRules, WordSource
+
+_MASKED, _REPLACED = 0.8, 0.1
+
+
+@settings
+class Config:
+    """How many words are masked, and what a word is."""
+
+    name: Literal["byte2word"] = "byte2word"
+    words: Literal["rules", "subwords"] = "rules"  # subwords: pseudo-words, the pieces that BERT reads, in bytes
+    mask_fraction: Annotated[float, Field(gt=0, le=1)] = 0.15  # of the words
+    max_predictions: Annotated[int, Field(ge=1)] = 160  # subwords
+    max_pieces: Annotated[int, Field(ge=1)] = 16  # subwords of a word that are predicted; further ones are not
+    bytes_per_word: Annotated[int, Field(ge=1)] = 8  # as of the downsampler: train.length / this words fit
+    lower_case: bool = False  # words are tokenised in lower case: for vocabularies without capitals, as the paper's
+
+    def build(self, width: int, vocabulary_size: int) -> MaskedHead:
+        """The head over `vocabulary_size` subwords for an encoder of `width`."""
+        return MaskedHead(width, vocabulary_size)
+
+    def collator(self, vocabulary: Vocabulary | None, length: int, seed: int) -> "Collator":
+        """Masks for inputs of `length` bytes. UserError without a vocabulary, or if not every word fits."""
+        room_for_words(length, self.bytes_per_word)
+        return Collator(self, self._source(vocabulary), predictable(needed_pieces(self.name, vocabulary)), length, seed)
+
+    def check(self, model: ModelConfig, vocabulary: Vocabulary | None) -> list[str]:
+        """The mistakes of parts that do not read bytes, take words, or make a vector for each subword of a word."""
+        mistakes = reads(self.name, model, "bytes", instead="word_bytes")
+        down, up = model.downsampler, model.upsampler
+        other = "or choose another objective"
+        if not hasattr(down, "bytes_per_word"):
+            mistakes.append(
+                f"model.downsampler.name: {down.name} makes units of its own, but objective.name: {self.name} gives it "
+                f"words; set model.downsampler.name to word_pooling or character_cnn, {other}"
+            )
+        elif down.bytes_per_word != self.bytes_per_word:
+            mistakes.append(
+                f"objective.bytes_per_word: {self.bytes_per_word} is not model.downsampler.bytes_per_word, "
+                f"{down.bytes_per_word}; make them equal"
+            )
+        if not hasattr(up, "max_pieces"):
+            mistakes.append(
+                f"model.upsampler.name: {up.name} makes one vector of a word, but objective.name: {self.name} predicts "
+                f"several subwords of it; set model.upsampler.name to subword_queries, {other}"
+            )
+        elif up.max_pieces < self.max_pieces:
+            mistakes.append(
+                f"objective.max_pieces: {self.max_pieces} is more than model.upsampler.max_pieces, {up.max_pieces}; "
+                "lower it or raise the other"
+            )
+        return mistakes
+
+    def symbols(self, vocabulary: Vocabulary | None) -> Symbols | None:
+        """The subwords, as words have them."""
+        if vocabulary is None:
+            return None
+        source = self._source(vocabulary)
+
+        def ids(rows: Rows) -> np.ndarray:
+            words = source.words(rows)
+            return source.pieces(rows, words, np.arange(len(words.starts)))[0]
+
+        return Symbols("subword", source.columns, predictable(vocabulary.pieces()), ids)
+
+    def _source(self, vocabulary: Vocabulary | None) -> WordSource:
+        needed_pieces(self.name, vocabulary)
+        assert vocabulary is not None
+        if self.words == "subwords":
+            return SubwordsAsWords(vocabulary)
+        return WordsByRules(vocabulary, lower_case=self.lower_case)
+
+
+class _Masked(NamedTuple):
+    """The words of which something is predicted, in the order in which they were drawn, and their targets."""
+
+    row: np.ndarray
+    place: np.ndarray  # in the order of the row's draws
+    item: np.ndarray  # the word, counted through the used words of all rows
+    targets: Arrays
+
+
+class Collator:
+    """Windows to masked words of bytes and the subwords behind them.
+
+    15% (`mask_fraction`) of the words of a window are drawn, rounded, at least one; of them those of which a subword
+    can be predicted, until their subwords would be more than `max_predictions` P, are targets. Of these, 80% become the
+    one byte MASK, 10% a random word of the same window, 10% stay. (The paper leaves open where replacements come from;
+    of the same window they do not depend on how a batch is divided.) Where replacements make a row too long, its
+    replaced words stay as they are. Of a window with more words than fit, a run from a random word on is taken.
+
+    A batch: codepoints int64 [b, length] (bytes), mask bool [b, length], unit_ends int64 [b, length / bytes_per_word],
+    target_positions int64 [b, P, 2] (pairs of a word and the number of a subword of it), target_ids int64 [b, P],
+    target_mask bool [b, P], num_characters int64 [b]; the unused last targets of a row are 0.
+    """
+
+    def __init__(self, config: Config, source: WordSource, usable: np.ndarray, length: int, seed: int) -> None:
+        self.length = length
+        self.columns = source.columns
+        self._config, self._source, self._usable, self._seed = config, source, usable, seed
+        self._num_words, self._num_bytes = room_for_words(length, config.bytes_per_word)
+
+    def __call__(self, rows: Rows, sample_ids: np.ndarray) -> Arrays:
+        """`rows`: the columns of b windows; `sample_ids`: int64 [b], by which everything random is drawn."""
+        words = self._source.words(rows)
+        first, counts = crop_words(words, self._num_words, self._num_bytes, self._seed, sample_ids)
+        masked = self._select(rows, words, first, counts, sample_ids)
+        used = ragged_range(first, counts)
+        starts, sizes = words.starts[used], words.sizes[used]
+        self._change(masked, words, first, counts, starts, sizes, sample_ids)
+        text = np.append(words.text, np.uint8(MASK))
+        framed = frame_words(text, starts, sizes, counts, self.length, self._num_words + NUM_FRAME)
+        return {**framed._asdict(), **masked.targets, "num_characters": _num_characters(words, first, counts)}
+
+    def _select(
+        self, rows: Rows, words: Words, first: np.ndarray, counts: np.ndarray, sample_ids: np.ndarray
+    ) -> _Masked:
+        """Draw words, and lay out their subwords as targets."""
+        config, most = self._config, self._config.max_predictions
+        _, (row, place), item = select(
+            counts,
+            np.ones(int(counts.sum()), dtype=bool),
+            fraction=config.mask_fraction,
+            most=self._num_words,
+            seed=self._seed,
+            sample_ids=sample_ids,
+        )
+        unit = item - (np.cumsum(counts) - counts)[row]
+        ids, num_pieces = self._source.pieces(rows, words, first[row] + unit)
+        of = np.repeat(np.arange(len(item)), num_pieces)
+        slot = ragged_range(np.zeros_like(num_pieces), num_pieces)
+        wanted = self._usable[ids] & (slot < min(config.max_pieces, most))
+
+        # Targets of the words up to and with each one of its row, in the order of the draws.
+        num_targets = np.bincount(of[wanted], minlength=len(item))
+        of_rows = np.bincount(row, weights=num_targets, minlength=len(counts)).astype(np.int64)
+        after = np.cumsum(num_targets) - (np.cumsum(of_rows) - of_rows)[row]
+        kept = (num_targets > 0) & (after <= most)
+        wanted &= kept[of]
+
+        of, slot, ids = of[wanted], slot[wanted], ids[wanted]
+        found = np.bincount(row[of], minlength=len(counts))
+        at = (row[of], np.arange(len(of)) - (np.cumsum(found) - found)[row[of]])
+        positions, target_ids = (
+            np.zeros((len(counts), most, 2), dtype=np.int64),
+            np.zeros((len(counts), most), np.int64),
+        )
+        positions[at] = np.stack([unit[of] + 1, slot], axis=1)  # CLS is word 0
+        target_ids[at] = ids
+        targets = {
+            "target_positions": positions,
+            "target_ids": target_ids,
+            "target_mask": np.arange(most) < found[:, None],
+        }
+        return _Masked(row[kept], place[kept], item[kept], targets)
+
+    def _change(
+        self,
+        masked: _Masked,
+        words: Words,
+        first: np.ndarray,
+        counts: np.ndarray,
+        starts: np.ndarray,
+        sizes: np.ndarray,
+        sample_ids: np.ndarray,
+    ) -> None:
+        """Mask, replace or keep the selected words: change in place where words come from (MASK follows the text)."""
+        row, item = masked.row, masked.item
+        num_draws = int(masked.place.max(initial=0)) + 1
+        action, choice = (
+            random.uniform(self._seed, purpose, sample_ids, num_draws)[row, masked.place]
+            for purpose in ("action", "choice")
+        )
+        hidden = item[action < _MASKED]
+        starts[hidden], sizes[hidden] = len(words.text), 1
+        chosen = (action >= _MASKED) & (action < _MASKED + _REPLACED)
+        row, item = row[chosen], item[chosen]
+        other = first[row] + (choice[chosen] * counts[row]).astype(np.int64)
+        own, gained = sizes[item], words.sizes[other]
+        of = np.repeat(np.arange(len(counts)), counts)
+        totals = np.bincount(of, weights=sizes, minlength=len(counts))
+        totals += np.bincount(row, weights=gained - own, minlength=len(counts))
+        fits = totals[row] <= self._num_bytes
+        starts[item[fits]], sizes[item[fits]] = words.starts[other[fits]], gained[fits]
+
+
+def _num_characters(words: Words, first: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Characters from the first used word to the end of the last, int64 [b]."""
+    starts = np.append(words.starts, 0)[first]
+    ends = np.where(counts > 0, np.append(words.ends, 0)[first + counts - 1], starts)
+    leads = words.text & 0xC0 != 0x80  # the first byte of each character
+    spans = zip(starts.tolist(), ends.tolist(), strict=True)
+    return np.array([np.count_nonzero(leads[start:end]) for start, end in spans], dtype=np.int64)
