@@ -70,8 +70,16 @@ def _kept(encoder: Encoder, length: int, batch: int, num_targets: int | None) ->
     codepoints_BC = torch.zeros(batch, length, dtype=torch.int64)
     targets_BP = None if num_targets is None else torch.zeros(batch, num_targets, dtype=torch.int64)
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        encoder(codepoints_BC, codepoints_BC.bool(), None, targets_BP)
+        encoder(codepoints_BC, codepoints_BC.bool(), None, targets_BP, _unit_ends(encoder, length, batch))
     return sum(size for size, _ in kept.values())
+
+
+def _unit_ends(encoder: Encoder, length: int, batch: int) -> Tensor | None:
+    """As many units as there is room for, where units are given by the text; int64 [batch, units]."""
+    if not hasattr(encoder.downsampler, "bytes_per_word"):
+        return None
+    num_units = encoder.downsampler.num_units(length)
+    return (torch.arange(1, num_units + 1) * length // num_units).repeat(batch, 1)
 
 
 def _shapes_only(model: ModelConfig) -> Encoder:

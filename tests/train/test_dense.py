@@ -1,7 +1,12 @@
 """Dense layers by oneDNN: the same as nn.Linear, to rounding, in outputs and gradients."""
 
+from typing import Any
+
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
 from torch.nn import functional as F
 
 from train import dense
@@ -29,6 +34,39 @@ def test_equals_linear(by_onednn: bool, shape: tuple[int, ...], biased: bool) ->
         torch.autograd.grad((ours * by).sum(), inputs), torch.autograd.grad((wanted * by).sum(), inputs), strict=True
     ):
         torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-5)
+
+
+@given(
+    rows=st.integers(2, 40),
+    inner=st.integers(1, 90),
+    columns=st.integers(1, 70),
+    biased=st.booleans(),
+    strided=st.booleans(),
+    seed=st.integers(0, 2**31),
+)
+@settings(max_examples=40)
+def test_no_less_exact_than_the_type_allows(
+    rows: int, inner: int, columns: int, biased: bool, strided: bool, seed: int
+) -> None:
+    """Products and gradients against sums in float64: off by rounding, which grows with what is summed, and no more."""
+    if not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+        pytest.skip("this PyTorch has no oneDNN")
+    torch.manual_seed(seed)
+    x = torch.randn(inner, rows).t() if strided else torch.randn(rows, inner)
+    inputs = [x, torch.randn(columns, inner), *([torch.randn(columns)] if biased else [])]
+    by = torch.randn(rows, columns)
+
+    def results(fast: bool, dtype: torch.dtype, change: Any) -> list[Tensor]:
+        given = [change(tensor.to(dtype)).requires_grad_() for tensor in inputs]
+        bias = given[2] if biased else None
+        output = dense._OneDnnLinear.apply(given[0], given[1], bias) if fast else F.linear(given[0], given[1], bias)
+        return [output, *torch.autograd.grad((output * change(by.to(dtype))).sum(), given)]
+
+    ours = results(True, torch.float32, lambda tensor: tensor.clone(memory_format=torch.preserve_format))
+    exact, sizes = (results(False, torch.float64, change) for change in (torch.clone, torch.abs))
+    longest = max(rows, inner, columns) + 1
+    for one, other, size in zip(ours, exact, sizes, strict=True):
+        assert ((one - other).abs() <= longest * torch.finfo(torch.float32).eps * size).all()
 
 
 def test_inputs_that_do_not_lie_in_a_row(by_onednn: bool) -> None:

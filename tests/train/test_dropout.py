@@ -2,8 +2,10 @@
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from train.dropout import Dropout, average, dropout
+from train.dropout import STEPS, Dropout, average, dropout
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
@@ -43,18 +45,34 @@ def test_evaluation_and_no_rate_change_nothing() -> None:
     assert Dropout(0)(x) is x
 
 
-def test_average_is_dropout_and_product() -> None:
-    weights = torch.rand(2, 3, 5, 7, dtype=torch.float64, requires_grad=True)
-    values = torch.randn(2, 3, 7, 4, dtype=torch.float64, requires_grad=True)
-    by = torch.randn(2, 3, 5, 4, dtype=torch.float64)
-    torch.manual_seed(5)
-    ours = average(weights, values, 0.4)
-    torch.manual_seed(5)
-    wanted = dropout(weights, 0.4, training=True) @ values
-    torch.testing.assert_close(ours, wanted, atol=1e-12, rtol=0)
-    for one, other in zip(
-        torch.autograd.grad((ours * by).sum(), [weights, values]),
-        torch.autograd.grad((wanted * by).sum(), [weights, values]),
-        strict=True,
-    ):
-        torch.testing.assert_close(one, other, atol=1e-12, rtol=0)
+@given(
+    shape=st.lists(st.integers(1, 4), max_size=2),
+    queries=st.integers(1, 6),
+    keys=st.integers(1, 7),
+    rate=st.floats(0.001, 0.999),
+    seed=st.integers(0, 2**31),
+)
+@settings(max_examples=40)
+def test_equals_a_mask_and_a_product(shape: list[int], queries: int, keys: int, rate: float, seed: int) -> None:
+    """Values and gradients of dropout, and of attention's average with it, by what autograd makes of the formulas."""
+    torch.manual_seed(seed)
+    weights = torch.rand(*shape, queries, keys, dtype=torch.float64) + 0.1
+    values = torch.randn(*shape, keys, 3, dtype=torch.float64)
+    inputs = [weights.requires_grad_(), values.requires_grad_()]
+    torch.manual_seed(seed)
+    dropped = dropout(weights, rate, training=True)
+    torch.manual_seed(seed)
+    averaged = average(weights, values, rate)
+    threshold = min(max(round(rate * STEPS), 1), STEPS - 1)
+    kept = weights * (dropped.detach() != 0) * (STEPS / (STEPS - threshold))
+    for ours, wanted in ((dropped, kept), (averaged, kept @ values)):
+        by = torch.randn_like(wanted)
+        torch.testing.assert_close(ours, wanted, atol=1e-12, rtol=1e-12)
+        for one, other in zip(
+            torch.autograd.grad((ours * by).sum(), inputs, materialize_grads=True, allow_unused=True),
+            torch.autograd.grad(
+                (wanted * by).sum(), inputs, materialize_grads=True, allow_unused=True, retain_graph=True
+            ),
+            strict=True,
+        ):
+            torch.testing.assert_close(one, other, atol=1e-12, rtol=1e-12)

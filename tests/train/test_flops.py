@@ -26,7 +26,9 @@ def test_parameters_of_canine_base() -> None:
     }
     assert sum(parameters.values()) == 132_082_944
     short = build(ModelConfig, {"embedder": {"max_characters": 2048}}, source="test")
-    assert sum(cost.parameters for cost in costs(short, 2048)) == 121_072_896
+    of_short = costs(short, 2048)
+    assert sum(cost.parameters for cost in of_short) == 121_072_896
+    assert {cost.name: cost.parameters for cost in of_short}["position table"] == 1_572_864
 
 
 def test_parameters_of_ngrams() -> None:
@@ -43,6 +45,12 @@ def test_multiply_accumulates_of_canine_base(num_targets: int | None, final: flo
     assert billions["up convolution + norm"] == 9.7
     assert billions["final layer"] == final
     assert round(forward_multiply_accumulates(BASE, 2048, num_targets) / 1e9, 1) == total
+
+
+def test_multiply_accumulates_of_classification() -> None:
+    """The vector of the whole is there before UP."""
+    needed = [cost for cost in costs(BASE, 2048) if cost.name not in ("up convolution + norm", "final layer")]
+    assert round(sum(cost.multiply_accumulates for cost in needed) / 1e9, 1) == 64.4
 
 
 def test_multiply_accumulates_of_bert() -> None:

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
 from preprocess.errors import UserError
@@ -75,7 +77,7 @@ def test_more_characters_than_positions() -> None:
         encoder_of()(*text(2049))
 
 
-@pytest.mark.parametrize(("character", "seen"), [(0, True), (3, True), (7, True), (8, False), (9, False)])
+@pytest.mark.parametrize(("character", "seen"), [(character, character < 8) for character in range(10)])
 def test_the_last_group_is_never_a_key_in_the_trunk(character: int, seen: bool) -> None:
     """The official mask is off by one; `align_mask` mends it."""
     blocks = {"block": 8}
@@ -104,6 +106,18 @@ def test_targets_are_rows_of_all_characters(targets: list[list[int]]) -> None:
         some = encoder(codepoints, mask, None, rows).characters
     wanted = everything.gather(1, rows[..., None].expand(-1, -1, 16))
     assert (some - wanted).abs().max() < 1e-5
+
+
+@given(targets=st.lists(st.integers(0, 39), min_size=1, max_size=9))
+@settings(max_examples=15)
+def test_targets_do_not_see_each_other(targets: list[int]) -> None:
+    """Whatever else is asked for, in whatever order and however often."""
+    encoder = encoder_of().double()
+    codepoints, mask = text(40)
+    with torch.no_grad():
+        together = encoder(codepoints, mask, None, torch.tensor([targets])).characters[0]
+        everything = encoder(codepoints, mask).characters[0]
+    torch.testing.assert_close(together, everything[targets], atol=1e-12, rtol=0)
 
 
 @pytest.mark.parametrize(

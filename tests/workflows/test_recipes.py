@@ -15,7 +15,7 @@ from train.sweep.config import SweepRecipe, check_space
 from workflows import recipes
 
 PREPROCESSING = ["wikipedia", "wikipedia-tiny"]
-SWEEPS = ["ms-alpha-tiny", "three-knobs-tiny"]
+SWEEPS = [name for name in recipes.names() if "space" in recipes.read(name)]
 PRETRAINING = [name for name in recipes.names() if name not in PREPROCESSING + SWEEPS]
 
 
@@ -51,15 +51,13 @@ def test_ablations_differ_in_what_they_say() -> None:
     """Each from CANINE, and from every other."""
     for base in ("canine-s", "canine-c"):
         ablations = [name for name in PRETRAINING if name.startswith(base) and name.endswith(("-tiny", "-base"))]
-        models = [recipes.load(PretrainRecipe, arguments(name)).model for name in ablations]
-        assert len({fingerprint(model) for model in models}) == len(models)
+        loaded = [recipes.load(PretrainRecipe, arguments(name)) for name in ablations]
+        assert len({(fingerprint(recipe.model), recipe.train.length) for recipe in loaded}) == len(loaded)
 
 
 @pytest.mark.parametrize("name", SWEEPS)
 def test_sweep_recipes_build(name: str) -> None:
-    mapping = recipes.read(name)
-    mapping["base"] = recipes.read_based(mapping["base"])
-    check_space(build(SweepRecipe, mapping, source=name))
+    check_space(build(SweepRecipe, recipes.resolve_sweep(recipes.read(name)), source=name))
 
 
 def test_overrides_and_config_file(tmp_path: Path) -> None:

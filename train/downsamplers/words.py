@@ -19,7 +19,7 @@ NUM_TYPES = 2
 class Words(NamedTuple):
     """The words of a batch: a run of characters each, the first from the first character on, without gaps."""
 
-    word_BC: Tensor  # int64: the word of each character; the last one beyond the text
+    word_BC: Tensor  # int64: the word of each character; the text's last one beyond it
     place_BC: Tensor  # int64: the number of the character in its word
     real_BC: Tensor  # bool: whether the character belongs to a word at all
     starts_BU: Tensor
@@ -35,7 +35,8 @@ def words_of(mask_BC: Tensor, ends_BU: Tensor | None) -> Words:
         return Words(characters_BC, torch.zeros_like(characters_BC), mask_BC, characters_BC, mask_BC)
     starts_BU = torch.cat([torch.zeros_like(ends_BU[:, :1]), ends_BU[:, :-1]], dim=1)
     word_BC = torch.searchsorted(ends_BU, characters_C.repeat(len(ends_BU), 1), right=True)
-    word_BC = word_BC.clamp(max=ends_BU.shape[1] - 1)
+    last_B1 = torch.searchsorted(ends_BU, ends_BU[:, -1:].contiguous())  # of the text, whatever words of nothing follow
+    word_BC = word_BC.minimum(last_B1)
     real_BC = mask_BC & (characters_C < ends_BU[:, -1:])
     place_BC = (characters_C - starts_BU.gather(1, word_BC)) * real_BC
     return Words(word_BC, place_BC, real_BC, starts_BU, ends_BU > starts_BU)

@@ -4,9 +4,12 @@ Multiply-accumulates are those of one example's forward pass, with targeted upsa
 
 Example:
   tokenfree model canine-s-base --model.downsampler.rate 2
+  tokenfree model --list
 """
 
 import argparse
+from collections.abc import Sequence
+from typing import Any
 
 from preprocess.errors import UserError
 from workflows import recipes
@@ -18,8 +21,9 @@ def recipe_keys() -> list[str]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`RECIPE`."""
+    """`RECIPE`, or `--list` in its place."""
     recipes.add_arguments(parser)
+    parser.add_argument("--list", action=_List, nargs=0, help="show all recipes that come with tokenfree, and exit")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -55,6 +59,23 @@ def run(args: argparse.Namespace) -> int:
     sizes = ", ".join(f"{name} {size / 2**20:,.0f}" for name, size in memory._asdict().items())
     console = Console(highlight=False)
     console.print(table)
-    console.print(f"\n{length:,} characters, {targets or 'all'} targets; heads of the objective are not counted")
+    symbols = getattr(recipe.model.embedder, "symbols", "characters")
+    console.print(f"\n{length:,} {symbols}, {targets or 'all'} targets; heads of the objective are not counted")
     console.print(f"memory of a step with {batch} examples: {memory.total / 2**20:,.0f} MiB ({sizes})")
     return 0
+
+
+class _List(argparse.Action):
+    """Prints the recipes and ends the command, as `--help` does: no RECIPE is needed."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        names = recipes.names()
+        width = max(map(len, names)) + 2
+        print("\n".join(f"{name:{width}}{recipes.about(name)}" for name in names))
+        parser.exit()

@@ -1,7 +1,10 @@
 """Recipes: the YAML files of this folder, found by name, and how overrides are laid over them."""
 
 import argparse
-from collections.abc import Sequence
+import difflib
+import itertools
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,11 +16,19 @@ from preprocess.settings import build, merge, nest
 
 T = TypeVar("T")
 FOLDER = Path(__file__).parent
+_END = re.compile(r"(?<!\bal)[.:;]\s(?![^()]*\))")  # of what is no abbreviation and not in parentheses
 
 
 def names() -> list[str]:
     """The recipes that come with tokenfree."""
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def about(recipe: str) -> str:
+    """What a recipe of this folder is for: the comment that opens it, up to the first full stop or colon."""
+    lines = (FOLDER / f"{recipe}.yaml").read_text(encoding="utf-8").splitlines()
+    comment = " ".join(line.strip("# ") for line in itertools.takewhile(lambda line: line.startswith("#"), lines))
+    return _END.split(comment, maxsplit=1)[0].rstrip(".:;")
 
 
 def read(recipe: str) -> dict[str, Any]:
@@ -26,7 +37,7 @@ def read(recipe: str) -> dict[str, Any]:
     if not path.is_file():
         path = Path(recipe)
     if not path.is_file():
-        raise UserError(f"recipe {recipe}: no such file, and no recipe of that name (there are: {', '.join(names())})")
+        raise UserError(f"recipe {recipe}: no such file, and no recipe of that name ({_nearest(recipe)})")
     try:
         mapping = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -60,6 +71,18 @@ def load(cls: type[T], args: argparse.Namespace, **options: Any) -> T:
     return build(cls, mapping, source=f"recipe {given}" if given else "options")
 
 
+def resolve_sweep(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    """The mapping of a sweep with the recipes in place of their names: `base`, and the values of the knob `variant`."""
+    mapping = dict(mapping)
+    if isinstance(mapping.get("base"), str):
+        mapping["base"] = read_based(mapping["base"])
+    knob = (mapping.get("space") or {}).get("variant")
+    named = [name for kind in ("choice", "grid") for name in (knob or {}).get(kind) or []]
+    if named:
+        mapping["variants"] = {name: read_based(name) for name in named}
+    return mapping
+
+
 def keys(cls: Any) -> list[str]:
     """The top-level keys of a recipe of the settings `cls`."""
     return [field.name for field in fields(cls)]
@@ -70,3 +93,9 @@ def add_arguments(parser: argparse.ArgumentParser, *, optional: bool = False) ->
     shown = "a recipe's name or YAML file"
     parser.add_argument("recipe", metavar="RECIPE", nargs="?" if optional else None, help=shown)
     parser.add_argument("--config", metavar="FILE", help="YAML laid over the recipe; any key may follow as --KEY VALUE")
+
+
+def _nearest(recipe: str) -> str:
+    close = difflib.get_close_matches(recipe, names(), n=2, cutoff=0.6)
+    hint = f"did you mean {' or '.join(close)}? " if close else ""
+    return f"{hint}All of them: tokenfree model --list"

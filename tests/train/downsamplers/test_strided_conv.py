@@ -1,5 +1,6 @@
 """DOWN of CANINE: block-local attention against loops, unit counts, mask rules."""
 
+import dataclasses
 from collections.abc import Callable
 
 import pytest
@@ -84,9 +85,11 @@ def test_a_block_of_padding_gets_even_weights_and_never_nan(dtype: torch.dtype) 
     assert all(gradient.isfinite().all() for gradient in gradients)
 
 
-@pytest.mark.parametrize(("length", "num_units"), [(2048, 512), (27, 6), (7, 1), (4, 1)])
-def test_number_of_units(length: int, num_units: int) -> None:
-    down = strided_conv.Config().build(DIMENSIONS)
+@pytest.mark.parametrize(
+    ("length", "rate", "num_units"), [(2048, 4, 512), (27, 4, 6), (7, 4, 1), (4, 4, 1), (2048, 5, 409), (2048, 6, 341)]
+)
+def test_number_of_units(length: int, rate: int, num_units: int) -> None:
+    down = strided_conv.Config(rate=rate).build(DIMENSIONS)
     output = down(torch.randn(1, length, 8), torch.ones(1, length, dtype=torch.bool))
     assert output.units_BUD.shape == (1, num_units, 8)
     assert output.valid_BU.shape == (1, num_units)
@@ -104,13 +107,36 @@ def test_units_are_cls_and_all_groups_but_the_last() -> None:
     assert torch.equal(output.characters_BCD, x)
 
 
+@given(rate=st.integers(1, 6), more=st.integers(0, 20), narrow=st.booleans(), seed=st.integers(0, 2**31))
+@settings(max_examples=25)
+def test_the_convolution_equals_one_group_at_a_time(rate: int, more: int, narrow: bool, seed: int) -> None:
+    torch.manual_seed(seed)
+    dimensions = dataclasses.replace(DIMENSIONS, character_width=4 if narrow else 8)
+    down = strided_conv.Config(rate=rate, layers=0).build(dimensions).double()
+    x = torch.randn(2, rate + more, dimensions.character_width, dtype=torch.float64, requires_grad=True)
+    units = [down.widen(x[:, 0])]
+    for j in range((rate + more) // rate - 1):
+        taps = [x[:, rate * j + k] @ down.convolution.weight[:, :, k].T for k in range(rate)]
+        assert down.convolution.bias is not None
+        units.append(torch.nn.functional.gelu(sum(taps, start=down.convolution.bias), approximate="tanh"))
+    slow = down.norm(torch.stack(units, dim=1))
+    fast = down(x, torch.ones(2, rate + more, dtype=torch.bool)).units_BUD
+    by, inputs = torch.randn_like(slow), [x, *down.parameters()]
+    torch.testing.assert_close(fast, slow, atol=1e-11, rtol=0)
+    for one, other in zip(
+        torch.autograd.grad((fast * by).sum(), inputs, materialize_grads=True, allow_unused=True),
+        torch.autograd.grad((slow * by).sum(), inputs, materialize_grads=True, allow_unused=True),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other, atol=1e-9, rtol=0)
+
+
 @pytest.mark.parametrize(
     ("num_characters", "units"),
     [
         (24, [1] * 4 + [2] * 4 + [3] * 4 + [4] * 4 + [5] * 8),
         (27, [1] * 4 + [2] * 4 + [3] * 4 + [4] * 4 + [5] * 11),
-        (4, [0] * 4),
-        (7, [0] * 7),
+        *((number, [0] * number) for number in range(4, 8)),
     ],
 )
 def test_repeat_map(num_characters: int, units: list[int]) -> None:

@@ -4,11 +4,13 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from preprocess.errors import UserError
 from train.embedders import codepoint_hash, ngram_hash
 from train.embedders.characters import CharacterEmbedder
-from train.embedders.hashing import hash_buckets, multipliers
+from train.embedders.hashing import Family, hash_buckets, multipliers
 from train.layers import Dimensions
 
 DIMENSIONS = Dimensions(width=32, heads=4, inner_width=64, dropout=0.1, activation="gelu_tanh")
@@ -74,6 +76,52 @@ def test_ngram_buckets_are_nested_not_added() -> None:
     assert two[2] == after_end % 15000
     padded = table.ngram_buckets(torch.tensor([[97, 98, 99, 0, 0, 0]]))
     assert [buckets[0, :3, 0].tolist() for buckets in padded] == [one, two, three]
+
+
+def slow_bucket(symbol: int, multiplier: int, family: Family) -> int:
+    """The hash of the document in whole numbers of any size, not reduced."""
+    product = (symbol + 1) * multiplier
+    return product ^ product >> 29 if family == "independent" else product
+
+
+@given(
+    texts=st.lists(st.lists(st.integers(0, 0x10FFFF), min_size=6, max_size=6), min_size=1, max_size=3),
+    orders=st.integers(1, 5),
+    hashes=st.integers(1, 3),
+    buckets=st.integers(1, 20000),
+    family=st.sampled_from(["official", "independent"]),
+    seed=st.integers(0, 2**31),
+)
+@settings(max_examples=25)
+def test_ngrams_equal_loops(
+    texts: list[list[int]], orders: int, hashes: int, buckets: int, family: Family, seed: int
+) -> None:
+    """Rows and gradients, where the official hash is reduced once at the end, as the document has it."""
+    torch.manual_seed(seed)
+    config = ngram_hash.Config(orders=orders, hashes=hashes, buckets=buckets, family=family)
+    table = ngram_hash.NgramTable(config, width=2 * hashes).double()
+    rows = table.rows.weight.view(orders, hashes, buckets, 2)
+    numbers = multipliers(family, hashes).tolist()
+
+    def bucket(gram: list[int], multiplier: int) -> int:
+        inner = bucket(gram[1:], multiplier) if len(gram) > 1 else 0
+        found = slow_bucket(gram[0] + inner, multiplier, family)
+        return found if family == "official" else found % buckets
+
+    of_texts = []
+    for text in texts:
+        padded = text + [0] * orders
+        grams = [[padded[i : i + order + 1] for order in range(orders)] for i in range(len(text))]
+        of_texts.append([
+            [sum(rows[order, k, bucket(gram, p) % buckets] for order, gram in enumerate(of_place))
+             for k, p in enumerate(numbers)] for of_place in grams
+        ])  # fmt: skip
+    slow = torch.stack([torch.stack([torch.cat(of_place) for of_place in of_text]) for of_text in of_texts])
+    fast = table(torch.tensor(texts))
+    by = torch.randn_like(slow)
+    torch.testing.assert_close(fast, slow, atol=1e-12, rtol=0)
+    one, other = (torch.autograd.grad((x * by).sum(), table.rows.weight)[0] for x in (fast, slow))
+    torch.testing.assert_close(one, other, atol=1e-12, rtol=0)
 
 
 def test_ngram_embedding_sums_the_orders() -> None:

@@ -153,12 +153,18 @@ def test_ranks() -> None:
     bias = biases_of(trunk, n)[0].every_pair(EVERYTHING)[1]
     assert rank(bias) == d_p
     assert rank(logits_of(x, w_q, w_k) + bias) == d_h + d_p
+    same = torch.randn(n, d_p, dtype=torch.float64)
+    assert rank(logits_of(x, w_q, w_k) + same @ same.T) == d_h + d_p  # with P_Q = P_K as well
     first, last = torch.eye(n, d, dtype=torch.float64), torch.eye(n, dtype=torch.float64)[:, n - d_p :]
     w = torch.eye(d, d_h, dtype=torch.float64)
     assert rank(logits_of(first, w, w) + last @ last.T) == d_h + d_p
 
     trunk = scale_up(trunk_of(SMALL, positions={"name": "diet_rel", "max_units": n}))
     assert rank(biases_of(trunk, n)[0].every_pair(EVERYTHING)[0]) == n
+    segments: Any = scale_up(trunk_of(SMALL, segments="per_head")).segments
+    of_segments = segments((torch.arange(n)[None] >= 25).long())[0].every_pair(EVERYTHING)[0, 0]
+    assert rank(of_segments) == 2
+    assert rank(logits_of(x, w_q, w_k) + bias + of_segments) == d_h + d_p + 2
     any_bias = torch.randn(n, n, dtype=torch.float64)
     whole = FactorBias(any_bias[None], torch.eye(n, dtype=torch.float64)[None], 1)
     assert torch.equal(whole.every_pair(EVERYTHING)[0], any_bias)  # d_p = n expresses anything

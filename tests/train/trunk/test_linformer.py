@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
 from preprocess.errors import UserError
@@ -30,17 +32,25 @@ def linformer(projection: int = 5, positions: str = "none", max_units: int = 40)
     return trunk_of(attention=attention, positions=code)
 
 
-@pytest.mark.parametrize("positions", ["none", "diet_abs"])
-def test_formula(positions: str) -> None:
+@given(
+    positions=st.sampled_from(["none", "diet_abs"]),
+    projection=st.integers(1, 9),
+    lengths=st.lists(st.integers(1, 20), min_size=1, max_size=3),
+    padding=st.integers(0, 9),
+    seed=st.integers(0, 2**31),
+)
+@settings(max_examples=25)
+def test_formula(positions: str, projection: int, lengths: list[int], padding: int, seed: int) -> None:
     """Output and gradients against loops over heads and examples, with padding."""
-    trunk = linformer(positions=positions)
+    trunk = linformer(projection, positions)
     layer: Any = trunk.layers[0]
-    x = torch.randn(2, 13, 16, dtype=torch.float64, requires_grad=True)
-    lengths = [13, 8]
-    valid = torch.arange(13) < torch.tensor(lengths)[:, None]
+    torch.manual_seed(seed)
+    size = max(lengths) + padding
+    x = torch.randn(len(lengths), size, 16, dtype=torch.float64, requires_grad=True)
+    valid = torch.arange(size) < torch.tensor(lengths)[:, None]
     fast = layer(x, valid, trunk._biases(x, valid, None)[0])
     contexts = []
-    for b in range(2):
+    for b in range(len(lengths)):
         mixed = sum(layer.core.mixtures_KU[:, i, None] * x[b, i] for i in range(lengths[b]))
         q, k, v = layer.query(x[b]), layer.key(mixed), layer.value(mixed)
         heads = []
@@ -49,7 +59,7 @@ def test_formula(positions: str) -> None:
             logits = q[:, part] @ k[:, part].T / 2
             if positions == "diet_abs":
                 code: Any = trunk.positions
-                logits = logits + code.queries_LHUR[0, h, :13] @ code.keys_LHKR[0, h].T
+                logits = logits + code.queries_LHUR[0, h, :size] @ code.keys_LHKR[0, h].T
             heads.append(logits.softmax(dim=-1) @ v[:, part])
         contexts.append(torch.cat(heads, dim=-1))
     attended = layer.attention_norm(x + layer.attention_output(torch.stack(contexts)))

@@ -58,6 +58,16 @@ def test_widths(length: int, widths: list[int]) -> None:
     assert [resolve_width(scale, length) for scale in (1, 3, "N/16", "N/8", "N/4", "N/2")] == widths
 
 
+@given(
+    length=st.integers(1, 5000),
+    scale=st.integers(1, 4000).map(lambda w: 2 * w - 1) | st.integers(1, 64).map("N/{}".format),
+)
+def test_every_width_is_odd_and_at_least_one(length: int, scale: int | str) -> None:
+    width = resolve_width(scale, length)
+    assert width % 2 == 1
+    assert 1 <= width <= 2 * length - 1
+
+
 class Loops(Core):
     """Attention one query and one head at a time; `scales` gives each head its own."""
 

@@ -172,9 +172,13 @@ def test_a_global_key_in_the_window_counts_once(size: int) -> None:
     assert context[0, 0, 10, 0].item() == pytest.approx(1 / 8)
 
 
-@pytest.mark.parametrize(("window", "pairs"), [(32, 32_224), (64, 61_888), (128, 115_072), (256, 196_864)])
-def test_visible_pairs(window: int, pairs: int) -> None:
+@pytest.mark.parametrize(
+    ("window", "pairs", "percent"),
+    [(32, 32_224, 12.3), (64, 61_888, 23.6), (128, 115_072, 43.9), (256, 196_864, 75.1)],
+)
+def test_visible_pairs(window: int, pairs: int, percent: float) -> None:
     assert core(window).num_pairs(512, 512, 4) == 4 * pairs
+    assert round(100 * pairs / 512**2, 1) == percent
 
 
 @pytest.mark.parametrize(
