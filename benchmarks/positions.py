@@ -6,7 +6,7 @@ forward, backward and optimizer with a loss at 15% of the tokens; inference a fo
 """
 
 import argparse
-import time
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from benchmarks.timing import Seconds, in_turn, median, quotient
 from preprocess.settings import build
 from train.model import Encoder, ModelConfig
 from train.trunk import TrunkConfig
@@ -44,9 +45,12 @@ def main() -> None:
         seconds = measure(encoder, codes, step, options.rounds)
         base = median(seconds["absolute only"])
         for name, values in seconds.items():
-            # Each round's quotient with its own base: a busy spell of the machine strikes both.
-            shares = [value / other - 1 for value, other in zip(values, seconds["absolute only"], strict=True)]
-            print(f"{mode:10} {name:26} {median(values):7.3f} CPU s ({base:.3f}), {median(shares):+7.1%}", flush=True)
+            more, best = quotient(seconds, name, "absolute only"), min(values) / min(seconds["absolute only"])
+            print(
+                f"{mode:10} {name:26} {median(values):7.3f} CPU s ({base:.3f}), {more - 1:+7.1%}, "
+                f"best by best {best - 1:+7.1%}",
+                flush=True,
+            )
 
 
 def parse() -> argparse.Namespace:
@@ -115,23 +119,14 @@ def batch_of(options: argparse.Namespace) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.randint(SYMBOLS, (options.batch, options.length)), mask
 
 
-def measure(
-    encoder: Encoder, codes: dict[str, nn.Module], step: Callable[[], None], rounds: int
-) -> dict[str, list[float]]:
-    """CPU seconds of `rounds` steps with each code, in turn; one more before them warms up."""
-    seconds: dict[str, list[float]] = {name: [] for name in codes}
-    for index in range(rounds + 1):
-        for name, code in codes.items():
-            encoder.trunk.positions = code
-            start = time.process_time()
-            step()
-            if index:
-                seconds[name].append(time.process_time() - start)
-    return seconds
+def measure(encoder: Encoder, codes: dict[str, nn.Module], step: Callable[[], None], rounds: int) -> Seconds:
+    """CPU seconds of `rounds` steps with each code, in turn."""
 
+    def step_with(code: nn.Module) -> None:
+        encoder.trunk.positions = code
+        step()
 
-def median(values: list[float]) -> float:
-    return sorted(values)[len(values) // 2]
+    return in_turn({name: functools.partial(step_with, code) for name, code in codes.items()}, rounds)
 
 
 if __name__ == "__main__":

@@ -111,6 +111,12 @@ class Storage:
         here = self.path(folder).rstrip("/")
         return sorted({entry.rstrip("/").rsplit("/", 1)[-1] for entry in entries if entry.rstrip("/") != here})
 
+    def find(self) -> list[str]:
+        """Names of all files, those in folders too, sorted."""
+        self.fs.invalidate_cache()
+        here = len(self.path("")) + 1
+        return sorted(found[here:] for found in self.fs.find(self.path("")))
+
     def read_bytes(self, name: str) -> bytes:
         """A whole file. Raises FileNotFoundError where there is none."""
         return bytes(self.fs.cat_file(self.path(name)))
@@ -163,6 +169,15 @@ class Storage:
         with self.new_file(name) as new:
             Path(new.path).write_bytes(data)
         return new
+
+    def put(self, source: str, name: str) -> None:
+        """Commit a copy of the local file `source`; not for local directories."""
+        with self.explained():
+            self._commit(source, name)
+
+    def get(self, name: str, target: str) -> None:
+        """Copy a file to the local path `target`. Raises FileNotFoundError where there is none."""
+        self.fs.get_file(self.path(name), target)
 
     def write_json(self, name: str, value: Any) -> NewFile:
         """Commit `value` as JSON whose bytes depend on nothing but `value`."""

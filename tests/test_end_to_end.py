@@ -104,8 +104,8 @@ def test_the_whole_path(
 
     sweep_recipe = tmp_path / "sweep.yaml"
     space = {"model.embedder.buckets": {"choice": [16, 64]}, "model.downsampler.rate": {"choice": [2, 4]}}
-    mapping = {"base": recipe, "space": space, "trials": 2, "steps": 4, "report_every_steps": 2}
-    sweep_recipe.write_text(yaml.safe_dump({**mapping, "scheduler": {"grace_steps": 2}}))
+    mapping = {"base": recipe, "space": space, "trials": 2, "budget": {"steps": 4}, "reports": 2}
+    sweep_recipe.write_text(yaml.safe_dump(mapping))
     sweep = tmp_path / "sweep"
     assert main(["sweep", str(sweep_recipe), "--data", str(data), "--output", str(sweep)]) == 0
     with (sweep / "sweep.csv").open() as file:
@@ -114,7 +114,9 @@ def test_the_whole_path(
 
     page = tmp_path / "report.html"
     assert main(["report", str(data), str(run), str(sweep), "--output", str(page)]) == 0
-    assert page.read_text().count("<svg") == 7
+    parts = ("Corpus · en", "Pretraining · run", "Sweep · sweep", "Best setting", "Quality against speed")
+    assert [part for part in parts if part not in page.read_text()] == []
+    assert "Best setting" in (sweep / "report.html").read_text()
 
     encoder = load_encoder(str(run))
     out = encoder(["any text", "日本語"])

@@ -13,7 +13,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -27,7 +27,7 @@ from preprocess.errors import JobError, UserError
 
 Warn = Callable[[str], None]
 _NAME = re.compile(r"step_(\d{8,})")
-_MARK = "COMMIT"
+MARK = "COMMIT"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +63,7 @@ def write(folder: Path, parts: Mapping[str, Mapping[str, Tensor]], state: Mappin
             safetensors.torch.save_file(contiguous, temporary / f"{part}.safetensors")
         hashes = {path.name: _hash(path) for path in sorted(temporary.iterdir())}
         _write_text(temporary / "state.json", json.dumps({**state, "files": hashes}, indent=1) + "\n")
-        _write_text(temporary / _MARK, _hash(temporary / "state.json") + "\n")
+        _write_text(temporary / MARK, _hash(temporary / "state.json") + "\n")
         if folder.exists():  # an earlier attempt that was damaged
             shutil.rmtree(folder)
         temporary.rename(folder)
@@ -76,27 +76,33 @@ def write(folder: Path, parts: Mapping[str, Mapping[str, Tensor]], state: Mappin
         ) from error
 
 
-def read(folder: Path) -> Checkpoint:
-    """The checkpoint in `folder`, every hash checked.
+def read(folder: Path, *, name: str | None = None) -> Checkpoint:
+    """The checkpoint in `folder`, every hash checked; `name` is what messages call it.
 
     Raises:
         JobError: it is damaged; the message names the folder and the file.
     """
+    name = name or str(folder)
     try:
-        if (folder / _MARK).read_text().strip() != _hash(folder / "state.json"):
-            raise JobError(f"the checkpoint {folder} is damaged: state.json does not match {_MARK}")
+        if (folder / MARK).read_text().strip() != _hash(folder / "state.json"):
+            raise JobError(f"the checkpoint {name} is damaged: state.json does not match {MARK}")
         state = json.loads((folder / "state.json").read_text())
         for file, expected in state["files"].items():
             if _hash(folder / file) != expected:
-                raise JobError(f"the checkpoint {folder} is damaged: {file} does not match its hash")
+                raise JobError(f"the checkpoint {name} is damaged: {file} does not match its hash")
     except OSError as error:
-        raise JobError(f"the checkpoint {folder} is damaged: cannot read {error.filename}") from error
+        raise JobError(f"the checkpoint {name} is damaged: cannot read {Path(error.filename).name}") from error
     return Checkpoint(folder, state["step"], state)
 
 
 def steps(folder: Path) -> list[int]:
     """The steps that have a checkpoint in `folder`, ascending; damaged ones included."""
-    matches = [_NAME.fullmatch(path.name) for path in folder.iterdir()] if folder.is_dir() else []
+    return steps_of(path.name for path in folder.iterdir()) if folder.is_dir() else []
+
+
+def steps_of(names: Iterable[str]) -> list[int]:
+    """The steps of the checkpoints among the `names` in a folder, ascending."""
+    matches = [_NAME.fullmatch(name) for name in names]
     return sorted(int(match[1]) for match in matches if match)
 
 
@@ -115,19 +121,26 @@ def prune(folder: Path, *, step: int, keep: int, best: int | None) -> None:
 
     Later ones exist only where they were found damaged; they stay until training comes there again.
     """
-    for old in [old for old in steps(folder) if old <= step][:-keep]:
-        if old != best:
-            shutil.rmtree(folder / name(old), ignore_errors=True)
+    for old in superfluous(steps(folder), step=step, keep=keep, best=best):
+        shutil.rmtree(folder / name(old), ignore_errors=True)
     for leftover in folder.glob("_tmp_*"):
         shutil.rmtree(leftover, ignore_errors=True)
 
 
-class Writer:
-    """Writes checkpoints behind the training: one at a time, the caller waits only for the one before."""
+def superfluous(steps: Sequence[int], *, step: int, keep: int, best: int | None) -> list[int]:
+    """Those of the ascending `steps` that `prune` removes."""
+    return [old for old in [old for old in steps if old <= step][:-keep] if old != best]
 
-    def __init__(self, folder: Path, *, keep: int) -> None:
+
+class Writer:
+    """Writes checkpoints behind the training: one at a time, the caller waits only for the one before.
+
+    `saved(step, best=best)` is called, behind the training too, when one is written.
+    """
+
+    def __init__(self, folder: Path, *, saved: Callable[..., None]) -> None:
         self.folder = folder
-        self._keep = keep
+        self._saved = saved
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._pending: Future[None] | None = None
 
@@ -144,7 +157,7 @@ class Writer:
 
     def _write(self, parts: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any], best: int | None) -> None:
         write(self.folder / name(state["step"]), parts, state)
-        prune(self.folder, step=state["step"], keep=self._keep, best=best)
+        self._saved(state["step"], best=best)
 
     def __enter__(self) -> Writer:
         return self

@@ -27,7 +27,18 @@ class TrainConfig:
     learning_rate: Annotated[float, Field(gt=0)] = 1e-3
     warmup: Annotated[float, Field(ge=0, le=1)] = 0.025  # share of the steps in which the rate rises from 0
     clip_norm: Annotated[float, Field(gt=0)] = 1.0  # of the gradient over all parameters
-    precision: Literal["float32", "bfloat16"] = "float32"
+    precision: Literal["float32", "bfloat16"] = "float32"  # of the products; weights stay float32
+    ema_decay: Annotated[float, Field(gt=0, lt=1)] | None = None  # validate and export a running average of the weights
+
+    parallel: Literal["ddp", "fsdp"] = "ddp"  # workers hold the whole model, or a part of each of its tensors
+    compile: bool = False  # torch.compile; dropout then draws other masks
+    checkpoint_activations: bool = False  # compute layers of the trunk again in the backward pass, for memory
+
+    on_nan: Literal["stop", "roll_back"] = "stop"  # see train/incidents.py
+    on_spike: Literal["go_on", "stop", "roll_back"] = "go_on"
+    spike_deviations: Annotated[float, Field(gt=0)] = 10.0  # a loss so many above the mean of those before it is one
+    spike_window: Annotated[int, Field(ge=2)] = 100  # how many before it
+    max_roll_backs: Annotated[int, Field(ge=0)] = 10  # of a run
 
     smoothing: Annotated[float, Field(ge=0, le=1)] = 0.7  # a language's share is proportional to its characters ** this
     streams: Annotated[int, Field(ge=1)] = 4  # canonical streams that divide the global batch among the shards
@@ -39,13 +50,16 @@ class TrainConfig:
     validation_windows: Annotated[int, Field(ge=1)] = 256
     threads: Annotated[int, Field(ge=1)] | None = None  # of a worker; None: an even share of the machine's CPUs
     max_restarts: Annotated[int, Field(ge=0)] = 20  # lost workers after which a run gives up
+    log_to: tuple[Literal["wandb", "mlflow"], ...] = ()  # besides metrics.jsonl and TensorBoard
 
 
-# Settings that change how a run is done but not (beyond rounding) what comes out: they may differ when it goes on.
+# Settings that change how a run is done but not (beyond rounding) what comes out, unless something goes wrong: they may
+# differ when it goes on.
 OPERATIONAL = frozenset(
     f"train.{key}"
-    for key in ("micro_batch", "checkpoint_every_steps", "checkpoint_every_seconds", "keep_checkpoints", "threads",
-                "max_restarts")
+    for key in ("micro_batch", "parallel", "checkpoint_activations", "on_nan", "on_spike", "spike_deviations",
+                "spike_window", "max_roll_backs", "checkpoint_every_steps", "checkpoint_every_seconds",
+                "keep_checkpoints", "threads", "max_restarts", "log_to")
 )  # fmt: skip
 
 

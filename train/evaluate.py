@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 
 from preprocess.errors import UserError
 from preprocess.manifest import load_manifest
-from train.checkpoints import newest
 from train.config import check, load_vocabulary
 from train.loop import Loop
-from train.run_folder import read_config
+from train.run_folder import read_config, run_at
 
 
 def evaluate(run: str, data: str, *, num_windows: int | None = None, device: str = "cpu") -> dict[str, float | int]:
@@ -20,13 +18,19 @@ def evaluate(run: str, data: str, *, num_windows: int | None = None, device: str
         num_windows: how many windows, spaced evenly over the validation split; by default as in the run's recipe.
 
     Raises:
-        UserError: there is no such run, or its model cannot read these data.
+        UserError: there is no such run, it was imported, or its model cannot read these data.
     """
-    recipe = read_config(run).recipe
+    config = read_config(run)
+    if not config.manifest:  # see train/huggingface_folder.py
+        raise UserError(
+            f"{run} was {config.data}: an encoder without the head of an objective, so that there is no loss to "
+            "evaluate; encode texts with it (train.load_encoder) or give it to `tokenfree export`"
+        )
+    recipe = config.recipe
     if num_windows is not None:
         recipe = dataclasses.replace(recipe, train=dataclasses.replace(recipe.train, validation_windows=num_windows))
     damaged: list[str] = []
-    checkpoint = newest(Path(run) / "checkpoints", damaged.append)
+    checkpoint = run_at(run).newest(damaged.append)
     if checkpoint is None:
         raise UserError(f"{run} has no sound checkpoint; " + ("; ".join(damaged) or "train it first"))
     vocabulary = load_vocabulary(data)

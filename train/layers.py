@@ -97,6 +97,8 @@ class Heads(NamedTuple):
 class Core(nn.Module):
     """Attention proper, between the projections: which query sees which key. Subclasses are the attention patterns."""
 
+    num_alone = 0  # of the first heads: each query sees its own key alone, so the layer may leave both of them out
+
     def __init__(self, dropout: float) -> None:
         super().__init__()
         self.dropout = dropout
@@ -130,19 +132,31 @@ class Core(nn.Module):
         raise NotImplementedError
 
     def attend(
-        self, queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor, of_pairs: PairValues | None = None
+        self,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        hidden: Tensor,
+        bias: Tensor | None = None,
+        of_pairs: PairValues | None = None,
     ) -> Tensor:
-        """softmax(q k^T / sqrt(E) + bias) v with dropout on the probabilities; `bias` broadcasts to [..., Q, K].
+        """softmax(q k^T / sqrt(E) + hidden + bias) v with dropout on the probabilities.
 
-        A pair with vectors `of_pairs` adds its own to the value.
+        `hidden` (see `hide`) and `bias` broadcast to [..., Q, K]; they are apart because their sum would be as large as
+        the logits. A pair with vectors `of_pairs` adds its own to the value.
         """
         rate = self.dropout if self.training else 0.0
-        bias = bias.to(queries.dtype)
+        hidden = hidden.to(queries.dtype)
         by_hand = rate > 0 and draws_here(queries)
         if of_pairs is None and not by_hand:
-            return F.scaled_dot_product_attention(queries, keys, values, bias, rate)
+            added = hidden if bias is None else hidden + bias.to(queries.dtype)
+            return F.scaled_dot_product_attention(queries, keys, values, added, rate)
         logits = (queries * queries.shape[-1] ** -0.5) @ keys.transpose(-2, -1)
-        weights = logits.add_(bias).softmax(dim=-1)
+        logits.add_(hidden)
+        if bias is not None:
+            # Of one example, a bias of as many dimensions has the gradient of the logits itself, without a sum.
+            logits.add_(bias[(None,) * (logits.dim() - bias.dim())])
+        weights = logits.softmax(dim=-1)
         if of_pairs is None:
             return average(weights, values, rate)
         weights = dropout(weights, rate, training=True)
@@ -156,7 +170,7 @@ def hide(visible: Tensor, dtype: torch.dtype) -> Tensor:
     lowest of the dtype, because fused kernels multiply logits by log2(e), which would overflow.
     """
     lowest = max(-1e30, torch.finfo(dtype).min / 2)
-    return torch.zeros_like(visible, dtype=dtype).masked_fill_(~visible, lowest)
+    return torch.where(visible, 0.0, lowest).to(dtype)
 
 
 class FullAttention(Core):
@@ -164,15 +178,17 @@ class FullAttention(Core):
 
     def forward(self, heads: Heads) -> Tensor:
         q_BHQE, k_BHKE = heads.queries_BHQE, heads.keys_BHKE
-        bias = hide(heads.valid_BK, q_BHQE.dtype)[:, None, None, :]
+        hidden = hide(heads.valid_BK, q_BHQE.dtype)[:, None, None, :]
         if heads.bias is None:
-            return self.attend(q_BHQE, k_BHKE, heads.values_BHKE, bias)
+            return self.attend(q_BHQE, k_BHKE, heads.values_BHKE, hidden)
+        if isinstance(heads.bias, LayerBias) and heads.offset_values is None and not torch.is_grad_enabled():
+            return self.attend(q_BHQE, k_BHKE, heads.values_BHKE, heads.bias.of_visible(heads.valid_BK, hidden))
         queries_Q1 = torch.arange(q_BHQE.shape[2], device=q_BHQE.device)[:, None]
         keys_1K = torch.arange(k_BHKE.shape[2], device=q_BHQE.device)[None, :]
-        bias = bias + every_pair(heads.bias, slice(None), queries_Q1, keys_1K)
+        bias = every_pair(heads.bias, slice(None), queries_Q1, keys_1K)
         values = heads.offset_values
         of_pairs = None if values is None else values.of_pairs(slice(None), queries_Q1, keys_1K)
-        return self.attend(q_BHQE, k_BHKE, heads.values_BHKE, bias, of_pairs)
+        return self.attend(q_BHQE, k_BHKE, heads.values_BHKE, hidden, bias, of_pairs)
 
     def num_pairs(self, num_queries: int, num_keys: int, num_heads: int) -> int:
         return num_heads * num_queries * num_keys

@@ -2,7 +2,8 @@
 
 The loss of a step is the sum over all targets of the global batch by their number, so neither the number of workers
 nor the micro batch changes it beyond rounding. Nothing random is carried from step to step: dropout is seeded by the
-first sample of each micro batch, so the state of training is the model, the optimizer and the step.
+first sample of each micro batch, so the state of training is the model, the optimizer and the step (and, where asked
+for, the average of the weights and which batches are left out).
 """
 
 from __future__ import annotations
@@ -10,80 +11,38 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
+from torch import Tensor
+from torch.profiler import record_function
 
-from preprocess.errors import JobError
 from preprocess.manifest import load_manifest
 from preprocess.settings import fingerprint
-from preprocess.vocabulary import Vocabulary
-from train import checkpoints
+from train import averaging, checkpoints
+from train.averaging import Average
+from train.compilation import compile_task
 from train.config import PretrainRecipe, load_vocabulary
 from train.data.characters import learn_characters
-from train.data.loader import Loader
+from train.data.loader import Loader, batch_of
 from train.data.random import key
-from train.data.unigram import Unigram, unigram
-from train.data.validation import validation_batches
+from train.data.unigram import Unigram
+from train.incidents import NotANumber, RecentLosses, Spike
 from train.model import Encoder
-from train.objectives.base import Arrays, Head, Loss
+from train.objectives.base import Arrays
+from train.parallel import gradient_norm, share
+from train.recompute import recompute
 from train.schedule import learning_rate
-from train.state import load_optimizer, model_tensors, optimizer_tensors
+from train.state import load_model, load_optimizer, model_tensors, optimizer_tensors
+from train.stopping import Stop
+from train.task import build_task
 from train.utilisation import Meter
+from train.validating import Validator, sum_over_workers
 
 OnStep = Callable[[Mapping[str, float]], None]
-
-
-class NotANumber(JobError):
-    """The loss or the gradient is not finite. `sample_ids` are those of the micro batches where it showed."""
-
-    def __init__(self, step: int, sample_ids: list[int]) -> None:
-        super().__init__(step, sample_ids)
-        self.step, self.sample_ids = step, sample_ids
-
-    def __str__(self) -> str:
-        return (
-            f"the loss or its gradient is not a number at step {self.step}; lower train.learning_rate or raise "
-            "train.warmup and start another run"
-        )
-
-
-class Task(nn.Module):
-    """The encoder with the head of its objective, as one module for the optimizer and for data parallelism."""
-
-    def __init__(self, recipe: PretrainRecipe, vocabulary_size: int) -> None:
-        super().__init__()
-        self.encoder = recipe.model.build()
-        self.head: Head = recipe.objective.build(recipe.model.width, vocabulary_size)
-
-    def forward(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Sum of the losses over the targets (nats), and float64 without gradient [3 + 2 * means]: that sum again, the
-        number of targets, of right answers, and the sum and count of each of the head's means.
-        """
-        loss: Loss = self.head(self.encoder, batch)
-        means = [value for name in self.head.means for value in loss.means[name]]
-        values = (loss.total, loss.num_targets, loss.num_correct, *means)
-        return loss.total, torch.stack([value.detach().double() for value in values])
-
-    def no_sums(self, device: torch.device) -> Tensor:
-        """Zeros to add `forward`'s second value to."""
-        return torch.zeros(3 + 2 * len(self.head.means), dtype=torch.float64, device=device)
-
-    def report(self, sums: Sequence[float]) -> dict[str, float]:
-        """Loss, number of targets, accuracy and the head's means, from `forward`'s second value (or several added)."""
-        total, num_targets, num_correct, *rest = sums
-        pairs = zip(self.head.means, rest[::2], rest[1::2], strict=True)
-        return {
-            "loss": total / max(num_targets, 1),
-            "num_targets": int(num_targets),
-            "accuracy": num_correct / max(num_targets, 1),
-            **{name: value / max(count, 1) for name, value, count in pairs},
-        }
 
 
 class Loop:
@@ -105,24 +64,36 @@ class Loop:
         self.recipe, self.data, self.rank, self.world_size = recipe, data, rank, world_size
         self.device = torch.device(device)
         self.step = 0  # optimizer steps done
+        self.left_out: frozenset[int] = frozenset()  # numbers of batches that are not trained on
+        self.stop = Stop()  # what asks this worker to stop; all workers learn of it in the exchange of each step
+        self.stopping = False  # whether any worker was asked before the last step
         config = recipe.train
         self.manifest_fingerprint = load_manifest(data).fingerprint
         self.vocabulary = load_vocabulary(data)
-        self._collator = recipe.objective.collator(self.vocabulary, config.length, config.seed)
         self.loader = Loader(
             data,
             global_batch=config.global_batch,
             seed=config.seed,
             smoothing=config.smoothing,
             streams=config.streams,
-            collator=self._collator,
+            collator=recipe.objective.collator(self.vocabulary, config.length, config.seed),
             rank=rank,
             world_size=world_size,
         )
+        self._validator = Validator(recipe, data, self.vocabulary, rank=rank, world_size=world_size)
         self.model = build_task(recipe, self.vocabulary).to(self.device)
         learn_characters(self.model.encoder, data)
-        self._parallel = _data_parallel(self.model) if world_size > 1 else self.model
+        layers = list(self.model.encoder.trunk.layers)
+        if config.checkpoint_activations:
+            for layer in layers:
+                recompute(layer)
+        sharded = config.parallel == "fsdp" and world_size > 1
+        if config.compile:
+            compile_task(self.model, layers, device=self.device, in_parts=sharded)
+        self.parallel = share(self.model, layers, sharded=sharded, world_size=world_size, device=self.device)
         self.optimizer: torch.optim.Optimizer = config.optimizer.build(self.model)
+        self._average = None if config.ema_decay is None else Average(self.model, config.ema_decay)
+        self._recent = RecentLosses(config.spike_window, config.spike_deviations)
         self._meter = Meter(self.model.encoder, self.model.head, device=self.device, precision=config.precision)
 
     @property
@@ -130,15 +101,20 @@ class Loop:
         """The model without the head of its objective."""
         return self.model.encoder
 
+    @property
+    def batch(self) -> int:
+        """The number of the batch of the next step."""
+        return batch_of(self.step, self.left_out)
+
     def train_until(self, step: int, on_step: OnStep | None = None) -> None:
         """Train until `step` steps are done; `on_step` gets each step's line of metrics (see train/metrics.py).
 
         Raises:
-            NotANumber: the loss is not a number; the model is then as it was before the step.
+            NotANumber, Spike: see train/incidents.py; the model is then as it was before the step.
         """
         if self.step >= step:
             return
-        with self.loader.batches(self.step, step) as batches:
+        with self.loader.batches(self.step, step, left_out=self.left_out) as batches:
             waited = 0.0
             for arrays in batches:
                 wait, waited = batches.seconds_waited - waited, batches.seconds_waited
@@ -148,29 +124,42 @@ class Loop:
 
     def validate(self) -> dict[str, float]:
         """`validation_loss` (nats per target), `validation_accuracy`, `validation_targets` and what else the objective
-        reports, with that prefix: fixed samples and masks.
+        reports, with that prefix: fixed samples and masks, and the average of the weights where there is one.
         """
         self.model.eval()
-        sums = self.model.no_sums(self.device)
-        with torch.no_grad(), self._precision():
-            for arrays in self._validation_batches():
-                sums += self.model(self._to_device(arrays))[1]
+        weights = contextlib.nullcontext() if self._average is None else self._average.in_use()
+        with weights, self._precision():
+            sums = self._validator.add(
+                self.model.no_sums(self.device),
+                lambda arrays: self.model(self._to_device(arrays))[1],
+                together=self.parallel.together,
+            )
+            self.parallel.settle()
         self.model.train()
-        values = self.model.report(self._sum_over_workers(sums))
+        values = self.model.report(sum_over_workers(sums, self.world_size))
         num_targets = values.pop("num_targets")
         return {f"validation_{name}": value for name, value in {**values, "targets": num_targets}.items()}
 
     def unigram(self) -> Unigram | None:
         """What knowing only the frequencies would score on the validation targets; None for objectives without such."""
-        symbols = self.recipe.objective.symbols(self.vocabulary)
-        if symbols is None:
-            return None
-        held_out = (arrays["target_ids"][arrays["target_mask"]] for arrays in self._validation_batches(alone=True))
-        return unigram(self.data, symbols, held_out)
+        return self._validator.unigram()
+
+    def leave_out(self, batches: Iterable[int]) -> None:
+        """Never train on these batches; for `train_until` calls from now on."""
+        self.left_out |= frozenset(batches)
 
     def snapshot(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
-        """Copies of all tensors on the CPU by file and name, and the rest of the state: what a checkpoint holds."""
-        parts = {"model": model_tensors(self.model), "optimizer": optimizer_tensors(self.model, self.optimizer)}
+        """Copies of all tensors on the CPU by file and name, and the rest of the state: what a checkpoint holds.
+
+        Rank 0 has them. Workers that act together (see `train.parallel`) must all call it.
+        """
+        keep = self.rank == 0
+        parts = {
+            "model": model_tensors(self.model, keep=keep),
+            "optimizer": optimizer_tensors(self.model, self.optimizer, keep=keep),
+        }
+        if self._average is not None:
+            parts[averaging.PART] = self._average.tensors(keep=keep)
         state = {
             "step": self.step,
             "seed": self.recipe.train.seed,
@@ -179,6 +168,8 @@ class Loop:
             "vocabulary": self.vocabulary.sha256 if self.vocabulary is not None else None,
             "loader": dict(self.loader.fingerprint),
             "world_size": self.world_size,
+            "left_out": sorted(self.left_out),
+            "recent_losses": self._recent.state(),
         }
         return parts, state
 
@@ -198,65 +189,85 @@ class Loop:
     def load(self, checkpoint: checkpoints.Checkpoint) -> None:
         """Go on from a checkpoint that was read already; see `restore`."""
         self.loader.check(checkpoint.state["loader"], str(checkpoint.path))
-        self.load_model(checkpoint)
+        load_model(self.model, checkpoint.tensors("model"))
         load_optimizer(self.model, self.optimizer, checkpoint.tensors("optimizer"))
+        if self._average is not None:
+            self._average.load(checkpoint.tensors(averaging.PART))
+        self.leave_out(checkpoint.state.get("left_out", ()))
+        self._recent.load(checkpoint.state.get("recent_losses", ()))
         self.step = checkpoint.step
 
     def load_model(self, checkpoint: checkpoints.Checkpoint) -> None:
         """Take only the weights of a checkpoint, to validate them, on these data or others."""
-        self.model.load_state_dict(checkpoint.tensors("model"))
+        load_model(self.model, checkpoint.tensors("model"))
+        if self._average is not None:
+            self._average.load(checkpoint.tensors(averaging.PART))
 
     def _train_step(self, arrays: Arrays, wait: float) -> dict[str, float]:
         began = time.perf_counter()
         config = self.recipe.train
         self.model.train()
-        sums, suspects = self._backward(arrays)
-        *sums, characters = self._sum_over_workers(sums)
+        sums, losses = self._backward(arrays)
+        *sums, characters, stops = sum_over_workers(sums, self.world_size)
+        self.stopping = stops > 0
         total, num_targets = sums[:2]
         gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
         scale = self.world_size / max(num_targets, 1)  # data parallelism has divided by the number of workers
-        norm = torch.nn.utils.get_total_norm(gradients).item() * scale
+        norm = gradient_norm(gradients) * scale
+        loss = total / max(num_targets, 1)
         if not (math.isfinite(total) and math.isfinite(norm)):
             self.optimizer.zero_grad()
-            raise NotANumber(self.step + 1, self._gather(suspects))
+            raise NotANumber(self.step + 1, self.batch, loss, self._gather(self._suspects(arrays, losses)))
+        jumps = self._recent.jumps(loss)
+        if jumps and config.on_spike != "go_on":
+            self.optimizer.zero_grad()
+            first = self.batch * config.global_batch
+            raise Spike(self.step + 1, self.batch, loss, list(range(first, first + config.global_batch)))
+        self._recent.add(loss)
         torch._foreach_mul_(  # pyright: ignore[reportPrivateImportUsage]
             gradients, scale * min(1.0, config.clip_norm / (norm + 1e-6))
         )
         rate = learning_rate(self.step, steps=config.steps, peak=config.learning_rate, warmup=config.warmup)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        self.optimizer.step()
-        self.optimizer.zero_grad()
-        self.step += 1
+        with record_function("update"):
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+            self.step += 1
+            if self._average is not None:
+                self._average.update(self.step)
         seconds = wait + time.perf_counter() - began
         return {
             "step": self.step,
             **self.model.report(sums),
             "learning_rate": rate,
             "gradient_norm": norm,
+            **({"spike": 1} if jumps else {}),
             "characters": int(characters),
             "seconds": round(seconds, 6),
             "data_wait": round(wait, 6),
             "utilisation": round(self._meter.utilisation(arrays, seconds), 4),
         }
 
-    def _backward(self, arrays: Arrays) -> tuple[Tensor, list[int]]:
-        """Gradients of the sum over this worker's examples; its sums as of `Task.forward`, and then characters."""
+    def _backward(self, arrays: Arrays) -> tuple[Tensor, list[Tensor]]:
+        """Gradients of the sum over this worker's examples; its sums as of `Task.forward`, characters, whether it is to
+        stop; and the loss of each micro batch.
+        """
         sums = self.model.no_sums(self.device)
-        num_characters = int(arrays["num_characters"].sum())
-        suspects: list[int] = []
+        losses: list[Tensor] = []
         micro_batches = list(self._micro_batches(arrays))
         for number, micro in enumerate(micro_batches, 1):
             torch.manual_seed(int(key(self.recipe.train.seed, "dropout", int(micro["sample_ids"][0]))))
             batch = self._to_device(micro)
-            with self._exchange(last=number == len(micro_batches)):
-                with self._precision():
-                    total, values = self._parallel(batch)
-                total.backward()
+            with self.parallel.exchange(last=number == len(micro_batches)):
+                with self._precision(), record_function("forward"):
+                    total, values = self.parallel.module(batch)
+                with record_function("backward"):
+                    total.backward()
             sums += values
-            if not math.isfinite(values[0].item()):
-                suspects += micro["sample_ids"].tolist()
-        return torch.cat([sums, sums.new_tensor([num_characters])]), suspects or arrays["sample_ids"].tolist()
+            losses.append(values[0])
+        others = sums.new_tensor([int(arrays["num_characters"].sum()), bool(self.stop)])
+        return torch.cat([sums, others]), losses
 
     def _micro_batches(self, arrays: Arrays) -> Iterator[Arrays]:
         count = len(arrays["sample_ids"])
@@ -264,23 +275,11 @@ class Loop:
         for start in range(0, count, size):
             yield {name: values[start : start + size] for name, values in arrays.items()}
 
-    def _exchange(self, *, last: bool) -> contextlib.AbstractContextManager[Any]:
-        """Only the last micro batch of a step exchanges gradients among the workers."""
-        if isinstance(self._parallel, DistributedDataParallel) and not last:
-            return self._parallel.no_sync()
-        return contextlib.nullcontext()
-
-    def _precision(self) -> torch.autocast:
-        bfloat16 = self.recipe.train.precision == "bfloat16"
-        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=bfloat16)
-
-    def _to_device(self, arrays: Arrays) -> dict[str, Tensor]:
-        return {name: torch.from_numpy(values).to(self.device, non_blocking=True) for name, values in arrays.items()}
-
-    def _sum_over_workers(self, sums: Tensor) -> list[float]:
-        if self.world_size > 1:
-            dist.all_reduce(sums)
-        return sums.tolist()
+    def _suspects(self, arrays: Arrays, losses: list[Tensor]) -> list[int]:
+        """The samples of the micro batches whose losses are not finite; all of them where it is not the losses."""
+        parts = zip(self._micro_batches(arrays), torch.stack(losses).tolist(), strict=True)
+        found = [id for micro, loss in parts if not math.isfinite(loss) for id in micro["sample_ids"].tolist()]
+        return found or arrays["sample_ids"].tolist()
 
     def _gather(self, sample_ids: list[int]) -> list[int]:
         if self.world_size == 1:
@@ -289,30 +288,9 @@ class Loop:
         dist.all_gather_object(gathered, sample_ids)
         return [sample_id for part in gathered for sample_id in part]
 
-    def _validation_batches(self, *, alone: bool = False) -> Iterator[Arrays]:
-        config = self.recipe.train
-        return validation_batches(
-            self.data,
-            objective=self.recipe.objective,
-            vocabulary=self.vocabulary,
-            length=config.length,
-            num_windows=config.validation_windows,
-            batch=min(32, config.micro_batch or 32),
-            rank=0 if alone else self.rank,
-            world_size=1 if alone else self.world_size,
-        )
+    def _precision(self) -> torch.autocast:
+        bfloat16 = self.recipe.train.precision == "bfloat16"
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=bfloat16)
 
-
-def build_task(recipe: PretrainRecipe, vocabulary: Vocabulary | None) -> Task:
-    """The model with fresh weights, which depend on `train.seed` alone; the caller's random state stays as it was."""
-    with torch.random.fork_rng():
-        torch.manual_seed(int(key(recipe.train.seed, "weights")))
-        return Task(recipe, vocabulary.size if vocabulary is not None else 0)
-
-
-def _data_parallel(model: nn.Module) -> DistributedDataParallel:
-    # An encoder's pooler has no gradient under objectives that do not use it, hence `find_unused_parameters`; it also
-    # keeps the buckets of the exchange the same from the first step on, which resuming bit for bit relies on.
-    return DistributedDataParallel(
-        model, broadcast_buffers=False, find_unused_parameters=True, gradient_as_bucket_view=True
-    )
+    def _to_device(self, arrays: Arrays) -> dict[str, Tensor]:
+        return {name: torch.from_numpy(values).to(self.device, non_blocking=True) for name, values in arrays.items()}

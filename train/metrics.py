@@ -6,21 +6,20 @@ are cut off, so no step occurs twice. Lines of steps:
     step, loss (nats per target, over the global batch), num_targets, accuracy, learning_rate, gradient_norm,
     characters (in the batch, special ones and padding left out), seconds (of the step), data_wait (seconds of it
     without data), utilisation (share of the device's measured peak), and what else the objective reports, such as
-    bits_per_character, or masked_loss, next_sentence_loss and next_sentence_accuracy, where loss is the sum of both
+    bits_per_character, or masked_loss, next_sentence_loss and next_sentence_accuracy, where loss is the sum of both;
+    spike (1) only where the loss jumped and training went on (see train/incidents.py)
 
 Lines of validations: step, validation_loss, validation_accuracy, validation_targets, and validation_ with the names of
 what else the objective reports. `events.jsonl` is never cut:
-event ("start", "resume", "damaged_checkpoint", "worker_lost", "not_a_number", "complete"), step, time (seconds since
-1970), and more.
+event ("start", "resume", "roll_back", "damaged_checkpoint", "worker_lost", "not_a_number", "loss_spike", "profile",
+"tracker", "complete"), step, time (seconds since 1970), and more.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -60,29 +59,6 @@ class Recorder:
     ) -> None:
         self._metrics.close()
         self._board.close()
-
-
-class Follower:
-    """Reads the whole lines that were added to a file of lines since the last call, wherever they were written."""
-
-    def __init__(self, path: Path, *, from_end: bool = False) -> None:
-        self._path = path
-        self._offset = path.stat().st_size if from_end and path.exists() else 0
-
-    def lines(self) -> Iterator[dict[str, Any]]:
-        """The new lines; after the file was cut, those from the cut on."""
-        try:
-            with self._path.open("rb") as file:
-                self._offset = min(self._offset, file.seek(0, os.SEEK_END))
-                file.seek(self._offset)
-                new = file.read()
-        except FileNotFoundError:
-            return
-        whole = new[: new.rfind(b"\n") + 1]
-        self._offset += len(whole)
-        for line in whole.splitlines():
-            with contextlib.suppress(json.JSONDecodeError):  # the file was cut and grew again between two calls
-                yield json.loads(line)
 
 
 def append_event(path: Path, event: str, *, step: int | None, **more: Any) -> dict[str, Any]:

@@ -5,6 +5,7 @@ B batch, Q queries, K keys, H heads, R offsets, E width of a head
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -49,6 +50,14 @@ class LayerBias:
 
     def __init__(self) -> None:
         self._dense: Tensor | None = None
+        self._visible: tuple[Tensor, Tensor] | None = None
+
+    def afresh(self) -> LayerBias:
+        """A copy that has computed nothing yet, nor has any that it is made of."""
+        new = copy.copy(self)
+        parts = {name: part.afresh() for name, part in vars(self).items() if isinstance(part, LayerBias)}
+        vars(new).update(parts, _dense=None, _visible=None)
+        return new
 
     def bind(self, heads: Heads) -> Heads:
         """The heads as this code wants them, with itself, bound to the queries where it reads them, as the bias."""
@@ -61,7 +70,7 @@ class LayerBias:
         raise NotImplementedError
 
     def dense(self, heads: slice) -> Tensor:
-        """The bias of all pairs of a query and a key, [H, Q, K] or [B, H, Q, K]."""
+        """The bias of all pairs of a query and a key, [H, Q, K] or [B, H, Q, K], in memory of its own."""
         raise NotImplementedError
 
     def every_pair(self, heads: slice) -> Tensor:
@@ -71,6 +80,19 @@ class LayerBias:
         if self._dense is None:
             self._dense = self.dense(heads)
         return self._dense
+
+    def of_visible(self, valid_BK: Tensor, hidden_B11K: Tensor) -> Tensor:
+        """`dense` for all heads plus `hidden_B11K`, which follows from `valid_BK`: [B, H, Q, K].
+
+        Without gradients only. Computed once where several layers share this object, and in one place in memory where
+        that can be: at 512 units, the sums of all layers would take longer than the position code.
+        """
+        if self._visible is None or self._visible[0] is not valid_BK:
+            dense = self.dense(slice(None)).to(hidden_B11K.dtype)
+            dense = dense[(None,) * (4 - dense.dim())]
+            own = len(dense) == len(hidden_B11K) and dense.is_contiguous()  # heads that share have the same memory
+            self._visible = valid_BK, dense.add_(hidden_B11K) if own else dense + hidden_B11K
+        return self._visible[1]
 
 
 def every_pair(bias: PairBias, heads: slice, queries_Q1: Tensor, keys_1K: Tensor) -> Tensor:

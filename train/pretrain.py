@@ -5,16 +5,17 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from preprocess.errors import UserError
 from preprocess.manifest import load_manifest
-from train import metrics
+from preprocess.settings import to_mapping
+from train import trackers
 from train.config import PretrainRecipe, check, load_vocabulary
-from train.run_folder import lock, open_run, read_result
+from train.cores import cores
+from train.run_folder import RunFolder, run_at
 from train.worker import Job, work
 
 Progress = Callable[[Mapping[str, Any]], None]  # gets every line of metrics.jsonl and events.jsonl as it appears
@@ -49,11 +50,13 @@ def pretrain(
     *,
     workers: tuple[int, int] = (1, 1),
     progress: Progress | None = None,
+    profile: bool = False,
 ) -> PretrainResult:
     """Train `recipe` on the data directory `data` into the folder `run`, or go on where that run stood.
 
     One worker trains in this process, without Ray. More are workers of Ray Train, at least and at most as many as
-    `workers` says, on the cluster of RAY_ADDRESS or on this machine alone.
+    `workers` says, on the cluster of RAY_ADDRESS or on this machine alone. With `profile`, a Chrome trace of a few
+    steps is left in `<run>/profile/`.
 
     Raises:
         UserError: settings, data and run do not fit together (all mistakes in one line).
@@ -64,29 +67,30 @@ def pretrain(
     mistakes = check(recipe, manifest, workers=workers, vocabulary=load_vocabulary(data))
     if mistakes:
         raise UserError("; ".join(mistakes))
-    if "://" in run:
-        raise UserError(f"--output {run}: a run needs a folder that all workers can lock and rename in; mount it")
-    folder = Path(run).absolute()
-    open_run(folder, recipe, data, manifest.fingerprint)
-    result = read_result(folder)
+    trackers.check(recipe.train.log_to)
+    place = run_at(run)
+    place.open(recipe, data, manifest.fingerprint)
+    result = place.result()
     if result is not None:
-        return _result(folder, result, already_complete=True)
-    held = UserError(f"{run} is being trained by another command; wait for it or give another --output")
-    with lock(folder / "lock", seconds=0, held=held):
-        job = Job(recipe, data, str(folder))
+        return _result(place, result, already_complete=True)
+    with (
+        place.claimed() as owner,
+        trackers.tracked(recipe.train.log_to, place, to_mapping(recipe), progress) as on_line,
+    ):
+        job = Job(recipe, data, place.name, profile=profile, owner=owner)
         if workers[1] == 1:
             device = "cuda" if torch.cuda.is_available() else "cpu"
-            work(job, device=device, threads=recipe.train.threads, on_line=progress)
+            threads = recipe.train.threads or min(cores(), torch.get_num_threads())
+            work(job, device=device, threads=threads, on_line=on_line)
         else:
             from train.ray_train import work_on_ray  # Ray takes seconds to import
 
-            work_on_ray(job, workers, progress)
-    result = read_result(folder)
+            work_on_ray(job, workers, on_line)
+    result = place.result()
     assert result is not None, "the worker of rank 0 writes the result before it ends"
-    return _result(folder, result)
+    return _result(place, result)
 
 
-def _result(folder: Path, result: dict[str, Any], *, already_complete: bool = False) -> PretrainResult:
-    events = metrics.read(folder / "events.jsonl")
-    starts = sum(event["event"] in ("start", "resume") for event in events)
-    return PretrainResult(run=str(folder), restarts=starts - 1, already_complete=already_complete, **result)
+def _result(place: RunFolder, result: dict[str, Any], *, already_complete: bool = False) -> PretrainResult:
+    starts = sum(event["event"] in ("start", "resume") for event in place.events())
+    return PretrainResult(run=place.name, restarts=starts - 1, already_complete=already_complete, **result)

@@ -27,14 +27,25 @@ class Process(NamedTuple):
 
 def ray_processes() -> list[Process]:
     """The descendants of this process that bear a title of Ray's."""
+    return [process for process in descendants(os.getpid()) if process.title.startswith("ray::")]
+
+
+def descendants(pid: int) -> list[Process]:
+    """The children of the process `pid`, their children, and so on."""
     everyone = [found for entry in _PROC.glob("[0-9]*") if (found := _read(int(entry.name))) is not None]
-    family = {os.getpid()}
+    family = {pid}
     grown = True
     while grown:
         children = {process.pid for process in everyone if process.parent in family} - family
         family |= children
         grown = bool(children)
-    return [process for process in everyone if process.pid in family and process.title.startswith("ray::")]
+    return [process for process in everyone if process.pid in family - {pid}]
+
+
+def start_of(pid: int) -> int | None:
+    """The start of the process `pid`, None where there is none."""
+    found = _read(pid)
+    return None if found is None else found.start
 
 
 def end_stragglers(processes: list[Process], *, seconds: float = 3.0) -> None:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import collections
-import sys
-import time
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, TextIO
+
+from preprocess.live_line import LOG_INTERVAL, LiveLine
 
 _RECENT = 20  # steps over which speeds are averaged
 
 
-class ProgressLine:
+class ProgressLine(LiveLine):
     """Shows the newest line of metrics: `with ProgressLine(steps=1000) as progress: pretrain(..., progress=progress)`.
 
     Args:
@@ -21,17 +20,13 @@ class ProgressLine:
         interval: seconds between lines where the stream is no terminal.
     """
 
-    def __init__(self, *, steps: int, stream: TextIO | None = None, interval: float = 10.0) -> None:
+    def __init__(self, *, steps: int, stream: TextIO | None = None, interval: float = LOG_INTERVAL) -> None:
+        super().__init__(stream, interval=interval)
+        self.time = float("-inf")  # the first line is shown at once
         self._steps = steps
-        self._stream = stream or sys.stderr
-        self._live = self._stream.isatty()
-        self._interval = 0.1 if self._live else interval
         self._recent: collections.deque[Mapping[str, Any]] = collections.deque(maxlen=_RECENT)
         self._validation: float | None = None
         self._restarts = 0
-        self._shown_at = float("-inf")
-        self._unshown = False
-        self._width = 0
 
     def __call__(self, line: Mapping[str, Any]) -> None:
         """Take a line of metrics.jsonl or events.jsonl."""
@@ -39,10 +34,11 @@ class ProgressLine:
             self._event(line)
         elif "validation_loss" in line:
             self._validation = line["validation_loss"]
-            self._show(force=not self._live)
+            if self._recent:
+                self.show(self.text(), final=not self.live)
         else:
             self._recent.append(line)
-            self._show(force=line["step"] == self._steps)
+            self.show(self.text(), final=line["step"] == self._steps and not self.live)
 
     def text(self) -> str:
         """The line as it stands, such as `step 120/1000  loss 4.312  held-out 4.401  12.3k characters/s  ...`."""
@@ -62,45 +58,13 @@ class ProgressLine:
             parts.append(f"restarts {self._restarts}")
         return "  ".join(parts)
 
-    def message(self, text: str) -> None:
-        """Print `text` as a line of its own, above the live line."""
-        if self._live:
-            self._stream.write("\r" + " " * self._width + "\r")
-            self._width = 0
-        self._stream.write(text + "\n")
-        self._stream.flush()
-
-    def __enter__(self) -> ProgressLine:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._unshown:
-            self._show(force=True)
-        if self._live and self._width:
-            self._stream.write("\n")
-            self._stream.flush()
-
     def _event(self, line: Mapping[str, Any]) -> None:
         if line["event"] == "worker_lost":
             self._restarts += 1
+        if line["event"] == "roll_back":  # the steps from there on come again
+            self._recent.clear()
         if line.get("message"):
             self.message(line["message"])
-
-    def _show(self, *, force: bool) -> None:
-        self._unshown = bool(self._recent)
-        now = time.monotonic()
-        if not self._recent or (now - self._shown_at < self._interval and not force):
-            return
-        self._shown_at, self._unshown = now, False
-        text = self.text()
-        if self._live:
-            self._stream.write("\r" + text.ljust(self._width))
-            self._width = len(text)
-        else:
-            self._stream.write(text + "\n")
-        self._stream.flush()
 
 
 def _short(number: float) -> str:

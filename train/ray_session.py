@@ -4,15 +4,13 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import ray
 
+from preprocess.errors import JobError
+from train.cores import cores
 from train.processes import Process, end_stragglers, ray_processes
-
-
-def cores() -> int:
-    """The CPUs that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager
@@ -20,21 +18,21 @@ def ray_session(num_cpus: int | None = None) -> Iterator[None]:
     """Be connected to Ray; a local cluster (of `num_cpus`, by default this process's) is stopped afterwards.
 
     A new local cluster is never shared: joining whatever runs on the machine would make two commands hurt each other.
+
+    Raises:
+        JobError: Ray could not be started, or reached.
     """
     if ray.is_initialized():
         yield
         return
     local = "RAY_ADDRESS" not in os.environ
-    if not local:
-        ray.init(logging_level=logging.ERROR, log_to_driver=False)
-    else:
-        ray.init(
-            address="local",
-            num_cpus=num_cpus or cores(),
-            include_dashboard=False,
-            logging_level=logging.ERROR,
-            log_to_driver=False,
-        )
+    own: dict[str, Any] = {"address": "local", "num_cpus": num_cpus or cores(), "include_dashboard": False}
+    try:
+        ray.init(**(own if local else {}), logging_level=logging.ERROR, log_to_driver=False)
+    except Exception as error:  # Ray raises plain exceptions here
+        where = "on this machine" if local else f"at RAY_ADDRESS={os.environ['RAY_ADDRESS']}"
+        first_line = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise JobError(f"Ray could not be started {where}: {first_line}; run the same command again") from error
     started: list[Process] = []
     try:
         yield

@@ -1,10 +1,12 @@
-"""Ray Train's trainer as tokenfree needs it: which failures are tried again, and who cleans up after a controller.
+"""Ray Train's trainer as tokenfree needs it: which failures are tried again, where, and who cleans up.
 
 Here, and only here, parts inside Ray Train (2.60) are replaced; tests say whether they still take their places.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,13 +14,22 @@ import ray
 from ray.exceptions import GetTimeoutError, RayActorError, RayError
 from ray.train import FailureConfig
 from ray.train.torch import TorchTrainer
+from ray.train.v2._internal.callbacks import BackendSetupCallback
 from ray.train.v2._internal.callbacks.placement_group_callback import PlacementGroupCleanerCallback
 from ray.train.v2._internal.exceptions import RayTrainError
+from ray.train.v2._internal.execution.callback import WorkerCallback
+from ray.train.v2._internal.execution.context import get_train_context
 from ray.train.v2._internal.execution.controller.placement_group_cleaner import PlacementGroupCleaner
 from ray.train.v2._internal.execution.failure_handling import DefaultFailurePolicy, FailureDecision
 from ray.train.v2.api.exceptions import TrainingFailedError, WorkerGroupError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from preprocess.errors import JobError
+from preprocess.errors import JobError, UserError
+from train.ray_nodes import ElasticPolicy, FixedPolicy, interface_of
+from train.stopping import Stop
+from train.worker import Stopped
+
+notice = Stop()  # of this process, where it is a worker: asked by SIGTERM
 
 
 class LostPeer(RuntimeError):
@@ -36,27 +47,87 @@ class WorkerFailure(JobError):
         return self.summary
 
 
+def with_node(error: JobError | UserError) -> JobError | UserError:
+    """`error` of this worker, with the address of its node where there are several."""
+    if len(ray.nodes()) > 1:
+        vars(error)["node"] = ray.util.get_node_ip_address()
+    return error
+
+
+def node_of(error: Exception) -> str | None:
+    """The address that `with_node` added."""
+    return vars(error).get("node")
+
+
 def own_errors(failures: Mapping[int, Exception]) -> dict[int, Exception]:
     """The errors that workers raised by themselves, by rank: neither their loss nor the consequence of another's."""
     lost = (LostPeer, RayError, RayTrainError)
-    return {rank: error for rank, error in sorted(failures.items()) if not isinstance(error, lost)}
+    return {
+        rank: error
+        for rank, error in sorted(failures.items())
+        if not isinstance(error, lost) and not (isinstance(error, Stopped) and error.goes_on)
+    }
 
 
 class Trainer(TorchTrainer):
-    """TorchTrainer that gives up at once on an error of ours, and whose worker groups cannot be taken for orphans."""
+    """TorchTrainer that gives up at once on an error of ours, whose worker groups cannot be taken for orphans, and
+    which plans without nodes that do not answer. `board` is the run's (see train/ray_board.py).
+    """
+
+    def __init__(self, train_loop: Any, board: Any, **settings: Any) -> None:
+        super().__init__(train_loop, **settings)
+        self._board = board
 
     def _create_default_callbacks(self) -> list[Any]:
-        return [
-            CleanerCallback(0.5) if isinstance(callback, PlacementGroupCleanerCallback) else callback
-            for callback in super()._create_default_callbacks()
-        ]
+        ours = {
+            PlacementGroupCleanerCallback: lambda callback: CleanerCallback(0.5),
+            BackendSetupCallback: lambda callback: BackendCallback(self.backend_config),
+        }
+        callbacks = super()._create_default_callbacks()
+        return [ours.get(type(callback), lambda same: same)(callback) for callback in callbacks] + [ProcessCallback()]
 
     def _initialize_and_run_controller(self, **arguments: Any) -> Any:
+        scaling = self.scaling_config
         arguments["failure_policy"] = FailurePolicy(self.run_config.failure_config or FailureConfig())
+        arguments["scaling_policy"] = (
+            ElasticPolicy(scaling, self._board) if scaling.elasticity_enabled else FixedPolicy(scaling)
+        )
         return super()._initialize_and_run_controller(**arguments)
 
     def _register_sigint_handler(self, controller: Any) -> None:
         """None: Ctrl-C raises KeyboardInterrupt here as everywhere, and closing the session ends the workers."""
+
+
+def coming_end() -> str | None:
+    """Says so where Ray drains a node of this worker's group, as autoscalers do before they take it away.
+
+    Ray's own `get_preemption_info` waits for all workers to ask.
+    """
+    info = get_train_context().preemption_context.preemption_info
+    return None if info is None else f"the coming end of node {', '.join(info.preempted_node_ids)}"
+
+
+class BackendCallback(BackendSetupCallback):
+    """Ends the workers of a group at once, by killing them.
+
+    Ray asks each to take leave of the others first, and waits up to 35 seconds for those of a node that is gone.
+    """
+
+    def before_execution_group_shutdown(self, execution_group: Any) -> None:
+        for worker in execution_group.get_workers():
+            ray.kill(worker.actor)
+
+
+class ProcessCallback(WorkerCallback):
+    """Prepares the process of a worker."""
+
+    def after_init_train_context(self) -> None:
+        # The notice that this machine goes away. Training is in another thread, which can catch no signals.
+        signal.signal(signal.SIGTERM, lambda number, frame: notice.ask("SIGTERM", goes_on=True))
+        # Gloo takes the address of the host name, which on many systems is one that other machines cannot reach.
+        interface = interface_of(ray.util.get_node_ip_address())
+        if interface is not None and len(ray.nodes()) > 1:
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
 
 
 class CleanerCallback(PlacementGroupCleanerCallback):
@@ -66,7 +137,8 @@ class CleanerCallback(PlacementGroupCleanerCallback):
         context = ray.get_runtime_context()
         self._controller_actor_id = context.get_actor_id()
         actor_class: Any = ray.remote(num_cpus=0)(Cleaner)
-        cleaner = actor_class.options(lifetime="detached").remote(
+        here = NodeAffinitySchedulingStrategy(context.get_node_id(), soft=False)
+        cleaner = actor_class.options(lifetime="detached", scheduling_strategy=here).remote(
             context.current_actor, self._check_interval_s, self._stop_timeout
         )
         cleaner.start_monitoring.remote()
@@ -103,6 +175,10 @@ class FailurePolicy(DefaultFailurePolicy):
     """Starts workers again when some were lost, not when one of them raised an error that would come again."""
 
     def make_decision(self, training_failed_error: TrainingFailedError) -> FailureDecision:
-        if isinstance(training_failed_error, WorkerGroupError) and own_errors(training_failed_error.worker_failures):
-            return FailureDecision.RAISE
+        if isinstance(training_failed_error, WorkerGroupError):
+            failures = training_failed_error.worker_failures
+            if own_errors(failures):
+                return FailureDecision.RAISE
+            if any(isinstance(error, Stopped) for error in failures.values()):
+                return FailureDecision.RETRY  # which costs nothing: a checkpoint was written
         return super().make_decision(training_failed_error)

@@ -1,39 +1,66 @@
-"""Model and optimizer as named tensors, for checkpoints that do not depend on the order of parameters."""
+"""Model and optimizer as named whole tensors, for checkpoints that depend neither on the order of parameters nor on how
+many workers hold them, and in what parts.
+
+Where workers hold parts of tensors (`train.parallel: fsdp`), all of them must call these functions.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, distribute_tensor
 
 
-def model_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Copies of the parameters and persistent buffers on the CPU."""
-    return {name: _copy(tensor) for name, tensor in model.state_dict().items()}
+def model_tensors(model: nn.Module, *, keep: bool = True) -> dict[str, Tensor]:
+    """Copies of the parameters and persistent buffers on the CPU; nothing where `keep` is not set."""
+    return copies(model.state_dict().items(), keep=keep)
 
 
-def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer, *, keep: bool = True) -> dict[str, Tensor]:
     """Copies of the optimizer's state on the CPU, named `parameter|slot`, such as `head.bias|exp_avg`."""
     names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
-    return {
-        f"{names[parameter]}|{slot}": _copy(value)
+    state = (
+        (f"{names[parameter]}|{slot}", value)
         for parameter, slots in optimizer.state.items()
         for slot, value in slots.items()
-    }
+    )
+    return copies(state, keep=keep)
+
+
+def load_model(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Give `model` the weights of `model_tensors`."""
+    own = model.state_dict()
+    model.load_state_dict({name: part(tensor, like=own.get(name)) for name, tensor in tensors.items()})
 
 
 def load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
     """Give `optimizer`, made for `model`, the state of `optimizer_tensors`."""
+    parameters = dict(model.named_parameters())
     slots: dict[str, dict[str, Tensor]] = {}
     for entry, value in tensors.items():
         name, slot = entry.split("|")
-        slots.setdefault(name, {})[slot] = value
-    names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
+        slots.setdefault(name, {})[slot] = part(value, like=parameters[name]) if value.ndim else value
+    names: dict[Tensor, str] = {parameter: name for name, parameter in parameters.items()}
     order = [names[parameter] for group in optimizer.param_groups for parameter in group["params"]]
     state = {index: slots[name] for index, name in enumerate(order) if name in slots}
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
-def _copy(tensor: Tensor) -> Tensor:
-    return tensor.detach().to("cpu", copy=True)
+def whole(tensor: Tensor) -> Tensor:
+    """All of a tensor of which each worker holds a part; any other as it is."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def part(tensor: Tensor, *, like: Tensor | None) -> Tensor:
+    """Of a whole tensor that all workers have, what this one is to hold of it: as much as of `like`."""
+    if not isinstance(like, DTensor):
+        return tensor
+    return distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
+
+
+def copies(tensors: Iterable[tuple[str, Tensor]], *, keep: bool) -> dict[str, Tensor]:
+    """Whole copies on the CPU by name; nothing where `keep` is not set, which saves the workers' memory."""
+    wholes = ((name, whole(tensor.detach())) for name, tensor in tensors)
+    return {name: tensor.to("cpu", copy=True) for name, tensor in wholes if keep}

@@ -10,13 +10,19 @@ from types import FrameType
 
 
 class Stop:
-    """Whether a signal asked to stop, and which."""
+    """Whether training is to stop after the step it is at, and why; where several ask, the first counts."""
 
     def __init__(self) -> None:
-        self.signal: signal.Signals | None = None
+        self.reason = ""
+        self.goes_on = False  # the workers are to be started again: the run itself is not to end
+
+    def ask(self, reason: str, *, goes_on: bool = False) -> None:
+        """Stop for `reason`, such as "SIGTERM"."""
+        if not self.reason:
+            self.reason, self.goes_on = reason, goes_on
 
     def __bool__(self) -> bool:
-        return self.signal is not None
+        return bool(self.reason)
 
 
 @contextlib.contextmanager
@@ -30,7 +36,7 @@ def stop_on_signals() -> Iterator[Stop]:
     before = {kind: signal.getsignal(kind) for kind in kinds}
 
     def note(number: int, frame: FrameType | None) -> None:
-        stop.signal = signal.Signals(number)
+        stop.ask(signal.Signals(number).name)
         for kind in kinds:
             signal.signal(kind, before[kind])
 

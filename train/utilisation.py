@@ -7,6 +7,7 @@ import time
 import torch
 from torch import nn
 
+from train.dense import linear
 from train.model import Encoder
 from train.objectives.base import Arrays
 
@@ -23,22 +24,31 @@ class Meter:
         self._device = device
         self._dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
         self._peak: float | None = None
-        self._products: dict[tuple[int, int | None], int] = {}
+        self._products: dict[int, tuple[int, int]] = {}
 
     def utilisation(self, arrays: Arrays, seconds: float) -> float:
         """The share of the measured peak that a step over `arrays` in `seconds` comes to."""
         if self._peak is None:
             self._peak = peak(self._device, self._dtype)
-        targets = arrays.get("target_positions")
-        shape = (arrays["codepoints"].shape[1], None if targets is None else targets.shape[1])
-        if shape not in self._products:
-            self._products[shape] = self._count(*shape)
-        return 2 * _PASSES * self._products[shape] * len(arrays["codepoints"]) / seconds / self._peak
+        return self.flops(arrays) / seconds / self._peak
 
-    def _count(self, length: int, num_targets: int | None) -> int:
-        """Multiply-accumulates of the forward pass of one example."""
-        encoder = sum(cost.multiply_accumulates for cost in self._encoder.costs(length, num_targets))
-        return encoder + self._head_products * (length if num_targets is None else num_targets)
+    def flops(self, arrays: Arrays) -> int:
+        """Floating-point operations of a step over `arrays`, forward and backward."""
+        num_examples, length = arrays["codepoints"].shape
+        mask = arrays.get("target_mask")
+        num_targets = num_examples * length if mask is None else int(mask.sum())
+        if length not in self._products:
+            self._products[length] = self._count(length)
+        of_example, of_target = self._products[length]
+        return 2 * _PASSES * (of_example * num_examples + of_target * num_targets)
+
+    def _count(self, length: int) -> tuple[int, int]:
+        """Multiply-accumulates of the forward pass: of an example without targets, and of each target.
+
+        Slots for targets that an example does not have cost nothing here: no use is made of what they are computed for.
+        """
+        none, one = (sum(cost.multiply_accumulates for cost in self._encoder.costs(length, n)) for n in (0, 1))
+        return none, one - none + self._head_products
 
 
 def peak(device: torch.device, dtype: torch.dtype, *, seconds: float = 0.1) -> float:
@@ -48,9 +58,11 @@ def peak(device: torch.device, dtype: torch.dtype, *, seconds: float = 0.1) -> f
     right = torch.ones(size, size, device=device, dtype=dtype)
     best = float("inf")
     until = time.perf_counter() + seconds
+    products = [torch.mm, linear]  # not always of the same library
     while time.perf_counter() < until:
+        products.reverse()
         began = time.perf_counter()
-        torch.mm(left, right)
+        products[0](left, right)
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         best = min(best, time.perf_counter() - began)

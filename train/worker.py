@@ -8,25 +8,21 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
-import json
-import time
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+import functools
+import gc
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from preprocess.errors import JobError, UserError
-from train.checkpoints import Checkpoint, Writer, newest
-from train.checkpoints import name as checkpoint_name
 from train.config import PretrainRecipe
-from train.loop import Loop, NotANumber
-from train.metrics import Recorder
-from train.run_folder import lock, write_atomically
+from train.incidents import Incident, NotANumber, Spike, roll_backs
+from train.loop import Loop
+from train.run_folder import RunFolder, lock, run_at
+from train.scribe import OnLine, Scribe, Tally
 from train.stopping import Stop, stop_on_signals
-
-OnLine = Callable[[Mapping[str, Any]], None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,27 +32,19 @@ class Job:
     recipe: PretrainRecipe
     data: str
     run: str
+    profile: bool = False  # leave a trace of a few steps
+    owner: str | None = None  # see `train.run_folder.run_at`
 
 
 class Stopped(JobError):
-    """A signal ended training; the checkpoint of `step` is written."""
+    """Training was stopped after `step`, whose checkpoint is written. Workers that are to `go on` are started again."""
 
-    def __init__(self, stop: Stop, step: int) -> None:
-        name = stop.signal.name if stop.signal is not None else "a signal"
-        super().__init__(f"stopped by {name} after step {step}; the same command goes on from there")
+    def __init__(self, reason: str, step: int, goes_on: bool) -> None:
+        super().__init__(reason, step, goes_on)
+        self.reason, self.step, self.goes_on = reason, step, goes_on
 
-
-@dataclasses.dataclass
-class Tally:
-    """What a checkpoint carries of the run besides the training state."""
-
-    loss: float = float("nan")
-    characters: int = 0
-    seconds: float = 0.0
-    validation: dict[str, float] | None = None
-    validated_at: int = -1
-    best_step: int | None = None
-    best_loss: float = float("inf")
+    def __str__(self) -> str:
+        return f"stopped by {self.reason} after step {self.step}; the same command goes on from there"
 
 
 def work(
@@ -67,42 +55,81 @@ def work(
     device: str = "cpu",
     threads: int | None = None,
     on_line: OnLine | None = None,
+    stop: Stop | None = None,
 ) -> None:
     """Bring the run `job.run` to its end from wherever it stands; `on_line` gets the lines that are recorded.
 
     `threads` is for the arithmetic; None leaves it to torch, which takes OMP_NUM_THREADS or all CPUs of the process.
+    `stop` is what asks for an end; None: the signals that this process gets.
 
     Raises:
-        NotANumber: the loss was not a number; the samples are in `<run>/nan_step_XXXXXXXX.json`.
-        Stopped: SIGINT or SIGTERM came.
+        NotANumber, Spike: the loss was not a number, or jumped; see train/incidents.py.
+        Stopped: one of the workers was asked to stop.
         JobError, UserError: see `Loop`.
     """
-    run = Path(job.run)
+    place = run_at(job.run, job.owner)
     with contextlib.ExitStack() as stack:
         stack.enter_context(_full_disk_explained())
         stack.enter_context(_arithmetic(threads, deterministic=device == "cpu"))
-        stop = stack.enter_context(stop_on_signals())
+        stop = stack.enter_context(stop_on_signals()) if stop is None else stop
         if rank == 0:  # a worker of an earlier, killed command may live a moment longer than that command
-            held = JobError(f"another process still trains {run}; end it and run the same command again")
-            stack.enter_context(lock(run / "lock.worker", seconds=60, held=held))
+            held = JobError(f"another process still trains {place.name}; end it and run the same command again")
+            place.folder.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(lock(place.folder / "lock.worker", seconds=60, held=held))
+            place.begin()
+        attempt = functools.partial(_attempt, job, place, rank=rank, world_size=world_size, device=device, stop=stop)
+        finished = attempt(on_line, back=False)
+        while not finished:
+            gc.collect()  # of the model before, which hooks of data parallelism hold in cycles
+            finished = attempt(on_line, back=True)
+        if rank == 0:
+            place.finish()
+
+
+def _attempt(
+    job: Job,
+    place: RunFolder,
+    on_line: OnLine | None,
+    *,
+    rank: int,
+    world_size: int,
+    device: str,
+    stop: Stop,
+    back: bool,
+) -> bool:
+    """Train from the newest checkpoint to the end; false after an incident for which training is to go `back` to it."""
+    config = job.recipe.train
+    with contextlib.ExitStack() as stack:
         loop = Loop(job.recipe, job.data, rank=rank, world_size=world_size, device=device)
+        loop.stop = stop
         damaged: list[str] = []
-        checkpoint = _agree(newest(run / "checkpoints", damaged.append) if rank == 0 else None, world_size)
+        found = (place.newest(damaged.append), roll_backs(place.folder)) if rank == 0 else None
+        checkpoint, before = _agree(found, world_size)
         tally = Tally()
         if checkpoint is not None:
-            loop.load(checkpoint)
+            loop.load(place.here(checkpoint))
             tally = Tally(**checkpoint.state["tally"])
-        scribe = _Scribe(loop, job, tally, stack, on_line) if rank == 0 else None
+        loop.leave_out(batch for record in before for batch in record["left_out"])
+        scribe = Scribe(loop, place, tally, stack, on_line, profile=job.profile and not back) if rank == 0 else None
         if scribe is not None:
-            scribe.begin(damaged)
+            scribe.begin(damaged, back=back)
         try:
-            _train(loop, tally, scribe, stop)
-        except NotANumber as error:
+            _train(loop, tally, scribe)
+        except Incident as incident:
+            wished = {NotANumber.kind: config.on_nan, Spike.kind: config.on_spike}[incident.kind] == "roll_back"
+            back = wished and len(before) < config.max_roll_backs
             if scribe is not None:
-                scribe.save_samples(error)
-            raise
+                scribe.note(incident, before, back=back)
+            if world_size > 1:  # the first worker to leave ends the others: none may before the samples are written
+                dist.barrier()
+            if wished and not back:
+                raise JobError(f"training went back {len(before)} times (train.max_roll_backs); {incident}") from None
+            if not wished:
+                raise
+            return False
         if scribe is not None:
             scribe.finish()
+    return True
 
 
 @contextlib.contextmanager
@@ -136,19 +163,20 @@ def _arithmetic(threads: int | None, *, deterministic: bool) -> Iterator[None]:
         torch.use_deterministic_algorithms(before[1], warn_only=before[2])
 
 
-def _agree(checkpoint: Checkpoint | None, world_size: int) -> Checkpoint | None:
-    """The checkpoint that rank 0 found, on all workers."""
-    box = [checkpoint]
+def _agree(found: Any, world_size: int) -> Any:
+    """What rank 0 found, on all workers."""
+    box = [found]
     if world_size > 1:
         dist.broadcast_object_list(box, src=0)
     return box[0]
 
 
-def _train(loop: Loop, tally: Tally, scribe: _Scribe | None, stop: Stop) -> None:
+def _train(loop: Loop, tally: Tally, scribe: Scribe | None) -> None:
     config = loop.recipe.train
 
     def after_step(line: Mapping[str, float]) -> None:
         last = loop.step == config.steps
+        stopping = loop.stopping if loop.world_size > 1 else bool(loop.stop)
         tally.loss = line["loss"]
         tally.characters += int(line["characters"])
         tally.seconds += line["seconds"]
@@ -160,86 +188,29 @@ def _train(loop: Loop, tally: Tally, scribe: _Scribe | None, stop: Stop) -> None
                 tally.best_step, tally.best_loss = loop.step, tally.validation["validation_loss"]
             if scribe is not None:
                 scribe.record({"step": loop.step, **tally.validation})
-        if scribe is not None and (last or stop or scribe.is_due()):
-            scribe.save()
-        if stop and not last:
-            raise Stopped(stop, loop.step)
+        due = loop.parallel.agree(last or stopping or (scribe is not None and scribe.is_due()))
+        if due and (scribe is not None or loop.parallel.together):
+            snapshot = loop.snapshot()
+            if scribe is not None:
+                scribe.save(*snapshot)
+        if stopping and not last:
+            raise _stopped(loop)
 
     try:
         loop.train_until(config.steps, after_step)
     except Stopped:
         if scribe is not None:
             scribe.wait()
+        if loop.world_size > 1:  # the first worker to leave ends the others: none may before the checkpoint is written
+            dist.barrier()
         raise
 
 
-class _Scribe:
-    """The writing side of rank 0."""
-
-    def __init__(self, loop: Loop, job: Job, tally: Tally, stack: contextlib.ExitStack, on_line: OnLine | None) -> None:
-        self._loop, self._tally = loop, tally
-        self._run = Path(job.run)
-        self._config = job.recipe.train
-        self._on_line = on_line or (lambda line: None)
-        self._recorder = stack.enter_context(Recorder(self._run, step=loop.step, on_line=self._on_line))
-        self._writer = stack.enter_context(Writer(self._run / "checkpoints", keep=self._config.keep_checkpoints))
-        self._saved_at = time.monotonic()
-
-    def begin(self, damaged: list[str]) -> None:
-        """Say where training starts, and which checkpoints could not be used."""
-        step, steps = self._loop.step, self._config.steps
-        for warning in damaged:
-            self._recorder.event("damaged_checkpoint", step=step, message=f"warning: {warning}")
-        if step:
-            message = f"going on from the checkpoint of step {step:,} of {steps:,}"
-            self._recorder.event("resume", step=step, message=message, workers=self._loop.world_size)
-        else:
-            self._recorder.event("start", step=0, workers=self._loop.world_size)
-
-    def record(self, line: Mapping[str, Any]) -> None:
-        self._recorder.metrics(line)
-
-    def is_due(self) -> bool:
-        """Whether a checkpoint is, by step or by time."""
-        seconds = self._config.checkpoint_every_seconds
-        overdue = seconds is not None and time.monotonic() - self._saved_at >= seconds
-        return overdue or self._loop.step % self._config.checkpoint_every_steps == 0
-
-    def save(self) -> None:
-        """Start writing a checkpoint of this moment; training goes on meanwhile."""
-        parts, state = self._loop.snapshot()
-        state["tally"] = dataclasses.asdict(self._tally)
-        self._writer.submit(parts, state, best=self._tally.best_step)
-        self._saved_at = time.monotonic()
-
-    def save_samples(self, error: NotANumber) -> None:
-        path = self._run / f"nan_step_{error.step:08d}.json"
-        write_atomically(path, json.dumps({"step": error.step, "sample_ids": error.sample_ids}) + "\n")
-        self._recorder.event("not_a_number", step=error.step, samples=str(path))
-
-    def wait(self) -> None:
-        """Wait until the last checkpoint is written."""
-        self._writer.wait()
-
-    def finish(self) -> None:
-        """Wait for the last checkpoint and write the result."""
-        self.wait()
-        step, tally = self._loop.step, self._tally
-        assert tally.validation is not None, "the last step is always validated before its checkpoint is written"
-        baseline = self._loop.unigram()
-        validation = dict(tally.validation)
-        result = {
-            "steps": step,
-            "loss": tally.loss,
-            **{name: validation.pop(name) for name in ("validation_loss", "validation_accuracy", "validation_targets")},
-            "validation_means": validation,
-            "symbol": None if baseline is None else baseline.symbol,
-            "unigram_entropy": None if baseline is None else baseline.entropy,
-            "unigram_cross_entropy": None if baseline is None else baseline.cross_entropy,
-            "best_step": tally.best_step,
-            "characters": tally.characters,
-            "seconds": round(tally.seconds, 3),
-            "checkpoint": str(self._run / "checkpoints" / checkpoint_name(step)),
-        }
-        write_atomically(self._run / "result.json", json.dumps(result, indent=1) + "\n")
-        self._recorder.event("complete", step=step)
+def _stopped(loop: Loop) -> Stopped:
+    """What to raise on all workers, of which some were asked to stop."""
+    stops: list[Any] = [loop.stop]
+    if loop.world_size > 1:
+        stops *= loop.world_size
+        dist.all_gather_object(stops, loop.stop)
+    asked = [stop for stop in stops if stop]
+    return Stopped(asked[0].reason, loop.step, all(stop.goes_on for stop in asked))

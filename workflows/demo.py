@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from preprocess.config import PreprocessConfig
+from preprocess.live_line import LiveLine
 from preprocess.settings import build
 from workflows import recipes
-from workflows.console import LiveLine, StageLine, SweepLine
+from workflows.console import StageLine
+from workflows.sweep_table import SweepTable
 
 if TYPE_CHECKING:
     from train.pretrain import PretrainResult
@@ -60,7 +62,7 @@ def run_demo(output: str, *, dump: str | None = None, workers: int = 2) -> None:
     mapping = recipes.read(SWEEP_RECIPE)
     mapping["base"] = recipes.read_based(mapping["base"])
     search = build(SweepRecipe, mapping, source=f"recipe {SWEEP_RECIPE}")
-    with demo.stage("sweep"), SweepLine(search.trials) as line:
+    with demo.stage("sweep"), SweepTable(reports=search.reports) as line:
         found = run_sweep(search, data, sweep, progress=line)
     with demo.stage("report"):
         report = write_report([data, run, sweep], str(demo.folder / "report.html"))

@@ -1,3 +1,4 @@
+import functools
 from pathlib import Path
 
 import pytest
@@ -6,6 +7,7 @@ import torch
 from preprocess.errors import UserError
 from train import checkpoints
 from train.checkpoints import Writer, name, newest, prune, read, write
+from train.run_folder import RunFolder
 
 
 def save(folder: Path, step: int) -> Path:
@@ -94,12 +96,13 @@ def test_going_back_does_not_cost_the_new_checkpoints(tmp_path: Path) -> None:
 
 def test_the_writer_raises_what_happened_behind(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="cannot write"), Writer(tmp_path / "file", keep=1) as writer:
+    with pytest.raises(UserError, match="cannot write"), Writer(tmp_path / "file", saved=pytest.fail) as writer:
         writer.submit({"model": {"w": torch.ones(1)}}, {"step": 1}, best=None)
 
 
 def test_the_writer_keeps_to_its_number(tmp_path: Path) -> None:
-    with Writer(tmp_path, keep=2) as writer:
+    place = RunFolder(tmp_path)
+    with Writer(tmp_path / "checkpoints", saved=functools.partial(place.saved, keep=2)) as writer:
         for step in range(1, 6):
             writer.submit({"model": {"w": torch.ones(1)}}, {"step": step}, best=1)
-    assert checkpoints.steps(tmp_path) == [1, 4, 5]
+    assert checkpoints.steps(tmp_path / "checkpoints") == [1, 4, 5]

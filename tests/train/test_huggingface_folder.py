@@ -64,6 +64,15 @@ def test_an_imported_folder_gives_the_same_outputs(
         import_folder(exported, tmp_path / "again", {"train": {"length": 32}})
 
 
+def test_evaluating_an_imported_run_says_what_it_lacks(
+    exported: str, corpus: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import_folder(exported, tmp_path / "run")
+    assert cli.main(["evaluate", str(tmp_path / "run"), "--data", corpus]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"was imported from {exported}: an encoder without the head of an objective" in line
+
+
 def test_weights_as_pickle(exported: str, run: str, tmp_path: Path) -> None:
     model = transformers.CanineModel.from_pretrained(exported)
     (tmp_path / "old").mkdir()

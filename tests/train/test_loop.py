@@ -152,6 +152,37 @@ def test_bfloat16_is_near_float32(corpus: str, make_recipe: MakeRecipe) -> None:
     assert rough[0]["loss"] != exact[0]["loss"]
 
 
+def test_under_bfloat16_all_that_is_kept_is_float32(corpus: str, make_recipe: MakeRecipe) -> None:
+    loop = Loop(make_recipe(precision="bfloat16", ema_decay=0.9), corpus)
+    seen = []
+    layers: list[Any] = list(loop.model.encoder.trunk.layers)
+    layers[0].inner.register_forward_hook(lambda *call: seen.append(call[2].dtype))
+    run(loop, 2)
+    assert set(seen) == {torch.bfloat16}
+    parts, _ = loop.snapshot()
+    assert {tensor.dtype for part in parts.values() for tensor in part.values()} == {torch.float32}
+
+
+@pytest.mark.parametrize(("size", "micro_batch"), [(8, None), (8, 1), (2, 1)])
+def test_the_update_is_of_the_mean_over_the_global_batch(
+    corpus: str, make_recipe: MakeRecipe, size: int, micro_batch: int | None
+) -> None:
+    """The gradient of the mean loss of all targets, however the batch is divided, as a plain backward pass has it."""
+    options: Any = {"global_batch": size, "clip_norm": 1e9, "model": NO_DROPOUT}
+    loop = Loop(make_recipe(micro_batch=micro_batch, **options), corpus)
+    plain = Loop(make_recipe(**options), corpus)
+    total, values = plain.model({name: torch.from_numpy(array) for name, array in plain.loader.batch(0).items()})
+    (total / values[1]).backward()
+    gradients = [parameter.grad for parameter in plain.model.parameters() if parameter.grad is not None]
+    (line,) = run(loop, 1)
+    assert line["loss"] == pytest.approx((total / values[1]).item(), rel=1e-5)
+    assert line["gradient_norm"] == pytest.approx(torch.nn.utils.get_total_norm(gradients).item(), rel=1e-4)
+    means = {name: loop.optimizer.state[parameter] for name, parameter in loop.model.named_parameters()}
+    for name, parameter in plain.model.named_parameters():
+        if parameter.grad is not None:
+            torch.testing.assert_close(means[name]["exp_avg"], 0.1 * parameter.grad, rtol=1e-3, atol=1e-7, msg=name)
+
+
 def test_the_gradient_is_clipped(corpus: str, make_recipe: MakeRecipe) -> None:
     free, tight = (
         Loop(make_recipe(clip_norm=norm, optimizer={"name": "adamw", "epsilon": 1.0}), corpus) for norm in (9, 0.01)

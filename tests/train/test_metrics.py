@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from train.metrics import Follower, Recorder, append_event, cut, read
+from train.metrics import Recorder, append_event, cut, read
 
 
 def record(run: Path, steps: range, *, start: int) -> list[object]:
@@ -40,23 +40,6 @@ def test_there_is_a_tensorboard(tmp_path: Path) -> None:
     record(tmp_path, range(1, 3), start=0)
     (events,) = (tmp_path / "tensorboard").iterdir()
     assert b"loss" in events.read_bytes()
-
-
-def test_a_follower_sees_each_whole_line_once(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    follower = Follower(path)
-    assert list(follower.lines()) == []
-    path.write_text('{"step": 1}\n{"step"')
-    assert [line["step"] for line in follower.lines()] == [1]
-    with path.open("a") as file:
-        file.write(': 2}\n{"step": 3}\n')
-    assert [line["step"] for line in follower.lines()] == [2, 3]
-    cut(path, 1)
-    assert list(follower.lines()) == []
-    with path.open("a") as file:
-        file.write('{"step": 2}\n')
-    assert [line["step"] for line in follower.lines()] == [2]
-    assert list(Follower(path, from_end=True).lines()) == []
 
 
 @pytest.mark.parametrize("step", [None, 4])

@@ -50,7 +50,7 @@ def start(recipe: PretrainRecipe, corpus: str, run: Path) -> subprocess.Popen[by
 
 def wait_for_step(run: Path, step: int, process: subprocess.Popen[bytes]) -> None:
     path = run / "metrics.jsonl"
-    until = time.monotonic() + 60
+    until = time.monotonic() + 200  # a busy machine takes a minute to start a process
     while not path.exists() or path.read_bytes().count(b"\n") < step:
         assert process.poll() is None, "it ended before it could be killed"
         assert time.monotonic() < until
@@ -168,8 +168,9 @@ def test_a_run_that_is_being_trained(corpus: str, make_recipe: MakeRecipe, tmp_p
 def test_not_a_number(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
     with pytest.raises(JobError, match="not a number at step 2"):
         pretrain(make_recipe(learning_rate=1e30), corpus, str(tmp_path))
-    samples = json.loads((tmp_path / "nan_step_00000002.json").read_text())
-    assert samples == {"step": 2, "sample_ids": list(range(8, 16))}
+    samples = json.loads((tmp_path / "incidents" / "batch_00000001.json").read_text())
+    assert samples == {"kind": "not_a_number", "step": 2, "batch": 1, "loss": samples["loss"],
+                       "sample_ids": list(range(8, 16)), "checkpoint": None, "left_out": []}  # fmt: skip
     assert [line["step"] for line in history(tmp_path)] == [1]
 
 
@@ -183,8 +184,6 @@ def test_bad_places(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> Non
         pretrain(make_recipe(), corpus, str(tmp_path / "file"))
     with pytest.raises(UserError, match="holds other files and no run"):
         pretrain(make_recipe(), corpus, str(tmp_path / "full"))
-    with pytest.raises(UserError, match=r"s3://bucket/run.*mount"):
-        pretrain(make_recipe(), corpus, "s3://bucket/run")
     assert not (tmp_path / "run").exists()
     assert os.listdir(tmp_path / "full") == ["photo.jpg"]
 

@@ -30,8 +30,8 @@ def test_the_line() -> None:
         "step 10/1,000  loss 5.250  held-out 5.500  6.0k characters/s  utilisation 40%  data wait 10%  8:15 left  "
         "restarts 1"
     )
-    assert "\rstep 10/1,000" in stream.getvalue()
-    assert "worker 1 was lost\n" in stream.getvalue()
+    assert "\r\x1b[2Kstep 10/1,000" in stream.getvalue()
+    assert "\r\x1b[2Kworker 1 was lost\n" in stream.getvalue()
     assert stream.getvalue().endswith("\n")
 
 

@@ -21,6 +21,7 @@ from train.pretrain import pretrain
 from train.processes import ray_processes
 from train.ray_train import _unwrap
 from train.ray_trainer import Cleaner, FailureDecision, FailurePolicy, LostPeer, Trainer, WorkerFailure
+from train.run_folder import RunFolder
 
 MakeRecipe = Callable[..., PretrainRecipe]
 CLOCK = ("seconds", "data_wait", "utilisation")
@@ -98,18 +99,18 @@ def test_errors_of_our_own_are_not_tried_again() -> None:
 
 
 def test_what_the_user_reads(tmp_path: Path) -> None:
-    peer, lost = LostPeer("gloo"), ActorDiedError()
-    mistake = _unwrap(WorkerGroupError("", {0: peer, 1: UserError("train.length: 3")}), tmp_path)
+    peer, lost, run = LostPeer("gloo"), ActorDiedError(), RunFolder(tmp_path)
+    mistake = _unwrap(WorkerGroupError("", {0: peer, 1: UserError("train.length: 3")}), run, "ray")
     assert (type(mistake), str(mistake)) == (UserError, "worker 1: train.length: 3")
-    bug = _unwrap(WorkerGroupError("", {1: WorkerFailure("KeyError: 'x'", "Traceback ...")}), tmp_path)
-    assert str(bug) == f"worker 1 failed: KeyError: 'x'; its traceback is in {tmp_path / 'error.txt'}"
-    assert (tmp_path / "error.txt").read_text() == "Traceback ..."
-    assert "train.max_restarts" in str(_unwrap(WorkerGroupError("", {0: peer, 1: lost}), tmp_path))
-    assert "no CPU" in str(_unwrap(ControllerError(ValueError("no CPU\nmore")), tmp_path))
+    bug = _unwrap(WorkerGroupError("", {1: WorkerFailure("KeyError: 'x'", "Traceback ...")}), run, "ray")
+    assert str(bug) == f"worker 1 failed: KeyError: 'x'; its traceback is in {tmp_path / 'ray' / 'error.txt'}"
+    assert (tmp_path / "ray" / "error.txt").read_text() == "Traceback ..."
+    assert "train.max_restarts" in str(_unwrap(WorkerGroupError("", {0: peer, 1: lost}), run, "ray"))
+    assert "no CPU" in str(_unwrap(ControllerError(ValueError("no CPU\nmore")), run, "ray"))
 
 
 def test_ray_s_own_cleaner_is_not_used() -> None:
-    names = [type(callback).__name__ for callback in Trainer(lambda: None)._create_default_callbacks()]
+    names = [type(callback).__name__ for callback in Trainer(lambda: None, None)._create_default_callbacks()]
     assert "CleanerCallback" in names
     assert "PlacementGroupCleanerCallback" not in names
     assert "_monitor_loop" in vars(Cleaner)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from preprocess.settings import Slot
 from train import utilisation
 from train.config import PretrainRecipe
 from train.utilisation import Meter, peak
@@ -13,9 +14,22 @@ def test_counts_encoder_and_head(make_recipe: Callable[..., PretrainRecipe], mon
     encoder, head = make_recipe().model.build(), torch.nn.Linear(16, 100)
     monkeypatch.setattr(utilisation, "peak", lambda device, dtype: 1e9)
     meter = Meter(encoder, head, device=torch.device("cpu"), precision="float32")
-    arrays = {"codepoints": np.zeros((8, 64), dtype=np.int64), "target_positions": np.zeros((8, 5), dtype=np.int64)}
-    products = sum(cost.multiply_accumulates for cost in encoder.costs(64, 5)) + 5 * 16 * 100
-    assert meter.utilisation(arrays, 0.5) == pytest.approx(6 * 8 * products / 0.5 / 1e9)
+    mask = np.arange(5) < np.array([5, 3, 0, 0, 0, 0, 0, 1])[:, None]  # nine targets in forty slots
+    arrays = {
+        "codepoints": np.zeros((8, 64), dtype=np.int64),
+        "target_positions": np.zeros((8, 5), dtype=np.int64),
+        "target_mask": mask,
+    }
+    none, five = (sum(cost.multiply_accumulates for cost in encoder.costs(64, count)) for count in (0, 5))
+    products = 8 * none + 9 * ((five - none) / 5 + 16 * 100)
+    assert meter.utilisation(arrays, 0.5) == pytest.approx(6 * products / 0.5 / 1e9)
+
+
+@pytest.mark.parametrize("upsampler", Slot("train.upsamplers", "repeat_concat").names())
+def test_every_target_costs_the_same(make_recipe: Callable[..., PretrainRecipe], upsampler: str) -> None:
+    encoder = make_recipe(model={"upsampler": {"name": upsampler}}).model.build()
+    none, one, seven = (sum(cost.multiply_accumulates for cost in encoder.costs(64, n)) for n in (0, 1, 7))
+    assert seven - none == 7 * (one - none)
 
 
 def test_the_peak_is_that_of_this_machine() -> None:

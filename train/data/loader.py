@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -21,6 +21,14 @@ Fingerprint = dict[str, "str | int | float"]
 def slice_of(rank: int, world_size: int, size: int) -> tuple[int, int]:
     """First and last + 1 of the contiguous part of range(size) that is `rank`'s; parts differ by at most one."""
     return rank * size // world_size, (rank + 1) * size // world_size
+
+
+def batch_of(step: int, left_out: Collection[int]) -> int:
+    """The number of the batch that `step` trains on: the steps take all batches in turn but those `left_out`."""
+    batch = step
+    for number in sorted(left_out):
+        batch += number <= batch
+    return batch
 
 
 class Loader:
@@ -77,9 +85,14 @@ class Loader:
         arrays = collate(self._split, self._collator, places.shard[chosen], places.row[chosen], ids[chosen])
         return {**arrays, "sample_ids": ids[chosen]}
 
-    def batches(self, start: int, stop: int | None = None, *, depth: int = 2) -> Prefetcher[Arrays]:
-        """Batches of steps start, start + 1, ..., made ahead by a thread. Use with `with`; `.seconds_waited`."""
-        return Prefetcher(self.batch, start, stop, depth=depth)
+    def batches(
+        self, start: int, stop: int | None = None, *, left_out: Collection[int] = (), depth: int = 2
+    ) -> Prefetcher[Arrays]:
+        """Batches of steps start, start + 1, ..., made ahead by a thread. Use with `with`; `.seconds_waited`.
+
+        Step s has the batch `batch_of(s, left_out)`.
+        """
+        return Prefetcher(lambda step: self.batch(batch_of(step, left_out)), start, stop, depth=depth)
 
     def check(self, saved: Mapping[str, str | int | float], source: str) -> None:
         """Refuse to go on with a run that read other data or read it in another order.
@@ -100,8 +113,13 @@ class Loader:
         first = step // self._ahead * self._ahead
         plan = self._plan
         if plan is None or plan[0] != first:  # one assignment, so that a second thread sees a whole plan
-            steps = np.arange(first, first + self._ahead, dtype=np.int64)
-            ids = steps[:, None] * self._batch + np.arange(self._begin, self._end, dtype=np.int64)
-            places = self._order.locate(ids.reshape(-1))
-            plan = self._plan = (first, ids, Places(*(part.reshape(ids.shape) for part in places)))
+            plan = self._plan = self._place(first)
+            if self._split.is_remote:
+                self._split.fetch_ahead(plan[2].shard, self._place(first + self._ahead)[2].shard)
         return plan
+
+    def _place(self, first: int) -> tuple[int, np.ndarray, Places]:
+        steps = np.arange(first, first + self._ahead, dtype=np.int64)
+        ids = steps[:, None] * self._batch + np.arange(self._begin, self._end, dtype=np.int64)
+        places = self._order.locate(ids.reshape(-1))
+        return first, ids, Places(*(part.reshape(ids.shape) for part in places))

@@ -17,6 +17,7 @@ from preprocess.errors import JobError, UserError
 from preprocess.manifest import Manifest, ShardEntry, load_manifest
 from preprocess.storage import Storage
 from preprocess.vocabulary import Vocabulary
+from train.data.ahead import Ahead
 from train.data.cache import fetch
 
 MAX_OPEN = 1024  # mapped shards; none holds a file descriptor
@@ -38,8 +39,8 @@ class _Column(NamedTuple):
 class Shard:
     """One open shard. Its arrays are views of the mapped file: nothing is copied, nothing read before it is used."""
 
-    def __init__(self, table: pa.Table, path: str) -> None:
-        self.path = path
+    def __init__(self, table: pa.Table, path: str, local: str) -> None:
+        self.path, self.local = path, local
         self.num_rows = table.num_rows
         self._batches = table.to_batches()
         self._starts = [0, *np.cumsum([batch.num_rows for batch in self._batches]).tolist()]
@@ -78,21 +79,26 @@ class Shard:
         return _Column(offsets, array.values.to_numpy(zero_copy_only=True), packed=False)
 
 
+def local_file(path: str, *, num_bytes: int, sha256: str) -> str:
+    """The shard at `path` (a local file, or an fsspec URL, which is fetched) as a file of this machine; see `fetch`."""
+    system, name = url_to_fs(path)
+    return name if isinstance(system, LocalFileSystem) else fetch(system, name, num_bytes=num_bytes, sha256=sha256)
+
+
 def open_shard(path: str, *, num_bytes: int, sha256: str) -> Shard:
     """Map the shard at `path`, a local file or an fsspec URL; a URL is fetched into the cache and its hash checked.
 
     Raises:
         JobError: the file is absent, of another size than the manifest says, or no Arrow stream.
     """
-    system, name = url_to_fs(path)
-    local = name if isinstance(system, LocalFileSystem) else fetch(system, name, num_bytes=num_bytes, sha256=sha256)
+    local = local_file(path, num_bytes=num_bytes, sha256=sha256)
     remedy = "run `tokenfree verify` on the data directory, and preprocess again what is broken"
     try:
         found = os.path.getsize(local)
         if found != num_bytes:
             raise JobError(f"{path} has {found} bytes, its manifest says {num_bytes}; {remedy}")
         with pa.memory_map(local) as source, pa.ipc.open_stream(source) as stream:
-            return Shard(stream.read_all(), path)  # the buffers keep the map alive when the file is closed
+            return Shard(stream.read_all(), path, local)  # the buffers keep the map alive when the file is closed
     except (OSError, pa.ArrowInvalid) as error:
         raise JobError(f"{path} cannot be read ({error}); {remedy}") from error
 
@@ -114,6 +120,8 @@ class Split:
         self.shards: Sequence[ShardEntry] = self.manifest.splits[name].shards
         self._data = data.rstrip("/")
         self._open: collections.OrderedDict[int, Shard] = collections.OrderedDict()
+        self._remote = not Storage.at(data).is_local
+        self._ahead = Ahead(self._fetch)
 
     def shard(self, index: int) -> Shard:
         """The open shard; the one used longest ago is closed where there would be more than `MAX_OPEN`."""
@@ -121,16 +129,37 @@ class Split:
         if shard is None:
             entry = self.shards[index]
             shard = open_shard(f"{self._data}/{entry.path}", num_bytes=entry.bytes, sha256=entry.sha256)
+            if self._remote:
+                self._close_removed()
             self._open[index] = shard
             if len(self._open) > MAX_OPEN:
                 self._open.popitem(last=False)
         self._open.move_to_end(index)
         return shard
 
+    def fetch_ahead(self, *shards: np.ndarray) -> None:
+        """Fetch remote shards, of these numbers in their order, while other things go on; replaces the last wish."""
+        if self._remote:
+            self._ahead.replace(dict.fromkeys(number for part in shards for number in part.reshape(-1).tolist()))
+
     def rows(self, columns: Sequence[str], shards: np.ndarray, rows: np.ndarray) -> dict[str, list[np.ndarray]]:
         """The arrays of some rows by column; `shards` and `rows` are int64 [n]."""
         places = [(self.shard(shard), row) for shard, row in zip(shards.tolist(), rows.tolist(), strict=True)]
         return {column: [shard.row(column, row) for shard, row in places] for column in columns}
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether shards are fetched before they are read."""
+        return self._remote
+
+    def _fetch(self, index: int) -> None:
+        entry = self.shards[index]
+        local_file(f"{self._data}/{entry.path}", num_bytes=entry.bytes, sha256=entry.sha256)
+
+    def _close_removed(self) -> None:
+        """Let go of shards that the cache has removed, whose space is free only then."""
+        for index in [index for index, shard in self._open.items() if not os.path.exists(shard.local)]:
+            del self._open[index]
 
     def spread(self, num_windows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """At most `num_windows` rows spaced evenly: their numbers in the split, shards, rows; int64 [n] each."""

@@ -24,11 +24,13 @@ def validation_batches(
     split: str = "validation",
     rank: int = 0,
     world_size: int = 1,
+    together: bool = False,
 ) -> Iterator[Arrays]:
     """Rank's contiguous slices of batches of `num_windows` windows (or all) spaced evenly over the rows of the split.
 
     A row's masks depend on its number in the split only, not on `num_windows` or `batch`. `sample_ids` holds that
-    number. The last batch may be smaller, and the slice of a rank may then be empty and is left out.
+    number. The last batch may be smaller, and the slice of a rank may then be empty and is left out; where all ranks
+    must have a batch `together`, the first row of all takes its place, and `sample_ids` is empty.
 
     Raises:
         UserError: there is no such split, or no window in it.
@@ -37,6 +39,7 @@ def validation_batches(
     numbers, shards, places = rows.spread(num_windows)
     if not len(numbers):
         raise UserError(f"{data} has no windows in its split {split!r}; preprocess with a larger validation_fraction")
+    rows.fetch_ahead(shards)
     collator = objective.collator(vocabulary, length, VALIDATION_SEED)
 
     def batches() -> Iterator[Arrays]:
@@ -46,5 +49,7 @@ def validation_batches(
             if begin < end:
                 arrays = collate(rows, collator, shards[chosen], places[chosen], numbers[chosen])
                 yield {**arrays, "sample_ids": numbers[chosen]}
+            elif together:
+                yield {**collate(rows, collator, shards[:1], places[:1], numbers[:1]), "sample_ids": numbers[:0]}
 
     return batches()

@@ -1,52 +1,46 @@
-"""The settings of a sweep, and the settings of each of its trials: a pure function of the sweep's seed and an index."""
+"""The settings of a sweep, and the recipe that each of its trials trains."""
 
 import json
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import field
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from preprocess.errors import UserError
-from preprocess.settings import build, merge, nest, settings, to_mapping
+from preprocess.settings import Slot, build, merge, nest, part, settings, to_mapping
 from train.config import PretrainRecipe
+from train.sweep import space as spaces
+from train.sweep.space import VARIANT, Knob, Values
+
+DEFAULT_TRIALS = 8
+Objective = Literal["validation_loss", "characters_per_second"]
 
 
 @settings
-class Knob:
-    """The values that one dotted key may take: exactly one of the kinds."""
+class Budget:
+    """What a trial may use: exactly one of the units. Characters and arithmetic are counted over all workers."""
 
-    choice: Annotated[tuple[Any, ...], Field(min_length=1)] | None = None
-    integer: tuple[int, int] | None = None  # both ends included
-    uniform: tuple[float, float] | None = None
-    log_uniform: tuple[Annotated[float, Field(gt=0)], Annotated[float, Field(gt=0)]] | None = None
+    steps: Annotated[int, Field(ge=1)] | None = None
+    characters: Annotated[float, Field(gt=0)] | None = None  # of text, without special ones and padding
+    flops: Annotated[float, Field(gt=0)] | None = None  # of forward and backward passes
+    seconds: Annotated[float, Field(gt=0)] | None = None  # in training steps, validations left out
 
     def __post_init__(self) -> None:
-        if sum(kind is not None for kind in (self.choice, self.integer, self.uniform, self.log_uniform)) != 1:
-            raise ValueError("give exactly one of choice, integer, uniform, log_uniform")
+        if sum(amount is not None for amount in (self.steps, self.characters, self.flops, self.seconds)) != 1:
+            raise ValueError("give exactly one of steps, characters, flops, seconds (and null for that of the recipe)")
 
-    def value(self, quantile: float) -> Any:
-        """The value at `quantile` in [0, 1) of the knob's distribution, floats to four significant digits."""
-        if self.choice is not None:
-            return self.choice[int(quantile * len(self.choice))]
-        if self.integer is not None:
-            low, high = self.integer
-            return low + int(quantile * (high - low + 1))
-        if self.uniform is not None:
-            low, high = self.uniform
-            return _rounded(low + quantile * (high - low))
-        assert self.log_uniform is not None
-        low, high = map(math.log, self.log_uniform)
-        return _rounded(math.exp(low + quantile * (high - low)))
+    @property
+    def unit(self) -> str:
+        """The field of a trial's reports that counts what is used up."""
+        if self.steps is not None:
+            return "step"
+        return "characters" if self.characters is not None else "flops" if self.flops is not None else "train_seconds"
 
-
-@settings
-class AshaConfig:
-    """Asynchronous successive halving (Li et al. 2020): after `grace_steps` only the best 1/`reduction` go on."""
-
-    grace_steps: Annotated[int, Field(ge=1)] = 20
-    reduction: Annotated[int, Field(ge=2)] = 3
+    @property
+    def amount(self) -> float:
+        """How much of the unit."""
+        return self.steps or self.characters or self.flops or self.seconds or 0
 
 
 @settings
@@ -54,68 +48,86 @@ class SweepRecipe:
     """A search over dotted keys of a pretraining recipe.
 
     `base` is that recipe (a name or file on disk, a mapping here), `overrides` is laid over it for every trial and for
-    the best recipe, `steps` is the budget of a trial alone.
+    the best recipe. A knob named `variant` chooses among other recipes, which take the place of `base` (names or files
+    on disk; here `variants` holds their mappings).
     """
 
     base: dict[str, Any]
+    variants: dict[str, dict[str, Any]] = field(default_factory=dict)
     overrides: dict[str, Any] = field(default_factory=dict)
     space: Annotated[dict[str, Knob], Field(min_length=1)]
-    trials: Annotated[int, Field(ge=1)] = 8
-    concurrent: Annotated[int, Field(ge=1)] | None = None  # None: as many as the cluster has CPUs
-    steps: Annotated[int, Field(ge=1)] = 100
-    report_every_steps: Annotated[int, Field(ge=1)] = 20
-    scheduler: AshaConfig = AshaConfig()
-    seed: Annotated[int, Field(ge=0)] = 0
+    searcher: Annotated[Any, Slot("train.sweep.searchers", "even")] = part("train.sweep.searchers", "even")
+    scheduler: Annotated[Any, Slot("train.sweep.schedulers", "asha")] = part("train.sweep.schedulers", "asha")
+    objectives: Annotated[tuple[Objective, ...], Field(min_length=1, max_length=2)] = ("validation_loss",)
+    trials: Annotated[int, Field(ge=1)] | None = None  # settings to try; None: 8, or a whole grid
+    seeds: Annotated[int, Field(ge=1)] = 1  # trials of each setting, with train.seed, train.seed + 1, ...
+    budget: Budget = Budget(steps=100)  # of one trial
+    reports: Annotated[int, Field(ge=1)] = 5  # validations of a trial, evenly over its budget
+    workers: Annotated[int, Field(ge=1)] = 1  # of a trial; more than one are workers of Ray Train
+    gpus_per_worker: Annotated[float, Field(ge=0)] | None = None  # None: 1 where the cluster has any
+    concurrent: Annotated[int, Field(ge=1)] | None = None  # trials side by side; None: as many as have room
+    seed: Annotated[int, Field(ge=0)] = 0  # of the search
 
     def mapping(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The recipe's mapping with `values` (dotted key -> value) laid over base and overrides."""
-        mapping = merge(self.base, self.overrides)
-        return merge(mapping, nest((key, json.dumps(value)) for key, value in values.items()))
+        base = self.variants.get(values[VARIANT], {}) if VARIANT in values else self.base
+        mapping = merge(base, self.overrides)
+        dotted = ((key, json.dumps(value)) for key, value in values.items() if key != VARIANT)
+        return merge(mapping, nest(dotted))
 
-    def recipe(self, values: Mapping[str, Any]) -> PretrainRecipe:
-        """The recipe that a trial with these values trains."""
-        mapping = merge(self.mapping(values), {"train": {"steps": self.steps}})
+    def recipe(self, values: Mapping[str, Any], seed: int = 0) -> PretrainRecipe:
+        """The recipe of the trial with these values and the seed numbered `seed`.
+
+        Its steps are the budget's where that counts steps, and otherwise found when the trial begins.
+        """
+        recipe = build(PretrainRecipe, self.mapping(values), source=f"trial {dict(values)}")
+        train: dict[str, Any] = {"seed": recipe.train.seed + seed}
+        if self.budget.steps is not None:
+            train["steps"] = self.budget.steps
+        mapping = merge(self.mapping(values), {"train": train})
         return build(PretrainRecipe, mapping, source=f"trial {dict(values)}")
 
     def best_recipe(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The resolved mapping of the recipe with these values and the base's own number of steps."""
         return to_mapping(build(PretrainRecipe, self.mapping(values), source=f"trial {dict(values)}"))
 
-    def candidates(self) -> Iterator[dict[str, Any]]:
-        """Endless settings that cover the space evenly, each a function of the seed and its index alone.
-
-        An additive recurrence with the powers of the generalised golden ratio (Roberts 2018, sequence R_d): any first
-        n of it are spread well, so raising `trials` keeps the settings of the trials before.
-        """
-        keys = sorted(self.space)
-        ratio = _golden_ratio(len(keys))
-        index = self.seed * 1009 + 1
-        while True:
-            quantiles = [(0.5 + index * ratio ** -(j + 1)) % 1.0 for j in range(len(keys))]
-            yield {key: self.space[key].value(q) for key, q in zip(keys, quantiles, strict=True)}
-            index += 1
+    def fixed(self, key: str, values: Values) -> Any:
+        """What the recipe with these values has at a dotted key; None where it has no such key."""
+        found: Any = self.best_recipe(values)
+        for name in key.split("."):
+            found = found.get(name) if isinstance(found, dict) else None
+        return found
 
 
 def check_space(sweep: SweepRecipe) -> None:
-    """Refuse a space whose keys are no keys of the recipe.
+    """Refuse a space whose keys are no keys of the recipe, and settings of the search that do not fit together.
 
     Raises:
         UserError: naming the key, with the nearest known one.
     """
-    first = next(sweep.candidates())
-    for key, value in first.items():
+    spaces.ordered(sweep.space)
+    _check_variants(sweep)
+    for key, knob in sweep.space.items():
+        parents = {other: wanted[0] if isinstance(wanted, list) else wanted for other, wanted in knob.when.items()}
+        parents = {other: value for other, value in parents.items() if other in sweep.space}
+        for other in knob.when:
+            if other not in sweep.space and sweep.fixed(other, {}) is None:
+                raise UserError(f"space: {key}: when: {other} is no key of the recipe and none of the space")
+        if VARIANT in sweep.space and key != VARIANT:
+            parents.setdefault(VARIANT, sweep.space[VARIANT].value(0.0))
         try:
-            sweep.recipe({key: value})
+            sweep.recipe({**parents, key: knob.value(0.0)})
         except UserError as error:
             raise UserError(f"space: {key}: {error}") from None
+    mistakes = [*sweep.searcher.check(sweep), *sweep.scheduler.check(sweep)]
+    if mistakes:
+        raise UserError("; ".join(mistakes))
 
 
-def _golden_ratio(dimensions: int) -> float:
-    ratio = 2.0
-    for _ in range(64):
-        ratio = (1 + ratio) ** (1 / (dimensions + 1))
-    return ratio
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.4g}")
+def _check_variants(sweep: SweepRecipe) -> None:
+    if VARIANT not in sweep.space:
+        return
+    names = sweep.space[VARIANT].listed or ()
+    unknown = [str(name) for name in names if name not in sweep.variants]
+    if unknown or not names:
+        raise UserError(f"space: {VARIANT}: {', '.join(unknown) or 'a range'}: give names of recipes to choose among")

@@ -1,10 +1,16 @@
-"""Runs a sweep under Ray Tune: picks settings that can work, runs trials, goes on after a kill, writes the results."""
+"""Runs a sweep: plans its settings, sees that they fit on the cluster, trains them, and writes the results.
 
-import json
-import logging
+<output>/sweep.yaml      the resolved recipe of the sweep, written first
+<output>/journal.jsonl   every event that its course depends on
+<output>/trials/         checkpoints of the trials that go on or have finished
+<output>/ray/            what Ray writes, removed at the end
+<output>/...             the results, see train/sweep/results.py; sweep.csv is written last
+"""
+
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +20,19 @@ from preprocess.errors import JobError, UserError
 from preprocess.manifest import Manifest, load_manifest
 from preprocess.settings import fingerprint, to_mapping
 from preprocess.storage import Storage
-from train.config import check
+from train.config import load_vocabulary
+from train.run_folder import lock
+from train.sweep.compare import Target
+from train.sweep.conductor import Conductor
 from train.sweep.config import SweepRecipe, check_space
-from train.sweep.results import METRICS, TrialResult, best, read, write
+from train.sweep.history import History, Record
+from train.sweep.placement import Needs, Node, Placement, place
+from train.sweep.proposals import Plan, Proposer, plan
+from train.sweep.results import TrialResult, best, note_progress, read, read_skipped, write
+from train.sweep.space import Values
 
 Progress = Callable[[Mapping[str, Any]], None]
-_progress: Progress | None = None  # Tune pickles its callbacks, so they find the caller's function here
-
-CANDIDATES_PER_TRIAL = 50  # settings that cannot work are skipped; a space of which hardly any can is refused
+_OPERATIONAL = frozenset({"concurrent"})  # may differ when a sweep goes on
 
 
 @dataclass(frozen=True)
@@ -35,65 +46,117 @@ class SweepResult:
     already_complete: bool = False
 
 
-def choose_settings(sweep: SweepRecipe, manifest: Manifest) -> tuple[list[dict[str, Any]], dict[str, int]]:
-    """The values of each trial, all different where the space allows, and the count of skipped ones by reason.
+def prepare(sweep: SweepRecipe, data: str) -> tuple[Proposer, Plan]:
+    """Check the sweep against the data and plan its settings.
 
     Raises:
-        UserError: fewer settings can work than there are trials; the reasons are named.
+        UserError: the space and the data do not fit together, or too few settings can be run.
     """
-    chosen: list[dict[str, Any]] = []
-    skipped: dict[str, int] = {}
-    seen: set[str] = set()
-    candidates = sweep.candidates()
-    for _ in range(CANDIDATES_PER_TRIAL * sweep.trials):
-        values = next(candidates)
-        if json.dumps(values) in seen:
-            continue
-        seen.add(json.dumps(values))
-        mistakes = _mistakes(sweep, values, manifest)
-        for mistake in mistakes:
-            skipped[mistake] = skipped.get(mistake, 0) + 1
-        if not mistakes:
-            chosen.append(values)
-        if len(chosen) == sweep.trials:
-            return chosen, skipped
-    reasons = "; ".join(sorted(skipped)) or "the space holds no more different settings"
-    raise UserError(f"trials: {sweep.trials} are asked for, but only {len(chosen)} settings can be run ({reasons})")
+    manifest = load_manifest(data)
+    check_space(sweep)
+    proposer = Proposer(sweep, manifest, load_vocabulary(data))
+    return proposer, plan(proposer)
+
+
+def cluster_nodes() -> list[Node]:
+    """The machines of the cluster that Ray is connected to."""
+    import ray
+
+    alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    return [Node(resources.get("CPU", 0.0), resources.get("GPU", 0.0)) for resources in alive]
+
+
+def find_placement(sweep: SweepRecipe, settings: Sequence[Values], nodes: Sequence[Node]) -> Placement:
+    """Room for trials of these settings on `nodes`.
+
+    Raises:
+        UserError: a trial can never fit.
+    """
+    gpus = sweep.gpus_per_worker
+    if gpus is None:
+        gpus = 1.0 if any(node.gpus for node in nodes) else 0.0
+    threads = [sweep.recipe(values).train.threads or 1 for values in settings]
+    return place(Needs(sweep.workers, max(threads), gpus), nodes, sweep.concurrent)
 
 
 def run_sweep(sweep: SweepRecipe, data: str, output: str, *, progress: Progress | None = None) -> SweepResult:
     """Run the sweep on the data directory `data` into the folder `output`, or go on where it was killed.
 
     Raises:
-        UserError: the space, the data and the output do not fit together.
+        UserError: the space, the data, the cluster and the output do not fit together.
         JobError: every trial failed; the first one's own error is in the message.
     """
-    manifest = load_manifest(data)
-    check_space(sweep)
-    settings, skipped = choose_settings(sweep, manifest)
-    folder = Path(output)
-    _claim(folder, sweep, manifest)
-    trials = read(folder)
-    ended_before = trials is not None
-    if trials is None:
-        grid = _fit(sweep, settings, str(Path(data).resolve()), folder, progress)
-        trials = _results(grid, sweep.steps)
-    files = write(folder, sweep, trials)
+    data = data if "://" in data else os.path.abspath(data)
+    if "://" in output:
+        raise UserError(f"--output {output}: a sweep needs a folder that all workers can lock and rename in; mount it")
+    proposer, planned = prepare(sweep, data)
+    folder = Path(output).absolute()
+    _claim(folder, sweep, proposer.manifest)
+    held = UserError(f"{output} is being run by another command; wait for it or give another --output")
+    with lock(folder / "lock", seconds=0, held=held):
+        trials = read(folder)
+        ended_before = trials is not None
+        if trials is None:
+            history = _run(proposer, planned, data, folder, progress)
+            trials = [_result(trial) for trial in history.trials.values()]
+            skipped = history.reasons()
+        else:
+            skipped = read_skipped(folder)
+        files = write(folder, sweep, trials, skipped=skipped, unit=sweep.budget.unit, targets=targets(sweep))
     if all(trial.state == "failed" for trial in trials):
         raise JobError(f"all {len(trials)} trials failed; {trials[0].name}: {trials[0].error}")
-    return SweepResult(tuple(trials), best(trials), skipped, tuple(files), ended_before)
+    winner = best(trials, target=targets(sweep)[0], unit=sweep.budget.unit)
+    return SweepResult(tuple(trials), winner, skipped, tuple(files), ended_before)
 
 
-def _mistakes(sweep: SweepRecipe, values: Mapping[str, Any], manifest: Manifest) -> list[str]:
-    try:
-        return check(sweep.recipe(values), manifest)
-    except UserError as error:
-        return [str(error)]
+def targets(sweep: SweepRecipe) -> tuple[Target, ...]:
+    """What settings are chosen by, the first first: the sweep's objectives, then the other one for the front."""
+    names = dict.fromkeys((*sweep.objectives, "validation_loss", "characters_per_second"))
+    return tuple(Target(name, "min" if name == "validation_loss" else "max") for name in names)
+
+
+def _run(proposer: Proposer, planned: Plan, data: str, folder: Path, progress: Progress | None) -> History:
+    from train.ray_session import ray_session  # Ray takes seconds to import
+    from train.sweep.tuning import quick_and_quiet, run_legs
+
+    def tell(line: Mapping[str, Any]) -> None:
+        note_progress(folder, line)
+        if progress is not None and line["event"] != "waiting":
+            progress(line)
+
+    storage = folder / "ray"
+    shutil.rmtree(storage, ignore_errors=True)
+    with quick_and_quiet(), ray_session():
+        placement = find_placement(proposer.sweep, planned.settings, cluster_nodes())
+        conductor = Conductor(proposer, planned, folder, placement.concurrent, tell)
+        try:
+            run_legs(conductor, placement, data, storage)
+        finally:
+            conductor.close()
+    if not conductor.all_ended:
+        raise JobError(
+            "Ray Tune ended before the trials; run the same command again: it goes on where this one stopped"
+        )
+    shutil.rmtree(storage, ignore_errors=True)
+    return conductor.history
+
+
+def _result(trial: Record) -> TrialResult:
+    return TrialResult(
+        name=trial.name,
+        values=trial.values,
+        state=trial.state,
+        reports=tuple(trial.reports),
+        error=trial.error if trial.state == "failed" else "",
+        setting=trial.setting,
+        seed=trial.seed,
+    )
 
 
 def _claim(folder: Path, sweep: SweepRecipe, manifest: Manifest) -> None:
     """Write the sweep's settings into its folder; refuse a folder that holds another sweep."""
-    marks = {"sweep": fingerprint(sweep), "data": manifest.fingerprint}
+    mapping = {key: value for key, value in asdict(sweep).items() if key not in _OPERATIONAL}
+    marks = {"sweep": fingerprint(mapping), "data": manifest.fingerprint}
     path = folder / "sweep.yaml"
     if path.exists():
         old = (yaml.safe_load(path.read_text(encoding="utf-8")) or {}).get("fingerprints")
@@ -105,105 +168,3 @@ def _claim(folder: Path, sweep: SweepRecipe, manifest: Manifest) -> None:
         raise UserError(f"{folder}: is not empty and holds no sweep; choose another --output")
     text = yaml.safe_dump({"fingerprints": marks, "recipe": to_mapping(sweep)}, sort_keys=False)
     Storage.at(str(folder)).write_bytes(path.name, text.encode())
-
-
-def _fit(sweep: SweepRecipe, settings: list[dict[str, Any]], data: str, folder: Path, progress: Progress | None) -> Any:
-    os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")  # the new one prints banners at any verbosity
-    from ray import tune
-    from ray.tune.schedulers import ASHAScheduler
-
-    from train.ray_session import ray_session
-    from train.sweep.trial import Trial
-
-    global _progress
-    _progress = progress
-    configs = [
-        {
-            "name": f"trial_{index:03d}",
-            "recipe": to_mapping(sweep.recipe(values)),
-            "values": values,
-            "data": data,
-            "report_every_steps": sweep.report_every_steps,
-        }
-        for index, values in enumerate(settings)
-    ]
-    storage = folder.resolve() / "ray"
-    experiment = str(storage / "trials")
-    trainable = tune.with_resources(Trial, {"CPU": 1})
-    with ray_session():
-        if tune.Tuner.can_restore(experiment):
-            tuner = tune.Tuner.restore(experiment, trainable, resume_unfinished=True, restart_errored=True)
-        else:
-            tuner = tune.Tuner(
-                trainable,
-                param_space={"setting": tune.grid_search(configs)},
-                tune_config=tune.TuneConfig(
-                    metric="validation_loss",
-                    mode="min",
-                    max_concurrent_trials=sweep.concurrent,
-                    reuse_actors=True,
-                    scheduler=ASHAScheduler(
-                        time_attr="step",
-                        max_t=sweep.steps,
-                        grace_period=min(sweep.scheduler.grace_steps, sweep.steps),
-                        reduction_factor=sweep.scheduler.reduction,
-                    ),
-                ),
-                run_config=tune.RunConfig(
-                    name="trials",
-                    storage_path=str(storage),
-                    verbose=0,
-                    callbacks=[_progress_callback()],
-                    checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=1, num_to_keep=1),
-                    failure_config=tune.FailureConfig(max_failures=1),
-                ),
-            )
-        logging.getLogger("ray.tune").setLevel(logging.ERROR)
-        return tuner.fit()
-
-
-def _progress_callback() -> Any:
-    from ray import tune
-
-    class Report(tune.Callback):
-        """Hands every report, and the end of every trial, to the caller's progress function."""
-
-        def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: dict, **info: Any) -> None:
-            _tell("report", trials, trial, result)
-
-        def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-            _tell("end", trials, trial, trial.last_result)
-
-        def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-            _tell("error", trials, trial, trial.last_result)
-
-    return Report()
-
-
-def _tell(event: str, trials: list[Any], trial: Any, result: Mapping[str, Any]) -> None:
-    if _progress is None:
-        return
-    ended = sum(other is not trial and other.is_finished() for other in trials) + (event != "report")
-    metrics = {name: result[name] for name in METRICS if name in result}
-    values = trial.config["setting"]["values"]
-    _progress({"event": event, "trial": trial.config["setting"]["name"], "values": values, "ended": ended, **metrics})
-
-
-def _results(grid: Any, steps: int) -> list[TrialResult]:
-    trials = []
-    for result in grid:
-        setting = result.config["setting"]
-        frame = result.metrics_dataframe
-        reports = [] if frame is None else frame.drop_duplicates("step", keep="last").to_dict("records")
-        reports = [{name: report[name] for name in METRICS if name in report} for report in reports]
-        error = "" if result.error is None else _own_error(result.error)
-        ended = bool(reports) and reports[-1]["step"] >= steps
-        state = "failed" if error else "finished" if ended else "stopped"
-        trials.append(TrialResult(setting["name"], setting["values"], state, tuple(reports), error))
-    return sorted(trials, key=lambda trial: trial.name)
-
-
-def _own_error(error: BaseException) -> str:
-    """The last line of a trial's own traceback: Ray wraps the trial's exception in its own."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from preprocess.errors import UserError
-from workflows.console import LiveLine
+from preprocess.live_line import LiveLine
 
 if TYPE_CHECKING:
     from preprocess.download import Item, Progress

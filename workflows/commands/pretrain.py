@@ -20,11 +20,12 @@ def recipe_keys() -> list[str]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`RECIPE --data DIR --output RUN [--workers N | MIN:MAX]`."""
+    """`RECIPE --data DIR --output RUN [--workers N | MIN:MAX] [--profile]`."""
     recipes.add_arguments(parser)
     parser.add_argument("--data", metavar="DIR", required=True, help="a data directory made by `tokenfree preprocess`")
     parser.add_argument("--output", metavar="RUN", required=True, help="the folder of the run")
     parser.add_argument("--workers", metavar="N | MIN:MAX", default="1", help="training processes (default 1)")
+    parser.add_argument("--profile", action="store_true", help="leave a Chrome trace of a few steps in RUN/profile")
     parser.add_argument("--dry-run", action="store_true", help="only check the recipe against the data")
 
 
@@ -45,11 +46,14 @@ def run(args: argparse.Namespace) -> int:
         print(f"recipe {args.recipe}: fits the data {args.data} and {args.workers} workers")
         return 0
     with ProgressLine(steps=recipe.train.steps) as line:
-        result = pretrain(recipe, args.data, args.output, workers=workers, progress=line)
+        result = pretrain(recipe, args.data, args.output, workers=workers, progress=line, profile=args.profile)
     if result.already_complete:
         print(f"{args.output}: already complete ({result.steps} steps); nothing to do")
     print(f"{loss_line(result)}; accuracy {100 * result.validation_accuracy:.1f}%")
-    for what, path in (("checkpoint", result.checkpoint), ("metrics", f"{args.output}/metrics.jsonl")):
+    files = [("checkpoint", result.checkpoint), ("metrics", f"{args.output}/metrics.jsonl")]
+    if args.profile:
+        files.append(("profile", f"{args.output}/profile"))
+    for what, path in files:
         print(f"  {what:<12}{path}")
     return 0
 

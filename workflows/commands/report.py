@@ -1,6 +1,8 @@
 """Make one self-contained HTML page about runs, sweeps and data directories.
 
-Pictures of loss, throughput, corpus counts and of a sweep's trade between quality and speed; several runs are compared.
+Pictures and tables of loss, throughput, restarts and corpus counts; several runs are compared by the characters that
+they read. Of a sweep, also of one that still runs: the best setting and what it costs, quality against speed, what each
+knob does, rankings at equal steps and at equal time, and what became of every trial.
 
 Example:
   tokenfree report data/en runs/tiny sweeps/knobs --output report.html

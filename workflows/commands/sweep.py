@@ -1,17 +1,29 @@
 """Search over recipe keys for the settings that work best.
 
 Runs trials of a pretraining recipe under Ray Tune, each with other values of the keys in the recipe's `space`, stops
-the worse ones early, and leaves `sweep.csv`, `trials.jsonl` and `best.yaml`, a recipe ready to pretrain. The same
-command goes on where a sweep was killed.
+the worse ones early, and leaves `sweep.csv`, `trials.jsonl`, `report.html` and `best.yaml`, a recipe ready to pretrain.
+The same command goes on where a sweep was killed.
 
 Example:
   tokenfree sweep three-knobs-tiny --data data/en --output sweeps/knobs --trials 24 --concurrent 4
 """
 
 import argparse
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from preprocess.settings import build, merge
+from preprocess.errors import JobError
+from preprocess.settings import build, merge, nest
 from workflows import recipes
+from workflows.console import counted
+
+if TYPE_CHECKING:
+    from train.sweep.config import SweepRecipe
+    from train.sweep.run import SweepResult
+
+REPORT = "report.html"
 
 
 def recipe_keys() -> list[str]:
@@ -26,36 +38,77 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     recipes.add_arguments(parser)
     parser.add_argument("--data", metavar="DIR", required=True, help="a data directory made by `tokenfree preprocess`")
     parser.add_argument("--output", metavar="RUN", required=True, help="the folder of the sweep")
+    parser.add_argument("--dry-run", action="store_true", help="only show settings, placement and budget")
     parser.add_argument("--trials", metavar="N", type=int, help="settings to try")
     parser.add_argument("--concurrent", metavar="N", type=int, help="trials at a time (default: one a CPU)")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the sweep with one live line, then print the best setting and the files made."""
-    from train.sweep.config import SweepRecipe
+    """Run the sweep with a live table, then print the best setting and the files made."""
+    from train.sweep.results import TABLE
     from train.sweep.run import run_sweep
-    from workflows.console import SweepLine
+    from workflows.report import write_report
+    from workflows.sweep_plan import describe
+    from workflows.sweep_table import SweepTable
 
-    mapping = recipes.resolve(args.recipe, args.config, args.overrides)
-    if isinstance(mapping.get("base"), str):
-        mapping["base"] = recipes.read_based(mapping["base"])
-    options = {"trials": args.trials, "concurrent": args.concurrent}
-    mapping = merge(mapping, {key: value for key, value in options.items() if value is not None})
-    sweep = build(SweepRecipe, mapping, source=f"recipe {args.recipe}")
-    with SweepLine(sweep.trials) as line:
-        result = run_sweep(sweep, args.data, args.output, progress=line)
+    sweep = _sweep(args)
+    if args.dry_run:
+        for line in describe(sweep, args.data):
+            print(line)
+        return 0
+    try:
+        with SweepTable(reports=sweep.reports) as table:
+            result = run_sweep(sweep, args.data, args.output, progress=table)
+    except JobError:
+        if (Path(args.output) / TABLE).is_file():  # every trial failed: what each of them said is on the page
+            print(f"report written to {write_report([args.output], str(Path(args.output) / REPORT))}")
+        raise
+    report = write_report([args.output], str(Path(args.output) / REPORT))
     if result.already_complete:
         print(f"{args.output}: already complete ({len(result.trials)} trials); nothing to do")
-    if result.skipped:
-        print(f"{sum(result.skipped.values())} settings were not tried, because they cannot work:")
-        for reason, count in sorted(result.skipped.items()):
-            print(f"  {count} x {reason}")
-    if result.best is not None:
-        values = ", ".join(f"{key} = {value}" for key, value in result.best.values.items())
-        print(f"best: {result.best.name}: held-out loss {result.best.last['validation_loss']:.3f} with {values}")
-    for path in result.files:
+    for line in _results(sweep, result, args):
+        print(line)
+    for path in (*result.files, report):
         print(f"  {path.name:<14}{path}")
-    failed = [trial for trial in result.trials if trial.state == "failed"]
-    for trial in failed:
-        print(f"{trial.name} failed: {trial.error}")
-    return 1 if failed else 0
+    return 1 if any(trial.state == "failed" for trial in result.trials) else 0
+
+
+def _sweep(args: argparse.Namespace) -> "SweepRecipe":
+    """The sweep that the recipe and the options ask for."""
+    from train.sweep.config import SweepRecipe
+
+    mapping = recipes.resolve(args.recipe, args.config, [])
+    if any(key.split(".")[0] == "budget" for key, _ in args.overrides):
+        mapping.pop("budget", None)  # a budget in another unit takes the place of the recipe's
+    mapping = recipes.resolve_sweep(merge(mapping, nest(args.overrides)))
+    options = {"trials": args.trials, "concurrent": args.concurrent}
+    mapping = merge(mapping, {key: value for key, value in options.items() if value is not None})
+    return build(SweepRecipe, mapping, source=f"recipe {args.recipe}")
+
+
+def _results(sweep: "SweepRecipe", result: "SweepResult", args: argparse.Namespace) -> Iterator[str]:
+    """What is said at the end: what became of the trials, the best setting, and the command that trains it."""
+    from train.sweep.compare import LOSS, full_amount, rank
+    from train.sweep.run import targets
+    from train.sweep.trial_result import STATES
+
+    states = [trial.state for trial in result.trials]
+    told = [f"{states.count(state)} {state.replace('_', ' ')}" for state in STATES if state in states]
+    yield f"{counted(len(states), 'trial')}: {', '.join(told)}"
+    yield from (f"{trial.name} failed: {trial.error}" for trial in result.trials if trial.state == "failed")
+    if result.skipped:
+        yield f"{counted(sum(result.skipped.values()), 'setting')} not tried, because they cannot work:"
+        yield from (f"  {count} x {reason}" for reason, count in sorted(result.skipped.items()))
+    unit = sweep.budget.unit
+    amount = full_amount(result.trials, unit)
+    ranked = rank(result.trials, target=targets(sweep)[0], unit=unit, amount=amount)
+    if not ranked or amount is None:
+        return
+    setting = ranked[0].setting
+    loss = setting.estimate(LOSS.metric, amount, unit)
+    if loss is not None:
+        sure = "" if loss.half is None else f" (mean of {loss.count} seeds, 95% interval ± {loss.half:.3f})"
+        values = ", ".join(f"{key} = {value}" for key, value in setting.values.items())
+        yield f"best: {setting.name}: held-out loss {loss.mean:.3f}{sure} with {values}"
+    best = shlex.quote(str(Path(args.output) / "best.yaml"))
+    yield f"train it: tokenfree pretrain {best} --data {shlex.quote(args.data)} --output RUN"

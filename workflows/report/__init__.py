@@ -15,7 +15,7 @@ def write_report(folders: Sequence[str], output: str) -> Path:
     Raises:
         UserError: a folder is none of these, or the file cannot be written.
     """
-    page = render([load(Path(folder)) for folder in folders])
+    page = render([load(_local(folder)) for folder in folders])
     path = Path(output)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".tmp")
@@ -25,3 +25,14 @@ def write_report(folders: Sequence[str], output: str) -> Path:
     finally:
         temporary.unlink(missing_ok=True)
     return path
+
+
+def _local(folder: str) -> Path:
+    """The folder; of a run in a store, a copy of its small files."""
+    if "://" not in folder:
+        return Path(folder)
+    from train.run_folder import run_at  # imports torch
+
+    place = run_at(folder)
+    place.fetch()
+    return place.folder

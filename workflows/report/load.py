@@ -1,6 +1,5 @@
-"""Reads what the other commands left in a folder, for the report; knows their files, not their code."""
+"""Reads what the other commands left in a folder, for the report."""
 
-import csv
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,8 @@ import yaml
 
 from preprocess.errors import UserError
 from preprocess.manifest import Manifest, load_manifest
+from train.sweep.results import TABLE, read_progress, read_skipped
+from train.sweep.trial_result import TrialResult
 
 
 @dataclass(frozen=True)
@@ -32,22 +33,18 @@ class RunFolder:
 
 @dataclass(frozen=True)
 class SweepFolder:
-    """A sweep: its recipe, a row a trial (numbers as floats, absent values as None), and the reports of each."""
+    """A sweep: its recipe, its trials as far as they are, settings not tried by reason, and whether it has ended."""
 
     path: Path
     recipe: Mapping[str, Any]
-    trials: Sequence[Mapping[str, Any]]
-    reports: Mapping[str, Sequence[Mapping[str, Any]]]
+    trials: Sequence[TrialResult]
+    skipped: Mapping[str, int]
+    ended: bool
 
     @property
     def name(self) -> str:
         """The folder's name."""
         return self.path.name
-
-    @property
-    def knobs(self) -> list[str]:
-        """The dotted keys that were searched."""
-        return sorted(self.recipe["space"])
 
 
 @dataclass(frozen=True)
@@ -74,21 +71,21 @@ def load(path: Path) -> Folder:
     """
     if (path / "metrics.jsonl").is_file():
         return _run(path)
-    if (path / "sweep.csv").is_file():
+    if (path / "sweep.yaml").is_file():
         return _sweep(path)
     if (path / "manifest.json").is_file():
         return DataFolder(path, load_manifest(str(path)))
     if not path.exists():
         raise UserError(f"{path}: no such folder")
-    raise UserError(f"{path}: holds no metrics.jsonl (a run), sweep.csv (a sweep) or manifest.json (data)")
+    raise UserError(f"{path}: holds no metrics.jsonl (a run), sweep.yaml (a sweep) or manifest.json (data)")
 
 
 def _run(path: Path) -> RunFolder:
     lines = _lines(path / "metrics.jsonl")
-    result = path / "result.json"
+    config, result = path / "config.yaml", path / "result.json"
     return RunFolder(
         path,
-        yaml.safe_load((path / "config.yaml").read_text(encoding="utf-8")),
+        yaml.safe_load(config.read_text(encoding="utf-8")) if config.is_file() else {},
         [line for line in lines if "loss" in line],
         [line for line in lines if "validation_loss" in line],
         _lines(path / "events.jsonl"),
@@ -98,10 +95,7 @@ def _run(path: Path) -> RunFolder:
 
 def _sweep(path: Path) -> SweepFolder:
     recipe = yaml.safe_load((path / "sweep.yaml").read_text(encoding="utf-8"))["recipe"]
-    with (path / "sweep.csv").open(encoding="utf-8", newline="") as file:
-        trials = [{key: _number(value) for key, value in row.items()} for row in csv.DictReader(file)]
-    reports = {trial["name"]: trial["reports"] for trial in _lines(path / "trials.jsonl")}
-    return SweepFolder(path, recipe, trials, reports)
+    return SweepFolder(path, recipe, read_progress(path), read_skipped(path), (path / TABLE).is_file())
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
@@ -110,10 +104,3 @@ def _lines(path: Path) -> list[dict[str, Any]]:
         return []
     text = path.read_text(encoding="utf-8")
     return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
-
-
-def _number(value: str) -> Any:
-    try:
-        return float(value)
-    except ValueError:
-        return value or None

@@ -54,6 +54,13 @@ def test_a_new_loader_goes_on_at_any_step(make_loader: Callable[..., Loader]) ->
                 assert_equal(batch, batches[step])
 
 
+def test_batches_that_are_left_out(make_loader: Callable[..., Loader]) -> None:
+    loader = make_loader()
+    with loader.batches(1, 4, left_out={2, 3}) as batches:
+        for number, batch in zip((1, 4, 5), batches, strict=True):
+            assert_equal(batch, loader.batch(number))
+
+
 def test_sample_ids_count_through_the_batches(make_loader: Callable[..., Loader]) -> None:
     assert make_loader(rank=1, world_size=3).batch(7)["sample_ids"].tolist() == [88, 89, 90, 91]
 

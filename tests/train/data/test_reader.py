@@ -92,7 +92,7 @@ def test_a_remote_shard_is_fetched_once_and_checked(data: str, tmp_path: Path, m
         open_shard("memory://remote/b.arrow", num_bytes=entry.bytes, sha256=wrong)
     with pytest.raises(JobError, match="absent"):
         open_shard("memory://remote/c.arrow", num_bytes=entry.bytes, sha256=wrong)
-    assert [path.name for path in tmp_path.iterdir()] == [f"{entry.sha256}.arrow"]
+    assert [path.name for path in tmp_path.glob("*.arrow")] == [f"{entry.sha256}.arrow"]
 
 
 def test_the_cache_is_bounded(data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +104,7 @@ def test_the_cache_is_bounded(data: str, tmp_path: Path, monkeypatch: pytest.Mon
         memory.pipe(f"/{entry.path}", Path(data, entry.path).read_bytes())
         open_shard(f"memory://{entry.path}", num_bytes=entry.bytes, sha256=entry.sha256)
         os.utime(tmp_path / f"{entry.sha256}.arrow", (age, age))
-    assert {path.stem for path in tmp_path.iterdir()} == {shards[1].sha256, shards[2].sha256}
+    assert {path.stem for path in tmp_path.glob("*.arrow")} == {shards[1].sha256, shards[2].sha256}
 
 
 def test_data_without_a_vocabulary_says_so(data: str) -> None:

@@ -78,3 +78,11 @@ def test_unigram_baselines_are_those_of_counting(data: str, vocabulary: Any) -> 
     assert found.entropy == pytest.approx(entropy)
     assert found.cross_entropy == pytest.approx(expected)
     assert unigram(data, subword_symbols(vocabulary), targets, max_rows=40).entropy == pytest.approx(entropy, rel=0.1)
+
+
+def test_workers_that_act_together_have_as_many_batches(validate: Callable[..., list[dict[str, np.ndarray]]]) -> None:
+    parts = [validate(num_windows=5, batch=2, rank=rank, world_size=3, together=True) for rank in range(3)]
+    assert [len(part) for part in parts] == [3, 3, 3]
+    ids = [np.concatenate([batch["sample_ids"] for batch in part]) for part in parts]
+    assert sorted(np.concatenate(ids).tolist()) == joined(validate(num_windows=5))["sample_ids"].tolist()
+    assert all(len(batch["codepoints"]) == max(len(batch["sample_ids"]), 1) for part in parts for batch in part)

@@ -8,6 +8,8 @@ import torch
 from torch import nn
 
 from preprocess.settings import Slot
+from train.optimizers._groups import parameter_groups
+from train.optimizers.adamw import Config as AdamWConfig
 from train.optimizers.lamb import Config as LambConfig
 
 NAMES = Slot("train.optimizers", "adamw").names()
@@ -71,6 +73,16 @@ def test_biases_and_norms_do_not_decay(name: str, model: Small) -> None:
         "norm.bias": 0.0,
         "unused.bias": 0.0,
     }
+
+
+def test_adamw_is_fused_and_its_definition(model: Small) -> None:
+    optimizer = AdamWConfig(weight_decay=0.1).build(model)
+    assert all(group["fused"] for group in optimizer.param_groups)
+    reference = copy.deepcopy(model)
+    slow = torch.optim.AdamW(
+        parameter_groups(reference, 0.1), lr=0.05, betas=(0.9, 0.999), eps=1e-8, fused=False, foreach=False
+    )
+    assert train(model, optimizer, 5) == pytest.approx(train(reference, slow, 5), rel=1e-5)
 
 
 def test_lamb_is_its_definition(model: Small) -> None:

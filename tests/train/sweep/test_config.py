@@ -1,6 +1,5 @@
-"""Sweep settings: knobs, candidates and what a trial's recipe becomes."""
+"""Sweep settings: budgets, conditions, and what a trial's recipe becomes."""
 
-import itertools
 from typing import Any
 
 import pytest
@@ -8,8 +7,7 @@ import pytest
 from preprocess.errors import UserError
 from preprocess.settings import build, to_mapping
 from train.config import PretrainRecipe
-from train.sweep.config import Knob, SweepRecipe
-from train.sweep.results import TrialResult, best, table
+from train.sweep.config import SweepRecipe, check_space
 
 
 def make(**over: Any) -> SweepRecipe:
@@ -17,50 +15,52 @@ def make(**over: Any) -> SweepRecipe:
     return build(SweepRecipe, {**mapping, **over}, source="test")
 
 
-def test_knobs_give_their_ends_and_no_more() -> None:
-    assert [Knob(choice=("a", "b")).value(q) for q in (0.0, 0.49, 0.5, 0.999)] == ["a", "a", "b", "b"]
-    assert [Knob(integer=(2, 6)).value(q) for q in (0.0, 0.2, 0.999)] == [2, 3, 6]
-    assert Knob(uniform=(-1, 1)).value(0.25) == -0.5
-    assert Knob(log_uniform=(0.001, 0.1)).value(0.5) == 0.01
-
-
 def test_a_knob_is_of_one_kind() -> None:
     with pytest.raises(UserError, match=r"space.*exactly one"):
         make(space={"train.seed": {"choice": [1], "integer": [1, 2]}})
     with pytest.raises(UserError, match=r"space"):
         make(space={"train.seed": {}})
+    with pytest.raises(UserError, match=r"space.*empty"):
+        make(space={"train.seed": {"integer": [2, 1]}})
 
 
-def test_candidates_are_the_same_each_time_and_cover_the_space() -> None:
-    first = list(itertools.islice(make().candidates(), 40))
-    assert first == list(itertools.islice(make().candidates(), 40))
-    assert first != list(itertools.islice(make(seed=1).candidates(), 40))
-    assert {values["train.seed"] for values in first} == set(range(10))
-    rates = sorted(values["train.learning_rate"] for values in first)
-    assert max(b - a for a, b in itertools.pairwise(rates)) < 0.1 / 10
+def test_a_budget_is_in_one_unit() -> None:
+    assert (make().budget.unit, make().budget.amount) == ("step", 100)
+    assert make(budget={"seconds": 2.5}).budget.unit == "train_seconds"
+    with pytest.raises(UserError, match=r"budget.*exactly one of steps"):
+        make(budget={"steps": 1, "flops": 1e9})
 
 
 def test_a_trial_has_the_budget_and_the_best_recipe_the_steps_of_the_base() -> None:
-    sweep = make(base={"train": {"steps": 1000}}, overrides={"train": {"global_batch": 8}}, steps=10)
-    recipe = sweep.recipe({"train.seed": 3})
-    assert (recipe.train.steps, recipe.train.global_batch, recipe.train.seed) == (10, 8, 3)
+    sweep = make(base={"train": {"steps": 1000}}, overrides={"train": {"global_batch": 8}}, budget={"steps": 10})
+    recipe = sweep.recipe({"train.seed": 3}, seed=2)
+    assert (recipe.train.steps, recipe.train.global_batch, recipe.train.seed) == (10, 8, 5)
     winner = build(PretrainRecipe, sweep.best_recipe({"train.seed": 3}), source="best")
     assert (winner.train.steps, winner.train.global_batch, winner.train.seed) == (1000, 8, 3)
     assert to_mapping(winner) == sweep.best_recipe({"train.seed": 3})
 
 
-def report(step: int, loss: float) -> dict[str, float]:
-    return {"step": step, "validation_loss": loss, "characters_per_second": 1.0}
+def test_a_variant_takes_the_place_of_the_base() -> None:
+    variants = {"deep": {"model": {"trunk": {"layers": 3}}}, "wide": {"model": {"width": 96}}}
+    space = {"variant": {"grid": ["deep", "wide"]}, "model.trunk.heads": {"choice": [2, 4]}}
+    sweep = make(base={}, variants=variants, space=space)
+    check_space(sweep)
+    recipe = sweep.recipe({"variant": "deep", "model.trunk.heads": 2})
+    assert (recipe.model.trunk.layers, recipe.model.trunk.heads) == (3, 2)
+    with pytest.raises(UserError, match=r"variant.*deap"):
+        check_space(make(variants=variants, space={"variant": {"grid": ["deap"]}}))
 
 
-def test_the_best_trial_is_among_those_that_trained_longest() -> None:
-    early = TrialResult("trial_000", {"train.seed": 0}, "stopped", [report(5, 1.0)])
-    late = TrialResult("trial_001", {"train.seed": 1}, "finished", [report(5, 3.0), report(10, 2.0)])
-    worse = TrialResult("trial_002", {"train.seed": 2}, "finished", [report(10, 2.5)])
-    failed = TrialResult("trial_003", {"train.seed": 3}, "failed", [], "ValueError: no")
-    assert best([early, late, worse, failed]) is late
-    assert best([failed]) is None
-    text = table(make(space={"train.seed": {"integer": [0, 9]}}), [late, failed])
-    assert text.splitlines()[0].startswith("trial,state,train.seed,step,validation_loss")
-    assert text.splitlines()[1].startswith("trial_001,finished,1,10,2")
-    assert text.splitlines()[2].endswith("ValueError: no")
+@pytest.mark.parametrize(
+    ("over", "message"),
+    [
+        ({"space": {"model.embedder.bukets": {"choice": [1]}}}, r"did you mean 'buckets'"),
+        ({"space": {"train.seed": {"choice": [1], "when": {"train.sed": 1}}}}, r"train\.sed is no key"),
+        ({"searcher": "grid"}, r"learning_rate.*a grid needs a list"),
+        ({"scheduler": {"name": "pbt"}, "space": {"train.seed": {"choice": [1]}}}, r"pbt.*no key that can change"),
+        ({"scheduler": {"name": "pbt"}, "seeds": 2}, r"seeds must be 1"),
+    ],
+)
+def test_a_search_that_does_not_fit_together_is_refused(over: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        check_space(make(**over))

@@ -1,29 +1,47 @@
-"""A whole sweep under Ray Tune: trials that early stopping ends, the table, the best recipe, and going on."""
+"""Whole sweeps under Ray Tune: their results, failures, budgets, several workers a trial, and real kills."""
 
 import csv
-from collections.abc import Callable
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from preprocess.errors import UserError
+from preprocess.errors import JobError, UserError
 from preprocess.settings import build, to_mapping
 from train.config import PretrainRecipe
+from train.ray_session import ray_session
 from train.sweep.config import SweepRecipe
+from train.sweep.results import read
 from train.sweep.run import run_sweep
 
+REPOSITORY = Path(__file__).resolve().parents[3]
 SPACE = {"model.embedder.buckets": {"choice": [16, 32, 64]}, "model.downsampler.rate": {"integer": [2, 4]}}
+MakeRecipe = Callable[..., PretrainRecipe]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def ray_of_all_sweeps() -> Iterator[None]:
+    """One local cluster for all sweeps of this process: its start takes longer than they do."""
+    with ray_session(2):
+        yield
 
 
 def make_sweep(recipe: PretrainRecipe, **over: Any) -> SweepRecipe:
-    mapping = {"base": to_mapping(recipe), "space": SPACE, "trials": 4, "steps": 6, "report_every_steps": 2}
-    return build(SweepRecipe, {**mapping, "scheduler": {"grace_steps": 2, "reduction": 2}, **over}, source="test")
+    mapping = {"base": to_mapping(recipe), "space": SPACE, "trials": 4, "budget": {"steps": 6}, "reports": 3}
+    return build(SweepRecipe, {**mapping, "scheduler": {"reduction": 2}, **over}, source="test")
 
 
 def test_a_sweep_ends_in_a_table_and_a_recipe_and_is_not_run_twice(
-    corpus: str, make_recipe: Callable[..., PretrainRecipe], tmp_path: Path
+    corpus: str, make_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
     told: list[Any] = []
     sweep = make_sweep(make_recipe())
@@ -35,8 +53,8 @@ def test_a_sweep_ends_in_a_table_and_a_recipe_and_is_not_run_twice(
     assert len({(row["model.embedder.buckets"], row["model.downsampler.rate"]) for row in rows}) == 4
     assert {row["model.downsampler.rate"] for row in rows} <= {"2", "4"}  # 3 does not divide the length
     assert sum(result.skipped.values()) >= 1
-    assert told
     assert told[-1]["ended"] == 4
+    assert not (tmp_path / "sweep" / "ray").exists()
 
     best = yaml.safe_load((tmp_path / "sweep" / "best.yaml").read_text(encoding="utf-8"))
     again = build(PretrainRecipe, best, source="best.yaml")
@@ -53,18 +71,150 @@ def test_a_sweep_ends_in_a_table_and_a_recipe_and_is_not_run_twice(
         run_sweep(make_sweep(make_recipe(), trials=3), corpus, str(tmp_path / "sweep"))
 
 
-def test_a_space_that_cannot_work_is_refused_before_anything_starts(
-    corpus: str, make_recipe: Callable[..., PretrainRecipe], tmp_path: Path
+def test_what_cannot_work_is_refused_before_anything_starts(
+    corpus: str, make_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
     output = str(tmp_path / "sweep")
     with pytest.raises(UserError, match=r"model\.embedder\.bukets.*did you mean 'buckets'"):
         run_sweep(make_sweep(make_recipe(), space={"model.embedder.bukets": {"choice": [1]}}), corpus, output)
+    rates = {"model.downsampler.rate": {"choice": [3, 4, 5]}, "train.seed": {"choice": [1]}}
     with pytest.raises(UserError, match=r"only 1 settings can be run"):
-        run_sweep(
-            make_sweep(
-                make_recipe(), space={"model.downsampler.rate": {"choice": [3, 4, 5]}, "train.seed": {"choice": [1]}}
-            ),
-            corpus,
-            output,
-        )
+        run_sweep(make_sweep(make_recipe(), space=rates), corpus, output)
+    measures = {"train.validation_windows": {"choice": [8, 16]}, "objective.mask_fraction": {"choice": [0.15, 0.3]}}
+    with pytest.raises(UserError, match=r"only 1 settings.*objective: other values would change what is validated"):
+        run_sweep(make_sweep(make_recipe(), space=measures, trials=2), corpus, output)
     assert not (tmp_path / "sweep").exists()
+
+
+def test_a_trial_that_fails_is_tried_again_and_reported_with_its_own_error(
+    corpus: str, make_recipe: MakeRecipe, tmp_path: Path
+) -> None:
+    """A learning rate at which the loss is no number, beside one that works."""
+    space = {"train.learning_rate": {"grid": [0.01, 1e30]}}
+    recipe = make_recipe(warmup=0)
+    sweep = make_sweep(recipe, space=space, searcher="grid", scheduler="none", trials=None)
+    result = run_sweep(sweep, corpus, str(tmp_path / "sweep"))
+    assert [trial.state for trial in result.trials] == ["finished", "failed"]
+    assert "NotANumber" in result.trials[1].error
+    events = [json.loads(line) for line in (tmp_path / "sweep" / "journal.jsonl").read_text().splitlines()]
+    assert [event["trial"] for event in events if event["event"] == "failure"] == ["trial_001"] * 2
+
+    with pytest.raises(JobError, match=r"all 1 trials failed; trial_000: NotANumber"):
+        run_sweep(
+            make_sweep(recipe, space={"train.learning_rate": {"choice": [1e30]}}, trials=1),
+            corpus,
+            str(tmp_path / "failing"),
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_machine_without_memory_is_no_failure_of_trials(
+    corpus: str, make_recipe: MakeRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray ends processes where more than a share of the memory is in use; the sweep then goes on once there is room."""
+    sweep = make_sweep(make_recipe(), trials=2)
+    with monkeypatch.context() as environment:
+        environment.setenv("RAY_memory_usage_threshold", "0.05")
+        environment.setenv("RAY_min_memory_free_bytes", "-1")
+        with pytest.raises(JobError, match=r"memory ran out.*lower --concurrent"):
+            run_sweep(sweep, corpus, str(tmp_path / "sweep"))
+    result = run_sweep(sweep, corpus, str(tmp_path / "sweep"))
+    assert [trial.state for trial in result.trials] == ["finished"] * 2
+    assert "failure" not in (tmp_path / "sweep" / "journal.jsonl").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_seeds_and_pbt_and_tpe_under_ray(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    sweep = make_sweep(make_recipe(), trials=3, seeds=2, searcher={"name": "tpe", "startup": 2}, scheduler="none")
+    result = run_sweep(sweep, corpus, str(tmp_path / "seeds"))
+    assert [(trial.setting, trial.seed) for trial in result.trials] == [(s, k) for s in range(3) for k in range(2)]
+    assert all(trial.last["seed"] == trial.seed for trial in result.trials)
+    pairs = [trial.last["validation_loss"] for trial in result.trials]
+    assert len(set(pairs)) == 6
+
+    space = {"train.learning_rate": {"log_uniform": [0.0001, 0.05]}}
+    sweep = make_sweep(make_recipe(), space=space, scheduler={"name": "pbt", "quantile": 0.5}, concurrent=2)
+    result = run_sweep(sweep, corpus, str(tmp_path / "pbt"))
+    events = [json.loads(line) for line in (tmp_path / "pbt" / "journal.jsonl").read_text().splitlines()]
+    exploits = [event for event in events if event["event"] == "exploit"]
+    assert [event["report"] for event in exploits] == [1, 1, 2, 2]
+    losses = {trial.name: [report["validation_loss"] for report in trial.reports] for trial in result.trials}
+    for event in exploits[:2]:  # after the takeover the loser is near its donor, which it was not before
+        before, after = (abs(losses[event["trial"]][i] - losses[event["donor"]][i]) for i in (0, 1))
+        assert after < before
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_trials_of_two_workers_each(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    """The same losses as with one worker: batches and masks do not depend on the number."""
+    recipe = make_recipe(model={"trunk": {"dropout": 0.0}})
+    alone, together = (
+        run_sweep(make_sweep(recipe, trials=2, workers=workers), corpus, str(tmp_path / f"{workers}"))
+        for workers in (1, 2)
+    )
+    for one, two in zip(alone.trials, together.trials, strict=True):
+        assert (one.name, one.state, one.values) == (two.name, two.state, two.values)
+        assert one.last["validation_loss"] == pytest.approx(two.last["validation_loss"], rel=1e-4)
+    recipe = make_recipe(global_batch=64)
+    with pytest.raises(UserError, match=r"a trial needs 64 CPUs \(64 workers of 1\)"):
+        run_sweep(make_sweep(recipe, trials=2, workers=64), corpus, str(tmp_path / "large"))
+
+
+COMMAND = """
+import json, sys
+sys.path.insert(0, {repository!r})
+from preprocess.settings import build
+from train.sweep.config import SweepRecipe
+from train.sweep.run import run_sweep
+sweep = build(SweepRecipe, json.load(open({recipe!r})), source="test")
+run_sweep(sweep, {data!r}, {output!r})
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("scheduler", ["none", "pbt"])
+def test_a_driver_that_is_killed_goes_on(corpus: str, make_recipe: MakeRecipe, tmp_path: Path, scheduler: str) -> None:
+    """SIGKILL at three random moments; in the end all losses are those of an undisturbed sweep, bit for bit."""
+    space = {"train.learning_rate": {"log_uniform": [0.0001, 0.05]}}
+    sweep = make_sweep(
+        make_recipe(validation_windows=64), space=space, scheduler=scheduler, budget={"steps": 200}, reports=10
+    )
+    whole = run_sweep(sweep, corpus, str(tmp_path / "whole"))
+
+    output = tmp_path / "killed"
+    (tmp_path / "recipe.json").write_text(json.dumps(to_mapping(sweep)))
+    places = {"repository": str(REPOSITORY), "recipe": str(tmp_path / "recipe.json"), "data": corpus}
+    command = [sys.executable, "-c", COMMAND.format(**places, output=str(output))]
+    draw = random.Random(scheduler)
+    for kill in range(3):
+        driver = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        _wait_for_reports(output, 3 + 9 * kill, driver)
+        time.sleep(draw.random() * 1.5)
+        os.kill(driver.pid, signal.SIGKILL)
+        driver.wait()
+    assert not (output / "sweep.csv").exists()
+    subprocess.run(command, check=True, timeout=240)
+    events = [json.loads(line) for line in (output / "journal.jsonl").read_text().splitlines()]
+    reports = [(event["trial"], event["report"]["report"]) for event in events if event["event"] == "report"]
+    assert len(reports) == len(set(reports)) == 40  # none is repeated
+    ended = read(output)
+    assert ended is not None
+    for before, after in zip(whole.trials, ended, strict=True):
+        assert (before.name, before.state, before.values) == (after.name, after.state, after.values)
+        losses = [[report["validation_loss"] for report in trial.reports] for trial in (before, after)]
+        assert losses[0] == losses[1]
+
+
+def _wait_for_reports(output: Path, number: int, driver: subprocess.Popen[bytes]) -> None:
+    until = time.monotonic() + 240
+    while time.monotonic() < until:
+        journal = output / "journal.jsonl"
+        if journal.exists() and journal.read_bytes().count(b'"event": "report"') >= number:
+            return
+        assert driver.poll() is None, "the sweep ended before it could be killed"
+        time.sleep(0.05)
+    raise AssertionError("no reports")

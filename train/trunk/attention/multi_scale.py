@@ -68,15 +68,24 @@ class MultiScaleAttention(Core):
         super().__init__(dropout)
         self.groups = [(scale, count) for scale, count in zip(scales, counts, strict=True) if count]
         self.convention: WindowConvention = convention
+        scale, count = self.groups[0]
+        self.num_alone = count if isinstance(scale, int) and reach(scale, convention) == 0 else 0
 
     def forward(self, heads: Heads) -> Tensor:
         num_units = heads.valid_BK.shape[1]
         length_B = heads.valid_BK.sum(dim=1)
+        left_out = heads.values_BHKE.shape[1] - heads.queries_BHQE.shape[1]  # of the heads that are alone
         contexts, first = [], 0
         for scale, count in self.groups:
             group = slice(first, first + count)
-            q, k, v = heads.queries_BHQE[:, group], heads.keys_BHKE[:, group], heads.values_BHKE[:, group]
-            values = None if heads.offset_values is None else functools.partial(heads.offset_values.of_pairs, group)
+            first += count
+            v, values = heads.values_BHKE[:, group], None
+            if heads.offset_values is not None:
+                values = functools.partial(heads.offset_values.of_pairs, group)
+            if group.stop <= left_out:
+                contexts.append(v)
+                continue
+            q, k = (x[:, group.start - left_out : group.stop - left_out] for x in (heads.queries_BHQE, heads.keys_BHKE))
             # The reach in the longest possible example decides on shapes: they depend on no data.
             farthest = reach(resolve_width(scale, num_units), self.convention)
             block = round_up(farthest, 16)
@@ -89,8 +98,8 @@ class MultiScaleAttention(Core):
                 bias = None if heads.bias is None else functools.partial(heads.bias, group)
                 reach_B = self._reach_B(scale, length_B)
                 contexts.append(self._blocks(q, k, v, heads.valid_BK, reach_B, bias, values, block))
-            first += count
-        return torch.cat(contexts, dim=1)
+        # The layer joins the heads of a unit: beside each other from the start, they need not be moved again.
+        return torch.cat([context.transpose(1, 2) for context in contexts], dim=2).transpose(1, 2)
 
     def num_pairs(self, num_queries: int, num_keys: int, num_heads: int) -> int:
         assert num_queries == num_keys, "windows are defined among the same units"
@@ -130,11 +139,10 @@ class MultiScaleAttention(Core):
         places_U = torch.arange(q_BHUE.shape[2], device=q_BHUE.device)
         queries_U1, keys_1U = places_U[:, None], places_U[None, :]
         visible_BUU = _visible(queries_U1, keys_1U, valid_BU[:, None, :], reach_B[:, None, None])
-        logits_BHUU = hide(visible_BUU, q_BHUE.dtype)[:, None]
-        if bias is not None:
-            logits_BHUU = logits_BHUU + bias(queries_U1, keys_1U)
+        hidden_B1UU = hide(visible_BUU, q_BHUE.dtype)[:, None]
+        bias_HUU = None if bias is None else bias(queries_U1, keys_1U)
         of_pairs = None if values is None else values(queries_U1, keys_1U)
-        return self.attend(q_BHUE, k_BHUE, v_BHUE, logits_BHUU, of_pairs)
+        return self.attend(q_BHUE, k_BHUE, v_BHUE, hidden_B1UU, bias_HUU, of_pairs)
 
     def _blocks(
         self,
@@ -151,27 +159,40 @@ class MultiScaleAttention(Core):
         num_units = q_BHUE.shape[2]
         num_blocks = -(-num_units // block)
         rest = num_blocks * block - num_units
-        around = (block, block + rest)
         blocks_N = torch.arange(num_blocks, device=q_BHUE.device)[:, None, None] * block
         queries_NW1 = blocks_N + torch.arange(block, device=q_BHUE.device)[:, None]
         keys_N1X = blocks_N + torch.arange(-block, 2 * block, device=q_BHUE.device)
 
-        valid_BNX = F.pad(valid_BU, around).unfold(1, 3 * block, block)
+        valid_BNX = F.pad(valid_BU, (block, block + rest)).unfold(1, 3 * block, block)
         visible_BNWX = _visible(queries_NW1, keys_N1X, valid_BNX[:, :, None], reach_B[:, None, None, None])
         logits_BNHWX = hide(visible_BNWX, q_BHUE.dtype)[:, :, None]
         if bias is not None:
             last = num_units - 1
             bias_BHNWX = bias(queries_NW1.clamp(max=last), keys_N1X.clamp(min=0, max=last))
             logits_BNHWX = logits_BNHWX + bias_BHNWX.transpose(-4, -3)
-        q_BNHWE = F.pad(q_BHUE, (0, 0, 0, rest)).unflatten(2, (num_blocks, block)).transpose(1, 2)
-        k_BNHXE, v_BNHXE = (
-            F.pad(x, (0, 0, *around)).unfold(2, 3 * block, block).permute(0, 2, 1, 4, 3) for x in (k_BHUE, v_BHUE)
-        )
-        q, k, v, logits = (x.flatten(0, 1) for x in (q_BNHWE, k_BNHXE, v_BNHXE, logits_BNHWX))
+        # The blocks of all examples make one row of blocks: what of a neighbour a block sees is hidden.
+        q, k, v = (_one_row(x, rest, around) for x, around in ((q_BHUE, 0), (k_BHUE, block), (v_BHUE, block)))
+        q_NHWE = q.unflatten(0, (-1, block)).transpose(1, 2)
+        k_NHXE, v_NHXE = (x.unfold(0, 3 * block, block).transpose(2, 3) for x in (k, v))
         # Offsets are the same in all blocks, and need not stop at the ends.
         of_pairs = None if values is None else values(queries_NW1[0], keys_N1X[0])
-        context_BNHWE = self.attend(q, k, v, logits, of_pairs).unflatten(0, (-1, num_blocks))
-        return context_BNHWE.transpose(1, 2).flatten(2, 3)[:, :, :num_units]
+        context_NHWE = self.attend(q_NHWE, k_NHXE, v_NHXE, logits_BNHWX.flatten(0, 1), of_pairs=of_pairs)
+        context_BUHE = context_NHWE.transpose(1, 2).reshape(
+            len(valid_BU), num_blocks * block, *context_NHWE.shape[1::2]
+        )
+        return context_BUHE[:, :num_units].transpose(1, 2)
+
+
+def _one_row(x_BHUE: Tensor, rest: int, around: int) -> Tensor:
+    """The units of all examples in a row, each with `rest` zeros, between `around` zeros at both ends: [U, H, E]."""
+    x_BUHE = x_BHUE.transpose(1, 2)
+    if rest == around == 0:
+        return x_BUHE.flatten(0, 1)
+    batch, num_units, *heads = x_BUHE.shape
+    row_UHE = x_BUHE.new_zeros(batch * (num_units + rest) + 2 * around, *heads)
+    within_BUHE = row_UHE[around : len(row_UHE) - around].unflatten(0, (batch, num_units + rest))
+    within_BUHE[:, :num_units].copy_(x_BUHE)
+    return row_UHE
 
 
 def _visible(queries: Tensor, keys: Tensor, valid: Tensor, half: Tensor) -> Tensor:

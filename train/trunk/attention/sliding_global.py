@@ -163,10 +163,10 @@ class SlidingGlobalAttention(Core):
         if chosen is not None:
             shown_BUU = shown_BUU | chosen.among_units()[:, None, :]
         visible_BUU = shown_BUU & heads.valid_BK[:, None, :]
-        logits_BHUU = hide(visible_BUU, heads.queries_BHQE.dtype)[:, None]
-        if heads.bias is not None:
-            logits_BHUU = logits_BHUU + every_pair(heads.bias, slice(None), places_U[:, None], places_U[None, :])
-        context_BHUE = self.attend(heads.queries_BHQE, heads.keys_BHKE, heads.values_BHKE, logits_BHUU)
+        hidden_B1UU = hide(visible_BUU, heads.queries_BHQE.dtype)[:, None]
+        bias = heads.bias
+        bias = None if bias is None else every_pair(bias, slice(None), places_U[:, None], places_U[None, :])
+        context_BHUE = self.attend(heads.queries_BHQE, heads.keys_BHKE, heads.values_BHKE, hidden_B1UU, bias)
         return context_BHUE.masked_fill(~visible_BUU.any(dim=-1)[:, None, :, None], 0)
 
     def _banded(self, heads: Heads, chosen: GlobalUnits | None, blocks: Blocks) -> Tensor:

@@ -11,6 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from preprocess.settings import settings
+from train.dense import linear
 from train.dropout import Dropout
 from train.layers import Core, Dimensions, GlorotDense, Heads, PairBias, layer_norm
 
@@ -30,7 +31,7 @@ class MultiScaleLayer(nn.Module):
 
     def __init__(self, dimensions: Dimensions, core: Core, head_width: int) -> None:
         super().__init__()
-        width, self.num_heads = dimensions.width, dimensions.heads
+        width, self.num_heads, self.head_width = dimensions.width, dimensions.heads, head_width
         self.query = GlorotDense(width, self.num_heads * head_width)
         self.key = GlorotDense(width, self.num_heads * head_width)
         self.value = GlorotDense(width, self.num_heads * head_width)
@@ -43,8 +44,14 @@ class MultiScaleLayer(nn.Module):
         self, x_BUD: Tensor, valid_BU: Tensor, bias: PairBias | None = None, global_BU: Tensor | None = None
     ) -> Tensor:
         source_BKD, valid_BK = self.core.source(x_BUD, valid_BU)
-        projected = (self.query(x_BUD), self.key(source_BKD), self.value(source_BKD))
-        q_BHUE, k_BHKE, v_BHKE = (x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for x in projected)
+        # Where all heads are alone, these weights keep their place in the graph: distributed training waits for them.
+        left_out = self.core.num_alone if bias is None and self.core.num_alone < self.num_heads else 0
+        q_BUD, k_BKD = (
+            linear(x, layer.weight[left_out * self.head_width :], layer.bias[left_out * self.head_width :])
+            for layer, x in ((self.query, x_BUD), (self.key, source_BKD))
+        )
+        projected = (q_BUD, k_BKD, self.value(source_BKD))
+        q_BHUE, k_BHKE, v_BHKE = (x.unflatten(-1, (-1, self.head_width)).transpose(1, 2) for x in projected)
         context_BHUE = self.core(Heads(q_BHUE, k_BHKE, v_BHKE, valid_BK, source_BKD, bias, global_BK=global_BU))
         attended_BUD = self.output(context_BHUE.transpose(1, 2).flatten(2)).relu()
         return self.norm(x_BUD + self.dropout(attended_BUD))

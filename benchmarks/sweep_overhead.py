@@ -1,0 +1,103 @@
+"""Seconds that a trial of a sweep costs beyond its training: ours against the plain use of Ray Tune.
+
+In one run, on one local cluster of two CPUs, both train the same settings for the same steps with the same reports, two
+at a time. The plain way is a function that imports what it needs, builds the loop, trains and reports, one process a
+trial. A trial's overhead is (wall time of the sweep x 2 - seconds of training steps) / trials; the start of Ray is not
+in it, the start of the processes, the validations and our checkpoints are.
+
+    python -m benchmarks.sweep_overhead --data demo/data                # eight trials of twelve steps
+    python -m benchmarks.sweep_overhead --data demo/data --trials 24
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from ray import tune
+
+from preprocess.settings import build, to_mapping
+from train.ray_session import ray_session
+from train.sweep.config import SweepRecipe
+from train.sweep.run import prepare, run_sweep
+from workflows import recipes
+
+SIDE_BY_SIDE, STEPS, REPORTS = 2, 12, 3
+
+
+def ours(sweep: SweepRecipe, data: str, folder: Path) -> tuple[float, float]:
+    """Wall seconds of a whole sweep, and the training seconds of its trials."""
+    began = time.perf_counter()
+    result = run_sweep(sweep, data, str(folder / "sweep"))
+    return time.perf_counter() - began, sum(trial.last["train_seconds"] for trial in result.trials)
+
+
+def plain(sweep: SweepRecipe, data: str, folder: Path) -> tuple[float, float]:
+    """The same under Tune with a function."""
+    settings = prepare(sweep, data)[1].settings
+    configs = [{"recipe": to_mapping(sweep.recipe(values)), "data": data} for values in settings]
+    began = time.perf_counter()
+    results = tune.Tuner(
+        tune.with_resources(train_plainly, {"CPU": 1}),
+        param_space={"setting": tune.grid_search(configs)},
+        tune_config=tune.TuneConfig(trial_dirname_creator=lambda trial: trial.trial_id),
+        run_config=tune.RunConfig(name="plain", storage_path=str(folder), verbose=0),
+    ).fit()
+    wall = time.perf_counter() - began
+    return wall, sum((result.metrics or {})["train_seconds"] for result in results)
+
+
+def train_plainly(config: dict[str, Any]) -> None:
+    """A trial of the plain way."""
+    from train.config import PretrainRecipe
+    from train.loop import Loop
+
+    recipe = build(PretrainRecipe, config["setting"]["recipe"], source="trial")
+    loop = Loop(recipe, config["setting"]["data"])
+    seconds = 0.0
+    for number in range(1, REPORTS + 1):
+        began = time.perf_counter()
+        loop.train_until(STEPS * number // REPORTS)
+        seconds += time.perf_counter() - began
+        tune.report({**loop.validate(), "train_seconds": seconds})
+
+
+def main() -> None:
+    """Run both and print them beside each other."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", metavar="DIR", required=True, help="a data directory made by `tokenfree preprocess`")
+    parser.add_argument("--trials", type=int, default=8)
+    arguments = parser.parse_args()
+    trials, data = arguments.trials, os.path.abspath(arguments.data)
+    mapping = {
+        "base": recipes.read_based("canine-s-tiny"),
+        "overrides": {"train": {"global_batch": 8, "validation_windows": 16, "threads": 1}},
+        "space": {"train.learning_rate": {"log_uniform": [0.0005, 0.01]}},
+        "scheduler": "none",
+        "trials": trials,
+        "budget": {"steps": STEPS},
+        "reports": REPORTS,
+    }
+    sweep = build(SweepRecipe, mapping, source="benchmark")
+    overheads = {}
+    with tempfile.TemporaryDirectory() as folder, ray_session(SIDE_BY_SIDE):
+        for name, way in (("ours", ours), ("plain Tune", plain)):
+            wall, training = way(sweep, data, Path(folder))
+            overheads[name] = (wall * SIDE_BY_SIDE - training) / trials
+            print(
+                f"{name:<12}{trials} trials: {wall:6.1f} s, of which {training:6.1f} s of training; overhead "
+                f"{overheads[name]:5.2f} s a trial",
+                flush=True,
+            )
+    print(json.dumps({name: round(seconds, 2) for name, seconds in overheads.items()}))
+
+
+if __name__ == "__main__":
+    main()

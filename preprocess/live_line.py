@@ -1,0 +1,52 @@
+"""One line on standard error that says how far a long job is; all parts show theirs through it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Any, TextIO
+
+LOG_INTERVAL = 10.0  # seconds between lines where the output is no terminal
+_LIVE_INTERVAL = 0.1  # where it is one
+
+
+class LiveLine:
+    """A line that is written over in a terminal, and written anew every `interval` seconds in a log file."""
+
+    def __init__(self, stream: TextIO | None = None, *, interval: float = LOG_INTERVAL) -> None:
+        self.stream = sys.stderr if stream is None else stream
+        self.live = self.stream.isatty()
+        self.interval = _LIVE_INTERVAL if self.live else interval
+        self.shown = ""  # what is not kept yet
+        self.time = float("-inf") if self.live else time.monotonic()  # of the last line written
+
+    def show(self, text: str, *, final: bool = False) -> None:
+        """Show `text` in place of the last one, unless that is too recent; a final one is shown at once and stays."""
+        now = time.monotonic()
+        due = final or now - self.time >= self.interval
+        if due:
+            self.stream.write(("\r\x1b[2K" if self.live else "") + text + ("\n" if final or not self.live else ""))
+            self.stream.flush()
+            self.time = now
+        self.shown = "" if final or (due and not self.live) else text
+
+    def message(self, text: str) -> None:
+        """Write `text` as a line of its own, above the live one."""
+        self.stream.write(("\r\x1b[2K" if self.live else "") + text + "\n")
+        if self.live:
+            self.stream.write(self.shown)
+        self.stream.flush()
+
+    def close(self) -> None:
+        """Keep what is shown and move to a fresh line."""
+        if self.shown:
+            self.show(self.shown, final=True)
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,136 @@
+"""Sharded workers train as copies do: the same losses, the same files, and one goes on where the other stood."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from preprocess.settings import to_mapping
+from train import checkpoints
+from train.config import PretrainRecipe
+from train.loop import Loop
+
+MakeRecipe = Callable[..., PretrainRecipe]
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+# Trains with each recipe in turn, from the beginning or from the checkpoint of the leg before.
+ONE_OF_TWO = """
+import json, sys
+from pathlib import Path
+import torch.distributed as dist
+from preprocess.settings import build
+from train import checkpoints
+from train.config import PretrainRecipe
+from train.loop import Loop
+
+legs, data, rank, folder = json.loads(sys.argv[1]), sys.argv[2], int(sys.argv[3]), Path(sys.argv[4])
+dist.init_process_group("gloo", init_method="file://" + str(folder / "store"), rank=rank, world_size=2)
+lines, saved = [], None
+for number, (mapping, until, fresh) in enumerate(legs):
+    loop = Loop(build(PretrainRecipe, mapping, source="test"), data, rank=rank, world_size=2)
+    if not fresh:
+        loop.restore(saved)
+    loop.train_until(until, lines.append)
+    validation = loop.validate()
+    saved = folder / f"leg_{number}"
+    parts, state = loop.snapshot()
+    assert (len(parts["model"]) > 0) == (rank == 0)
+    if rank == 0:
+        checkpoints.write(saved, parts, state)
+    dist.barrier()
+held = sum(parameter.to_local().numel() if hasattr(parameter, "to_local") else parameter.numel()
+           for parameter in loop.model.parameters())
+print(json.dumps([lines, validation, held]))
+"""
+
+
+def in_two_processes(
+    legs: list[tuple[PretrainRecipe, int, bool]], corpus: str, folder: Path
+) -> tuple[Any, Any, list[int]]:
+    """The lines and the last validation, which are those of both workers, and how many weights each holds."""
+    folder.mkdir()
+    arguments = [json.dumps([(to_mapping(recipe), *more) for recipe, *more in legs]), corpus]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", ONE_OF_TWO, *arguments, str(rank), str(folder)],
+            stdout=subprocess.PIPE,
+            cwd=REPOSITORY,
+        )
+        for rank in range(2)
+    ]
+    results = [json.loads(process.communicate()[0].splitlines()[-1]) for process in processes]
+    assert [line["loss"] for line in results[0][0]] == [line["loss"] for line in results[1][0]]
+    assert results[0][1] == results[1][1]
+    return results[0][0], results[0][1], [result[2] for result in results]
+
+
+def losses(lines: list[Any]) -> list[float]:
+    return [line["loss"] for line in lines]
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
+def test_shards_train_as_one_worker_does(corpus: str, make_recipe: MakeRecipe, tmp_path: Path, optimizer: str) -> None:
+    """With dropout, micro batches, an average of the weights, and validation batches too small for all workers."""
+    options: Any = {"micro_batch": 1, "ema_decay": 0.9, "optimizer": {"name": optimizer}, "validation_windows": 5}
+    recipe = make_recipe(parallel="fsdp", **options)
+    alone = Loop(make_recipe(**options), corpus)
+    expected: list[Any] = []
+    alone.train_until(4, expected.append)
+    lines, validation, held = in_two_processes([(recipe, 4, True)], corpus, tmp_path / "fsdp")
+
+    assert losses(lines) == pytest.approx(losses(expected), rel=2e-5)
+    norms = [[line["gradient_norm"] for line in each] for each in (lines, expected)]
+    assert norms[0] == pytest.approx(norms[1], rel=2e-4)
+    assert validation == pytest.approx(alone.validate(), rel=1e-4)
+    total = sum(parameter.numel() for parameter in alone.model.parameters())
+    assert sum(held) == total
+    assert max(held) < 0.6 * total
+    alone.save(tmp_path / "alone")
+    theirs, ours = checkpoints.read(tmp_path / "fsdp" / "leg_0"), checkpoints.read(tmp_path / "alone")
+    assert theirs.state["files"].keys() == ours.state["files"].keys()
+    for part in ("model", "optimizer", "average"):
+        tensors = theirs.tensors(part)
+        for name, tensor in ours.tensors(part).items():
+            torch.testing.assert_close(tensors[name], tensor, rtol=2e-3, atol=2e-4, msg=f"{part}: {name}")
+
+
+def test_a_run_goes_on_with_the_other_strategy(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    shards, copies = (make_recipe(parallel=name, micro_batch=2, ema_decay=0.5) for name in ("fsdp", "ddp"))
+    mixed = [(shards, 2, True), (copies, 4, False), (shards, 6, False)]
+    lines, _, _ = in_two_processes([*mixed, (copies, 6, True), (shards, 2, True)], corpus, tmp_path / "both")
+    expected = losses(lines[6:12])
+    assert losses(lines[:6]) == pytest.approx(expected, rel=2e-5)
+    assert losses(lines[12:]) == losses(lines[:2])  # to the bit
+    alone = Loop(make_recipe(parallel="fsdp", micro_batch=2, ema_decay=0.5), corpus)  # one worker has all there is
+    alone.restore(tmp_path / "both" / "leg_1")
+    after: list[Any] = []
+    alone.train_until(6, after.append)
+    assert losses(after) == pytest.approx(expected[4:], rel=2e-5)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_shards_on_a_gpu(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    """A group of one NCCL worker is sharded where it is asked for by hand."""
+    import torch.distributed as dist
+
+    from train.parallel import Shards
+
+    dist.init_process_group("nccl", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
+    try:
+        recipe = make_recipe(precision="bfloat16", compile=True, checkpoint_activations=True)
+        plain, sharded = (Loop(make_recipe(precision="bfloat16"), corpus, device="cuda:0") for _ in range(2))
+        layers = list(sharded.model.encoder.trunk.layers)
+        sharded.parallel = Shards(sharded.model, layers, sharded.device)
+        sharded.optimizer = recipe.train.optimizer.build(sharded.model)
+        lines: list[list[Any]] = [[], []]
+        for loop, into in zip((plain, sharded), lines, strict=True):
+            loop.train_until(3, into.append)
+        assert losses(lines[1]) == pytest.approx(losses(lines[0]), rel=1e-2)
+    finally:
+        dist.destroy_process_group()

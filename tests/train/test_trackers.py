@@ -1,0 +1,98 @@
+"""Weights & Biases and MLflow without a network: every step of a run is there, also after it went on."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from preprocess.errors import UserError
+from train import metrics, trackers
+from train.config import PretrainRecipe
+from train.pretrain import pretrain
+from train.run_folder import RunFolder
+
+MakeRecipe = Callable[..., PretrainRecipe]
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+class Interrupt(Exception):
+    pass
+
+
+def interrupt(line: Any) -> None:
+    if line["step"] == 5:
+        raise Interrupt
+
+
+def ids(run: Path, name: str) -> list[str]:
+    lines = metrics.read(run / "events.jsonl")
+    return [line["id"] for line in lines if line["event"] == "tracker" and line["tracker"] == name]
+
+
+def test_mlflow(corpus: str, make_recipe: MakeRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mlflow = pytest.importorskip("mlflow", reason="needs tokenfree[tracking]")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    run = tmp_path / "run"
+    recipe = make_recipe(log_to=["mlflow"])
+    with pytest.raises(Interrupt):
+        pretrain(recipe, corpus, str(run), progress=interrupt)
+    pretrain(recipe, corpus, str(run))
+
+    (number,) = ids(run, "mlflow")
+    client = mlflow.MlflowClient(tracking_uri=(run / "mlruns").as_uri())
+    found = client.get_run(number)
+    assert found.info.status == "FINISHED"
+    assert found.info.run_name == "run"
+    assert found.data.params["model.trunk.layers"] == "1"
+    steps = {metric.step: metric.value for metric in client.get_metric_history(number, "loss")}
+    assert steps == {line["step"]: line["loss"] for line in metrics.read(run / "metrics.jsonl") if "loss" in line}
+    assert {metric.step for metric in client.get_metric_history(number, "validation_loss")} == {4, 8}
+
+
+def test_wandb_offline(corpus: str, make_recipe: MakeRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("wandb", reason="needs tokenfree[tracking]")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    run = tmp_path / "run"
+    pretrain(make_recipe(log_to=["wandb"]), corpus, str(run))
+    (number,) = ids(run, "wandb")
+    (log,) = (run / "wandb").glob(f"offline-run-*/run-{number}.wandb")
+    assert b"validation_loss" in log.read_bytes()
+
+
+def test_a_tracker_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(trackers.KINDS, "wandb", ("no_such_package", trackers.Wandb))
+    with pytest.raises(
+        UserError, match=r"train.log_to: wandb is not installed; run pip install 'tokenfree\[tracking\]'"
+    ):
+        trackers.check(("wandb",))
+
+
+class Broken:
+    id = "7"
+
+    def log(self, step: int, values: Any) -> None:
+        raise ConnectionError("no route to host")
+
+    def close(self, *, failed: bool) -> None:
+        raise AssertionError("it was left out")
+
+
+def test_a_tracker_that_fails_does_not_stop_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(trackers.KINDS, "wandb", ("json", lambda *arguments: Broken()))
+    seen: list[Any] = []
+    with trackers.tracked(("wandb",), RunFolder(tmp_path), {}, seen.append) as take:
+        assert take is not None
+        for step in (1, 2):
+            take({"step": step, "loss": 1.0})
+    assert [line.get("event") for line in seen] == [None, "tracker_lost", None]
+    assert "no route to host" in seen[1]["message"]
+
+
+def test_trackers_are_imported_only_where_asked_for() -> None:
+    program = "import sys, train.pretrain; print([name for name in ('wandb', 'mlflow') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=REPOSITORY, check=True)
+    assert json.loads(done.stdout.replace("'", '"')) == []

@@ -1,0 +1,118 @@
+"""Losses that are no numbers and losses that jump: noticed before the step is done, with the samples that did it.
+
+`train.on_nan` and `train.on_spike` say what follows. `roll_back` goes back to the newest checkpoint and leaves out the
+batch on the way. Where training comes back to the same checkpoint once more, the batch was not to blame, and all since
+that checkpoint are left out, as in PaLM (Chowdhery et al., arXiv 2204.02311, section 5.1).
+
+Each incident is a file, `<run>/incidents/batch_00000041.json`: kind, step, batch, loss, sample_ids, checkpoint (the
+step that training went back to, else null) and left_out (the numbers of the batches not to be used again).
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import math
+import statistics
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from preprocess.errors import JobError
+from train.run_folder import write_atomically
+
+
+class Incident(JobError):
+    """A step that was not done because of its loss. `batch` is the number of its batch in the order of the data."""
+
+    kind = ""
+
+    def __init__(self, step: int, batch: int, loss: float, sample_ids: list[int]) -> None:
+        super().__init__(step, batch, loss, sample_ids)
+        self.step, self.batch, self.loss, self.sample_ids = step, batch, loss, sample_ids
+
+
+class NotANumber(Incident):
+    """The loss or the gradient is not finite. `sample_ids` are those of the micro batches where it showed."""
+
+    kind = "not_a_number"
+
+    def __str__(self) -> str:
+        return (
+            f"the loss or its gradient is not a number at step {self.step}; lower train.learning_rate or raise "
+            "train.warmup and start another run, or go on with this one with --train.on_nan roll_back"
+        )
+
+
+class Spike(Incident):
+    """The loss is far above those before it."""
+
+    kind = "loss_spike"
+
+    def __str__(self) -> str:
+        return (
+            f"the loss jumped to {self.loss:.3f} at step {self.step}; lower train.learning_rate and start another run, "
+            "or go on with this one with --train.on_spike roll_back or go_on"
+        )
+
+
+class RecentLosses:
+    """The losses of the last steps, as many as `window`, against which the next one is judged."""
+
+    def __init__(self, window: int, deviations: float) -> None:
+        self._losses: collections.deque[float] = collections.deque(maxlen=window)
+        self._deviations = deviations
+
+    def jumps(self, loss: float) -> bool:
+        """Whether `loss` is more than so many standard deviations above the mean; never before the window is full."""
+        if len(self._losses) < (self._losses.maxlen or 0):
+            return False
+        mean = math.fsum(self._losses) / len(self._losses)
+        return loss > mean + self._deviations * statistics.pstdev(self._losses, mean)
+
+    def add(self, loss: float) -> None:
+        """Take in the loss of a step that was done."""
+        self._losses.append(loss)
+
+    def state(self) -> list[float]:
+        """What a checkpoint holds of it."""
+        return list(self._losses)
+
+    def load(self, state: Iterable[float]) -> None:
+        """Go on from `state`."""
+        self._losses.clear()
+        self._losses.extend(state)
+
+
+def save(run: Path, incident: Incident, *, left_out: Iterable[int] = (), checkpoint: int | None = None) -> Path:
+    """Write the file of an incident; returns its path."""
+    folder = run / "incidents"
+    folder.mkdir(exist_ok=True)
+    path = folder / f"batch_{incident.batch:08d}.json"
+    record = {
+        "kind": incident.kind,
+        "step": incident.step,
+        "batch": incident.batch,
+        "loss": incident.loss if math.isfinite(incident.loss) else None,
+        "sample_ids": incident.sample_ids,
+        "checkpoint": checkpoint,
+        "left_out": sorted(left_out),
+    }
+    write_atomically(path, json.dumps(record) + "\n")
+    return path
+
+
+def roll_backs(run: Path) -> list[dict[str, Any]]:
+    """The records of the incidents after which training went back, in the order of their batches."""
+    paths = sorted((run / "incidents").glob("batch_*.json"))
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    return [record for record in records if record["checkpoint"] is not None]
+
+
+def batches_to_leave_out(batch: int, first: int, checkpoint: int, before: list[dict[str, Any]]) -> list[int]:
+    """The batches from now on left out for an incident in `batch`, when training goes back to step `checkpoint`.
+
+    `first` is the batch of the first step after that checkpoint; `before` are the records of earlier incidents.
+    """
+    again = any(record["checkpoint"] == checkpoint for record in before)
+    return list(range(first if again else batch, batch + 1))

@@ -1,0 +1,77 @@
+"""Whether trials fit on the cluster, and how many side by side: plain arithmetic on what its nodes have."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from preprocess.errors import UserError
+
+
+@dataclass(frozen=True)
+class Node:
+    """A machine of the cluster."""
+
+    cpus: float
+    gpus: float = 0.0
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a trial needs: so many workers, each on one machine; they may be on different ones."""
+
+    workers: int
+    cpus: float  # of a worker
+    gpus: float = 0.0  # of a worker
+
+    def __str__(self) -> str:
+        parts = [_counted(self.workers * self.cpus, "CPU")]
+        if self.gpus:
+            parts.append(_counted(self.workers * self.gpus, "GPU"))
+        each = f" ({self.workers} workers of {self.cpus:g})" if self.workers > 1 else ""
+        return " and ".join(parts) + each
+
+
+@dataclass(frozen=True)
+class Placement:
+    """How many workers and trials have room, and the sum that says so."""
+
+    needs: Needs
+    nodes: tuple[Node, ...]
+    slots: int  # workers that have room
+    concurrent: int  # trials side by side
+
+    def __str__(self) -> str:
+        where = "this machine" if len(self.nodes) == 1 else f"the {len(self.nodes)} machines"
+        has = _counted(sum(node.cpus for node in self.nodes), "CPU")
+        if any(node.gpus for node in self.nodes):
+            has += " and " + _counted(sum(node.gpus for node in self.nodes), "GPU")
+        verb = "has" if len(self.nodes) == 1 else "have"
+        return f"a trial needs {self.needs}; {where} {verb} {has}: {_counted(self.concurrent, 'trial')} side by side"
+
+
+def place(needs: Needs, nodes: Sequence[Node], concurrent: int | None = None) -> Placement:
+    """Room for trials with `needs` on `nodes`, at most `concurrent` of them side by side.
+
+    Raises:
+        UserError: not even one fits; the message shows the sum.
+    """
+    slots = sum(_workers_on(node, needs) for node in nodes)
+    fitting = slots // needs.workers
+    if fitting == 0:
+        cpus, gpus = max(node.cpus for node in nodes), max(node.gpus for node in nodes)
+        largest = _counted(cpus, "CPU") + (" and " + _counted(gpus, "GPU") if needs.gpus else "")
+        room = _counted(slots, "worker")
+        together = f", and all {len(nodes)} machines have room for {room}" if len(nodes) > 1 else ""
+        raise UserError(
+            f"a trial needs {needs}; the largest machine of the cluster has {largest}{together}: lower workers, "
+            "train.threads or gpus_per_worker, or add machines"
+        )
+    return Placement(needs, tuple(nodes), slots, min(fitting, concurrent or fitting))
+
+
+def _workers_on(node: Node, needs: Needs) -> int:
+    room = int(node.cpus / needs.cpus + 1e-9)
+    return min(room, int(node.gpus / needs.gpus + 1e-9)) if needs.gpus else room
+
+
+def _counted(number: float, noun: str) -> str:
+    return f"{number:g} {noun}" + ("" if number == 1 else "s")

@@ -1,0 +1,1 @@
+"""Searchers: which settings are tried, in which order. A variant is one file with a `Config`."""

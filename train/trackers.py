@@ -1,0 +1,172 @@
+"""Experiment trackers beside metrics.jsonl and TensorBoard: Weights & Biases and MLflow, imported only where asked for.
+
+They live in the process of the command, and are told what the live line is told. Where they write is theirs to be told,
+by their own environment variables: `WANDB_MODE=offline`, `WANDB_PROJECT`, `MLFLOW_TRACKING_URI`, and so on. A run that
+goes on after a stop is the same run to them: its id is in events.jsonl.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import math
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from preprocess.errors import UserError
+from train.run_folder import RunFolder, flatten
+
+Line = Mapping[str, Any]
+PROJECT = "tokenfree"  # where the tracker's own variables name no other
+
+
+class Tracker(Protocol):
+    """A run in a tracker, under an id that stays when the run goes on."""
+
+    id: str
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """Take the numbers of a line of metrics."""
+        ...
+
+    def close(self, *, failed: bool) -> None:
+        """Send what was not sent yet."""
+        ...
+
+
+class Wandb:
+    """A run of Weights & Biases, drawn over its metric `step`: after a roll-back steps come again."""
+
+    def __init__(self, name: str, id: str | None, settings: Mapping[str, Any], folder: Path | None) -> None:
+        import wandb
+
+        try:
+            self._run: Any = wandb.init(
+                project=os.environ.get("WANDB_PROJECT", PROJECT),
+                name=name,
+                id=id or uuid.uuid4().hex[:12],
+                resume="allow",
+                config=dict(settings),
+                dir=None if "WANDB_DIR" in os.environ or folder is None else str(folder),
+                settings=wandb.Settings(silent=True, console="off"),
+            )
+        except wandb.Error as error:
+            raise UserError(
+                f"train.log_to: wandb: {str(error).splitlines()[0]}; run `wandb login`, or set WANDB_MODE=offline"
+            ) from error
+        self.id = self._run.id
+        self._run.define_metric("*", step_metric="step")
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        self._run.log({"step": step, **values})
+
+    def close(self, *, failed: bool) -> None:
+        self._run.finish(exit_code=int(failed))
+
+
+class Mlflow:
+    """A run of MLflow; in `<run>/mlruns` where MLFLOW_TRACKING_URI does not say where."""
+
+    def __init__(self, name: str, id: str | None, settings: Mapping[str, Any], folder: Path | None) -> None:
+        import mlflow
+        from mlflow.entities import Metric, Param, RunTag
+        from mlflow.exceptions import MlflowException
+
+        self._metric = Metric
+        uri = None
+        if "MLFLOW_TRACKING_URI" not in os.environ and folder is not None:
+            uri = (folder / "mlruns").as_uri()
+            os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
+        try:
+            self._client = mlflow.MlflowClient(tracking_uri=uri)
+            experiment = os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
+            found = self._client.get_experiment_by_name(experiment)
+            number = self._client.create_experiment(experiment) if found is None else found.experiment_id
+            self.id = id or self._client.create_run(number, run_name=name, tags={}).info.run_id
+            params = [Param(key, str(value)) for key, value in settings.items()]
+            for start in range(0, len(params), 100):  # as many as a request may hold
+                self._client.log_batch(self.id, params=params[start : start + 100])
+            self._client.log_batch(self.id, tags=[RunTag("tokenfree.run", name)])
+        except MlflowException as error:
+            raise UserError(
+                f"train.log_to: mlflow: {str(error).splitlines()[0]}; set MLFLOW_TRACKING_URI to a server or folder "
+                "that can be written"
+            ) from error
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        now = int(1000 * time.time())
+        metrics = [self._metric(key, value, now, step) for key, value in values.items()]
+        self._client.log_batch(self.id, metrics=metrics)
+
+    def close(self, *, failed: bool) -> None:
+        self._client.set_terminated(self.id, "FAILED" if failed else "FINISHED")
+
+
+KINDS: dict[str, tuple[str, Callable[..., Tracker]]] = {"wandb": ("wandb", Wandb), "mlflow": ("mlflow", Mlflow)}
+
+
+def check(names: Sequence[str]) -> None:
+    """UserError with the remedy for every tracker that is not installed."""
+    missing = [name for name in names if importlib.util.find_spec(KINDS[name][0]) is None]
+    if missing:
+        raise UserError(
+            f"train.log_to: {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed; run "
+            "pip install 'tokenfree[tracking]', or leave it out"
+        )
+
+
+@contextlib.contextmanager
+def tracked(
+    names: Sequence[str], place: RunFolder, settings: Mapping[str, Any], progress: Callable[[Line], None] | None
+) -> Iterator[Callable[[Line], None] | None]:
+    """What takes the lines of a run, for `progress` and for the trackers of these `names`.
+
+    A tracker that fails is left out from then on, with a message: metrics.jsonl has everything.
+    """
+    if not names:
+        yield progress
+        return
+    trackers = {name: _open(name, place, settings) for name in names}
+
+    def take(line: Line) -> None:
+        if progress is not None:
+            progress(line)
+        values = {key: value for key, value in line.items() if key != "step" and _is_number(value)}
+        for name, tracker in list(trackers.items()) if "event" not in line else ():
+            try:
+                tracker.log(line["step"], values)
+            except Exception as error:  # the network, a full quota: whatever a tracker may raise
+                del trackers[name]
+                if progress is not None:
+                    reason = (str(error).splitlines() or [type(error).__name__])[0]
+                    message = f"warning: {name} gets no more metrics ({reason}); metrics.jsonl has all"
+                    progress({"event": "tracker_lost", "step": line["step"], "message": message})
+
+    failed = True
+    try:
+        yield take
+        failed = False
+    finally:
+        for tracker in trackers.values():
+            with contextlib.suppress(Exception):
+                tracker.close(failed=failed)
+
+
+def _open(name: str, place: RunFolder, settings: Mapping[str, Any]) -> Tracker:
+    ids: list[str] = []
+    with contextlib.suppress(FileNotFoundError):  # a new run
+        ids = [line["id"] for line in place.events() if line["event"] == "tracker" and line["tracker"] == name]
+    folder = None if "://" in place.name else place.folder
+    title = place.name.rstrip("/").rsplit("/", 1)[-1]
+    tracker = KINDS[name][1](title, ids[-1] if ids else None, dict(flatten(settings)), folder)
+    if not ids:
+        place.add_event("tracker", tracker=name, id=tracker.id)
+    return tracker
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value)

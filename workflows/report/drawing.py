@@ -1,0 +1,143 @@
+"""How pictures are made: matplotlib figures as inline SVG whose text stays text and whose colours follow the page."""
+
+import html
+import io
+import itertools
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+# Colours are named by the values that they have on light paper; the page's style sheet has others for the dark.
+INK, FAINT, GRID, MUTED, PAPER = "#1f2933", "#616e7c", "#e4e7eb", "#a3afbb", "#fefefe"
+COLOURS = ("#0072b2", "#c2500a", "#00785a", "#a04d87", "#8a6500", "#3c5a96")  # of Okabe and Ito's kind, dark enough
+RANKS = ("#08306b", "#2171b5", "#5b9fcf", "#93bddd", "#c5d4e3")  # best fifth to worst fifth, by lightness
+MARKERS = ("o", "s", "^", "D", "v", "P")
+DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)), (0, (8, 3)), (0, (3, 1.5)))
+_NAMES = {
+    INK: "ink",
+    FAINT: "faint",
+    GRID: "line",
+    MUTED: "muted",
+    PAPER: "paper",
+    **{colour: f"c{place}" for place, colour in enumerate(COLOURS, 1)},
+    **{colour: f"q{place}" for place, colour in enumerate(RANKS, 1)},
+}
+STYLE: dict[Any, Any] = {
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "text.parse_math": False,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "tokenfree",
+    "text.color": INK,
+    "axes.edgecolor": FAINT,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "axes.titlesize": 10,
+    "axes.titlelocation": "left",
+    "axes.titleweight": "bold",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "xtick.color": FAINT,
+    "ytick.color": FAINT,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "legend.frameon": False,
+    "legend.labelcolor": INK,
+    "lines.linewidth": 1.6,
+}
+
+
+def draw(paint: Callable[[Figure], None], *, width: float = 5.2, height: float = 3.0, label: str) -> str:
+    """The `<svg>` of a figure that `paint` fills, `width` by `height` inches, with `label` for screen readers."""
+    import matplotlib
+
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        paint(figure)
+        file = io.StringIO()
+        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    svg = file.getvalue()
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
+    opening, rest = svg.split(">", 1)
+    opening = re.sub(r' (width|height)="[^"]*"', "", opening)
+    name = html.escape(label, quote=True)
+    opening += f' role="img" aria-label="{name}" style="max-width:{width * 96:.0f}px;min-width:{width * 62:.0f}px"'
+    return re.sub("|".join(_NAMES), lambda match: f"var(--{_NAMES[match[0]]})", f"{opening}>{rest}")
+
+
+def number_ids(page: str) -> str:
+    """The page with the ids inside each picture made its own: matplotlib gives equal ones to equal shapes."""
+    counter = itertools.count(1)
+
+    def numbered(svg: re.Match[str]) -> str:
+        prefix = f"p{next(counter)}-"
+        return re.sub(r'( id="|href="#|url\(#)', lambda match: match[1] + prefix, svg[0])
+
+    return re.sub(r"<svg.*?</svg>", numbered, page, flags=re.DOTALL)
+
+
+def label_points(axes: Axes, points: Sequence[tuple[str, float, float]]) -> None:
+    """Write each name (name, x, y) beside its point where it covers no other; what finds no room is left out."""
+    figure = axes.figure
+    assert isinstance(figure, Figure)
+    figure.draw_without_rendering()
+    taken: list[tuple[float, float, float, float]] = []
+    for _, x, y in points:
+        px, py = axes.transData.transform((x, y))
+        taken.append((px - 4, py - 4, px + 4, py + 4))
+    for name, x, y in points:
+        px, py = axes.transData.transform((x, y))
+        wide, high = 5.5 * len(name), 11.0
+        for dx, dy in ((7, 4), (7, -13), (-7 - wide, 4), (-7 - wide, -13), (-wide / 2, 9), (-wide / 2, -19)):
+            box = (px + dx, py + dy, px + dx + wide, py + dy + high)
+            inside = axes.bbox.contains(*box[:2]) and axes.bbox.contains(*box[2:])
+            if inside and not any(_overlap(box, other) for other in taken):
+                taken.append(box)
+                axes.annotate(
+                    name, (x, y), xytext=(dx * 72 / figure.dpi, dy * 72 / figure.dpi + 2),
+                    textcoords="offset points", fontsize=8,
+                )  # fmt: skip
+                break
+
+
+def plain_numbers(axes: Axes, *, x: bool = True, y: bool = True) -> None:
+    """Ticks as short numbers: `20k`, not `2e4`."""
+    from matplotlib.ticker import FuncFormatter, LogFormatter, ScalarFormatter
+
+    for axis in [axes.xaxis] * x + [axes.yaxis] * y:
+        if isinstance(axis.get_major_formatter(), (ScalarFormatter, LogFormatter)):
+            axis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
+
+
+def spread_x(axes: Axes, values: Sequence[float]) -> None:
+    """A logarithmic axis for positive values that span a factor of eight."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    if values and min(values) > 0 and max(values) > 8 * min(values):
+        axes.set_xscale("log")
+        if max(values) < 100 * min(values):
+            axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def short(value: float) -> str:
+    """`1.5M`, `20k`, `0.25`."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:.3g}{unit}"
+    return f"{value:.6g}"
+
+
+def cut(text: str, most: int) -> str:
+    """At most `most` characters, the end replaced by an ellipsis."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _overlap(a: tuple[float, float, float, float], b: tuple[float, float, float, float]) -> bool:
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]

@@ -1,0 +1,134 @@
+"""A pretraining run on the page: loss and validation, throughput, restarts, settings."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+from workflows.report import figures
+from workflows.report.load import RunFolder
+from workflows.report.parts import Block, Section, Table, count, decimal, duration, flat
+
+
+def run_section(run: RunFolder) -> Section:
+    """The section of one run, ended or not."""
+    result = run.result or {}
+    entropy = result.get("unigram_entropy")
+    unit = f"nats per {result.get('symbol') or 'target'}"
+    planned = recipe_of(run).get("train", {}).get("steps")
+    numbers = []
+    if run.validations:
+        numbers.append((f"{run.validations[-1]['validation_loss']:.3f}", f"held-out loss ({unit})"))
+    if entropy is not None:
+        numbers.append((f"{entropy:.3f}", "unigram entropy of the targets"))
+    restarts = num_restarts(run)
+    numbers += [
+        (f"{run.steps[-1]['step'] if run.steps else 0:,}", f"of {planned:,} steps" if planned else "steps"),
+        (count(sum(line.get("characters", 0) for line in run.steps)), "characters read"),
+        (count(median(speeds(run))), "characters per second (median)"),
+        (duration(seconds(run)[-1] if run.steps else 0.0), "in steps"),
+        (str(restarts), "restart" if restarts == 1 else "restarts"),
+    ]
+    state = "complete" if run.result else "not ended"
+    title = f"Pretraining · {run.name}"
+    return Section(title, f"{run.path} ({state})", numbers, [*_curves(run, unit, entropy), *_tables(run)])
+
+
+def recipe_of(run: RunFolder) -> Mapping[str, Any]:
+    """The resolved recipe of a run."""
+    return run.config.get("recipe", run.config)
+
+
+def characters(run: RunFolder) -> list[float]:
+    """Characters read up to each step."""
+    return list(itertools.accumulate(line.get("characters", 0) for line in run.steps))
+
+
+def seconds(run: RunFolder) -> list[float]:
+    """Seconds spent in steps up to each step."""
+    return list(itertools.accumulate(line.get("seconds", 0.0) for line in run.steps))
+
+
+def speeds(run: RunFolder) -> list[float]:
+    """Characters per second of each step."""
+    return [line.get("characters", 0) / line["seconds"] if line.get("seconds") else 0.0 for line in run.steps]
+
+
+def num_restarts(run: RunFolder) -> int:
+    """How often a worker was lost."""
+    return sum(event.get("event") == "worker_lost" for event in run.events)
+
+
+def median(values: Sequence[float]) -> float:
+    """The upper median; 0 without values."""
+    return sorted(values)[len(values) // 2] if values else 0.0
+
+
+def _curves(run: RunFolder, unit: str, entropy: float | None) -> list[Block]:
+    if not run.steps and not run.validations:
+        return [Block("", "No step has been made yet.")]
+    steps = [line["step"] for line in run.steps]
+    validated = [line["step"] for line in run.validations]
+    losses = [line["validation_loss"] for line in run.validations]
+    marks = ("restart", _restarted_at(run))
+    pictures = [
+        figures.lines(
+            [("training", steps, [line["loss"] for line in run.steps])],
+            points=[("held out", validated, losses)] if validated else [],
+            level=None if entropy is None else ("unigram entropy", entropy),
+            title="Loss", x="step", y=unit, smooth=True, marks=marks,
+        ),
+        figures.lines(
+            [("throughput", steps, speeds(run))], title="Throughput", x="step", y="characters per second",
+            smooth=True, from_zero=True, marks=marks,
+        ),
+    ]  # fmt: skip
+    if any("validation_accuracy" in line for line in run.validations):
+        accuracies = [100 * line.get("validation_accuracy", float("nan")) for line in run.validations]
+        pictures.append(
+            figures.lines([], points=[("held out", validated, accuracies)], title="Held-out accuracy", x="step", y="%")
+        )
+    if any("learning_rate" in line for line in run.steps):
+        rates = [line.get("learning_rate", float("nan")) for line in run.steps]
+        pictures.append(figures.lines([("", steps, rates)], title="Learning rate", x="step", y="learning rate"))
+    return [Block("", pictures=pictures)]
+
+
+def _tables(run: RunFolder) -> list[Block]:
+    blocks = []
+    events = [event for event in run.events if event.get("event") not in ("start", "complete")]
+    if events:
+        table = Table("Events", ["time (UTC)", "event", "step", "what"], [_event(event) for event in events])
+        blocks.append(Block("Restarts and warnings", tables=[table]))
+    folded = []
+    if run.validations:
+        rows = [
+            [f"{line['step']:,}", decimal(line["validation_loss"]), decimal(line.get("validation_accuracy"))]
+            for line in run.validations
+        ]
+        folded.append(Table("Validations", ["step", "held-out loss", "accuracy"], rows, folded=True))
+    if recipe_of(run):
+        folded.append(Table("Settings", ["key", "value"], flat(recipe_of(run)), folded=True))
+    return [*blocks, Block("", tables=folded)]
+
+
+def _event(event: Mapping[str, Any]) -> list[str]:
+    time, step = event.get("time"), event.get("step")
+    return [
+        "–" if time is None else datetime.fromtimestamp(time, timezone.utc).strftime("%Y-%m-%d %H:%M:%S"),
+        str(event.get("event", "")).replace("_", " "),
+        "–" if step is None else f"{step:,}",
+        str(event.get("message") or event.get("samples") or ""),
+    ]
+
+
+def _restarted_at(run: RunFolder) -> list[float]:
+    """The steps from which the run went on after a worker was lost."""
+    found, lost = [], False
+    for event in run.events:
+        if event.get("event") == "worker_lost":
+            lost = True
+        elif event.get("event") in ("start", "resume") and lost:
+            found.append(float(event.get("step") or 0))
+            lost = False
+    return found

@@ -1,0 +1,96 @@
+"""What the knobs of a sweep do: effects with intervals, importance, and all settings at once."""
+
+from dataclasses import replace
+
+from train.sweep.compare import LOSS
+from train.sweep.effects import importance, levels
+from train.sweep.trial_result import TrialResult, shown
+from workflows.report import sweep_figures as figures
+from workflows.report.parts import Block, Table
+from workflows.report.sweep_view import LOSS_NAME, MOST_PICTURED, UNITS, SweepView, plus_minus, target_name
+
+LEAST_TRIALS = 6  # for shares of a variance
+
+
+def effect_blocks(view: SweepView) -> list[Block]:
+    """Each knob against the loss: where all trials got to, and where the longest ended."""
+    if view.common is None or view.amount is None:
+        return []
+    compared = _losses(view, view.common)
+    at = UNITS[view.unit][1](view.common)
+    text = (
+        f"Losses at {at}, to which all {len(compared)} of these trials got, so none was picked by the scheduler. A "
+        "grey dot is a trial. A diamond is the mean over the trials with that value (or in that range of values), and "
+        "its bar the 95% interval of the mean by Student's t over those trials: it holds what seeds and the other "
+        "knobs did to them. A hollow diamond is a single trial, which has no interval; bars may run out of the "
+        "picture."
+    )
+    blocks = _effects(view, compared, "What each knob does", text)
+    if blocks and view.amount > view.common:
+        survivors = _losses(view, view.amount)
+        text = f"The same at {view.at}, for the {len(survivors)} trials that the scheduler let go so far."
+        blocks += _effects(view, survivors, "What each knob does in the end", text)
+    return [*blocks, *_importance(view, compared, at)]
+
+
+def parallel_blocks(view: SweepView) -> list[Block]:
+    """Every setting that was trained to the end as a line over all knobs."""
+    if len(view.ranked) < 2 or not view.knobs:
+        return []
+    lines = [
+        (item.setting.name, {view.names[key]: value for key, value in item.setting.values.items()}, item.estimate.mean)
+        for item in view.ranked[:MOST_PICTURED]
+    ]
+    text = (
+        f"Each line is a setting that got to {view.at}, and crosses each axis at its value. Darker and thicker lines "
+        "(on dark paper lighter ones) are better; the best has dots. The numbers are in the table of all trials."
+    )
+    picture = figures.parallel(lines, list(view.names.values()), y=target_name(view.targets[0].metric))
+    return [Block("All settings at once", text, pictures=[picture])]
+
+
+def _losses(view: SweepView, amount: float) -> list[tuple[TrialResult, float]]:
+    """The trials that got to `amount`, with their loss there."""
+    found = [(trial, trial.value_at(LOSS.metric, amount, view.unit)) for trial in view.trials]
+    return [(trial, loss) for trial, loss in found if loss is not None and trial.state != "failed"]
+
+
+def _searched(view: SweepView, compared: list[tuple[TrialResult, float]]) -> list[str]:
+    """The knobs that have more than one value among these trials."""
+    return [key for key in view.knobs if len({shown(trial.values.get(key)) for trial, _ in compared}) > 1]
+
+
+def _effects(view: SweepView, compared: list[tuple[TrialResult, float]], title: str, text: str) -> list[Block]:
+    searched = _searched(view, compared)
+    if len(compared) < 2 or not searched:
+        return []
+    losses = [loss for _, loss in compared]
+    margin = 0.08 * (max(losses) - min(losses)) or 0.1
+    limits = (min(losses) - margin, max(losses) + margin)
+    pictures, rows = [], []
+    for key in searched:
+        name, values = view.names[key], [trial.values.get(key) for trial, _ in compared]
+        found = levels(values, losses)
+        pictures.append(figures.effect(name, values, losses, found, y="held-out loss", limits=limits))
+        rows += [[name, level.label, str(level.estimate.count), plus_minus(level.estimate)] for level in found]
+    table = Table("Mean loss by value", ["knob", "value", "trials", LOSS_NAME], rows, folded=True)
+    return [Block(title, text, pictures=pictures, small=True, tables=[table])]
+
+
+def _importance(view: SweepView, compared: list[tuple[TrialResult, float]], at: str) -> list[Block]:
+    searched = _searched(view, compared)
+    if len(searched) < 2 or len(compared) < LEAST_TRIALS:
+        return []
+    found = importance([trial.values for trial, _ in compared], [loss for _, loss in compared], searched)
+    found = [replace(item, knob=view.names[item.knob]) for item in found]
+    rest = max(0.0, 1 - sum(item.share for item in found))
+    text = (
+        f"The share of the variance of the loss between trials at {at} that a knob explains by itself (functional "
+        f"ANOVA over a forest of regression trees); {100 * rest:.0f}% is left to knobs acting together. The thin line "
+        "holds 95% of the trees. The upright mark is what a knob without any effect stays below in 95% of shuffled "
+        "trials: a bar that ends left of it says nothing."
+    )
+    parts = ((item.knob, item.share, item.low, item.high, item.chance) for item in found)
+    rows = [[name, *(f"{100 * number:.0f}%" for number in numbers)] for name, *numbers in parts]
+    table = Table("Importance of each knob", ["knob", "share", "lower end", "upper end", "by chance below"], rows)
+    return [Block("Importance", text, pictures=[figures.importance(found)], tables=[table])]
