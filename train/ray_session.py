@@ -2,6 +2,7 @@
 
 import logging
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +12,8 @@ import ray
 from preprocess.errors import JobError
 from train.cores import cores
 from train.processes import Process, end_stragglers, ray_processes
+
+_REACH_SECONDS = 5.0
 
 
 @contextmanager
@@ -26,6 +29,8 @@ def ray_session(num_cpus: int | None = None) -> Iterator[None]:
         yield
         return
     local = "RAY_ADDRESS" not in os.environ
+    if not local:
+        _reach(os.environ["RAY_ADDRESS"])
     own: dict[str, Any] = {"address": "local", "num_cpus": num_cpus or cores(), "include_dashboard": False}
     try:
         ray.init(**(own if local else {}), logging_level=logging.ERROR, log_to_driver=False)
@@ -41,3 +46,17 @@ def ray_session(num_cpus: int | None = None) -> Iterator[None]:
             started = ray_processes()
         ray.shutdown()
         end_stragglers(started)
+
+
+def _reach(address: str) -> None:
+    """See that something listens at HOST:PORT, for which Ray itself would wait for minutes. Raises JobError."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():  # such as `auto`
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=_REACH_SECONDS).close()
+    except OSError as error:
+        raise JobError(
+            f"no Ray cluster answers at RAY_ADDRESS={address} ({error.strerror or error}); start one, or unset it to "
+            "use this machine alone"
+        ) from error

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from preprocess import fetch
+from preprocess import fetch, live_line
 from preprocess.download import Progress
 from preprocess.mirror import database
 from workflows import cli
@@ -219,11 +219,12 @@ def test_the_live_line(monkeypatch: pytest.MonkeyPatch) -> None:
         def isatty(self) -> bool:
             return True
 
-    clock = iter([0.0, 100.0, 100.1, 104.0])
-    monkeypatch.setattr(download, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    now = 0.0
+    for module in (download, live_line):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now))
     terminal = Terminal()
     line = download.DownloadLine(terminal)
-    for done in (1, 3, 4, 9):
+    for now, done in ((0.0, 1), (100.0, 3), (100.05, 4), (104.0, 9)):
         line(Progress(SW, done * 1_000_000, 90_000_000, done * 1_000_000))
     line.clear()
     shown = terminal.getvalue().split("\r\x1b[2K")[1:]

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 MIRROR_VARIABLE = "TOKENFREE_MIRROR"
 PART_NUMBER = r"\d+\.xml.*"
-REFRESH = 0.2  # seconds between two states of the live line
 
 
 class DownloadLine(LiveLine):
@@ -36,16 +35,12 @@ class DownloadLine(LiveLine):
     def __init__(self, stream: TextIO | None = None) -> None:
         super().__init__(stream)
         self.start: float | None = None
-        self.refreshed = 0.0
 
     def __call__(self, progress: "Progress") -> None:
         """Show how far the files are."""
         now = time.monotonic()
         if self.start is None:
             self.start = now
-        elif now - self.refreshed < REFRESH and progress.done != progress.total:
-            return
-        self.refreshed = now
         of = "" if progress.total is None else f" of {progress.total / 1e6:,.1f}"
         wiki = progress.name.partition("-pages")[0]  # whole names would wrap the line
         parts = [wiki, f"{progress.done / 1e6:,.1f}{of} MB"]
