@@ -12,7 +12,6 @@ import os
 import statistics
 import subprocess
 import sys
-import time
 
 PROGRAM = """
 import sys, time, torch
@@ -52,17 +51,17 @@ def main() -> None:
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(arguments.busy)]
     settings = [(policy, threads) for threads in (1, len(os.sched_getaffinity(0))) for policy in POLICIES]
     found: dict[tuple[str | None, int], list[float]] = {setting: [] for setting in settings}
+    print(f"{'threads':<10}{'OMP_WAIT_POLICY':<18}ms a step, with {arguments.busy} busy processes")
     try:
-        time.sleep(1)
-        for _ in range(arguments.rounds):
-            for setting in settings:
-                found[setting].append(seconds_per_step(*setting, steps=arguments.steps))
+        for number in range(arguments.rounds):
+            for policy, threads in settings:
+                seconds = found[policy, threads]
+                seconds.append(seconds_per_step(policy, threads, arguments.steps))
+                if number == arguments.rounds - 1:
+                    print(f"{threads:<10}{policy or 'unset':<18}{1000 * statistics.median(seconds):.1f}", flush=True)
     finally:
         for process in busy:
             process.kill()
-    print(f"{'threads':<10}{'OMP_WAIT_POLICY':<18}ms a step, with {arguments.busy} busy processes")
-    for (policy, threads), seconds in found.items():
-        print(f"{threads:<10}{policy or 'unset':<18}{1000 * statistics.median(seconds):.1f}")
 
 
 if __name__ == "__main__":

@@ -219,12 +219,12 @@ def test_the_live_line(monkeypatch: pytest.MonkeyPatch) -> None:
         def isatty(self) -> bool:
             return True
 
-    now = 0.0
+    clock = [0.0]
     for module in (download, live_line):
-        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now))
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     terminal = Terminal()
     line = download.DownloadLine(terminal)
-    for now, done in ((0.0, 1), (100.0, 3), (100.05, 4), (104.0, 9)):
+    for clock[0], done in ((0.0, 1), (100.0, 3), (100.05, 4), (104.0, 9)):
         line(Progress(SW, done * 1_000_000, 90_000_000, done * 1_000_000))
     line.clear()
     shown = terminal.getvalue().split("\r\x1b[2K")[1:]

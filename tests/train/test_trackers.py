@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,9 @@ def test_wandb_offline(corpus: str, make_recipe: MakeRecipe, tmp_path: Path, mon
     pretrain(make_recipe(log_to=["wandb"]), corpus, str(run))
     (number,) = ids(run, "wandb")
     (log,) = (run / "wandb").glob(f"offline-run-*/run-{number}.wandb")
+    until = time.monotonic() + 60  # the writer is a process of its own, which a busy machine keeps waiting
+    while b"validation_loss" not in log.read_bytes() and time.monotonic() < until:
+        time.sleep(0.2)
     assert b"validation_loss" in log.read_bytes()
 
 

@@ -39,7 +39,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "cnn": {"model": CNN},
 }
 TIMES = ("seconds", "data_wait", "utilisation")
-NAMES = [name for name in recipes.names() if name.startswith("byte2word-")]
+NAMES = [name for name in recipes.names() if name.startswith("byte2word-") and "space" not in recipes.read_based(name)]
 
 ONE_OF_TWO = """
 import json, sys
