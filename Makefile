@@ -45,7 +45,7 @@ docs: setup  ## Build the site of docs/ into site/
 
 lock:  ## Resolve pyproject.toml anew into requirements.lock
 	rm -rf build/lock-venv && $(PYTHON) -m venv build/lock-venv
-	build/lock-venv/bin/pip install --quiet torch==2.13.0 setuptools wheel ".[s3,huggingface,dev]"
+	build/lock-venv/bin/pip install --quiet torch==2.13.0 setuptools wheel ".[s3,huggingface,tracking,dev]"
 	{ echo "# Exact versions for Python 3.11, written by 'make lock'."; \
 	  build/lock-venv/bin/pip freeze --all --exclude tokenfree --exclude pip | sed 's/+cpu$$//'; } > requirements.lock
 
