@@ -17,6 +17,7 @@ from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
 from preprocess.errors import JobError, UserError
 from train import metrics
 from train.config import PretrainRecipe
+from train.incidents import roll_backs
 from train.pretrain import pretrain
 from train.processes import ray_processes
 from train.ray_train import _unwrap
@@ -58,8 +59,12 @@ class KillsAWorker:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_killed_worker_is_made_good_bit_for_bit(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
-    recipe = make_recipe(steps=400, micro_batch=2, checkpoint_every_steps=20, validate_every_steps=100)
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+def test_a_killed_worker_is_made_good_bit_for_bit(
+    corpus: str, make_recipe: MakeRecipe, tmp_path: Path, parallel: str
+) -> None:
+    options: Any = {"steps": 400, "micro_batch": 2, "checkpoint_every_steps": 20, "validate_every_steps": 100}
+    recipe = make_recipe(parallel=parallel, **options)
     kill = KillsAWorker(step=50)
     killed = pretrain(recipe, corpus, str(tmp_path / "killed"), workers=(2, 2), progress=kill)
     quiet = pretrain(recipe, corpus, str(tmp_path / "quiet"), workers=(2, 2))
@@ -72,11 +77,30 @@ def test_a_killed_worker_is_made_good_bit_for_bit(corpus: str, make_recipe: Make
     assert 0 < kill.seconds_to_next_step < 60
     assert list((tmp_path / "killed" / "ray").rglob("ray-train-*.log"))  # why it restarted can be read later
 
-    alone = pretrain(make_recipe(steps=400, micro_batch=2, checkpoint_every_steps=20, validate_every_steps=100),
-                     corpus, str(tmp_path / "alone"))  # fmt: skip
+    alone = pretrain(make_recipe(**options), corpus, str(tmp_path / "alone"))
     first = [line["loss"] for line in history(tmp_path / "alone")[:20]]
     assert [line["loss"] for line in history(tmp_path / "quiet")[:20]] == pytest.approx(first, rel=1e-4)
     assert alone.validation_loss == pytest.approx(quiet.validation_loss, rel=0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_two_workers_roll_back_as_one_does(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    """A threshold that ordinary losses cross."""
+    recipe = make_recipe(
+        model={"trunk": {"dropout": 0.0}}, steps=24, learning_rate=1e-5, checkpoint_every_steps=5,
+        on_spike="roll_back", spike_window=5, spike_deviations=2.0, max_roll_backs=30,
+    )  # fmt: skip
+    both, one = tmp_path / "both", tmp_path / "one"
+    pretrain(recipe, corpus, str(both), workers=(2, 2))
+    pretrain(recipe, corpus, str(one))
+    backs = [[(record["batch"], record["checkpoint"], record["left_out"]) for record in roll_backs(run)]
+             for run in (both, one)]  # fmt: skip
+    assert backs[0]
+    assert backs[0] == backs[1]
+    assert [line["step"] for line in history(both)] == list(range(1, 25))
+    losses = [[line["loss"] for line in history(run)] for run in (both, one)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
 def test_an_error_of_a_worker_comes_first_with_its_rank(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:

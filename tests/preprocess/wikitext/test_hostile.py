@@ -67,7 +67,7 @@ HOSTILE = {
 def test_hostile_pages_take_bounded_time(name, sites):
     start = time.process_time()
     text = clean(HOSTILE[name], sites["zh"])
-    assert time.process_time() - start < 2
+    assert time.process_time() - start < 20  # 0.1 to 1 s; quadratic time would be an hour
     assert len(text) <= len(HOSTILE[name])
 
 

@@ -118,6 +118,29 @@ def interrupt_at(step: int) -> Callable[[Any], None]:
     return progress
 
 
+def test_a_fixed_number_of_workers_waits_for_a_node(
+    cluster: Cluster, corpus: str, make_recipe: MakeRecipe, tmp_path: Path, start: Any
+) -> None:
+    recipe = make_recipe(steps=100_000, checkpoint_every_steps=25, validate_every_steps=50_000)
+    run = tmp_path / "run"
+    training = start(recipe, corpus, str(run), workers=(3, 3), RAY_ADDRESS=cluster.address)
+    training.wait_for_step(30)
+    lost = next(node for node in cluster.worker_nodes if worker_pids(node))
+    lose(lost)
+    cluster.remove_node(lost, allow_graceful=False)
+    time.sleep(45)  # as much as going on with two would have taken
+    assert training.process.poll() is None
+    assert not resumes(training.lines(), 2)
+    assert not resumes(training.lines(), 3)
+    cluster.add_node(num_cpus=1)
+    training.wait_for(next_step_with(3))
+    os.kill(training.process.pid, signal.SIGTERM)
+    assert training.end() == 1
+    steps = [line["step"] for line in metrics.read(run / "metrics.jsonl")]
+    assert steps == list(range(1, len(steps) + 1))
+    print(*(line["message"] for line in training.lines() if "message" in line), sep="\n")
+
+
 def test_a_drained_node_costs_no_step(
     cluster: Cluster, corpus: str, make_recipe: MakeRecipe, tmp_path: Path, start: Any
 ) -> None:
