@@ -11,10 +11,9 @@ from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 
 from train.checkpoints import Checkpoint
-from train.state import copies, part
+from train.state import copies, is_part, part
 
 PART = "average"  # of a checkpoint
 
@@ -72,4 +71,4 @@ def weights_in_use(checkpoint: Checkpoint) -> dict[str, Tensor]:
 
 def _here(tensors: Mapping[str, Tensor]) -> list[Tensor]:
     """What this worker holds of some tensors; changes to it are changes to them."""
-    return [tensor.to_local() if isinstance(tensor, DTensor) else tensor for tensor in tensors.values()]
+    return [tensor.to_local() if is_part(tensor) else tensor for tensor in tensors.values()]

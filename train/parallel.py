@@ -1,7 +1,5 @@
-"""How the workers of a run share a step: each with a copy of the model (DDP), or with a part of every tensor (FSDP2).
-
-Both give the losses of one worker alone, to rounding. Fully sharded workers hold 1 / N of the parameters, gradients and
-optimizer state, and gather a layer when they come to it (Zhao et al., arXiv 2304.11277; torch's `fully_shard`).
+"""How the workers of a run share a step: each with a copy of the model (DDP), or with a part of every tensor
+(train/shards.py). Both give the losses of one worker alone, to rounding.
 """
 
 from __future__ import annotations
@@ -10,10 +8,7 @@ import contextlib
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from train.state import whole
@@ -60,37 +55,11 @@ class Copies(Alone):
         return contextlib.nullcontext() if last else self.module.no_sync()
 
 
-class Shards(Alone):
-    """FSDP2: every worker has a part of each parameter; `layers` are gathered one at a time, the rest at once."""
-
-    together = True
-
-    def __init__(self, module: nn.Module, layers: list[nn.Module], device: torch.device) -> None:
-        mesh = init_device_mesh(device.type, (dist.get_world_size(),))
-        for layer in layers:
-            fully_shard(layer, mesh=mesh)
-        fully_shard(module, mesh=mesh)  # in place
-        super().__init__(module)
-        self._device = device
-
-    def exchange(self, *, last: bool) -> contextlib.AbstractContextManager[Any]:
-        assert isinstance(self.module, FSDPModule)
-        self.module.set_requires_gradient_sync(last)
-        return contextlib.nullcontext()
-
-    def agree(self, wish: bool) -> bool:
-        box = torch.tensor(float(wish), device=self._device)
-        dist.broadcast(box, src=0)
-        return bool(box)
-
-    def settle(self) -> None:
-        assert isinstance(self.module, FSDPModule)
-        self.module.reshard()  # without a backward pass, what lies outside the layers stays gathered
-
-
 def share(module: nn.Module, layers: list[nn.Module], *, sharded: bool, world_size: int, device: torch.device) -> Alone:
     """`module`, whose deep stack is `layers`, for this worker among `world_size` of the default process group."""
     if sharded:
+        from train.shards import Shards  # what it imports takes a second, at each start of a worker
+
         return Shards(module, layers, device)
     return Copies(module) if world_size > 1 else Alone(module)
 

@@ -7,10 +7,13 @@ Where workers hold parts of tensors (`train.parallel: fsdp`), all of them must c
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, TypeGuard
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor, distribute_tensor
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor  # takes a second, and only sharded workers need it
 
 
 def model_tensors(model: nn.Module, *, keep: bool = True) -> dict[str, Tensor]:
@@ -48,15 +51,22 @@ def load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: 
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
+def is_part(tensor: Tensor | None) -> TypeGuard[DTensor]:
+    """Whether `tensor` is one of which each worker holds a part."""
+    return hasattr(tensor, "full_tensor")
+
+
 def whole(tensor: Tensor) -> Tensor:
     """All of a tensor of which each worker holds a part; any other as it is."""
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+    return tensor.full_tensor() if is_part(tensor) else tensor
 
 
 def part(tensor: Tensor, *, like: Tensor | None) -> Tensor:
     """Of a whole tensor that all workers have, what this one is to hold of it: as much as of `like`."""
-    if not isinstance(like, DTensor):
+    if not is_part(like):
         return tensor
+    from torch.distributed.tensor import distribute_tensor
+
     return distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
 
 

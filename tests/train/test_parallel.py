@@ -127,7 +127,7 @@ def test_shards_on_a_gpu(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -
     """A group of one NCCL worker is sharded where it is asked for by hand."""
     import torch.distributed as dist
 
-    from train.parallel import Shards
+    from train.shards import Shards
 
     dist.init_process_group("nccl", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
     try:
