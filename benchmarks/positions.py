@@ -22,6 +22,7 @@ from train.model import Encoder, ModelConfig
 from train.trunk import TrunkConfig
 
 SYMBOLS = 30_522
+MODES = ("training", "inference")
 BASE = "absolute only"
 CODES: dict[str, dict[str, Any]] = {
     BASE: {"positions": "none"},
@@ -44,7 +45,8 @@ def main() -> None:
     encoder, codes = make_encoder(options), {name: make_code(fields) for name, fields in CODES.items()}
     steps = {"training": make_training(encoder, codes, options), "inference": make_inference(encoder, options)}
     print(f"{options.batch} x {options.length} tokens, {options.threads} thread(s), dropout {options.dropout}")
-    for mode, step in steps.items():
+    for mode in options.modes:
+        step = steps[mode]
         for name, quotients in measure(encoder, codes, step, options.rounds).items():
             print(
                 f"{mode:10} {name:26} {median(quotients) - 1:+7.1%} "
@@ -60,6 +62,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--modes", nargs="*", choices=MODES, default=MODES)
     parser.add_argument("--only", nargs="*", choices=CODES, help="codes to measure beside the base")
     options = parser.parse_args()
     options.batch = options.batch or max(1, 1024 // options.length)
