@@ -162,7 +162,7 @@ def test_trials_of_two_workers_each(corpus: str, make_recipe: MakeRecipe, tmp_pa
     """The same losses as with one worker: batches and masks do not depend on the number."""
     recipe = make_recipe(model={"trunk": {"dropout": 0.0}})
     alone, together = (
-        run_sweep(make_sweep(recipe, trials=2, workers=workers), corpus, str(tmp_path / f"{workers}"))
+        run_sweep(make_sweep(recipe, trials=2, workers=workers, scheduler="none"), corpus, str(tmp_path / f"{workers}"))
         for workers in (1, 2)
     )
     for one, two in zip(alone.trials, together.trials, strict=True):
@@ -189,7 +189,7 @@ run_sweep(sweep, {data!r}, {output!r})
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("scheduler", ["none", "pbt"])
 def test_a_driver_that_is_killed_goes_on(corpus: str, make_recipe: MakeRecipe, tmp_path: Path, scheduler: str) -> None:
-    """SIGKILL at three random moments; in the end all losses are those of an undisturbed sweep, bit for bit."""
+    """Ctrl-C and SIGKILL at random moments; in the end all losses are those of an undisturbed sweep, bit for bit."""
     space = {"train.learning_rate": {"log_uniform": [0.0001, 0.05]}}
     sweep = make_sweep(
         make_recipe(validation_windows=64), space=space, scheduler=scheduler, budget={"steps": 200}, reports=10
@@ -201,12 +201,12 @@ def test_a_driver_that_is_killed_goes_on(corpus: str, make_recipe: MakeRecipe, t
     places = {"repository": str(REPOSITORY), "recipe": str(tmp_path / "recipe.json"), "data": corpus}
     command = [sys.executable, "-c", COMMAND.format(**places, output=str(output))]
     draw = random.Random(scheduler)
-    for kill in range(3):
+    for kill, number in enumerate((signal.SIGINT, signal.SIGKILL, signal.SIGKILL)):
         driver = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         _wait_for_reports(output, 3 + 9 * kill, driver)
         time.sleep(draw.random() * 1.5)
-        os.kill(driver.pid, signal.SIGKILL)
-        driver.wait()
+        os.kill(driver.pid, number)
+        driver.wait(60)
     assert not (output / "sweep.csv").exists()
     subprocess.run(command, check=True, timeout=240)
     events = [json.loads(line) for line in (output / "journal.jsonl").read_text().splitlines()]
