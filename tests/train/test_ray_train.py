@@ -89,7 +89,7 @@ def test_two_workers_roll_back_as_one_does(corpus: str, make_recipe: MakeRecipe,
     """A threshold that ordinary losses cross."""
     recipe = make_recipe(
         model={"trunk": {"dropout": 0.0}}, steps=24, learning_rate=1e-5, checkpoint_every_steps=5,
-        on_spike="roll_back", spike_window=5, spike_deviations=2.0, max_roll_backs=30,
+        on_spike="roll_back", spike_window=5, spike_deviations=1.8, max_roll_backs=30,
     )  # fmt: skip
     both, one = tmp_path / "both", tmp_path / "one"
     pretrain(recipe, corpus, str(both), workers=(2, 2))
@@ -98,8 +98,9 @@ def test_two_workers_roll_back_as_one_does(corpus: str, make_recipe: MakeRecipe,
              for run in (both, one)]  # fmt: skip
     assert backs[0]
     assert backs[0] == backs[1]
-    assert [line["step"] for line in history(both)] == list(range(1, 25))
-    losses = [[line["loss"] for line in history(run)] for run in (both, one)]
+    lines = [[line for line in history(run) if "loss" in line] for run in (both, one)]
+    assert [line["step"] for line in lines[0]] == list(range(1, 25))
+    losses = [[line["loss"] for line in each] for each in lines]
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
