@@ -9,6 +9,7 @@ import copy
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
@@ -43,10 +44,28 @@ class PairValues(NamedTuple):
         return by_offset @ self.table_HRE.to(weights.dtype)
 
 
+class Workspace:
+    """Memory that layers with biases of their own use in turn, where no gradient needs it to stay.
+
+    At 512 units, to get new memory for each layer takes longer than to write to it.
+    """
+
+    def __init__(self) -> None:
+        self._memory: dict[str, Tensor] = {}
+
+    def take(self, name: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
+        """The memory of a name, for values of `shape` and the type of `like`; whoever had it before is done with it."""
+        found = self._memory.get(name)
+        if found is None or found.shape != shape or found.dtype != like.dtype:
+            found = self._memory[name] = like.new_empty(shape)
+        return found
+
+
 class LayerBias:
     """The position code in one layer: a `PairBias` that can give all pairs at once, and may change the heads."""
 
     query_factor = 1.0  # of the content's logits
+    workspace: Workspace | None = None  # of all layers, where they do not share
 
     def __init__(self) -> None:
         self._dense: Tensor | None = None
@@ -69,8 +88,8 @@ class LayerBias:
         """See `PairBias`."""
         raise NotImplementedError
 
-    def dense(self, heads: slice) -> Tensor:
-        """The bias of all pairs of a query and a key, [H, Q, K] or [B, H, Q, K], in memory of its own."""
+    def dense(self, heads: slice, workspace: Workspace | None = None) -> Tensor:
+        """The bias of all pairs of a query and a key, [H, Q, K] or [B, H, Q, K], in its own memory or `workspace`."""
         raise NotImplementedError
 
     def every_pair(self, heads: slice) -> Tensor:
@@ -87,12 +106,26 @@ class LayerBias:
         Without gradients only. Computed once where several layers share this object, and in one place in memory where
         that can be: at 512 units, the sums of all layers would take longer than the position code.
         """
+        if self.workspace is not None and _works_in_place(hidden_B11K):
+            return self._add(self.dense(slice(None), self.workspace), hidden_B11K, self.workspace)
         if self._visible is None or self._visible[0] is not valid_BK:
             dense = self.dense(slice(None)).to(hidden_B11K.dtype)
-            dense = dense[(None,) * (4 - dense.dim())]
-            own = len(dense) == len(hidden_B11K) and dense.is_contiguous()  # heads that share have the same memory
-            self._visible = valid_BK, dense.add_(hidden_B11K) if own else dense + hidden_B11K
+            self._visible = valid_BK, self._add(dense, hidden_B11K, None)
         return self._visible[1]
+
+    def _add(self, dense: Tensor, hidden_B11K: Tensor, workspace: Workspace | None) -> Tensor:
+        dense = dense[(None,) * (4 - dense.dim())]
+        if len(dense) == len(hidden_B11K) and dense.is_contiguous():  # heads that share have the same memory
+            return dense.add_(hidden_B11K)
+        if workspace is None:
+            return dense + hidden_B11K
+        shape = (max(len(dense), len(hidden_B11K)), *dense.shape[1:])
+        return torch.add(dense, hidden_B11K, out=workspace.take("sum", shape, dense))
+
+
+def _works_in_place(hidden: Tensor) -> bool:
+    """Whether memory is the program's own to manage, and all values are of one type."""
+    return hidden.device.type == "cpu" and not torch.is_autocast_enabled("cpu") and not torch.compiler.is_compiling()
 
 
 def every_pair(bias: PairBias, heads: slice, queries_Q1: Tensor, keys_1K: Tensor) -> Tensor:

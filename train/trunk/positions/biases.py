@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from train.layers import Heads
-from train.pair_bias import LayerBias
+from train.pair_bias import LayerBias, Workspace
 from train.trunk.positions.sharing import expand_heads, select_heads
 
 
@@ -28,9 +28,11 @@ class FactorBias(LayerBias):
             bias = (_rows(q_HQR, queries) * _rows(k_HKR, keys)).sum(dim=-1)
         return expand_heads(bias, heads, self.num_heads, bias.dim() - queries.dim() - 1)
 
-    def dense(self, heads: slice) -> Tensor:
+    def dense(self, heads: slice, workspace: Workspace | None = None) -> Tensor:
         q_HQR, k_HKR = (select_heads(factor, heads, -3) for factor in (self.queries, self.keys))
-        return expand_heads(q_HQR @ k_HKR.transpose(-2, -1), heads, self.num_heads, -3)
+        shape = (*q_HQR.shape[:-1], k_HKR.shape[-2])
+        out = None if workspace is None else workspace.take("dense", shape, q_HQR)
+        return expand_heads(torch.matmul(q_HQR, k_HKR.transpose(-2, -1), out=out), heads, self.num_heads, -3)
 
 
 class OffsetBias(LayerBias):
@@ -47,7 +49,13 @@ class OffsetBias(LayerBias):
         bias = F.embedding(index, by_offset_HO.transpose(0, 1)).movedim(-1, 0)
         return expand_heads(bias, heads, self.num_heads, 0)
 
-    def dense(self, heads: slice) -> Tensor:
+    def dense(self, heads: slice, workspace: Workspace | None = None) -> Tensor:
+        if workspace is not None:
+            windows_HUU = _windows(select_heads(self.by_offset, heads, 0))
+            out_HUU = workspace.take("dense", windows_HUU.shape, windows_HUU)
+            for windows_UU, out_UU in zip(windows_HUU, out_HUU, strict=True):  # so that what `flip` needs stays small
+                out_UU.copy_(windows_UU.flip(0))
+            return expand_heads(out_HUU, heads, self.num_heads, 0)
         bias_HUU: Tensor = _Toeplitz.apply(select_heads(self.by_offset, heads, 0))  # pyright: ignore[reportAssignmentType]
         return expand_heads(bias_HUU, heads, self.num_heads, 0)
 
@@ -70,7 +78,7 @@ class SumBias(LayerBias):
     def __call__(self, heads: slice, queries: Tensor, keys: Tensor) -> Tensor:
         return self.one(heads, queries, keys) + self.other(heads, queries, keys)
 
-    def dense(self, heads: slice) -> Tensor:
+    def dense(self, heads: slice, workspace: Workspace | None = None) -> Tensor:
         return self.one.every_pair(heads) + self.other.every_pair(heads)
 
 
@@ -82,8 +90,7 @@ class _Toeplitz(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, by_offset_HO: Tensor) -> Tensor:
-        num_units = (by_offset_HO.shape[1] + 1) // 2
-        return by_offset_HO.unfold(1, num_units, 1).flip(1)
+        return _windows(by_offset_HO).flip(1)
 
     @staticmethod
     @once_differentiable
@@ -91,6 +98,11 @@ class _Toeplitz(torch.autograd.Function):
         num_units = gradients[0].shape[-1]
         wide = F.pad(gradients[0].flip(1), (0, num_units)).flatten(1)
         return wide[:, : num_units * (2 * num_units - 1)].unflatten(1, (num_units, -1)).sum(dim=1)
+
+
+def _windows(by_offset_HO: Tensor) -> Tensor:
+    """Row i of U, [H, U, U], is what the row U - 1 - i of a Toeplitz matrix holds; in the memory of `by_offset_HO`."""
+    return by_offset_HO.unfold(1, (by_offset_HO.shape[1] + 1) // 2, 1)
 
 
 def _rows(factor: Tensor, index: Tensor) -> Tensor:

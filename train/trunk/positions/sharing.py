@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from torch import Tensor
 
 from preprocess.errors import UserError
+from train.pair_bias import LayerBias, Workspace
 
 if TYPE_CHECKING:
     from train.trunk import TrunkConfig
@@ -22,8 +23,14 @@ def table_counts(sharing: Sharing, num_layers: int, num_heads: int) -> tuple[int
 
 
 def for_layers(distinct: list[Item], num_layers: int) -> list[Item]:
-    """One item for each layer: the same object where the layers share, so that it computes once."""
-    return distinct * num_layers if len(distinct) == 1 else distinct
+    """One item for each layer: the same object where the layers share, so that it computes once, else one workspace."""
+    if len(distinct) == 1:
+        return distinct * num_layers
+    workspace = Workspace()
+    for item in distinct:
+        if isinstance(item, LayerBias):
+            item.workspace = workspace
+    return distinct
 
 
 def select_heads(table: Tensor, heads: slice, dim: int) -> Tensor:

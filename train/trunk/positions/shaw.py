@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from preprocess.settings import settings
 from train.layers import Dimensions, Heads
-from train.pair_bias import LayerBias, OffsetValues
+from train.pair_bias import LayerBias, OffsetValues, Workspace
 from train.trunk.positions.diet_abs import INITIAL_STD
 from train.trunk.positions.sharing import Sharing, expand_heads, for_layers, needs_own_queries, table_counts
 
@@ -91,7 +91,7 @@ class QueryBias(LayerBias):
     def __call__(self, heads: slice, queries: Tensor, keys: Tensor) -> Tensor:
         return self.by_offset[:, heads][:, :, queries, self._index(queries, keys)]
 
-    def dense(self, heads: slice) -> Tensor:
+    def dense(self, heads: slice, workspace: Workspace | None = None) -> Tensor:
         by_offset_BHUO = self.by_offset[:, heads]
         places_U = torch.arange(by_offset_BHUO.shape[2], device=by_offset_BHUO.device)
         index_UU = self._index(places_U[:, None], places_U)

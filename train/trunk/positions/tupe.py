@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from preprocess.settings import settings
 from train.layers import Dimensions
-from train.pair_bias import LayerBias
+from train.pair_bias import LayerBias, Workspace
 from train.trunk.positions.biases import FactorBias, OffsetBias, SumBias
 from train.trunk.positions.sharing import for_layers, needs_own_queries, refuse_more_units, too_many
 
@@ -83,7 +83,7 @@ class TupeBias(LayerBias):
     def __call__(self, heads: slice, queries: Tensor, keys: Tensor) -> Tensor:
         return self._untie(self.bias(heads, queries, keys), heads, queries, keys)
 
-    def dense(self, heads: slice) -> Tensor:
+    def dense(self, heads: slice, workspace: Workspace | None = None) -> Tensor:
         bias_HUU = self.bias.dense(heads)
         places_U = torch.arange(self.num_units, device=bias_HUU.device)
         return self._untie(bias_HUU, heads, places_U[:, None], places_U[None, :])
