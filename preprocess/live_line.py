@@ -50,3 +50,18 @@ class LiveLine:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def short(number: float) -> str:
+    """A number in a few characters: 950, 1.2k, 3.4M."""
+    for size, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.1f}{suffix}"
+    return f"{number:.0f}"
+
+
+def clock(seconds: float) -> str:
+    """A time as 0:07 or 1:02:03."""
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

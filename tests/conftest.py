@@ -1,8 +1,11 @@
 """Fixtures for all tests: the folder of real data, and settings that keep tests quick on small machines."""
 
 import os
+import socket
+from collections.abc import Iterator
 from pathlib import Path
 
+import fsspec
 import hypothesis
 import pytest
 
@@ -23,3 +26,29 @@ def test_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real data in {folder}; set TOKENFREE_TEST_DATA to a folder with wiki-dumps/ and books/")
     return folder
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
+    """An empty bucket, found by the usual environment variables; the cache is the test's own."""
+    server = pytest.importorskip("moto.server")
+    pytest.importorskip("s3fs")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
+    running.start()
+    for name, value in (
+        ("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}"),
+        ("AWS_ACCESS_KEY_ID", "key"),
+        ("AWS_SECRET_ACCESS_KEY", "secret"),
+        ("AWS_DEFAULT_REGION", "us-east-1"),
+        ("TOKENFREE_CACHE", str(tmp_path / "cache")),
+    ):
+        monkeypatch.setenv(name, value)
+    fsspec.get_filesystem_class("s3").clear_instance_cache()
+    name = f"bucket-{port}"  # the server keeps its buckets from test to test
+    fsspec.filesystem("s3").mkdir(name)
+    yield f"s3://{name}"
+    fsspec.get_filesystem_class("s3").clear_instance_cache()
+    running.stop()

@@ -6,7 +6,7 @@ import collections
 from collections.abc import Mapping
 from typing import Any, TextIO
 
-from preprocess.live_line import LOG_INTERVAL, LiveLine
+from preprocess.live_line import LOG_INTERVAL, LiveLine, clock, short
 
 _RECENT = 20  # steps over which speeds are averaged
 
@@ -49,11 +49,11 @@ class ProgressLine(LiveLine):
             parts.append(f"{last['bits_per_character']:.2f} bits per character")
         if self._validation is not None:
             parts.append(f"held-out {self._validation:.3f}")
-        parts.append(f"{_short(sum(line['characters'] for line in self._recent) / seconds)} characters/s")
+        parts.append(f"{short(sum(line['characters'] for line in self._recent) / seconds)} characters/s")
         parts.append(f"utilisation {sum(line['utilisation'] for line in self._recent) / len(self._recent):.0%}")
         parts.append(f"data wait {sum(line['data_wait'] for line in self._recent) / seconds:.0%}")
         left = (self._steps - last["step"]) * seconds / len(self._recent)
-        parts.append(f"{_duration(left)} left")
+        parts.append(f"{clock(left)} left")
         if self._restarts:
             parts.append(f"restarts {self._restarts}")
         return "  ".join(parts)
@@ -65,16 +65,3 @@ class ProgressLine(LiveLine):
             self._recent.clear()
         if line.get("message"):
             self.message(line["message"])
-
-
-def _short(number: float) -> str:
-    for size, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= size:
-            return f"{number / size:.1f}{suffix}"
-    return f"{number:.0f}"
-
-
-def _duration(seconds: float) -> str:
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

@@ -167,7 +167,11 @@ class RunStore(RunFolder):
     def _steps(self) -> list[int]:
         """The steps whose checkpoints were copied to the end."""
         steps = self._patiently(self._all_steps)
-        return [step for step in steps if self.storage.size(f"checkpoints/{checkpoints.name(step)}/COMMIT") is not None]
+        return [
+            step
+            for step in steps
+            if self.storage.size(f"checkpoints/{checkpoints.name(step)}/{checkpoints.MARK}") is not None
+        ]
 
     def _checkpoint(self, step: int) -> Checkpoint:
         """The checkpoint, on this machine, checked.

@@ -4,7 +4,7 @@ import time
 from dataclasses import replace
 from typing import Any, TextIO
 
-from preprocess.live_line import LiveLine
+from preprocess.live_line import LiveLine, clock
 
 _STAGE_BEFORE = {"vocabulary": "read", "finish": "build"}  # stages that count the same splits or shards
 
@@ -30,7 +30,7 @@ class StageLine(LiveLine):
         if progress != self.last:
             self.last, self.changed = progress, now
         characters = [f"{progress.characters:,} characters"] if progress.characters else []
-        parts = [self._parts_done(), *self._bytes(), *characters, *self._left(now), _clock(now - self.start)]
+        parts = [self._parts_done(), *self._bytes(), *characters, *self._left(now), clock(int(now - self.start))]
         self.show(" · ".join(parts))
 
     def _parts_done(self) -> str:
@@ -52,15 +52,9 @@ class StageLine(LiveLine):
         if seconds <= 1 or not done or self.last.done >= self.last.total:
             return []
         left = seconds * (self.last.total - self.last.done) / done - (now - self.changed)
-        return [f"about {_clock(max(left, 0))} left"]
+        return [f"about {clock(int(max(left, 0)))} left"]
 
 
 def counted(number: int, noun: str) -> str:
     """`1 shard`, `2 shards`, `1,000 shards`."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-def _clock(seconds: float) -> str:
-    minutes, seconds = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

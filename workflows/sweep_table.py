@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, TextIO
 
+from preprocess.live_line import clock, short
 from train.sweep.trial_result import is_number, short_names, shown
 
 TICK = 1.0  # seconds between two drawings of the clock
@@ -62,7 +63,7 @@ class SweepTable:
     def lines(self, width: int, height: int) -> list[str]:
         """The frame as it stands, at most `height` lines of at most `width` characters."""
         if not self._trials:
-            return [_cut(f"sweep  begins · {_clock(time.monotonic() - self._start)}", width)]
+            return [_cut(f"sweep  begins · {clock(time.monotonic() - self._start)}", width)]
         rows = [self._row(name, trial) for name, trial in sorted(self._trials.items(), key=self._place)]
         hidden = len(rows) - max(height - 2, 1)
         if hidden > 0:
@@ -88,9 +89,9 @@ class SweepTable:
         if losses:
             loss, name, step = min(losses)
             parts.append(f"best at step {step:,}: {loss:.3f} ({name})")
-        parts.append(_clock(time.monotonic() - self._start))
+        parts.append(clock(time.monotonic() - self._start))
         left = self._left()
-        return " · ".join([*parts, f"about {_clock(left)} left"] if left is not None else parts)
+        return " · ".join([*parts, f"about {clock(left)} left"] if left is not None else parts)
 
     def __enter__(self) -> "SweepTable":
         if self._live:
@@ -126,9 +127,9 @@ class SweepTable:
             settings,
             f"{trial['step']:,}" if "step" in trial else "",
             f"{loss:.4f}" if is_number(loss) else "",
-            _short(rate) if is_number(rate) else "",
+            short(rate) if is_number(rate) else "",
             _state(trial),
-            "" if left is None else _clock(left),
+            "" if left is None else clock(left),
         )
 
     def _event(self, trial: Mapping[str, Any]) -> str:
@@ -192,16 +193,3 @@ def _size(stream: TextIO) -> tuple[int, int]:
     except (OSError, ValueError):
         size = shutil.get_terminal_size()
     return size.columns or 80, size.lines or 24
-
-
-def _short(number: float) -> str:
-    for size, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= size:
-            return f"{number / size:.1f}{suffix}"
-    return f"{number:.0f}"
-
-
-def _clock(seconds: float) -> str:
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

@@ -1,7 +1,5 @@
 """Input and output on the real S3 API, served on this machine."""
 
-import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,32 +11,6 @@ from preprocess.config import PreprocessConfig
 from preprocess.errors import JobError, UserError
 from preprocess.manifest import load_manifest
 from preprocess.verify import verify
-
-server = pytest.importorskip("moto.server")
-pytest.importorskip("s3fs")
-
-
-@pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """An empty bucket, found by the usual environment variables."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
-    running.start()
-    for name, value in (
-        ("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}"),
-        ("AWS_ACCESS_KEY_ID", "key"),
-        ("AWS_SECRET_ACCESS_KEY", "secret"),
-        ("AWS_DEFAULT_REGION", "us-east-1"),
-    ):
-        monkeypatch.setenv(name, value)
-    fsspec.get_filesystem_class("s3").clear_instance_cache()
-    name = f"corpus-{port}"  # the server keeps its buckets from test to test
-    fsspec.filesystem("s3").mkdir(name)
-    yield f"s3://{name}"
-    fsspec.get_filesystem_class("s3").clear_instance_cache()
-    running.stop()
 
 
 def test_s3_in_and_out_with_two_processes(made: Path, corpus: Path, bucket: str, make_config: Any) -> None:

@@ -41,7 +41,7 @@ class Conductor:
 
     def close(self) -> None:
         """Close the journal."""
-        self._journal.__exit__(None, None, None)
+        self._journal.close()
 
     def folder(self, trial: str) -> Path:
         """Of a trial: its checkpoints and its lock."""

@@ -4,7 +4,6 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 
 from train.sweep.history import Event
 
@@ -32,10 +31,6 @@ class Journal:
         os.fsync(self._file.fileno())
         self._on_event(event)
 
-    def __enter__(self) -> "Journal":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """No more events come."""
         self._file.close()

@@ -22,7 +22,7 @@ from preprocess.settings import fingerprint, to_mapping
 from preprocess.storage import Storage
 from train.config import load_vocabulary
 from train.run_folder import lock
-from train.sweep.compare import Target
+from train.sweep.compare import LOSS, SPEED, Target, objectives
 from train.sweep.conductor import Conductor
 from train.sweep.config import SweepRecipe, check_space
 from train.sweep.history import History, Record
@@ -111,8 +111,7 @@ def run_sweep(sweep: SweepRecipe, data: str, output: str, *, progress: Progress 
 
 def targets(sweep: SweepRecipe) -> tuple[Target, ...]:
     """What settings are chosen by, the first first: the sweep's objectives, then the other one for the front."""
-    names = dict.fromkeys((*sweep.objectives, "validation_loss", "characters_per_second"))
-    return tuple(Target(name, "min" if name == "validation_loss" else "max") for name in names)
+    return tuple(dict.fromkeys((*objectives(sweep.objectives), LOSS, SPEED)))
 
 
 def _run(proposer: Proposer, planned: Plan, data: str, folder: Path, progress: Progress | None) -> History:

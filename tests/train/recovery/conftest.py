@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -10,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import pytest
 
 from preprocess.settings import to_mapping
@@ -110,29 +108,3 @@ def history() -> Callable[[Path], list[dict[str, Any]]]:
         return [{name: value for name, value in line.items() if name not in CLOCK} for line in lines]
 
     return read
-
-
-@pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
-    """An empty bucket, found by the usual environment variables; the cache is the test's own."""
-    server = pytest.importorskip("moto.server")
-    pytest.importorskip("s3fs")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
-    running.start()
-    for name, value in (
-        ("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}"),
-        ("AWS_ACCESS_KEY_ID", "key"),
-        ("AWS_SECRET_ACCESS_KEY", "secret"),
-        ("AWS_DEFAULT_REGION", "us-east-1"),
-        ("TOKENFREE_CACHE", str(tmp_path / "cache")),
-    ):
-        monkeypatch.setenv(name, value)
-    fsspec.get_filesystem_class("s3").clear_instance_cache()
-    name = f"runs-{port}"  # the server keeps its buckets from test to test
-    fsspec.filesystem("s3").mkdir(name)
-    yield f"s3://{name}"
-    fsspec.get_filesystem_class("s3").clear_instance_cache()
-    running.stop()

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from preprocess.settings import fingerprint, settings
 from train.sweep import space as spaces
+from train.sweep.compare import objectives
 from train.sweep.history import History, Record
 from train.sweep.searchers import even
 from train.sweep.space import Knob, Values
@@ -52,7 +53,7 @@ def _suggestions(sweep: "SweepRecipe", history: History) -> Iterator[Values]:
             sampler = optuna.samplers.TPESampler(
                 seed=seed, n_startup_trials=0, multivariate=True, group=True, constant_liar=True
             )
-        directions: list[Any] = ["minimize" if name == "validation_loss" else "maximize" for name in sweep.objectives]
+        directions: list[Any] = [f"{target.mode}imize" for target in objectives(sweep.objectives)]
         study = optuna.create_study(directions=directions, sampler=sampler)
         study.add_trials(known)
         drawn = _draw(sweep, study.ask())
