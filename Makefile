@@ -40,7 +40,8 @@ format: setup  ## Format the code and sort the imports
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: setup  ## Build the site of docs/ into site/
+docs: setup  ## Draw the picture of the house, and build the site of docs/ into site/
+	$(BIN)/python -m docs.tools.draw_house
 	$(BIN)/mkdocs build --strict --quiet
 
 lock:  ## Resolve pyproject.toml anew into requirements.lock

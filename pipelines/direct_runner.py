@@ -34,8 +34,10 @@ def is_dead_worker(error: Exception) -> bool:
 
 
 def worker_process_environment() -> environments.Environment:
-    """The environment of steps that run in processes of `pipelines.worker`."""
-    return _WorkerProcessEnvironment.from_command_string(f"exec {shlex.quote(sys.executable)} -m pipelines.worker")
+    """The environment of steps that run in processes of `tokenfree.pipelines.direct_worker`."""
+    return _WorkerProcessEnvironment.from_command_string(
+        f"exec {shlex.quote(sys.executable)} -m tokenfree.pipelines.direct_worker"
+    )
 
 
 class _WorkerProcessEnvironment(_Environment):

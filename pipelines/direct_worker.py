@@ -1,6 +1,8 @@
 """What a worker process of the embedded runner runs: Beam's own harness, without its chatter on the terminal.
 
-python -m pipelines.worker        (started by the runner, which sets the environment that the harness reads)
+    python -m tokenfree.pipelines.direct_worker
+
+(started by the runner, which sets the environment that the harness reads)
 """
 
 from __future__ import annotations

@@ -8,8 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from preprocess.job import PLAN, RUNS, SHARDS, Job, run_names
-from preprocess.storage import Storage
+from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.job.build_step import shard_sidecar
+from tokenfree.preprocess.job.plan_step import find_plan
+from tokenfree.preprocess.job.preprocess_job import RUNS, SHARDS, PreprocessJob
+from tokenfree.preprocess.job.read_step import run_names
 
 Stage = Literal["read", "vocabulary", "build", "finish", "complete"]  # in the order in which they come
 _ORDER: tuple[Stage, ...] = get_args(Stage)
@@ -33,7 +36,7 @@ class Watcher:
     """Calls `report` from a thread of its own while the `with` block runs: with new progress, or the last one again so
     that a clock beside it goes on. Progress never goes back, also not while the job removes what is counted."""
 
-    def __init__(self, job: Job, report: Callable[[Progress], None]) -> None:
+    def __init__(self, job: PreprocessJob, report: Callable[[Progress], None]) -> None:
         self.storage: Storage = job.storage
         self.report = report
         self.run_names = {f"{RUNS}/{name}.json" for name in run_names(job)}
@@ -54,17 +57,17 @@ class Watcher:
 
     def look(self) -> Progress:
         """The progress at this moment."""
-        plan = self.storage.read_json(PLAN)
+        plan = find_plan(self.storage)
         if plan is None:
             self._count(RUNS, self.runs, _of_run, self.run_names)
             stage = "read" if len(self.runs) < len(self.run_names) else "vocabulary"
             return _progress(stage, self.runs, len(self.run_names))
-        for split in {path.partition("/")[0] for path in plan["shards"]}:
-            self._count(
-                f"{SHARDS}/{split}", self.shards, _of_shard, {f"{SHARDS}/{path}.json" for path in plan["shards"]}
-            )
-        stage = "build" if len(self.shards) < len(plan["shards"]) else "finish"
-        return _progress(stage, self.shards, len(plan["shards"]))
+        paths = [shard.path for shard in plan.shards]
+        sidecars = {shard_sidecar(path) for path in paths}
+        for dataset_split in {path.partition("/")[0] for path in paths}:
+            self._count(f"{SHARDS}/{dataset_split}", self.shards, _of_shard, sidecars)
+        stage = "build" if len(self.shards) < len(paths) else "finish"
+        return _progress(stage, self.shards, len(paths))
 
     def _watch(self) -> None:
         while True:

@@ -18,9 +18,9 @@ from apache_beam.options.pipeline_options import (
 from apache_beam.pipeline import Pipeline
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
-import pipelines
-from pipelines.worker_processes import worker_process_environment
-from preprocess.errors import UserError
+import tokenfree
+from tokenfree.pipelines.direct_runner import worker_process_environment
+from tokenfree.preprocess.common.errors import UserError
 
 # "direct" names FnApiRunner outright: Beam's DirectRunner first tries to download another one.
 EMBEDDED = "FnApiRunner"
@@ -81,7 +81,7 @@ def worker_environment(options: PipelineOptions) -> Iterator[None]:
     """Worker processes started inside import our packages from any directory; the embedded runner keeps silent, because
     what goes wrong in a step is raised as well."""
     before = os.environ.get("PYTHONPATH")
-    root = str(Path(pipelines.__file__).resolve().parents[1])
+    root = str(Path(tokenfree.__file__).resolve().parents[1])
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (root, before)))
     logger = logging.getLogger("apache_beam")
     level = logger.level

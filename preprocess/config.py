@@ -2,14 +2,21 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from preprocess.settings import settings
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.preprocess.records.window_columns import COLUMN_TYPES
 
-COLUMNS = ("document", "language", "text", "codepoints", "whitespace", "word_starts", "word_ends",
-           "subword_ids", "subword_starts", "subword_ends", "sentence_starts")  # fmt: skip
-Column = Literal["document", "language", "text", "codepoints", "whitespace", "word_starts", "word_ends",
-                 "subword_ids", "subword_starts", "subword_ends", "sentence_starts"]  # fmt: skip
+COLUMNS = tuple(COLUMN_TYPES)
+
+
+def _known_column(name: str) -> str:
+    if name not in COLUMN_TYPES:
+        raise ValueError(f"there is no column {name!r} (known: {', '.join(COLUMNS)})")
+    return name
+
+
+Column = Annotated[str, AfterValidator(_known_column)]
 
 
 @settings

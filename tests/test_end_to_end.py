@@ -13,11 +13,11 @@ import datasets
 import pytest
 import yaml
 
-from train import load_encoder, load_windows
-from workflows.cli import main
-from workflows.demo_corpus.dump_writer import DemoPage, write_dump
-from workflows.demo_corpus.own_pages import own_pages
-from workflows.demo_corpus.sites import SITES
+from tokenfree import load_encoder, load_windows
+from tokenfree.workflows.cli import main
+from tokenfree.workflows.demo_corpus.dump_writer import DemoPage, write_dump
+from tokenfree.workflows.demo_corpus.own_pages import own_pages
+from tokenfree.workflows.demo_corpus.sites import SITES
 
 TINY = ["--window.max_characters", "56", "--vocabulary.size", "400", "--validation_fraction", "0.2"]
 MODEL: dict[str, Any] = {
@@ -216,7 +216,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_full_disk(dump: Path, data: Path, recipe: str, small_disk: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = small_disk / "out"
     preprocess = ["preprocess", "--wikipedia", str(dump), "--output", str(output), *TINY]
-    program = [sys.executable, "-m", "workflows", *preprocess]
+    program = [sys.executable, "-m", "tokenfree", *preprocess]
     done = subprocess.run(program, capture_output=True, text=True, check=False)  # here nothing catches what is logged
     assert done.returncode == 2, done.stderr
     assert "No space left" in done.stderr.splitlines()[-1]

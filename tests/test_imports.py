@@ -1,51 +1,201 @@
-"""Imports run one way: workflows -> pipelines, train -> preprocess; and importing a package starts nothing heavy."""
+"""The house holds: who may import whom, no circle of files or folders, and importing a package starts nothing heavy."""
 
 import ast
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parents[1]
-ALLOWED = {
-    "preprocess": {"preprocess"},
-    "pipelines": {"pipelines", "preprocess"},
-    "train": {"train", "preprocess"},
-    "workflows": {"workflows", "pipelines", "train", "preprocess"},
+from tests.conftest import REPOSITORY
+
+# What lies in a folder, from the ground up: a floor may import what is on the floors below it, never its own or above.
+# Files count as folders of their own. Folders without an entry have no order, only no circle.
+FLOORS: dict[str, list[set[str]]] = {
+    "": [{"preprocess"}, {"pipelines", "train"}, {"workflows"}],
+    "preprocess": [
+        {"common", "records", "text"},
+        {"config", "wikitext"},
+        {"features", "sources"},
+        {"dataset", "documents", "download"},
+        {"shards"},
+        {"job"},
+    ],
+    "preprocess/sources": [{"inputs"}, {"wikipedia", "books"}, {"input_splits"}],
+    "preprocess/wikitext": [{"markup"}, {"templates"}, {"cleaner"}],
+    "train": [
+        {"machine", "model", "optimizers"},
+        {"batches", "config", "parallel"},
+        {"data", "objectives", "runs"},
+        {"inference", "loop"},
+        {"evaluate", "huggingface", "worker"},
+        {"ray"},
+        {"pretrain", "sweep"},
+    ],
+    "train/model": [{"common"}, {"embedders", "trunk"}, {"downsamplers"}, {"upsamplers"}, {"encoder"}, {"costs"}],
+    "train/sweep": [{"space"}, {"control"}, {"results"}, {"schedulers", "searchers", "trials"}, {"run"}],
+    "workflows": [
+        {"demo_corpus", "recipes", "terminal", "report"},
+        {"demo", "doctor"},
+        {"commands"},
+        {"cli"},
+    ],
 }
 FOREIGN = {"preprocess": {"apache_beam", "torch", "ray"}, "pipelines": {"torch", "ray"}, "train": {"apache_beam"}}
+PACKAGES = ("preprocess", "pipelines", "train", "workflows")
+MANY_FILES = {"workflows/commands"}  # a command is a file
+MOST_FILES = 13  # about a dozen, and what says what the folder holds
 
 
-def imported(path: Path) -> set[str]:
-    """The top-level names that a file imports anywhere, also inside functions."""
-    names = set()
+def files() -> list[Path]:
+    """All files of the packages, from the repository's root."""
+    found = [path.relative_to(REPOSITORY) for package in PACKAGES for path in (REPOSITORY / package).rglob("*.py")]
+    assert len(found) > 200
+    return sorted(found)
+
+
+def imported(path: Path) -> Iterator[tuple[str, str]]:
+    """(module, name) of all that a file imports, also inside functions and for type checkers; name may be empty."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            names |= {alias.name.split(".")[0] for alias in node.names}
+            yield from ((alias.name, "") for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            names.add((node.module or "").split(".")[0])
-    return names
+            yield from ((node.module or "", alias.name) for alias in node.names)
 
 
-@pytest.mark.parametrize("package", ALLOWED)
-def test_imports_run_one_way(package: str) -> None:
-    files = sorted((REPOSITORY / package).rglob("*.py"))
-    assert files
-    for path in files:
-        names = imported(path)
-        against = (names & set(ALLOWED) - ALLOWED[package]) | (names & FOREIGN.get(package, set()))
-        assert not against, f"{path.relative_to(REPOSITORY)} imports {against}"
+def file_of(module: str, name: str) -> Path | None:
+    """The file that an import of ours brings in, from the repository's root."""
+    parts = Path(*module.split(".")[1:])
+    for candidate in (
+        parts / f"{name}.py",
+        parts / name / "__init__.py",
+        parts.with_suffix(".py"),
+        parts / "__init__.py",
+    ):
+        if (REPOSITORY / candidate).is_file():
+            return candidate
+    return None
 
 
-def test_the_rule_catches_an_import_inside_a_function(tmp_path: Path) -> None:
+def imports_of_ours(paths: Iterable[Path]) -> dict[Path, set[Path]]:
+    """Which of our files each file imports."""
+    graph: dict[Path, set[Path]] = {}
+    for path in paths:
+        graph[path] = set()
+        for module, name in imported(REPOSITORY / path):
+            if module.split(".")[0] == "tokenfree" and module != "tokenfree":
+                target = file_of(module, name)
+                assert target is not None, f"{path} imports {module} {name}, which is nowhere"
+                graph[path] |= {target} - {path}
+    return graph
+
+
+def rooms(path: Path, folder: str) -> str | None:
+    """The part of `folder` in which a file lies: the name of a folder or, without ending, of a file; None outside."""
+    parts = path.parts
+    depth = len(Path(folder).parts)
+    if parts[:depth] != Path(folder).parts:
+        return None
+    return parts[depth].removesuffix(".py")
+
+
+def runs_up(graph: Mapping[Path, set[Path]]) -> list[str]:
+    """The imports that the floors do not allow."""
+    found = []
+    for folder, floors in FLOORS.items():
+        floor = {room: number for number, names in enumerate(floors) for room in names}
+        for path, targets in graph.items():
+            here = rooms(path, folder)
+            if here is None or here == "__init__":
+                continue
+            for target in targets:
+                there = rooms(target, folder)
+                if there is None or there in (here, "__init__"):
+                    continue
+                if floor[here] <= floor[there]:
+                    found.append(f"{path} imports {target}")
+    return found
+
+
+def circle(graph: Mapping[str, set[str]]) -> list[str] | None:
+    """A circle of a graph, None where there is none."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return None
+
+
+@pytest.fixture(scope="module")
+def graph() -> dict[Path, set[Path]]:
+    return imports_of_ours(files())
+
+
+def test_imports_run_down_the_floors(graph: dict[Path, set[Path]]) -> None:
+    assert runs_up(graph) == []
+
+
+def test_the_floors_name_all_that_is_there_and_no_more() -> None:
+    for folder, floors in FLOORS.items():
+        there = {rooms(path, folder) for path in files()} - {None, "__init__"}
+        assert there == set().union(*floors), folder
+        assert sum(map(len, floors)) == len(there), folder
+
+
+def test_no_circle_of_files(graph: dict[Path, set[Path]]) -> None:
+    assert circle({str(path): {str(target) for target in targets} for path, targets in graph.items()}) is None
+
+
+def test_no_circle_of_folders(graph: dict[Path, set[Path]]) -> None:
+    for folder in sorted({str(parent) for path in graph for parent in path.parents}):
+        inside = "" if folder == "." else folder
+        among: dict[str, set[str]] = {}
+        for path, targets in graph.items():
+            here = rooms(path, inside)
+            if here is not None and here != "__init__":
+                beside = {rooms(target, inside) for target in targets} - {None, here, "__init__"}
+                among.setdefault(here, set()).update(room for room in beside if room)
+        assert circle(among) is None, folder
+
+
+def test_folders_hold_about_a_dozen_files_and_no_loose_ones() -> None:
+    for folder in {path.parent for path in files()} - {Path(name) for name in MANY_FILES}:
+        assert len(list((REPOSITORY / folder).glob("*.py"))) <= MOST_FILES, folder
+    loose = {path.stem for path in (REPOSITORY / "train").glob("*.py")}
+    assert loose == {"__init__", "config", "evaluate", "pretrain"}
+
+
+@pytest.mark.parametrize("package", FOREIGN)
+def test_foreign_packages_stay_where_they_belong(package: str) -> None:
+    for path in files():
+        if path.parts[0] == package:
+            names = {module.split(".")[0] for module, _ in imported(REPOSITORY / path)}
+            assert not names & FOREIGN[package], path
+
+
+def test_the_rules_catch_what_they_are_for(tmp_path: Path) -> None:
     path = tmp_path / "wrong.py"
-    path.write_text("def f():\n    from train.loop import Loop\n    return Loop\n")
-    assert imported(path) == {"train"}
+    path.write_text("def f():\n    from tokenfree.train.loop.loop import Loop\n    return Loop\n")
+    assert list(imported(path)) == [("tokenfree.train.loop.loop", "Loop")]
+    up = {Path("train/model/common/dense.py"): {Path("train/model/trunk/stack.py")}}
+    assert runs_up(up) == ["train/model/common/dense.py imports train/model/trunk/stack.py"]
+    side = {Path("train/loop/loop.py"): {Path("train/inference/words.py")}}
+    assert runs_up(side) == ["train/loop/loop.py imports train/inference/words.py"]
+    assert circle({"a": {"b"}, "b": {"a"}}) is not None
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_without_its_first_name_is_refused_in_words(package: str) -> None:
+    done = subprocess.run([sys.executable, "-c", f"import {package}"], capture_output=True, text=True, cwd=REPOSITORY)
+    assert f"import this package as tokenfree.{package}" in done.stderr
 
 
 def test_the_command_line_starts_without_torch_ray_and_beam() -> None:
-    program = "import sys, workflows.cli; print([m for m in ('torch', 'ray', 'apache_beam') if m in sys.modules])"
+    program = (
+        "import sys, tokenfree.workflows.cli; print([m for m in ('torch', 'ray', 'apache_beam') if m in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=REPOSITORY)
     assert done.stdout.strip() == "[]"

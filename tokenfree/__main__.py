@@ -1,8 +1,8 @@
-"""`python -m workflows` is the same as `tokenfree`."""
+"""`python -m tokenfree ...` is the same as `tokenfree ...`."""
 
 import sys
 
-from workflows.cli import main
+from tokenfree.workflows.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,16 +1,18 @@
-"""The settings of pretraining, and the check of what no single field tells: how they fit together and to the data."""
+"""The settings of pretraining, and the check of what no single field tells: how they fit together and to the data.
+
+What a setting means and in what unit stands in the string below its field; its range and default, in the field.
+"""
 
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from preprocess.errors import UserError
-from preprocess.manifest import Manifest
-from preprocess.settings import Slot, part, settings
-from preprocess.storage import Storage
-from preprocess.vocabulary import Vocabulary
-from train.model import ModelConfig
-from train.model import check as check_model
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.settings import Slot, part, settings
+from tokenfree.preprocess.dataset.manifest import Manifest
+from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.train.model.encoder import ModelConfig
+from tokenfree.train.model.encoder import check as check_model
 
 
 @settings
@@ -18,39 +20,91 @@ class TrainConfig:
     """One pretraining run. The global batch, the schedule and the data order do not depend on the number of workers."""
 
     steps: Annotated[int, Field(ge=1)] = 1000
-    global_batch: Annotated[int, Field(ge=1)] = 32  # examples of one optimizer step, over all workers
-    micro_batch: Annotated[int, Field(ge=1)] | None = None  # examples a worker holds at once; None: its whole share
-    length: Annotated[int, Field(ge=8)] = 2048  # positions of an example, special characters included
+    """Optimizer steps of the whole run."""
+
+    global_batch: Annotated[int, Field(ge=1)] = 32
+    """Examples of one optimizer step, over all workers."""
+
+    micro_batch: Annotated[int, Field(ge=1)] | None = None
+    """Examples that a worker holds at once; null: its whole share of the global batch."""
+
+    length: Annotated[int, Field(ge=8)] = 2048
+    """Positions of an example, special ones included: characters, or what else the model reads."""
+
     seed: Annotated[int, Field(ge=0)] = 0
+    """Of the weights, the order of the data, the masks and dropout."""
 
-    optimizer: Annotated[Any, Slot("train.optimizers", "adamw")] = part("train.optimizers", "adamw")
+    optimizer: Annotated[Any, Slot("tokenfree.train.optimizers", "adamw")] = part("tokenfree.train.optimizers", "adamw")
+    """What turns gradients into new weights."""
+
     learning_rate: Annotated[float, Field(gt=0)] = 1e-3
-    warmup: Annotated[float, Field(ge=0, le=1)] = 0.025  # share of the steps in which the rate rises from 0
-    clip_norm: Annotated[float, Field(gt=0)] = 1.0  # of the gradient over all parameters
-    precision: Literal["float32", "bfloat16"] = "float32"  # of the products; weights stay float32
-    ema_decay: Annotated[float, Field(gt=0, lt=1)] | None = None  # validate and export a running average of the weights
+    """The highest learning rate, reached at the end of the warm-up."""
 
-    parallel: Literal["ddp", "fsdp"] = "ddp"  # workers hold the whole model, or a part of each of its tensors
-    compile: bool = False  # torch.compile; dropout then draws other masks
-    checkpoint_activations: bool = False  # compute layers of the trunk again in the backward pass, for memory
+    warmup: Annotated[float, Field(ge=0, le=1)] = 0.025
+    """Share of the steps in which the learning rate rises from 0; it then falls to 0 in a straight line."""
 
-    on_nan: Literal["stop", "roll_back"] = "stop"  # see train/incidents.py
+    clip_norm: Annotated[float, Field(gt=0)] = 1.0
+    """The most that the 2-norm of the gradient over all parameters may be; a longer one is shortened to it."""
+
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Of the matrix products; weights, gradients and the optimizer's state stay float32."""
+
+    ema_decay: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Validate and export a running average of the weights, of which each step keeps this share; null: the weights."""
+
+    parallel: Literal["ddp", "fsdp"] = "ddp"
+    """Each worker holds the whole model (ddp), or a part of each of its tensors (fsdp)."""
+
+    compile: bool = False
+    """Run the model through torch.compile; dropout then draws other masks."""
+
+    checkpoint_activations: bool = False
+    """Compute the layers of the trunk again in the backward pass, which takes less memory and more time."""
+
+    on_nan: Literal["stop", "roll_back"] = "stop"
+    """What follows a loss that is no number: an end, or the newest checkpoint without that batch."""
+
     on_spike: Literal["go_on", "stop", "roll_back"] = "go_on"
-    spike_deviations: Annotated[float, Field(gt=0)] = 10.0  # a loss so many above the mean of those before it is one
-    spike_window: Annotated[int, Field(ge=2)] = 100  # how many before it
-    max_roll_backs: Annotated[int, Field(ge=0)] = 10  # of a run
+    """What follows a loss far above those before it: nothing, an end, or the newest checkpoint without that batch."""
 
-    smoothing: Annotated[float, Field(ge=0, le=1)] = 0.7  # a language's share is proportional to its characters ** this
-    streams: Annotated[int, Field(ge=1)] = 4  # canonical streams that divide the global batch among the shards
+    spike_deviations: Annotated[float, Field(gt=0)] = 10.0
+    """How many standard deviations above the mean of the losses before it a loss is a spike."""
+
+    spike_window: Annotated[int, Field(ge=2)] = 100
+    """How many losses before it a loss is compared with, in steps."""
+
+    max_roll_backs: Annotated[int, Field(ge=0)] = 10
+    """How often a run may go back to a checkpoint because of its loss."""
+
+    smoothing: Annotated[float, Field(ge=0, le=1)] = 0.7
+    """A language's share of the samples is proportional to its characters to this power: 1 as it is, 0 all alike."""
+
+    streams: Annotated[int, Field(ge=1)] = 4
+    """Streams of shards that are read side by side; they divide the global batch among them."""
 
     checkpoint_every_steps: Annotated[int, Field(ge=1)] = 1000
+    """Steps from one checkpoint to the next."""
+
     checkpoint_every_seconds: Annotated[float, Field(gt=0)] | None = 600
-    keep_checkpoints: Annotated[int, Field(ge=1)] = 3  # the newest; the best by validation loss is kept besides
-    validate_every_steps: Annotated[int, Field(ge=1)] = 500  # and once at the end
+    """Seconds after which a checkpoint is due in any case; null: only the steps count."""
+
+    keep_checkpoints: Annotated[int, Field(ge=1)] = 3
+    """How many of the newest checkpoints are kept; the best by validation loss is kept besides."""
+
+    validate_every_steps: Annotated[int, Field(ge=1)] = 500
+    """Steps from one validation to the next; there is one more at the end."""
+
     validation_windows: Annotated[int, Field(ge=1)] = 256
-    threads: Annotated[int, Field(ge=1)] | None = None  # of a worker; None: an even share of the machine's CPUs
-    max_restarts: Annotated[int, Field(ge=0)] = 20  # lost workers after which a run gives up
-    log_to: tuple[Literal["wandb", "mlflow"], ...] = ()  # besides metrics.jsonl and TensorBoard
+    """Windows of a validation, spaced evenly over the validation split: the same ones every time."""
+
+    threads: Annotated[int, Field(ge=1)] | None = None
+    """CPU threads of a worker; null: an even share of the machine's CPUs."""
+
+    max_restarts: Annotated[int, Field(ge=0)] = 20
+    """How often lost workers are started again before the run gives up."""
+
+    log_to: tuple[Literal["wandb", "mlflow"], ...] = ()
+    """Experiment trackers that get the metrics, besides metrics.jsonl and TensorBoard."""
 
 
 # Settings that change how a run is done but not (beyond rounding) what comes out, unless something goes wrong: they may
@@ -68,8 +122,15 @@ class PretrainRecipe:
     """What `tokenfree pretrain` reads: a model, what it learns from, and how."""
 
     model: ModelConfig = ModelConfig()
-    objective: Annotated[Any, Slot("train.objectives", "canine_s")] = part("train.objectives", "canine_s")
+    """The encoder: embedder, downsampler, trunk and upsampler."""
+
+    objective: Annotated[Any, Slot("tokenfree.train.objectives", "canine_s")] = part(
+        "tokenfree.train.objectives", "canine_s"
+    )
+    """What the encoder learns to predict."""
+
     train: TrainConfig = TrainConfig()
+    """How long, how fast and on what order of samples."""
 
 
 def check(
@@ -79,42 +140,38 @@ def check(
     workers: tuple[int, int] = (1, 1),
     vocabulary: Vocabulary | None = None,
 ) -> list[str]:
-    """All mistakes that only show when the parts of a recipe, the data and the workers are seen together, a line each.
+    """All problems that only show when the parts of a recipe, the data and the workers are seen together, a line each.
 
-    With the `vocabulary` of the data (see `load_vocabulary`) the needs of the objective are checked too.
+    Args:
+        manifest: of the data.
+        workers: the fewest and the most.
+        vocabulary: of the data (see `load_vocabulary`). Without it the needs of the objective are checked only where
+            the data have none.
     """
     train = recipe.train
-    mistakes = check_model(recipe.model, train.length)
+    problems = check_model(recipe.model, train.length)
     if train.global_batch % train.streams:
-        mistakes.append(f"train.streams: {train.streams} streams do not divide train.global_batch {train.global_batch}")
+        problems.append(f"train.streams: {train.streams} streams do not divide train.global_batch {train.global_batch}")
     least, most = workers
     if not 1 <= least <= most:
-        mistakes.append(f"--workers {least}:{most}: the fewest must be at least 1 and at most the most")
+        problems.append(f"--workers {least}:{most}: the fewest must be at least 1 and at most the most")
     if most > train.global_batch:
-        mistakes.append(f"--workers: {most} workers cannot share train.global_batch {train.global_batch}")
+        problems.append(f"--workers: {most} workers cannot share train.global_batch {train.global_batch}")
     for split in ("train", "validation"):
         if split not in manifest.splits or not manifest.splits[split].rows:
-            mistakes.append(
+            problems.append(
                 f"the data have no windows to use for {split}; preprocess more text or set another validation_fraction"
             )
     if vocabulary is None and manifest.vocabulary_sha256 is not None:
-        return mistakes  # not given
+        return problems  # not given
     if vocabulary is not None and vocabulary.sha256 != manifest.vocabulary_sha256:
-        mistakes.append("vocabulary/subwords.model is not that of the data's manifest; preprocess again")
+        problems.append("vocabulary/subwords.model is not that of the data's manifest; preprocess again")
     try:
         columns = set(recipe.objective.collator(vocabulary, train.length, train.seed).columns)
     except UserError as error:
-        return [*mistakes, str(error)]
-    mistakes += recipe.objective.check(recipe.model, vocabulary)
+        return [*problems, str(error)]
+    problems += recipe.objective.check(recipe.model, vocabulary)
     missing = sorted(columns - set(manifest.config["columns"]))
     if missing:
-        mistakes.append(f"the data lack the columns {', '.join(missing)} that objective {recipe.objective.name} reads")
-    return mistakes
-
-
-def load_vocabulary(data: str) -> Vocabulary | None:
-    """The subword vocabulary of a data directory, None where it has none."""
-    try:
-        return Vocabulary(Storage.at(data).read_bytes("vocabulary/subwords.model"))
-    except FileNotFoundError:
-        return None
+        problems.append(f"the data lack the columns {', '.join(missing)} that objective {recipe.objective.name} reads")
+    return problems

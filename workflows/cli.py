@@ -1,4 +1,4 @@
-"""The command line: finds the commands in `workflows.commands`, parses, runs one, and turns errors into one line.
+"""The command line: finds the commands in `workflows/commands/`, parses, runs one, and turns errors into one line.
 
 Exit status 0 is success, 1 a failure, 2 a mistake of the user's, 130 an interrupt. `--debug` shows tracebacks.
 """
@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import NoReturn
 
-import workflows.commands
-from preprocess.errors import JobError, UserError
+import tokenfree.workflows.commands
+from tokenfree.preprocess.common.errors import JobError, UserError
 
 EPILOG = "Help on one command, with an example: tokenfree COMMAND --help"
 _USERS_OWN = {
@@ -42,8 +42,10 @@ class Parser(argparse.ArgumentParser):
 
 
 def command_names() -> list[str]:
-    """The commands: the public files of `workflows.commands`."""
-    return sorted(m.name for m in pkgutil.iter_modules(workflows.commands.__path__) if not m.name.startswith("_"))
+    """The commands: the public files of `tokenfree.workflows.commands`."""
+    return sorted(
+        m.name for m in pkgutil.iter_modules(tokenfree.workflows.commands.__path__) if not m.name.startswith("_")
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -83,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: list[str]) -> int:
     split = argv.index("--") if "--" in argv else len(argv)
     own, passed_on = argv[:split], argv[split + 1 :]
-    modules = {name: importlib.import_module(f"workflows.commands.{name}") for name in command_names()}
+    modules = {name: importlib.import_module(f"tokenfree.workflows.commands.{name}") for name in command_names()}
     parser = _parser(modules)
     name = next((argument for argument in own if argument in modules), None)
     overrides = []

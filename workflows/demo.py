@@ -4,17 +4,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from preprocess.config import PreprocessConfig
-from preprocess.live_line import LiveLine
-from preprocess.settings import build
-from workflows import recipes
-from workflows.console import StageLine
-from workflows.sweep_table import SweepTable
-
-if TYPE_CHECKING:
-    from train.pretrain import PretrainResult
+from tokenfree.preprocess.common.settings import build
+from tokenfree.preprocess.config import PreprocessConfig
+from tokenfree.workflows.recipes import library
+from tokenfree.workflows.terminal.live_line import LiveLine
+from tokenfree.workflows.terminal.run_result import loss_line
+from tokenfree.workflows.terminal.stage_line import StageLine
+from tokenfree.workflows.terminal.sweep_table import SweepTable
 
 DATA_RECIPE, MODEL_RECIPE, SWEEP_RECIPE = "wikipedia-tiny", "canine-s-tiny", "three-knobs-tiny"
 
@@ -40,29 +37,28 @@ def run_demo(output: str, *, dump: str | None = None, workers: int = 2) -> None:
     Raises:
         UserError: the dump or the folder cannot be used.
     """
-    from pipelines.preprocess import run_preprocess
-    from train.config import PretrainRecipe
-    from train.pretrain import pretrain
-    from train.progress import ProgressLine
-    from train.sweep.config import SweepRecipe
-    from train.sweep.run import run_sweep
-    from workflows.report import write_report
+    from tokenfree.pipelines.preprocess import run_preprocess
+    from tokenfree.train.config import PretrainRecipe
+    from tokenfree.train.pretrain import pretrain
+    from tokenfree.train.sweep.run import run_sweep
+    from tokenfree.train.sweep.space.recipe import SweepRecipe
+    from tokenfree.workflows.report.write import write_report
+    from tokenfree.workflows.terminal.training_line import ProgressLine
 
     demo = Demo(output)
     data, run, sweep = (str(demo.folder / name) for name in ("data", "run", "sweep"))
     with demo.stage("corpus"):
         inputs = {"wikipedia": (dump,)} if dump else _write_corpus(demo.folder / "corpus")
-    mapping = {**recipes.read_based(DATA_RECIPE), **inputs}
+    mapping = {**library.read_based(DATA_RECIPE), **inputs}
     config = build(PreprocessConfig, mapping, source=f"recipe {DATA_RECIPE}")
     with demo.stage("preprocess"), StageLine() as line:
         manifest = run_preprocess(config, data, progress=line)
-    recipe = build(PretrainRecipe, recipes.read_based(MODEL_RECIPE), source=f"recipe {MODEL_RECIPE}")
+    recipe = build(PretrainRecipe, library.read_based(MODEL_RECIPE), source=f"recipe {MODEL_RECIPE}")
     with demo.stage("pretrain"), ProgressLine(steps=recipe.train.steps) as line:
         result = pretrain(recipe, data, run, workers=(workers, workers), progress=line)
-    mapping = recipes.read(SWEEP_RECIPE)
-    mapping["base"] = recipes.read_based(mapping["base"])
+    mapping = library.resolve_sweep(library.read(SWEEP_RECIPE))
     search = build(SweepRecipe, mapping, source=f"recipe {SWEEP_RECIPE}")
-    with demo.stage("sweep"), SweepTable(reports=search.reports) as line:
+    with demo.stage("sweep"), SweepTable() as line:
         found = run_sweep(search, data, sweep, progress=line)
     with demo.stage("report"):
         report = write_report([data, run, sweep], str(demo.folder / "report.html"))
@@ -81,21 +77,8 @@ def run_demo(output: str, *, dump: str | None = None, workers: int = 2) -> None:
         print(f"  {path!s:<44} {what}")
 
 
-def loss_line(result: "PretrainResult") -> str:
-    """The held-out loss beside the unigram entropy of the targets, which a model beats only by reading."""
-    means = result.validation_means
-    loss = means.get("validation_masked_loss", result.validation_loss)
-    line = f"held-out loss {loss:.3f} nats per {result.symbol or 'target'}"
-    if "validation_bits_per_character" in means:
-        line += f" ({means['validation_bits_per_character']:.3f} bits per character)"
-    if result.unigram_entropy is None:
-        return line
-    below = "below" if loss < result.unigram_entropy else "NOT below"
-    return f"{line}, {below} the unigram entropy of the targets, {result.unigram_entropy:.3f}"
-
-
 def _write_corpus(folder: Path) -> dict[str, tuple[str, ...]]:
-    from workflows.demo_corpus import write_demo_corpus
+    from tokenfree.workflows.demo_corpus.corpus import write_demo_corpus
 
     with LiveLine() as line:
         corpus = write_demo_corpus(folder)

@@ -58,7 +58,7 @@ def packages() -> Iterator[Finding]:
             yield Finding(state, requirement.name, version, "" if good else remedy)
 
 
-def processors() -> Iterator[Finding]:
+def devices() -> Iterator[Finding]:
     """CPU cores that this process may use, and GPUs."""
     import torch
 
@@ -148,14 +148,14 @@ def storage(url: str) -> Iterator[Finding]:
 
 def step_memory(name: str) -> Iterator[Finding]:
     """Whether one worker's training step of a pretraining recipe fits this machine's memory."""
-    from preprocess.settings import build
-    from train import flops
-    from train.config import PretrainRecipe
-    from workflows import recipes
+    from tokenfree.preprocess.common.settings import build
+    from tokenfree.train.config import PretrainRecipe
+    from tokenfree.train.model import costs
+    from tokenfree.workflows.recipes import library
 
-    recipe = build(PretrainRecipe, recipes.read_based(name), source=f"recipe {name}")
+    recipe = build(PretrainRecipe, library.read_based(name), source=f"recipe {name}")
     batch = recipe.train.micro_batch or recipe.train.global_batch
-    needed = flops.step_memory(recipe.model, recipe.train.length, batch).total
+    needed = costs.step_memory(recipe.model, recipe.train.length, batch).total
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     good = needed < 0.8 * total
     remedy = "" if good else f"set train.micro_batch below {batch}, or use more workers"
@@ -163,4 +163,4 @@ def step_memory(name: str) -> Iterator[Finding]:
     yield Finding("ok" if good else "note", f"memory of {name}", shown, remedy)
 
 
-CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (python, packages, processors, memory, limits, java, ray_cluster)
+CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (python, packages, devices, memory, limits, java, ray_cluster)

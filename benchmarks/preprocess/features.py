@@ -1,6 +1,6 @@
 """Features of windows against the plain way to write them in Python, on the same text in one run.
 
-    python -m benchmarks.features [--vocabulary 16000] [--megabytes 4] [FILE ...]
+    python -m benchmarks.preprocess.features [--vocabulary 16000] [--megabytes 4] [FILE ...]
 
 Prints megabytes of text (UTF-8) per CPU second on one core of both, and their ratio. The plain way is what one writes
 in a `datasets.map` function: `ord` and `isspace` for each character, a regular expression for words, and the protos of
@@ -17,15 +17,15 @@ from typing import Any
 
 import sentencepiece
 
-from benchmarks.wiki_pages import data_folder
-from preprocess.characters import class_table
-from preprocess.config import PreprocessConfig, VocabularyConfig
-from preprocess.document import Document
-from preprocess.features import build_windows
-from preprocess.normalize import normalize
-from preprocess.sentences import sentence_starts
-from preprocess.vocabulary import Vocabulary, train_vocabulary
-from preprocess.words import word_spans
+from benchmarks.preprocess.wiki_pages import data_folder
+from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig
+from tokenfree.preprocess.features.columns import build_windows
+from tokenfree.preprocess.features.vocabulary import Vocabulary, train_vocabulary
+from tokenfree.preprocess.records.document import Document
+from tokenfree.preprocess.text.characters import class_table
+from tokenfree.preprocess.text.normalize import normalize
+from tokenfree.preprocess.text.sentences import sentence_starts
+from tokenfree.preprocess.text.words import word_spans
 
 _WORD = re.compile(r"[\u3400-\u9fff]|[^\W_\u3400-\u9fff]+|[^\w\s]|_")
 _CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^A-Z]+")

@@ -1,8 +1,8 @@
 """Random and broken input for the reader, the cleaner, the word splitter and the aligner, for as long as one likes.
 
-    python -m benchmarks.fuzz --target cleaner --seconds 60
-    python -m benchmarks.fuzz --target reader --seconds 60 --seeds some-dump.xml.bz2
-    python -m benchmarks.fuzz --target reader --replay findings/reader-0.bin
+    python -m benchmarks.preprocess.fuzz --target cleaner --seconds 60
+    python -m benchmarks.preprocess.fuzz --target reader --seconds 60 --seeds some-dump.xml.bz2
+    python -m benchmarks.preprocess.fuzz --target reader --replay findings/reader-0.bin
 
 Seeds are pages of the demo corpus, or of the dumps given. With atheris installed (pip install atheris) the coverage of
 `preprocess` guides the search, and it stops at the first finding; else, or with --plain, mutation is blind, and one
@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.fuzz_targets import TARGETS, Target
+from benchmarks.preprocess.fuzz_targets import TARGETS, Target
 
 MAX_BYTES = 200_000
 MAX_REPEATS = 3000
@@ -38,7 +38,7 @@ def main() -> None:
     options = parse()
     atheris = None if options.plain or options.replay else import_atheris()
     if atheris is not None:
-        with atheris.instrument_imports(include=["preprocess"]):
+        with atheris.instrument_imports(include=["tokenfree.preprocess"]):
             target = TARGETS[options.target](seed_pages(options.seeds))
     else:
         target = TARGETS[options.target](seed_pages(options.seeds))
@@ -79,7 +79,7 @@ def seed_pages(dumps: Sequence[Path]) -> list[bytes]:
     """Pages of XML, at most 200, the smaller ones first."""
     with tempfile.TemporaryDirectory() as folder:
         if not dumps:
-            from workflows.demo_corpus import write_demo_corpus
+            from tokenfree.workflows.demo_corpus.corpus import write_demo_corpus
 
             dumps = write_demo_corpus(Path(folder)).wikipedia
         xml = b""

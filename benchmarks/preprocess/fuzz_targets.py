@@ -1,4 +1,4 @@
-"""What benchmarks/fuzz.py tries: functions of a byte string that raise where a promise of `preprocess` is broken."""
+"""What fuzz.py tries: functions of a byte string that raise where a promise of `preprocess` is broken."""
 
 from __future__ import annotations
 
@@ -74,10 +74,10 @@ def timed(check: Callable[[bytes], object]) -> Callable[[bytes], object]:
 
 def make_reader(pages: Sequence[bytes]) -> Target:
     """A dump gives the same pages however it is cut, or one UserError."""
-    from preprocess.config import PreprocessConfig
-    from preprocess.document import Failure
-    from preprocess.errors import UserError
-    from preprocess.sources import plan_splits, read_split
+    from tokenfree.preprocess.common.errors import UserError
+    from tokenfree.preprocess.config import PreprocessConfig
+    from tokenfree.preprocess.records.document import Failure
+    from tokenfree.preprocess.sources.input_splits import plan_splits, read_split
 
     path = Path(tempfile.mkdtemp(prefix="tokenfree-fuzz-")) / "enwiki-fuzz.xml"
 
@@ -113,8 +113,8 @@ def make_reader(pages: Sequence[bytes]) -> Target:
 
 def make_cleaner(pages: Sequence[bytes]) -> Target:
     """Any wikitext gives text that can be written, without marks of the passes and not much longer than it was."""
-    from preprocess.site import Site
-    from preprocess.wikitext import clean
+    from tokenfree.preprocess.records.wiki_site import Site
+    from tokenfree.preprocess.wikitext.cleaner import clean
 
     sites = [
         Site.from_siteinfo(f'<mediawiki xml:lang="{language}">', database=f"{language}wiki", language=language)
@@ -135,7 +135,7 @@ def make_cleaner(pages: Sequence[bytes]) -> Target:
 
 def make_words(pages: Sequence[bytes]) -> Target:
     """Words are in order, cut at characters, of at most 128 bytes, and cover what is not white space."""
-    from preprocess.words import MAX_WORD_BYTES, word_spans
+    from tokenfree.preprocess.text.words import MAX_WORD_BYTES, word_spans
 
     def check(data: bytes) -> None:
         text = data.decode(errors="ignore")
@@ -155,8 +155,8 @@ def make_aligner(pages: Sequence[bytes]) -> Target:
     """`Vocabulary.encode_batch` gives the ids of SentencePiece and the spans of its protos, whatever the model."""
     import sentencepiece
 
-    from preprocess.config import VocabularyConfig
-    from preprocess.vocabulary import Vocabulary, train_vocabulary
+    from tokenfree.preprocess.config import VocabularyConfig
+    from tokenfree.preprocess.features.vocabulary import Vocabulary, train_vocabulary
 
     texts = [text.decode() for text in plain_texts(pages)]
     configs = [
@@ -196,7 +196,7 @@ def spans_of_protos(processor: object, text: str) -> list[tuple[int, int, int]]:
 
 def wikitexts(pages: Sequence[bytes]) -> list[bytes]:
     """The text of each page."""
-    from preprocess.sources.wikipedia import unescape
+    from tokenfree.preprocess.sources.wikipedia.pages import unescape
 
     found = [re.search(rb"<text[^>]*>(.*)</text>", page, re.DOTALL) for page in pages]
     return [unescape(match[1].decode()).encode() for match in found if match]

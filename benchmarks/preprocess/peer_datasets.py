@@ -1,4 +1,4 @@
-"""The peer of benchmarks/preprocess.py: the same job as written with Hugging Face `datasets` and mwparserfromhell.
+"""The peer of whole_job.py: the same job as written with Hugging Face `datasets` and mwparserfromhell.
 
 Pages by an XML parser, `strip_code`, NFC, no page twice, sentences by a regular expression, windows of whole sentences,
 and for each window codepoints, white space, words by regular expression and subwords with offsets from SentencePiece's
@@ -21,7 +21,7 @@ import datasets
 import mwparserfromhell
 import sentencepiece
 
-from benchmarks.features import plain_row
+from benchmarks.preprocess.features import plain_row
 
 MIN_CHARACTERS = 64
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'(])|\n+")

@@ -1,4 +1,6 @@
-"""Where the CPU time of preprocessing goes: python -m benchmarks.preprocess_stages --model subwords.model [DUMP]
+"""Where the CPU time of preprocessing goes.
+
+    python -m benchmarks.preprocess.preprocess_stages --model subwords.model [DUMP]
 
 Every stage is run by itself over all pages of a small dump, the best of three runs; what windows cost is told apart by
 building them with more and more columns. Prints milliseconds for each megabyte of clean text.
@@ -14,20 +16,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.preprocess import find_dump
-from preprocess.config import COLUMNS, Column, PreprocessConfig
-from preprocess.document import Document
-from preprocess.extract import document_of
-from preprocess.features import build_windows
-from preprocess.job import Storage, begin, build_one_shard, make_plan, read_one_split
-from preprocess.normalize import normalize
-from preprocess.ownership import identity
-from preprocess.runs import write_documents
-from preprocess.sentences import sentence_starts
-from preprocess.sources import Page, Split, hash_inputs, plan_splits, read_split
-from preprocess.sources.compression import read_blocks
-from preprocess.vocabulary import Vocabulary
-from preprocess.wikitext import clean
+from benchmarks.preprocess.whole_job import find_dump
+from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.config import COLUMNS, Column, PreprocessConfig
+from tokenfree.preprocess.documents.extract import document_of
+from tokenfree.preprocess.features.columns import build_windows
+from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.preprocess.job.build_step import build_one_shard
+from tokenfree.preprocess.job.identity import identity
+from tokenfree.preprocess.job.output_directory import begin
+from tokenfree.preprocess.job.plan_step import make_plan
+from tokenfree.preprocess.job.preprocess_job import SHARDS
+from tokenfree.preprocess.job.read_step import read_one_split
+from tokenfree.preprocess.records.document import Document
+from tokenfree.preprocess.records.input_split import InputSplit
+from tokenfree.preprocess.records.page import Page
+from tokenfree.preprocess.shards.sorted_runs import write_documents
+from tokenfree.preprocess.sources.input_splits import find_inputs, plan_splits, read_split
+from tokenfree.preprocess.sources.wikipedia.compression import read_blocks
+from tokenfree.preprocess.text.normalize import normalize
+from tokenfree.preprocess.text.sentences import sentence_starts
+from tokenfree.preprocess.wikitext.cleaner import clean
 
 ROUNDS = 3
 # Columns are built in this order, each with those before it.
@@ -104,18 +113,18 @@ def build_seconds(documents: list[Document], config: PreprocessConfig, vocabular
 
 def building(config: PreprocessConfig, output: str) -> float:
     """CPU seconds of building all shards from runs, without loading the vocabulary."""
-    splits = plan_splits(config)
-    wanted = identity(config, hash_inputs(path for split in splits for path in split.inputs))
-    job = begin(Storage.at(output), wanted, config, splits)
+    inputs = find_inputs(config)
+    splits = plan_splits(config, inputs)
+    job = begin(Storage.at(output), identity(config, inputs), config, inputs, splits)
     for index in range(len(splits)):
         read_one_split(job, index)
     num_shards = make_plan(job)
     build_one_shard(job, num_shards - 1)  # the smallest; it loads the vocabulary and stays as it is
-    job.storage.remove("_work/shards")
+    job.storage.remove(SHARDS)
     return cpu_seconds(lambda: [build_one_shard(job, index) for index in range(num_shards)], rounds=1)
 
 
-def drain(split: Split) -> int:
+def drain(split: InputSplit) -> int:
     """Decompress a split; the number of events."""
     return sum(1 for _ in read_blocks(split.inputs[0], split.format, split.start, split.end))
 

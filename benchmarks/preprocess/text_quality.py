@@ -1,8 +1,8 @@
 """Writes docs/text_quality.md: thirty constructs from real pages, as cleaned here, by mwparserfromhell and by
 wikiextractor.
 
-    PYTHONPATH=DIR python -m benchmarks.text_quality     (DIR: see benchmarks/wiki_peers.py)
-    python -m benchmarks.text_quality --check
+    PYTHONPATH=DIR python -m benchmarks.preprocess.text_quality     (DIR: see benchmarks/preprocess/wiki_peers.py)
+    python -m benchmarks.preprocess.text_quality --check
 
 Every snippet is looked up in its page, so the table cannot hold wikitext that no editor wrote. `--check` writes nothing
 and fails if the file on disk is not what would be written, but for the column of wikiextractor, which it does not need.
@@ -15,26 +15,26 @@ from pathlib import Path
 
 import mwparserfromhell
 
-from benchmarks.text_snippets import DUMPS, SNIPPETS
-from benchmarks.wiki_pages import data_folder, read_articles
-from benchmarks.wiki_peers import (
+from benchmarks.preprocess.text_snippets import DUMPS, SNIPPETS
+from benchmarks.preprocess.wiki_pages import data_folder, read_articles
+from benchmarks.preprocess.wiki_peers import (
     HOW_TO_GET_IT,
     Cleaner,
     mwparserfromhell_text,
     wikiextractor_text,
     wikiextractor_version,
 )
-from preprocess.site import Site
-from preprocess.wikitext import clean
+from tokenfree.preprocess.records.wiki_site import Site
+from tokenfree.preprocess.wikitext.cleaner import clean
 
-OUTPUT = Path(__file__).resolve().parents[1] / "docs" / "text_quality.md"
+OUTPUT = Path(__file__).resolve().parents[2] / "docs" / "text_quality.md"
 HEAD = f"""# Text quality
 
 What the wikitext cleaner makes of {len(SNIPPETS)} constructs, beside `strip_code()` of mwparserfromhell and the text
 of wikiextractor, which is given the templates that the same dumps define (excerpts hold few of them). The snippets
 stand in real pages of {len({wiki for _, wiki, _, _ in SNIPPETS})} Wikipedias (text CC BY-SA, by the contributors of
-each page). `⏎` is a line break, `∅` nothing at all. Made by `python -m benchmarks.text_quality`; speed and similarity
-over whole pages: `python -m benchmarks.wikitext`.
+each page). `⏎` is a line break, `∅` nothing at all. Made by `python -m benchmarks.preprocess.text_quality`; speed and
+similarity over whole pages: `python -m benchmarks.preprocess.wikitext`.
 
 """
 COLUMNS = ("construct", "page", "wikitext", "tokenfree", f"mwparserfromhell {mwparserfromhell.__version__}")
@@ -64,7 +64,9 @@ def rows(third: Callable[[Path], Cleaner] | None) -> Iterator[tuple[str, ...]]:
         dump = data_folder() / "wiki-dumps" / DUMPS[wiki]
         site, pages = articles(dump)
         if snippet not in pages.get(title, ""):
-            raise ValueError(f"{wiki}: page {title!r} does not hold {snippet!r}: correct benchmarks/text_snippets.py")
+            raise ValueError(
+                f"{wiki}: page {title!r} does not hold {snippet!r}: correct benchmarks/preprocess/text_snippets.py"
+            )
         texts = [snippet, clean(snippet, site), mwparserfromhell_text(snippet)]
         texts += [third(dump)(snippet)] if third else []
         yield construct, f"{wiki}: {title}", *map(cell, texts)
@@ -96,7 +98,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.check:
         if not is_current(OUTPUT.read_text(encoding="utf-8")):
-            raise SystemExit(f"{OUTPUT} is out of date: run python -m benchmarks.text_quality")
+            raise SystemExit(f"{OUTPUT} is out of date: run python -m benchmarks.preprocess.text_quality")
         return
     version = wikiextractor_version()
     if version is None:

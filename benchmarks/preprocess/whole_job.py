@@ -1,9 +1,9 @@
 """The whole of preprocessing, ours against `datasets.map` with mwparserfromhell, on the same dump in one run.
 
-    python -m benchmarks.preprocess                                # the English excerpt of the test data
-    python -m benchmarks.preprocess --repeat-to 200MB              # its pages again and again, as multistream bz2
-    python -m benchmarks.preprocess --repeat-to 2GB --runs ours:4  # how much memory a worker needs
-    python -m benchmarks.preprocess DUMP --runs peer:1 ours:1
+    python -m benchmarks.preprocess.whole_job                             # the English excerpt of the test data
+    python -m benchmarks.preprocess.whole_job --repeat-to 200MB           # its pages again and again, as multistream
+    python -m benchmarks.preprocess.whole_job --repeat-to 2GB --runs ours:4  # how much memory a worker needs
+    python -m benchmarks.preprocess.whole_job DUMP --runs peer:1 ours:1
 
 A run is a side and its number of workers. Each is a process of its own. CPU seconds are user and system time of it and
 of its children from the end of its imports on; "KB/s" divides the side's own clean text by them (the peer keeps what
@@ -24,7 +24,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.repeated_dump import parse_size, write_repeated
+from benchmarks.preprocess.repeated_dump import parse_size, write_repeated
 
 EXCERPT = "enwiki-2016-shortened.xml.bz2"
 SECONDS_BETWEEN_LOOKS = 0.2
@@ -101,12 +101,12 @@ def show(name: str, result: Result, peer: Result | None) -> None:
 
 def find_dump(folder: Path) -> Path:
     """The English excerpt, or the demo corpus where there are no test data."""
-    from benchmarks.wiki_pages import data_folder
+    from benchmarks.preprocess.wiki_pages import data_folder
 
     excerpt = data_folder() / "wiki-dumps" / EXCERPT
     if excerpt.is_file():
         return excerpt
-    from workflows.demo_corpus import write_demo_corpus
+    from tokenfree.workflows.demo_corpus.corpus import write_demo_corpus
 
     print("there are no test data (TOKENFREE_TEST_DATA): the English pages of the demo corpus instead", flush=True)
     corpus = write_demo_corpus(folder / "demo")
@@ -118,7 +118,16 @@ def run(name: str, dump: Path, model: str | None, folder: Path, vocabulary: int)
     output = folder / "output"
     if output.exists():
         subprocess.run(["rm", "-r", str(output)], check=True)
-    command = [sys.executable, "-m", "benchmarks.preprocess", str(dump), "--inner", name, "--output", str(output)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.preprocess.whole_job",
+        str(dump),
+        "--inner",
+        name,
+        "--output",
+        str(output),
+    ]
     command += ["--vocabulary", str(vocabulary), *(["--model", model] if model else [])]
     environment = {"OMP_NUM_THREADS": "1", **os.environ}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment, text=True)
@@ -167,14 +176,14 @@ class MemoryWatch:
 def work(side: str, workers: int, dump: str, model: str | None, output: str, vocabulary: int) -> dict[str, float]:
     """What the process of a run does; its CPU seconds and the number of characters of clean text."""
     if side == "ours":
-        from pipelines.preprocess import run_preprocess
-        from preprocess.config import PreprocessConfig, VocabularyConfig
+        from tokenfree.pipelines.preprocess import run_preprocess
+        from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig
 
         config = PreprocessConfig(wikipedia=(dump,), vocabulary=VocabularyConfig(model=model, size=vocabulary))
         start = cpu_seconds()
         characters = run_preprocess(config, output, workers=workers).counters["characters"]
     elif side == "peer" and model:
-        from benchmarks.peer_datasets import preprocess
+        from benchmarks.preprocess.peer_datasets import preprocess
 
         start = cpu_seconds()
         characters = preprocess(dump, Path(model).read_bytes(), output, workers, max_characters=2040)

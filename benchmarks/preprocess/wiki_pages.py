@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from preprocess.site import Site
+from tokenfree.preprocess.records.wiki_site import Site
 
 _PAGE = re.compile(r"<page>(.*?)</page>", re.DOTALL)
 _TITLE = re.compile(r"<title>(.*?)</title>")
@@ -18,7 +18,7 @@ _TEMPLATES = 10  # the namespace of templates
 
 def data_folder() -> Path:
     """The folder with wiki-dumps/: TOKENFREE_TEST_DATA, or shared/data beside the repository."""
-    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
+    beside = Path(__file__).resolve().parents[3] / "shared" / "data"
     return Path(os.environ.get("TOKENFREE_TEST_DATA", beside))
 
 

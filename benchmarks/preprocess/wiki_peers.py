@@ -2,7 +2,8 @@
 
 wikiextractor is no dependency of ours (its licence is the AGPL); to measure it, let Python find it:
 
-    pip install --target /tmp/peers 'wikiextractor>=3.1' && PYTHONPATH=/tmp/peers python -m benchmarks.text_quality
+    pip install --target /tmp/peers 'wikiextractor>=3.1'
+    PYTHONPATH=/tmp/peers python -m benchmarks.preprocess.text_quality
 """
 
 import importlib
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import mwparserfromhell
 
-from benchmarks.wiki_pages import read_templates
+from benchmarks.preprocess.wiki_pages import read_templates
 
 Cleaner = Callable[[str], str]
 HOW_TO_GET_IT = "no wikiextractor to be imported: pip install --target DIR 'wikiextractor>=3.1', and set PYTHONPATH=DIR"

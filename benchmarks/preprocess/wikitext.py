@@ -1,10 +1,10 @@
 """The wikitext cleaner against mwparserfromhell's strip_code and wikiextractor, on the same real pages in one run.
 
-    python -m benchmarks.wikitext [--megabytes 1.5] [DUMP ...]
+    python -m benchmarks.preprocess.wikitext [--megabytes 1.5] [DUMP ...]
 
 Prints, for each dump, megabytes of wikitext (UTF-8) per CPU second of each, ours as a ratio to theirs (wikiextractor:
-only if it can be imported, see benchmarks/wiki_peers.py), and how alike our text and mwparserfromhell's are on prose,
-and on prose without templates: the mean over paragraphs of the Jaccard similarity of their sets of character 5-grams. A
+only if it can be imported, see wiki_peers.py), and how alike our text and mwparserfromhell's are on prose, and on prose
+without templates: the mean over paragraphs of the Jaccard similarity of their sets of character 5-grams. A
 paragraph is a line of at least 200 characters of running text without files and formulas, and without list, table or
 template marks at its start; its references are taken out of the wikitext first, because mwparserfromhell keeps what
 they say.
@@ -17,10 +17,15 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks.wiki_pages import data_folder, read_articles
-from benchmarks.wiki_peers import HOW_TO_GET_IT, mwparserfromhell_text, wikiextractor_text, wikiextractor_version
-from preprocess.site import Site
-from preprocess.wikitext import clean
+from benchmarks.preprocess.wiki_pages import data_folder, read_articles
+from benchmarks.preprocess.wiki_peers import (
+    HOW_TO_GET_IT,
+    mwparserfromhell_text,
+    wikiextractor_text,
+    wikiextractor_version,
+)
+from tokenfree.preprocess.records.wiki_site import Site
+from tokenfree.preprocess.wikitext.cleaner import clean
 
 DUMPS = (
     "enwiki-2016-shortened.xml.bz2 viwiki-20230501-excerpt-multistream.xml.bz2 ukwiki-20230501-excerpt.xml.bz2 "

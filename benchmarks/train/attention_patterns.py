@@ -1,4 +1,4 @@
-"""Attention patterns against full attention on long inputs: python -m benchmarks.attention_patterns
+"""Attention patterns against full attention on long inputs: python -m benchmarks.train.attention_patterns
 
 A trunk of base width (768 wide, 12 heads), by default of one layer, over 1,024 to 8,192 units of one example: CPU
 seconds of a training step (forward and backward, dropout 0.1) and of a forward pass without gradients, in turn, and by
@@ -16,9 +16,9 @@ from typing import Any
 import torch
 
 from benchmarks.timing import Seconds, in_turn, median, quotient
-from preprocess.settings import build
-from train.model import ModelConfig
-from train.trunk import Trunk, TrunkConfig
+from tokenfree.preprocess.common.settings import build
+from tokenfree.train.model.encoder import ModelConfig
+from tokenfree.train.model.trunk.stack import Trunk, TrunkConfig
 
 PATTERNS: dict[str, Any] = {
     "full": "full",
@@ -115,7 +115,12 @@ def peak_memory(name: str, length: int, mode: str, options: argparse.Namespace) 
         "--layers": options.layers,
         "--dropout": options.dropout,
     }
-    command = [sys.executable, "-m", "benchmarks.attention_patterns", *(str(x) for pair in given.items() for x in pair)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.train.attention_patterns",
+        *(str(x) for pair in given.items() for x in pair),
+    ]
     return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 

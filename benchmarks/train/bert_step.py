@@ -1,4 +1,4 @@
-"""CANINE's training step against that of a subword BERT with the same trunk: python -m benchmarks.bert_step
+"""CANINE's training step against that of a subword BERT with the same trunk: python -m benchmarks.train.bert_step
 
 Sizes are those of the recipes canine-s-base and bert-base: 2,048 characters against the 512 subwords that make as many
 units, batch 1, a softmax over 32,000 subwords at 15% of 512 positions (77), fused AdamW, one thread. The multiply-
@@ -13,9 +13,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from benchmarks.timing import in_turn, median, quotient
-from preprocess.settings import build
-from train.flops import forward_multiply_accumulates
-from train.model import ModelConfig
+from tokenfree.preprocess.common.settings import build
+from tokenfree.train.model.costs import forward_multiply_accumulates
+from tokenfree.train.model.encoder import ModelConfig
 
 VOCABULARY = 32_000
 UNITS, RATE = 512, 4

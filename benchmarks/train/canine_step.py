@@ -1,4 +1,4 @@
-"""CANINE's training step, ours against transformers.CanineModel: python -m benchmarks.canine_step --size small
+"""CANINE's training step, ours against transformers.CanineModel: python -m benchmarks.train.canine_step --size small
 
 Same weights, same text, same head (subword loss over 32,000 pieces at 15% of subwords, at most 80 a row), same AdamW.
 The port has no targeted upsampling: it computes all characters and gathers. One thread unless --threads says more.
@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from train.huggingface import from_huggingface
+from tokenfree.train.huggingface.canine import from_huggingface
 
 SIZES: dict[str, dict[str, Any]] = {
     "base": {"fields": {}, "length": 2048, "batch": 1},
@@ -77,7 +77,7 @@ def peak_memory(name: str, options: argparse.Namespace) -> int:
 
     To be called while this process is small: a child's peak begins at its parent's size.
     """
-    command = [sys.executable, "-m", "benchmarks.canine_step", *sys.argv[1:], "--only", name, "--steps", "1"]
+    command = [sys.executable, "-m", "benchmarks.train.canine_step", *sys.argv[1:], "--only", name, "--steps", "1"]
     return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
 
 

@@ -1,11 +1,11 @@
 """Pretraining of CANINE base on a GPU: sequences a second, and the share of the measured peak.
 
-    python -m benchmarks.gpu_step                      # as it is
-    python -m benchmarks.gpu_step --compile            # with torch.compile
-    python -m benchmarks.gpu_step --recipe bert-base --batch 128
+    python -m benchmarks.train.gpu_step                      # as it is
+    python -m benchmarks.train.gpu_step --compile            # with torch.compile
+    python -m benchmarks.train.gpu_step --recipe bert-base --batch 128
 
 A step is `--accumulate` micro batches of random text, forward and backward in bfloat16 with float32 weights, and then
-the recipe's optimizer. The peak is that of a large bfloat16 product on the same device (train/utilisation.py); the
+the recipe's optimizer. The peak is that of a large bfloat16 product on the same device (train/loop/utilisation.py); the
 arithmetic is the model's multiply-accumulates, head included, six operations each.
 """
 
@@ -18,21 +18,21 @@ import torch
 from torch import Tensor
 
 from benchmarks.timing import median
-from preprocess.settings import build
-from train.config import PretrainRecipe
-from train.objectives.framing import CLS
-from train.task import Task
-from train.utilisation import Meter
-from workflows import recipes
+from tokenfree.preprocess.common.settings import build
+from tokenfree.train.batches.framing import CLS
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.loop.task import Task
+from tokenfree.train.loop.utilisation import Meter
+from tokenfree.workflows.recipes import library
 
 
 def main() -> None:
     options = parse()
     if not torch.cuda.is_available():
-        print("benchmarks.gpu_step: no CUDA device here; run it on a machine that has one", file=sys.stderr)
+        print("benchmarks.train.gpu_step: no CUDA device here; run it on a machine that has one", file=sys.stderr)
         raise SystemExit(2)
     device = torch.device("cuda")
-    recipe = build(PretrainRecipe, recipes.read_based(options.recipe), source=options.recipe)
+    recipe = build(PretrainRecipe, library.read_based(options.recipe), source=options.recipe)
     torch.manual_seed(0)
     task = Task(recipe, options.vocabulary).to(device).train()
     meter = Meter(task.encoder, task.head, device=device, precision="bfloat16")
@@ -68,7 +68,7 @@ def make_batch(recipe: PretrainRecipe, batch: int, vocabulary: int) -> dict[str,
     """Full sequences of random symbols with as many targets as the objective ever has."""
     length, num_targets = recipe.train.length, recipe.objective.max_predictions
     codepoints = torch.randint(32, 0x3000, (batch, length))
-    codepoints[:, 0] = CLS if getattr(recipe.model.embedder, "symbols", "characters") == "characters" else 0
+    codepoints[:, 0] = CLS if recipe.model.embedder.symbols == "characters" else 0
     return {
         "codepoints": codepoints,
         "mask": torch.ones(batch, length, dtype=torch.bool),

@@ -2,11 +2,11 @@
 
 In one run, both read the same shard and give the same batches: 32 windows, 15% of the subwords masked, 2,048 positions.
 
-    python -m benchmarks.loader                        # on windows made of the interpreter's help texts
-    python -m benchmarks.loader --data DIR             # on the training split of a data directory
-    python -m benchmarks.loader --objective canine_c   # ours alone, with the masks of another objective
-    python -m benchmarks.loader --objective byte2word  # in at most 682 words
-    python -m benchmarks.loader --objective canine_c --next-sentence
+    python -m benchmarks.train.loader                        # on windows made of the interpreter's help texts
+    python -m benchmarks.train.loader --data DIR             # on the training split of a data directory
+    python -m benchmarks.train.loader --objective canine_c   # ours alone, with the masks of another objective
+    python -m benchmarks.train.loader --objective byte2word  # in at most 682 words
+    python -m benchmarks.train.loader --objective canine_c --next-sentence
 """
 
 from __future__ import annotations
@@ -27,21 +27,29 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from preprocess.config import PreprocessConfig, VocabularyConfig, WindowConfig
-from preprocess.document import Document
-from preprocess.features import build_windows
-from preprocess.manifest import DatasetSplit, Manifest, ShardEntry, content_fingerprint, load_manifest, save_manifest
-from preprocess.schema import SCHEMA_VERSION
-from preprocess.settings import Slot
-from preprocess.storage import Storage, hash_file
-from preprocess.vocabulary import Vocabulary, train_vocabulary
-from train.data.loader import Loader
-from train.data.reader import load_vocabulary
-from train.objectives.framing import CLS, MASK, SEP
-from train.objectives.subwords import predictable
+from tokenfree.preprocess.common.local_files import hash_file
+from tokenfree.preprocess.common.settings import Slot
+from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig, WindowConfig
+from tokenfree.preprocess.dataset.manifest import (
+    DatasetSplit,
+    Manifest,
+    ShardEntry,
+    content_fingerprint,
+    load_manifest,
+    save_manifest,
+)
+from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
+from tokenfree.preprocess.features.columns import build_windows
+from tokenfree.preprocess.features.schema import SCHEMA_VERSION
+from tokenfree.preprocess.features.vocabulary import Vocabulary, train_vocabulary
+from tokenfree.preprocess.records.document import Document
+from tokenfree.train.batches.framing import CLS, MASK, SEP
+from tokenfree.train.batches.subword_targets import predictable
+from tokenfree.train.data.loader import Loader
 
 BATCH, LENGTH, MAX_PREDICTIONS = 32, 2048, 80
-OBJECTIVES = Slot("train.objectives", "canine_s")
+OBJECTIVES = Slot("tokenfree.train.objectives", "canine_s")
 OPTIONS = {"byte2word": {"bytes_per_word": 3}}  # room for the words of nearly every window
 COLUMNS = ["codepoints", "subword_ids", "subword_starts", "subword_ends"]
 
@@ -70,7 +78,7 @@ def make_data(folder: Path, num_rows: int = 4096) -> str:
         documents=len(documents),
         characters=2000 * num_rows,
         bytes=path.stat().st_size,
-        sha256=hash_file(str(path)),
+        sha256=hash_file(path),
     )
     splits = {"train": DatasetSplit((shard,))}
     save_manifest(
@@ -110,7 +118,9 @@ def their_batches(data: str) -> Iterator[object]:
         datasets.Dataset.from_file(f"{data}/{shard.path}") for shard in load_manifest(data).splits["train"].shards
     ]
     dataset = datasets.concatenate_datasets(shards).select_columns(COLUMNS).with_format("numpy")
-    pieces = load_vocabulary(data).pieces()
+    vocabulary = load_vocabulary(data)
+    assert vocabulary is not None
+    pieces = vocabulary.pieces()
     usable = predictable(pieces)
     visible = [np.array([ord(c) for c in piece.strip("▁")], np.int64) for piece in pieces]
     pools: dict[tuple[int, bool], list[int]] = {}

@@ -1,4 +1,4 @@
-"""The multi-scale Transformer against a standard one, in inference: python -m benchmarks.multi_scale_speed
+"""The multi-scale Transformer against a standard one, in inference: python -m benchmarks.train.multi_scale_speed
 
 Classification of batches of 128 texts, whose lengths lie evenly between half and one and a half times their mean; both
 models have the width, depth and heads of the recipe ms-transformer-base, and end in the class node beside the maximum
@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.timing import in_turn, median, quotient
-from preprocess.settings import build
-from train.flops import forward_multiply_accumulates
-from train.model import ModelConfig
-from train.objectives.framing import CLS
+from tokenfree.preprocess.common.settings import build
+from tokenfree.train.batches.framing import CLS
+from tokenfree.train.model.costs import forward_multiply_accumulates
+from tokenfree.train.model.encoder import ModelConfig
 
 TRUNKS: dict[str, dict[str, Any]] = {
     "standard": {},

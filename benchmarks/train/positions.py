@@ -1,4 +1,4 @@
-"""What position codes cost on top of absolute positions at the input: python -m benchmarks.positions --length 128
+"""What position codes cost on top of absolute positions at the input: python -m benchmarks.train.positions --length 128
 
 One BERT-base encoder (12 layers, 768 wide, 12 heads, 30,522 symbols) and its AdamW serve all codes in turn, so that
 weights and memory are the same; only the position code of the trunk is exchanged between steps. Each step with a code
@@ -17,9 +17,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from benchmarks.timing import median
-from preprocess.settings import build
-from train.model import Encoder, ModelConfig
-from train.trunk import TrunkConfig
+from tokenfree.preprocess.common.settings import build
+from tokenfree.train.model.encoder import Encoder, ModelConfig
+from tokenfree.train.model.trunk.stack import TrunkConfig
 
 SYMBOLS = 30_522
 MODES = ("training", "inference")

@@ -1,6 +1,6 @@
 """How long a run of two workers takes from the loss of one to its next step, and what the time is spent on.
 
-    python -m benchmarks.recovery --data data/en --output /tmp/recovery --kills 3
+    python -m benchmarks.train.recovery --data data/en --output /tmp/recovery --kills 3
 
 One of the workers is killed with SIGKILL some steps after the start and after each recovery. The parts:
 
@@ -32,20 +32,20 @@ from typing import Any
 
 import torch
 
-from preprocess.errors import JobError
-from preprocess.settings import build, merge
-from train import checkpoints
-from train.config import PretrainRecipe
-from train.loop import Loop
-from train.pretrain import pretrain
-from train.processes import ray_processes
-from workflows import recipes
+from tokenfree.preprocess.common.errors import JobError
+from tokenfree.preprocess.common.settings import build, merge
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.loop.loop import Loop
+from tokenfree.train.machine.processes import ray_processes
+from tokenfree.train.pretrain import pretrain
+from tokenfree.train.runs import checkpoints
+from tokenfree.workflows.recipes import library
 
 IMPORTS = {  # each with what the one before it imported
     "Ray": "ray",
     "Ray Train": "ray.train.v2._internal.execution.worker_group.worker",
     "torch": "ray.train.v2._internal.execution.worker_group.worker, torch",
-    "tokenfree": "train.ray_train",
+    "tokenfree": "tokenfree.train.ray.launch",
 }
 PARTS = ("noticed", "processes", "model", "first step")
 
@@ -86,7 +86,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     mapping = {"steps": 1_000_000, "checkpoint_every_steps": 10, "validate_every_steps": 1_000_000}
-    recipe = build(PretrainRecipe, merge(recipes.read_based(args.recipe), {"train": mapping}), source=args.recipe)
+    recipe = build(PretrainRecipe, merge(library.read_based(args.recipe), {"train": mapping}), source=args.recipe)
     print("CPU seconds of a new worker: " + ", ".join(f"{name} {value:.2f}" for name, value in cpu(recipe, args.data)))
     if not args.kills:
         return

@@ -5,8 +5,8 @@ at a time. The plain way is a function that imports what it needs, builds the lo
 trial. A trial's overhead is (wall time of the sweep x 2 - seconds of training steps) / trials; the start of Ray is not
 in it, the start of the processes, the validations and our checkpoints are.
 
-    python -m benchmarks.sweep_overhead --data demo/data                # eight trials of twelve steps
-    python -m benchmarks.sweep_overhead --data demo/data --trials 24
+    python -m benchmarks.train.sweep_overhead --data demo/data                # eight trials of twelve steps
+    python -m benchmarks.train.sweep_overhead --data demo/data --trials 24
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from ray import tune
 
-from preprocess.settings import build, to_mapping
-from train.ray_session import ray_session
-from train.sweep.config import SweepRecipe
-from train.sweep.run import prepare, run_sweep
-from workflows import recipes
+from tokenfree.preprocess.common.settings import build, to_mapping
+from tokenfree.train.ray.session import ray_session
+from tokenfree.train.sweep.run import prepare, run_sweep
+from tokenfree.train.sweep.space.recipe import SweepRecipe
+from tokenfree.workflows.recipes import library
 
 SIDE_BY_SIDE, STEPS, REPORTS = 2, 12, 3
 
@@ -56,8 +56,8 @@ def plain(sweep: SweepRecipe, data: str, folder: Path) -> tuple[float, float]:
 
 def train_plainly(config: dict[str, Any]) -> None:
     """A trial of the plain way."""
-    from train.config import PretrainRecipe
-    from train.loop import Loop
+    from tokenfree.train.config import PretrainRecipe
+    from tokenfree.train.loop.loop import Loop
 
     recipe = build(PretrainRecipe, config["setting"]["recipe"], source="trial")
     loop = Loop(recipe, config["setting"]["data"])
@@ -77,7 +77,7 @@ def main() -> None:
     arguments = parser.parse_args()
     trials, data = arguments.trials, os.path.abspath(arguments.data)
     mapping = {
-        "base": recipes.read_based("canine-s-tiny"),
+        "base": library.read_based("canine-s-tiny"),
         "overrides": {"train": {"global_batch": 8, "validation_windows": 16, "threads": 1}},
         "space": {"train.learning_rate": {"log_uniform": [0.0005, 0.01]}},
         "scheduler": "none",

@@ -4,7 +4,7 @@ Starts one busy process for each CPU, then trains the same steps in fresh proces
 wait (OMP_WAIT_POLICY=active), as OpenMP has them (unset), and that sleep (passive, what `tokenfree` sets).
 
 Example:
-  python -m benchmarks.threads --steps 30
+  python -m benchmarks.train.threads --steps 30
 """
 
 import argparse
@@ -17,9 +17,9 @@ PROGRAM = """
 import sys, time, torch
 threads, steps = map(int, sys.argv[1:])
 torch.set_num_threads(threads)
-from preprocess.settings import build
-from train.model import ModelConfig
-from workflows.recipes import read
+from tokenfree.preprocess.common.settings import build
+from tokenfree.train.model.encoder import ModelConfig
+from tokenfree.workflows.recipes.library import read
 model = build(ModelConfig, read("canine-s-tiny")["model"], source="canine-s-tiny").build()
 codepoints = torch.randint(32, 128, (8, 128))
 for step in range(steps + 3):

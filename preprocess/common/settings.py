@@ -1,4 +1,4 @@
-"""Settings: frozen dataclasses built from YAML mappings, with every mistake named by its dotted key.
+"""Settings: frozen dataclasses built from YAML mappings, with every problem named by its dotted key.
 
 Recipes, command-line overrides and the configs of all parts go through `build`. A field annotated with a `Slot` takes
 the config of any file in a package, chosen by `name`; adding a variant is adding a file.
@@ -11,7 +11,7 @@ import hashlib
 import importlib
 import json
 import pkgutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar, get_type_hints
 
 import yaml
@@ -19,7 +19,7 @@ from pydantic import ConfigDict, GetCoreSchemaHandler, TypeAdapter, ValidationEr
 from pydantic_core import PydanticCustomError, core_schema
 from typing_extensions import dataclass_transform
 
-from preprocess.errors import UserError
+from tokenfree.preprocess.common.errors import UserError
 
 T = TypeVar("T")
 
@@ -38,6 +38,11 @@ class Slot:
     package: str
     default: str
 
+    @property
+    def title(self) -> str:
+        """What messages call the slot, such as `trunk.positions`."""
+        return self.package.removeprefix("tokenfree.train.").removeprefix("model.")
+
     def names(self) -> list[str]:
         """The variants: the public files of the package that define a `Config`, sorted."""
         folder = importlib.import_module(self.package).__path__
@@ -45,9 +50,13 @@ class Slot:
         return [name for name in names if hasattr(self._module(name), "Config")]
 
     def config_class(self, name: str) -> type:
-        """The `Config` of the variant `name`; ValueError with the nearest known name where there is none."""
+        """The `Config` of the variant `name`.
+
+        Raises:
+            ValueError: there is no such variant; the nearest known name is told.
+        """
         if name not in self.names():
-            raise ValueError(f"there is no {self.package.split('.', 1)[1]} {name!r}{_nearest(name, self.names())}")
+            raise ValueError(f"there is no {self.title} {name!r}{_nearest(name, self.names())}")
         return self._module(name).Config
 
     def _module(self, name: str) -> Any:
@@ -79,16 +88,16 @@ def build(cls: type[T], mapping: Mapping[str, Any], *, source: str) -> T:
     """Build the settings `cls` from a nested mapping; `source` (a recipe or option) opens every error message.
 
     Raises:
-        UserError: with all mistakes of the mapping in one line, each with its dotted key.
+        UserError: with all problems of the mapping in one line, each with its dotted key.
     """
-    mistakes = list(_unknown_keys(cls, mapping, ""))
+    problems = list(_unknown_keys(cls, mapping, ""))
     try:
-        config = _adapter(cls).validate_python(dict(mapping)) if not mistakes else None
+        config = _adapter(cls).validate_python(dict(mapping)) if not problems else None
     except ValidationError as error:
-        mistakes += _flatten(error.errors(), ())
+        problems += _flatten(error.errors(), ())
         config = None
     if config is None:
-        raise UserError(f"{source}: " + "; ".join(mistakes))
+        raise UserError(f"{source}: " + "; ".join(problems))
     return config
 
 
@@ -121,7 +130,11 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def nest(dotted: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    """`[("a.b", "1")]` as `{"a": {"b": 1}}`: values are read as YAML. `.name` keys are set first (see `merge`)."""
+    """`[("a.b", "1")]` as `{"a": {"b": 1}}`: values are read as YAML; of two for the same key the later one counts.
+
+    Raises:
+        UserError: a value is no YAML, or a key lies below one that was given a single value before it.
+    """
     nested: dict[str, Any] = {}
     for key, text in dotted:
         try:
@@ -136,6 +149,16 @@ def nest(dotted: Iterable[tuple[str, str]]) -> dict[str, Any]:
                 raise UserError(f"--{key}: {parent!r} was already given a single value; give one or the other")
         node[last] = value
     return nested
+
+
+def value_at(mapping: Mapping[str, Any], key: str, default: Any = None) -> Any:
+    """The value at a dotted key of a nested mapping, such as `model.trunk.layers`; `default` where there is none."""
+    found: Any = mapping
+    for name in key.split("."):
+        if not isinstance(found, Mapping) or name not in found:
+            return default
+        found = found[name]
+    return found
 
 
 @functools.cache
@@ -185,3 +208,12 @@ def _flatten(errors: Iterable[Any], prefix: tuple[Any, ...]) -> list[str]:
         )
         lines.append(": ".join(filter(None, [".".join(map(str, location)), f"{message}{shown}"])))
     return lines
+
+
+def flatten(mapping: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of a nested mapping with their dotted keys."""
+    for key, value in mapping.items():
+        if isinstance(value, Mapping):
+            yield from flatten(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value

@@ -9,31 +9,28 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
-import hashlib
 import json
 import os
 import shutil
 import tempfile
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import fsspec
 import pyarrow as pa
 from fsspec.implementations.local import LocalFileSystem
 
-from preprocess.errors import UserError
-
-T = TypeVar("T")
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.local_files import hash_file
+from tokenfree.preprocess.common.retry import retry
 
 TEMPORARY = "_tmp"
-HASH_BLOCK = 1024 * 1024
 # Remote file systems whose rename is atomic and whose writes show before they are complete.
 RENAMING_PROTOCOLS = {"hdfs", "webhdfs", "arrow_hdfs", "sftp", "ssh", "smb"}
-PUT_ATTEMPTS = 3  # beyond the retries inside each fsspec implementation
+PUT_ATTEMPTS, PUT_PAUSE = 3, 0.4  # beyond the retries inside each fsspec implementation; seconds
 DENIED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOTDIR)
 
 
@@ -68,14 +65,14 @@ class Storage:
         return cls(root if isinstance(fs, LocalFileSystem) else str(fs.unstrip_protocol(root)))
 
     @functools.cached_property
-    def _place(self) -> tuple[Any, str]:
+    def _location(self) -> tuple[Any, str]:
         fs, root = fsspec.core.url_to_fs(self.url)
         return fs, root.rstrip("/")
 
     @property
     def fs(self) -> Any:
         """The fsspec file system."""
-        return self._place[0]
+        return self._location[0]
 
     @property
     def is_local(self) -> bool:
@@ -89,7 +86,7 @@ class Storage:
 
     def path(self, name: str) -> str:
         """The path of `name` on the file system, without protocol."""
-        return f"{self._place[1]}/{name}" if name else self._place[1]
+        return f"{self._location[1]}/{name}" if name else self._location[1]
 
     def size(self, name: str) -> int | None:
         """Bytes of a file, or None where there is none."""
@@ -100,7 +97,11 @@ class Storage:
         return info["size"] if info["type"] == "file" else None
 
     def names(self, folder: str = "") -> list[str]:
-        """Names of the files and folders directly in `folder`, sorted; none where it does not exist."""
+        """Names of the files and folders directly in `folder`, sorted; none where it does not exist.
+
+        Raises:
+            UserError: a file stands there.
+        """
         self.fs.invalidate_cache()  # other workers write too
         try:
             entries = self.fs.ls(self.path(folder), detail=False)
@@ -118,7 +119,11 @@ class Storage:
         return sorted(found[here:] for found in self.fs.find(self.path("")))
 
     def read_bytes(self, name: str) -> bytes:
-        """A whole file. Raises FileNotFoundError where there is none."""
+        """A whole file.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
         return bytes(self.fs.cat_file(self.path(name)))
 
     def read_json(self, name: str) -> Any:
@@ -129,7 +134,7 @@ class Storage:
             return None
 
     def read_ranges(self, ranges: list[tuple[str, int, int]]) -> list[pa.Buffer]:
-        """The bytes [start, end) of each (name, start, end): mapped when local, else fetched together."""
+        """The bytes [start, end) of each (name, start, end), in order: mapped when local, else fetched together."""
         if self.is_local:
             return [_map(self.path(name)).slice(start, end - start) for name, start, end in ranges]
         paths, starts, ends = zip(*((self.path(name), start, end) for name, start, end in ranges), strict=True)
@@ -165,26 +170,46 @@ class Storage:
                     shutil.rmtree(folder, ignore_errors=True)
 
     def write_bytes(self, name: str, data: bytes) -> NewFile:
-        """Commit a small file."""
+        """Commit a small file; its size and SHA-256 are told.
+
+        Raises:
+            UserError: the directory cannot be written to, or is full.
+        """
         with self.new_file(name) as new:
             Path(new.path).write_bytes(data)
         return new
 
     def put(self, source: str, name: str) -> None:
-        """Commit a copy of the local file `source`; not for local directories."""
+        """Commit a copy of the local file `source`; not for local directories.
+
+        Raises:
+            UserError: the directory cannot be written to, or is full.
+        """
         with self.explained():
             self._commit(source, name)
 
     def get(self, name: str, target: str) -> None:
-        """Copy a file to the local path `target`. Raises FileNotFoundError where there is none."""
+        """Copy a file to the local path `target`.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
         self.fs.get_file(self.path(name), target)
 
     def write_json(self, name: str, value: Any) -> NewFile:
-        """Commit `value` as JSON whose bytes depend on nothing but `value`."""
+        """Commit `value` as JSON whose bytes depend on nothing but `value`; their size and SHA-256 are told.
+
+        Raises:
+            UserError: the directory cannot be written to, or is full.
+        """
         return self.write_bytes(name, (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode())
 
     def remove(self, name: str) -> None:
-        """Remove a file, or a folder with all in it; nothing happens where there is none."""
+        """Remove a file, or a folder with all in it; nothing happens where there is none.
+
+        Raises:
+            UserError: it may not be removed.
+        """
         with self.explained(), contextlib.suppress(FileNotFoundError):
             self.fs.rm(self.path(name), recursive=True)
         self.fs.invalidate_cache()
@@ -197,7 +222,11 @@ class Storage:
 
     @contextlib.contextmanager
     def explained(self) -> Iterator[None]:
-        """Turn what a file system says of a directory that cannot be written to into one line for the user."""
+        """Turn what a file system says of a directory that cannot be written to into one line for the user.
+
+        Raises:
+            UserError: in place of such an error; others pass as they are.
+        """
         try:
             yield
         except OSError as error:
@@ -219,19 +248,13 @@ class Storage:
             temporary = self.path(f"{TEMPORARY}/{uuid.uuid4().hex}")
             self.fs.makedirs(self.path(TEMPORARY), exist_ok=True)
             self.fs.makedirs(target.rsplit("/", 1)[0], exist_ok=True)
-            _retry(lambda: self.fs.put_file(source, temporary))
+            self._put(source, temporary)
             self.fs.mv(temporary, target)
         else:
-            _retry(lambda: self.fs.put_file(source, target))
+            self._put(source, target)
 
-
-def hash_file(path: str) -> str:
-    """SHA-256 of a local file, in hex."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(HASH_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
+    def _put(self, source: str, target: str) -> None:
+        retry(lambda: self.fs.put_file(source, target), again=_may_pass, pause=PUT_PAUSE, attempts=PUT_ATTEMPTS)
 
 
 def _map(path: str) -> pa.Buffer:
@@ -252,12 +275,6 @@ def _protocols(fs: Any) -> set[str]:
     return {fs.protocol} if isinstance(fs.protocol, str) else set(fs.protocol)
 
 
-def _retry(put: Callable[[], T]) -> T:
-    for attempt in range(1, PUT_ATTEMPTS):
-        try:
-            return put()
-        except OSError as error:
-            if error.errno in DENIED or isinstance(error, (PermissionError, FileNotFoundError)):
-                raise
-            time.sleep(0.2 * 2**attempt)
-    return put()
+def _may_pass(error: Exception) -> bool:
+    refused = isinstance(error, (PermissionError, FileNotFoundError))
+    return isinstance(error, OSError) and not refused and error.errno not in DENIED

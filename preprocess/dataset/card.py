@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.sax.saxutils import escape
 
-from preprocess.manifest import Manifest
-from preprocess.storage import Storage
+from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.dataset.manifest import Manifest
 
 CARD = "README.md"
 PLOTS = "plots"
@@ -17,7 +17,11 @@ ROW, BARS_WIDTH = 24, 480  # pixels of a bar with its gap, and of the longest ba
 
 
 def write_card(storage: Storage, manifest: Manifest) -> None:
-    """Write the card and its plots (SVG)."""
+    """Write the card and its plots (SVG).
+
+    Raises:
+        UserError: the directory cannot be written to, or is full.
+    """
     bars = plot_data(manifest)
     for name, (title, axis, values) in bars.items():
         storage.write_bytes(f"{PLOTS}/{name}.svg", draw_bars(title, axis, values))

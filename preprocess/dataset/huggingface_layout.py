@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from preprocess.manifest import DatasetSplit, content_fingerprint
-from preprocess.storage import Storage
+from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.dataset.manifest import DatasetSplit, content_fingerprint
 
 
 def write_layout(storage: Storage, splits: Mapping[str, DatasetSplit], vocabulary_sha256: str | None) -> None:
@@ -13,6 +13,9 @@ def write_layout(storage: Storage, splits: Mapping[str, DatasetSplit], vocabular
 
     The features are left to the schema of the Arrow files; the fingerprint, by which `datasets` names its caches, is
     that of the contents.
+
+    Raises:
+        UserError: the directory cannot be written to, or is full.
     """
     for name, split in splits.items():
         described = {"description": "Windows of text with character, word, subword and sentence features."}

@@ -9,10 +9,10 @@ from operator import itemgetter
 import numpy as np
 import pyarrow as pa
 
-from preprocess.characters import SPACE, byte_offsets, classes_of, codepoints_of
-from preprocess.schema import MAX_WINDOW_CHARACTERS, schema
-from preprocess.vocabulary import Vocabulary
-from preprocess.words import MAX_WORD_BYTES
+from tokenfree.preprocess.features.schema import MAX_WINDOW_CHARACTERS, schema
+from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.preprocess.text.characters import SPACE, byte_offsets, classes_of, codepoints_of
+from tokenfree.preprocess.text.words import MAX_WORD_BYTES
 
 Break = tuple[int, str]  # the row within the batch, and what is wrong with it
 
@@ -74,7 +74,7 @@ def _has_nulls(column: pa.Array) -> bool:
 
 
 def _first(bad: np.ndarray, rows: np.ndarray, message: str) -> Iterator[Break]:
-    """The first place where `bad` holds, as a break of its row."""
+    """The first entry for which `bad` holds, as a break of its row."""
     if bad.any():
         yield int(rows[np.argmax(bad)]), message
 

@@ -1,4 +1,4 @@
-"""manifest.json: what a data directory holds. Written last, so a directory without it is not finished."""
+"""manifest.json: what a data directory holds. Written when all of that stands: without it a directory is unfinished."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from preprocess.errors import JobError, UserError
-from preprocess.schema import SCHEMA_VERSION
-from preprocess.storage import Storage
+from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.features.schema import SCHEMA_VERSION
 
 MANIFEST = "manifest.json"
-SUCCESS = "_SUCCESS"
 LIBRARIES = ("tokenfree", "numpy", "pyarrow", "sentencepiece")
 
 
@@ -120,14 +119,12 @@ def load_manifest(directory: str) -> Manifest:
 
 
 def save_manifest(storage: Storage, manifest: Manifest) -> None:
-    """Write the manifest and then the mark of success: the last acts of a job."""
+    """Write the manifest, by which a directory becomes a finished one; the mark of success comes after it.
+
+    Raises:
+        UserError: the directory cannot be written to, or is full.
+    """
     storage.write_json(MANIFEST, asdict(manifest))
-    mark_success(storage)
-
-
-def mark_success(storage: Storage) -> None:
-    """Write the empty file that other tools look for."""
-    storage.write_bytes(SUCCESS, b"")
 
 
 def content_fingerprint(splits: Mapping[str, DatasetSplit], vocabulary_sha256: str | None) -> str:

@@ -8,14 +8,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from preprocess.errors import JobError
-from preprocess.invariants import check_windows
-from preprocess.job import MODEL
-from preprocess.manifest import Manifest, ShardEntry, content_fingerprint, load_manifest, reconcile
-from preprocess.schema import schema
-from preprocess.shards import MAX_BATCH_ROWS, count_characters
-from preprocess.storage import HASH_BLOCK, Storage
-from preprocess.vocabulary import Vocabulary
+from tokenfree.preprocess.common.errors import JobError
+from tokenfree.preprocess.common.local_files import hash_stream
+from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.dataset.invariants import check_windows
+from tokenfree.preprocess.dataset.manifest import Manifest, ShardEntry, content_fingerprint, load_manifest, reconcile
+from tokenfree.preprocess.dataset.vocabulary import MODEL
+from tokenfree.preprocess.features.schema import MAX_BATCH_ROWS, schema
+from tokenfree.preprocess.features.vocabulary import Vocabulary
 
 
 def verify(directory: str, progress: Callable[[int, int], None] | None = None) -> None:
@@ -74,11 +74,9 @@ def _check_hash(storage: Storage, shard: ShardEntry) -> None:
         raise JobError(f"{shard.path}: missing; copy the directory again")
     if size != shard.bytes:
         raise JobError(f"{shard.path}: {size} bytes, not the {shard.bytes} of the manifest; copy it again")
-    digest = hashlib.sha256()
     with storage.open(shard.path) as file:
-        while block := file.read(HASH_BLOCK):
-            digest.update(block)
-    if digest.hexdigest() != shard.sha256:
+        sha256 = hash_stream(file)
+    if sha256 != shard.sha256:
         raise JobError(f"{shard.path}: damaged, its SHA-256 is not that of the manifest; copy it again")
 
 
@@ -92,7 +90,7 @@ def _check_rows(storage: Storage, shard: ShardEntry, manifest: Manifest, vocabul
         if batch.num_rows > MAX_BATCH_ROWS:
             raise JobError(f"{shard.path}: row {rows}: a batch of {batch.num_rows} rows, more than {MAX_BATCH_ROWS}")
         _check_language(batch, shard, rows)
-        characters += count_characters(batch) or 0
+        characters += _count_characters(batch)
         if "document" in batch.schema.names:
             for document in batch["document"].to_pylist():
                 documents += document != last_document
@@ -120,6 +118,14 @@ def _check_language(batch: pa.RecordBatch, shard: ShardEntry, first_row: int) ->
         for row, language in enumerate(batch["language"].to_pylist(), first_row):
             if language != shard.language:
                 raise JobError(f"{shard.path}: row {row}: language {language}, not {shard.language}")
+
+
+def _count_characters(batch: pa.RecordBatch) -> int:
+    """Codepoints of all rows, from whichever column tells; 0 where none does."""
+    for name in ("codepoints", "whitespace"):
+        if name in batch.schema.names:
+            return len(batch[name].flatten())
+    return sum(map(len, batch["text"].to_pylist())) if "text" in batch.schema.names else 0
 
 
 def _compare(shard: ShardEntry, name: str, found: Any, told: Any) -> None:

@@ -8,11 +8,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from preprocess.config import FilterConfig, PreprocessConfig
-from preprocess.document import Document, Failure
-from preprocess.normalize import normalize
-from preprocess.sources import Page, Split, read_split
-from preprocess.wikitext import clean
+from tokenfree.preprocess.config import FilterConfig, PreprocessConfig
+from tokenfree.preprocess.records.document import Document, Failure
+from tokenfree.preprocess.records.input_split import InputSplit
+from tokenfree.preprocess.records.page import Page
+from tokenfree.preprocess.sources.input_splits import read_split
+from tokenfree.preprocess.text.normalize import normalize
+from tokenfree.preprocess.wikitext.cleaner import clean
 
 # MediaWiki itself stops at 2 MiB a page; the cleaner is linear, so this bounds the time and memory of one page.
 MAX_WIKITEXT_CHARACTERS = 8_000_000
@@ -76,14 +78,18 @@ def extract(
 
 
 class Sample(NamedTuple):
-    """What the first pages of a split cost and give, for each byte of input after decompression."""
+    """Characters of clean text and CPU seconds of a split for each byte after decompression, by its first pages."""
 
     characters_per_byte: float
     seconds_per_byte: float
 
 
-def sample_split(split: Split, config: PreprocessConfig, seconds: float) -> Sample:
-    """Read and clean the first pages of a split for about `seconds` of CPU time, or all of it where that is less."""
+def sample_split(split: InputSplit, config: PreprocessConfig, seconds: float) -> Sample:
+    """Read and clean the first pages of a split for about `seconds` of CPU time, or all of it where that is less.
+
+    Raises:
+        OSError: an input cannot be opened or read.
+    """
     characters = size = 0
     start = time.process_time()
     for page in read_split(split):
@@ -99,7 +105,8 @@ def sample_split(split: Split, config: PreprocessConfig, seconds: float) -> Samp
 
 
 def document_of(page: Page, filters: FilterConfig) -> Document | Failure | str:
-    """The clean document of a page, its failure, or the reason why it is dropped."""
+    """The clean document of a page, its failure, or the reason why it is dropped: not_wikitext, empty, too_short or
+    too_long."""
     if page.kind == "wikitext" and page.model != "wikitext":
         return "not_wikitext"
     if page.kind == "wikitext" and len(page.text) > MAX_WIKITEXT_CHARACTERS:

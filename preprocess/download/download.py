@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from preprocess.errors import JobError, UserError
-from preprocess.fetch import Absent, Client
-from preprocess.mirror import Dump, DumpFile
-from preprocess.part_file import PartFile, sha1_of
+from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.preprocess.common.local_files import hash_file
+from tokenfree.preprocess.download.http_client import Absent, Client
+from tokenfree.preprocess.download.mirror import Dump, DumpFile
+from tokenfree.preprocess.download.partial_file import PartFile
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def plan(dumps: Sequence[Dump], folder: Path, client: Client) -> list[Item]:
 def _item(file: DumpFile, path: Path, client: Client) -> Item:
     if path.exists():
         client.notice(f"{file.name}: checking SHA-1")
-        if sha1_of(path) == file.sha1:
+        if hash_file(path, "sha1") == file.sha1:
             return Item(file, path, "whole", path.stat().st_size, path.stat().st_size)
     try:
         size = client.size(file.url)
@@ -87,7 +88,11 @@ def download(
 
 
 def check_room(items: Sequence[Item], folder: Path) -> None:
-    """Raise UserError if what is missing does not fit on the disk of `folder`."""
+    """Check that what is missing fits on the disk of `folder`.
+
+    Raises:
+        UserError: it does not.
+    """
     need = sum(max(0, item.size - item.have) for item in items if item.state != "whole" and item.size is not None)
     standing = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
     free = shutil.disk_usage(standing).free

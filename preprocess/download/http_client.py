@@ -16,8 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from preprocess.errors import JobError
-from preprocess.part_file import BLOCK, PartFile, sha1_of
+from tokenfree.preprocess.common.errors import JobError
+from tokenfree.preprocess.common.local_files import hash_file
+from tokenfree.preprocess.common.retry import retry
+from tokenfree.preprocess.download.partial_file import BLOCK, PartFile
 
 T = TypeVar("T")
 
@@ -54,7 +56,12 @@ class Client:
     notice: Callable[[str], None] = print  # told why nothing moves
 
     def text(self, url: str) -> str:
-        """A small text. Raises Absent where there is none, JobError where it cannot be had."""
+        """A small text, read as UTF-8.
+
+        Raises:
+            Absent: there is none.
+            JobError: it cannot be had.
+        """
 
         def attempt() -> bytes:
             with self._open(url) as response, _network():
@@ -66,7 +73,12 @@ class Client:
         return self._retry(url, attempt, FIRST_ATTEMPTS).decode("utf-8", errors="replace")
 
     def size(self, url: str) -> int | None:
-        """Bytes of a file, None where the server does not tell. Raises Absent where there is none."""
+        """Bytes of a file, None where the server does not tell.
+
+        Raises:
+            Absent: there is none.
+            JobError: the server cannot be asked.
+        """
 
         def attempt() -> int | None:
             with self._open(url, method="HEAD") as response:
@@ -79,6 +91,8 @@ class Client:
         """Download `url` to `path`, going on with what an earlier command left.
 
         Args:
+            url: of the file.
+            path: where it is to be in the end; what is missing of it lies beside that.
             size: bytes of the whole file, where known.
             sha1: what the file must have, in hex.
             progress: called with the bytes here so far and the bytes that are new since its last call.
@@ -109,7 +123,7 @@ class Client:
 
         self._retry(url, attempt, ATTEMPTS, moved)
         self.notice(f"{path.name}: checking SHA-1")
-        found = sha1_of(part.path)
+        found = hash_file(part.path, "sha1")
         if found != sha1:
             part.remove()
             raise JobError(
@@ -144,19 +158,20 @@ class Client:
                     raise _Interrupted("the connection was cut")
 
     def _retry(self, url: str, attempt: Callable[[], T], most: int, moved: Callable[[], bool] = lambda: False) -> T:
-        failures = 0
-        while True:
-            try:
-                return attempt()
-            except _Interrupted as error:
-                failures = 1 if moved() else failures + 1
-                wait = max(error.wait, self.backoff * 2 ** (failures - 1))
-                if failures >= most or error.wait > LONGEST_WAIT:
-                    asked = f", and asks to wait {error.wait:.0f} s" if error.wait > LONGEST_WAIT else ""
-                    remedy = "give the same command later, which goes on from what came, or another --mirror"
-                    raise JobError(f"{url}: {error}{asked}; {remedy}") from error
-                self.notice(f"{error}; again in {wait:.0f} s")
-                time.sleep(wait)
+        try:
+            return retry(
+                attempt,
+                again=lambda error: isinstance(error, _Interrupted) and error.wait <= LONGEST_WAIT,
+                pause=self.backoff,
+                attempts=most,
+                shortest_pause=_wait_asked,
+                progressed=moved,
+                notice=lambda error, wait: self.notice(f"{error}; again in {wait:.0f} s"),
+            )
+        except _Interrupted as error:
+            asked = f", and asks to wait {error.wait:.0f} s" if error.wait > LONGEST_WAIT else ""
+            remedy = "give the same command later, which goes on from what came, or another --mirror"
+            raise JobError(f"{url}: {error}{asked}; {remedy}") from error
 
     @contextlib.contextmanager
     def _open(
@@ -204,6 +219,10 @@ def _explained(url: str, error: urllib.error.HTTPError) -> Exception:
     if error.code in (408, 429) or error.code >= 500:
         return _Interrupted(said, wait=_seconds(error.headers.get("Retry-After", "")))
     return JobError(f"{url}: {said}; check --mirror")
+
+
+def _wait_asked(error: Exception) -> float:
+    return error.wait if isinstance(error, _Interrupted) else 0.0
 
 
 def _seconds(retry_after: str) -> float:

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from preprocess.errors import UserError
-from preprocess.fetch import Absent, Client
-from preprocess.sources.languages import WIKIMEDIA_LANGUAGES
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.download.http_client import Absent, Client
+from tokenfree.preprocess.sources.inputs.languages import WIKIMEDIA_LANGUAGES
 
 MIRROR = "https://dumps.wikimedia.org"
 LATEST = "latest"
@@ -66,7 +66,11 @@ class Mirror:
 
     @classmethod
     def at(cls, url: str, client: Client) -> Mirror:
-        """The mirror with this address. Raises UserError where it is no address of HTTP."""
+        """The mirror with this address.
+
+        Raises:
+            UserError: it is no address of HTTP.
+        """
         try:
             parts = urlsplit(url)
             good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0

@@ -1,22 +1,21 @@
 """The file `NAME.part` that a download appends to, until it is whole and takes the name `NAME`.
 
 `NAME.part.etag` beside it keeps what tells one version of the server's file from another, so that a later command can
-ask for the rest of the same version only.
+ask for the rest of the same version only; `NAME.part.lock` keeps a second command away.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
-import hashlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from preprocess.errors import UserError
+from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.preprocess.common.local_files import lock
 
 BLOCK = 1 << 18
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -37,6 +36,11 @@ class PartFile:
     def etag(self) -> Path:
         """Holds an ETag or a date, as the server wrote it; empty where the server tells neither."""
         return self.final.with_name(self.final.name + ".part.etag")
+
+    @property
+    def lock(self) -> Path:
+        """The lock of the process that receives the file."""
+        return self.final.with_name(self.final.name + ".part.lock")
 
     def size(self) -> int:
         """Bytes here so far."""
@@ -62,36 +66,26 @@ class PartFile:
         Raises:
             UserError: the disk is full, or another process has the file open.
         """
+        held = UserError(f"{self.path}: another command is downloading this file; wait for it")
         try:
-            with open(self.path, "ab") as file:
-                with contextlib.suppress(OSError):  # a disk without locks: the SHA-1 still guards
-                    try:
-                        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    except BlockingIOError:
-                        raise UserError(f"{self.path}: another command is downloading this file; wait for it") from None
-                yield file
+            with contextlib.ExitStack() as stack:
+                with contextlib.suppress(JobError):  # a disk without locks: the SHA-1 still guards
+                    stack.enter_context(lock(self.lock, seconds=0, held=held))
+                    stack.callback(self.lock.unlink, missing_ok=True)  # before it is let go; nobody waits for it
+                yield stack.enter_context(open(self.path, "ab"))
         except OSError as error:
             if error.errno in _FULL:
                 raise UserError(f"{self.path}: the disk is full; free space and give the same command again") from error
             raise
 
     def remove(self) -> None:
-        """Forget what is here."""
-        self.path.unlink(missing_ok=True)
-        self.etag.unlink(missing_ok=True)
+        """Forget what is here, and what is known of it."""
+        for path in (self.path, self.etag, self.lock):
+            path.unlink(missing_ok=True)
 
     def commit(self) -> None:
         """Give the file its final name, once its bytes are on the disk."""
         with open(self.path, "rb") as file:
             os.fsync(file.fileno())
         os.replace(self.path, self.final)
-        self.etag.unlink(missing_ok=True)
-
-
-def sha1_of(path: Path) -> str:
-    """SHA-1 of a local file, in hex."""
-    digest = hashlib.sha1(usedforsecurity=False)
-    with open(path, "rb") as file:
-        while block := file.read(BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
+        self.remove()

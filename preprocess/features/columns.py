@@ -4,18 +4,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from preprocess.characters import SPACE, byte_offsets, classes_of, codepoints_of
-from preprocess.config import PreprocessConfig
-from preprocess.document import Document
-from preprocess.schema import TYPES, schema
-from preprocess.sentences import sentence_starts
-from preprocess.vocabulary import Vocabulary
-from preprocess.windows import cut
-from preprocess.words import byte_spans
+from tokenfree.preprocess.config import PreprocessConfig
+from tokenfree.preprocess.features.schema import schema
+from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.preprocess.records.document import Document
+from tokenfree.preprocess.records.window_columns import COLUMN_TYPES, SUBWORD_COLUMNS
+from tokenfree.preprocess.text.characters import SPACE, byte_offsets, classes_of, codepoints_of
+from tokenfree.preprocess.text.sentences import sentence_starts
+from tokenfree.preprocess.text.windows import cut
+from tokenfree.preprocess.text.words import byte_spans
 
 _SEPARATOR = "\n"
 _PART_CHARACTERS = 500_000  # 13 MB/s and 60 MB of arrays; 10 MB/s and 800 MB for a book collection at once
@@ -23,12 +25,20 @@ _PART_CHARACTERS = 500_000  # 13 MB/s and 60 MB of arrays; 10 MB/s and 800 MB fo
 
 @dataclass(frozen=True)
 class Window:
-    """A window before its columns: `document` and `language` of the document it starts in, sentences relative."""
+    """A window before its columns: `document` and `language` of the document it starts in."""
 
     document: str
     language: str
     text: str
-    sentence_starts: np.ndarray
+    sentence_starts: np.ndarray  # int64 [sentences], codepoint offsets into `text`
+
+
+class WindowBatch(NamedTuple):
+    """Windows as rows of a shard, with the codepoints of their texts and their subwords, counted as they are made."""
+
+    rows: pa.RecordBatch
+    characters: int
+    subwords: int
 
 
 def build_windows(
@@ -39,17 +49,17 @@ def build_windows(
     With `window.pack: across_documents`, neighbours of the same language are joined by newlines before they are cut,
     so that only the last window of such a run is short; `document` is then the one in which the window starts. Which
     documents are given together decides what is packed, so callers give them in groups that their workers do not
-    change. Without a vocabulary the subword columns hold empty lists.
+    change. Without a vocabulary the subword columns hold empty lists. The types of the columns: `COLUMN_TYPES`.
     """
-    batches = list(iterate_windows(documents, config, vocabulary))
+    batches = [batch.rows for batch in iterate_windows(documents, config, vocabulary)]
     if len(batches) == 1:
         return batches[0]
-    return pa.concat_batches(batches) if batches else _build_batch([], config, vocabulary)
+    return pa.concat_batches(batches) if batches else _build_batch([], config, vocabulary).rows
 
 
 def iterate_windows(
     documents: Sequence[Document], config: PreprocessConfig, vocabulary: Vocabulary | None
-) -> Iterator[pa.RecordBatch]:
+) -> Iterator[WindowBatch]:
     """`build_windows` in parts of about half a million characters: memory stays bounded for a document of any size."""
     part: list[Window] = []
     characters = 0
@@ -63,7 +73,7 @@ def iterate_windows(
         yield _build_batch(part, config, vocabulary)
 
 
-def _build_batch(windows: list[Window], config: PreprocessConfig, vocabulary: Vocabulary | None) -> pa.RecordBatch:
+def _build_batch(windows: list[Window], config: PreprocessConfig, vocabulary: Vocabulary | None) -> WindowBatch:
     wanted = schema(config.columns)
     columns: dict[str, pa.Array] = {
         "document": pa.array([window.document for window in windows], pa.string()),
@@ -73,7 +83,9 @@ def _build_batch(windows: list[Window], config: PreprocessConfig, vocabulary: Vo
     for names, fill in _FILLS:
         if not names.isdisjoint(wanted.names):
             columns.update(fill(windows, vocabulary))
-    return pa.RecordBatch.from_arrays([columns[name] for name in wanted.names], schema=wanted)
+    rows = pa.RecordBatch.from_arrays([columns[name] for name in wanted.names], schema=wanted)
+    subwords = len(columns["subword_ids"].values) if "subword_ids" in columns else 0
+    return WindowBatch(rows, sum(len(window.text) for window in windows), subwords)
 
 
 def _windows(documents: Sequence[Document], config: PreprocessConfig) -> Iterator[Window]:
@@ -145,7 +157,7 @@ def _sentence_columns(windows: Sequence[Window], _: Vocabulary | None) -> dict[s
 _FILLS: tuple[tuple[frozenset[str], Callable[[Sequence[Window], Vocabulary | None], dict[str, pa.Array]]], ...] = (
     (frozenset({"codepoints", "whitespace"}), _character_columns),
     (frozenset({"word_starts", "word_ends"}), _word_columns),
-    (frozenset({"subword_ids", "subword_starts", "subword_ends"}), _subword_columns),
+    (SUBWORD_COLUMNS, _subword_columns),
     (frozenset({"sentence_starts"}), _sentence_columns),
 )
 
@@ -156,10 +168,12 @@ def _cumulate(counts: Sequence[int]) -> np.ndarray:
 
 def _lists(name: str, values: np.ndarray, offsets: np.ndarray) -> pa.Array:
     """The list column `name` whose row i is `values[offsets[i]:offsets[i + 1]]`."""
-    kind = TYPES[name]
+    kind = COLUMN_TYPES[name]
     return pa.ListArray.from_arrays(
         pa.array(offsets, pa.int32()), pa.array(values.astype(_NUMPY_TYPES[name], copy=False)), type=kind
     )
 
 
-_NUMPY_TYPES = {name: kind.value_type.to_pandas_dtype() for name, kind in TYPES.items() if pa.types.is_list(kind)}
+_NUMPY_TYPES = {
+    name: kind.value_type.to_pandas_dtype() for name, kind in COLUMN_TYPES.items() if pa.types.is_list(kind)
+}

@@ -7,7 +7,7 @@ https://github.com/google/sentencepiece/blob/master/src/sentencepiece_model.prot
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from preprocess.errors import UserError
+from tokenfree.preprocess.common.errors import UserError
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 UNIGRAM, BPE = 1, 2
@@ -30,7 +30,11 @@ class ModelFile:
 
 
 def read_model(model: bytes) -> ModelFile:
-    """Parse the bytes of a model. UserError where they are none."""
+    """Parse the bytes of a model.
+
+    Raises:
+        UserError: they are no SentencePiece model.
+    """
     pieces, kinds = [], []
     trainer: dict[int, int | bytes] = {}
     normalizer: dict[int, int | bytes] = {}

@@ -1,5 +1,6 @@
 """Subwords with exact offsets, at the speed of SentencePiece without offsets; and training of the vocabulary."""
 
+import functools
 import hashlib
 from collections.abc import Sequence
 from itertools import pairwise
@@ -8,9 +9,18 @@ from typing import NamedTuple
 import numpy as np
 import sentencepiece
 
-from preprocess.characters import SPACE, class_table, codepoints_of
-from preprocess.sentencepiece_model import BPE, BYTE, NORMAL, UNIGRAM, UNKNOWN, USER_DEFINED, ModelFile, read_model
-from preprocess.vocabulary_training import train_vocabulary
+from tokenfree.preprocess.features.sentencepiece_file import (
+    BPE,
+    BYTE,
+    NORMAL,
+    UNIGRAM,
+    UNKNOWN,
+    USER_DEFINED,
+    ModelFile,
+    read_model,
+)
+from tokenfree.preprocess.features.vocabulary_training import train_vocabulary
+from tokenfree.preprocess.text.characters import SPACE, class_table, codepoints_of
 
 __all__ = ["MAX_TEXT_CHARACTERS", "Encoding", "FlatEncoding", "Vocabulary", "train_vocabulary"]
 
@@ -27,7 +37,10 @@ class Encoding(NamedTuple):
 
 
 class FlatEncoding(NamedTuple):
-    """The subwords of many texts end to end: those of text i are `offsets[i]:offsets[i + 1]` (int64 [texts + 1])."""
+    """The subwords of many texts end to end: ids int32 [n], starts and ends uint16 [n], as in `Encoding`.
+
+    Those of text i are `offsets[i]:offsets[i + 1]` (int64 [texts + 1]).
+    """
 
     ids: np.ndarray
     starts: np.ndarray
@@ -41,6 +54,9 @@ class Vocabulary:
     Offsets are rebuilt from the lengths of the pieces, which is exact for models without normalisation, such as
     `train_vocabulary` makes. Texts for which it would not be (any text, for a model that normalises) go through
     SentencePiece's own offsets, exact too, at about a quarter of the speed.
+
+    Kudo, Richardson, "SentencePiece: A simple and language independent subword tokenizer and detokenizer for Neural
+    Text Processing", https://arxiv.org/abs/1808.06226.
     """
 
     def __init__(self, model: bytes) -> None:
@@ -61,8 +77,12 @@ class Vocabulary:
 
     @classmethod
     def load(cls, model: bytes) -> "Vocabulary":
-        """From the bytes of a SentencePiece model. UserError where they are none."""
-        return cls(model)
+        """From the bytes of a SentencePiece model; the same object for the same bytes, so a process loads them once.
+
+        Raises:
+            UserError: they are no SentencePiece model.
+        """
+        return _loaded(model)
 
     def __reduce__(self) -> tuple[type["Vocabulary"], tuple[bytes]]:
         return Vocabulary, (self.model,)
@@ -72,11 +92,14 @@ class Vocabulary:
         return list(self._pieces)
 
     def encode_batch(self, texts: Sequence[str]) -> list[Encoding]:
-        """The subwords of each text of at most 65,535 characters (ValueError where longer).
+        """The subwords of each text of at most 65,535 characters.
 
         Starts and ends are codepoint offsets of the piece without white space at either end. Pieces of white space
         alone are left out; byte-fallback pieces all have the span of their character; a run of unknown characters is
         one piece. Newlines count as spaces, so that none stands inside a piece.
+
+        Raises:
+            ValueError: a text is longer.
         """
         flat = self.encode_flat(texts)
         bounds = flat.offsets.tolist()
@@ -86,7 +109,11 @@ class Vocabulary:
         ]
 
     def encode_flat(self, texts: Sequence[str]) -> FlatEncoding:
-        """`encode_batch` in four arrays."""
+        """`encode_batch` in four arrays.
+
+        Raises:
+            ValueError: a text is longer than 65,535 characters.
+        """
         sizes = np.array([len(text) for text in texts], dtype=np.int64)
         if len(texts) and sizes.max() > MAX_TEXT_CHARACTERS:
             raise ValueError(f"a text of {sizes.max()} characters; subword offsets reach {MAX_TEXT_CHARACTERS}")
@@ -157,6 +184,11 @@ class Vocabulary:
         # Only the last byte of a character has a width there.
         spans[:, 1] += self._is_byte[ids] & (spans[:, 0] == spans[:, 1])
         return ids, spans[:, 0] + base, spans[:, 1] + base
+
+
+@functools.lru_cache(maxsize=2)
+def _loaded(model: bytes) -> Vocabulary:
+    return Vocabulary(model)
 
 
 def _count_characters(file: ModelFile) -> np.ndarray:

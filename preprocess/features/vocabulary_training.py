@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 
 import sentencepiece
 
-from preprocess.config import VocabularyConfig
-from preprocess.errors import JobError, UserError
-from preprocess.sentences import sentence_starts
-from preprocess.windows import cut
+from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.preprocess.config import VocabularyConfig
+from tokenfree.preprocess.text.sentences import sentence_starts
+from tokenfree.preprocess.text.windows import cut
 
 PAD_ID, UNKNOWN_ID = 0, 1
 _MAX_LINE_BYTES = 4192  # SentencePiece drops longer ones; they are cut into sentences here
@@ -28,6 +28,7 @@ def train_vocabulary(texts: Iterable[str], config: VocabularyConfig, seed: int) 
 
     Raises:
         UserError: there is no text, or more characters in it than `vocabulary.size`; the size that works is named.
+        JobError: SentencePiece could not train it for another reason.
     """
     lines = list(_lines(texts))
     try:

@@ -6,12 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from preprocess.card import write_card
-from preprocess.datasets_layout import write_layout
-from preprocess.extract import PageCounters
-from preprocess.failures import collect_failures
-from preprocess.job import VOCABULARY_SIDECAR, Job, all_runs, all_shards, failures_name
-from preprocess.manifest import (
+from tokenfree.preprocess.common.settings import fingerprint
+from tokenfree.preprocess.dataset.card import write_card
+from tokenfree.preprocess.dataset.huggingface_layout import write_layout
+from tokenfree.preprocess.dataset.manifest import (
     MANIFEST,
     DatasetSplit,
     Manifest,
@@ -20,16 +18,29 @@ from preprocess.manifest import (
     reconcile,
     save_manifest,
 )
-from preprocess.ownership import JOB, WORK, portable_config, tidy
-from preprocess.plan import SPLITS
-from preprocess.runs import Run
-from preprocess.schema import SCHEMA_VERSION
-from preprocess.settings import fingerprint
-from preprocess.shards import BuiltShard
+from tokenfree.preprocess.documents.extract import PageCounters
+from tokenfree.preprocess.documents.failures import collect_failures
+from tokenfree.preprocess.features.schema import SCHEMA_VERSION
+from tokenfree.preprocess.job.build_step import all_shards
+from tokenfree.preprocess.job.hash_step import hashed_inputs
+from tokenfree.preprocess.job.identity import portable_config
+from tokenfree.preprocess.job.output_directory import tidy
+from tokenfree.preprocess.job.preprocess_job import JOB, VOCABULARY_SIDECAR, WORK, PreprocessJob
+from tokenfree.preprocess.job.read_step import all_runs, failures_name
+from tokenfree.preprocess.job.step_errors import notes_errors
+from tokenfree.preprocess.shards.build import BuiltShard
+from tokenfree.preprocess.shards.partitioning import DATASET_SPLITS
+from tokenfree.preprocess.shards.sorted_runs import SortedRun
 
 
-def finish(job: Job) -> str:
-    """Step 5; the fingerprint of the finished directory. Raises JobError if a page is unaccounted for."""
+@notes_errors("finish")
+def finish(job: PreprocessJob) -> str:
+    """Reconcile and write what stands beside the shards; the fingerprint of the finished directory.
+
+    Raises:
+        JobError: a page is unaccounted for, or a run, a shard or the hash of an input is missing.
+        UserError: the directory cannot be written to, or is full.
+    """
     storage = job.storage
     if MANIFEST in storage.names():  # a runner may repeat a step that it does not know to be done
         tidy(storage)
@@ -41,7 +52,7 @@ def finish(job: Job) -> str:
     reconcile(counters)
     splits = {
         name: DatasetSplit(entries)
-        for name in SPLITS
+        for name in DATASET_SPLITS
         if (entries := tuple(shard.entry for shard in shards if shard.entry.path.startswith(f"{name}/")))
     }
     manifest = Manifest(
@@ -49,7 +60,7 @@ def finish(job: Job) -> str:
         config=portable_config(job.config),
         config_fingerprint=fingerprint(identity["config"]),
         versions=identity["versions"],
-        inputs=tuple(identity["inputs"]),
+        inputs=tuple(hashed_inputs(job)),
         vocabulary_sha256=vocabulary["sha256"],
         vocabulary_size=vocabulary["size"],
         splits=splits,
@@ -65,7 +76,7 @@ def finish(job: Job) -> str:
     return manifest.fingerprint
 
 
-def count(runs: Sequence[Run], shards: Sequence[BuiltShard]) -> dict[str, Any]:
+def count(runs: Sequence[SortedRun], shards: Sequence[BuiltShard]) -> dict[str, Any]:
     """The counters of the manifest: pages as the runs saw them, documents and what came of them as the shards did."""
     pages = PageCounters()
     for run in runs:

@@ -1,4 +1,4 @@
-"""What reading passes on: a split of the inputs, and a page or a book as it was found."""
+"""An input split: the part of the inputs that one worker reads at once."""
 
 from __future__ import annotations
 
@@ -8,32 +8,13 @@ import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from preprocess.site import Site
+from tokenfree.preprocess.records.wiki_site import Site
 
 Format = Literal["xml", "bz2", "gz", "xz", "zst", "text", "jsonl", "parquet", "hf"]
 
 
 @dataclass(frozen=True)
-class Page:
-    """One page of a wiki or one book, not yet cleaned.
-
-    `id` is `enwiki:PAGE:REVISION` or `books:NAME`; `text` is wikitext or, for a book, plain text, and always encodes to
-    UTF-8; `model` is MediaWiki's content model (`wikitext`, `css`, `Scribunto` ...), `plain` for a book.
-    """
-
-    id: str
-    language: str
-    title: str
-    text: str
-    namespace: int = 0
-    redirect: bool = False
-    model: str = "plain"
-    site: Site | None = None
-    kind: Literal["wikitext", "plain"] = "plain"
-
-
-@dataclass(frozen=True)
-class Split:
+class InputSplit:
     """A part of the inputs that one worker reads at once.
 
     A dump's part is the pages that start in `[start, end)` of its only input (bytes of the file as it is stored; for
@@ -63,8 +44,8 @@ class Split:
     def id(self) -> str:
         """A name for files, unique among the splits of a job and the same in each run of it, in any order of inputs."""
         label = self.site.database if self.site else "books"
-        place = json.dumps([self.kind, self.inputs, self.start, self.end]).encode()
-        return f"{label}-{hashlib.blake2b(place, digest_size=8).hexdigest()}"
+        extent = json.dumps([self.kind, self.inputs, self.start, self.end]).encode()
+        return f"{label}-{hashlib.blake2b(extent, digest_size=8).hexdigest()}"
 
     def to_json(self) -> str:
         """One line of JSON; equal splits give equal lines."""
@@ -73,7 +54,7 @@ class Split:
         return json.dumps(values, ensure_ascii=False, sort_keys=True)
 
     @classmethod
-    def from_json(cls, line: str) -> Split:
+    def from_json(cls, line: str) -> InputSplit:
         """The split that `to_json` described."""
         values = json.loads(line)
         for name in ("inputs", "names", "versions", "languages"):

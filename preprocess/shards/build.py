@@ -8,19 +8,18 @@ from dataclasses import asdict, dataclass, field
 
 import pyarrow as pa
 
-from preprocess.config import PreprocessConfig
-from preprocess.document import Document
-from preprocess.errors import JobError
-from preprocess.features import iterate_windows
-from preprocess.manifest import ShardEntry
-from preprocess.plan import ShardTask
-from preprocess.schema import schema
-from preprocess.scripts import count_scripts
-from preprocess.settings import fingerprint
-from preprocess.storage import Storage
-from preprocess.vocabulary import Vocabulary
+from tokenfree.preprocess.common.errors import JobError
+from tokenfree.preprocess.common.settings import fingerprint
+from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.config import PreprocessConfig
+from tokenfree.preprocess.dataset.manifest import ShardEntry
+from tokenfree.preprocess.features.columns import iterate_windows
+from tokenfree.preprocess.features.schema import MAX_BATCH_ROWS, schema
+from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.preprocess.records.document import Document
+from tokenfree.preprocess.shards.plan import ShardTask
+from tokenfree.preprocess.text.scripts import count_scripts
 
-MAX_BATCH_ROWS = 1000
 GROUP_CHARACTERS = 1_000_000  # documents that get their features together
 GROUP_DOCUMENTS = 1000
 
@@ -42,7 +41,11 @@ class ShardStatistics:
 
 @dataclass(frozen=True)
 class BuiltShard:
-    """The sidecar of a shard."""
+    """A committed shard, as its sidecar tells of it.
+
+    `duplicates` were dropped, `subwords` counts those of all windows, `lengths` documents by the bits of their number
+    of characters, `scripts` letters in the sample of `count_scripts`.
+    """
 
     fingerprint: str
     entry: ShardEntry
@@ -53,7 +56,7 @@ class BuiltShard:
 
 
 def shard_fingerprint(job: str, vocabulary_sha256: str | None, task: ShardTask) -> str:
-    """Changes with anything that changes the bytes of the shard; not with how the inputs were split."""
+    """32 hex digits that change with whatever changes the bytes of the shard; not with how the inputs were split."""
     return fingerprint({"job": job, "vocabulary": vocabulary_sha256, **task.content()})
 
 
@@ -78,32 +81,34 @@ def build_shard(
     shard_fingerprint: str,
 ) -> BuiltShard:
     """Build and commit the shard of `task`, then its sidecar. Memory is bounded by one group of documents and a piece
-    of a merge, whatever the size of the shard."""
+    of a merge, whatever the size of the shard.
+
+    Raises:
+        UserError: the directory cannot be written to, or is full.
+        JobError: a document gave no window.
+    """
     statistics = ShardStatistics()
     rows = documents = characters = 0
-    merge = task.documents(storage)
+    merge = task.documents.merged(storage)
     with storage.new_file(task.path) as new:
         wanted = schema(config.columns)
         with pa.OSFile(new.path, "wb") as sink, pa.ipc.new_stream(sink, wanted) as writer:
             for group in _groups(document for _, document in merge):
-                rows_before, counted = rows, None
+                rows_before = rows
                 for windows in iterate_windows(group, config, vocabulary):  # in parts: a document may be of any size
-                    for start in range(0, windows.num_rows, MAX_BATCH_ROWS):
-                        writer.write_batch(windows.slice(start, MAX_BATCH_ROWS))
-                    rows += windows.num_rows
-                    counted = count_characters(windows)
-                    characters += counted or 0
-                    statistics.subwords += count_items(windows, "subword_ids")
+                    for start in range(0, windows.rows.num_rows, MAX_BATCH_ROWS):
+                        writer.write_batch(windows.rows.slice(start, MAX_BATCH_ROWS))
+                    rows += windows.rows.num_rows
+                    characters += windows.characters
+                    statistics.subwords += windows.subwords
                 if rows == rows_before:
                     raise JobError(f"{task.path}: no windows came of document {group[0].id}; please report this page")
                 documents += len(group)
-                if counted is None:  # no column that was kept tells how many characters the windows have
-                    characters += sum(len(document.text) for document in group)
                 for document in group:
                     statistics.add_document(document)
     entry = ShardEntry(
         path=task.path,
-        language=task.language,
+        language=task.partition.language,
         rows=rows,
         documents=documents,
         characters=characters,
@@ -120,23 +125,6 @@ def build_shard(
     )
     storage.write_json(sidecar, asdict(built))
     return built
-
-
-def count_characters(windows: pa.RecordBatch) -> int | None:
-    """Codepoints of all windows, from whichever column tells; None where none does."""
-    for name in ("codepoints", "whitespace"):
-        if name in windows.schema.names:
-            return count_items(windows, name)
-    if "text" in windows.schema.names:
-        return sum(map(len, windows["text"].to_pylist()))
-    return None
-
-
-def count_items(windows: pa.RecordBatch, column: str) -> int:
-    """Items in all lists of a column; 0 where it is absent."""
-    if column not in windows.schema.names:
-        return 0
-    return len(windows[column].flatten())
 
 
 def _groups(documents: Iterable[Document]) -> Iterator[list[Document]]:

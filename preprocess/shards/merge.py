@@ -1,4 +1,4 @@
-"""The documents of a key range, in order, out of the slices of all runs: sorted by key, equal neighbours dropped."""
+"""The documents of key ranges, in order, out of the slices of all runs: sorted by key, equal neighbours dropped."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from preprocess.document import KEY_BYTES, Document
-from preprocess.runs import KEY_SPACE, RunBatch, position, read_batch
-from preprocess.storage import Storage
+from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.records.document import KEY_BYTES, Document
+from tokenfree.preprocess.shards.partitioning import KEY_SPACE, KeyRange, key_position
+from tokenfree.preprocess.shards.sorted_runs import SortedRunBatch, read_batch
 
 PIECE_CHARACTERS = 16_000_000  # of text held at once
 FETCHED_BATCHES = 64  # at a time: only the rows in range are kept of them
@@ -18,87 +19,76 @@ ROWS_AT_ONCE = 256
 
 
 class Merge:
-    """Iterate over (key, document) of keys with `low <= position < high`; `duplicates` counts what was dropped.
+    """Iterate over (key, document) of the positions in `ranges`, which ascend; `duplicates` counts what was dropped.
 
     Of documents with equal keys the one with the smallest (language, id) stays. Memory is bounded by
-    `PIECE_CHARACTERS`, not by the range. With `only`, no other key (hex) is read; that of `without` is passed over.
+    `PIECE_CHARACTERS`, not by the ranges.
     """
 
     def __init__(
-        self,
-        storage: Storage,
-        batches: Iterable[RunBatch],
-        low: int = 0,
-        high: int = KEY_SPACE,
-        *,
-        only: str | None = None,
-        without: str | None = None,
+        self, storage: Storage, batches: Iterable[SortedRunBatch], ranges: Sequence[KeyRange] = ((0, KEY_SPACE),)
     ) -> None:
         self.storage = storage
-        self.batches = [batch for batch in batches if overlaps(batch, low, high)]
-        self.low, self.high = low, high
-        self.only, self.without = only, without
+        self.batches = list(batches)
+        self.ranges = ranges
         self.duplicates = 0
 
     def __iter__(self) -> Iterator[tuple[bytes, Document]]:
-        share = sum(batch.characters * self._share(batch) for batch in self.batches)
-        pieces = max(1, -(-int(share) // PIECE_CHARACTERS))
-        bounds = [self.low + (self.high - self.low) * i // pieces for i in range(pieces + 1)]
-        for low, high in itertools.pairwise(bounds):
-            table = self._read(low, high)
-            if table is None:
-                continue
-            order = _order(table)
-            self.duplicates += table.num_rows - len(order)
-            for start in range(0, len(order), ROWS_AT_ONCE):
-                rows = table.take(pa.array(order[start : start + ROWS_AT_ONCE]))
-                columns = (rows[name].to_pylist() for name in ("key", "id", "language", "title", "text"))
-                for key, *fields in zip(*columns, strict=True):
-                    yield key, Document(*fields)
+        for low, high in self.ranges:
+            near = [batch for batch in self.batches if overlaps(batch, low, high)]
+            share = sum(batch.characters * _share(batch, low, high) for batch in near)
+            pieces = max(1, -(-int(share) // PIECE_CHARACTERS))
+            bounds = [low + (high - low) * i // pieces for i in range(pieces + 1)]
+            for start, end in itertools.pairwise(bounds):
+                yield from self._piece(near, start, end)
 
-    def _share(self, batch: RunBatch) -> float:
-        """About which part of the batch lies in the range."""
-        first, last = _bounds(batch)
-        inside = min(last, self.high - 1) - max(first, self.low) + 1
-        return inside / (last - first + 1)
+    def _piece(self, batches: list[SortedRunBatch], low: int, high: int) -> Iterator[tuple[bytes, Document]]:
+        table = self._read(batches, low, high)
+        if table is None:
+            return
+        order = _order(table)
+        self.duplicates += table.num_rows - len(order)
+        for start in range(0, len(order), ROWS_AT_ONCE):
+            rows = table.take(pa.array(order[start : start + ROWS_AT_ONCE]))
+            columns = (rows[name].to_pylist() for name in ("key", "id", "language", "title", "text"))
+            for key, *fields in zip(*columns, strict=True):
+                yield key, Document(*fields)
 
-    def _read(self, low: int, high: int) -> pa.Table | None:
-        wanted = [batch for batch in self.batches if overlaps(batch, low, high)]
+    def _read(self, batches: list[SortedRunBatch], low: int, high: int) -> pa.Table | None:
+        wanted = [batch for batch in batches if overlaps(batch, low, high)]
         tables = []
         for start in range(0, len(wanted), FETCHED_BATCHES):
             chunk = wanted[start : start + FETCHED_BATCHES]
             buffers = self.storage.read_ranges([(batch.run, batch.start, batch.end) for batch in chunk])
-            slices = [self._choose(_slice(read_batch(buffer), low, high)) for buffer in buffers]
+            slices = [_slice(read_batch(buffer), low, high) for buffer in buffers]
             # The copy lets go of the rows out of range; a run gives a shard only a small part of its batches.
             tables.append(pa.Table.from_batches(slices).combine_chunks())
         table = pa.concat_tables(tables) if tables else None
         return table if table is not None and table.num_rows else None
 
-    def _choose(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        if self.only is None and self.without is None:
-            return batch
-        keys = [key.hex() for key in batch["key"].to_pylist()]
-        return batch.filter(pa.array([key != self.without and self.only in (None, key) for key in keys], pa.bool_()))
 
-
-def overlaps(batch: RunBatch, low: int, high: int) -> bool:
+def overlaps(batch: SortedRunBatch, low: int, high: int) -> bool:
     """Whether keys of the batch may lie in the range."""
     first, last = _bounds(batch)
     return first < high and last >= low
 
 
-def contains_document(
-    storage: Storage, batches: Sequence[RunBatch], low: int, high: int, without: str | None = None
-) -> bool:
-    """Whether any document but that of the key `without` lies in the range; reads only where sidecars leave it open."""
-    near = [batch for batch in batches if overlaps(batch, low, high)]
-    ends = {key for batch in near for key in (batch.first, batch.last)} - {without}
-    if any(low <= position(bytes.fromhex(key)) < high for key in ends):
+def contains_document(storage: Storage, batches: Sequence[SortedRunBatch], ranges: Sequence[KeyRange]) -> bool:
+    """Whether any document lies in the ranges; reads only where the ends of the batches leave it open."""
+    ends = {key_position(bytes.fromhex(key)) for batch in batches for key in (batch.first, batch.last)}
+    if any(low <= end < high for low, high in ranges for end in ends):
         return True
-    return any(True for _ in Merge(storage, near, low, high, without=without))
+    return any(True for _ in Merge(storage, batches, ranges))
 
 
-def _bounds(batch: RunBatch) -> tuple[int, int]:
+def _share(batch: SortedRunBatch, low: int, high: int) -> float:
+    """About which part of the batch lies in the range."""
+    first, last = _bounds(batch)
+    inside = min(last, high - 1) - max(first, low) + 1
+    return inside / (last - first + 1)
+
+
+def _bounds(batch: SortedRunBatch) -> tuple[int, int]:
     return int(batch.first[:16], 16), int(batch.last[:16], 16)
 
 
@@ -126,7 +116,7 @@ def _order(table: pa.Table) -> np.ndarray:
     starts = np.flatnonzero(fresh)
     kept = order[starts]
     ends = np.append(starts[1:], len(order))
-    for place in np.flatnonzero(ends - starts > 1):
-        rows = order[starts[place] : ends[place]]
-        kept[place] = min(rows, key=lambda row: (table["language"][row].as_py(), table["id"][row].as_py(), row))
+    for equal in np.flatnonzero(ends - starts > 1):
+        rows = order[starts[equal] : ends[equal]]
+        kept[equal] = min(rows, key=lambda row: (table["language"][row].as_py(), table["id"][row].as_py(), row))
     return kept

@@ -9,106 +9,127 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from preprocess.config import PreprocessConfig
-from preprocess.merge import Merge, contains_document, overlaps
-from preprocess.runs import KEY_SPACE, Run, RunBatch, validation_draw
-from preprocess.storage import Storage
+from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.config import PreprocessConfig
+from tokenfree.preprocess.shards.merge import Merge, contains_document, overlaps
+from tokenfree.preprocess.shards.partitioning import (
+    DATASET_SPLITS,
+    KEY_SPACE,
+    TRAIN,
+    VALIDATION,
+    KeyRange,
+    Partition,
+    Partitioning,
+    clipped,
+    key_position,
+    validation_draw,
+)
+from tokenfree.preprocess.shards.sorted_runs import SortedRun, SortedRunBatch
 
-TRAIN, VALIDATION = "train", "validation"
-SPLITS = (TRAIN, VALIDATION)
-Place = tuple[str, str]  # dataset split, language
+
+@dataclass(frozen=True)
+class DocumentSet:
+    """Documents in sorted runs: those of `batches` whose positions lie in `ranges`, which ascend."""
+
+    ranges: tuple[KeyRange, ...]
+    batches: tuple[SortedRunBatch, ...]
+
+    @property
+    def characters(self) -> int:
+        """Of all texts in the batches, those out of range and duplicates included."""
+        return sum(batch.characters for batch in self.batches)
+
+    @property
+    def is_one_text(self) -> bool:
+        """Whether a single position is meant: that of a text which was moved to another split."""
+        return all(high - low == 1 for low, high in self.ranges)
+
+    def between(self, low: int, high: int) -> DocumentSet:
+        """Those from position `low` up to, but without, `high`."""
+        ranges = clipped(self.ranges, low, high)
+        near = tuple(batch for batch in self.batches if any(overlaps(batch, *part) for part in ranges))
+        return DocumentSet(ranges, near)
+
+    def is_empty(self, storage: Storage) -> bool:
+        """Whether there is no document; reads only where the sidecars of the runs leave it open."""
+        return not contains_document(storage, self.batches, self.ranges)
+
+    def merged(self, storage: Storage) -> Merge:
+        """The documents in the order of their keys, each with its key, equal texts once."""
+        return Merge(storage, self.batches, self.ranges)
 
 
 @dataclass(frozen=True)
 class ShardTask:
-    """One shard to build: documents of `batches` with `low <= position < high`, perhaps `only` or `without` one key."""
+    """One shard to build out of the documents of one partition."""
 
     path: str
-    split: str
-    language: str
-    low: int
-    high: int
-    only: str | None
-    without: str | None
-    batches: tuple[RunBatch, ...]
+    partition: Partition
+    documents: DocumentSet
 
     def content(self) -> dict[str, Any]:
         """What decides the bytes of the shard; not how the inputs were cut into runs."""
-        return {name: value for name, value in vars(self).items() if name != "batches"}
+        return {"path": self.path, "partition": [*self.partition], "ranges": self.documents.ranges}
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
-        return dataclasses.asdict(self)
-
-    def documents(self, storage: Storage) -> Merge:
-        """The documents of the shard in order, each with its key."""
-        return Merge(storage, self.batches, self.low, self.high, only=self.only, without=self.without)
+        return {**self.content(), "batches": [dataclasses.asdict(batch) for batch in self.documents.batches]}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> ShardTask:
         """The task that `to_json` described."""
-        return cls(**{**values, "batches": tuple(RunBatch(**batch) for batch in values["batches"])})
+        ranges = tuple((low, high) for low, high in values["ranges"])
+        batches = tuple(SortedRunBatch(**batch) for batch in values["batches"])
+        return cls(values["path"], Partition(*values["partition"]), DocumentSet(ranges, batches))
 
 
-def moved_key(runs: Sequence[Run], validation_fraction: float) -> tuple[str, str] | None:
-    """The key (hex) of the one text that changes its split in a tiny corpus, and the split it goes to; mostly None.
+def decide_partitioning(runs: Sequence[SortedRun], validation_fraction: float) -> Partitioning:
+    """The rule by which the documents of all runs are split into train and validation.
 
     Where no text drew validation, that with the lowest draw goes there, if there are at least two texts. Where no text
     drew train, that with the highest draw goes there.
     """
-    filled = {batch.split for run in runs for batch in run.file.batches}
-    keys = [key for run in runs for key in (run.file.lowest, run.file.highest) if key]
+    plain = Partitioning(validation_fraction)
+    filled = {batch.drawn_split for run in runs for batch in run.file.batches}
+    keys = [bytes.fromhex(key) for run in runs for key in (run.file.lowest, run.file.highest) if key]
     if not keys or (VALIDATION not in filled and not validation_fraction):
-        return None
-    ordered = sorted(keys, key=lambda key: (validation_draw(bytes.fromhex(key)), key))
+        return plain
+    ordered = sorted(keys, key=lambda key: (validation_draw(key), key))
     if TRAIN not in filled:
-        return ordered[-1], TRAIN
-    return (ordered[0], VALIDATION) if VALIDATION not in filled and ordered[0] != ordered[-1] else None
+        return dataclasses.replace(plain, moved=key_position(ordered[-1]), moved_to=TRAIN)
+    if VALIDATION not in filled and ordered[0] != ordered[-1]:
+        return dataclasses.replace(plain, moved=key_position(ordered[0]), moved_to=VALIDATION)
+    return plain
 
 
-def batches_by_place(runs: Sequence[Run]) -> dict[Place, list[RunBatch]]:
-    """The batches of all runs for each (dataset split, language), in the order of their names."""
-    places: dict[Place, list[RunBatch]] = defaultdict(list)
+def partitions(runs: Sequence[SortedRun], rule: Partitioning) -> dict[Partition, DocumentSet]:
+    """The documents of all runs by partition, in the order of the partitions' names; one may be empty."""
+    drawn: dict[Partition, list[SortedRunBatch]] = defaultdict(list)
     for batch in sorted(
         (batch for run in runs for batch in run.file.batches), key=lambda batch: (batch.run, batch.start)
     ):
-        places[batch.split, batch.language].append(batch)
-    return dict(sorted(places.items()))
+        drawn[Partition(batch.drawn_split, batch.language)].append(batch)
+    found: dict[Partition, DocumentSet] = {}
+    for (drawn_split, language), batches in drawn.items():
+        for dataset_split in DATASET_SPLITS:
+            ranges = rule.ranges(dataset_split, drawn_split)
+            if ranges:
+                found[Partition(dataset_split, language)] = DocumentSet(ranges, tuple(batches))
+    return dict(sorted(found.items()))
 
 
-def plan_shards(storage: Storage, runs: Sequence[Run], config: PreprocessConfig) -> list[ShardTask]:
-    """The shards of all splits and languages in order, without those that would be empty."""
-    moved, moved_to = moved_key(runs, config.validation_fraction) or (None, None)
-    tasks: dict[str, list[ShardTask]] = {split: [] for split in SPLITS}
-    for (split, language), batches in batches_by_place(runs).items():
-        wanted = config.shards or -(-sum(batch.characters for batch in batches) // config.shard_characters)
-        without = moved if moved_to != split else None
+def plan_shards(
+    storage: Storage, documents: Mapping[Partition, DocumentSet], config: PreprocessConfig
+) -> list[ShardTask]:
+    """The shards of all partitions in order, without those that would be empty."""
+    shards: dict[str, list[tuple[Partition, DocumentSet]]] = {name: [] for name in DATASET_SPLITS}
+    for partition, whole in documents.items():
+        wanted = config.shards or -(-whole.characters // config.shard_characters)
         bounds = [KEY_SPACE * i // wanted for i in range(wanted + 1)]
-        for low, high in itertools.pairwise(bounds):
-            if contains_document(storage, batches, low, high, without):
-                tasks[split].append(_task(split, language, batches, low, high, without=without))
-        if moved and moved_to and moved_to != split:
-            low = int(moved[:16], 16)
-            task = _task(moved_to, language, batches, low, low + 1, only=moved)
-            tasks[moved_to] += [task] if any(True for _ in task.documents(storage)) else []
-    return [task for split in SPLITS for task in _numbered(tasks[split])]
-
-
-def _task(
-    split: str,
-    language: str,
-    batches: list[RunBatch],
-    low: int,
-    high: int,
-    only: str | None = None,
-    without: str | None = None,
-) -> ShardTask:
-    near = tuple(batch for batch in batches if overlaps(batch, low, high))
-    return ShardTask("", split, language, low, high, only, without, near)
-
-
-def _numbered(tasks: list[ShardTask]) -> list[ShardTask]:
+        parts = (whole.between(low, high) for low, high in itertools.pairwise(bounds))
+        shards[partition.dataset_split] += [(partition, part) for part in parts if not part.is_empty(storage)]
     return [
-        dataclasses.replace(task, path=f"{task.split}/data-{number:05}-of-{len(tasks):05}.arrow")
-        for number, task in enumerate(tasks)
+        ShardTask(f"{name}/data-{number:05}-of-{len(found):05}.arrow", partition, part)
+        for name, found in shards.items()
+        for number, (partition, part) in enumerate(found)
     ]

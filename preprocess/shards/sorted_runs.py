@@ -1,8 +1,8 @@
-"""Runs: the documents of one input split, sorted by (dataset split, language, key, id), and the sidecar of each.
+"""Sorted runs: the documents of one input split, sorted by (drawn split, language, key, id), each with its sidecar.
 
-A run is an Arrow IPC stream of small batches, none of which crosses a (dataset split, language) border. The sidecar,
-which commits it, says where each batch lies and between which keys, so that a shard fetches only the bytes that it
-needs, on any file system.
+A run is an Arrow IPC stream of small batches, none of which crosses a border of drawn splits or of languages. The
+sidecar, which commits it, says where each batch lies and between which keys, so that a shard fetches only the bytes
+that it needs, on any file system.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from preprocess.document import KEY_BYTES, Document, document_key
-from preprocess.storage import Storage
+from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.records.document import KEY_BYTES, Document, document_key
+from tokenfree.preprocess.shards.partitioning import Partition, Partitioning, validation_draw
 
-RUN_SCHEMA = pa.schema(
+SORTED_RUN_SCHEMA = pa.schema(
     [
         ("key", pa.binary(KEY_BYTES)),
         ("id", pa.string()),
@@ -29,15 +30,18 @@ RUN_SCHEMA = pa.schema(
 )
 BATCH_ROWS = 1000
 BATCH_CHARACTERS = 200_000
-KEY_SPACE = 2**64  # of the first eight bytes of a key, by which shards divide it
+_Row = tuple[Partition, bytes, Document]  # with the key of the document
 
 
 @dataclass(frozen=True)
-class RunBatch:
-    """Where one batch of a run lies: bytes [start, end) of file `run`, keys `first` to `last` (hex, both inclusive)."""
+class SortedRunBatch:
+    """Where one batch of a run lies: bytes [start, end) of file `run`, keys `first` to `last` (hex, both inclusive).
+
+    `drawn_split` is the dataset split that its keys draw (see `Partitioning`).
+    """
 
     run: str
-    split: str
+    drawn_split: str
     language: str
     rows: int
     characters: int
@@ -48,25 +52,29 @@ class RunBatch:
 
 
 @dataclass(frozen=True)
-class RunFile:
-    """The sorted documents of a split: `lowest` and `highest` are the keys (hex) with the extreme validation draws."""
+class SortedRunFile:
+    """The sorted documents of an input split: `lowest` and `highest` are the keys (hex) with the extreme draws."""
 
     bytes: int = 0
     lowest: str = ""
     highest: str = ""
-    batches: tuple[RunBatch, ...] = ()
+    batches: tuple[SortedRunBatch, ...] = ()
 
 
 @dataclass(frozen=True)
-class Run:
-    """A committed run (its sidecar): the counters of its pages, how many failed pages stand in the file beside it."""
+class SortedRun:
+    """A committed run, as its sidecar tells of it.
+
+    `input_bytes` are those of its input split after decompression, `counters` those of its pages, and `failures` says
+    how many failed pages stand in the file beside it.
+    """
 
     name: str
     fingerprint: str
     input_bytes: int
     counters: dict[str, Any]
     failures: int
-    file: RunFile
+    file: SortedRunFile
 
     @property
     def characters(self) -> int:
@@ -74,67 +82,61 @@ class Run:
         return sum(batch.characters for batch in self.file.batches)
 
 
-def position(key: bytes) -> int:
-    """Where a key lies in `range(KEY_SPACE)`: decides the shard."""
-    return int.from_bytes(key[:8], "big")
-
-
-def validation_draw(key: bytes) -> int:
-    """The last eight bytes of a key as a number under 2**64: decides between train and validation."""
-    return int.from_bytes(key[8:], "big")
-
-
-def dataset_split(key: bytes, validation_fraction: float) -> str:
-    """`validation` for about that fraction of all texts, by their content alone."""
-    return "validation" if validation_draw(key) < validation_fraction * 2.0**64 else "train"
-
-
 def run_name(split_json: str) -> str:
-    """The file name of the run of an input split, without ending."""
+    """The file name of the run of an input split (its line of JSON), without ending."""
     return hashlib.blake2b(split_json.encode(), digest_size=16).hexdigest()
 
 
-def find_run(storage: Storage, folder: str, name: str, fingerprint: str) -> Run | None:
+def find_run(storage: Storage, folder: str, name: str, fingerprint: str) -> SortedRun | None:
     """The run if it was committed for this input and config and is whole, else None."""
     sidecar = storage.read_json(f"{folder}/{name}.json")
     if sidecar is None or sidecar.get("fingerprint") != fingerprint:
         return None
     file = sidecar.pop("file")
-    batches = tuple(RunBatch(**batch) for batch in file.pop("batches"))
-    run = Run(**sidecar, file=RunFile(**file, batches=batches))
+    batches = tuple(SortedRunBatch(**batch) for batch in file.pop("batches"))
+    run = SortedRun(**sidecar, file=SortedRunFile(**file, batches=batches))
     whole = not batches or storage.size(f"{folder}/{name}.arrow") == run.file.bytes
     return run if whole else None
 
 
-def commit_run(storage: Storage, folder: str, run: Run) -> None:
-    """Write the sidecar, which makes the run valid."""
+def commit_run(storage: Storage, folder: str, run: SortedRun) -> None:
+    """Write the sidecar, which makes the run valid.
+
+    Raises:
+        UserError: the directory cannot be written to, or is full.
+    """
     storage.write_bytes(f"{folder}/{run.name}.json", json.dumps(asdict(run)).encode())
 
 
 def write_documents(
     storage: Storage, folder: str, name: str, documents: Iterable[Document], validation_fraction: float
-) -> RunFile:
-    """Sort `documents` and commit them as a run file; no file is made without documents."""
-    rows = []
+) -> SortedRunFile:
+    """Sort `documents` and commit them as a run file; no file is made without documents.
+
+    Raises:
+        UserError: the directory cannot be written to, or is full.
+    """
+    rule = Partitioning(validation_fraction)
+    rows: list[_Row] = []
     for document in documents:
         key = document_key(document.text)
-        rows.append((dataset_split(key, validation_fraction), document.language, key, document))
+        rows.append((Partition(rule.drawn_split(key), document.language), key, document))
     if not rows:
-        return RunFile()
-    rows.sort(key=lambda row: (*row[:3], row[3].id, row[3].title))
+        return SortedRunFile()
+    rows.sort(key=lambda row: (*row[:2], row[2].id, row[2].title))
     batches = []
     with storage.new_file(f"{folder}/{name}.arrow") as new:
         sink = pa.OSFile(new.path, "wb")
-        with sink, pa.ipc.new_stream(sink, RUN_SCHEMA) as writer:
-            for split, language, group in _groups(rows):
+        with sink, pa.ipc.new_stream(sink, SORTED_RUN_SCHEMA) as writer:
+            for partition, group in _groups(rows):
                 batch = _batch(group)
                 writer.write_batch(batch)
                 end = sink.tell()  # a tell before the first batch would be that of the schema
                 batches.append(
-                    RunBatch(
+                    SortedRunBatch(
                         run=f"{folder}/{name}.arrow",
-                        split=split,
-                        language=language,
+                        drawn_split=partition.dataset_split,
+                        language=partition.language,
                         rows=len(group),
                         characters=sum(len(document.text) for _, document in group),
                         first=group[0][0].hex(),
@@ -143,33 +145,34 @@ def write_documents(
                         end=end,
                     )
                 )
-    draws = [(validation_draw(key), key) for _, _, key, _ in rows]
-    return RunFile(new.size, min(draws)[1].hex(), max(draws)[1].hex(), tuple(batches))
+    draws = [(validation_draw(key), key) for _, key, _ in rows]
+    return SortedRunFile(new.size, min(draws)[1].hex(), max(draws)[1].hex(), tuple(batches))
 
 
 def read_batch(buffer: pa.Buffer) -> pa.RecordBatch:
-    """The batch in the bytes that a `RunBatch` names."""
-    return pa.ipc.read_record_batch(pa.ipc.read_message(buffer), RUN_SCHEMA)
+    """The batch, of `SORTED_RUN_SCHEMA`, in the bytes that a `SortedRunBatch` names; its values are not copied."""
+    return pa.ipc.read_record_batch(pa.ipc.read_message(buffer), SORTED_RUN_SCHEMA)
 
 
-def _groups(rows: list[tuple[str, str, bytes, Document]]) -> Iterator[tuple[str, str, list[tuple[bytes, Document]]]]:
+def _groups(rows: list[_Row]) -> Iterator[tuple[Partition, list[tuple[bytes, Document]]]]:
+    """The sorted rows, in order, in groups of one partition each and of bounded size."""
     group: list[tuple[bytes, Document]] = []
-    place, characters = ("", ""), 0
-    for split, language, key, document in rows:
+    current, characters = rows[0][0], 0
+    for partition, key, document in rows:
         full = len(group) >= BATCH_ROWS or characters + len(document.text) > BATCH_CHARACTERS
-        if group and (full or (split, language) != place):
-            yield *place, group
+        if group and (full or partition != current):
+            yield current, group
             group, characters = [], 0
-        place = (split, language)
+        current = partition
         group.append((key, document))
         characters += len(document.text)
-    if group:
-        yield *place, group
+    yield current, group
 
 
 def _batch(group: list[tuple[bytes, Document]]) -> pa.RecordBatch:
     columns: list[list[Any]] = [[key for key, _ in group]]
-    columns += [[getattr(document, name) for _, document in group] for name in RUN_SCHEMA.names[1:]]
+    columns += [[getattr(document, name) for _, document in group] for name in SORTED_RUN_SCHEMA.names[1:]]
     return pa.record_batch(
-        [pa.array(values, field.type) for values, field in zip(columns, RUN_SCHEMA, strict=True)], schema=RUN_SCHEMA
+        [pa.array(values, field.type) for values, field in zip(columns, SORTED_RUN_SCHEMA, strict=True)],
+        schema=SORTED_RUN_SCHEMA,
     )

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from preprocess.config import VocabularyConfig
-from preprocess.merge import Merge
-from preprocess.plan import TRAIN, VALIDATION, Place
-from preprocess.runs import KEY_SPACE, RunBatch
-from preprocess.storage import Storage
+from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.config import VocabularyConfig
+from tokenfree.preprocess.shards.partitioning import KEY_SPACE, TRAIN, Partition
+from tokenfree.preprocess.shards.plan import DocumentSet
 
 MARGIN = 1.1  # a key range holds about its share of characters, so read a little more and stop at the quota
 
@@ -33,25 +32,19 @@ def sample_quotas(characters: Mapping[str, int], total: int, smoothing: float) -
 
 
 def sample_texts(
-    storage: Storage,
-    places: Mapping[Place, list[RunBatch]],
-    config: VocabularyConfig,
-    moved: tuple[str, str] | None = None,
+    storage: Storage, documents: Mapping[Partition, DocumentSet], config: VocabularyConfig
 ) -> Iterator[str]:
-    """Texts of the training split, the same on any runner; the last text of a language is cut at its quota.
-
-    `places` are the batches of each (dataset split, language); `moved` is the key that changes its split, and the split
-    it goes to (see `moved_key`).
-    """
-    key, moved_to = moved or (None, None)
-    # Where a text is moved into the training split, it is all there is of it.
-    only, without, source = (key, None, VALIDATION) if moved_to == TRAIN else (None, key, TRAIN)
-    batches = {language: found for (split, language), found in places.items() if split == source}
-    characters = {language: sum(batch.characters for batch in found) for language, found in batches.items()}
+    """Texts of the training split, language by language in the order of their keys: the same on any runner. The last
+    text of a language is cut at its quota of characters."""
+    training = {language: found for (name, language), found in documents.items() if name == TRAIN}
+    characters = {language: found.characters for language, found in training.items()}
     quotas = sample_quotas(characters, config.sample_characters, config.smoothing)
     for language, quota in sorted(quotas.items()):
-        high = KEY_SPACE if only else min(KEY_SPACE, max(1, int(KEY_SPACE * (MARGIN * quota / characters[language]))))
-        for _, document in Merge(storage, batches[language], 0, high, only=only, without=without):
+        found = training[language]
+        share = MARGIN * quota / characters[language]
+        # A single text that was moved here may lie anywhere; it is all there is.
+        high = KEY_SPACE if found.is_one_text else min(KEY_SPACE, max(1, int(KEY_SPACE * share)))
+        for _, document in found.between(0, high).merged(storage):
             yield document.text[:quota]
             quota -= len(document.text)
             if quota <= 0:

@@ -1,54 +1,90 @@
-"""Cuts the inputs of a job into splits, reading no more of them than heads and indexes, and reads one split."""
+"""Finds the inputs of a job, cuts them into input splits, reading no more than heads and indexes, and reads one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from preprocess.config import PreprocessConfig
-from preprocess.document import Failure
-from preprocess.errors import UserError
-from preprocess.sources import books, dumps, hf, wikipedia
-from preprocess.sources.files import hash_file, list_inputs
-from preprocess.sources.languages import LANGUAGE_TAG
-from preprocess.sources.records import Page, Split
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.config import PreprocessConfig
+from tokenfree.preprocess.records.document import Failure
+from tokenfree.preprocess.records.input_split import InputSplit
+from tokenfree.preprocess.records.page import Page
+from tokenfree.preprocess.sources.books import books
+from tokenfree.preprocess.sources.books import huggingface as hf
+from tokenfree.preprocess.sources.inputs.files import InputFile, hash_file_input, list_inputs
+from tokenfree.preprocess.sources.inputs.languages import LANGUAGE_TAG
+from tokenfree.preprocess.sources.wikipedia import dumps
+from tokenfree.preprocess.sources.wikipedia import pages as wikipedia
 
 
-def plan_splits(config: PreprocessConfig) -> list[Split]:
-    """The splits of all inputs, sorted by input and place: the same for any order of the inputs.
+@dataclass(frozen=True)
+class Inputs:
+    """All that a job is to read, each kind sorted by path."""
 
-    Raises UserError, one line, for a path without files and for a file that is no dump (books are judged when read).
+    wikipedia: Sequence[InputFile]
+    books: Sequence[InputFile]
+    datasets: Sequence[InputFile]
+
+    def __iter__(self) -> Iterator[InputFile]:
+        yield from (*self.wikipedia, *self.books, *self.datasets)
+
+
+def find_inputs(config: PreprocessConfig) -> Inputs:
+    """What the paths of the config stand for, told by names, sizes and times: nothing is read.
+
+    Raises:
+        UserError: a path stands for no file, a dump is given as a book, or there is no such language tag or dataset.
     """
     if config.language is not None and not LANGUAGE_TAG.fullmatch(config.language):
         raise UserError(f"language: {config.language!r} is no language tag (BCP 47); give one such as en or zh-Hant")
     if not config.wikipedia and not config.books and not config.hf_dataset:
         raise UserError("no input: give wikipedia (dumps), books (files or folders) or hf_dataset")
-    splits: list[Split] = []
-    for file in list_inputs(config.wikipedia, "wikipedia", dumps.is_dump_name):
-        splits += dumps.split_dump(file, config.language, config.split_bytes)
+    found = list_inputs(config.wikipedia, "wikipedia", dumps.is_dump_name)
     files = list_inputs(config.books, "books", books.is_book_name)
     for file in files:
         if "wiki" in file.name and dumps.is_dump_name(file.name) and not books.is_book_name(file.name):
             raise UserError(f"books: {file.path} is named like a Wikipedia dump; give it to wikipedia")
-    splits += books.split_books(files, config.language, config.split_bytes)
-    splits += hf.split_datasets(config.hf_dataset, config.text_column, config.language, config.split_bytes)
+    return Inputs(found, files, hf.list_datasets(config.hf_dataset))
+
+
+def plan_splits(config: PreprocessConfig, inputs: Inputs | None = None) -> list[InputSplit]:
+    """The input splits of all inputs (by default those that `find_inputs` finds), sorted by input and offset: the same
+    for any order of the inputs.
+
+    Raises:
+        UserError: as `find_inputs`; a file is no dump (books are judged when read); there is nothing in the inputs.
+    """
+    inputs = inputs or find_inputs(config)
+    splits: list[InputSplit] = []
+    for file in inputs.wikipedia:
+        splits += dumps.split_dump(file, config.language, config.split_bytes)
+    splits += books.split_books(inputs.books, config.language, config.split_bytes)
+    for file in inputs.datasets:
+        splits += hf.split_dataset(file, config.text_column, config.language, config.split_bytes)
     if not splits:
         raise UserError("the inputs are empty: there is not one row in them; check what wrote them")
     return splits
 
 
-def hash_inputs(inputs: Iterable[str]) -> list[dict[str, str | int]]:
-    """Path, size in bytes and SHA-256 of each input of the splits, each once and sorted by path."""
-    hashes: list[dict[str, str | int]] = []
-    for path in sorted(set(inputs)):
-        is_dataset = path.startswith(hf.SCHEME)
-        size, sha256 = hf.hash_dataset(path.removeprefix(hf.SCHEME)) if is_dataset else hash_file(path)
-        hashes.append({"path": path, "size": size, "sha256": sha256})
-    return hashes
+def hash_input(file: InputFile) -> tuple[int, str]:
+    """Size in bytes and SHA-256 (hex) of what an input holds.
+
+    Raises:
+        OSError: it cannot be read.
+        UserError: it is a dataset that is not there any more.
+        JobError: it changed since it was found, or meanwhile.
+    """
+    if file.path.startswith(hf.SCHEME):
+        return hf.hash_dataset(file.path.removeprefix(hf.SCHEME))
+    return hash_file_input(file)
 
 
-def read_split(split: Split) -> Iterator[Page | Failure]:
-    """The pages or books of a split, in order, streamed; what cannot be read comes as a failure with its reason.
+def read_split(split: InputSplit) -> Iterator[Page | Failure]:
+    """The pages or books of a split, in order, streamed; what it holds and cannot be read comes as a failure.
 
-    Raises OSError where an input cannot be opened or read; never over what it holds.
+    Raises:
+        OSError: an input cannot be opened or read.
+        UserError: a dataset is not there any more.
     """
     return wikipedia.read_pages(split) if split.kind == "wikipedia" else books.read_books(split)

@@ -40,7 +40,7 @@ def codepoints_of(text: str) -> np.ndarray:
 
 
 def classes_of(codepoints: np.ndarray) -> np.ndarray:
-    """The class of each codepoint, uint8."""
+    """The class of each codepoint (any unsigned dtype), uint8 of the same shape."""
     return class_table()[codepoints]
 
 

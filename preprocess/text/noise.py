@@ -12,8 +12,8 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from preprocess.characters import byte_offsets, codepoints_of
-from preprocess.words import word_spans
+from tokenfree.preprocess.text.characters import byte_offsets, codepoints_of
+from tokenfree.preprocess.text.words import word_spans
 
 Scheme = Literal["drop", "repeat", "uppercase", "random_case"]
 SCHEMES: tuple[Scheme, ...] = get_args(Scheme)

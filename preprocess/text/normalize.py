@@ -6,7 +6,7 @@ import unicodedata
 
 import numpy as np
 
-from preprocess.characters import MARK, class_table, codepoints_of
+from tokenfree.preprocess.text.characters import MARK, class_table, codepoints_of
 
 # Unicode's Stream-Safe limit (UAX #15): no real text comes near, and NFC costs quadratic time in the length of a run.
 MAX_MARKS = 30

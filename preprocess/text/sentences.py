@@ -42,7 +42,7 @@ _ABBREVIATIONS = frozenset(_TITLES.split())
 
 
 def sentence_starts(text: str) -> np.ndarray:
-    """Codepoint offsets (uint32, increasing) of the sentences of `text`; the first is 0, and an empty text has none.
+    """Codepoint offsets of the sentences of `text`, uint32 [sentences], increasing from 0; none for an empty text.
 
     A sentence starts at every line with text; behind a full stop, exclamation or question mark and closing quotes,
     where white space and a capital or a letter without case follow (with opening quotes or a dash between); and behind

@@ -12,10 +12,10 @@ _SKIN_TONES = range(0x1F3FB, 0x1F400)
 def cut(text: str, sentence_starts: np.ndarray, max_characters: int) -> list[tuple[int, int]]:
     """Codepoint spans of the windows of `text`, greedily filled from the left, each of at most `max_characters`.
 
-    A window ends before the last sentence start (from `sentence_starts`, increasing) that lets it fit; a sentence that
-    is too long alone is cut at its last white space that fits, and a word that is too long alone between characters,
-    if possible not before a combining mark, a joiner or a skin tone. No window starts or ends with white space, and
-    all of the text but white space is in some window.
+    A window ends before the last sentence start (from `sentence_starts`, integers [sentences], increasing codepoint
+    offsets) that lets it fit; a sentence that is too long alone is cut at its last white space that fits, and a word
+    that is too long alone between characters, if possible not before a combining mark, a joiner or a skin tone. No
+    window starts or ends with white space, and all of the text but white space is in some window.
     """
     windows = []
     start = _skip_space(text, 0, len(text))
@@ -48,7 +48,7 @@ def _skip_space(text: str, start: int, end: int) -> int:
 
 
 def _cluster_end(text: str, start: int, limit: int) -> int:
-    """The last place up to `limit` where a character that is seen as one is not cut; `limit` where none is near."""
+    """The last position up to `limit` where a character that is seen as one is not cut; `limit` where none is near."""
     for end in range(limit, max(start, limit - _LONGEST_CLUSTER), -1):
         if not _joins_previous(text[end]) and text[end - 1] not in _JOINERS:
             return end

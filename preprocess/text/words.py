@@ -5,7 +5,7 @@ Lee, Guo, Qiu, "Word-Level Representation From Bytes For Language Modeling", htt
 
 import numpy as np
 
-from preprocess.characters import (
+from tokenfree.preprocess.text.characters import (
     ALONE,
     DIGIT,
     LOWER,
@@ -34,7 +34,8 @@ def word_spans(text: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def byte_spans(classes: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """`word_spans` of the text with these character classes (uint8 [n]) and byte offsets (int64 [n + 1]); int64."""
+    """`word_spans` of the text with these character classes (uint8 [n]) and byte offsets (int64 [n + 1]), as two int64
+    [words]."""
     visible = classes != SPACE
     edges = classes <= ALONE
     cuts = np.ones(len(classes) + 1, dtype=bool)

@@ -2,18 +2,24 @@
 
 from collections.abc import Iterator
 
-from preprocess.site import Site
-from preprocess.wikitext.braces import replace_templates
-from preprocess.wikitext.inline import mark_titles, resolve_entities, strip_line_marks, strip_quotes, strip_tags
-from preprocess.wikitext.links import replace_links
-from preprocess.wikitext.literals import restore
-from preprocess.wikitext.marks import strip_controls
-from preprocess.wikitext.namespaces import hidden_prefixes
-from preprocess.wikitext.opaque import set_aside
-from preprocess.wikitext.rules import rules_for
-from preprocess.wikitext.tables import drop_tables
-from preprocess.wikitext.tidy import tidy
-from preprocess.wikitext.variants import CONVERTED, choose_variant
+from tokenfree.preprocess.records.wiki_site import Site
+from tokenfree.preprocess.wikitext.markup.inline import (
+    mark_titles,
+    resolve_entities,
+    strip_line_marks,
+    strip_quotes,
+    strip_tags,
+)
+from tokenfree.preprocess.wikitext.markup.links import replace_links
+from tokenfree.preprocess.wikitext.markup.literals import restore
+from tokenfree.preprocess.wikitext.markup.marks import strip_controls
+from tokenfree.preprocess.wikitext.markup.namespaces import hidden_prefixes
+from tokenfree.preprocess.wikitext.markup.opaque import set_aside
+from tokenfree.preprocess.wikitext.markup.tables import drop_tables
+from tokenfree.preprocess.wikitext.markup.tidy import tidy
+from tokenfree.preprocess.wikitext.markup.variants import CONVERTED, choose_variant
+from tokenfree.preprocess.wikitext.templates.braces import replace_templates
+from tokenfree.preprocess.wikitext.templates.rules import rules_for
 
 # Twice what MediaWiki lets an editor save (2 MiB). A longer page is no article, and is cleaned in pieces of this
 # size, so that memory stays under about 200 MB whatever it holds.

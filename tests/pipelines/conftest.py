@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pipelines.preprocess import run_preprocess
-from preprocess.config import PreprocessConfig, VocabularyConfig
+from tokenfree.pipelines.preprocess import run_preprocess
+from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig
 
 WORDS = {
     "en": "the rain falls on quiet hills and old boats while seven geese argue about bread",

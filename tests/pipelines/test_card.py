@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from pipelines.preprocess import run_preprocess
-from preprocess.card import card, draw_bars, dropped, plot_data
-from preprocess.manifest import load_manifest
+from tokenfree.pipelines.preprocess import run_preprocess
+from tokenfree.preprocess.dataset.card import card, draw_bars, dropped, plot_data
+from tokenfree.preprocess.dataset.manifest import load_manifest
 
 
 def test_the_card_tells_counts_and_shows_plots_that_are_there(made: Path) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 import datasets
 import pytest
 
-from preprocess.manifest import load_manifest
-from preprocess.verify import verify
-from workflows.cli import main
+from tokenfree.preprocess.dataset.manifest import load_manifest
+from tokenfree.preprocess.dataset.verify import verify
+from tokenfree.workflows.cli import main
 
 OPTIONS = ["--vocabulary.size", "320", "--vocabulary.character_coverage", "0.98", "--shard_characters", "8000"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from preprocess.verify import verify
+from tokenfree.preprocess.dataset.verify import verify
 
 Shards = Callable[[Path], dict[str, bytes]]
 OPTIONS = [
@@ -30,7 +30,7 @@ OPTIONS = [
 
 def start(corpus: Path, output: Path, workers: int) -> "subprocess.Popen[bytes]":
     """The real command, with all its processes in a group of their own."""
-    command = [sys.executable, "-m", "workflows", "preprocess", "--books", str(corpus), "--output", str(output)]
+    command = [sys.executable, "-m", "tokenfree", "preprocess", "--books", str(corpus), "--output", str(output)]
     return subprocess.Popen(
         [*command, *OPTIONS, "--workers", str(workers)], stderr=subprocess.DEVNULL, start_new_session=True
     )

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from preprocess.manifest import load_manifest
-from preprocess.verify import verify
-from workflows.cli import main
+from tokenfree.preprocess.dataset.manifest import load_manifest
+from tokenfree.preprocess.dataset.verify import verify
+from tokenfree.workflows.cli import main
 
 OPTIONS = ["--vocabulary.size", "2000", "--vocabulary.character_coverage", "0.98", "--filters.min_characters", "1"]
 REFUSED = {  # file: what the one line says

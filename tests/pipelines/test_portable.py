@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from pipelines.preprocess import run_preprocess
-from preprocess.manifest import load_manifest
-
-REPOSITORY = Path(__file__).resolve().parents[2]
+from tests.conftest import REPOSITORY
+from tokenfree.pipelines.preprocess import run_preprocess
+from tokenfree.preprocess.dataset.manifest import load_manifest
 
 
 def free_port() -> int:

@@ -12,14 +12,15 @@ import datasets
 import fsspec
 import pytest
 
-from pipelines.preprocess import describe_plan, run_preprocess
-from pipelines.progress import Progress
-from preprocess import storage as storage_module
-from preprocess.config import PreprocessConfig, VocabularyConfig
-from preprocess.document import Document
-from preprocess.errors import JobError, UserError
-from preprocess.manifest import load_manifest
-from preprocess.verify import verify
+from tokenfree.pipelines.dry_run import describe_plan
+from tokenfree.pipelines.preprocess import run_preprocess
+from tokenfree.pipelines.progress import Progress
+from tokenfree.preprocess.common import storage as storage_module
+from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig
+from tokenfree.preprocess.dataset.manifest import load_manifest
+from tokenfree.preprocess.dataset.verify import verify
+from tokenfree.preprocess.records.document import Document
 
 Config = Callable[..., PreprocessConfig]
 Shards = Callable[[Path], dict[str, bytes]]
@@ -154,7 +155,7 @@ def test_a_config_that_proves_impossible_may_be_mended_in_place(
             make_config(corpus, vocabulary=VocabularyConfig(size=300, character_coverage=1)), str(tmp_path / "out")
         )
     reads: list[object] = []
-    monkeypatch.setattr("preprocess.job.read_split", lambda split: reads.append(split) or iter(()))
+    monkeypatch.setattr("tokenfree.preprocess.job.read_step.read_split", lambda split: reads.append(split) or iter(()))
     run_preprocess(config, str(tmp_path / "out"))
     assert reads == []  # what was read is kept
     assert read_shards(tmp_path / "out") == read_shards(made)
@@ -226,11 +227,11 @@ def test_a_bug_in_a_step_is_a_job_error_and_the_work_is_kept(
         raise ZeroDivisionError("a bug")
 
     with monkeypatch.context() as patched:
-        patched.setattr("preprocess.shards.iterate_windows", broken)
+        patched.setattr("tokenfree.preprocess.shards.build.iterate_windows", broken)
         with pytest.raises(JobError, match="ZeroDivisionError: a bug"):
             run_preprocess(make_config(corpus), str(tmp_path / "out"))
     reads: list[Document] = []
-    monkeypatch.setattr("preprocess.job.read_split", lambda split: reads.append(split) or iter(()))
+    monkeypatch.setattr("tokenfree.preprocess.job.read_step.read_split", lambda split: reads.append(split) or iter(()))
     run_preprocess(make_config(corpus), str(tmp_path / "out"))
     assert reads == []  # the runs of the first attempt are taken
     assert read_shards(tmp_path / "out") == read_shards(made)

@@ -3,14 +3,17 @@
 from pathlib import Path
 from typing import Any
 
-from pipelines.preprocess import run_preprocess
-from pipelines.progress import Progress, Watcher, furthest
-from preprocess.config import PreprocessConfig
-from preprocess.job import PLAN, begin, make_plan, read_one_split
-from preprocess.manifest import load_manifest
-from preprocess.ownership import WORK, identity
-from preprocess.sources import hash_inputs, plan_splits
-from preprocess.storage import Storage
+from tokenfree.pipelines.preprocess import run_preprocess
+from tokenfree.pipelines.progress import Progress, Watcher, furthest
+from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.config import PreprocessConfig
+from tokenfree.preprocess.dataset.manifest import load_manifest
+from tokenfree.preprocess.job.identity import identity
+from tokenfree.preprocess.job.output_directory import begin
+from tokenfree.preprocess.job.plan_step import make_plan
+from tokenfree.preprocess.job.preprocess_job import PLAN, WORK
+from tokenfree.preprocess.job.read_step import read_one_split
+from tokenfree.preprocess.sources.input_splits import find_inputs, plan_splits
 
 
 def test_stages_come_in_order_and_end_with_all_done(corpus: Path, tmp_path: Path, make_config: Any) -> None:
@@ -30,9 +33,10 @@ def test_stages_come_in_order_and_end_with_all_done(corpus: Path, tmp_path: Path
 
 def test_progress_does_not_go_back_when_the_work_is_removed(corpus: Path, tmp_path: Path, make_config: Any) -> None:
     config: PreprocessConfig = make_config(corpus)
-    splits = plan_splits(config)
+    inputs = find_inputs(config)
+    splits = plan_splits(config, inputs)
     storage = Storage.at(str(tmp_path / "out"))
-    job = begin(storage, identity(config, hash_inputs([str(corpus)])), config, splits)
+    job = begin(storage, identity(config, inputs), config, inputs, splits)
     for index in range(len(splits)):
         read_one_split(job, index)
     make_plan(job)

@@ -12,20 +12,22 @@ from typing import Any
 
 import pytest
 
-import pipelines
-from pipelines.preprocess import run_preprocess
-from pipelines.worker_processes import DeadWorkerError
-from preprocess import job
-from preprocess.config import PreprocessConfig
-from preprocess.errors import JobError
-from preprocess.finish import finish
-from preprocess.settings import to_mapping
+import tokenfree
+from tokenfree.pipelines.direct_runner import DeadWorkerError
+from tokenfree.pipelines.preprocess import run_preprocess
+from tokenfree.preprocess.common.errors import JobError
+from tokenfree.preprocess.common.settings import to_mapping
+from tokenfree.preprocess.config import PreprocessConfig
+from tokenfree.preprocess.job import read_step
+from tokenfree.preprocess.job.finish import finish
+from tokenfree.preprocess.job.output_directory import begin
+from tokenfree.preprocess.job.preprocess_job import PreprocessJob
 
 JOB = """
 import sys
-from pipelines.preprocess import run_preprocess
-from preprocess.config import PreprocessConfig
-from preprocess.settings import build
+from tokenfree.pipelines.preprocess import run_preprocess
+from tokenfree.preprocess.config import PreprocessConfig
+from tokenfree.preprocess.common.settings import build
 import json
 run_preprocess(build(PreprocessConfig, json.loads(sys.argv[1]), source="test"), sys.argv[2])
 """
@@ -47,7 +49,7 @@ def start() -> Callable[[PreprocessConfig, Path], subprocess.Popen[bytes]]:
 
     def run(config: PreprocessConfig, output: Path) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-c", JOB, json.dumps(to_mapping(config)), str(output)]
-        environment = {**os.environ, "PYTHONPATH": str(Path(pipelines.__file__).parents[1])}
+        environment = {**os.environ, "PYTHONPATH": str(Path(tokenfree.__file__).parents[1])}
         return subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
 
     return run
@@ -82,8 +84,8 @@ def test_a_job_killed_twice_repeats_only_what_was_not_committed(
     before = {path: path.stat().st_ino for path in shards}
 
     reads: list[str] = []
-    read = job.read_split
-    monkeypatch.setattr(job, "read_split", lambda split: reads.append(split.id) or read(split))
+    read = read_step.read_split
+    monkeypatch.setattr(read_step, "read_split", lambda split: reads.append(split.id) or read(split))
     run_preprocess(config, str(output))
     assert reads == []
     assert {path: path.stat().st_ino for path in shards} == before
@@ -97,7 +99,7 @@ def test_another_cut_of_the_inputs_may_end_a_killed_job(
     made: Path, corpus: Path, tmp_path: Path, make_config: Any, read_shards: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr("preprocess.job.plan_shards", lambda *_: 1 / 0)
+        patched.setattr("tokenfree.preprocess.job.plan_step.plan_shards", lambda *_: 1 / 0)
         with pytest.raises(JobError):
             run_preprocess(make_config(corpus, split_bytes=3_000), str(tmp_path / "out"))
     run_preprocess(make_config(corpus, split_bytes=7_000), str(tmp_path / "out"))
@@ -108,7 +110,7 @@ def test_a_damaged_run_is_made_again(
     made: Path, corpus: Path, tmp_path: Path, make_config: Any, read_shards: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr("preprocess.job.plan_shards", lambda *_: 1 / 0)
+        patched.setattr("tokenfree.preprocess.job.plan_step.plan_shards", lambda *_: 1 / 0)
         with pytest.raises(JobError):
             run_preprocess(make_config(corpus, split_bytes=3_000), str(tmp_path / "out"))
     first, second, *_ = sorted((tmp_path / "out" / "_work" / "runs").glob("*.arrow"))
@@ -133,7 +135,9 @@ def test_a_killed_worker_costs_only_its_split(
             found = subprocess.run(
                 ["ps", "--ppid", str(os.getpid()), "-o", "pid=,args="], capture_output=True, text=True
             )
-            workers = [line.split()[0] for line in found.stdout.splitlines() if "pipelines.worker" in line]
+            workers = [
+                line.split()[0] for line in found.stdout.splitlines() if "tokenfree.pipelines.direct_worker" in line
+            ]
             killed.extend(map(int, workers[:1]))
             for worker in killed:
                 os.kill(worker, signal.SIGKILL)
@@ -153,7 +157,7 @@ def test_workers_that_die_again_and_again_end_the_job(
         attempts.append(1)
         raise DeadWorkerError("Worker subprocess exited with return code -9")
 
-    monkeypatch.setattr("pipelines.preprocess.build_graph", dying)
+    monkeypatch.setattr("tokenfree.pipelines.preprocess.build_graph", dying)
     with pytest.raises(JobError, match="out of memory"):
         run_preprocess(make_config(corpus), str(tmp_path / "out"))
     assert len(attempts) == 2
@@ -162,9 +166,8 @@ def test_workers_that_die_again_and_again_end_the_job(
 def test_a_step_repeated_after_the_end_changes_nothing(
     corpus: Path, tmp_path: Path, make_config: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    jobs: list[job.Job] = []
-    begin = job.begin
-    monkeypatch.setattr("pipelines.preprocess.begin", lambda *given: jobs.append(begin(*given)) or jobs[0])
+    jobs: list[PreprocessJob] = []
+    monkeypatch.setattr("tokenfree.pipelines.preprocess.begin", lambda *given: jobs.append(begin(*given)) or jobs[0])
     manifest = run_preprocess(make_config(corpus), str(tmp_path / "out"))
     (tmp_path / "out" / "_SUCCESS").unlink()  # as if killed just before the mark
     assert finish(jobs[0]) == manifest.fingerprint

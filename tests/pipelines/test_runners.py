@@ -7,9 +7,9 @@ import pytest
 from apache_beam.options.pipeline_options import DirectOptions, StandardOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
-from pipelines.runners import RUNNERS, make_pipeline, runner_options, worker_environment
-from pipelines.worker_processes import DeadWorkerError, is_dead_worker
-from preprocess.errors import UserError
+from tokenfree.pipelines.direct_runner import DeadWorkerError, is_dead_worker
+from tokenfree.pipelines.runners import RUNNERS, make_pipeline, runner_options, worker_environment
+from tokenfree.preprocess.common.errors import UserError
 
 
 def test_direct_names_the_embedded_runner_outright() -> None:

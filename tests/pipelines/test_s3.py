@@ -6,11 +6,11 @@ from typing import Any
 import fsspec
 import pytest
 
-from pipelines.preprocess import run_preprocess
-from preprocess.config import PreprocessConfig
-from preprocess.errors import JobError, UserError
-from preprocess.manifest import load_manifest
-from preprocess.verify import verify
+from tokenfree.pipelines.preprocess import run_preprocess
+from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.preprocess.config import PreprocessConfig
+from tokenfree.preprocess.dataset.manifest import load_manifest
+from tokenfree.preprocess.dataset.verify import verify
 
 
 def test_s3_in_and_out_with_two_processes(made: Path, corpus: Path, bucket: str, make_config: Any) -> None:
@@ -45,7 +45,7 @@ def test_puts_that_fail_now_and_then_are_tried_again(
         return put(*arguments, **options)
 
     monkeypatch.setattr(fs, "put_file", throttled)
-    monkeypatch.setattr("preprocess.storage.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("tokenfree.preprocess.common.retry.time.sleep", lambda seconds: None)
     manifest = run_preprocess(make_config(corpus), f"{bucket}/throttled")
     assert calls[0] > 20
     assert manifest.fingerprint == load_manifest(str(made)).fingerprint
@@ -63,7 +63,7 @@ def test_a_put_that_fails_for_good_leaves_nothing_under_a_final_name(
         return put(source, target, **options)
 
     monkeypatch.setattr(fs, "put_file", broken)
-    monkeypatch.setattr("preprocess.storage.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("tokenfree.preprocess.common.retry.time.sleep", lambda seconds: None)
     with pytest.raises((UserError, JobError), match="the connection broke"):
         run_preprocess(make_config(corpus), f"{bucket}/broken")
     fs.invalidate_cache()

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from preprocess.errors import JobError, UserError
-from preprocess.manifest import DatasetSplit, ShardEntry, content_fingerprint
-from preprocess.verify import verify
+from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.preprocess.dataset.manifest import DatasetSplit, ShardEntry, content_fingerprint
+from tokenfree.preprocess.dataset.verify import verify
 
 
 @pytest.fixture

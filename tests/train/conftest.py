@@ -1,22 +1,23 @@
-"""A small real data directory, and a recipe that trains on it in seconds."""
+"""Small real data directories, and a recipe that trains on one in seconds."""
 
 import pydoc_data.topics as topics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from preprocess.config import PreprocessConfig, VocabularyConfig, WindowConfig
-from preprocess.document import Document
-from preprocess.features import build_windows
-from preprocess.manifest import DatasetSplit, Manifest, ShardEntry, content_fingerprint, save_manifest
-from preprocess.schema import SCHEMA_VERSION
-from preprocess.settings import build, fingerprint, merge, to_mapping
-from preprocess.storage import Storage, hash_file
-from preprocess.vocabulary import Vocabulary, train_vocabulary
-from train.config import PretrainRecipe
+from tokenfree.preprocess.common.local_files import hash_file
+from tokenfree.preprocess.common.settings import build, fingerprint, merge, to_mapping
+from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig, WindowConfig
+from tokenfree.preprocess.dataset.manifest import DatasetSplit, Manifest, ShardEntry, content_fingerprint, save_manifest
+from tokenfree.preprocess.features.columns import build_windows
+from tokenfree.preprocess.features.schema import SCHEMA_VERSION
+from tokenfree.preprocess.features.vocabulary import Vocabulary, train_vocabulary
+from tokenfree.preprocess.records.document import Document
+from tokenfree.train.config import PretrainRecipe
 
 MakeRecipe = Callable[..., PretrainRecipe]
 
@@ -44,15 +45,44 @@ RECIPE: dict[str, Any] = {
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A data directory of the interpreter's help topics: 40 documents to train on, 5 to validate, 300 subwords."""
-    folder = tmp_path_factory.mktemp("corpus")
-    documents = [Document(f"help:{name}", "en", name, text[:2000]) for name, text in sorted(topics.topics.items())[:45]]
-    config = PreprocessConfig(window=WindowConfig(max_characters=48), vocabulary=VocabularyConfig(size=400))
+    texts = [(name, text[:2000]) for name, text in sorted(topics.topics.items())[:45]]
+    return _write_corpus(tmp_path_factory.mktemp("corpus"), texts, max_characters=48, vocabulary=400)
+
+
+@pytest.fixture(scope="session")
+def long_corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """All 79 topics, whole: 400 windows of 1,200 characters to train on, of some 20 sentences each."""
+    texts = sorted(topics.topics.items())
+    return _write_corpus(tmp_path_factory.mktemp("long"), texts, max_characters=1200, vocabulary=1000)
+
+
+@pytest.fixture(scope="session")
+def make_recipe() -> MakeRecipe:
+    """Makes a recipe: eight steps of a model of width 16, with dropout, checkpoints after steps 3, 6 and 8.
+
+    Keywords are keys of `train`, or whole parts of `model` or `objective`.
+    """
+
+    def make(
+        *, model: Mapping[str, Any] | None = None, objective: Mapping[str, Any] | None = None, **train: Any
+    ) -> PretrainRecipe:
+        over = {"model": model or {}, "objective": objective or {}, "train": train}
+        return build(PretrainRecipe, merge(RECIPE, over), source="test")
+
+    return make
+
+
+def _write_corpus(folder: Path, texts: Sequence[tuple[str, str]], *, max_characters: int, vocabulary: int) -> str:
+    documents = [Document(f"help:{name}", "en", name, text) for name, text in texts]
+    config = PreprocessConfig(
+        window=WindowConfig(max_characters=max_characters), vocabulary=VocabularyConfig(size=vocabulary)
+    )
     model = train_vocabulary([document.text for document in documents], config.vocabulary, 0)
-    vocabulary = Vocabulary(model)
+    subwords = Vocabulary(model)
     (folder / "vocabulary").mkdir()
     (folder / "vocabulary" / "subwords.model").write_bytes(model)
     splits = {
-        name: DatasetSplit((_write_shard(folder, name, chosen, config, vocabulary),))
+        name: DatasetSplit((_write_shard(folder, name, chosen, config, subwords),))
         for name, chosen in (("train", documents[5:]), ("validation", documents[:5]))
     }
     manifest = Manifest(
@@ -61,28 +91,15 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
         config_fingerprint=fingerprint(config),
         versions={},
         inputs=(),
-        vocabulary_sha256=vocabulary.sha256,
-        vocabulary_size=vocabulary.size,
+        vocabulary_sha256=subwords.sha256,
+        vocabulary_size=subwords.size,
         splits=splits,
         counters={},
         statistics={},
-        fingerprint=content_fingerprint(splits, vocabulary.sha256),
+        fingerprint=content_fingerprint(splits, subwords.sha256),
     )
     save_manifest(Storage.at(str(folder)), manifest)
     return str(folder)
-
-
-@pytest.fixture(scope="session")
-def make_recipe() -> MakeRecipe:
-    """Makes a recipe: eight steps of a model of width 16, with dropout, checkpoints after steps 3, 6 and 8.
-
-    Keywords are keys of `train`, or whole parts of `model`.
-    """
-
-    def make(*, model: Mapping[str, Any] | None = None, **train: Any) -> PretrainRecipe:
-        return build(PretrainRecipe, merge(RECIPE, {"model": model or {}, "train": train}), source="test")
-
-    return make
 
 
 def _write_shard(
@@ -100,5 +117,5 @@ def _write_shard(
         documents=len(documents),
         characters=sum(len(document.text) for document in documents),
         bytes=(folder / path).stat().st_size,
-        sha256=hash_file(str(folder / path)),
+        sha256=hash_file(folder / path),
     )

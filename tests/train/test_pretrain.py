@@ -12,20 +12,22 @@ from typing import Any
 
 import pytest
 
-from preprocess.errors import JobError, UserError
-from preprocess.settings import to_mapping
-from train import checkpoints, metrics
-from train.config import PretrainRecipe
-from train.pretrain import pretrain
-from train.run_folder import lock, read_config
+from tests.conftest import REPOSITORY
+from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.preprocess.common.json_lines import read_json_lines
+from tokenfree.preprocess.common.local_files import lock
+from tokenfree.preprocess.common.settings import to_mapping
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.pretrain import pretrain
+from tokenfree.train.runs import checkpoints
+from tokenfree.train.runs.run_config import read_config
 
 MakeRecipe = Callable[..., PretrainRecipe]
-REPOSITORY = Path(__file__).resolve().parents[2]
 COMMAND = """
 import json, sys
-from preprocess.settings import build
-from train.config import PretrainRecipe
-from train.pretrain import pretrain
+from tokenfree.preprocess.common.settings import build
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.pretrain import pretrain
 
 mapping, data, run = json.loads(sys.argv[1]), sys.argv[2], sys.argv[3]
 pretrain(build(PretrainRecipe, mapping, source="test"), data, run)
@@ -34,13 +36,13 @@ pretrain(build(PretrainRecipe, mapping, source="test"), data, run)
 
 def history(run: Path) -> list[dict[str, Any]]:
     """The lines of metrics.jsonl without what the clock says."""
-    lines = metrics.read(run / "metrics.jsonl")
+    lines = read_json_lines(run / "metrics.jsonl")
     clock = ("seconds", "data_wait", "utilisation")
     return [{name: value for name, value in line.items() if name not in clock} for line in lines]
 
 
 def events(run: Path) -> list[str]:
-    return [line["event"] for line in metrics.read(run / "events.jsonl")]
+    return [line["event"] for line in read_json_lines(run / "events.jsonl")]
 
 
 def start(recipe: PretrainRecipe, corpus: str, run: Path) -> subprocess.Popen[bytes]:
@@ -65,7 +67,9 @@ def test_a_whole_run(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> No
 
     assert [line["step"] for line in history(run) if "loss" in line] == list(range(1, 9))
     assert [line["step"] for line in history(run) if "validation_loss" in line] == [4, 8]
-    assert lines == sorted(metrics.read(run / "metrics.jsonl") + metrics.read(run / "events.jsonl"), key=lines.index)
+    assert lines == sorted(
+        read_json_lines(run / "metrics.jsonl") + read_json_lines(run / "events.jsonl"), key=lines.index
+    )
     assert checkpoints.steps(run / "checkpoints") == [3, 6, 8]
     assert result.checkpoint == str(run / "checkpoints" / "step_00000008")
     assert (result.steps, result.restarts, result.already_complete) == (8, 0, False)
@@ -96,7 +100,7 @@ def test_killed_at_a_random_moment(corpus: str, make_recipe: MakeRecipe, tmp_pat
     wait_for_step(run, at, process)
     process.kill()
     process.communicate()
-    assert len(metrics.read(run / "metrics.jsonl")) < 132
+    assert len(read_json_lines(run / "metrics.jsonl")) < 132
 
     result = pretrain(recipe, corpus, str(run))
     assert history(run) == history(tmp_path / "undisturbed")
@@ -188,9 +192,9 @@ def test_bad_places(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> Non
     assert os.listdir(tmp_path / "full") == ["photo.jpg"]
 
 
-def test_mistakes_come_before_anything_is_written(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"model\.downsampler\.rate.*; train\.streams"):
-        pretrain(make_recipe(length=62, streams=3), corpus, str(tmp_path / "run"))
+def test_problems_come_before_anything_is_written(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"model\.trunk\.heads.*; train\.streams"):
+        pretrain(make_recipe(streams=3, model={"trunk": {"heads": 3}}), corpus, str(tmp_path / "run"))
     assert not (tmp_path / "run").exists()
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from preprocess.errors import JobError, UserError
-from workflows import cli
-from workflows.commands import preprocess, pretrain
+from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.workflows import cli
+from tokenfree.workflows.commands import preprocess, pretrain
 
 
 def one_line(capsys: pytest.CaptureFixture[str]) -> str:
@@ -106,7 +106,7 @@ def test_errors_become_one_line(
     def fail(args: argparse.Namespace) -> int:
         raise error
 
-    monkeypatch.setattr("workflows.commands.verify.run", fail)
+    monkeypatch.setattr("tokenfree.workflows.commands.verify.run", fail)
     assert cli.main(["verify", "x"]) == status
     one_line(capsys)
     assert cli.main(["verify", "x", "--debug"]) == status

@@ -1,36 +1,44 @@
 """The recipes that come with tokenfree: each builds, and overrides land where they should."""
 
 import argparse
+import re
 from pathlib import Path
 
 import pytest
 
-from preprocess.config import PreprocessConfig
-from preprocess.errors import UserError
-from preprocess.settings import build, fingerprint
-from train.config import PretrainRecipe
-from train.flops import costs
-from train.model import check
-from train.sweep.config import SweepRecipe, check_space
-from workflows import recipes
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.settings import build, fingerprint
+from tokenfree.preprocess.config import PreprocessConfig
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.model.costs import costs
+from tokenfree.train.model.encoder import check
+from tokenfree.train.sweep.space.recipe import SweepRecipe, check_space
+from tokenfree.workflows.recipes import command_line, library
 
 PREPROCESSING = ["wikipedia", "wikipedia-tiny"]
-SWEEPS = [name for name in recipes.names() if "space" in recipes.read(name)]
-PRETRAINING = [name for name in recipes.names() if name not in PREPROCESSING + SWEEPS]
+SWEEPS = [name for name in library.names() if "space" in library.read(name)]
+PRETRAINING = [name for name in library.names() if name not in PREPROCESSING + SWEEPS]
 
 
 def arguments(recipe: str | None, *overrides: tuple[str, str], config: str | None = None) -> argparse.Namespace:
     return argparse.Namespace(recipe=recipe, config=config, overrides=list(overrides))
 
 
+def test_a_recipe_is_found_in_whatever_folder_it_lies_and_no_name_occurs_twice() -> None:
+    files = [path for path in library.FOLDER.rglob("*") if path.suffix in (".yaml", ".yml")]
+    assert sorted(path.stem for path in files) == library.names()
+    assert {path.suffix for path in files} == {".yaml"}
+    assert len({path.parent for path in files}) > 5
+
+
 @pytest.mark.parametrize("name", PREPROCESSING)
 def test_preprocessing_recipes_build(name: str) -> None:
-    assert recipes.load(PreprocessConfig, arguments(name)).window.max_characters > 0
+    assert command_line.load(PreprocessConfig, arguments(name)).window.max_characters > 0
 
 
 @pytest.mark.parametrize("name", PRETRAINING)
 def test_pretraining_recipes_build_and_fit_together(name: str) -> None:
-    recipe = recipes.load(PretrainRecipe, arguments(name))
+    recipe = command_line.load(PretrainRecipe, arguments(name))
     assert check(recipe.model, recipe.train.length) == []
     assert recipe.objective.check(recipe.model, None) == []
     assert costs(recipe.model, recipe.train.length, 8)
@@ -39,7 +47,7 @@ def test_pretraining_recipes_build_and_fit_together(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in PRETRAINING if name.endswith("-tiny")])
 def test_every_tiny_recipe_has_one_of_the_documents_own_size(name: str) -> None:
     recipe, base = (
-        recipes.load(PretrainRecipe, arguments(each)) for each in (name, name.removesuffix("tiny") + "base")
+        command_line.load(PretrainRecipe, arguments(each)) for each in (name, name.removesuffix("tiny") + "base")
     )
     for part in ("embedder", "downsampler", "upsampler"):
         assert getattr(recipe.model, part).name == getattr(base.model, part).name
@@ -47,27 +55,58 @@ def test_every_tiny_recipe_has_one_of_the_documents_own_size(name: str) -> None:
     assert recipe.objective.name == base.objective.name
 
 
+@pytest.mark.parametrize("name", [name for name in library.names() if name.endswith("-base")])
+def test_every_recipe_of_a_documents_size_names_it(name: str) -> None:
+    path = next(library.FOLDER.rglob(f"{name}.yaml"))
+    comment = [line.strip("# ") for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
+    assert re.search(r"arXiv \d{4}\.\d{5}|et al\. \d{4}|the report", " ".join(comment))
+
+
+def test_what_the_documents_train_with() -> None:
+    """Of CANINE's Table 2 all rows have pairs of sentences and one schedule; Byte2Word and DIET have no pairs."""
+    bases = [name for name in PRETRAINING if name.endswith("-base")]
+    loaded = {name: command_line.load(PretrainRecipe, arguments(name)) for name in bases}
+    table_2 = ["bert-base", "char-bert-base", "char-bert-subwords-base", "canine-s-base", "canine-c-base",
+               "canine-c-ngrams-base"]  # fmt: skip
+    for name in table_2:
+        train = loaded[name].train
+        assert loaded[name].objective.next_sentence
+        assert (train.steps, train.global_batch, train.learning_rate, train.optimizer.name) == (
+            124_000,
+            4096,
+            0.018,
+            "lamb",
+        )
+        assert train.length == (512 if name == "bert-base" else 2048)
+    for name, recipe in loaded.items():
+        if name.startswith(("bert-", "byte2word-")) and name != "bert-base":
+            assert not recipe.objective.next_sentence
+        assert recipe.objective.name != "masked_subwords" or recipe.objective.tied
+    assert {loaded[name].train.length for name in loaded if name.startswith("canine-s-rate")} == {2048}
+    assert loaded["byte2word-base"].objective.lower_case
+
+
 def test_ablations_differ_in_what_they_say() -> None:
     """Each from CANINE, and from every other."""
     for base in ("canine-s", "canine-c"):
         ablations = [name for name in PRETRAINING if name.startswith(base) and name.endswith(("-tiny", "-base"))]
-        loaded = [recipes.load(PretrainRecipe, arguments(name)) for name in ablations]
+        loaded = [command_line.load(PretrainRecipe, arguments(name)) for name in ablations]
         assert len({(fingerprint(recipe.model), recipe.train.length) for recipe in loaded}) == len(loaded)
 
 
 @pytest.mark.parametrize("name", SWEEPS)
 def test_sweep_recipes_build(name: str) -> None:
-    check_space(build(SweepRecipe, recipes.resolve_sweep(recipes.read(name)), source=name))
+    check_space(build(SweepRecipe, library.resolve_sweep(library.read(name)), source=name))
 
 
 def test_overrides_and_config_file(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("base: canine-s-tiny\nmodel: {trunk: {layers: 2}}\n")
     (tmp_path / "over.yaml").write_text("train: {steps: 7}\n")
-    recipe = recipes.load(
+    recipe = command_line.load(
         PretrainRecipe,
         arguments(str(tmp_path / "mine.yaml"), ("model.embedder.buckets", "512"), config=str(tmp_path / "over.yaml")),
     )
-    tiny = recipes.load(PretrainRecipe, arguments("canine-s-tiny"))
+    tiny = command_line.load(PretrainRecipe, arguments("canine-s-tiny"))
     assert (recipe.model.trunk.layers, recipe.train.steps, recipe.model.embedder.buckets) == (2, 7, 512)
     assert recipe.model.width == tiny.model.width
 
@@ -76,4 +115,4 @@ def test_a_recipe_that_is_no_yaml(tmp_path: Path) -> None:
     for text in ("model: [", "- 1\n- 2\n"):
         (tmp_path / "bad.yaml").write_text(text)
         with pytest.raises(UserError, match=r"recipe .*bad\.yaml"):
-            recipes.read(str(tmp_path / "bad.yaml"))
+            library.read(str(tmp_path / "bad.yaml"))

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from train.objectives.base import Rows, Symbols
-from train.objectives.framing import ragged_range
+from tokenfree.train.batches.collator import Rows, Symbols
+from tokenfree.train.batches.framing import ragged_range
 
 
 def words(whitespace: Sequence[np.ndarray], longest: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

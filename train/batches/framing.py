@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from preprocess.errors import UserError
-from train.data import random
-from train.model import ModelConfig
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.train.batches import counter_random as random
 
 PAD, CLS, SEP, BOS, MASK = 0x0000, 0xE000, 0xE001, 0xE002, 0xE003  # private-use codepoints, as in CANINE's code
 
@@ -22,25 +21,6 @@ def room_for_characters(length: int, spare: int) -> int:
     if length - 2 - spare < 1:
         raise UserError(f"train.length: {length} leaves no character; make it at least {spare + 3}")
     return length - 2 - spare
-
-
-def reads(objective: str, model: ModelConfig, symbols: str, *, instead: str) -> list[str]:
-    """The mistake of an embedder that reads other symbols than the objective gives it; `instead` names one that does.
-
-    Embedders of anything but characters say so in an attribute `symbols` of their config.
-    """
-    found = getattr(model.embedder, "symbols", "characters")
-    if found == symbols:
-        return []
-    return [
-        f"model.embedder.name: {model.embedder.name} reads {found}, but objective.name: {objective} gives it "
-        f"{symbols}; set model.embedder.name to {instead}, or choose another objective"
-    ]
-
-
-def reads_characters(objective: str, model: ModelConfig) -> list[str]:
-    """The mistake of an embedder that does not read characters."""
-    return reads(objective, model, "characters", instead="codepoint_hash")
 
 
 def crop(

@@ -1,23 +1,41 @@
 """Examples of two parts, [CLS] A [SEP] B [SEP]: in half of them B follows A in its document, else B is from another.
 
-Two windows become one with a separator inside, which a collator of single windows then masks and frames as usual.
-Which windows come together is decided by train/data/partners.py, the loss by train/objectives/heads.py.
+Next-sentence prediction is BERT's (Devlin et al. 2019, section 3.1, and its code); CANINE keeps it (arXiv 2103.06874,
+section 3.2). Two windows become one with a separator inside, which a collator of single windows then masks and frames
+as usual. Which windows come together is decided by train/data/sentence_pairs.py, the loss by train/objectives/heads.py.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from train.data import random
-from train.objectives.base import Arrays, Collator, Rows
-from train.objectives.framing import SEP
+from tokenfree.train.batches import counter_random as random
+from tokenfree.train.batches.collator import Arrays, Collator, Rows
+from tokenfree.train.batches.framing import SEP
 
 _NEEDED = ("document", "sentence_starts", "whitespace")
 _SPANS = ("subword_ids", "subword_starts", "subword_ends")
+_ELSEWHERE = 0.5  # of the pairs
 
+PAIR_RULE = {
+    "next sentence": ("both windows of a pair are cut alike, so that neither lengths nor borders tell the answer",)
+}  # see `tokenfree.train.objectives.base.Objective.rules`
+
+Units = Literal["codepoints", "subword_ids"]
 Window = dict[str, np.ndarray]  # the columns of one row
+
+
+class Cut(NamedTuple):
+    """Where the two windows of a pair are cut, in units of the input, whichever of them then gives B."""
+
+    end_a: int  # A is the `num_a` units of the first window before this one
+    begin_next: int  # with which B begins where it is of the first window
+    begin_other: int  # with which B begins where it is of the second
+    num_a: int
+    num_b: int
 
 
 class PairCollator:
@@ -26,9 +44,8 @@ class PairCollator:
     segments int64 [b, length]: 0 up to and with the first SEP, 1 up to and with the second, 0 for padding.
     from_elsewhere int64 [b]: 0 where B is what follows A, 1 where it is from another document.
 
-    A window is cut in two at one of its sentence starts; where it is one sentence, at one of its words; where it is one
-    word, anywhere. A is what comes before the cut of its window, without white space at the end, and B what comes after
-    the cut of its own. Where both are too long together, A loses its beginning and B its end.
+    Nothing but the text tells which of the two it is: see `cut_pair`, which settles where both windows are cut before
+    it is drawn which of them gives B.
 
     Args:
         single: the collator of single windows, which takes at most `room` units.
@@ -37,72 +54,126 @@ class PairCollator:
     """
 
     def __init__(
-        self,
-        single: Collator,
-        room: int,
-        seed: int,
-        *,
-        units: Literal["codepoints", "subword_ids"] = "codepoints",
-        separator: int = SEP,
+        self, single: Collator, room: int, seed: int, *, units: Units = "codepoints", separator: int = SEP
     ) -> None:
         self.columns = (*single.columns, *(column for column in _NEEDED if column not in single.columns))
         self.length = single.length
         self.seed = seed
-        self._single, self._room, self._units, self._separator = single, room, units, separator
+        self._single, self._room, self._separator = single, room, separator
+        self._units: Units = units
 
     def __call__(self, rows: Rows, sample_ids: np.ndarray) -> Arrays:
         """`rows`: the columns of b windows, then those of the b windows of the second parts; sample ids int64 [b].
 
         Where both are of the same document, the second must be the first again.
         """
-        num_pairs = len(sample_ids)
-        drawn = random.uniform(self.seed, "cut", sample_ids, 2)
+        wanted = random.uniform(self.seed, "next sentence", sample_ids, 1)[:, 0] < _ELSEWHERE
+        pairs, cuts = list(self._pairs(rows, len(sample_ids))), self.cuts(rows, sample_ids)
+        elsewhere = np.array([not np.array_equal(a["document"], b["document"]) for a, b in pairs], dtype=bool) & wanted
         joined: dict[str, list[np.ndarray]] = {column: [] for column in self._single.columns}
-        from_elsewhere, num_first = np.zeros(num_pairs, dtype=np.int64), np.zeros(num_pairs, dtype=np.int64)
-        for pair, (place_a, place_b) in enumerate(drawn.tolist()):
-            a, b = ({column: rows[column][at] for column in self.columns} for at in (pair, num_pairs + pair))
-            from_elsewhere[pair] = not np.array_equal(a["document"], b["document"])
-            end_a, begin_b = self._cuts(a, b, place_a, place_b if from_elsewhere[pair] else place_a)
-            num_a, num_b = fit(end_a, len(b[self._units]) - begin_b, self._room - 1)
-            num_first[pair] = num_a
-            join = join_characters if self._units == "codepoints" else join_subwords
-            window = join(a, b, slice(end_a - num_a, end_a), slice(begin_b, begin_b + num_b), self._separator)
+        join = join_characters if self._units == "codepoints" else join_subwords
+        for (a, other), cut, is_other in zip(pairs, cuts, elsewhere.tolist(), strict=True):
+            b, begin = (other, cut.begin_other) if is_other else (a, cut.begin_next)
+            parts = slice(cut.end_a - cut.num_a, cut.end_a), slice(begin, begin + cut.num_b)
+            window = join(a, b, *parts, self._separator)
             for column, values in joined.items():
                 values.append(window[column])
         arrays = self._single(joined, sample_ids)
         if self._units == "codepoints":
             arrays["num_characters"] = arrays["num_characters"] - 1  # the separator is none
+        num_first = np.array([cut.num_a for cut in cuts], dtype=np.int64)
         second = np.arange(self.length) >= (num_first + 2)[:, None]
-        return {**arrays, "segments": (second & arrays["mask"]).astype(np.int64), "from_elsewhere": from_elsewhere}
+        segments = (second & arrays["mask"]).astype(np.int64)
+        return {**arrays, "segments": segments, "from_elsewhere": elsewhere.astype(np.int64)}
 
-    def _cuts(self, a: Window, b: Window, place_a: float, place_b: float) -> tuple[int, int]:
-        """The unit before which A ends, and the unit with which B begins."""
-        end_a, begin_b = cut(a, place_a), cut(b, place_b)
-        if self._units == "subword_ids":
-            return int(np.searchsorted(a["subword_starts"], end_a)), int(np.searchsorted(b["subword_starts"], begin_b))
-        text = np.flatnonzero(~a["whitespace"][:end_a])
-        return int(text[-1]) + 1 if len(text) else end_a, begin_b
+    def cuts(self, rows: Rows, sample_ids: np.ndarray) -> list[Cut]:
+        """Where the windows of each of the b pairs in `rows` (see `__call__`) are cut."""
+        places = random.uniform(self.seed, "cut", sample_ids, 1)[:, 0].tolist()
+        pairs = self._pairs(rows, len(sample_ids))
+        return [cut_pair(a, b, place, self._units, self._room - 1) for (a, b), place in zip(pairs, places, strict=True)]
+
+    def _pairs(self, rows: Rows, num_pairs: int) -> Iterator[tuple[Window, Window]]:
+        windows = [{column: rows[column][at] for column in self.columns} for at in range(2 * num_pairs)]
+        return zip(windows[:num_pairs], windows[num_pairs:], strict=True)
 
 
-def cut(window: Window, place: float) -> int:
-    """The character at which a window is cut in two, `place` in [0, 1) of the way through the possible ones."""
+def cut_pair(first: Window, second: Window, place: float, units: Units, room: int) -> Cut:
+    """Where the windows of a pair are cut, for parts of at most `room` units together.
+
+    The first is cut at the start of a sentence, `place` in [0, 1) of the way through them; where one of the windows has
+    no second sentence, at a word inside a sentence; else inside a word. The second is cut at such a place too, the one
+    after which there comes about as much. A is what stands before the cut of the first window, without white space at
+    its end. B is what stands after the cut of either, as long in one as in the other, and it ends with a sentence in
+    both or in neither: a few units are left out for that. Where A and B are too long together, A loses its beginning
+    and B its end.
+
+    So lengths and borders are the same whichever window gives B. Cutting the second where as much follows keeps finer
+    things alike: with any sentence start, 54% of the pairs could be told by the length of B's last sentence, and B's
+    that begin their document would all be from elsewhere.
+    """
+    for places, other_places in zip(cut_places(first), cut_places(second), strict=True):
+        if len(places) and len(other_places):
+            break
+    else:  # windows of one character
+        return Cut(len(first[units]), len(first[units]), len(second[units]), min(len(first[units]), room), 0)
+    at = places[int(place * len(places))]
+    begin_next = int(_to_units(first, units, at))
+    end_a = begin_next if units == "subword_ids" else _end_of_text(first, int(at))
+    follows, num_second = len(first[units]) - begin_next, len(second[units])
+    begins = _to_units(second, units, other_places)
+    begin_other = int(begins[np.argmin(np.abs(num_second - begins - follows))])
+    num_a, num_b = fit(end_a, min(follows, num_second - begin_other), room)
+    while num_b > 1 and (
+        _ends_sentence(first, units, begin_next + num_b) != _ends_sentence(second, units, begin_other + num_b)
+    ):
+        num_b -= 1
+    return Cut(end_a, begin_next, begin_other, num_a, num_b)
+
+
+def cut_places(window: Window) -> Iterator[np.ndarray]:
+    """The characters at which a window can be cut, int64 [any] ascending: where sentences start, then the starts of
+    words inside sentences, then places inside words. What stands at its very beginning is none.
+    """
+    white, sentences = window["whitespace"], window["sentence_starts"].astype(np.int64)
+    yield sentences[(sentences > 0) & (sentences < len(white))]
+    yield np.setdiff1d(np.flatnonzero(white[:-1] & ~white[1:]) + 1, sentences)
+    yield np.setdiff1d(np.flatnonzero(~white[:-1] & ~white[1:]) + 1, sentences)
+
+
+def _end_of_text(window: Window, at: int) -> int:
+    """The end of what comes before the character `at`, white space left out."""
+    text = np.flatnonzero(~window["whitespace"][:at])
+    return int(text[-1]) + 1 if len(text) else at
+
+
+def _to_units(window: Window, units: Units, characters: np.ndarray) -> np.ndarray:
+    """The first units that begin at some characters or after them, int64 of the same shape."""
+    return characters if units == "codepoints" else np.searchsorted(window["subword_starts"], characters)
+
+
+def _ends_sentence(window: Window, units: Units, end: int) -> bool:
+    """Whether the units before `end` end with a sentence: whether only white space stands before the next one."""
     white = window["whitespace"]
-    places = window["sentence_starts"][1:]
-    if not len(places):
-        places = np.flatnonzero(white[:-1] & ~white[1:]) + 1
-    if not len(places):
-        places = np.arange(1, max(len(white), 2))
-    return min(int(places[int(place * len(places))]), len(white))
+    if units == "subword_ids":
+        starts = window["subword_starts"]
+        end = int(starts[end]) if end < len(starts) else len(white)
+    sentences = window["sentence_starts"]
+    number = int(np.searchsorted(sentences, end))
+    following = int(sentences[number]) if number < len(sentences) else len(white)
+    return bool(white[end:following].all())
 
 
 def fit(num_a: int, num_b: int, room: int) -> tuple[int, int]:
-    """The most that fits of two parts: half of the room each, or more where the other needs less."""
+    """How many units of each part fit into `room`: half of it each, or more where the other needs less."""
     num_a = min(num_a, max(room - num_b, room // 2))
     return num_a, min(num_b, room - num_a)
 
 
 def join_characters(a: Window, b: Window, part_a: slice, part_b: slice, separator: int) -> Window:
-    """One window: these characters of `a`, the separator (as white space), these of `b`; subwords that are whole."""
+    """One window: these characters of `a`, the separator (as white space), these of `b`; subwords that are whole.
+
+    It has the columns `whitespace` (bool), `codepoints` and, where `a` has them, those of subwords (int64).
+    """
     joined = {"whitespace": np.concatenate([a["whitespace"][part_a], [True], b["whitespace"][part_b]])}
     joined["codepoints"] = np.concatenate([a["codepoints"][part_a], [separator], b["codepoints"][part_b]])
     if "subword_ids" in a:
@@ -112,7 +183,10 @@ def join_characters(a: Window, b: Window, part_a: slice, part_b: slice, separato
 
 
 def join_subwords(a: Window, b: Window, part_a: slice, part_b: slice, separator: int) -> Window:
-    """One window: these subwords of `a`, the separator (of no characters), these of `b`, as if they followed."""
+    """One window: these subwords of `a`, the separator (of no characters), these of `b`, as if they followed.
+
+    It has the three columns of subwords, int64; offsets are those of `a`.
+    """
     one, other = ({column: window[column][part].astype(np.int64) for column in _SPANS}
                   for window, part in ((a, part_a), (b, part_b)))  # fmt: skip
     end = int(one["subword_ends"][-1]) if len(one["subword_ends"]) else 0

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from train.data import random
+from tokenfree.train.batches import counter_random as random
 
 _INDEX_BITS = np.uint64(16)  # the number of an item in its window fits: windows have at most 16,383 characters
 _INDEX = np.uint64(0xFFFF)
@@ -47,6 +47,28 @@ def select(
     mask = np.arange(most) < wanted[:, None]
     rows, places = np.nonzero(mask)
     return Selection(mask, (rows, places), before[rows] + (least[rows, places] & _INDEX).astype(np.int64))
+
+
+def draw_unselected(counts: np.ndarray, selected: np.ndarray, rows: np.ndarray, choice: np.ndarray) -> np.ndarray:
+    """For each of `rows` an item of that row that is not selected, uniformly by `choice`: what may replace another.
+
+    A replacement drawn from all items would now and then show one that is masked, and so is to be predicted.
+
+    Args:
+        counts: int64 [b], how many items each row has.
+        selected: int64 [any], items counted through all rows.
+        rows: int64 [n].
+        choice: float64 [n] in [0, 1).
+
+    Returns:
+        int64 [n], items counted through all rows; -1 where all items of a row are selected.
+    """
+    is_free = np.ones(int(counts.sum()), dtype=bool)
+    is_free[selected] = False
+    free = np.append(np.flatnonzero(is_free), -1)
+    num_free = np.bincount(np.repeat(np.arange(len(counts)), counts)[is_free], minlength=len(counts))
+    first = np.cumsum(num_free) - num_free
+    return np.where(num_free[rows] > 0, free[first[rows] + (choice * num_free[rows]).astype(np.int64)], -1)
 
 
 def in_random_order(mask: np.ndarray, purpose: str, *, seed: int, sample_ids: np.ndarray) -> np.ndarray:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from preprocess.errors import UserError
-from train.objectives.base import Pieces, Rows, Symbols
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.train.batches.collator import Pieces, Rows, Symbols
 
 _SPACE = "\u2581"  # SentencePiece's mark of a space: at the front of a piece that begins a word
 _NO_SUBWORD = re.compile(r"<0x[0-9A-F]{2}>|<unk>|<s>|</s>|<pad>|" + _SPACE + "*")
@@ -20,7 +20,11 @@ def predictable(pieces: Sequence[str]) -> np.ndarray:
 
 
 def needed_pieces(objective: str, vocabulary: Pieces | None) -> list[str]:
-    """The pieces of the data's vocabulary; UserError where there is none."""
+    """The pieces of the data's vocabulary, in the order of their ids.
+
+    Raises:
+        UserError: the data have none.
+    """
     if vocabulary is None:
         raise UserError(
             f"objective.name: {objective} predicts subwords, and the data has no vocabulary; preprocess with the "
@@ -30,7 +34,7 @@ def needed_pieces(objective: str, vocabulary: Pieces | None) -> list[str]:
 
 
 def subword_symbols(vocabulary: Pieces) -> Symbols:
-    """Subwords as targets."""
+    """The subwords of a vocabulary as targets: those that `predictable` tells, by their ids."""
     return Symbols("subword", ("subword_ids",), predictable(vocabulary.pieces()), _subword_ids)
 
 
@@ -39,7 +43,11 @@ def _subword_ids(rows: Rows) -> np.ndarray:
 
 
 class Pool:
-    """The visible characters of all subwords, and the subwords by length and by whether they begin a word."""
+    """The visible characters of all subwords, and the subwords by length and by whether they begin a word.
+
+    `characters`, int64 [sum], are the codepoints of all subwords one after another, without the mark of a space; those
+    of a subword begin at `first`, int64 [size]; `usable`, bool [size], is `predictable`.
+    """
 
     def __init__(self, pieces: Sequence[str]) -> None:
         visible = [piece.strip(_SPACE).replace(_SPACE, " ") for piece in pieces]
@@ -57,7 +65,12 @@ class Pool:
     def draw(self, gold: np.ndarray, size: np.ndarray, choice: np.ndarray) -> np.ndarray:
         """Subwords of `size` characters that begin a word or not as `gold` does, uniformly by `choice` in [0, 1).
 
-        -1 where there is none (int64 [n]): a vocabulary may fold characters, so that its piece is not the text's.
+        Args:
+            gold, size: int64 [n].
+            choice: float64 [n].
+
+        Returns:
+            int64 [n]; -1 where there is none: a vocabulary may fold characters, so that its piece is not the text's.
         """
         kind = 2 * size + self._begins[gold]
         kind = np.where(kind < len(self._num), kind, 0)

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from preprocess.errors import UserError
-from preprocess.words import MAX_WORD_BYTES
-from train.data import random
-from train.embedders.word_bytes import CLS, SEP
-from train.objectives.framing import ragged_range
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.text.words import MAX_WORD_BYTES
+from tokenfree.train.batches import counter_random as random
+from tokenfree.train.batches.framing import ragged_range
+from tokenfree.train.model.embedders.word_bytes import CLS, SEP
 
 NUM_FRAME = 2  # the words CLS and SEP, of one byte each
 

@@ -13,10 +13,10 @@ from typing import Protocol
 
 import numpy as np
 
-from preprocess.vocabulary import Vocabulary
-from preprocess.words import MAX_WORD_BYTES
-from train.objectives.base import Rows
-from train.objectives.word_framing import Words, join_words
+from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.preprocess.text.words import MAX_WORD_BYTES
+from tokenfree.train.batches.collator import Rows
+from tokenfree.train.batches.word_framing import Words, join_words
 
 _MOST_KNOWN = 2**17  # words kept with their subwords, 35 MB; past it all are forgotten and learnt anew
 _CONTINUES = -65  # UTF-8 bytes inside a character are at most this as int8
@@ -36,12 +36,14 @@ class WordSource(Protocol):
         ...
 
     def pieces(self, rows: Rows, words: Words, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The ids of all subwords of the words `numbers` (int64 [n]), and how many each word has, int64 [n]."""
+        """The ids of all subwords of the words `numbers` (int64 [n]), one after another, int64 [sum of the counts]; and
+        how many each word has, int64 [n].
+        """
         ...
 
 
 class WordsByRules:
-    """The words of the shards (see preprocess/words.py), tokenised by the vocabulary when first met."""
+    """The words of the shards (see preprocess/text/words.py), tokenised by the vocabulary when first met."""
 
     columns = ("text", "word_starts", "word_ends")
 
@@ -51,9 +53,11 @@ class WordsByRules:
         self._known: dict[bytes, list[int]] = {}
 
     def words(self, rows: Rows) -> Words:
+        """The words of the columns `word_starts` and `word_ends`."""
         return join_words(rows["text"], rows["word_starts"], rows["word_ends"])
 
     def pieces(self, rows: Rows, words: Words, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """See `WordSource.pieces`: those that the vocabulary gives to each word alone."""
         text = words.text.tobytes()
         spans = zip(words.starts[numbers].tolist(), words.ends[numbers].tolist(), strict=True)
         found = self._look_up([text[start:end] for start, end in spans])
@@ -100,4 +104,5 @@ class SubwordsAsWords:
         return Words(text, counts, starts, ends)
 
     def pieces(self, rows: Rows, words: Words, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """See `WordSource.pieces`: one for each word, itself."""
         return np.concatenate(rows["subword_ids"])[numbers].astype(np.int64), np.ones(len(numbers), dtype=np.int64)

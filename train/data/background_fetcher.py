@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable
 
 
-class Ahead:
+class BackgroundFetcher:
     """Calls `act` with each item of the list given last, in order, in a thread that ends with the process.
 
     An error of `act` is passed over: whoever needs the item meets it again.

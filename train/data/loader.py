@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from preprocess.errors import UserError
-from train.data.order import VERSION, Order, Places
-from train.data.partners import collate
-from train.data.prefetch import Prefetcher
-from train.data.reader import Split
-from train.objectives.base import Arrays, Collator
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.train.batches.collator import Arrays, Collator
+from tokenfree.train.data.order import VERSION, Order, Places
+from tokenfree.train.data.prefetch import Prefetcher
+from tokenfree.train.data.sentence_pairs import collate
+from tokenfree.train.data.shard_reader import ShardReader
 
 _PLANNED = 4096  # samples placed at once: 1 to 2 us each with 104 languages, against 25 in a batch of 32 alone
+
+_RULE = "rule of "  # in a fingerprint: before the name of a rule, which has changed so often
 
 Fingerprint = dict[str, "str | int | float"]
 
@@ -34,11 +36,20 @@ def batch_of(step: int, left_out: Collection[int]) -> int:
 class Loader:
     """The batches of one worker. Files are opened when first read; the only state of training is the step.
 
+    Args:
+        data: a data directory.
+        split: which part of it, such as "train".
+        global_batch: examples of a step, of all workers.
+        seed, smoothing, streams: see `Order`.
+        collator: rows to arrays.
+        rules: how the rules by which the run is trained have changed, by the name of the rule, the oldest change first.
+        rank, world_size: this worker among all.
+
     Raises:
         UserError: split absent or empty, streams do not divide the batch, or there are more workers than samples.
     """
 
-    fingerprint: Fingerprint  # what decides the batches; saved with checkpoints, see `check`
+    fingerprint: Fingerprint  # what decides the batches and what is made of them; saved with checkpoints, see `check`
 
     def __init__(
         self,
@@ -50,6 +61,7 @@ class Loader:
         smoothing: float,
         streams: int,
         collator: Collator,
+        rules: Mapping[str, Sequence[str]] | None = None,
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
@@ -58,9 +70,9 @@ class Loader:
                 f"train.global_batch: {global_batch} examples cannot be shared by {world_size} workers; use at most "
                 f"{global_batch} workers or a larger batch"
             )
-        self._split = Split(data, split)
+        self._reader = ShardReader(data, split)
         self._order = Order(
-            self._split.shards, seed=seed, smoothing=smoothing, streams=streams, global_batch=global_batch
+            self._reader.shards, seed=seed, smoothing=smoothing, streams=streams, global_batch=global_batch
         )
         self._collator = collator
         self._batch = global_batch
@@ -68,7 +80,7 @@ class Loader:
         self._ahead = max(1, _PLANNED // (self._end - self._begin))  # steps placed at once
         self._plan: tuple[int, np.ndarray, Places] | None = None
         self.fingerprint = {
-            "data": self._split.manifest.fingerprint,
+            "data": self._reader.manifest.fingerprint,
             "split": split,
             "seed": seed,
             "smoothing": smoothing,
@@ -77,12 +89,18 @@ class Loader:
             "length": collator.length,
             "order": VERSION,
         }
+        self._rules = {_RULE + name: changes for name, changes in (rules or {}).items()}
+        self.fingerprint |= {name: len(changes) for name, changes in self._rules.items()}
 
     def batch(self, step: int) -> Arrays:
-        """The arrays of the collator for this worker's slice of global batch `step`, and `sample_ids` int64 [b]."""
+        """The arrays of the collator for this worker's slice of global batch `step`, and `sample_ids` int64 [b].
+
+        Raises:
+            JobError, UserError: a shard cannot be fetched or read, or has not the columns of the collator.
+        """
         first, ids, places = self._planned(step)
         chosen = step - first
-        arrays = collate(self._split, self._collator, places.shard[chosen], places.row[chosen], ids[chosen])
+        arrays = collate(self._reader, self._collator, places.shard[chosen], places.row[chosen], ids[chosen])
         return {**arrays, "sample_ids": ids[chosen]}
 
     def batches(
@@ -95,12 +113,19 @@ class Loader:
         return Prefetcher(lambda step: self.batch(batch_of(step, left_out)), start, stop, depth=depth)
 
     def check(self, saved: Mapping[str, str | int | float], source: str) -> None:
-        """Refuse to go on with a run that read other data or read it in another order.
+        """Refuse to go on with a run that read other data, read it in another order or was trained by other rules.
 
         Raises:
             UserError: `source` (a checkpoint) was saved under another fingerprint than this one.
         """
-        differing = [name for name, value in self.fingerprint.items() if saved.get(name) != value]
+        differing = [name for name, value in self.fingerprint.items() if saved.get(name, 0) != value]
+        if differing and differing == [name for name in differing if name in self._rules]:
+            changes = (self._rules[name][int(saved.get(name, 0)) :] or ["it is newer"] for name in differing)
+            shown = "; ".join(f"{name}: {', '.join(of)}" for name, of in zip(differing, changes, strict=True))
+            raise UserError(
+                f"{source} was trained by rules that have changed since ({shown}); start a new run in another "
+                "directory (evaluate, export and report still read this one)"
+            )
         if differing:
             shown = ", ".join(f"{name} {saved.get(name)!r}, now {self.fingerprint[name]!r}" for name in differing)
             raise UserError(
@@ -114,8 +139,8 @@ class Loader:
         plan = self._plan
         if plan is None or plan[0] != first:  # one assignment, so that a second thread sees a whole plan
             plan = self._plan = self._place(first)
-            if self._split.is_remote:
-                self._split.fetch_ahead(plan[2].shard, self._place(first + self._ahead)[2].shard)
+            if self._reader.is_remote:
+                self._reader.fetch_ahead(plan[2].shard, self._place(first + self._ahead)[2].shard)
         return plan
 
     def _place(self, first: int) -> tuple[int, np.ndarray, Places]:

@@ -12,15 +12,15 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from preprocess.errors import UserError
-from train.data import random
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.train.batches import counter_random as random
 
 VERSION = 1  # of the rules in this file: a run goes on only under those it began with
 PERIOD = 1 << 16  # samples (made up to whole batches) after which the sequence of languages repeats
 
 
 class Counts(Protocol):
-    """What the order needs of a shard; `preprocess.manifest.ShardEntry` is one."""
+    """What the order needs of a shard; `tokenfree.preprocess.dataset.manifest.ShardEntry` is one."""
 
     @property
     def language(self) -> str: ...

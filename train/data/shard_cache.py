@@ -8,27 +8,21 @@ fetches a shard, while others that need it wait for it.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from fsspec import AbstractFileSystem
 
-from preprocess.errors import JobError, UserError
-from preprocess.storage import hash_file
+from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.preprocess.common.local_files import hash_file, lock
+from tokenfree.preprocess.common.retry import retry
+from tokenfree.train.machine.cache_folder import folder
 
 ATTEMPTS = 5
 PAUSE = 1.0  # seconds after the first attempt that failed; doubled after each
 STALE = 3600.0  # seconds after which a part of a shard belongs to a worker that was killed
 _REMEDY = "run `tokenfree verify` on the data"
-
-
-def folder() -> Path:
-    """Where everything is that can be had again."""
-    return Path(os.environ.get("TOKENFREE_CACHE") or Path.home() / ".cache" / "tokenfree")
 
 
 def fetch(system: AbstractFileSystem, name: str, *, num_bytes: int, sha256: str) -> str:
@@ -43,7 +37,7 @@ def fetch(system: AbstractFileSystem, name: str, *, num_bytes: int, sha256: str)
         return str(path)
     folder().mkdir(parents=True, exist_ok=True)
     limit = int(float(os.environ.get("TOKENFREE_CACHE_GB", "50")) * 1e9)
-    with _alone(path.with_suffix(".lock")):
+    with lock(path.with_suffix(".lock")):
         if not _in_use(path):  # another worker may have fetched it meanwhile
             _make_room(limit - num_bytes)
             _fetch(system, name, path, sha256)
@@ -63,7 +57,7 @@ def _fetch(system: AbstractFileSystem, name: str, path: Path, sha256: str) -> No
     temporary = path.with_suffix(".partial")
     try:
         _download(system, name, temporary)
-        found = hash_file(str(temporary))
+        found = hash_file(temporary)
         if found != sha256:
             raise JobError(f"{name} has SHA-256 {found}, its manifest says {sha256}; {_REMEDY}")
         temporary.replace(path)
@@ -74,28 +68,22 @@ def _fetch(system: AbstractFileSystem, name: str, path: Path, sha256: str) -> No
 
 
 def _download(system: AbstractFileSystem, name: str, target: Path) -> None:
-    for attempt in range(ATTEMPTS):
-        try:
-            return system.get_file(name, str(target))
-        except FileNotFoundError:
-            raise
-        except Exception as error:  # fsspec's file systems raise errors of many libraries
-            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise UserError(
-                    f"{folder()}: no room for {name}; free space, lower TOKENFREE_CACHE_GB, or set TOKENFREE_CACHE to "
-                    "a folder on a larger disk"
-                ) from error
-            if attempt == ATTEMPTS - 1:
-                raise JobError(f"{name} cannot be fetched: {error}; try again when the store is back") from error
-            time.sleep(PAUSE * 2**attempt)
+    try:
+        retry(lambda: system.get_file(name, str(target)), again=_may_pass, pause=PAUSE, attempts=ATTEMPTS)
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # fsspec's file systems raise errors of many libraries
+        if _may_pass(error):
+            raise JobError(f"{name} cannot be fetched: {error}; try again when the store is back") from error
+        raise UserError(
+            f"{folder()}: no room for {name}; free space, lower TOKENFREE_CACHE_GB, or set TOKENFREE_CACHE to "
+            "a folder on a larger disk"
+        ) from error
 
 
-@contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Hold the lock file `path`, which is left behind: it is empty, and removing it would let two in."""
-    with path.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+def _may_pass(error: Exception) -> bool:
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return not full and not isinstance(error, FileNotFoundError)
 
 
 def _make_room(limit: int) -> None:

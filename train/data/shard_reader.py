@@ -13,12 +13,11 @@ import pyarrow as pa
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
-from preprocess.errors import JobError, UserError
-from preprocess.manifest import Manifest, ShardEntry, load_manifest
-from preprocess.storage import Storage
-from preprocess.vocabulary import Vocabulary
-from train.data.ahead import Ahead
-from train.data.cache import fetch
+from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.dataset.manifest import Manifest, ShardEntry, load_manifest
+from tokenfree.train.data.background_fetcher import BackgroundFetcher
+from tokenfree.train.data.shard_cache import fetch
 
 MAX_OPEN = 1024  # mapped shards; none holds a file descriptor
 
@@ -47,16 +46,34 @@ class Shard:
         self._columns: dict[tuple[int, str], _Column] = {}
 
     def row(self, column: str, index: int) -> np.ndarray:
-        """The items of a list column; the UTF-8 bytes (uint8) of a string column."""
-        batch = bisect.bisect_right(self._starts, index) - 1
-        view = self._columns.get((batch, column))
-        if view is None:
-            view = self._columns[batch, column] = self._view(batch, column)
-        return view.row(index - self._starts[batch])
+        """The items of a list column in a row, [any] of the column's type; the UTF-8 bytes (uint8) of a string column.
+
+        Raises:
+            UserError: the shard has no such column.
+        """
+        view, at = self._place(column, index)
+        return view.row(at)
+
+    def size(self, column: str, index: int) -> int:
+        """How many items `row` would give, without reading them.
+
+        Raises:
+            UserError: the shard has no such column.
+        """
+        view, at = self._place(column, index)
+        return int(view.offsets[at + 1] - view.offsets[at])
 
     def columns(self) -> list[str]:
         """The names of the columns, in their order."""
         return self._batches[0].schema.names if self._batches else []
+
+    def _place(self, column: str, index: int) -> tuple[_Column, int]:
+        """The column in the batch of a row, and the row's number there."""
+        batch = bisect.bisect_right(self._starts, index) - 1
+        view = self._columns.get((batch, column))
+        if view is None:
+            view = self._columns[batch, column] = self._view(batch, column)
+        return view, index - self._starts[batch]
 
     def _view(self, batch: int, column: str) -> _Column:
         if column not in self.columns():
@@ -80,7 +97,11 @@ class Shard:
 
 
 def local_file(path: str, *, num_bytes: int, sha256: str) -> str:
-    """The shard at `path` (a local file, or an fsspec URL, which is fetched) as a file of this machine; see `fetch`."""
+    """The shard at `path` (a local file, or an fsspec URL, which is fetched) as a file of this machine.
+
+    Raises:
+        JobError, UserError: see `tokenfree.train.data.shard_cache.fetch`.
+    """
     system, name = url_to_fs(path)
     return name if isinstance(system, LocalFileSystem) else fetch(system, name, num_bytes=num_bytes, sha256=sha256)
 
@@ -103,7 +124,7 @@ def open_shard(path: str, *, num_bytes: int, sha256: str) -> Shard:
         raise JobError(f"{path} cannot be read ({error}); {remedy}") from error
 
 
-class Split:
+class ShardReader:
     """The shards of one split of a data directory, opened when first read.
 
     Raises:
@@ -121,10 +142,14 @@ class Split:
         self._data = data.rstrip("/")
         self._open: collections.OrderedDict[int, Shard] = collections.OrderedDict()
         self._remote = not Storage.at(data).is_local
-        self._ahead = Ahead(self._fetch)
+        self._ahead = BackgroundFetcher(self._fetch)
 
     def shard(self, index: int) -> Shard:
-        """The open shard; the one used longest ago is closed where there would be more than `MAX_OPEN`."""
+        """The open shard of this number; the one used longest ago is closed where there would be more than `MAX_OPEN`.
+
+        Raises:
+            JobError, UserError: it cannot be fetched or read.
+        """
         shard = self._open.get(index)
         if shard is None:
             entry = self.shards[index]
@@ -143,7 +168,11 @@ class Split:
             self._ahead.replace(dict.fromkeys(number for part in shards for number in part.reshape(-1).tolist()))
 
     def rows(self, columns: Sequence[str], shards: np.ndarray, rows: np.ndarray) -> dict[str, list[np.ndarray]]:
-        """The arrays of some rows by column; `shards` and `rows` are int64 [n]."""
+        """The arrays of some rows by column, n of each; `shards` and `rows` are int64 [n].
+
+        Raises:
+            JobError, UserError: a shard cannot be fetched or read, or has not the columns.
+        """
         places = [(self.shard(shard), row) for shard, row in zip(shards.tolist(), rows.tolist(), strict=True)]
         return {column: [shard.row(column, row) for shard, row in places] for column in columns}
 
@@ -169,15 +198,3 @@ class Split:
         numbers = np.arange(num_windows, dtype=np.int64) * total // max(num_windows, 1)
         shards = np.searchsorted(first_row, numbers, side="right") - 1
         return numbers, shards, numbers - first_row[shards]
-
-
-def load_vocabulary(data: str) -> Vocabulary:
-    """The subword vocabulary of a data directory.
-
-    Raises:
-        UserError: it was preprocessed without one.
-    """
-    try:
-        return Vocabulary.load(Storage.at(data).read_bytes("vocabulary/subwords.model"))
-    except FileNotFoundError:
-        raise UserError(f"{data} has no vocabulary/subwords.model; preprocess it with the subword columns") from None

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from train.data.reader import Split
-from train.objectives.base import Symbols
+from tokenfree.train.batches.collator import Symbols
+from tokenfree.train.data.shard_reader import ShardReader
 
 _AT_ONCE = 1000
 
@@ -36,7 +36,7 @@ def unigram(data: str, symbols: Symbols, held_out: Iterable[np.ndarray], *, max_
     Raises:
         UserError: the directory has no training split or not the columns.
     """
-    counts = _count(Split(data, "train"), symbols, max_rows)
+    counts = _count(ShardReader(data, "train"), symbols, max_rows)
     frequencies = counts[counts > 0] / counts.sum()
     smoothed = -np.log((counts + 1) / (counts.sum() + symbols.usable.sum()))
     targets = np.concatenate([np.zeros(0, dtype=np.int64), *(np.asarray(ids).reshape(-1) for ids in held_out)])
@@ -47,12 +47,12 @@ def unigram(data: str, symbols: Symbols, held_out: Iterable[np.ndarray], *, max_
     )
 
 
-def _count(split: Split, symbols: Symbols, max_rows: int) -> np.ndarray:
+def _count(reader: ShardReader, symbols: Symbols, max_rows: int) -> np.ndarray:
     """How often each usable symbol stands in the split: int64 [size]."""
-    _, shards, rows = split.spread(max_rows)
+    _, shards, rows = reader.spread(max_rows)
     counts = np.zeros(len(symbols.usable), dtype=np.int64)
     for start in range(0, len(rows), _AT_ONCE):
         some = slice(start, start + _AT_ONCE)
-        ids = symbols.ids(split.rows(symbols.columns, shards[some], rows[some]))
+        ids = symbols.ids(reader.rows(symbols.columns, shards[some], rows[some]))
         counts += np.bincount(ids, minlength=len(counts))
     return counts * symbols.usable

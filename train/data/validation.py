@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preprocess.errors import UserError
-from train.data.loader import slice_of
-from train.data.partners import collate
-from train.data.reader import Split
-from train.objectives.base import Arrays, Objective, Pieces
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.train.batches.collator import Arrays, Collator
+from tokenfree.train.data.loader import slice_of
+from tokenfree.train.data.sentence_pairs import collate
+from tokenfree.train.data.shard_reader import ShardReader
 
 VALIDATION_SEED = 0  # of the masks; the training seed has no say
 
@@ -16,9 +16,7 @@ VALIDATION_SEED = 0  # of the masks; the training seed has no say
 def validation_batches(
     data: str,
     *,
-    objective: Objective,
-    vocabulary: Pieces | None,
-    length: int,
+    collator: Collator,
     num_windows: int,
     batch: int = 32,
     split: str = "validation",
@@ -28,28 +26,28 @@ def validation_batches(
 ) -> Iterator[Arrays]:
     """Rank's contiguous slices of batches of `num_windows` windows (or all) spaced evenly over the rows of the split.
 
-    A row's masks depend on its number in the split only, not on `num_windows` or `batch`. `sample_ids` holds that
-    number. The last batch may be smaller, and the slice of a rank may then be empty and is left out; where all ranks
-    must have a batch `together`, the first row of all takes its place, and `sample_ids` is empty.
+    With a `collator` of the seed `VALIDATION_SEED`, a row's masks depend on its number in the split only, not on
+    `num_windows` or `batch`. `sample_ids` holds that number. The last batch may be smaller, and the slice of a rank may
+    then be empty and is left out; where all ranks must have a batch `together`, the first row of all takes its place,
+    and `sample_ids` is empty.
 
     Raises:
         UserError: there is no such split, or no window in it.
     """
-    rows = Split(data, split)
-    numbers, shards, places = rows.spread(num_windows)
+    reader = ShardReader(data, split)
+    numbers, shards, places = reader.spread(num_windows)
     if not len(numbers):
         raise UserError(f"{data} has no windows in its split {split!r}; preprocess with a larger validation_fraction")
-    rows.fetch_ahead(shards)
-    collator = objective.collator(vocabulary, length, VALIDATION_SEED)
+    reader.fetch_ahead(shards)
 
     def batches() -> Iterator[Arrays]:
         for start in range(0, len(numbers), batch):
             begin, end = slice_of(rank, world_size, min(batch, len(numbers) - start))
             chosen = slice(start + begin, start + end)
             if begin < end:
-                arrays = collate(rows, collator, shards[chosen], places[chosen], numbers[chosen])
+                arrays = collate(reader, collator, shards[chosen], places[chosen], numbers[chosen])
                 yield {**arrays, "sample_ids": numbers[chosen]}
             elif together:
-                yield {**collate(rows, collator, shards[:1], places[:1], numbers[:1]), "sample_ids": numbers[:0]}
+                yield {**collate(reader, collator, shards[:1], places[:1], numbers[:1]), "sample_ids": numbers[:0]}
 
     return batches()

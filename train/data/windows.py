@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from train.data.order import Order
-from train.data.reader import Split
+from tokenfree.train.data.order import Order
+from tokenfree.train.data.shard_reader import ShardReader
 
 _STRINGS = ("document", "language", "text")
 _AT_ONCE = 1024
@@ -34,15 +34,16 @@ def load_windows(
     Raises:
         UserError: `data` is no data directory, or has no such split.
 
-    >>> for window in load_windows("data", stop=3):  # doctest: +SKIP
-    ...     print(window["language"], window["text"][:60])
+    Examples:
+        >>> for window in load_windows("data", stop=3):  # doctest: +SKIP
+        ...     print(window["language"], window["text"][:60])
     """
-    rows = Split(data, split)
-    order = Order(rows.shards, seed=seed, smoothing=smoothing, streams=streams, global_batch=global_batch)
-    stop = sum(shard.rows for shard in rows.shards) if stop is None else stop
+    reader = ShardReader(data, split)
+    order = Order(reader.shards, seed=seed, smoothing=smoothing, streams=streams, global_batch=global_batch)
+    stop = sum(shard.rows for shard in reader.shards) if stop is None else stop
     for first in range(start, stop, _AT_ONCE):
         places = order.locate(np.arange(first, min(first + _AT_ONCE, stop), dtype=np.int64))
         for index, row in zip(places.shard.tolist(), places.row.tolist(), strict=True):
-            shard = rows.shard(index)
+            shard = reader.shard(index)
             arrays = {column: shard.row(column, row) for column in shard.columns()}
             yield {name: bytes(array).decode() if name in _STRINGS else array for name, array in arrays.items()}

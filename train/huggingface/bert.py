@@ -5,11 +5,11 @@ from typing import Any
 
 from torch import Tensor
 
-from preprocess.errors import UserError
-from preprocess.settings import build
-from train import port
-from train.model import Encoder, ModelConfig
-from train.port import StateDict
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.settings import build
+from tokenfree.train.huggingface import weight_names as port
+from tokenfree.train.huggingface.weight_names import StateDict
+from tokenfree.train.model.encoder import Encoder, ModelConfig
 
 NAMES = {
     "embedder.table.rows": "embeddings.word_embeddings",

@@ -7,12 +7,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from preprocess.errors import UserError
-from preprocess.settings import build
-from train import port
-from train.embedders.characters import NUM_SEGMENTS
-from train.model import Encoder, ModelConfig
-from train.port import StateDict
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.settings import build
+from tokenfree.train.huggingface import weight_names as port
+from tokenfree.train.huggingface.weight_names import StateDict
+from tokenfree.train.model.embedders.characters import NUM_SEGMENTS
+from tokenfree.train.model.encoder import Encoder, ModelConfig
 
 HASH_TABLE = "char_embeddings.HashBucketCodepointEmbedder_{}.weight"
 POSITIONS = "char_embeddings.char_position_embeddings.weight"

@@ -12,24 +12,28 @@ import safetensors
 import safetensors.torch
 import torch
 
-from preprocess.errors import UserError
-from preprocess.settings import build, fingerprint, merge, to_mapping
-from train import checkpoints, huggingface, huggingface_bert
-from train.config import PretrainRecipe
-from train.inference import load_encoder
-from train.model import Encoder, ModelConfig, check
-from train.port import StateDict
-from train.run_folder import open_run, write_atomically
-from train.state import model_tensors
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.local_files import write_atomically
+from tokenfree.preprocess.common.settings import build, fingerprint, merge, to_mapping
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.huggingface import bert, canine
+from tokenfree.train.huggingface.weight_names import StateDict
+from tokenfree.train.inference.text_encoder import load_encoder
+from tokenfree.train.model.encoder import Encoder, ModelConfig, check
+from tokenfree.train.parallel.full_state import model_tensors
+from tokenfree.train.runs import checkpoints
+from tokenfree.train.runs.checkpoint_state import CheckpointState
+from tokenfree.train.runs.run_config import open_run
 
-KINDS = {"canine": huggingface, "bert": huggingface_bert}
+KINDS = {"canine": canine, "bert": bert}
 OBJECTIVES = {"canine": "canine_s", "bert": "masked_subwords"}
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 PRETRAINED_LENGTH = 2048  # of CANINE's examples; later rows of its position table never saw training
 
 
 def export_run(run: str | Path, folder: str | Path) -> str:
-    """Write the newest checkpoint of `run` as a new `folder` for `from_pretrained`; returns the class that reads it.
+    """Write the newest checkpoint of `run` as a new `folder` for `from_pretrained`; returns the name of the class of
+    transformers that reads it.
 
     Raises:
         UserError: there is no such run, transformers has no model like it, or the folder holds files already.
@@ -54,6 +58,8 @@ def import_folder(folder: str | Path, run: str | Path, overrides: Mapping[str, A
     """Make `run`, a run with one checkpoint at step 0, of a CANINE or BERT in a `folder` of transformers.
 
     Args:
+        folder: as written by `save_pretrained`: config.json and the weights.
+        run: a new or empty folder.
         overrides: a recipe's keys `model` and `train` laid over what the folder says, such as another attention
             pattern; global projections of its own begin as copies of the local ones.
 
@@ -67,26 +73,28 @@ def import_folder(folder: str | Path, run: str | Path, overrides: Mapping[str, A
         raise UserError(f"{folder}/config.json: model_type {kind!r} is not known; known are {', '.join(KINDS)}")
     with torch.random.fork_rng():  # weights that the folder lacks are drawn the same every time
         torch.manual_seed(0)
-        encoder, config = KINDS[kind].from_huggingface(_read_weights(folder), fields)
-        mapping = merge(_recipe_of(kind, config), overrides or {})
+        weights = _read_weights(folder)
+        has_pooler = any(name.endswith("pooler.dense.weight") for name in weights)
+        encoder, config = KINDS[kind].from_huggingface(weights, fields)
+        mapping = merge(_recipe_of(kind, config, has_pooler=has_pooler), overrides or {})
         recipe = build(PretrainRecipe, mapping, source=f"import of {folder}")
-        mistakes = check(recipe.model, recipe.train.length)
-        if mistakes:
-            raise UserError("; ".join(mistakes))
+        problems = check(recipe.model, recipe.train.length)
+        if problems:
+            raise UserError("; ".join(problems))
         encoder = converted(encoder, recipe.model)
     run = Path(run)
     open_run(run, recipe, f"imported from {folder.absolute()}", manifest="")
     tensors = {f"encoder.{name}": tensor for name, tensor in model_tensors(encoder).items()}
-    state = {
-        "step": 0,
-        "seed": recipe.train.seed,
-        "recipe": fingerprint(recipe),
-        "manifest": "",
-        "vocabulary": None,
-        "loader": {},
-        "world_size": 1,
-    }
-    checkpoints.write(run / "checkpoints" / checkpoints.name(0), {"model": tensors}, state)
+    state = CheckpointState(
+        step=0,
+        seed=recipe.train.seed,
+        recipe=fingerprint(recipe),
+        manifest="",
+        vocabulary=None,
+        loader={},
+        world_size=1,
+    )
+    checkpoints.write(run / "checkpoints" / checkpoints.name(0), {checkpoints.MODEL: tensors}, state)
     return recipe
 
 
@@ -116,10 +124,12 @@ def converted(encoder: Encoder, config: ModelConfig) -> Encoder:
     return new
 
 
-def _recipe_of(kind: str, config: ModelConfig) -> dict[str, Any]:
+def _recipe_of(kind: str, config: ModelConfig, *, has_pooler: bool) -> dict[str, Any]:
+    """The settings of an imported model; a pooler comes from training with pairs of sentences."""
     length = min(PRETRAINED_LENGTH, config.embedder.max_characters)
-    length -= length % getattr(config.downsampler, "rate", 1)
-    return {"model": to_mapping(config), "objective": {"name": OBJECTIVES[kind]}, "train": {"length": length}}
+    length -= length % config.downsampler.rate
+    objective = {"name": OBJECTIVES[kind], "next_sentence": has_pooler}
+    return {"model": to_mapping(config), "objective": objective, "train": {"length": length}}
 
 
 def _read_fields(folder: Path) -> dict[str, Any]:

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from preprocess.errors import UserError
-from preprocess.settings import to_mapping
-from train.layers import LAYER_NORM_EPSILON, Activation
-from train.model import Encoder, ModelConfig
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.settings import to_mapping, value_at
+from tokenfree.train.model.common.dimensions import LAYER_NORM_EPSILON, Activation
+from tokenfree.train.model.encoder import Encoder, ModelConfig
 
 StateDict = dict[str, Tensor]
 
@@ -41,7 +41,10 @@ def port_name(name: str, modules: Mapping[str, str], layers: Mapping[str, str]) 
 
 
 def encoder_weights(state: Mapping[str, Tensor], prefix: str) -> StateDict:
-    """The weights of the encoder in a checkpoint of the port; its task models put `prefix` before, and heads beside."""
+    """The weights of the encoder in a checkpoint of the port, by their names without `prefix`.
+
+    The port's task models put `prefix` before the names, and heads beside, which are left out.
+    """
     has_prefix = any(name.startswith(prefix) for name in state)
     return {
         name.removeprefix(prefix): tensor
@@ -74,14 +77,18 @@ def load(encoder: Encoder, port: StateDict, translated: StateDict, name_of: Call
 
 
 def take(port: StateDict, name: str) -> Tensor:
-    """Remove and return a weight of the checkpoint; UserError where there is none."""
+    """Remove and return a weight of the checkpoint, as float32.
+
+    Raises:
+        UserError: there is none of this name.
+    """
     if name not in port:
         raise UserError(f"the checkpoint lacks the weight {name}")
     return port.pop(name).to(torch.float32)
 
 
 def layer_fields(config: ModelConfig) -> dict[str, Any]:
-    """What every config of the port says of its layers."""
+    """The fields that every config of the port has for its layers."""
     trunk = config.trunk
     return {
         "hidden_size": config.width,
@@ -118,7 +125,11 @@ def trunk_of(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def require(fields: Mapping[str, Any], **values: Any) -> None:
-    """UserError where a field of a config of the port is there and is not the one value that we have."""
+    """See that each of these fields of a config of the port is absent or has the one value that we have.
+
+    Raises:
+        UserError: one has another.
+    """
     for key, value in values.items():
         if fields.get(key, value) != value:
             raise UserError(f"config.json: {key} must be {value}, not {fields[key]}")
@@ -128,9 +139,7 @@ def differences(config: ModelConfig, wanted: Mapping[str, Any]) -> list[str]:
     """Which of the dotted keys `wanted` have another value; those of other variants of a part are passed over."""
     mapping, wrong = to_mapping(config), []
     for key, value in wanted.items():
-        node: Any = mapping
-        for name in key.split(".")[1:]:
-            node = node.get(name, value)
-        if node != value:
-            wrong.append(f"{key} must be {value!r}, not {node!r}")
+        found = value_at(mapping, key.partition(".")[2], value)
+        if found != value:
+            wrong.append(f"{key} must be {value!r}, not {found!r}")
     return wrong

@@ -10,60 +10,90 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from preprocess.errors import UserError
-from train.averaging import weights_in_use
-from train.inference_words import encode_words, words_of_texts
-from train.model import Encoder, check
-from train.objectives.framing import frame
-from train.objectives.word_framing import room_for_words
-from train.run_folder import read_config, run_at
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.train.batches.framing import frame
+from tokenfree.train.batches.word_framing import room_for_words
+from tokenfree.train.inference.words import encode_words, words_of_texts
+from tokenfree.train.model.encoder import Encoder, check
+from tokenfree.train.runs.locate import newest_checkpoint
+from tokenfree.train.runs.run_config import read_config
 
 
 class Encoded(NamedTuple):
     """Vectors of some texts.
 
     `characters` is float [texts, positions, width]: CLS, the characters, SEP, then padding up to the longest text;
-    `mask` is bool [texts, positions], false for padding; `pooled` is float [texts, width].
+    `mask` is bool [texts, positions], false for padding; `cls` is float [texts, width], the unit of CLS.
+
+    For a text as a whole there are three vectors:
+
+    - `mean`, float [texts, width]: of its characters; what every objective trains;
+    - `cls_max`, float [texts, 2 * width]: `cls`, then the largest value of each feature over CLS and the characters, as
+      the multi-scale Transformer has it (arXiv 1912.00544, section 3.2);
+    - `pooled`, float [texts, width]: tanh of a dense layer on `cls`. Only next-sentence prediction trains that layer
+      (`objective.next_sentence`), as `pooled_is_trained` tells; of other runs it is a random projection.
 
     Models of words give each character the vector of its word, and white space, which is in none, zeros and a false
     mask. Their vectors themselves are `words`, float [texts, words, width]: CLS, the words of
-    `preprocess.words.word_spans`, SEP, then padding, where `word_mask`, bool [texts, words], is false.
+    `tokenfree.preprocess.text.words.word_spans`, SEP, then padding, where `word_mask`, bool [texts, words], is false.
     """
 
     characters: Tensor
     mask: Tensor
     pooled: Tensor
+    cls: Tensor
     words: Tensor | None = None
     word_mask: Tensor | None = None
+    pooled_is_trained: bool = False
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean over the vectors of a text's characters, float [texts, width]; that of CLS for one without any."""
+        inner = self.mask.clone()
+        inner[:, 0] = False
+        inner &= self.mask.flip(1).cumsum(1).flip(1) > 1  # not the last, which is SEP
+        inner[:, 0] = ~inner.any(dim=1)
+        return (self.characters * inner[..., None]).sum(dim=1) / inner.sum(dim=1, keepdim=True)
+
+    @property
+    def cls_max(self) -> Tensor:
+        """The unit of CLS, and the largest values over CLS and the characters, float [texts, 2 * width]."""
+        inner = self.mask & (self.mask.flip(1).cumsum(1).flip(1) > 1)
+        largest = self.characters.masked_fill(~inner[..., None], -torch.inf).amax(dim=1)
+        return torch.cat([self.cls, largest], dim=1)
 
 
 class TextEncoder:
     """An encoder in evaluation mode, called with a list of texts; `encoder` is the module itself.
 
-    Texts are read as they are, a vector for each codepoint. Training saw text in NFC
-    (`preprocess.normalize.normalize`), so other forms may be encoded less well. `max_characters` is how many always
-    fit.
+    Texts are read as they are, a vector for each codepoint. Training saw text in NFC (preprocess/text/normalize.py), so
+    other forms may be encoded less well. `max_characters` is how many always fit.
+
+    Args:
+        length: the positions of an example in training.
     """
 
-    def __init__(self, encoder: Encoder, *, length: int) -> None:
+    def __init__(self, encoder: Encoder, *, length: int, pooled_is_trained: bool = False) -> None:
         self.encoder = encoder.eval()
-        self._length = length
-        self._spare = max(encoder.downsampler.min_characters + 2, 6)  # with so much padding, more changes nothing
-        self.max_characters = length - 2 - self._spare
+        self.pooled_is_trained = pooled_is_trained
+        self._group = encoder.downsampler.min_characters
+        self._length = length - length % self._group
+        self._spare = max(self._group + 2, 6)  # with so much padding up to a whole group, more changes nothing
+        self.max_characters = self._length - 2 - self._spare
 
     @torch.no_grad()
     def __call__(self, texts: Sequence[str]) -> Encoded:
-        """Encode all texts as one batch.
+        """Encode all texts as one batch; the vectors are on the device of `encoder`.
 
         Raises:
             UserError: a text is longer than the model reads, or there is none.
         """
         if isinstance(texts, str) or not texts:
             raise UserError(f"give a list of at least one text, not {texts!r}")
-        return self._encode(texts)
+        return self._encode(texts)._replace(pooled_is_trained=self.pooled_is_trained)
 
     def _encode(self, texts: Sequence[str]) -> Encoded:
-        symbols = getattr(self.encoder.config.embedder, "symbols", "characters")
+        symbols = self.encoder.config.embedder.symbols
         if symbols != "characters":
             raise UserError(f"this model reads {symbols}, not texts; give their ids to `encoder.encoder` itself")
         longest = max(range(len(texts)), key=lambda index: len(texts[index]))
@@ -79,19 +109,20 @@ class TextEncoder:
         device = self.encoder.pooler.weight.device
         mask_BC = torch.from_numpy(mask).to(device)
         output = self.encoder(torch.from_numpy(codepoints).to(device), mask_BC)
-        return Encoded(output.characters[:, :positions], mask_BC[:, :positions], output.pooled)
+        return Encoded(output.characters[:, :positions], mask_BC[:, :positions], output.pooled, output.units[:, 0])
 
     def _padded(self, positions: int) -> int:
-        """The shortest input with room for `positions` and the spare that the model's parts accept."""
-        lengths = range(positions + self._spare, self._length + 1)
+        """The shortest input of whole groups with room for `positions` and the spare that the model's parts accept."""
+        shortest = -(-(positions + self._spare) // self._group) * self._group
+        lengths = range(shortest, self._length + 1, self._group)
         return next(length for length in lengths if not check(self.encoder.config, length))
 
 
 class WordEncoder(TextEncoder):
     """A `TextEncoder` of words of bytes, such as Byte2Word; what served the prediction of subwords is not used."""
 
-    def __init__(self, encoder: Encoder, *, length: int) -> None:
-        super().__init__(encoder, length=length)
+    def __init__(self, encoder: Encoder, *, length: int, pooled_is_trained: bool = False) -> None:
+        super().__init__(encoder, length=length, pooled_is_trained=pooled_is_trained)
         self._num_words, self._num_bytes = room_for_words(length, encoder.config.downsampler.bytes_per_word)
         self.max_characters = min(self._num_words, self._num_bytes // 4)
 
@@ -104,24 +135,26 @@ class WordEncoder(TextEncoder):
                     f"text {number} has {count} words of {size} bytes and this model reads {self._num_words} of "
                     f"{self._num_bytes}; cut it into parts"
                 )
-        return Encoded(*encode_words(self.encoder, found))
+        characters, mask, pooled, words, word_mask = encode_words(self.encoder, found)
+        return Encoded(characters, mask, pooled, words[:, 0], words, word_mask)
 
 
 def load_encoder(run: str | Path, *, device: str = "cpu") -> TextEncoder:
     """The encoder of the newest sound checkpoint of a run, with the average of its weights where it has one.
 
+    Args:
+        run: its path or address.
+        device: where the encoder is to be, such as "cpu" or "cuda:0".
+
     Raises:
         UserError: there is no such run, or it has no sound checkpoint.
     """
     recipe = read_config(run).recipe
-    damaged: list[str] = []
-    checkpoint = run_at(run).newest(damaged.append)
-    if checkpoint is None:
-        raise UserError(f"{run} has no sound checkpoint; " + ("; ".join(damaged) or "train it first"))
+    checkpoint = newest_checkpoint(run)
     with torch.random.fork_rng():  # fresh weights are drawn, then overwritten
         encoder = recipe.model.build()
     prefix = "encoder."
-    tensors = weights_in_use(checkpoint)
+    tensors = checkpoint.weights()
     encoder.load_state_dict({name[len(prefix) :]: tensors[name] for name in tensors if name.startswith(prefix)})
-    reads_words = getattr(recipe.objective, "words", None) == "rules"
-    return (WordEncoder if reads_words else TextEncoder)(encoder.to(device), length=recipe.train.length)
+    kind = WordEncoder if recipe.objective.gives_words else TextEncoder
+    return kind(encoder.to(device), length=recipe.train.length, pooled_is_trained=recipe.objective.next_sentence)

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from preprocess.characters import byte_offsets
-from preprocess.words import word_spans
-from train.embedders.word_bytes import MASK
-from train.model import Encoder
-from train.objectives.word_framing import NUM_FRAME, Words, frame_words, join_words
+from tokenfree.preprocess.text.characters import byte_offsets
+from tokenfree.preprocess.text.words import word_spans
+from tokenfree.train.batches.word_framing import NUM_FRAME, Words, frame_words, join_words
+from tokenfree.train.model.embedders.word_bytes import MASK
+from tokenfree.train.model.encoder import Encoder
 
 _NOWHERE = -1
 

@@ -11,19 +11,22 @@ step that training went back to, else null) and left_out (the numbers of the bat
 from __future__ import annotations
 
 import collections
-import json
 import math
 import statistics
 from collections.abc import Iterable
-from pathlib import Path
-from typing import Any
 
-from preprocess.errors import JobError
-from train.run_folder import write_atomically
+from tokenfree.preprocess.common.errors import JobError
 
 
 class Incident(JobError):
-    """A step that was not done because of its loss. `batch` is the number of its batch in the order of the data."""
+    """A step that was not done because of its loss.
+
+    Args:
+        step: its number, counted from 1.
+        batch: the number of its batch in the order of the data.
+        loss: of the batch, nats per target.
+        sample_ids: the samples to look at.
+    """
 
     kind = ""
 
@@ -57,14 +60,19 @@ class Spike(Incident):
 
 
 class RecentLosses:
-    """The losses of the last steps, as many as `window`, against which the next one is judged."""
+    """The losses of the last steps, against which the next one is judged.
+
+    Args:
+        window: how many of them.
+        deviations: how many standard deviations above their mean a loss jumps.
+    """
 
     def __init__(self, window: int, deviations: float) -> None:
         self._losses: collections.deque[float] = collections.deque(maxlen=window)
         self._deviations = deviations
 
     def jumps(self, loss: float) -> bool:
-        """Whether `loss` is more than so many standard deviations above the mean; never before the window is full."""
+        """Whether `loss` (nats per target) is that far above those before it; never before the window is full."""
         if len(self._losses) < (self._losses.maxlen or 0):
             return False
         mean = math.fsum(self._losses) / len(self._losses)
@@ -75,44 +83,10 @@ class RecentLosses:
         self._losses.append(loss)
 
     def state(self) -> list[float]:
-        """What a checkpoint holds of it."""
+        """What a checkpoint holds of it: the losses, the oldest first."""
         return list(self._losses)
 
     def load(self, state: Iterable[float]) -> None:
-        """Go on from `state`."""
+        """Go on from what `state` gave."""
         self._losses.clear()
         self._losses.extend(state)
-
-
-def save(run: Path, incident: Incident, *, left_out: Iterable[int] = (), checkpoint: int | None = None) -> Path:
-    """Write the file of an incident; returns its path."""
-    folder = run / "incidents"
-    folder.mkdir(exist_ok=True)
-    path = folder / f"batch_{incident.batch:08d}.json"
-    record = {
-        "kind": incident.kind,
-        "step": incident.step,
-        "batch": incident.batch,
-        "loss": incident.loss if math.isfinite(incident.loss) else None,
-        "sample_ids": incident.sample_ids,
-        "checkpoint": checkpoint,
-        "left_out": sorted(left_out),
-    }
-    write_atomically(path, json.dumps(record) + "\n")
-    return path
-
-
-def roll_backs(run: Path) -> list[dict[str, Any]]:
-    """The records of the incidents after which training went back, in the order of their batches."""
-    paths = sorted((run / "incidents").glob("batch_*.json"))
-    records = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
-    return [record for record in records if record["checkpoint"] is not None]
-
-
-def batches_to_leave_out(batch: int, first: int, checkpoint: int, before: list[dict[str, Any]]) -> list[int]:
-    """The batches from now on left out for an incident in `batch`, when training goes back to step `checkpoint`.
-
-    `first` is the batch of the first step after that checkpoint; `before` are the records of earlier incidents.
-    """
-    again = any(record["checkpoint"] == checkpoint for record in before)
-    return list(range(first if again else batch, batch + 1))

@@ -1,49 +1,42 @@
-"""What is trained: the encoder with the head of its objective, as one module."""
+"""What is trained: the encoder with the head of its objective, as one module, and how arrays come to it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
 
-from preprocess.vocabulary import Vocabulary
-from train.config import PretrainRecipe
-from train.data.random import key
-from train.objectives.base import Head, Loss
+from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.train.batches.collator import Arrays
+from tokenfree.train.batches.counter_random import key
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.data.character_counts import frequent_characters
+from tokenfree.train.loop.step_sums import StepSums
+from tokenfree.train.model.encoder import Encoder
+from tokenfree.train.objectives.base import Head
 
 
 class Task(nn.Module):
-    """The encoder with the head of its objective, as one module for the optimizer and for data parallelism."""
+    """The encoder with the head of its objective, as one module for the optimizer and for data parallelism.
+
+    Args:
+        recipe: whose model and objective it is.
+        vocabulary_size: how many subwords the data have; 0 for data without such.
+    """
 
     def __init__(self, recipe: PretrainRecipe, vocabulary_size: int) -> None:
         super().__init__()
         self.encoder = recipe.model.build()
         self.head: Head = recipe.objective.build(recipe.model.width, vocabulary_size)
 
-    def forward(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Sum of the losses over the targets (nats), and float64 without gradient [3 + 2 * means]: that sum again, the
-        number of targets, of right answers, and the sum and count of each of the head's means.
+    def forward(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, StepSums]:
+        """The sum of the losses over the targets of `batch` (nats, float32 scalar, with gradient), and its sums.
+
+        `batch` holds the arrays of the objective's collator, see `on_device`.
         """
-        loss: Loss = self.head(self.encoder, batch)
-        means = [value for name in self.head.means for value in loss.means[name]]
-        values = (loss.total, loss.num_targets, loss.num_correct, *means)
-        return loss.total, torch.stack([value.detach().double() for value in values])
-
-    def no_sums(self, device: torch.device) -> Tensor:
-        """Zeros to add `forward`'s second value to."""
-        return torch.zeros(3 + 2 * len(self.head.means), dtype=torch.float64, device=device)
-
-    def report(self, sums: Sequence[float]) -> dict[str, float]:
-        """Loss, number of targets, accuracy and the head's means, from `forward`'s second value (or several added)."""
-        total, num_targets, num_correct, *rest = sums
-        pairs = zip(self.head.means, rest[::2], rest[1::2], strict=True)
-        return {
-            "loss": total / max(num_targets, 1),
-            "num_targets": int(num_targets),
-            "accuracy": num_correct / max(num_targets, 1),
-            **{name: value / max(count, 1) for name, value, count in pairs},
-        }
+        loss = self.head(self.encoder, batch)
+        return loss.total, StepSums.of(loss, self.head.means)
 
 
 def build_task(recipe: PretrainRecipe, vocabulary: Vocabulary | None) -> Task:
@@ -51,3 +44,22 @@ def build_task(recipe: PretrainRecipe, vocabulary: Vocabulary | None) -> Task:
     with torch.random.fork_rng():
         torch.manual_seed(int(key(recipe.train.seed, "weights")))
         return Task(recipe, vocabulary.size if vocabulary is not None else 0)
+
+
+def learn_characters(encoder: Encoder, data: str) -> None:
+    """Let an encoder with a vocabulary of characters take it from the training split of `data`.
+
+    Every start of a run counts again and finds the same; a checkpoint that is loaded afterwards brings its own.
+    """
+    if encoder.embedder.learns_characters:
+        encoder.embedder.learn(frequent_characters(data))
+
+
+def on_device(arrays: Arrays, device: torch.device) -> dict[str, Tensor]:
+    """The arrays of a batch as tensors of the same shapes and types on `device`."""
+    return {name: torch.from_numpy(values).to(device, non_blocking=True) for name, values in arrays.items()}
+
+
+def matrix_precision(precision: str, device: torch.device) -> torch.autocast:
+    """The context in which matrix products have `train.precision`, "float32" or "bfloat16"; what is kept is float32."""
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bfloat16")

@@ -5,29 +5,34 @@ from __future__ import annotations
 import time
 
 import torch
-from torch import nn
 
-from train.dense import linear
-from train.model import Encoder
-from train.objectives.base import Arrays
+from tokenfree.train.batches.collator import Arrays
+from tokenfree.train.model.common.dense import linear
+from tokenfree.train.model.encoder import Encoder
+from tokenfree.train.objectives.base import Head
 
 _PASSES = 3  # a backward pass is two products for each one of the forward pass
 
 
 class Meter:
-    """Utilisation of one worker's device by training steps. Measures the device when first asked."""
+    """Utilisation of one worker's device by training steps. Measures the device when first asked.
 
-    def __init__(self, encoder: Encoder, head: nn.Module, *, device: torch.device, precision: str) -> None:
+    Args:
+        encoder, head: the two parts of what is trained.
+        device: where it is.
+        precision: `train.precision`, in which the device is measured too.
+    """
+
+    def __init__(self, encoder: Encoder, head: Head, *, device: torch.device, precision: str) -> None:
         self._encoder = encoder
-        # Every matrix of a head is applied once to each target.
-        self._head_products = sum(parameter.numel() for parameter in head.parameters() if parameter.ndim == 2)
+        self._head_products = head.multiply_accumulates()
         self._device = device
         self._dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
         self._peak: float | None = None
         self._products: dict[int, tuple[int, int]] = {}
 
     def utilisation(self, arrays: Arrays, seconds: float) -> float:
-        """The share of the measured peak that a step over `arrays` in `seconds` comes to."""
+        """The share (0 to 1) of the measured peak that a step over `arrays`, this worker's, in `seconds` comes to."""
         if self._peak is None:
             self._peak = peak(self._device, self._dtype)
         return self.flops(arrays) / seconds / self._peak
@@ -52,7 +57,7 @@ class Meter:
 
 
 def peak(device: torch.device, dtype: torch.dtype, *, seconds: float = 0.1) -> float:
-    """Floating-point operations per second of the fastest of several large matrix products (a tenth of a second)."""
+    """Floating-point operations per second of the fastest of several large matrix products, tried for `seconds`."""
     size = 8192 if device.type == "cuda" else 512
     left = torch.ones(size, size, device=device, dtype=dtype)
     right = torch.ones(size, size, device=device, dtype=dtype)

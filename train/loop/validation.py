@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-import torch
-import torch.distributed as dist
-from torch import Tensor
+from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.train.batches.collator import Arrays
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.data.unigram import Unigram, unigram
+from tokenfree.train.data.validation import VALIDATION_SEED, validation_batches
 
-from preprocess.vocabulary import Vocabulary
-from train.config import PretrainRecipe
-from train.data.unigram import Unigram, unigram
-from train.data.validation import validation_batches
-from train.objectives.base import Arrays
+_MOST = 32  # examples of a batch, as far as `train.micro_batch` allows so many
 
 
 class Validator:
-    """This worker's part of the validation of one run."""
+    """This worker's part of the validation of one run.
+
+    Args:
+        data: the data directory that is validated on.
+        vocabulary: of these data.
+        rank, world_size: this process among the workers.
+    """
 
     def __init__(
         self, recipe: PretrainRecipe, data: str, vocabulary: Vocabulary | None, *, rank: int, world_size: int
@@ -24,43 +28,30 @@ class Validator:
         self._recipe, self._data, self._vocabulary = recipe, data, vocabulary
         self._rank, self._world_size = rank, world_size
 
-    @torch.no_grad()
-    def add(self, sums: Tensor, values_of: Callable[[Arrays], Tensor], *, together: bool) -> Tensor:
-        """`sums` with what `values_of` gives for each batch of this worker's added.
+    def batches(self, *, equally_many: bool = False) -> Iterator[Arrays]:
+        """This worker's batches; where workers need `equally_many`, some have no `sample_ids` and count for nothing.
 
-        Workers that act `together` are given equally many batches: some of them count for nothing.
+        Raises:
+            UserError: the data have no validation windows.
         """
-        for arrays in self._batches(together=together):
-            values = values_of(arrays)
-            if len(arrays["sample_ids"]):
-                sums += values
-        return sums
+        return self._batches(self._rank, self._world_size, equally_many=equally_many)
 
     def unigram(self) -> Unigram | None:
         """What knowing only the frequencies would score on all targets; None for objectives without such."""
         symbols = self._recipe.objective.symbols(self._vocabulary)
         if symbols is None:
             return None
-        held_out = (arrays["target_ids"][arrays["target_mask"]] for arrays in self._batches(alone=True))
+        held_out = (arrays["target_ids"][arrays["target_mask"]] for arrays in self._batches(0, 1, equally_many=False))
         return unigram(self._data, symbols, held_out)
 
-    def _batches(self, *, together: bool = False, alone: bool = False) -> Iterator[Arrays]:
+    def _batches(self, rank: int, world_size: int, *, equally_many: bool) -> Iterator[Arrays]:
         config = self._recipe.train
         return validation_batches(
             self._data,
-            objective=self._recipe.objective,
-            vocabulary=self._vocabulary,
-            length=config.length,
+            collator=self._recipe.objective.collator(self._vocabulary, config.length, VALIDATION_SEED),
             num_windows=config.validation_windows,
-            batch=min(32, config.micro_batch or 32),
-            rank=0 if alone else self._rank,
-            world_size=1 if alone else self._world_size,
-            together=together,
+            batch=min(_MOST, config.micro_batch or _MOST),
+            rank=rank,
+            world_size=world_size,
+            together=equally_many,
         )
-
-
-def sum_over_workers(sums: Tensor, world_size: int) -> list[float]:
-    """The sums of all workers added up, on each of them."""
-    if world_size > 1:
-        dist.all_reduce(sums)
-    return sums.tolist()

@@ -1,4 +1,5 @@
-"""A running average of the weights, which often validates better than the weights of the last step (Polyak averaging).
+"""A running average of the weights, which often validates better than the weights of the last step (Polyak and
+Juditsky, 1992; here exponential, as TensorFlow's ExponentialMovingAverage with its `num_updates`).
 
 Where a run has one, its checkpoints hold it beside the weights that are trained, and validation, `tokenfree evaluate`,
 `tokenfree export` and `load_encoder` use it.
@@ -12,17 +13,14 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor, nn
 
-from train.checkpoints import Checkpoint
-from train.state import copies, is_part, part
-
-PART = "average"  # of a checkpoint
+from tokenfree.train.parallel.full_state import copies, is_part, part
 
 
-class Average:
+class WeightAverage:
     """e <- d * e + (1 - d) * w for the parameters of `model` after each update, beginning with the weights as they are.
 
     The decay d of update number n (from 1) is min(`decay`, (1 + n) / (10 + n)), so that the first weights are soon
-    forgotten.
+    forgotten. Where workers hold parts of the parameters, each averages its own.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -47,11 +45,11 @@ class Average:
             self._swap()
 
     def tensors(self, *, keep: bool = True) -> dict[str, Tensor]:
-        """Whole copies on the CPU, by the names of the parameters; see `train.state`."""
+        """Whole copies on the CPU by the names of the parameters, in their shapes and types; see `copies`."""
         return copies(self._averages.items(), keep=keep)
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go on from what `tensors` gave."""
+        """Go on from what `tensors` gave, whole on every worker."""
         for name, average in self._averages.items():
             average.copy_(part(tensors[name], like=average))
 
@@ -61,12 +59,6 @@ class Average:
             before = weight.clone()
             weight.copy_(average)
             average.copy_(before)
-
-
-def weights_in_use(checkpoint: Checkpoint) -> dict[str, Tensor]:
-    """What a trained model is to be used with: the averages where the checkpoint has them, else its weights."""
-    averages = checkpoint.tensors(PART) if f"{PART}.safetensors" in checkpoint.state["files"] else {}
-    return {**checkpoint.tensors("model"), **averages}
 
 
 def _here(tensors: Mapping[str, Tensor]) -> list[Tensor]:

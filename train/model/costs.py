@@ -1,4 +1,7 @@
-"""What a model costs: parameters and multiply-accumulates of each part, and the memory of a training step."""
+"""What a model costs: parameters and multiply-accumulates of each part, and the memory of a training step.
+
+B batch, C characters, P targets
+"""
 
 from typing import NamedTuple
 
@@ -6,8 +9,8 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from train.layers import Cost, count_parameters
-from train.model import Encoder, ModelConfig
+from tokenfree.train.model.common.cost import Cost, count_parameters
+from tokenfree.train.model.encoder import Encoder, ModelConfig
 
 BYTES = 4  # of a float32
 OPTIMIZER_MOMENTS = 2  # Adam and LAMB keep two numbers for each parameter
@@ -23,6 +26,7 @@ class Memory(NamedTuple):
 
     @property
     def total(self) -> int:
+        """All of them, bytes."""
         return sum(self)
 
 
@@ -40,13 +44,8 @@ def forward_multiply_accumulates(model: ModelConfig, length: int, num_targets: i
     return sum(cost.multiply_accumulates for cost in costs(model, length, num_targets))
 
 
-def training_flops(model: ModelConfig, length: int, num_targets: int | None = None) -> int:
-    """Floating point operations to train on one example: two for each multiply-accumulate, three passes' worth."""
-    return 6 * forward_multiply_accumulates(model, length, num_targets)
-
-
 def step_memory(model: ModelConfig, length: int, batch: int, num_targets: int | None = None) -> Memory:
-    """The memory of a training step on a processor, from what autograd keeps in a forward pass without data.
+    """The memory of a training step on the CPU, from what autograd keeps in a forward pass without data.
 
     Accelerators need less where their attention kernels compute weights twice instead of keeping them.
     """
@@ -76,7 +75,7 @@ def _kept(encoder: Encoder, length: int, batch: int, num_targets: int | None) ->
 
 def _unit_ends(encoder: Encoder, length: int, batch: int) -> Tensor | None:
     """As many units as there is room for, where units are given by the text; int64 [batch, units]."""
-    if not hasattr(encoder.downsampler, "bytes_per_word"):
+    if encoder.config.downsampler.bytes_per_word is None:
         return None
     num_units = encoder.downsampler.num_units(length)
     return (torch.arange(1, num_units + 1) * length // num_units).repeat(batch, 1)

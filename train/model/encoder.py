@@ -1,6 +1,6 @@
 """The encoder Y = UP(ENCODE(DOWN(embed(x)))), put together from one variant for each slot of the frame.
 
-B batch, C characters, P targets, U units after DOWN, D width
+B batch, C characters, P targets, U units after DOWN, N single characters, D width
 """
 
 import dataclasses
@@ -11,24 +11,48 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from preprocess.errors import UserError
-from preprocess.settings import Slot, part, settings
-from train.downsamplers.grouping import Downsampled, any_of_units, unit_segments
-from train.embedders.rows import Rows, look_up
-from train.layers import Cost, Dimensions, count_parameters, initialise
-from train.trunk import TrunkConfig
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.model.common.cost import Cost, count_parameters
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.common.grouping import Downsampled, any_of_units, unit_segments
+from tokenfree.train.model.common.initialise import initialise
+from tokenfree.train.model.common.rows import TableRows, look_up
+from tokenfree.train.model.common.slots.contracts import PartSlot
+from tokenfree.train.model.common.slots.frame import (
+    Downsampler,
+    DownsamplerConfig,
+    Embedder,
+    EmbedderConfig,
+    Upsampler,
+    UpsamplerConfig,
+)
+from tokenfree.train.model.trunk.stack import TrunkConfig
+
+EMBEDDER = PartSlot("tokenfree.train.model.embedders", "codepoint_hash")
+DOWNSAMPLER = PartSlot("tokenfree.train.model.downsamplers", "strided_conv")
+UPSAMPLER = PartSlot("tokenfree.train.model.upsamplers", "repeat_concat")
 
 
 @settings
 class ModelConfig:
-    """What the encoder is made of; the defaults are CANINE, base size."""
+    """What the encoder is made of; the defaults are CANINE, base size (Clark et al., arXiv 2103.06874, section 3).
+
+    Attributes:
+        width: values of a vector of a unit and of what comes out, at least 1.
+        character_width: the same of characters before DOWN, where that can change it; null: `width`.
+        embedder: symbols to vectors.
+        downsampler: DOWN, characters to units.
+        trunk: ENCODE, the deep stack over units.
+        upsampler: UP, units back to characters.
+    """
 
     width: Annotated[int, Field(ge=1)] = 768
-    character_width: Annotated[int, Field(ge=1)] | None = None  # of embeddings, before DOWN; None: the width
-    embedder: Annotated[Any, Slot("train.embedders", "codepoint_hash")] = part("train.embedders", "codepoint_hash")
-    downsampler: Annotated[Any, Slot("train.downsamplers", "strided_conv")] = part("train.downsamplers", "strided_conv")
+    character_width: Annotated[int, Field(ge=1)] | None = None
+    embedder: Annotated[Any, EMBEDDER] = EMBEDDER.field()
+    downsampler: Annotated[Any, DOWNSAMPLER] = DOWNSAMPLER.field()
     trunk: TrunkConfig = dataclasses.field(default_factory=TrunkConfig)
-    upsampler: Annotated[Any, Slot("train.upsamplers", "repeat_concat")] = part("train.upsamplers", "repeat_concat")
+    upsampler: Annotated[Any, UPSAMPLER] = UPSAMPLER.field()
 
     @property
     def dimensions(self) -> Dimensions:
@@ -45,41 +69,48 @@ class ModelConfig:
         Raises:
             UserError: where parts do not fit together (see `check`).
         """
-        mistakes = check(self)
-        if mistakes:
-            raise UserError("; ".join(mistakes))
+        problems = check(self)
+        if problems:
+            raise UserError("; ".join(problems))
         return Encoder(self)
 
 
 def check(model: ModelConfig, length: int | None = None) -> list[str]:
-    """Cross-field mistakes, one line each, for examples of `length` characters (any length where None)."""
-    mistakes = []
-    if model.width % model.trunk.heads:
-        mistakes.append(f"model.trunk.heads: {model.trunk.heads} does not divide model.width, {model.width}")
-    character_width = model.dimensions.character_width
-    if character_width != model.width and not getattr(model.downsampler, "changes_width", False):
-        mistakes.append(
-            f"model.character_width: {character_width} is not model.width, {model.width}, and model.downsampler.name: "
-            f"{model.downsampler.name} keeps the width; leave it out or choose another downsampler"
+    """Cross-field problems, one line each, for examples of `length` characters (any length where None)."""
+    embedder: EmbedderConfig = model.embedder
+    downsampler: DownsamplerConfig = model.downsampler
+    upsampler: UpsamplerConfig = model.upsampler
+    width, character_width, heads = model.width, model.dimensions.character_width, model.trunk.heads
+    problems = []
+    if width % heads:
+        problems.append(f"model.trunk.heads: {heads} does not divide model.width, {width}")
+    if character_width != width:
+        problems += _problems_of_width(character_width, width, heads, downsampler, upsampler)
+    problems += embedder.check(character_width, length)
+    problems += downsampler.check(length)
+    problems += model.trunk.check(None if length is None else downsampler.num_units(length))
+    problems += upsampler.check(downsampler)
+    return problems
+
+
+def _problems_of_width(
+    character_width: int, width: int, heads: int, downsampler: DownsamplerConfig, upsampler: UpsamplerConfig
+) -> list[str]:
+    """What is wrong with characters that have a width of their own."""
+    problems = []
+    if not downsampler.changes_width:
+        problems.append(
+            f"model.character_width: {character_width} is not model.width, {width}, and model.downsampler.name: "
+            f"{downsampler.name} keeps the width; leave it out or choose another downsampler"
         )
-    if (
-        character_width != model.width
-        and character_width % model.trunk.heads
-        and getattr(model.downsampler, "layers", 0)
-    ):
-        mistakes.append(
-            f"model.trunk.heads: {model.trunk.heads} does not divide model.character_width, {character_width}"
-        )
-    if character_width != model.width and getattr(model.upsampler, "residual_characters", False):
-        mistakes.append(
+    if character_width % heads and downsampler.layers:
+        problems.append(f"model.trunk.heads: {heads} does not divide model.character_width, {character_width}")
+    if upsampler.residual_characters:
+        problems.append(
             f"model.upsampler.residual_characters: characters of width {character_width} cannot be added to vectors of "
-            f"model.width, {model.width}; set it to false or leave out model.character_width"
+            f"model.width, {width}; set it to false or leave out model.character_width"
         )
-    mistakes += model.embedder.check(character_width, length)
-    mistakes += model.downsampler.check(length)
-    mistakes += model.trunk.check(_num_units(model, length))
-    mistakes += model.upsampler.check(model.downsampler)
-    return mistakes
+    return problems
 
 
 class EncoderOutput(NamedTuple):
@@ -93,6 +124,10 @@ class EncoderOutput(NamedTuple):
 class Encoder(nn.Module):
     """Any embedder, downsampler, trunk and upsampler in one frame."""
 
+    embedder: Any  # an `Embedder`, and so on: of which class, only those know who chose the part
+    downsampler: Any
+    upsampler: Any
+
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         dimensions = config.dimensions
@@ -100,7 +135,6 @@ class Encoder(nn.Module):
         self.width = config.width
         self.embedder = config.embedder.build(dataclasses.replace(dimensions, width=dimensions.character_width))
         self.downsampler = config.downsampler.build(dimensions)
-        self.takes_rows = getattr(self.downsampler, "takes_rows", False)
         self.trunk = config.trunk.build(dimensions)
         self.upsampler = config.upsampler.build(dimensions)
         self.pooler = nn.Linear(config.width, config.width)
@@ -125,13 +159,14 @@ class Encoder(nn.Module):
                 fraction and gives the same vectors as upsampling all and gathering. An upsampler that makes several
                 vectors of a unit takes int64 [B, P, 2] as well: pairs of a unit and the number of its vector.
             unit_ends_BU: int64, where given by the text: the characters (from the first on, without gaps) up to which
-                each unit reaches. Units past the last one end where that does. Downsamplers with units of their own
-                refuse it.
+                each unit reaches. Units past the last one end where that does. Only for downsamplers that take words of
+                the text (`DownsamplerConfig.bytes_per_word`).
             global_BC: bool, characters whose units see all and are seen by all, besides CLS, in patterns with global
                 units (as many of them as these have room for).
 
         Raises:
-            UserError: for more characters than the position table has rows.
+            UserError: for more characters than the position table has rows, and for units that are given to a
+                downsampler with units of its own.
         """
         num_characters = codepoints_BC.shape[1]
         missing = self.downsampler.min_characters - num_characters
@@ -141,7 +176,8 @@ class Encoder(nn.Module):
             global_BC = None if global_BC is None else F.pad(global_BC, (0, missing))
         mask_BC = _with_cls(mask_BC)
         down, units_BUD = self.encode(codepoints_BC, mask_BC, segments_BC, unit_ends_BU, global_BC)
-        y_BCD = self.upsampler(units_BUD, down.grouping, down.characters_BCD, mask_BC, targets_BP)
+        upsampler: Upsampler = self.upsampler
+        y_BCD = upsampler(units_BUD, down.grouping, down.characters_BCD, mask_BC, targets_BP)
         return EncoderOutput(
             y_BCD if targets_BP is not None else y_BCD[:, :num_characters], units_BUD, self.pool(units_BUD)
         )
@@ -154,12 +190,15 @@ class Encoder(nn.Module):
         unit_ends_BU: Tensor | None = None,
         global_BC: Tensor | None = None,
     ) -> tuple[Downsampled, Tensor]:
-        """ENCODE(DOWN(embed(x))): what DOWN gave, and the units [B, U, D]. All that a classifier needs, with `pool`."""
-        embedded = self.embedder(codepoints_BC, segments_BC)
-        if isinstance(embedded, Rows) and not self.takes_rows:
+        """ENCODE(DOWN(embed(x))): what DOWN gave, and the units [B, U, D]. All that a classifier needs, with `pool`.
+
+        See `forward`, which pads inputs that are too short for one unit; here they must not be.
+        """
+        embedder: Embedder = self.embedder
+        embedded = embedder(codepoints_BC, segments_BC)
+        if isinstance(embedded, TableRows) and not self.downsampler.takes_rows:
             embedded = look_up(embedded)
-        given = () if unit_ends_BU is None else (unit_ends_BU,)  # only some downsamplers take units of the text's
-        down = self.downsampler(embedded, mask_BC, *given)
+        down = self._downsample(embedded, mask_BC, unit_ends_BU)
         segments_BU = None if segments_BC is None else unit_segments(segments_BC, down.grouping, down.valid_BU.shape[1])
         global_BU = None if global_BC is None else any_of_units(global_BC, down.grouping, down.valid_BU.shape[1])
         return down, self.trunk(down.units_BUD, down.valid_BU, segments_BU, global_BU)
@@ -168,13 +207,15 @@ class Encoder(nn.Module):
         """One vector for the whole sequence, [B, D]: tanh of a dense layer on the first unit, CLS."""
         return torch.tanh(self.pooler(units_BUD[:, 0]))
 
-    def embed_characters(self, codepoints_BP: Tensor, positions_BP: Tensor) -> Tensor:
-        """Embeddings [B, P, D] of single characters at given positions, each without neighbours, in segment 0."""
-        shape = codepoints_BP.shape
-        x_NxD = look_up(self.embedder(codepoints_BP.reshape(-1, 1), None, positions_BP.reshape(-1, 1)))
-        if hasattr(self.downsampler, "widen"):  # characters may be narrower than all else
-            x_NxD = self.downsampler.widen(x_NxD)
-        return x_NxD.reshape(*shape, -1)
+    def embed_characters(
+        self, codepoints_BP: Tensor, positions_BP: Tensor, segments_BP: Tensor | None = None
+    ) -> Tensor:
+        """Embeddings [B, P, D] of single characters without neighbours, at given positions, int64, and in given
+        segments, int64, or 0.
+        """
+        segments_N1 = None if segments_BP is None else segments_BP.reshape(-1, 1)
+        x_N1D = look_up(self.embedder(codepoints_BP.reshape(-1, 1), segments_N1, positions_BP.reshape(-1, 1)))
+        return self.downsampler.widened(x_N1D).reshape(*codepoints_BP.shape, -1)
 
     def costs(self, length: int, num_targets: int | None = None) -> list[Cost]:
         """The parts in the order of the computation, for one example of `length` characters."""
@@ -187,13 +228,17 @@ class Encoder(nn.Module):
             *self.upsampler.costs(length, num_targets, num_units),
         ]
 
-
-def _num_units(model: ModelConfig, length: int | None) -> int | None:
-    """The units of an example of `length` characters, where settings alone tell."""
-    count = getattr(model.downsampler, "num_units", None)
-    return None if count is None or length is None else count(length)
+    def _downsample(self, x: Tensor | TableRows, mask_BC: Tensor, unit_ends_BU: Tensor | None) -> Downsampled:
+        downsampler: Downsampler = self.downsampler
+        if unit_ends_BU is None:
+            return downsampler(x, mask_BC)
+        config: DownsamplerConfig = self.config.downsampler
+        if config.bytes_per_word is None:
+            raise UserError(f"model.downsampler.name: {config.name} makes units of its own; leave out unit_ends_BU")
+        return downsampler(x, mask_BC, unit_ends_BU)
 
 
 def _with_cls(mask_BC: Tensor) -> Tensor:
+    """The mask, true for the first character."""
     first_C = torch.arange(mask_BC.shape[1], device=mask_BC.device) == 0
     return mask_BC.bool() | first_C

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
 
-import numpy as np
 import torch
 
-if TYPE_CHECKING:
-    from train.model import ModelConfig
-
-Rows = Mapping[str, Sequence[np.ndarray]]  # column -> one array per row, as the shards hold it
-Arrays = dict[str, np.ndarray]
+from tokenfree.train.batches.collator import Collator, Pieces, Symbols
+from tokenfree.train.batches.next_sentence import PAIR_RULE
+from tokenfree.train.model.common.cost import Cost, count_parameters
+from tokenfree.train.model.encoder import ModelConfig
 
 
 class Loss(NamedTuple):
@@ -29,61 +27,51 @@ class Head(torch.nn.Module):
 
     means: tuple[str, ...] = ()  # the names in every `Loss.means` of this head
 
-
-class Symbols(NamedTuple):
-    """What a single target is one of. Knowing only how frequent each is gives the baseline of train/data/unigram.py."""
-
-    name: str  # in the singular
-    columns: tuple[str, ...]  # that `ids` reads
-    usable: np.ndarray  # bool [size]: may be a target
-    ids: Callable[[Rows], np.ndarray]  # all symbols of some rows, int64 [any]; `target_ids` of a batch are such ids
-
-
-class Pieces(Protocol):
-    """What an objective needs of a vocabulary; `preprocess.vocabulary.Vocabulary` is one."""
-
-    @property
-    def size(self) -> int:
-        """How many there are."""
-        ...
-
-    def pieces(self) -> list[str]:
-        """The pieces, in the order of their ids."""
-        ...
-
-
-class Collator(Protocol):
-    """Turns rows into a batch, a pure function of the rows, their sample ids and the seed it was made with."""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns of the shards that `rows` must hold."""
-        ...
-
-    @property
-    def length(self) -> int:
-        """Positions of an input."""
-        ...
-
-    def __call__(self, rows: Rows, sample_ids: np.ndarray) -> Arrays:
-        """Arrays whose first axis is the row and whose shapes depend on nothing else; `sample_ids` is int64 [b].
-
-        One of them is `num_characters`, int64 [b]: the characters of text in each example.
+    def multiply_accumulates(self) -> int:
+        """Of the forward pass for one target: every matrix of a head is applied once to each target, but for that of
+        next-sentence prediction, which is applied once to an example, to no account.
         """
-        ...
+        matrices = (name for name, parameter in self.named_parameters() if parameter.ndim == 2)
+        return sum(self.get_parameter(name).numel() for name in matrices if not name.startswith("next_sentence."))
 
 
 class Objective(Protocol):
-    """The `Config` of a file in this package."""
+    """The `Config` of a file in this package. What most answer alike they have from `ObjectiveDefaults`."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """The name of its file."""
+        ...
+
+    @property
+    def max_predictions(self) -> int:
+        """The most targets of an example."""
+        ...
+
+    @property
+    def next_sentence(self) -> bool:
+        """Whether examples have two parts, and the pooled vector is trained to tell whether they belong together."""
+        ...
+
+    @property
+    def gives_words(self) -> bool:
+        """Whether the encoder is given the words of `tokenfree.preprocess.text.words` as its units."""
+        ...
 
     def build(self, width: int, vocabulary_size: int) -> Head:
-        """The head for an encoder of `width`."""
+        """The head for an encoder of `width`, and data whose vocabulary has so many subwords."""
+        ...
+
+    def vocabulary_size(self, model: ModelConfig) -> int | None:
+        """The subwords of the vocabulary that `model` is made for; 0 where none is needed, None where any will do."""
         ...
 
     def collator(self, vocabulary: Pieces | None, length: int, seed: int) -> Collator:
-        """The collator; UserError where `length` or `vocabulary` cannot serve."""
+        """The collator of inputs of `length` positions, whose draws depend on `seed`.
+
+        Raises:
+            UserError: `length` or `vocabulary` cannot serve.
+        """
         ...
 
     def check(self, model: ModelConfig, vocabulary: Pieces | None) -> list[str]:
@@ -93,3 +81,36 @@ class Objective(Protocol):
     def symbols(self, vocabulary: Pieces | None) -> Symbols | None:
         """What the targets are; None where no frequencies are to be compared with."""
         ...
+
+    def rules(self) -> Mapping[str, Sequence[str]]:
+        """How the rules of training that it follows have changed, by the name of the rule, the oldest change first.
+
+        A run goes on only under the rules that it began with; see `tokenfree.train.data.loader.Loader`.
+        """
+        ...
+
+
+class ObjectiveDefaults:
+    """An objective of single windows of characters, whose classes are any vocabulary's subwords."""
+
+    next_sentence = False
+    gives_words = False
+
+    def vocabulary_size(self, model: ModelConfig) -> int | None:
+        """See `Objective.vocabulary_size`."""
+        return None
+
+    def rules(self) -> Mapping[str, Sequence[str]]:
+        """See `Objective.rules`."""
+        return PAIR_RULE if self.next_sentence else {}
+
+
+def head_cost(objective: Objective, model: ModelConfig, num_targets: int) -> Cost | None:
+    """What the objective's head costs beside `model`, for an example; None where only the data's vocabulary tells."""
+    size = objective.vocabulary_size(model)
+    if size is None:
+        return None
+    with torch.device("meta"):
+        head = objective.build(model.width, size)
+    multiply_accumulates = num_targets * head.multiply_accumulates()
+    return Cost("head of the objective", (num_targets, model.width), count_parameters(head), multiply_accumulates)

@@ -4,30 +4,36 @@ The subwords of a word are those that the data's vocabulary gives it alone (see 
 byte-fallback pieces and <unk> are not predicted, so that the losses compare. They still fill the slots that they have.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
-from preprocess.settings import settings
-from preprocess.vocabulary import Vocabulary
-from train.data import random
-from train.embedders.word_bytes import MASK
-from train.model import ModelConfig
-from train.objectives.base import Arrays, Rows, Symbols
-from train.objectives.framing import ragged_range, reads
-from train.objectives.heads import MaskedHead
-from train.objectives.selection import select
-from train.objectives.subwords import needed_pieces, predictable
-from train.objectives.word_framing import NUM_FRAME, Words, crop_words, frame_words, room_for_words
-from train.objectives.word_pieces import SubwordsAsWords, WordsByRules, WordSource
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.train.batches import counter_random as random
+from tokenfree.train.batches.collator import Arrays, Rows, Symbols
+from tokenfree.train.batches.framing import ragged_range
+from tokenfree.train.batches.selection import draw_unselected, select
+from tokenfree.train.batches.subword_targets import needed_pieces, predictable
+from tokenfree.train.batches.word_framing import NUM_FRAME, Words, crop_words, frame_words, room_for_words
+from tokenfree.train.batches.word_pieces import SubwordsAsWords, WordsByRules, WordSource
+from tokenfree.train.model.embedders.word_bytes import MASK
+from tokenfree.train.model.encoder import ModelConfig
+from tokenfree.train.objectives.base import ObjectiveDefaults
+from tokenfree.train.objectives.checks import reads
+from tokenfree.train.objectives.heads import MaskedHead
 
 _MASKED, _REPLACED = 0.8, 0.1
 
 
 @settings
-class Config:
-    """How many words are masked, and what a word is."""
+class Config(ObjectiveDefaults):
+    """Byte2Word's loss (Lee, Guo, Qiu, arXiv 2211.12677, section 3): how many words are masked, and what a word is.
+
+    15% whole, of these 80% masked, 10% replaced and 10% kept, as BERT has it.
+    """
 
     name: Literal["byte2word"] = "byte2word"
     words: Literal["rules", "subwords"] = "rules"  # subwords: pseudo-words, the pieces that BERT reads, in bytes
@@ -42,36 +48,49 @@ class Config:
         return MaskedHead(width, vocabulary_size)
 
     def collator(self, vocabulary: Vocabulary | None, length: int, seed: int) -> "Collator":
-        """Masks for inputs of `length` bytes. UserError without a vocabulary, or if not every word fits."""
+        """Masks for inputs of `length` bytes, drawn by `seed`.
+
+        Raises:
+            UserError: there is no vocabulary, or not every word fits.
+        """
         room_for_words(length, self.bytes_per_word)
         return Collator(self, self._source(vocabulary), predictable(needed_pieces(self.name, vocabulary)), length, seed)
 
     def check(self, model: ModelConfig, vocabulary: Vocabulary | None) -> list[str]:
-        """The mistakes of parts that do not read bytes, take words, or make a vector for each subword of a word."""
-        mistakes = reads(self.name, model, "bytes", instead="word_bytes")
+        """The problems of parts that do not read bytes, take words, or make a vector for each subword of a word."""
+        problems = reads(self.name, model, "bytes", instead="word_bytes")
         down, up = model.downsampler, model.upsampler
         other = "or choose another objective"
-        if not hasattr(down, "bytes_per_word"):
-            mistakes.append(
+        if down.bytes_per_word is None:
+            problems.append(
                 f"model.downsampler.name: {down.name} makes units of its own, but objective.name: {self.name} gives it "
                 f"words; set model.downsampler.name to word_pooling or character_cnn, {other}"
             )
         elif down.bytes_per_word != self.bytes_per_word:
-            mistakes.append(
+            problems.append(
                 f"objective.bytes_per_word: {self.bytes_per_word} is not model.downsampler.bytes_per_word, "
                 f"{down.bytes_per_word}; make them equal"
             )
-        if not hasattr(up, "max_pieces"):
-            mistakes.append(
+        if up.max_pieces is None:
+            problems.append(
                 f"model.upsampler.name: {up.name} makes one vector of a word, but objective.name: {self.name} predicts "
                 f"several subwords of it; set model.upsampler.name to subword_queries, {other}"
             )
         elif up.max_pieces < self.max_pieces:
-            mistakes.append(
+            problems.append(
                 f"objective.max_pieces: {self.max_pieces} is more than model.upsampler.max_pieces, {up.max_pieces}; "
                 "lower it or raise the other"
             )
-        return mistakes
+        return problems
+
+    @property
+    def gives_words(self) -> bool:
+        """Whether words are those of the text, not subwords."""
+        return self.words == "rules"
+
+    def rules(self) -> Mapping[str, Sequence[str]]:
+        """See `Objective.rules`."""
+        return {**super().rules(), "byte2word": ("replacements are drawn from words that are no targets",)}
 
     def symbols(self, vocabulary: Vocabulary | None) -> Symbols | None:
         """The subwords, as words have them."""
@@ -107,9 +126,10 @@ class Collator:
 
     15% (`mask_fraction`) of the words of a window are drawn, rounded, at least one; of them those of which a subword
     can be predicted, until their subwords would be more than `max_predictions` P, are targets. Of these, 80% become the
-    one byte MASK, 10% a random word of the same window, 10% stay. (The paper leaves open where replacements come from;
-    of the same window they do not depend on how a batch is divided.) Where replacements make a row too long, its
-    replaced words stay as they are. Of a window with more words than fit, a run from a random word on is taken.
+    one byte MASK, 10% a random word of the same window that is no target, 10% stay. (The paper leaves open where
+    replacements come from; of the same window they do not depend on how a batch is divided.) Where replacements make a
+    row too long, its replaced words stay as they are. Of a window with more words than fit, a run from a random word on
+    is taken.
 
     A batch: codepoints int64 [b, length] (bytes), mask bool [b, length], unit_ends int64 [b, length / bytes_per_word],
     target_positions int64 [b, P, 2] (pairs of a word and the number of a subword of it), target_ids int64 [b, P],
@@ -129,7 +149,7 @@ class Collator:
         masked = self._select(rows, words, first, counts, sample_ids)
         used = ragged_range(first, counts)
         starts, sizes = words.starts[used], words.sizes[used]
-        self._change(masked, words, first, counts, starts, sizes, sample_ids)
+        self._change(masked, len(words.text), counts, starts, sizes, sample_ids)
         text = np.append(words.text, np.uint8(MASK))
         framed = frame_words(text, starts, sizes, counts, self.length, self._num_words + NUM_FRAME)
         return {**framed._asdict(), **masked.targets, "num_characters": _num_characters(words, first, counts)}
@@ -179,31 +199,30 @@ class Collator:
     def _change(
         self,
         masked: _Masked,
-        words: Words,
-        first: np.ndarray,
+        mask_at: int,
         counts: np.ndarray,
         starts: np.ndarray,
         sizes: np.ndarray,
         sample_ids: np.ndarray,
     ) -> None:
-        """Mask, replace or keep the selected words: change in place where words come from (MASK follows the text)."""
+        """Mask, replace or keep the selected words: change in place where words come from; MASK stands at `mask_at`."""
         row, item = masked.row, masked.item
         num_draws = int(masked.place.max(initial=0)) + 1
         action, choice = (
             random.uniform(self._seed, purpose, sample_ids, num_draws)[row, masked.place]
             for purpose in ("action", "choice")
         )
+        other = draw_unselected(counts, item, row, choice)
         hidden = item[action < _MASKED]
-        starts[hidden], sizes[hidden] = len(words.text), 1
-        chosen = (action >= _MASKED) & (action < _MASKED + _REPLACED)
-        row, item = row[chosen], item[chosen]
-        other = first[row] + (choice[chosen] * counts[row]).astype(np.int64)
-        own, gained = sizes[item], words.sizes[other]
+        starts[hidden], sizes[hidden] = mask_at, 1
+        chosen = (action >= _MASKED) & (action < _MASKED + _REPLACED) & (other >= 0)
+        row, item, other = row[chosen], item[chosen], other[chosen]
+        gained = sizes[other]
         of = np.repeat(np.arange(len(counts)), counts)
         totals = np.bincount(of, weights=sizes, minlength=len(counts))
-        totals += np.bincount(row, weights=gained - own, minlength=len(counts))
+        totals += np.bincount(row, weights=gained - sizes[item], minlength=len(counts))
         fits = totals[row] <= self._num_bytes
-        starts[item[fits]], sizes[item[fits]] = words.starts[other[fits]], gained[fits]
+        starts[item[fits]], sizes[item[fits]] = starts[other[fits]], gained[fits]
 
 
 def _num_characters(words: Words, first: np.ndarray, counts: np.ndarray) -> np.ndarray:

@@ -3,7 +3,7 @@
 B batch, P targets, D width
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 import numpy as np
@@ -12,24 +12,32 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from preprocess.settings import settings
-from train.data import random
-from train.dense import Dense
-from train.layers import BertLayer, Core, Dimensions, Heads, hide, initialise, layer_norm
-from train.model import ModelConfig
-from train.objectives.base import Arrays, Head, Loss, Pieces, Rows, Symbols
-from train.objectives.characters import character_symbols, words
-from train.objectives.framing import BOS, MASK, crop, frame, ragged_range, reads_characters, room_for_characters
-from train.objectives.heads import BITS, PAIR_MEANS, NextSentence, drops_empty_targets, encode, score
-from train.objectives.next_sentence import PairCollator
-from train.objectives.selection import in_random_order, select
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.batches import counter_random as random
+from tokenfree.train.batches.character_targets import character_symbols, words
+from tokenfree.train.batches.collator import Arrays, Pieces, Rows, Symbols
+from tokenfree.train.batches.framing import BOS, MASK, crop, frame, ragged_range, room_for_characters
+from tokenfree.train.batches.next_sentence import PairCollator
+from tokenfree.train.batches.selection import in_random_order, select
+from tokenfree.train.model.common.attention import Core, hide
+from tokenfree.train.model.common.bert_layer import BertLayer
+from tokenfree.train.model.common.dense import Dense
+from tokenfree.train.model.common.dimensions import Dimensions, layer_norm
+from tokenfree.train.model.common.heads import Heads
+from tokenfree.train.model.common.initialise import initialise
+from tokenfree.train.model.encoder import ModelConfig
+from tokenfree.train.objectives.base import Head, Loss, ObjectiveDefaults
+from tokenfree.train.objectives.checks import reads_characters
+from tokenfree.train.objectives.heads import BITS, PAIR_MEANS, NextSentence, drops_empty_targets, encode, score
 
 _MASKED = 0.9
 
 
 @settings
-class Config:
-    """How many characters are predicted, into how many classes, and the size of the layer that does."""
+class Config(ObjectiveDefaults):
+    """CANINE-C's loss (Clark et al., arXiv 2103.06874, section 3.2): how many characters are predicted, into how many
+    classes, and the size of the layer that does.
+    """
 
     name: Literal["canine_c"] = "canine_c"
     mask_fraction: Annotated[float, Field(gt=0, le=1)] = 0.15  # of the words
@@ -45,23 +53,36 @@ class Config:
         """The head for an encoder of `width`; it needs no vocabulary."""
         return CanineC(self, width)
 
+    def vocabulary_size(self, model: ModelConfig) -> int | None:
+        """None is needed."""
+        return 0
+
     def collator(self, vocabulary: Pieces | None, length: int, seed: int) -> "Collator | PairCollator":
-        """Masks for inputs of `length` positions. UserError if no character fits."""
+        """Masks for inputs of `length` positions, drawn by `seed`.
+
+        Raises:
+            UserError: no character fits.
+        """
         room = room_for_characters(length, self.spare)
         single = Collator(self, length, seed)
         return PairCollator(single, room, seed) if self.next_sentence else single
 
     def check(self, model: ModelConfig, vocabulary: Pieces | None) -> list[str]:
-        """The mistakes of an embedder that does not read characters, and of heads that do not divide the width."""
-        mistakes = reads_characters(self.name, model)
+        """The problems of an embedder that does not read characters, and of heads that do not divide the width."""
+        problems = reads_characters(self.name, model)
         if model.width % self.heads:
-            mistakes.append(f"objective.heads: {self.heads} does not divide model.width, {model.width}")
+            problems.append(f"objective.heads: {self.heads} does not divide model.width, {model.width}")
         if model.dimensions.character_width != model.width:
-            mistakes.append(
+            problems.append(
                 f"model.character_width: objective.name: {self.name} joins embeddings to vectors of model.width, "
                 f"{model.width}; leave it out or choose another objective"
             )
-        return mistakes
+        return problems
+
+    def rules(self) -> Mapping[str, Sequence[str]]:
+        """See `Objective.rules`."""
+        with_pairs = {"canine_c with pairs": ("revealed characters are embedded in their own segment",)}
+        return {**super().rules(), **(with_pairs if self.next_sentence else {})}
 
     def symbols(self, vocabulary: Pieces | None) -> Symbols | None:
         """The buckets of characters."""
@@ -155,9 +176,9 @@ class CausalAttention(Core):
 class CanineC(Head):
     """One causal layer over the predictions in their order; a prediction reveals its character to those after it.
 
-    Row s is made of the encoder's vector at the character's own position and of the embedding (with its position) of
-    the character predicted before, BOS at first. So no row knows its own character, and the layer tells each row all
-    characters before.
+    Row s is made of the encoder's vector at the character's own position and of the embedding (with its position and
+    segment) of the character predicted before, BOS at first. So no row knows its own character, and the layer tells
+    each row all characters before.
     """
 
     def __init__(self, config: Config, width: int) -> None:
@@ -185,10 +206,15 @@ class CanineC(Head):
         return masked if self.next_sentence is None else self.next_sentence(masked, out.pooled, batch)
 
     def predict(self, encoder: nn.Module, characters_BPD: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
-        """What the softmax of each prediction is made of, [B, P, D], from the encoder's vectors at the targets."""
+        """What the softmax of each prediction is made of, [B, P, D], from the encoder's vectors at the targets, alike.
+
+        Row s is a causal layer over FFN([e(pi_s-1); y_seq(pi_s)]) (arXiv 2103.06874, section 3.2): `pi` is the order of
+        the targets, e the embedding of the character predicted before.
+        """
         before_BP = functional.pad(batch["target_codepoints"][:, :-1], (1, 0), value=BOS)
         positions_BP = functional.pad(batch["target_positions"][:, :-1], (1, 0))
-        before_BPD = encoder.embed_characters(before_BP, positions_BP)  # pyright: ignore[reportCallIssue]
+        segments_BP = batch["segments"].gather(1, positions_BP) if "segments" in batch else None
+        before_BPD = encoder.embed_characters(before_BP, positions_BP, segments_BP)  # pyright: ignore[reportCallIssue]
         joined_BPD = self.dense(torch.cat([before_BPD, characters_BPD], dim=-1))
         x_BPD = self.norm(functional.gelu(joined_BPD, approximate="tanh"))
         return self.layer(x_BPD, batch["target_mask"])

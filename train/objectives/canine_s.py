@@ -11,22 +11,26 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from preprocess.settings import settings
-from train.data import random
-from train.model import ModelConfig
-from train.objectives.base import Arrays, Pieces, Rows, Symbols
-from train.objectives.framing import MASK, crop, frame, ragged_range, reads_characters, room_for_characters
-from train.objectives.heads import MaskedHead
-from train.objectives.next_sentence import PairCollator
-from train.objectives.selection import select
-from train.objectives.subwords import Pool, needed_pieces, subword_symbols
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.batches import counter_random as random
+from tokenfree.train.batches.collator import Arrays, Pieces, Rows, Symbols
+from tokenfree.train.batches.framing import MASK, crop, frame, ragged_range, room_for_characters
+from tokenfree.train.batches.next_sentence import PairCollator
+from tokenfree.train.batches.selection import select
+from tokenfree.train.batches.subword_targets import Pool, needed_pieces, subword_symbols
+from tokenfree.train.model.encoder import ModelConfig
+from tokenfree.train.objectives.base import ObjectiveDefaults
+from tokenfree.train.objectives.checks import reads_characters
+from tokenfree.train.objectives.heads import MaskedHead
 
 _MASKED, _REPLACED = 0.8, 0.1
 
 
 @settings
-class Config:
-    """How many subwords are predicted, and how long a window may be."""
+class Config(ObjectiveDefaults):
+    """CANINE-S's loss (Clark et al., arXiv 2103.06874, section 3.2): how many subwords are predicted, and how long a
+    window may be.
+    """
 
     name: Literal["canine_s"] = "canine_s"
     mask_fraction: Annotated[float, Field(gt=0, le=1)] = 0.15
@@ -41,13 +45,17 @@ class Config:
         return MaskedHead(width, vocabulary_size, next_sentence=self.next_sentence)
 
     def collator(self, vocabulary: Pieces | None, length: int, seed: int) -> "Collator | PairCollator":
-        """Masks for inputs of `length` positions. UserError without a vocabulary, or if no character fits."""
+        """Masks for inputs of `length` positions, drawn by `seed`.
+
+        Raises:
+            UserError: there is no vocabulary, or no character fits.
+        """
         room = room_for_characters(length, self.spare)
         single = Collator(self, needed_pieces(self.name, vocabulary), length, seed)
         return PairCollator(single, room, seed) if self.next_sentence else single
 
     def check(self, model: ModelConfig, vocabulary: Pieces | None) -> list[str]:
-        """The mistake of an embedder that does not read characters."""
+        """The problem of an embedder that does not read characters."""
         return reads_characters(self.name, model)
 
     def symbols(self, vocabulary: Pieces | None) -> Symbols | None:

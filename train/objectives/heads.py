@@ -11,28 +11,35 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from train.dense import Dense
-from train.layers import initialise, layer_norm
-from train.objectives.base import Head, Loss
+from tokenfree.train.model.common.dense import Dense, linear
+from tokenfree.train.model.common.dimensions import layer_norm
+from tokenfree.train.model.common.initialise import initialise
+from tokenfree.train.objectives.base import Head, Loss
 
 BITS = "bits_per_character"
 PAIR_MEANS = ("masked_loss", "next_sentence_loss", "next_sentence_accuracy")
 
 
 def encode(encoder: nn.Module, batch: Mapping[str, Tensor]) -> Any:
-    """The encoder's output for a batch of a collator, at the target positions only."""
+    """The encoder's output for a batch of a collator, an `EncoderOutput`, at the target positions only: [B, P, D].
+
+    `codepoints`, `mask` and `target_positions` of the batch are read, and `segments` and `unit_ends` where it has them.
+    """
     names = {"segments_BC": "segments", "unit_ends_BU": "unit_ends"}
     given = {name: batch[column] for name, column in names.items() if column in batch}
     return encoder(batch["codepoints"], batch["mask"], targets_BP=batch["target_positions"], **given)
 
 
 def drops_empty_targets(x: Tensor) -> bool:
-    """Whether rows without a target are left out. Elsewhere than on a processor their number would cost a wait."""
+    """Whether rows without a target are left out. Elsewhere than on the CPU, to know their number would cost a wait."""
     return x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def score(logits: Tensor, gold: Tensor, real: Tensor, *, bits: bool) -> Loss:
-    """Cross-entropy of logits [..., V] against `gold` where `real`, with bits per character where that is defined."""
+    """Cross-entropy, in nats, of logits [..., V] against `gold` (int64 [...]) where `real` (bool [...]).
+
+    With `bits`, each target is a character, and the loss is also told in bits.
+    """
     gold = gold.masked_fill(~real, -100).flatten()
     logits = logits.flatten(end_dim=-2).float()
     total = functional.cross_entropy(logits, gold, ignore_index=-100, reduction="sum")
@@ -49,7 +56,7 @@ class NextSentence(nn.Module):
         self.output = nn.Linear(width, 2)
 
     def forward(self, masked: Loss, pooled_BD: Tensor, batch: Mapping[str, Tensor]) -> Loss:
-        """The sum of the masked loss and this one.
+        """The sum of the masked loss and this one, from pooled vectors [B, D] and the batch's `from_elsewhere`.
 
         Means over targets and over examples are to be added, but a loss is a sum over all targets of a global batch,
         of which this may be any part. So an example's loss counts once for each of its targets: however the batch is
@@ -66,28 +73,47 @@ class NextSentence(nn.Module):
 
 
 class MaskedHead(Head):
-    """Dense, GELU, LayerNorm, and a softmax over `size` classes that is not tied to anything (BERT's transform).
+    """BERT's head (Devlin et al. 2019): dense, GELU, LayerNorm, and a softmax over `size` classes.
 
     Args:
+        tied: the output layer is the first `size` rows of the embedder's table, as in BERT's code, with a bias of its
+            own; else it is a layer of its own.
         bits: each target is a character, so that bits per character are reported.
     """
 
-    def __init__(self, width: int, size: int, *, bits: bool = False, next_sentence: bool = False) -> None:
+    def __init__(
+        self, width: int, size: int, *, tied: bool = False, bits: bool = False, next_sentence: bool = False
+    ) -> None:
         super().__init__()
         self.dense = Dense(width, width)
         self.norm = layer_norm(width)
-        self.output = Dense(width, size)
+        self.output = None if tied else Dense(width, size)
+        self.output_bias = nn.Parameter(torch.zeros(size)) if tied else None
         self.next_sentence = NextSentence(width) if next_sentence else None
         self.bits = bits
         self.means = ((BITS,) if bits else ()) + (PAIR_MEANS if next_sentence else ())
         self.apply(initialise)
 
     def forward(self, encoder: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
-        """The loss of a batch of the collator."""
+        """The loss of a batch of the collator: see `Objective.collator` for its arrays."""
         out = encode(encoder, batch)
         h_BPD, gold_BP, real_BP = out.characters, batch["target_ids"], batch["target_mask"]
         if drops_empty_targets(h_BPD):
             h_BPD, gold_BP, real_BP = h_BPD[real_BP], gold_BP[real_BP], real_BP[real_BP]
-        logits = self.output(self.norm(functional.gelu(self.dense(h_BPD), approximate="tanh")))
-        masked = score(logits, gold_BP, real_BP, bits=self.bits)
+        masked = score(self.logits(encoder, h_BPD), gold_BP, real_BP, bits=self.bits)
         return masked if self.next_sentence is None else self.next_sentence(masked, out.pooled, batch)
+
+    def logits(self, encoder: nn.Module, h_BPD: Tensor) -> Tensor:
+        """The logits [..., size] of the encoder's vectors [..., D]."""
+        h_BPD = self.norm(functional.gelu(self.dense(h_BPD), approximate="tanh"))
+        if self.output is not None:
+            return self.output(h_BPD)
+        assert self.output_bias is not None
+        # Asked for at every step: sharded training puts the whole table in place only for the time of a pass.
+        embedder: Any = encoder.embedder
+        return linear(h_BPD, embedder.table.rows.weight[: len(self.output_bias)], self.output_bias)
+
+    def multiply_accumulates(self) -> int:
+        """See `Head`; the product with the embedder's table is among them."""
+        tied = 0 if self.output_bias is None else self.dense.in_features * len(self.output_bias)
+        return super().multiply_accumulates() + tied

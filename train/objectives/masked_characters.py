@@ -3,28 +3,31 @@
 White space is neither masked nor predicted, so that bits per character compare with those of CANINE-C.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
 
-from preprocess.settings import settings
-from train.data import random
-from train.model import ModelConfig
-from train.objectives.base import Arrays, Pieces, Rows, Symbols
-from train.objectives.characters import character_symbols, words
-from train.objectives.framing import MASK, crop, frame, ragged_range, reads_characters, room_for_characters
-from train.objectives.heads import MaskedHead
-from train.objectives.next_sentence import PairCollator
-from train.objectives.selection import select
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.batches import counter_random as random
+from tokenfree.train.batches.character_targets import character_symbols, words
+from tokenfree.train.batches.collator import Arrays, Pieces, Rows, Symbols
+from tokenfree.train.batches.framing import MASK, crop, frame, ragged_range, room_for_characters
+from tokenfree.train.batches.next_sentence import PairCollator
+from tokenfree.train.batches.selection import draw_unselected, select
+from tokenfree.train.model.encoder import ModelConfig
+from tokenfree.train.objectives.base import ObjectiveDefaults
+from tokenfree.train.objectives.checks import reads_characters
+from tokenfree.train.objectives.heads import MaskedHead
 
 _MASKED, _REPLACED = 0.8, 0.1
 _LONGEST_WORD = 32  # that a long window is not cut in
 
 
 @settings
-class Config:
-    """How many characters are predicted, and into how many classes."""
+class Config(ObjectiveDefaults):
+    """BERT's loss over characters (arXiv 2103.06874, Table 2, row 3): how many are predicted, into how many classes."""
 
     name: Literal["masked_characters"] = "masked_characters"
     mask_fraction: Annotated[float, Field(gt=0, le=1)] = 0.15
@@ -37,15 +40,27 @@ class Config:
         """The head over the buckets for an encoder of `width`; it needs no vocabulary."""
         return MaskedHead(width, self.buckets, bits=True, next_sentence=self.next_sentence)
 
+    def vocabulary_size(self, model: ModelConfig) -> int | None:
+        """None is needed."""
+        return 0
+
     def collator(self, vocabulary: Pieces | None, length: int, seed: int) -> "Collator | PairCollator":
-        """Masks for inputs of `length` positions. UserError if no character fits."""
+        """Masks for inputs of `length` positions, drawn by `seed`.
+
+        Raises:
+            UserError: no character fits.
+        """
         room = room_for_characters(length, self.spare)
         single = Collator(self, length, seed)
         return PairCollator(single, room, seed) if self.next_sentence else single
 
     def check(self, model: ModelConfig, vocabulary: Pieces | None) -> list[str]:
-        """The mistake of an embedder that does not read characters."""
+        """The problem of an embedder that does not read characters."""
         return reads_characters(self.name, model)
+
+    def rules(self) -> Mapping[str, Sequence[str]]:
+        """See `Objective.rules`."""
+        return {**super().rules(), "masked_characters": ("replacements are drawn from what is not selected",)}
 
     def symbols(self, vocabulary: Pieces | None) -> Symbols | None:
         """The buckets of characters."""
@@ -56,7 +71,8 @@ class Collator:
     """Windows to masked inputs and their targets.
 
     15% (`mask_fraction`) of the characters of a window that are no white space are selected, rounded, at least one, at
-    most `max_predictions` P. Of them 80% become MASK, 10% a random such character of the same window, 10% stay.
+    most `max_predictions` P. Of them 80% become MASK, 10% a random such character of the same window that is not
+    selected, 10% stay.
 
     A batch: codepoints int64 [b, length], mask bool [b, length], target_positions int64 [b, P], target_ids int64 [b, P]
     (buckets), target_mask bool [b, P], num_characters int64 [b]; the unused last targets of a row are 0.
@@ -97,9 +113,10 @@ class Collator:
             random.uniform(self._seed, purpose, sample_ids, config.max_predictions)[slots]
             for purpose in ("action", "choice")
         )
-        other = (np.cumsum(counts) - counts)[row] + (choice * counts[row]).astype(np.int64)
-        changed = np.where(action < _MASKED, MASK, codepoints[row, positions[other]])
-        codepoints[row, position] = np.where(action < _MASKED + _REPLACED, changed, gold)
+        other = draw_unselected(counts, chosen, row, choice)
+        replaced = (action >= _MASKED) & (action < _MASKED + _REPLACED) & (other >= 0)
+        shown = np.where(replaced, codepoints[row, positions[other]], gold)
+        codepoints[row, position] = np.where(action < _MASKED, MASK, shown)
         target_positions, target_ids = (np.zeros(target_mask.shape, dtype=np.int64) for _ in range(2))
         target_positions[slots], target_ids[slots] = position, gold % config.buckets
         return {

@@ -1,7 +1,8 @@
 """Masked subwords over a subword input, as BERT has it (Devlin et al. 2019): the model that CANINE is compared with.
 
 Inputs are the ids of the data's vocabulary of V pieces; CLS, SEP and MASK are V, V + 1 and V + 2, so the embedder has
-V + 3 rows or more. As in CANINE-S, byte-fallback pieces and <unk> are not predicted, so that the losses compare.
+V + 3 rows or more. With a tied output layer these rows are the classes, CLS, SEP and MASK included, as in BERT; no
+target is one of them. As in CANINE-S, byte-fallback pieces and <unk> are not predicted, so that the losses compare.
 """
 
 from typing import Annotated, Literal
@@ -9,16 +10,17 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from preprocess.errors import UserError
-from preprocess.settings import settings
-from train.data import random
-from train.model import ModelConfig
-from train.objectives.base import Arrays, Pieces, Rows, Symbols
-from train.objectives.framing import reads
-from train.objectives.heads import MaskedHead
-from train.objectives.next_sentence import PairCollator
-from train.objectives.selection import select
-from train.objectives.subwords import needed_pieces, predictable, subword_symbols
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.batches import counter_random as random
+from tokenfree.train.batches.collator import Arrays, Pieces, Rows, Symbols
+from tokenfree.train.batches.next_sentence import PairCollator
+from tokenfree.train.batches.selection import select
+from tokenfree.train.batches.subword_targets import needed_pieces, predictable, subword_symbols
+from tokenfree.train.model.encoder import ModelConfig
+from tokenfree.train.objectives.base import ObjectiveDefaults
+from tokenfree.train.objectives.checks import reads
+from tokenfree.train.objectives.heads import MaskedHead
 
 NUM_SPECIAL = 3
 CLS, SEP, MASK = range(NUM_SPECIAL)  # beyond the pieces of the vocabulary
@@ -26,20 +28,30 @@ _MASKED, _REPLACED = 0.8, 0.1
 
 
 @settings
-class Config:
-    """How many subwords are predicted."""
+class Config(ObjectiveDefaults):
+    """BERT's loss (Devlin et al. 2019, section 3.1): how many subwords are predicted, and whether pairs are."""
 
     name: Literal["masked_subwords"] = "masked_subwords"
     mask_fraction: Annotated[float, Field(gt=0, le=1)] = 0.15
     max_predictions: Annotated[int, Field(ge=1)] = 80
     next_sentence: bool = False  # windows in two parts, and whether the second follows the first is predicted too
+    tied: bool = False  # the output layer is the embedder's table
 
     def build(self, width: int, vocabulary_size: int) -> MaskedHead:
         """The head over `vocabulary_size` subwords for an encoder of `width`."""
-        return MaskedHead(width, vocabulary_size, next_sentence=self.next_sentence)
+        size = vocabulary_size + NUM_SPECIAL if self.tied else vocabulary_size
+        return MaskedHead(width, size, tied=self.tied, next_sentence=self.next_sentence)
+
+    def vocabulary_size(self, model: ModelConfig) -> int | None:
+        """The rows of the embedder's table but those of CLS, SEP and MASK."""
+        return model.embedder.size - NUM_SPECIAL
 
     def collator(self, vocabulary: Pieces | None, length: int, seed: int) -> "Collator | PairCollator":
-        """Masks for inputs of `length` subwords. UserError without a vocabulary, or if no subword fits."""
+        """Masks for inputs of `length` subwords, drawn by `seed`.
+
+        Raises:
+            UserError: there is no vocabulary, or no subword fits.
+        """
         pieces = needed_pieces(self.name, vocabulary)
         if length < 3:
             raise UserError(f"train.length: {length} leaves no subword; make it at least 3")
@@ -49,17 +61,23 @@ class Config:
         return PairCollator(single, length - 2, seed, units="subword_ids", separator=len(pieces) + SEP)
 
     def check(self, model: ModelConfig, vocabulary: Pieces | None) -> list[str]:
-        """The mistakes of an embedder that does not read subwords, or is not as large as the data's vocabulary."""
-        mistakes = reads(self.name, model, "subwords", instead="subword_table")
-        if mistakes or vocabulary is None:
-            return mistakes
+        """The problems of an embedder that does not read subwords, or is not as large as the data's vocabulary."""
+        problems = reads(self.name, model, "subwords", instead="subword_table")
+        width = model.dimensions.character_width
+        if not problems and self.tied and width != model.width:
+            problems.append(
+                f"objective.tied: the embedder's table is {width} wide and model.width is {model.width}; leave out "
+                "model.character_width or set objective.tied to false"
+            )
+        if problems or vocabulary is None:
+            return problems
         needed = vocabulary.size + NUM_SPECIAL
         if model.embedder.size < needed:
-            mistakes.append(
+            problems.append(
                 f"model.embedder.size: {model.embedder.size} rows are too few for the {vocabulary.size} subwords of "
                 f"the data and CLS, SEP and MASK; set it to {needed}"
             )
-        return mistakes
+        return problems
 
     def symbols(self, vocabulary: Pieces | None) -> Symbols | None:
         """The subwords."""

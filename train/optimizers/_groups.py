@@ -1,4 +1,4 @@
-"""Which parameters decay: shared by all optimizers."""
+"""Which parameters decay, and which are several tensors in one: shared by all optimizers."""
 
 from __future__ import annotations
 
@@ -14,3 +14,17 @@ def parameter_groups(module: nn.Module, weight_decay: float) -> list[dict[str, A
         {"params": [parameter for parameter in parameters if parameter.ndim >= 2], "weight_decay": weight_decay},
         {"params": [parameter for parameter in parameters if parameter.ndim < 2], "weight_decay": 0.0},
     ]
+
+
+def stacked_tensors(module: nn.Module) -> dict[str, int]:
+    """How many tensors of equal size a parameter is, one after another in its first dimension, by its full name.
+
+    Parts of a model say so in an attribute `stacked` that maps names of their own parameters to numbers, such as eight
+    for the tables of eight hashes, and 0 for scalars that begin at zero, such as those that DIET-REL adds to logits. A
+    parameter that is not named is one tensor.
+    """
+    return {
+        f"{prefix}.{name}" if prefix else name: count
+        for prefix, part in module.named_modules()
+        for name, count in getattr(part, "stacked", {}).items()
+    }

@@ -6,13 +6,16 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from preprocess.settings import settings
-from train.optimizers._groups import parameter_groups
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.optimizers._groups import parameter_groups
+from tokenfree.train.optimizers.base import OptimizerDefaults
 
 
 @settings
-class Config:
-    """AdamW; the weight decay is multiplied by the learning rate of the step."""
+class Config(OptimizerDefaults):
+    """AdamW (Loshchilov and Hutter, arXiv 1711.05101, algorithm 2); the weight decay is multiplied by the learning rate
+    of the step.
+    """
 
     name: Literal["adamw"] = "adamw"
     weight_decay: Annotated[float, Field(ge=0)] = 0.01

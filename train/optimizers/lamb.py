@@ -1,20 +1,26 @@
 # pyright: reportPrivateImportUsage=false
 """LAMB (You et al., arXiv 1904.00962, algorithm 2): Adam whose step is scaled to the norm of each tensor."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from preprocess.settings import settings
-from train.optimizers._groups import parameter_groups
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.optimizers._groups import parameter_groups, stacked_tensors
+from tokenfree.train.optimizers.base import OptimizerDefaults
+
+Tensors = list[Tensor] | tuple[Tensor, ...]
 
 
 @settings
-class Config:
-    """LAMB with the constants that CANINE inherits from BERT; weight decay is part of the scaled update."""
+class Config(OptimizerDefaults):
+    """LAMB (You et al., arXiv 1904.00962, algorithm 2) with the constants that CANINE inherits from BERT.
+
+    Weight decay is part of the scaled update.
+    """
 
     name: Literal["lamb"] = "lamb"
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
@@ -24,17 +30,41 @@ class Config:
 
     def build(self, module: nn.Module) -> torch.optim.Optimizer:
         """An optimizer over the parameters of `module`; the loop sets the learning rate of every step."""
-        return Lamb(parameter_groups(module, self.weight_decay), betas=(self.beta1, self.beta2), epsilon=self.epsilon)
+        names = {parameter: name for name, parameter in module.named_parameters()}
+        stacked = stacked_tensors(module)
+        groups: dict[tuple[float, int], list[nn.Parameter]] = {}
+        for group in parameter_groups(module, self.weight_decay):
+            for parameter in group["params"]:
+                tensors = stacked.get(names[parameter], 1) if parameter.ndim >= 2 else 0
+                groups.setdefault((group["weight_decay"], tensors), []).append(parameter)
+        return Lamb(
+            [{"params": of, "weight_decay": decay, "tensors": tensors} for (decay, tensors), of in groups.items()],
+            betas=(self.beta1, self.beta2),
+            epsilon=self.epsilon,
+        )
+
+    def rules(self) -> Mapping[str, Sequence[str]]:
+        """See `OptimizerConfig.rules`."""
+        return {"lamb": ("the trust ratio is 1 for biases, gains and scalars, and each table in a stack has its own",)}
 
 
 class Lamb(torch.optim.Optimizer):
     """u = m / (sqrt(v) + epsilon) + decay * w, with bias-corrected moments; w -= lr * (|w| / |u|) * u.
 
-    The ratio is 1 where either norm is 0. State of a parameter: `step`, `exp_avg`, `exp_avg_sq`, as AdamW's.
+    The trust ratio |w| / |u| is 1 where either norm is 0, and for biases, gains and scalars, as in the authors' code:
+    their norms say nothing of the step that they need, and those that begin at zero would grow by no more than a share
+    lr of themselves at a step. Each of the tensors in a stacked parameter has a ratio of its own.
+
+    Args:
+        groups: of each, beside what torch takes, `tensors`: how many tensors of equal size every parameter is, one
+            after another in its first dimension; 0 for those whose ratio is 1.
+
+    State of a parameter: `step`, `exp_avg`, `exp_avg_sq`, as AdamW's.
     """
 
     def __init__(self, groups: Any, *, betas: tuple[float, float] = (0.9, 0.999), epsilon: float = 1e-6) -> None:
-        super().__init__(groups, {"lr": 0.0, "betas": betas, "epsilon": epsilon, "weight_decay": 0.0})
+        defaults = {"lr": 0.0, "betas": betas, "epsilon": epsilon, "weight_decay": 0.0, "tensors": 1}
+        super().__init__(groups, defaults)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -65,12 +95,7 @@ class Lamb(torch.optim.Optimizer):
         torch._foreach_div_(updates, denominators)
         if group["weight_decay"]:
             torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
-
-        weight_norms = torch.stack(torch._foreach_norm(parameters))
-        update_norms = torch.stack(torch._foreach_norm(updates))
-        usable = (weight_norms > 0) & (update_norms > 0)
-        ratios = torch.where(usable, weight_norms / update_norms.where(usable, torch.ones_like(update_norms)), 1.0)
-        torch._foreach_mul_(updates, list((ratios * -group["lr"]).unbind()))
+        _scale(updates, parameters, group["tensors"], -group["lr"])
         torch._foreach_add_(parameters, updates)
 
     def _state(self, parameter: Tensor) -> dict[str, Tensor]:
@@ -80,3 +105,44 @@ class Lamb(torch.optim.Optimizer):
             state["exp_avg"] = torch.zeros_like(parameter)
             state["exp_avg_sq"] = torch.zeros_like(parameter)
         return state
+
+
+def _scale(updates: Tensors, parameters: Tensors, tensors: int, factor: float) -> None:
+    """Multiply updates in place by `factor` and the trust ratios of the `tensors` that each parameter is."""
+    if tensors == 0:
+        torch._foreach_mul_(updates, factor)
+    elif tensors == 1:
+        norms = (torch.stack(torch._foreach_norm(each)) for each in (parameters, updates))
+        torch._foreach_mul_(updates, list((_ratios(*norms) * factor).unbind()))
+    else:
+        for update, parameter in zip(updates, parameters, strict=True):
+            ratios = _ratios(_norms(parameter, tensors), _norms(update, tensors))
+            of_rows = (ratios * factor).repeat_interleave(len(update) // tensors)
+            update.mul_(_like(update, of_rows).reshape(-1, *[1] * (update.ndim - 1)))
+
+
+def _ratios(weight_norms: Tensor, update_norms: Tensor) -> Tensor:
+    usable = (weight_norms > 0) & (update_norms > 0)
+    return torch.where(usable, weight_norms / update_norms.where(usable, torch.ones_like(update_norms)), 1.0)
+
+
+def _norms(stack: Tensor, tensors: int) -> Tensor:
+    """The norm of each of the tensors in a stack, [tensors], whatever part of the stack this worker holds."""
+    of_rows = torch.linalg.vector_norm(stack.flatten(1), dim=1)
+    if _is_part(of_rows):
+        of_rows = of_rows.full_tensor()  # pyright: ignore[reportAttributeAccessIssue]
+    return torch.linalg.vector_norm(of_rows.unflatten(0, (tensors, -1)), dim=1)
+
+
+def _like(stack: Tensor, of_rows: Tensor) -> Tensor:
+    """Of one number for each row, those for the rows that this worker holds."""
+    if not _is_part(stack):
+        return of_rows
+    from torch.distributed.tensor import distribute_tensor  # takes a second, and only sharded workers need it
+
+    return distribute_tensor(of_rows, stack.device_mesh, stack.placements, src_data_rank=None)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _is_part(tensor: Tensor) -> bool:
+    """Whether each worker holds a part of it (`train.parallel: fsdp`)."""
+    return hasattr(tensor, "full_tensor")

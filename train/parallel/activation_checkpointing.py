@@ -11,11 +11,14 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from train.pair_bias import LayerBias
+from tokenfree.train.model.common.position_bias import LayerBias
 
 
 def recompute(layer: nn.Module) -> None:
-    """Change a layer of the trunk (`layer(units, valid, bias, ...)`) in place; its parameters keep their names."""
+    """Change a layer of the trunk in place; its parameters keep their names.
+
+    It is called as before: `layer(units_BUD, valid_BU, bias, ...)`, with B examples, U units and width D.
+    """
     forward = layer.forward
 
     def once(units_BUD: Tensor, valid_BU: Tensor, bias: Any, **more: Any) -> Tensor:

@@ -7,14 +7,18 @@ from collections.abc import Iterable
 import torch
 from torch import nn
 
-from preprocess.errors import UserError
+from tokenfree.preprocess.common.errors import UserError
 
 
 def compile_task(task: nn.Module, layers: Iterable[nn.Module], *, device: torch.device, in_parts: bool) -> None:
     """Compile `task` as one, or `in_parts` only its `layers`: sharded layers are gathered between them.
 
+    Args:
+        layers: the deep stack of `task`.
+        device: where `task` is.
+
     Raises:
-        UserError: on a processor, where no C++ compiler is found.
+        UserError: no C++ compiler is found, which the CPU needs.
     """
     if device.type == "cpu":
         _find_compiler()

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def model_tensors(model: nn.Module, *, keep: bool = True) -> dict[str, Tensor]:
-    """Copies of the parameters and persistent buffers on the CPU; nothing where `keep` is not set."""
+    """Copies of the parameters and persistent buffers on the CPU by name, as `copies` makes them."""
     return copies(model.state_dict().items(), keep=keep)
 
 
 def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer, *, keep: bool = True) -> dict[str, Tensor]:
-    """Copies of the optimizer's state on the CPU, named `parameter|slot`, such as `head.bias|exp_avg`."""
+    """Copies of the optimizer's state on the CPU, named `parameter|slot`, such as `head.bias|exp_avg`; see `copies`."""
     names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
     state = (
         (f"{names[parameter]}|{slot}", value)
@@ -33,7 +33,7 @@ def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer, *, kee
 
 
 def load_model(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Give `model` the weights of `model_tensors`."""
+    """Give `model` the weights of `model_tensors`, all of them."""
     own = model.state_dict()
     model.load_state_dict({name: part(tensor, like=own.get(name)) for name, tensor in tensors.items()})
 
@@ -62,7 +62,7 @@ def whole(tensor: Tensor) -> Tensor:
 
 
 def part(tensor: Tensor, *, like: Tensor | None) -> Tensor:
-    """Of a whole tensor that all workers have, what this one is to hold of it: as much as of `like`."""
+    """Of a whole tensor that all workers have, what this one is to hold of it: as much as of `like`, of its shape."""
     if not is_part(like):
         return tensor
     from torch.distributed.tensor import distribute_tensor
@@ -71,6 +71,8 @@ def part(tensor: Tensor, *, like: Tensor | None) -> Tensor:
 
 
 def copies(tensors: Iterable[tuple[str, Tensor]], *, keep: bool) -> dict[str, Tensor]:
-    """Whole copies on the CPU by name; nothing where `keep` is not set, which saves the workers' memory."""
+    """Whole copies on the CPU by name, in the same shapes and types; nothing where `keep` is not set, which saves the
+    memory of workers that do not write.
+    """
     wholes = ((name, whole(tensor.detach())) for name, tensor in tensors)
     return {name: tensor.to("cpu", copy=True) for name, tensor in wholes if keep}

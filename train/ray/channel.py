@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from train.stopping import Stop
+from tokenfree.train.loop.stopping import Stop
+from tokenfree.train.runs.metrics import Line, OnLine
 
-Line = Mapping[str, Any]
-_INTERVAL = 0.2  # seconds between two looks at the board
+_INTERVAL = 0.2  # seconds between two calls
 
 
-class Board:
+class Channel:
     """An actor on the machine of the command. Calls return at once."""
 
     def __init__(self) -> None:
@@ -43,31 +43,31 @@ class Board:
             self._asked = (reason, goes_on)
 
 
-def make_board() -> Any:
-    """A `Board` on this node."""
+def make_channel() -> Any:
+    """The handle of a `Channel` on this node."""
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-    actor_class: Any = ray.remote(num_cpus=0)(Board)
+    actor_class: Any = ray.remote(num_cpus=0)(Channel)
     return actor_class.options(scheduling_strategy=here).remote()
 
 
 @contextlib.contextmanager
-def shown(board: Any, progress: Callable[[Line], None] | None, stop: Stop) -> Iterator[None]:
-    """In the command: hand the lines on the board to `progress`, and a `stop` to the workers."""
-    with _repeated(lambda: _show(board, progress, stop)):
+def forward_lines(channel: Any, progress: OnLine | None, stop: Stop) -> Iterator[None]:
+    """In the command: hand the lines that come to `progress`, and a `stop` to the workers."""
+    with _repeated(lambda: _forward(channel, progress, stop)):
         yield
 
 
 @contextlib.contextmanager
-def posting(board: Any, stop: Stop, asked_here: Callable[[], str | None]) -> Iterator[Callable[[Line], None]]:
-    """In the worker of rank 0: yields what takes lines for the board; asks `stop` when the command wants an end.
+def connect_worker(channel: Any, stop: Stop, asked_here: Callable[[], str | None]) -> Iterator[OnLine]:
+    """In the worker of rank 0: yields what takes lines for the command; asks `stop` when the command wants an end.
 
-    `asked_here` is another reason to stop, for which the workers are started again.
+    `asked_here` gives another reason to stop, for which the workers are started again, or None.
     """
     waiting: list[Line] = []
 
     def post() -> None:
         lines = waiting.copy()
-        asked = ray.get(board.post.remote(lines))
+        asked = ray.get(channel.post.remote(lines))
         del waiting[: len(lines)]
         if asked is not None:
             stop.ask(asked[0], goes_on=asked[1])
@@ -79,10 +79,10 @@ def posting(board: Any, stop: Stop, asked_here: Callable[[], str | None]) -> Ite
         yield waiting.append
 
 
-def _show(board: Any, progress: Callable[[Line], None] | None, stop: Stop) -> None:
+def _forward(channel: Any, progress: OnLine | None, stop: Stop) -> None:
     if stop:
-        board.ask_to_stop.remote(stop.reason, False)
-    for line in ray.get(board.take.remote()):
+        channel.ask_to_stop.remote(stop.reason, False)
+    for line in ray.get(channel.take.remote()):
         if progress is not None:
             progress(line)
 
@@ -100,7 +100,7 @@ def _repeated(act: Callable[[], None]) -> Iterator[None]:
             if last:
                 return
 
-    thread = threading.Thread(target=run, name="board", daemon=True)
+    thread = threading.Thread(target=run, name="channel", daemon=True)
     thread.start()
     try:
         yield

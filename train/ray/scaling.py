@@ -75,6 +75,7 @@ class _OnAnsweringNodes:
     _silences = collections.Counter[str]()  # in how many probes in a row a node was silent
 
     def on_controller_start_worker_group(self, *, scaling_config: Any, num_workers: int) -> dict[str, str] | None:
+        """The node labels that Ray is to choose by: None where all nodes can be used."""
         usable, others = usable_nodes()
         if not others:
             return None
@@ -100,25 +101,30 @@ class FixedPolicy(_OnAnsweringNodes, FixedScalingPolicy):
     def make_decision_for_running_worker_group(
         self, worker_group_state: Any, worker_group_status: Any
     ) -> ScalingDecision:
+        """Ray's own decision, once the workers of nodes that went silent are ended."""
         self._end_workers_of_silent_nodes(worker_group_state)
         return super().make_decision_for_running_worker_group(worker_group_state, worker_group_status)
 
 
 class ElasticPolicy(_OnAnsweringNodes, ElasticScalingPolicy):
-    """As many workers as there is room for; to take more, the workers are stopped with a checkpoint first."""
+    """As many workers as there is room for; to take more, the workers are stopped with a checkpoint first.
 
-    def __init__(self, scaling_config: ScalingConfig, board: Any) -> None:
+    `channel` is the run's (see train/ray/channel.py).
+    """
+
+    def __init__(self, scaling_config: ScalingConfig, channel: Any) -> None:
         super().__init__(scaling_config)
-        self._board = board
+        self._channel = channel
 
     def make_decision_for_running_worker_group(
         self, worker_group_state: Any, worker_group_status: Any
     ) -> ScalingDecision:
+        """None at once: a resize is asked of the workers, who stop with a checkpoint and are started again."""
         self._end_workers_of_silent_nodes(worker_group_state)
         decision = super().make_decision_for_running_worker_group(worker_group_state, worker_group_status)
         if isinstance(decision, ResizeDecision):
             count = f"{worker_group_state.num_workers} to {decision.num_workers}"
-            self._board.ask_to_stop.remote(f"a change from {count} workers", True)
+            self._channel.ask_to_stop.remote(f"a change from {count} workers", True)
         return NoopDecision()
 
     def _get_reserved_resources(self) -> Any:

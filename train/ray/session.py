@@ -9,16 +9,16 @@ from typing import Any
 
 import ray
 
-from preprocess.errors import JobError
-from train.cores import cores
-from train.processes import Process, end_stragglers, ray_processes
+from tokenfree.preprocess.common.errors import JobError
+from tokenfree.train.machine.cpus import cores
+from tokenfree.train.machine.processes import Process, end_stragglers, ray_processes
 
 _REACH_SECONDS = 5.0
 
 
 @contextmanager
 def ray_session(num_cpus: int | None = None) -> Iterator[None]:
-    """Be connected to Ray; a local cluster (of `num_cpus`, by default this process's) is stopped afterwards.
+    """Be connected to Ray; a local cluster (of `num_cpus` CPUs, by default this process's) is stopped afterwards.
 
     A new local cluster is never shared: joining whatever runs on the machine would make two commands hurt each other.
 

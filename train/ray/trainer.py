@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping
 from typing import Any
 
 import ray
-from ray.exceptions import GetTimeoutError, RayActorError, RayError
+from ray.exceptions import GetTimeoutError, RayActorError
 from ray.train import FailureConfig
 from ray.train.torch import TorchTrainer
 from ray.train.v2._internal.callbacks import BackendSetupCallback
 from ray.train.v2._internal.callbacks.placement_group_callback import PlacementGroupCleanerCallback
-from ray.train.v2._internal.exceptions import RayTrainError
 from ray.train.v2._internal.execution.callback import WorkerCallback
 from ray.train.v2._internal.execution.context import get_train_context
 from ray.train.v2._internal.execution.controller.placement_group_cleaner import PlacementGroupCleaner
@@ -24,59 +22,27 @@ from ray.train.v2._internal.execution.failure_handling import DefaultFailurePoli
 from ray.train.v2.api.exceptions import TrainingFailedError, WorkerGroupError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from preprocess.errors import JobError, UserError
-from train.ray_nodes import ElasticPolicy, FixedPolicy, interface_of
-from train.stopping import Stop
-from train.worker import Stopped
+from tokenfree.train.loop.stopping import Stop
+from tokenfree.train.ray.errors import own_errors
+from tokenfree.train.ray.scaling import ElasticPolicy, FixedPolicy, interface_of
+from tokenfree.train.worker.worker import Stopped
 
 notice = Stop()  # of this process, where it is a worker: asked by SIGTERM
 
 
-class LostPeer(RuntimeError):
-    """A collective operation failed because another worker is gone: no fault of this one's."""
-
-
-class WorkerFailure(JobError):
-    """An error that nobody expected in a worker, with its traceback."""
-
-    def __init__(self, summary: str, details: str) -> None:
-        super().__init__(summary, details)
-        self.summary, self.details = summary, details
-
-    def __str__(self) -> str:
-        return self.summary
-
-
-def with_node(error: JobError | UserError) -> JobError | UserError:
-    """`error` of this worker, with the address of its node where there are several."""
-    if len(ray.nodes()) > 1:
-        vars(error)["node"] = ray.util.get_node_ip_address()
-    return error
-
-
-def node_of(error: Exception) -> str | None:
-    """The address that `with_node` added."""
-    return vars(error).get("node")
-
-
-def own_errors(failures: Mapping[int, Exception]) -> dict[int, Exception]:
-    """The errors that workers raised by themselves, by rank: neither their loss nor the consequence of another's."""
-    lost = (LostPeer, RayError, RayTrainError)
-    return {
-        rank: error
-        for rank, error in sorted(failures.items())
-        if not isinstance(error, lost) and not (isinstance(error, Stopped) and error.goes_on)
-    }
-
-
 class Trainer(TorchTrainer):
     """TorchTrainer that gives up at once on an error of ours, whose worker groups cannot be taken for orphans, and
-    which plans without nodes that do not answer. `board` is the run's (see train/ray_board.py).
+    which plans without nodes that do not answer.
+
+    Args:
+        train_loop: what every worker runs.
+        channel: of the run (see train/ray/channel.py); None: there is none, and the number of workers is fixed.
+        settings: those of TorchTrainer.
     """
 
-    def __init__(self, train_loop: Any, board: Any, **settings: Any) -> None:
+    def __init__(self, train_loop: Any, channel: Any, **settings: Any) -> None:
         super().__init__(train_loop, **settings)
-        self._board = board
+        self._channel = channel
 
     def _create_default_callbacks(self) -> list[Any]:
         ours = {
@@ -90,7 +56,7 @@ class Trainer(TorchTrainer):
         scaling = self.scaling_config
         arguments["failure_policy"] = FailurePolicy(self.run_config.failure_config or FailureConfig())
         arguments["scaling_policy"] = (
-            ElasticPolicy(scaling, self._board) if scaling.elasticity_enabled else FixedPolicy(scaling)
+            ElasticPolicy(scaling, self._channel) if scaling.elasticity_enabled else FixedPolicy(scaling)
         )
         return super()._initialize_and_run_controller(**arguments)
 
@@ -114,6 +80,7 @@ class BackendCallback(BackendSetupCallback):
     """
 
     def before_execution_group_shutdown(self, execution_group: Any) -> None:
+        """Kill the workers; what they had to write is written, or belongs to a step that is done again."""
         for worker in execution_group.get_workers():
             ray.kill(worker.actor)
 
@@ -122,6 +89,7 @@ class ProcessCallback(WorkerCallback):
     """Prepares the process of a worker."""
 
     def after_init_train_context(self) -> None:
+        """Catch the notice of an end, and choose the network interface of Gloo."""
         # The notice that this machine goes away. Training is in another thread, which can catch no signals.
         signal.signal(signal.SIGTERM, lambda number, frame: notice.ask("SIGTERM", goes_on=True))
         # Gloo takes the address of the host name, which on many systems is one that other machines cannot reach.
@@ -134,6 +102,7 @@ class CleanerCallback(PlacementGroupCleanerCallback):
     """Starts our cleaner in place of Ray's."""
 
     def after_controller_start(self, train_run_context: Any) -> None:
+        """As Ray's, but for the class and for the handle of the controller in place of its id."""
         context = ray.get_runtime_context()
         self._controller_actor_id = context.get_actor_id()
         actor_class: Any = ray.remote(num_cpus=0)(Cleaner)
@@ -175,6 +144,7 @@ class FailurePolicy(DefaultFailurePolicy):
     """Starts workers again when some were lost, not when one of them raised an error that would come again."""
 
     def make_decision(self, training_failed_error: TrainingFailedError) -> FailureDecision:
+        """Whether the workers are started again, and whether that counts against `train.max_restarts`."""
         if isinstance(training_failed_error, WorkerGroupError):
             failures = training_failed_error.worker_failures
             if own_errors(failures):

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import os
 import re
@@ -17,30 +16,42 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 import safetensors
 import safetensors.torch
 from torch import Tensor
 
-from preprocess.errors import JobError, UserError
+from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.preprocess.common.local_files import hash_file
+from tokenfree.train.runs.checkpoint_state import CheckpointState
 
 Warn = Callable[[str], None]
-_NAME = re.compile(r"step_(\d{8,})")
 MARK = "COMMIT"
+MODEL, OPTIMIZER, AVERAGE = "model", "optimizer", "average"  # the parts of a checkpoint; the last one is not in all
+_NAME = re.compile(r"step_(\d{8,})")
+_SUFFIX = ".safetensors"
 
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint whose hashes were found right. `state` is what was saved beside the tensors."""
+    """A checkpoint whose hashes were found right; `parts` are the names of its files of tensors."""
 
     path: Path
-    step: int
-    state: dict[str, Any]
+    state: CheckpointState
+    parts: frozenset[str]
+
+    @property
+    def step(self) -> int:
+        """The optimizer steps that were done when it was made."""
+        return self.state.step
 
     def tensors(self, part: str) -> dict[str, Tensor]:
-        """The tensors of `part` ("model" or "optimizer") by name, on the CPU."""
-        return safetensors.torch.load_file(self.path / f"{part}.safetensors")
+        """The tensors of `part` by name, on the CPU."""
+        return safetensors.torch.load_file(self.path / f"{part}{_SUFFIX}")
+
+    def weights(self) -> dict[str, Tensor]:
+        """What the trained model is to be used with: the averages where there are some, else the weights, by name."""
+        return {**self.tensors(MODEL), **(self.tensors(AVERAGE) if AVERAGE in self.parts else {})}
 
 
 def name(step: int) -> str:
@@ -48,8 +59,11 @@ def name(step: int) -> str:
     return f"step_{step:08d}"
 
 
-def write(folder: Path, parts: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any]) -> None:
+def write(folder: Path, parts: Mapping[str, Mapping[str, Tensor]], state: CheckpointState) -> None:
     """Write a checkpoint as `folder`, replacing what was there; until the last moment it has another name.
+
+    Args:
+        parts: tensors by part and name.
 
     Raises:
         UserError: the disk is full or cannot be written; nothing half-written stays.
@@ -60,10 +74,10 @@ def write(folder: Path, parts: Mapping[str, Mapping[str, Tensor]], state: Mappin
         temporary.mkdir(parents=True)
         for part, tensors in parts.items():
             contiguous = {key: tensor.contiguous() for key, tensor in tensors.items()}
-            safetensors.torch.save_file(contiguous, temporary / f"{part}.safetensors")
-        hashes = {path.name: _hash(path) for path in sorted(temporary.iterdir())}
-        _write_text(temporary / "state.json", json.dumps({**state, "files": hashes}, indent=1) + "\n")
-        _write_text(temporary / MARK, _hash(temporary / "state.json") + "\n")
+            safetensors.torch.save_file(contiguous, temporary / f"{part}{_SUFFIX}")
+        hashes = {path.name: hash_file(path) for path in sorted(temporary.iterdir())}
+        _write_text(temporary / "state.json", json.dumps({**state.to_mapping(), "files": hashes}, indent=1) + "\n")
+        _write_text(temporary / MARK, hash_file(temporary / "state.json") + "\n")
         if folder.exists():  # an earlier attempt that was damaged
             shutil.rmtree(folder)
         temporary.rename(folder)
@@ -84,15 +98,18 @@ def read(folder: Path, *, name: str | None = None) -> Checkpoint:
     """
     name = name or str(folder)
     try:
-        if (folder / MARK).read_text().strip() != _hash(folder / "state.json"):
+        if (folder / MARK).read_text().strip() != hash_file(folder / "state.json"):
             raise JobError(f"the checkpoint {name} is damaged: state.json does not match {MARK}")
-        state = json.loads((folder / "state.json").read_text())
-        for file, expected in state["files"].items():
-            if _hash(folder / file) != expected:
+        mapping = json.loads((folder / "state.json").read_text())
+        for file, expected in mapping["files"].items():
+            if hash_file(folder / file) != expected:
                 raise JobError(f"the checkpoint {name} is damaged: {file} does not match its hash")
+        state = CheckpointState.from_mapping(mapping)
     except OSError as error:
         raise JobError(f"the checkpoint {name} is damaged: cannot read {Path(error.filename).name}") from error
-    return Checkpoint(folder, state["step"], state)
+    except ValueError as error:
+        raise JobError(f"the checkpoint {name} is of another version: its state.json {error}") from error
+    return Checkpoint(folder, state, frozenset(file.removesuffix(_SUFFIX) for file in mapping["files"]))
 
 
 def steps(folder: Path) -> list[int]:
@@ -107,10 +124,15 @@ def steps_of(names: Iterable[str]) -> list[int]:
 
 
 def newest(folder: Path, warn: Warn) -> Checkpoint | None:
-    """The newest sound checkpoint of `folder`; `warn` is told of each damaged one passed over."""
-    for step in reversed(steps(folder)):
+    """The newest sound checkpoint of `folder`, None where there is none; `warn` is told of each damaged one."""
+    return newest_sound(steps(folder), lambda step: read(folder / name(step)), warn)
+
+
+def newest_sound(steps: Sequence[int], read_step: Callable[[int], Checkpoint], warn: Warn) -> Checkpoint | None:
+    """The checkpoint of the last of the ascending `steps` for which `read_step` raises no JobError; see `newest`."""
+    for step in reversed(steps):
         try:
-            return read(folder / name(step))
+            return read_step(step)
         except JobError as error:
             warn(f"{error}; the one before it is used")
     return None
@@ -128,38 +150,51 @@ def prune(folder: Path, *, step: int, keep: int, best: int | None) -> None:
 
 
 def superfluous(steps: Sequence[int], *, step: int, keep: int, best: int | None) -> list[int]:
-    """Those of the ascending `steps` that `prune` removes."""
+    """Those of the ascending `steps` that `prune` removes, with its arguments."""
     return [old for old in [old for old in steps if old <= step][:-keep] if old != best]
 
 
-class Writer:
+class CheckpointWriter:
     """Writes checkpoints behind the training: one at a time, the caller waits only for the one before.
 
-    `saved(step, best=best)` is called, behind the training too, when one is written.
+    Args:
+        folder: that of all checkpoints of the run.
+        saved: called as `saved(step, best=best)`, behind the training too, when one is written.
     """
 
     def __init__(self, folder: Path, *, saved: Callable[..., None]) -> None:
-        self.folder = folder
+        self._folder = folder
         self._saved = saved
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._pending: Future[None] | None = None
 
-    def submit(self, parts: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any], *, best: int | None) -> None:
-        """Start writing; the tensors must not change any more. Raises UserError if the write before this one failed."""
+    def submit(self, parts: Mapping[str, Mapping[str, Tensor]], state: CheckpointState, *, best: int | None) -> None:
+        """Start writing the checkpoint of `state.step`; the tensors must not change any more.
+
+        Args:
+            best: the step whose checkpoint is to be kept, however old it is.
+
+        Raises:
+            UserError: the write before this one failed.
+        """
         self.wait()
         self._pending = self._pool.submit(self._write, parts, state, best)
 
     def wait(self) -> None:
-        """Wait until all is written. Raises UserError if that failed."""
+        """Wait until all is written.
+
+        Raises:
+            UserError: that failed.
+        """
         pending, self._pending = self._pending, None
         if pending is not None:
             pending.result()
 
-    def _write(self, parts: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any], best: int | None) -> None:
-        write(self.folder / name(state["step"]), parts, state)
-        self._saved(state["step"], best=best)
+    def _write(self, parts: Mapping[str, Mapping[str, Tensor]], state: CheckpointState, best: int | None) -> None:
+        write(self._folder / name(state.step), parts, state)
+        self._saved(state.step, best=best)
 
-    def __enter__(self) -> Writer:
+    def __enter__(self) -> CheckpointWriter:
         return self
 
     def __exit__(
@@ -170,14 +205,6 @@ class Writer:
                 self.wait()
         finally:
             self._pool.shutdown()
-
-
-def _hash(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def _write_text(path: Path, text: str) -> None:

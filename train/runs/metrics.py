@@ -7,7 +7,7 @@ are cut off, so no step occurs twice. Lines of steps:
     characters (in the batch, special ones and padding left out), seconds (of the step), data_wait (seconds of it
     without data), utilisation (share of the device's measured peak), and what else the objective reports, such as
     bits_per_character, or masked_loss, next_sentence_loss and next_sentence_accuracy, where loss is the sum of both;
-    spike (1) only where the loss jumped and training went on (see train/incidents.py)
+    spike (1) only where the loss jumped and training went on (see train/loop/loss_spikes.py)
 
 Lines of validations: step, validation_loss, validation_accuracy, validation_targets, and validation_ with the names of
 what else the objective reports. `events.jsonl` is never cut:
@@ -26,29 +26,40 @@ from typing import Any
 
 from tensorboardX import SummaryWriter
 
+from tokenfree.preprocess.common.json_lines import whole_lines
+
+Line = Mapping[str, Any]  # of metrics.jsonl or events.jsonl
+OnLine = Callable[[Line], None]  # takes each line as it is recorded
+
 
 class Recorder:
-    """Appends lines to the files of a run; made by the one worker that records, at the step where it goes on."""
+    """Appends lines to the files of a run; made by the one worker that records.
 
-    def __init__(self, run: Path, *, step: int, on_line: Callable[[Mapping[str, Any]], None]) -> None:
+    Args:
+        run: its folder.
+        step: where training goes on: lines of later steps are cut off.
+        on_line: gets each line when it is in the file.
+    """
+
+    def __init__(self, run: Path, *, step: int, on_line: OnLine) -> None:
         self._on_line = on_line
         self._metrics_path = run / "metrics.jsonl"
         self._events_path = run / "events.jsonl"
         cut(self._metrics_path, step)
         self._metrics = self._metrics_path.open("a", encoding="utf-8")
-        self._board = SummaryWriter(str(run / "tensorboard"), purge_step=step + 1, flush_secs=10)
+        self._tensorboard = SummaryWriter(str(run / "tensorboard"), purge_step=step + 1, flush_secs=10)
 
-    def metrics(self, line: Mapping[str, Any]) -> None:
+    def metrics(self, line: Line) -> None:
         """Append a line of a step or of a validation; it is in the file when this returns."""
         self._metrics.write(json.dumps(line) + "\n")
         self._metrics.flush()
         for key, value in line.items():
             if key != "step":
-                self._board.add_scalar(key, value, line["step"])
+                self._tensorboard.add_scalar(key, value, line["step"])
         self._on_line(line)
 
     def event(self, event: str, *, step: int, **more: Any) -> None:
-        """Append an event."""
+        """Append an event, with `more` that it says; it is in the file when this returns."""
         self._on_line(append_event(self._events_path, event, step=step, **more))
 
     def __enter__(self) -> Recorder:
@@ -58,7 +69,7 @@ class Recorder:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._metrics.close()
-        self._board.close()
+        self._tensorboard.close()
 
 
 def append_event(path: Path, event: str, *, step: int | None, **more: Any) -> dict[str, Any]:
@@ -69,19 +80,14 @@ def append_event(path: Path, event: str, *, step: int | None, **more: Any) -> di
     return line
 
 
-def read(path: Path) -> list[dict[str, Any]]:
-    """The lines of a metrics.jsonl or events.jsonl; a last line that was cut short by a crash is left out."""
-    return [json.loads(line) for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
-
-
 def cut(path: Path, step: int) -> None:
     """Cut off the lines after `step`, and a last line without end, in place: readers that follow the file go on."""
     if not path.exists():
         return
     end = 0
     with path.open("r+b") as file:
-        for line in file:
-            if not line.endswith(b"\n") or json.loads(line)["step"] > step:
+        for line in whole_lines(file):
+            if json.loads(line)["step"] > step:
                 break
             end += len(line)
         file.truncate(end)

@@ -9,132 +9,177 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from preprocess.errors import JobError, UserError
-from preprocess.storage import Storage
-from train import checkpoints, run_lock
-from train.checkpoints import Checkpoint, Warn
-from train.config import PretrainRecipe
-from train.data import cache
-from train.metrics import append_event
-from train.patience import patiently
-from train.run_folder import RunFolder, lock, open_run
+from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.preprocess.common.json_lines import json_lines
+from tokenfree.preprocess.common.local_files import lock
+from tokenfree.preprocess.common.storage import Storage
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.machine import cache_folder
+from tokenfree.train.runs import checkpoints, store_lock
+from tokenfree.train.runs.checkpoints import Checkpoint, Warn
+from tokenfree.train.runs.metrics import append_event
+from tokenfree.train.runs.run_config import open_run, read_config
+from tokenfree.train.runs.run_folder import held_by_worker, trained_by_another
+from tokenfree.train.runs.store_retry import retry_store
 
 T = TypeVar("T")
-_NOT_COPIED = ("checkpoints", "ray", run_lock.NAME, "lock.worker", "lock.fetch")  # by the general rule
+_NOT_COPIED = ("checkpoints", "ray", store_lock.NAME, "lock.worker", "lock.fetch")  # by the general rule
 _EVENTS = "events.jsonl"
 
 
-class RunStore(RunFolder):
-    """The run at `url`. `owner` is the holder of its lock for whom this process writes, None for readers."""
+class RunStore:
+    """The run at an address; see `tokenfree.train.runs.run.Run` for what its methods promise.
+
+    Args:
+        url: such as s3://bucket/run.
+        owner: the holder of its lock for whom this process writes, None for readers.
+
+    Raises:
+        UserError: there is no file system for such an address.
+    """
 
     def __init__(self, url: str, owner: str | None = None) -> None:
         self.storage = Storage.at(url)
         digest = hashlib.blake2b(self.storage.url.encode(), digest_size=12).hexdigest()
-        base = cache.folder() / "runs" / digest / ("read" if owner is None else "train")
-        super().__init__(base / self.storage.url.rstrip("/").rsplit("/", 1)[-1], self.storage.url)
+        base = cache_folder.folder() / "runs" / digest / ("read" if owner is None else "train")
+        self.name = self.storage.url
+        self.folder = base / self.name.rstrip("/").rsplit("/", 1)[-1]
         self._owner = owner
         self._copied: dict[str, tuple[int, int]] = {}
 
     def open(self, recipe: PretrainRecipe, data: str, manifest: str) -> None:
-        """See `open_run`."""
-        names = [name for name in self.storage.names() if name != run_lock.NAME]
+        """See `open_run`.
+
+        Raises:
+            UserError: it is a run of another recipe or other data, or cannot be written.
+        """
+        names = [name for name in self.storage.names() if name != store_lock.NAME]
         if names and "config.yaml" not in names:
             raise UserError(f"{self.name} holds other files and no run; give an empty or new address as --output")
         with tempfile.TemporaryDirectory(prefix="tokenfree-") as scratch:
             config = Path(scratch) / "config.yaml"
             if names:
-                config.write_bytes(self._patiently(lambda: self.storage.read_bytes(config.name)))
+                config.write_bytes(self._retry(lambda: self.storage.read_bytes(config.name)))
             open_run(Path(scratch), recipe, data, manifest, name=self.name)
-            self._patiently(lambda: self.storage.write_bytes(config.name, config.read_bytes()))
+            self._retry(lambda: self.storage.write_bytes(config.name, config.read_bytes()))
 
     @contextlib.contextmanager
     def claimed(self) -> Iterator[str]:
-        """Held against other commands; yields the owner to give to the workers."""
-        with run_lock.hold(self.storage, self._held()) as owner:
+        """Held by a lock in the store; yields the name of its holder.
+
+        Raises:
+            UserError: another command trains this run.
+        """
+        with store_lock.hold(self.storage, trained_by_another(self.name)) as owner:
             yield owner
 
+    @contextlib.contextmanager
+    def written(self) -> Iterator[None]:
+        """The folder on this machine is brought to what the store holds, but for the checkpoints; at the end the rest
+        is copied to the store, the result last, and nothing is left here.
+
+        Raises:
+            JobError: another process of this machine still trains the run, or another command took it over.
+        """
+        with held_by_worker(self.folder, self.name):
+            self._empty_folder()
+            self.fetch()
+            yield
+            self._check_owner()
+            self._copy(but="result.json")
+            self._copy()
+            shutil.rmtree(self.folder, ignore_errors=True)
+
     def result(self) -> dict[str, Any] | None:
-        return self._patiently(lambda: self.storage.read_json("result.json"))
+        """The content of result.json, None where there is none yet."""
+        return self._retry(lambda: self.storage.read_json("result.json"))
 
     def events(self) -> list[dict[str, Any]]:
+        """The lines of events.jsonl; none of a new run."""
         try:
-            return [json.loads(line) for line in self.storage.read_bytes(_EVENTS).splitlines()]
+            return list(json_lines(self.storage.read_bytes(_EVENTS).splitlines(keepends=True)))
         except FileNotFoundError:
             return []
 
     def add_event(self, event: str, **more: Any) -> dict[str, Any]:
+        """Append a line to events.jsonl, which is written anew: stores know no appending; returns it."""
         with tempfile.TemporaryDirectory(prefix="tokenfree-") as scratch:
             path = Path(scratch) / _EVENTS
             with contextlib.suppress(FileNotFoundError):
-                path.write_bytes(self._patiently(lambda: self.storage.read_bytes(_EVENTS)))
+                path.write_bytes(self._retry(lambda: self.storage.read_bytes(_EVENTS)))
             line = append_event(path, event, step=None, **more)
-            self._patiently(lambda: self.storage.put(str(path), _EVENTS))
+            self._retry(lambda: self.storage.put(str(path), _EVENTS))
         return line
 
-    def begin(self) -> None:
-        """Bring the folder on this machine to what the store holds, but for the checkpoints; for rank 0."""
-        for path in self.folder.iterdir():
-            if path.is_dir() and path.name not in _NOT_COPIED:
-                shutil.rmtree(path)
-            elif path.is_file() and path.name not in _NOT_COPIED:
-                path.unlink()
-        self.fetch()
-
     def fetch(self) -> None:
-        super().fetch()
-        for name in self._patiently(self._small_files):
+        """Copy the small files of the run from the store into `folder`.
+
+        Raises:
+            UserError: there is no run.
+        """
+        read_config(self.name)
+        for name in self._retry(self._small_files):
             path = self.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._patiently(lambda name=name, path=path: self.storage.get(name, str(path)))
+            self._retry(lambda name=name, path=path: self.storage.get(name, str(path)))
             self._copied[name] = _version(path)
 
     def newest(self, warn: Warn) -> Checkpoint | None:
-        for step in reversed(self._steps()):
-            try:
-                return self._checkpoint(step)
-            except JobError as error:
-                warn(f"{error}; the one before it is used")
-        return None
+        """The newest sound checkpoint of the store, copied to this machine; `warn` is told of damaged ones."""
+        return checkpoints.newest_sound(self._steps(), self._checkpoint, warn)
 
     def here(self, checkpoint: Checkpoint) -> Checkpoint:
+        """The same checkpoint, copied to this machine.
+
+        Raises:
+            JobError: it is damaged in the store.
+        """
         return self._checkpoint(checkpoint.step)
 
     def saved(self, step: int, *, keep: int, best: int | None) -> None:
+        """Copy what changed and the checkpoint, its commit mark at the end; remove old checkpoints, here all but this.
+
+        Raises:
+            JobError: another command took the run over; the checkpoint then has no commit mark.
+        """
         name = f"checkpoints/{checkpoints.name(step)}"
         self._copy(but=_EVENTS)
-        self._patiently(lambda: self._remove_checkpoint(step))  # an earlier attempt, damaged or cut short
+        self._retry(lambda: self._remove_checkpoint(step))  # an earlier attempt, damaged or cut short
         for path in sorted((self.folder / name).iterdir()):
             if path.name != checkpoints.MARK:
                 self._put(f"{name}/{path.name}")
         self._check_owner()
         self._put(f"{name}/{checkpoints.MARK}")
-        for old in checkpoints.superfluous(self._patiently(self._all_steps), step=step, keep=keep, best=best):
-            self._patiently(lambda old=old: self._remove_checkpoint(old))
+        for old in checkpoints.superfluous(self._retry(self._all_steps), step=step, keep=keep, best=best):
+            self._retry(lambda old=old: self._remove_checkpoint(old))
         checkpoints.prune(self.folder / "checkpoints", step=step, keep=1, best=None)
 
     def publish(self) -> None:
+        """Copy the files that changed.
+
+        Raises:
+            JobError: another command took the run over.
+        """
         self._check_owner()
         self._copy()
 
     def keep(self, source: Path, name: str) -> None:
-        self._patiently(lambda: self.storage.put(str(source), name))
+        """Copy a file of this machine to the store under `name`."""
+        self._retry(lambda: self.storage.put(str(source), name))
 
-    def finish(self) -> None:
-        """Copies the rest, the result last; nothing is left on this machine."""
-        self._check_owner()
-        self._copy(but="result.json")
-        self._copy()
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    def _held(self) -> UserError:
-        return UserError(f"{self.name} is being trained by another command; wait for it or give another --output")
+    def _empty_folder(self) -> None:
+        """Remove what a run before left in the folder, but for the checkpoints, which are compared with the store's."""
+        for path in self.folder.iterdir():
+            if path.is_dir() and path.name not in _NOT_COPIED:
+                shutil.rmtree(path)
+            elif path.is_file() and path.name not in _NOT_COPIED:
+                path.unlink()
 
     def _small_files(self) -> list[str]:
         names = self.storage.find()
@@ -153,11 +198,11 @@ class RunStore(RunFolder):
                 self._copied[name] = version
 
     def _put(self, name: str) -> None:
-        self._patiently(lambda: self.storage.put(str(self.folder / name), name))
+        self._retry(lambda: self.storage.put(str(self.folder / name), name))
 
     def _check_owner(self) -> None:
         """A command that was taken for dead, and whose run another goes on with, must not write any more."""
-        found = self._patiently(lambda: run_lock.read(self.storage)) or {}
+        found = self._retry(lambda: store_lock.read(self.storage)) or {}
         if self._owner is not None and found.get("owner") != self._owner:
             raise JobError(f"{self.name} was taken over by another command on {found.get('host', 'another machine')}")
 
@@ -166,7 +211,7 @@ class RunStore(RunFolder):
 
     def _steps(self) -> list[int]:
         """The steps whose checkpoints were copied to the end."""
-        steps = self._patiently(self._all_steps)
+        steps = self._retry(self._all_steps)
         return [
             step
             for step in steps
@@ -184,14 +229,14 @@ class RunStore(RunFolder):
         held = JobError(f"another process still copies the checkpoint to {folder}")
         folder.parent.mkdir(parents=True, exist_ok=True)
         with lock(self.folder / "lock.fetch", seconds=3600, held=held):
-            mark = self._patiently(lambda: self.storage.read_bytes(f"{name}/{checkpoints.MARK}"))
+            mark = self._retry(lambda: self.storage.read_bytes(f"{name}/{checkpoints.MARK}"))
             with contextlib.suppress(JobError, OSError):
                 if (folder / checkpoints.MARK).read_bytes() == mark:
                     return checkpoints.read(folder)
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
-            for file in self._patiently(lambda: self.storage.names(name)):
-                self._patiently(lambda file=file: self.storage.get(f"{name}/{file}", str(folder / file)))
+            for file in self._retry(lambda: self.storage.names(name)):
+                self._retry(lambda file=file: self.storage.get(f"{name}/{file}", str(folder / file)))
             return checkpoints.read(folder, name=f"{self.name}/{name}")
 
     def _remove_checkpoint(self, step: int) -> None:
@@ -199,8 +244,8 @@ class RunStore(RunFolder):
         self.storage.remove(f"{name}/{checkpoints.MARK}")  # first, so that readers find it whole or not at all
         self.storage.remove(name)
 
-    def _patiently(self, act: Callable[[], T]) -> T:
-        return patiently(self.storage, act)
+    def _retry(self, act: Callable[[], T]) -> T:
+        return retry_store(self.storage, act)
 
 
 def _version(path: Path) -> tuple[int, int]:

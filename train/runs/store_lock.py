@@ -2,7 +2,7 @@
 
 There are no locks in object stores, and the holder may be killed at any moment. A lock that nobody wrote anew for the
 time of several beats, by the clock of the one who waits, is taken over; at once where its holder was on this machine
-and is no more. The holder's workers look at it before they commit a checkpoint (see train/run_store.py).
+and is no more. The holder's workers look at it before they commit a checkpoint (see train/runs/object_store.py).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
-from preprocess.storage import Storage
-from train.patience import patiently
-from train.processes import start_of
+from tokenfree.preprocess.common.storage import Storage
+from tokenfree.train.machine.processes import start_of
+from tokenfree.train.runs.store_retry import retry_store
 
 NAME = "lock"
 BEAT = 5.0  # seconds
@@ -26,18 +26,27 @@ BEATS_MISSED = 4
 
 
 def read(storage: Storage) -> dict[str, Any] | None:
-    """The content of the lock, None where there is none."""
-    return patiently(storage, lambda: storage.read_json(NAME))
+    """The content of the lock, None where there is none.
+
+    Raises:
+        JobError: the store could not be read for minutes.
+    """
+    return retry_store(storage, lambda: storage.read_json(NAME))
 
 
 @contextlib.contextmanager
 def hold(storage: Storage, held: Exception) -> Iterator[str]:
-    """Hold the lock of the run in `storage`; yields the name of this holder. Raises `held` where another holds it."""
+    """Hold the lock of the run in `storage`; yields the name of this holder.
+
+    Raises:
+        held: another holds it.
+        JobError: the store could not be used for minutes.
+    """
     owner = uuid.uuid4().hex
     _wait_until_free(storage, held)
     content = {"owner": owner, "host": socket.gethostname(), "pid": os.getpid(), "start": start_of(os.getpid())}
     beats = 0
-    patiently(storage, lambda: storage.write_json(NAME, {**content, "beats": beats}))
+    retry_store(storage, lambda: storage.write_json(NAME, {**content, "beats": beats}))
     if _owner(storage) != owner:  # of two that came at once, the later one writes last
         raise held
     ended = threading.Event()

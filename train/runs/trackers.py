@@ -17,10 +17,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from preprocess.errors import UserError
-from train.run_folder import RunFolder, flatten
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.settings import flatten
+from tokenfree.train.runs.metrics import Line, OnLine
+from tokenfree.train.runs.run import Run
 
-Line = Mapping[str, Any]
 PROJECT = "tokenfree"  # where the tracker's own variables name no other
 
 
@@ -30,16 +31,26 @@ class Tracker(Protocol):
     id: str
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Take the numbers of a line of metrics."""
+        """Take the numbers of a line of metrics, by their names in metrics.jsonl."""
         ...
 
     def close(self, *, failed: bool) -> None:
-        """Send what was not sent yet."""
+        """Send what was not sent yet; `failed` where the run did not come to its end."""
         ...
 
 
 class Wandb:
-    """A run of Weights & Biases, drawn over its metric `step`: after a roll-back steps come again."""
+    """A run of Weights & Biases, drawn over its metric `step`: after a roll-back steps come again.
+
+    Args:
+        name: of the run.
+        id: that it has in the tracker, None for a new one.
+        settings: its resolved recipe by dotted keys.
+        folder: where files of the tracker may lie; None: wherever it puts them by itself.
+
+    Raises:
+        UserError: the tracker refuses it; the message has the remedy.
+    """
 
     def __init__(self, name: str, id: str | None, settings: Mapping[str, Any], folder: Path | None) -> None:
         import wandb
@@ -62,14 +73,20 @@ class Wandb:
         self._run.define_metric("*", step_metric="step")
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
+        """See `Tracker.log`."""
         self._run.log({"step": step, **values})
 
     def close(self, *, failed: bool) -> None:
+        """See `Tracker.close`."""
         self._run.finish(exit_code=int(failed))
 
 
 class Mlflow:
-    """A run of MLflow; in `<run>/mlruns` where MLFLOW_TRACKING_URI does not say where."""
+    """A run of MLflow; in `<run>/mlruns` where MLFLOW_TRACKING_URI does not say where. Arguments as those of `Wandb`.
+
+    Raises:
+        UserError: the tracker refuses it; the message has the remedy.
+    """
 
     def __init__(self, name: str, id: str | None, settings: Mapping[str, Any], folder: Path | None) -> None:
         import mlflow
@@ -98,11 +115,13 @@ class Mlflow:
             ) from error
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
+        """See `Tracker.log`."""
         now = int(1000 * time.time())
         metrics = [self._metric(key, value, now, step) for key, value in values.items()]
         self._client.log_batch(self.id, metrics=metrics)
 
     def close(self, *, failed: bool) -> None:
+        """See `Tracker.close`."""
         self._client.set_terminated(self.id, "FAILED" if failed else "FINISHED")
 
 
@@ -110,7 +129,11 @@ KINDS: dict[str, tuple[str, Callable[..., Tracker]]] = {"wandb": ("wandb", Wandb
 
 
 def check(names: Sequence[str]) -> None:
-    """UserError with the remedy for every tracker that is not installed."""
+    """See that the trackers of these `names` are installed.
+
+    Raises:
+        UserError: some are not; the message has the remedy.
+    """
     missing = [name for name in names if importlib.util.find_spec(KINDS[name][0]) is None]
     if missing:
         raise UserError(
@@ -121,16 +144,19 @@ def check(names: Sequence[str]) -> None:
 
 @contextlib.contextmanager
 def tracked(
-    names: Sequence[str], place: RunFolder, settings: Mapping[str, Any], progress: Callable[[Line], None] | None
-) -> Iterator[Callable[[Line], None] | None]:
+    names: Sequence[str], run: Run, settings: Mapping[str, Any], progress: OnLine | None
+) -> Iterator[OnLine | None]:
     """What takes the lines of a run, for `progress` and for the trackers of these `names`.
 
     A tracker that fails is left out from then on, with a message: metrics.jsonl has everything.
+
+    Raises:
+        UserError: a tracker cannot be started; the message has the remedy.
     """
     if not names:
         yield progress
         return
-    trackers = {name: _open(name, place, settings) for name in names}
+    trackers = {name: _open(name, run, settings) for name in names}
 
     def take(line: Line) -> None:
         if progress is not None:
@@ -156,15 +182,13 @@ def tracked(
                 tracker.close(failed=failed)
 
 
-def _open(name: str, place: RunFolder, settings: Mapping[str, Any]) -> Tracker:
-    ids: list[str] = []
-    with contextlib.suppress(FileNotFoundError):  # a new run
-        ids = [line["id"] for line in place.events() if line["event"] == "tracker" and line["tracker"] == name]
-    folder = None if "://" in place.name else place.folder
-    title = place.name.rstrip("/").rsplit("/", 1)[-1]
+def _open(name: str, run: Run, settings: Mapping[str, Any]) -> Tracker:
+    ids = [line["id"] for line in run.events() if line["event"] == "tracker" and line["tracker"] == name]
+    folder = None if "://" in run.name else run.folder
+    title = run.name.rstrip("/").rsplit("/", 1)[-1]
     tracker = KINDS[name][1](title, ids[-1] if ids else None, dict(flatten(settings)), folder)
     if not ids:
-        place.add_event("tracker", tracker=name, id=tracker.id)
+        run.add_event("tracker", tracker=name, id=tracker.id)
     return tracker
 
 

@@ -1,43 +1,51 @@
 """Runs a sweep: plans its settings, sees that they fit on the cluster, trains them, and writes the results.
 
 <output>/sweep.yaml      the resolved recipe of the sweep, written first
-<output>/journal.jsonl   every event that its course depends on
+<output>/journal.jsonl   every event, from which all else is made; see train/sweep/control/history.py
 <output>/trials/         checkpoints of the trials that go on or have finished
-<output>/ray/            what Ray writes, removed at the end
-<output>/...             the results, see train/sweep/results.py; sweep.csv is written last
+<output>/ray/            what Ray writes, never read again and removed at the end
+<output>/...             the results, see train/sweep/results/tables.py; sweep.csv is written last
 """
 
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 
-from preprocess.errors import JobError, UserError
-from preprocess.manifest import Manifest, load_manifest
-from preprocess.settings import fingerprint, to_mapping
-from preprocess.storage import Storage
-from train.config import load_vocabulary
-from train.run_folder import lock
-from train.sweep.compare import LOSS, SPEED, Target, objectives
-from train.sweep.conductor import Conductor
-from train.sweep.config import SweepRecipe, check_space
-from train.sweep.history import History, Record
-from train.sweep.placement import Needs, Node, Placement, place
-from train.sweep.proposals import Plan, Proposer, plan
-from train.sweep.results import TrialResult, best, note_progress, read, read_skipped, write
-from train.sweep.space import Values
+from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.preprocess.common.local_files import lock
+from tokenfree.preprocess.common.settings import fingerprint, to_mapping
+from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.dataset.manifest import Manifest, load_manifest
+from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
+from tokenfree.train.sweep.control.controller import Progress, SweepController
+from tokenfree.train.sweep.control.history import History
+from tokenfree.train.sweep.control.placement import Needs, Node, Placement, place
+from tokenfree.train.sweep.control.proposals import Plan, Proposer, plan
+from tokenfree.train.sweep.results.compare import best
+from tokenfree.train.sweep.results.tables import read, write
+from tokenfree.train.sweep.results.trial_result import TrialResult, trial_results
+from tokenfree.train.sweep.space.knobs import Values
+from tokenfree.train.sweep.space.recipe import SweepRecipe, check_space
+from tokenfree.train.sweep.space.targets import LOSS, SPEED, Target, objectives
 
-Progress = Callable[[Mapping[str, Any]], None]
 _OPERATIONAL = frozenset({"concurrent"})  # may differ when a sweep goes on
 
 
 @dataclass(frozen=True)
 class SweepResult:
-    """What a sweep came to: its trials, how many settings were skipped as impossible (with reasons), and its files."""
+    """What a sweep came to.
+
+    Attributes:
+        trials: all of them.
+        best: the first trial of the best setting; None where no trial came to anything.
+        skipped: how many settings were passed over because they cannot be run, by reason.
+        files: that were written.
+        already_complete: whether it had ended before, so that nothing was trained.
+    """
 
     trials: tuple[TrialResult, ...]
     best: TrialResult | None
@@ -82,6 +90,9 @@ def find_placement(sweep: SweepRecipe, settings: Sequence[Values], nodes: Sequen
 def run_sweep(sweep: SweepRecipe, data: str, output: str, *, progress: Progress | None = None) -> SweepResult:
     """Run the sweep on the data directory `data` into the folder `output`, or go on where it was killed.
 
+    `progress` hears of every event from now on, with all that is known after it. What is returned and written is made
+    from the journal alone.
+
     Raises:
         UserError: the space, the data, the cluster and the output do not fit together.
         JobError: every trial failed; the first one's own error is in the message.
@@ -94,14 +105,10 @@ def run_sweep(sweep: SweepRecipe, data: str, output: str, *, progress: Progress 
     _claim(folder, sweep, proposer.manifest)
     held = UserError(f"{output} is being run by another command; wait for it or give another --output")
     with lock(folder / "lock", seconds=0, held=held):
-        trials = read(folder)
-        ended_before = trials is not None
-        if trials is None:
+        history, ended_before = read(folder, seeds=sweep.seeds, reports=sweep.reports)
+        if not ended_before:
             history = _run(proposer, planned, data, folder, progress)
-            trials = [_result(trial) for trial in history.trials.values()]
-            skipped = history.reasons()
-        else:
-            skipped = read_skipped(folder)
+        trials, skipped = trial_results(history), history.reasons()
         files = write(folder, sweep, trials, skipped=skipped, unit=sweep.budget.unit, targets=targets(sweep))
     if all(trial.state == "failed" for trial in trials):
         raise JobError(f"all {len(trials)} trials failed; {trials[0].name}: {trials[0].error}")
@@ -115,41 +122,26 @@ def targets(sweep: SweepRecipe) -> tuple[Target, ...]:
 
 
 def _run(proposer: Proposer, planned: Plan, data: str, folder: Path, progress: Progress | None) -> History:
-    from train.ray_session import ray_session  # Ray takes seconds to import
-    from train.sweep.tuning import quick_and_quiet, run_legs
-
-    def tell(line: Mapping[str, Any]) -> None:
-        note_progress(folder, line)
-        if progress is not None and line["event"] != "waiting":
-            progress(line)
+    from tokenfree.train.ray.environment import TUNE_LOGGERS, ray_environment  # Ray takes seconds to import
+    from tokenfree.train.ray.session import ray_session
+    from tokenfree.train.sweep.trials.ray_tune import run_segments
 
     storage = folder / "ray"
     shutil.rmtree(storage, ignore_errors=True)
-    with quick_and_quiet(), ray_session():
+    with ray_environment(mute=TUNE_LOGGERS), ray_session():
         placement = find_placement(proposer.sweep, planned.settings, cluster_nodes())
-        conductor = Conductor(proposer, planned, folder, placement.concurrent, tell)
+        controller = SweepController(proposer, planned, folder, placement.concurrent, progress)
         try:
-            run_legs(conductor, placement, data, storage)
+            controller.start()
+            run_segments(controller, placement, data, storage)
         finally:
-            conductor.close()
-    if not conductor.all_ended:
+            controller.close()
+    if not controller.history.all_ended:
         raise JobError(
             "Ray Tune ended before the trials; run the same command again: it goes on where this one stopped"
         )
     shutil.rmtree(storage, ignore_errors=True)
-    return conductor.history
-
-
-def _result(trial: Record) -> TrialResult:
-    return TrialResult(
-        name=trial.name,
-        values=trial.values,
-        state=trial.state,
-        reports=tuple(trial.reports),
-        error=trial.error if trial.state == "failed" else "",
-        setting=trial.setting,
-        seed=trial.seed,
-    )
+    return controller.history
 
 
 def _claim(folder: Path, sweep: SweepRecipe, manifest: Manifest) -> None:

@@ -7,70 +7,56 @@ import dataclasses
 import functools
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from train import incidents
-from train.checkpoints import Writer
-from train.checkpoints import name as checkpoint_name
-from train.data.loader import batch_of
-from train.incidents import Incident, Spike
-from train.loop import Loop
-from train.metrics import Recorder
-from train.profiling import StepTrace
-from train.run_folder import RunFolder, write_atomically
-
-OnLine = Callable[[Mapping[str, Any]], None]
-
-
-@dataclasses.dataclass
-class Tally:
-    """What a checkpoint carries of the run besides the training state."""
-
-    loss: float = float("nan")
-    characters: int = 0
-    seconds: float = 0.0
-    validation: dict[str, float] | None = None
-    validated_at: int = -1
-    best_step: int | None = None
-    best_loss: float = float("inf")
+from tokenfree.preprocess.common.local_files import write_atomically
+from tokenfree.train.data.loader import batch_of
+from tokenfree.train.loop.loop import Loop
+from tokenfree.train.loop.loss_spikes import Incident, Spike
+from tokenfree.train.runs.checkpoint_state import CheckpointState, RunProgress
+from tokenfree.train.runs.checkpoints import CheckpointWriter
+from tokenfree.train.runs.checkpoints import name as checkpoint_name
+from tokenfree.train.runs.metrics import Line, OnLine, Recorder
+from tokenfree.train.runs.run import Run
+from tokenfree.train.worker.incident_files import batches_to_leave_out, save_incident
+from tokenfree.train.worker.step_trace import StepTrace
 
 
-class Scribe:
-    """Writes what `loop` comes to into the folder of the run. Its files are closed with `stack`.
+class RunWriter:
+    """Writes what `loop` comes to into the folder of the run.
 
     Args:
-        profile: leave a trace of a few steps, see `train.profiling`.
+        stack: closes its files.
+        on_line: gets each line that is recorded.
+        profile: leave a trace of a few steps, see `tokenfree.train.worker.step_trace`.
     """
 
     def __init__(
-        self,
-        loop: Loop,
-        place: RunFolder,
-        tally: Tally,
-        stack: contextlib.ExitStack,
-        on_line: OnLine | None,
-        *,
-        profile: bool = False,
+        self, loop: Loop, run: Run, stack: contextlib.ExitStack, on_line: OnLine | None, *, profile: bool = False
     ) -> None:
-        run = place.folder
-        self._loop, self._place, self._run, self._tally = loop, place, run, tally
+        self._loop, self._run, self._folder = loop, run, run.folder
         self._config = loop.recipe.train
-        self._recorder = stack.enter_context(Recorder(run, step=loop.step, on_line=on_line or (lambda line: None)))
-        saved = functools.partial(place.saved, keep=self._config.keep_checkpoints)
-        self._writer = stack.enter_context(Writer(run / "checkpoints", saved=saved))
+        recorder = Recorder(self._folder, step=loop.step, on_line=on_line or (lambda line: None))
+        self._recorder = stack.enter_context(recorder)
+        saved = functools.partial(run.saved, keep=self._config.keep_checkpoints)
+        self._checkpoints = stack.enter_context(CheckpointWriter(self._folder / "checkpoints", saved=saved))
         self._saved_at = time.monotonic()
         self._saved_step = loop.step  # where training would go back to
         self._trace: StepTrace | None = None
         if profile:
-            trace = StepTrace(run / "profile", step=loop.step, on_written=self._note_trace)
+            trace = StepTrace(self._folder / "profile", step=loop.step, on_written=self._note_trace)
             self._trace = stack.enter_context(trace)
 
     def begin(self, damaged: list[str], *, back: bool) -> None:
-        """Say where training starts (or, after an incident, goes `back` to), and which checkpoints are damaged."""
+        """Say where training starts (or, after an incident, goes `back` to), and which checkpoints are damaged.
+
+        Raises:
+            JobError: the run was taken over by another command.
+        """
         step, steps = self._loop.step, self._config.steps
         for warning in damaged:
             self._recorder.event("damaged_checkpoint", step=step, message=f"warning: {warning}")
@@ -82,17 +68,17 @@ class Scribe:
             self._recorder.event("resume", step=step, message=message, workers=self._loop.world_size)
         else:
             self._recorder.event("start", step=0, workers=self._loop.world_size)
-        self._place.publish()
+        self._run.publish()
 
-    def record(self, line: Mapping[str, Any]) -> None:
-        """Record a line of a step or of a validation."""
+    def record(self, line: Line) -> None:
+        """Record a line of a step or of a validation, and the samples of a step whose loss jumped."""
         self._recorder.metrics(line)
         if "seconds" in line and self._trace is not None:
             self._trace.step(self._loop.step)
         if "spike" in line:
             batch, size = batch_of(self._loop.step - 1, self._loop.left_out), self._config.global_batch
             spike = Spike(self._loop.step, batch, line["loss"], list(range(batch * size, (batch + 1) * size)))
-            path = incidents.save(self._run, spike)
+            path = save_incident(self._folder, spike)
             message = f"the loss jumped to {spike.loss:.3f} at step {spike.step:,}; the samples are in {path}"
             self._recorder.event(spike.kind, step=spike.step, batch=batch, samples=str(path), message=message)
 
@@ -102,60 +88,75 @@ class Scribe:
         overdue = seconds is not None and time.monotonic() - self._saved_at >= seconds
         return overdue or self._loop.step % self._config.checkpoint_every_steps == 0
 
-    def save(self, parts: dict[str, dict[str, Tensor]], state: dict[str, Any]) -> None:
-        """Start writing a checkpoint of a snapshot of this moment; training goes on meanwhile."""
-        state["tally"] = dataclasses.asdict(self._tally)
-        self._writer.submit(parts, state, best=self._tally.best_step)
+    def save(self, parts: Mapping[str, Mapping[str, Tensor]], state: CheckpointState, progress: RunProgress) -> None:
+        """Start writing a checkpoint of a snapshot of this moment; training goes on meanwhile.
+
+        Raises:
+            UserError: the checkpoint before this one could not be written.
+        """
+        self._checkpoints.submit(parts, dataclasses.replace(state, progress=progress), best=progress.best_step)
         self._saved_at, self._saved_step = time.monotonic(), self._loop.step
 
     def note(self, incident: Incident, before: list[dict[str, Any]], *, back: bool) -> None:
         """Save the samples of an incident; and where training goes `back`, which batches are left out from now on.
 
         `before` are the records of the incidents after which training went back already.
+
+        Raises:
+            JobError: the run was taken over by another command.
+            UserError: the last checkpoint could not be written.
         """
         if not back:
-            path = incidents.save(self._run, incident)
+            path = save_incident(self._folder, incident)
             self._recorder.event(incident.kind, step=incident.step, batch=incident.batch, samples=str(path))
-            self._place.publish()
+            self._run.publish()
             return
         self.wait()
         checkpoint = self._saved_step
         first = batch_of(checkpoint, self._loop.left_out)
-        left_out = incidents.batches_to_leave_out(incident.batch, first, checkpoint, before)
-        path = incidents.save(self._run, incident, left_out=left_out, checkpoint=checkpoint)
+        left_out = batches_to_leave_out(incident.batch, first, checkpoint, before)
+        path = save_incident(self._folder, incident, left_out=left_out, checkpoint=checkpoint)
         what = "is not a number" if incident.kind == "not_a_number" else f"jumped to {incident.loss:.3f}"
         batches = f"batch {incident.batch:,}" if len(left_out) == 1 else f"batches {first:,} to {incident.batch:,}"
         message = f"the loss {what} at step {incident.step:,}; going back to step {checkpoint:,}, leaving out {batches}"
         self._recorder.event(
             incident.kind, step=incident.step, batch=incident.batch, samples=str(path), message=message
         )
-        self._place.publish()
+        self._run.publish()
 
     def wait(self) -> None:
-        """Wait until the last checkpoint is written."""
-        self._writer.wait()
+        """Wait until the last checkpoint is written.
 
-    def finish(self) -> None:
-        """Wait for the last checkpoint and write the result."""
+        Raises:
+            UserError: it could not be written.
+        """
+        self._checkpoints.wait()
+
+    def finish(self, progress: RunProgress) -> None:
+        """Wait for the last checkpoint and write the result, result.json.
+
+        Raises:
+            UserError: that checkpoint could not be written.
+        """
         self.wait()
-        step, tally = self._loop.step, self._tally
-        assert tally.validation is not None, "the last step is always validated before its checkpoint is written"
+        step = self._loop.step
+        assert progress.validation is not None, "the last step is always validated before its checkpoint is written"
         baseline = self._loop.unigram()
-        validation = dict(tally.validation)
+        validation = dict(progress.validation)
         result = {
             "steps": step,
-            "loss": tally.loss,
+            "loss": progress.loss,
             **{name: validation.pop(name) for name in ("validation_loss", "validation_accuracy", "validation_targets")},
             "validation_means": validation,
             "symbol": None if baseline is None else baseline.symbol,
             "unigram_entropy": None if baseline is None else baseline.entropy,
             "unigram_cross_entropy": None if baseline is None else baseline.cross_entropy,
-            "best_step": tally.best_step,
-            "characters": tally.characters,
-            "seconds": round(tally.seconds, 3),
-            "checkpoint": f"{self._place.name}/checkpoints/{checkpoint_name(step)}",
+            "best_step": progress.best_step,
+            "characters": progress.characters,
+            "seconds": round(progress.seconds, 3),
+            "checkpoint": f"{self._run.name}/checkpoints/{checkpoint_name(step)}",
         }
-        write_atomically(self._run / "result.json", json.dumps(result, indent=1) + "\n")
+        write_atomically(self._folder / "result.json", json.dumps(result, indent=1) + "\n")
         self._recorder.event("complete", step=step)
 
     def _note_trace(self, path: Path) -> None:

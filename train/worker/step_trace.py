@@ -18,6 +18,10 @@ class StepTrace:
     """Writes `<folder>/steps_00000003_00000005.json`: `STEPS` steps, after the first `UNTRACED` of the `with` block.
 
     A block with fewer steps gives a trace of those that came after the first ones, or none.
+
+    Args:
+        step: the optimizer steps that were done before the block.
+        on_written: gets the path of the trace.
     """
 
     def __init__(self, folder: Path, *, step: int, on_written: OnWritten) -> None:

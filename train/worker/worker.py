@@ -11,29 +11,32 @@ import errno
 import functools
 import gc
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import torch
-import torch.distributed as dist
 
-from preprocess.errors import JobError, UserError
-from train.config import PretrainRecipe
-from train.incidents import Incident, NotANumber, Spike, roll_backs
-from train.loop import Loop
-from train.run_folder import RunFolder, lock, run_at
-from train.scribe import OnLine, Scribe, Tally
-from train.stopping import Stop, stop_on_signals
+from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.loop.loop import Loop
+from tokenfree.train.loop.loss_spikes import Incident, NotANumber, Spike
+from tokenfree.train.loop.stopping import Stop, stop_on_signals
+from tokenfree.train.parallel.collectives import barrier, broadcast, gather
+from tokenfree.train.runs.checkpoint_state import RunProgress
+from tokenfree.train.runs.locate import run_at
+from tokenfree.train.runs.metrics import OnLine
+from tokenfree.train.runs.run import Run
+from tokenfree.train.worker.incident_files import roll_backs
+from tokenfree.train.worker.run_writer import RunWriter
 
 
 @dataclasses.dataclass(frozen=True)
-class Job:
+class TrainJob:
     """What every worker of a run is given."""
 
     recipe: PretrainRecipe
-    data: str
-    run: str
+    data: str  # path or address of the data directory
+    run: str  # path or address of the run
     profile: bool = False  # leave a trace of a few steps
-    owner: str | None = None  # see `train.run_folder.run_at`
+    owner: str | None = None  # see `tokenfree.train.runs.locate.run_at`
 
 
 class Stopped(JobError):
@@ -48,7 +51,7 @@ class Stopped(JobError):
 
 
 def work(
-    job: Job,
+    job: TrainJob,
     *,
     rank: int = 0,
     world_size: int = 1,
@@ -57,78 +60,63 @@ def work(
     on_line: OnLine | None = None,
     stop: Stop | None = None,
 ) -> None:
-    """Bring the run `job.run` to its end from wherever it stands; `on_line` gets the lines that are recorded.
+    """Bring the run `job.run` to its end from wherever it stands.
 
-    `threads` is for the arithmetic; None leaves it to torch, which takes OMP_NUM_THREADS or all CPUs of the process.
-    `stop` is what asks for an end; None: the signals that this process gets.
+    Args:
+        rank, world_size, device: see `Loop`.
+        threads: for the arithmetic; None leaves it to torch, which takes OMP_NUM_THREADS or all CPUs of the process.
+        on_line: gets the lines that are recorded, on rank 0.
+        stop: what asks for an end; None: the signals that this process gets.
 
     Raises:
-        NotANumber, Spike: the loss was not a number, or jumped; see train/incidents.py.
+        NotANumber, Spike: the loss was not a number, or jumped; see train/loop/loss_spikes.py.
         Stopped: one of the workers was asked to stop.
-        JobError, UserError: see `Loop`.
+        JobError: another process still trains the run, or training went back too often.
+        UserError: the disk is full or cannot be written; and see `Loop`.
     """
-    place = run_at(job.run, job.owner)
+    run = run_at(job.run, job.owner)
     with contextlib.ExitStack() as stack:
         stack.enter_context(_full_disk_explained())
         stack.enter_context(_arithmetic(threads, deterministic=device == "cpu"))
         stop = stack.enter_context(stop_on_signals()) if stop is None else stop
-        if rank == 0:  # a worker of an earlier, killed command may live a moment longer than that command
-            held = JobError(f"another process still trains {place.name}; end it and run the same command again")
-            place.folder.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(lock(place.folder / "lock.worker", seconds=60, held=held))
-            place.begin()
-        attempt = functools.partial(_attempt, job, place, rank=rank, world_size=world_size, device=device, stop=stop)
-        finished = attempt(on_line, back=False)
+        if rank == 0:
+            stack.enter_context(run.written())
+        make_loop = functools.partial(Loop, job.recipe, job.data, rank=rank, world_size=world_size, device=device)
+        attempt = functools.partial(_attempt, job, run, on_line)
+        finished = attempt(make_loop(stop=stop), back=False)
         while not finished:
             gc.collect()  # of the model before, which hooks of data parallelism hold in cycles
-            finished = attempt(on_line, back=True)
-        if rank == 0:
-            place.finish()
+            finished = attempt(make_loop(stop=stop), back=True)
 
 
-def _attempt(
-    job: Job,
-    place: RunFolder,
-    on_line: OnLine | None,
-    *,
-    rank: int,
-    world_size: int,
-    device: str,
-    stop: Stop,
-    back: bool,
-) -> bool:
+def _attempt(job: TrainJob, run: Run, on_line: OnLine | None, loop: Loop, *, back: bool) -> bool:
     """Train from the newest checkpoint to the end; false after an incident for which training is to go `back` to it."""
     config = job.recipe.train
     with contextlib.ExitStack() as stack:
-        loop = Loop(job.recipe, job.data, rank=rank, world_size=world_size, device=device)
-        loop.stop = stop
         damaged: list[str] = []
-        found = (place.newest(damaged.append), roll_backs(place.folder)) if rank == 0 else None
-        checkpoint, before = _agree(found, world_size)
-        tally = Tally()
-        if checkpoint is not None:
-            loop.load(place.here(checkpoint))
-            tally = Tally(**checkpoint.state["tally"])
+        checkpoint = loop.restore_newest(run, damaged.append)
+        before = broadcast(roll_backs(run.folder) if loop.rank == 0 else [])
         loop.leave_out(batch for record in before for batch in record["left_out"])
-        scribe = Scribe(loop, place, tally, stack, on_line, profile=job.profile and not back) if rank == 0 else None
-        if scribe is not None:
-            scribe.begin(damaged, back=back)
+        writer = None
+        if loop.rank == 0:
+            writer = RunWriter(loop, run, stack, on_line, profile=job.profile and not back)
+            writer.begin(damaged, back=back)
+        progress = (checkpoint.state.progress if checkpoint is not None else None) or RunProgress()
         try:
-            _train(loop, tally, scribe)
+            progress = _Training(loop, progress, writer).run()
         except Incident as incident:
             wished = {NotANumber.kind: config.on_nan, Spike.kind: config.on_spike}[incident.kind] == "roll_back"
             back = wished and len(before) < config.max_roll_backs
-            if scribe is not None:
-                scribe.note(incident, before, back=back)
-            if world_size > 1:  # the first worker to leave ends the others: none may before the samples are written
-                dist.barrier()
+            if writer is not None:
+                writer.note(incident, before, back=back)
+            barrier()  # the first worker that leaves ends the others: none may before the samples are written
             if wished and not back:
                 raise JobError(f"training went back {len(before)} times (train.max_roll_backs); {incident}") from None
             if not wished:
                 raise
             return False
-        if scribe is not None:
-            scribe.finish()
+        if writer is not None:
+            writer.finish(progress)
     return True
 
 
@@ -163,54 +151,53 @@ def _arithmetic(threads: int | None, *, deterministic: bool) -> Iterator[None]:
         torch.use_deterministic_algorithms(before[1], warn_only=before[2])
 
 
-def _agree(found: Any, world_size: int) -> Any:
-    """What rank 0 found, on all workers."""
-    box = [found]
-    if world_size > 1:
-        dist.broadcast_object_list(box, src=0)
-    return box[0]
+class _Training:
+    """Training from where `loop` stands to the end, and what is due after a step; with a `writer` on rank 0."""
 
+    def __init__(self, loop: Loop, progress: RunProgress, writer: RunWriter | None) -> None:
+        self._loop, self._progress, self._writer = loop, progress, writer
+        self._config = loop.recipe.train
 
-def _train(loop: Loop, tally: Tally, scribe: Scribe | None) -> None:
-    config = loop.recipe.train
+    def run(self) -> RunProgress:
+        """How far the run has come in the end."""
+        try:
+            self._loop.train_until(self._config.steps, self._after_step)
+        except Stopped:
+            if self._writer is not None:
+                self._writer.wait()
+            barrier()  # the first worker that leaves ends the others: none may before the checkpoint is written
+            raise
+        return self._progress
 
-    def after_step(line: Mapping[str, float]) -> None:
-        last = loop.step == config.steps
+    def _after_step(self, line: Mapping[str, float]) -> None:
+        loop = self._loop
+        last = loop.step == self._config.steps
         stopping = loop.stopping if loop.world_size > 1 else bool(loop.stop)
-        tally.loss = line["loss"]
-        tally.characters += int(line["characters"])
-        tally.seconds += line["seconds"]
-        if scribe is not None:
-            scribe.record(line)
-        if last or loop.step % config.validate_every_steps == 0:
-            tally.validation, tally.validated_at = loop.validate(), loop.step
-            if tally.validation["validation_loss"] < tally.best_loss:
-                tally.best_step, tally.best_loss = loop.step, tally.validation["validation_loss"]
-            if scribe is not None:
-                scribe.record({"step": loop.step, **tally.validation})
-        due = loop.parallel.agree(last or stopping or (scribe is not None and scribe.is_due()))
-        if due and (scribe is not None or loop.parallel.together):
-            snapshot = loop.snapshot()
-            if scribe is not None:
-                scribe.save(*snapshot)
+        self._progress = self._progress.after_step(line)
+        if self._writer is not None:
+            self._writer.record(line)
+        if last or loop.step % self._config.validate_every_steps == 0:
+            self._validate()
+        self._save_if_due(last or stopping)
         if stopping and not last:
             raise _stopped(loop)
 
-    try:
-        loop.train_until(config.steps, after_step)
-    except Stopped:
-        if scribe is not None:
-            scribe.wait()
-        if loop.world_size > 1:  # the first worker to leave ends the others: none may before the checkpoint is written
-            dist.barrier()
-        raise
+    def _validate(self) -> None:
+        validation = self._loop.validate()
+        self._progress = self._progress.after_validation(self._loop.step, validation)
+        if self._writer is not None:
+            self._writer.record({"step": self._loop.step, **validation})
+
+    def _save_if_due(self, in_any_case: bool) -> None:
+        writer, parallel = self._writer, self._loop.parallel
+        due = parallel.broadcast_flag(in_any_case or (writer is not None and writer.is_due()))
+        if due and (writer is not None or parallel.is_sharded):
+            parts, state = self._loop.snapshot()
+            if writer is not None:
+                writer.save(parts, state, self._progress)
 
 
 def _stopped(loop: Loop) -> Stopped:
     """What to raise on all workers, of which some were asked to stop."""
-    stops: list[Any] = [loop.stop]
-    if loop.world_size > 1:
-        stops *= loop.world_size
-        dist.all_gather_object(stops, loop.stop)
-    asked = [stop for stop in stops if stop]
+    asked = [stop for stop in gather(loop.stop) if stop]
     return Stopped(asked[0].reason, loop.step, all(stop.goes_on for stop in asked))

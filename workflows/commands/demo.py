@@ -10,7 +10,7 @@ Examples:
 
 import argparse
 
-from preprocess.errors import UserError
+from tokenfree.preprocess.common.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,8 +21,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the stages and print what was made."""
-    from workflows.demo import run_demo
+    """Run the stages and print what was made.
+
+    Raises:
+        UserError: there is no worker, or a stage cannot use the dump or the folder.
+    """
+    from tokenfree.workflows.demo import run_demo
 
     if args.workers < 1:
         raise UserError("--workers must be at least 1")

@@ -9,7 +9,7 @@ Example:
 
 import argparse
 
-from workflows.doctor import CHECKS, step_memory, storage
+from tokenfree.workflows.doctor import CHECKS, step_memory, storage
 
 MARKS = {"ok": "[green]ok[/]", "note": "[yellow]note[/]", "missing": "[red]missing[/]"}
 

@@ -13,51 +13,19 @@ import argparse
 import os
 import re
 import shlex
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
-from preprocess.errors import UserError
-from preprocess.live_line import LiveLine
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.workflows.terminal.download_line import DownloadLine
 
 if TYPE_CHECKING:
-    from preprocess.download import Item, Progress
-    from preprocess.mirror import Dump
+    from tokenfree.preprocess.download.download import Item
+    from tokenfree.preprocess.download.mirror import Dump
 
 MIRROR_VARIABLE = "TOKENFREE_MIRROR"
 PART_NUMBER = r"\d+\.xml.*"
-
-
-class DownloadLine(LiveLine):
-    """The live line of a download: wiki, bytes of all files, rate and time left; or why nothing moves."""
-
-    def __init__(self, stream: TextIO | None = None) -> None:
-        super().__init__(stream)
-        self.start: float | None = None
-
-    def __call__(self, progress: "Progress") -> None:
-        """Show how far the files are."""
-        now = time.monotonic()
-        if self.start is None:
-            self.start = now
-        of = "" if progress.total is None else f" of {progress.total / 1e6:,.1f}"
-        wiki = progress.name.partition("-pages")[0]  # whole names would wrap the line
-        parts = [wiki, f"{progress.done / 1e6:,.1f}{of} MB"]
-        if now - self.start > 1:
-            rate = progress.received / (now - self.start)
-            parts.append(f"{rate / 1e6:.1f} MB/s")
-            if progress.total is not None and progress.done < progress.total:
-                minutes, seconds = divmod(int((progress.total - progress.done) / rate), 60)
-                parts.append(f"{minutes}:{seconds:02} left")
-        self.show(" · ".join(parts))
-
-    def clear(self) -> None:
-        """Forget what is shown, so that plain lines can follow."""
-        if self.live and self.shown:
-            self.stream.write("\r\x1b[2K")
-            self.stream.flush()
-        self.shown = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,10 +40,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Find the files, download what is missing, and show what to do with them."""
-    from preprocess.download import check_room, download, plan
-    from preprocess.fetch import Client
-    from preprocess.mirror import MIRROR, Mirror, database
+    """Find the files, download what is missing, and show what to do with them.
+
+    Raises:
+        UserError: the folder is an address, the mirror lacks the dump, or there is no room for it.
+    """
+    from tokenfree.preprocess.download.download import check_room, download, plan
+    from tokenfree.preprocess.download.http_client import Client
+    from tokenfree.preprocess.download.mirror import MIRROR, Mirror, database
 
     if "://" in args.output:
         raise UserError(f"--output {args.output}: downloads need a folder of this machine")
@@ -111,11 +83,11 @@ def _state(item: "Item") -> str:
 
 
 def _next_command(dumps: Sequence["Dump"], folder: Path) -> str:
-    place = shlex.quote(str(folder))
+    quoted = shlex.quote(str(folder))
     inputs = []
     for dump in dumps:
         name, *more = dump.articles
         # There may be a hundred parts: the pattern of their names says it shorter.
-        inputs.append(f"{place}/{re.sub(PART_NUMBER, '[0-9]*.xml*.bz2', name) if more else name}")
+        inputs.append(f"{quoted}/{re.sub(PART_NUMBER, '[0-9]*.xml*.bz2', name) if more else name}")
     output = f"data/{dumps[0].wiki}" if len(dumps) == 1 else "data/wikipedia"
     return f"tokenfree preprocess --wikipedia {' '.join(inputs)} --output {output}"

@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the held-out metrics, one a line."""
-    from train.evaluate import evaluate
+    from tokenfree.train.evaluate import evaluate
 
     for name, value in evaluate(args.run_folder, args.data).items():
         print(f"{name:<36}{value:,.4f}" if isinstance(value, float) else f"{name:<36}{value:,}")

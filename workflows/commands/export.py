@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the folder, and print how to load it."""
-    from train.huggingface_folder import export_run
+    from tokenfree.train.huggingface.folders import export_run
 
     reader = export_run(args.run_folder, args.folder)
     print(f"transformers.{reader}.from_pretrained({args.folder!r})")

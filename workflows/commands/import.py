@@ -24,8 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Make the run, and print what it is."""
-    from preprocess.settings import nest
-    from train.huggingface_folder import import_folder
+    from tokenfree.preprocess.common.settings import nest
+    from tokenfree.train.huggingface.folders import import_folder
 
     recipe = import_folder(args.folder, args.output, nest(args.overrides))
     model = recipe.model

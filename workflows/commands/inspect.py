@@ -9,7 +9,7 @@ Example:
 
 import argparse
 
-from preprocess.errors import UserError
+from tokenfree.preprocess.common.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,11 +20,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print tables of counts and columns, then the windows."""
+    """Print tables of counts and columns, then the windows.
+
+    Raises:
+        UserError: a number is out of its range, or there is no finished data directory.
+    """
     from rich.console import Console
 
-    from preprocess.manifest import load_manifest
-    from workflows.inspection import columns_table, counts_table, pages_line, show_windows
+    from tokenfree.preprocess.dataset.manifest import load_manifest
+    from tokenfree.workflows.terminal.inspection import columns_table, counts_table, pages_line, show_windows
 
     if args.sample < 0 or args.width < 1:
         raise UserError("--sample must not be negative and --width must be positive")

@@ -11,8 +11,8 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from preprocess.errors import UserError
-from workflows import recipes
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.workflows.recipes import command_line, library
 
 
 def recipe_keys() -> list[str]:
@@ -22,26 +22,33 @@ def recipe_keys() -> list[str]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`RECIPE`, or `--list` in its place."""
-    recipes.add_arguments(parser)
+    command_line.add_arguments(parser)
     parser.add_argument("--list", action=_List, nargs=0, help="show all recipes that come with tokenfree, and exit")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print a table of the parts, and what a training step needs."""
+    """Print a table of the parts, and what a training step needs.
+
+    Raises:
+        UserError: the recipe cannot be read, or its parts do not fit together.
+    """
     from rich.console import Console
     from rich.table import Table
 
-    from train import flops
-    from train.config import PretrainRecipe
-    from train.model import check
+    from tokenfree.train.config import PretrainRecipe
+    from tokenfree.train.model.costs import costs, step_memory
+    from tokenfree.train.model.encoder import check
+    from tokenfree.train.objectives.base import head_cost
 
-    recipe = recipes.load(PretrainRecipe, args)
+    recipe = command_line.load(PretrainRecipe, args)
     length = recipe.train.length
-    mistakes = check(recipe.model, length)
-    if mistakes:
-        raise UserError(f"recipe {args.recipe}: " + "; ".join(mistakes))
-    targets = getattr(recipe.objective, "max_predictions", None)
-    parts = flops.costs(recipe.model, length, targets)
+    problems = check(recipe.model, length)
+    if problems:
+        raise UserError(f"recipe {args.recipe}: " + "; ".join(problems))
+    targets = recipe.objective.max_predictions
+    parts = costs(recipe.model, length, targets)
+    head = head_cost(recipe.objective, recipe.model, targets)
+    parts += [] if head is None else [head]
     table = Table(box=None, header_style="bold", pad_edge=False, show_footer=True, footer_style="bold")
     table.add_column("part", "all")
     table.add_column("shape after it")
@@ -55,12 +62,13 @@ def run(args: argparse.Namespace) -> int:
             part.name, " x ".join(map(str, part.shape)), f"{part.parameters:,}", f"{macs:,}", f"{macs / total:.1%}"
         )
     batch = recipe.train.micro_batch or recipe.train.global_batch
-    memory = flops.step_memory(recipe.model, length, batch, targets)
+    memory = step_memory(recipe.model, length, batch, targets)
     sizes = ", ".join(f"{name} {size / 2**20:,.0f}" for name, size in memory._asdict().items())
     console = Console(highlight=False)
     console.print(table)
     symbols = getattr(recipe.model.embedder, "symbols", "characters")
-    console.print(f"\n{length:,} {symbols}, {targets or 'all'} targets; heads of the objective are not counted")
+    without = "; the head of the objective, which grows with the data's vocabulary, is not counted"
+    console.print(f"\n{length:,} {symbols}, {targets} targets{without if head is None else ''}")
     console.print(f"memory of a step with {batch} examples: {memory.total / 2**20:,.0f} MiB ({sizes})")
     return 0
 
@@ -75,7 +83,7 @@ class _List(argparse.Action):
         values: str | Sequence[Any] | None,
         option_string: str | None = None,
     ) -> None:
-        names = recipes.names()
+        names = library.names()
         width = max(map(len, names)) + 2
-        print("\n".join(f"{name:{width}}{recipes.about(name)}" for name in names))
+        print("\n".join(f"{name:{width}}{library.about(name)}" for name in names))
         parser.exit()

@@ -15,24 +15,24 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
-from preprocess.config import PreprocessConfig
-from preprocess.errors import UserError
-from workflows import recipes
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.config import PreprocessConfig
+from tokenfree.workflows.recipes import command_line
 
 if TYPE_CHECKING:
-    from pipelines.preprocess import PlanDescription
+    from tokenfree.pipelines.dry_run import PlanDescription
 
 PASSES_ON = True  # options after `--` go to Beam
 
 
 def recipe_keys() -> list[str]:
     """The keys of a preprocessing recipe, which are options too."""
-    return recipes.keys(PreprocessConfig)
+    return command_line.keys(PreprocessConfig)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`[RECIPE] [inputs] --output DIR [--runner NAME] [--workers N] [--dry-run] [-- BEAM OPTIONS]`."""
-    recipes.add_arguments(parser, optional=True)
+    command_line.add_arguments(parser, optional=True)
     parser.add_argument("--wikipedia", metavar="PATH", nargs="+", help="dump files, globs or URLs")
     parser.add_argument("--books", metavar="PATH", nargs="+", help="book files, folders, globs or URLs")
     parser.add_argument("--hf-dataset", metavar="NAME", nargs="+", help="Hugging Face datasets: NAME[:CONFIG][@SPLIT]")
@@ -41,20 +41,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workers", metavar="N", type=int, default=1, help="processes of the direct runner; 0: all cores"
     )
+    parser.add_argument(
+        "--check_inputs", action="store_true", help="hash all inputs of a finished job, whatever their times say"
+    )
     parser.add_argument("--dry-run", action="store_true", help="only show splits, shards, bytes and time to come")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the Beam job, with one live line a stage, and name what was made."""
-    from pipelines.preprocess import describe_plan, run_preprocess
-    from preprocess.sources.books import is_book_name
-    from preprocess.sources.dumps import is_dump_name
-    from workflows.console import StageLine, counted
+    """Run the Beam job, with one live line a stage, and name what was made.
+
+    Raises:
+        UserError: there is nothing to read, or recipe, inputs and output do not fit together.
+    """
+    from tokenfree.pipelines.dry_run import describe_plan
+    from tokenfree.pipelines.preprocess import run_preprocess
+    from tokenfree.preprocess.sources.books.books import is_book_name
+    from tokenfree.preprocess.sources.wikipedia.dumps import is_dump_name
+    from tokenfree.workflows.terminal.stage_line import StageLine, counted
 
     if args.recipe and (is_dump_name(args.recipe) or is_book_name(args.recipe)):
         option = "--wikipedia" if is_dump_name(args.recipe) else "--books"
         raise UserError(f"{args.recipe}: an input, where a recipe is expected; write {option} {args.recipe}")
-    config = recipes.load(
+    config = command_line.load(
         PreprocessConfig, args, wikipedia=args.wikipedia, books=args.books, hf_dataset=args.hf_dataset
     )
     if not config.wikipedia and not config.books and not config.hf_dataset:
@@ -69,7 +77,9 @@ def run(args: argparse.Namespace) -> int:
             runner=args.runner,
             workers=args.workers,
             beam_options=args.passed_on,
+            check_inputs=args.check_inputs,
             progress=line,
+            notice=line.message,
         )
     if line.stage == "complete":
         print(f"{args.output}: already complete; nothing to do")
@@ -90,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _told(plan: "PlanDescription", workers: int) -> str:
     """What a job would do, in three lines."""
-    from workflows.console import counted
+    from tokenfree.workflows.terminal.stage_line import counted
 
     seconds = max(plan.estimated_seconds / min(workers, plan.splits), 1)  # a split is read by one worker
     time = counted(round(seconds), "second") if seconds < 120 else counted(round(seconds / 60), "minute")

@@ -10,8 +10,8 @@ Examples:
 
 import argparse
 
-from preprocess.errors import UserError
-from workflows import recipes
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.workflows.recipes import command_line
 
 
 def recipe_keys() -> list[str]:
@@ -21,7 +21,7 @@ def recipe_keys() -> list[str]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`RECIPE --data DIR --output RUN [--workers N | MIN:MAX] [--profile]`."""
-    recipes.add_arguments(parser)
+    command_line.add_arguments(parser)
     parser.add_argument("--data", metavar="DIR", required=True, help="a data directory made by `tokenfree preprocess`")
     parser.add_argument("--output", metavar="RUN", required=True, help="the folder of the run")
     parser.add_argument("--workers", metavar="N | MIN:MAX", default="1", help="training processes (default 1)")
@@ -30,18 +30,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Train with one live line, then print the held-out loss beside the unigram entropy, and the files made."""
-    from preprocess.manifest import load_manifest
-    from train.config import PretrainRecipe, check
-    from train.pretrain import pretrain
-    from train.progress import ProgressLine
-    from workflows.demo import loss_line
+    """Train with one live line, then print the held-out loss beside the unigram entropy, and the files made.
 
-    recipe = recipes.load(PretrainRecipe, args)
+    Raises:
+        UserError: recipe, data, workers and run do not fit together.
+    """
+    from tokenfree.preprocess.dataset.manifest import load_manifest
+    from tokenfree.train.config import PretrainRecipe, check
+    from tokenfree.train.pretrain import pretrain
+    from tokenfree.workflows.terminal.run_result import loss_line
+    from tokenfree.workflows.terminal.training_line import ProgressLine
+
+    recipe = command_line.load(PretrainRecipe, args)
     workers = parse_workers(args.workers)
-    mistakes = check(recipe, load_manifest(args.data), workers=workers)
-    if mistakes:
-        raise UserError(f"recipe {args.recipe}: " + "; ".join(mistakes))
+    problems = check(recipe, load_manifest(args.data), workers=workers)
+    if problems:
+        raise UserError(f"recipe {args.recipe}: " + "; ".join(problems))
     if args.dry_run:
         print(f"recipe {args.recipe}: fits the data {args.data} and {args.workers} workers")
         return 0
@@ -59,7 +63,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def parse_workers(text: str) -> tuple[int, int]:
-    """`"4"` as (4, 4) and `"2:8"` as (2, 8)."""
+    """`"4"` as (4, 4) and `"2:8"` as (2, 8).
+
+    Raises:
+        UserError: the text is neither a positive number nor two, the smaller one first.
+    """
     low, colon, high = text.partition(":")
     try:
         workers = (int(low), int(high) if colon else int(low))

@@ -17,8 +17,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Replay; say how many pages succeed now, why the others fail, and what to do with the documents."""
-    from preprocess.failures import replay
-    from workflows.console import counted
+    from tokenfree.preprocess.job.replay import replay
+    from tokenfree.workflows.terminal.stage_line import counted
 
     result = replay(args.directory)
     if not result.tried:

@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the page and name it."""
-    from workflows.report import write_report
+    from tokenfree.workflows.report.write import write_report
 
     print(f"report written to {write_report(args.folders, args.output)}")
     return 0

@@ -14,42 +14,43 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from preprocess.errors import JobError
-from preprocess.settings import build, merge, nest
-from workflows import recipes
-from workflows.console import counted
+from tokenfree.preprocess.common.errors import JobError
+from tokenfree.preprocess.common.settings import build, merge, nest
+from tokenfree.workflows.recipes import command_line, library
+from tokenfree.workflows.terminal.stage_line import counted
 
 if TYPE_CHECKING:
-    from train.sweep.config import SweepRecipe
-    from train.sweep.run import SweepResult
+    from tokenfree.train.sweep.run import SweepResult
+    from tokenfree.train.sweep.space.recipe import SweepRecipe
 
 REPORT = "report.html"
 
 
 def recipe_keys() -> list[str]:
     """The keys of a sweep recipe, which are options too."""
-    from train.sweep.config import SweepRecipe
+    from tokenfree.train.sweep.space.recipe import SweepRecipe
 
-    return recipes.keys(SweepRecipe)
+    return command_line.keys(SweepRecipe)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`RECIPE --data DIR --output RUN [--trials N] [--concurrent N]`."""
-    recipes.add_arguments(parser)
+    command_line.add_arguments(parser)
     parser.add_argument("--data", metavar="DIR", required=True, help="a data directory made by `tokenfree preprocess`")
     parser.add_argument("--output", metavar="RUN", required=True, help="the folder of the sweep")
     parser.add_argument("--dry-run", action="store_true", help="only show settings, placement and budget")
     parser.add_argument("--trials", metavar="N", type=int, help="settings to try")
-    parser.add_argument("--concurrent", metavar="N", type=int, help="trials at a time (default: one a CPU)")
+    room = "most trials side by side (default: as many as the CPUs and GPUs have room for)"
+    parser.add_argument("--concurrent", metavar="N", type=int, help=room)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the sweep with a live table, then print the best setting and the files made."""
-    from train.sweep.results import TABLE
-    from train.sweep.run import run_sweep
-    from workflows.report import write_report
-    from workflows.sweep_plan import describe
-    from workflows.sweep_table import SweepTable
+    from tokenfree.train.sweep.results.tables import TABLE
+    from tokenfree.train.sweep.run import run_sweep
+    from tokenfree.workflows.report.write import write_report
+    from tokenfree.workflows.terminal.sweep_plan import describe
+    from tokenfree.workflows.terminal.sweep_table import SweepTable
 
     sweep = _sweep(args)
     if args.dry_run:
@@ -57,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
             print(line)
         return 0
     try:
-        with SweepTable(reports=sweep.reports) as table:
+        with SweepTable() as table:
             result = run_sweep(sweep, args.data, args.output, progress=table)
     except JobError:
         if (Path(args.output) / TABLE).is_file():  # every trial failed: what each of them said is on the page
@@ -75,12 +76,12 @@ def run(args: argparse.Namespace) -> int:
 
 def _sweep(args: argparse.Namespace) -> "SweepRecipe":
     """The sweep that the recipe and the options ask for."""
-    from train.sweep.config import SweepRecipe
+    from tokenfree.train.sweep.space.recipe import SweepRecipe
 
-    mapping = recipes.resolve(args.recipe, args.config, [])
+    mapping = command_line.resolve(args.recipe, args.config, [])
     if any(key.split(".")[0] == "budget" for key, _ in args.overrides):
         mapping.pop("budget", None)  # a budget in another unit takes the place of the recipe's
-    mapping = recipes.resolve_sweep(merge(mapping, nest(args.overrides)))
+    mapping = library.resolve_sweep(merge(mapping, nest(args.overrides)))
     options = {"trials": args.trials, "concurrent": args.concurrent}
     mapping = merge(mapping, {key: value for key, value in options.items() if value is not None})
     return build(SweepRecipe, mapping, source=f"recipe {args.recipe}")
@@ -88,12 +89,13 @@ def _sweep(args: argparse.Namespace) -> "SweepRecipe":
 
 def _results(sweep: "SweepRecipe", result: "SweepResult", args: argparse.Namespace) -> Iterator[str]:
     """What is said at the end: what became of the trials, the best setting, and the command that trains it."""
-    from train.sweep.compare import LOSS, full_amount, rank
-    from train.sweep.run import targets
-    from train.sweep.trial_result import STATES
+    from tokenfree.train.sweep.results.compare import full_amount, rank
+    from tokenfree.train.sweep.results.trial_result import STATES
+    from tokenfree.train.sweep.run import targets
+    from tokenfree.train.sweep.space.targets import LOSS
 
     states = [trial.state for trial in result.trials]
-    told = [f"{states.count(state)} {state.replace('_', ' ')}" for state in STATES if state in states]
+    told = [f"{states.count(state)} {state}" for state in STATES if state in states]
     yield f"{counted(len(states), 'trial')}: {', '.join(told)}"
     yield from (f"{trial.name} failed: {trial.error}" for trial in result.trials if trial.state == "failed")
     if result.skipped:
@@ -105,7 +107,7 @@ def _results(sweep: "SweepRecipe", result: "SweepResult", args: argparse.Namespa
     if not ranked or amount is None:
         return
     setting = ranked[0].setting
-    loss = setting.estimate(LOSS.metric, amount, unit)
+    loss = setting.interval(LOSS.metric, amount, unit)
     if loss is not None:
         sure = "" if loss.half is None else f" (mean of {loss.count} seeds, 95% interval ± {loss.half:.3f})"
         values = ", ".join(f"{key} = {value}" for key, value in setting.values.items())

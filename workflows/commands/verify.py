@@ -16,8 +16,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Verify, and say how much was found good."""
-    from preprocess.manifest import load_manifest
-    from preprocess.verify import verify
+    from tokenfree.preprocess.dataset.manifest import load_manifest
+    from tokenfree.preprocess.dataset.verify import verify
 
     manifest = load_manifest(args.directory)
     verify(args.directory)

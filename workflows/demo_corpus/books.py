@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 
-from workflows.demo_corpus.module_docs import ModuleDocs
-from workflows.demo_corpus.repeats import Repeats
+from tokenfree.workflows.demo_corpus.module_docs import ModuleDocs
+from tokenfree.workflows.demo_corpus.repeats import Repeats
 
 MIN_CHARACTERS = 200
 _BUILT_IN = ("builtins", "math", "itertools", "_functools", "_collections", "_operator", "_io", "time", "sys")

@@ -8,8 +8,8 @@ import http
 import unicodedata
 from collections.abc import Iterator
 
-from workflows.demo_corpus.dump_writer import DemoPage
-from workflows.demo_corpus.wikitext import escape
+from tokenfree.workflows.demo_corpus.dump_writer import DemoPage
+from tokenfree.workflows.demo_corpus.wikitext import escape
 
 _ENCODINGS = (
     "koi8-r", "cp1251", "cp866", "iso8859-5", "mac-cyrillic", "cp1253", "iso8859-7", "cp1255", "iso8859-8", "cp1256",

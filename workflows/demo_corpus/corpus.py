@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from preprocess.errors import UserError
-from workflows.demo_corpus.books import books
-from workflows.demo_corpus.code_tables import table_pages
-from workflows.demo_corpus.dump_writer import DemoPage, index_path, replacing, write_dump
-from workflows.demo_corpus.help_topics import topic_pages
-from workflows.demo_corpus.module_docs import standard_library
-from workflows.demo_corpus.module_pages import module_pages
-from workflows.demo_corpus.own_pages import own_pages, with_surroundings
-from workflows.demo_corpus.repeats import Repeats
-from workflows.demo_corpus.sites import SITES
-from workflows.demo_corpus.unicode_pages import unicode_pages
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.workflows.demo_corpus.books import books
+from tokenfree.workflows.demo_corpus.code_tables import table_pages
+from tokenfree.workflows.demo_corpus.dump_writer import DemoPage, index_path, replacing, write_dump
+from tokenfree.workflows.demo_corpus.help_topics import topic_pages
+from tokenfree.workflows.demo_corpus.module_docs import standard_library
+from tokenfree.workflows.demo_corpus.module_pages import module_pages
+from tokenfree.workflows.demo_corpus.own_pages import own_pages, with_surroundings
+from tokenfree.workflows.demo_corpus.repeats import Repeats
+from tokenfree.workflows.demo_corpus.sites import SITES
+from tokenfree.workflows.demo_corpus.unicode_pages import unicode_pages
 
 NUM_MODULE_BOOKS = 8
 MAX_SHARE_OF_TABLES = 0.25  # of the characters: names of characters are many, but say little
@@ -48,7 +48,7 @@ def write_demo_corpus(folder: Path, progress: Progress | None = None) -> DemoCor
     written last; every file appears under its name only when it is whole.
 
     Raises:
-        UserError: if the folder cannot be written to.
+        UserError: the folder cannot be written to.
     """
     existing = _read_mark(folder)
     if existing is not None:

@@ -22,7 +22,7 @@ from typing import IO
 from urllib.parse import quote
 from xml.sax.saxutils import escape, quoteattr
 
-from preprocess.errors import UserError
+from tokenfree.preprocess.common.errors import UserError
 
 PAGES_PER_STREAM = 100
 FIRST_EDIT = datetime(2024, 1, 1, tzinfo=timezone.utc)
@@ -46,6 +46,7 @@ class DumpSite:
 
     @property
     def database(self) -> str:
+        """The name of the wiki's database, such as `swwiki`."""
         return f"{self.language}wiki"
 
 
@@ -66,7 +67,7 @@ def write_dump(path: Path, pages: Iterable[DemoPage], site: DumpSite, *, multist
     `index_path`), or in a single stream without an index where `multistream` is false.
 
     Raises:
-        UserError: if the file name ends in neither `.xml` nor `.xml.bz2`.
+        UserError: the file name ends in neither `.xml` nor `.xml.bz2`.
     """
     if not path.name.endswith((".xml", ".xml.bz2")):
         raise UserError(f"{path}: a dump is named *.xml or *.xml.bz2; choose such a name")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 
-from workflows.demo_corpus.dump_writer import DemoPage
-from workflows.demo_corpus.repeats import Repeats
-from workflows.demo_corpus.wikitext import to_wikitext
+from tokenfree.workflows.demo_corpus.dump_writer import DemoPage
+from tokenfree.workflows.demo_corpus.repeats import Repeats
+from tokenfree.workflows.demo_corpus.wikitext import to_wikitext
 
 MIN_CHARACTERS = 200
 

@@ -30,7 +30,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class ModuleDocs:
-    """What the source of one module says in words; `characters` is their number."""
+    """What the source of one module says in words: its docstrings, its long comments, and what it imports."""
 
     name: str
     summary: str
@@ -41,6 +41,7 @@ class ModuleDocs:
 
     @property
     def characters(self) -> int:
+        """The number of characters of all that the module says."""
         texts = (self.summary, *(entry.text for entry in self.entries), *self.comments)
         return sum(map(len, texts))
 

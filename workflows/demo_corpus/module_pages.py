@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import groupby
 
-from workflows.demo_corpus.dump_writer import DemoPage
-from workflows.demo_corpus.module_docs import Entry, ModuleDocs
-from workflows.demo_corpus.repeats import Repeats
-from workflows.demo_corpus.wikitext import escape, to_wikitext
+from tokenfree.workflows.demo_corpus.dump_writer import DemoPage
+from tokenfree.workflows.demo_corpus.module_docs import Entry, ModuleDocs
+from tokenfree.workflows.demo_corpus.repeats import Repeats
+from tokenfree.workflows.demo_corpus.wikitext import escape, to_wikitext
 
 MIN_CHARACTERS = 300
 _ROW = 120  # docstrings of at most so many characters go into a table of their class
 
 
 def page_title(module: str) -> str:
+    """The title of the page about a module, such as `Json (Python module)`."""
     return f"{module[0].upper()}{module[1:]} (Python module)"
 
 

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
-from workflows.demo_corpus.dump_writer import DemoPage, DumpSite
+from tokenfree.workflows.demo_corpus.dump_writer import DemoPage, DumpSite
 
 PAGES = Path(__file__).parent / "pages"
 _REDIRECT = re.compile(r"#[^\s\[]+\s*\[\[([^\]|]+)\]\]")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workflows.demo_corpus.dump_writer import DumpSite
+from tokenfree.workflows.demo_corpus.dump_writer import DumpSite
 
 # Wikipedia, main page; then Media, Special, Talk, User, User talk, Project talk, File, File talk, MediaWiki, MediaWiki
 # talk, Template, Template talk, Help, Help talk, Category, Category talk (numbers -2, -1, 1-3, 5-15; 4 is the project).

@@ -8,8 +8,8 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator
 
-from workflows.demo_corpus.dump_writer import DemoPage
-from workflows.demo_corpus.wikitext import escape
+from tokenfree.workflows.demo_corpus.dump_writer import DemoPage
+from tokenfree.workflows.demo_corpus.wikitext import escape
 
 # First and last code point and name: blocks of living scripts and of common symbols, in the order of their use here.
 BLOCKS = (

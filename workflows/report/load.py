@@ -8,14 +8,15 @@ from typing import Any
 
 import yaml
 
-from preprocess.errors import UserError
-from preprocess.manifest import Manifest, load_manifest
-from train.sweep.results import TABLE, read_progress, read_skipped
-from train.sweep.trial_result import TrialResult
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.json_lines import read_json_lines
+from tokenfree.preprocess.dataset.manifest import Manifest, load_manifest
+from tokenfree.train.sweep.results.tables import read
+from tokenfree.train.sweep.results.trial_result import TrialResult, trial_results
 
 
 @dataclass(frozen=True)
-class RunFolder:
+class RunRecord:
     """A pretraining run: its resolved recipe, the lines of its metrics and events, and its result once it ended."""
 
     path: Path
@@ -32,7 +33,7 @@ class RunFolder:
 
 
 @dataclass(frozen=True)
-class SweepFolder:
+class SweepRecord:
     """A sweep: its recipe, its trials as far as they are, settings not tried by reason, and whether it has ended."""
 
     path: Path
@@ -48,7 +49,7 @@ class SweepFolder:
 
 
 @dataclass(frozen=True)
-class DataFolder:
+class DataRecord:
     """A data directory, by its manifest."""
 
     path: Path
@@ -60,10 +61,10 @@ class DataFolder:
         return self.path.name
 
 
-Folder = RunFolder | SweepFolder | DataFolder
+Record = RunRecord | SweepRecord | DataRecord
 
 
-def load(path: Path) -> Folder:
+def load(path: Path) -> Record:
     """Read a folder by the files in it.
 
     Raises:
@@ -74,33 +75,26 @@ def load(path: Path) -> Folder:
     if (path / "sweep.yaml").is_file():
         return _sweep(path)
     if (path / "manifest.json").is_file():
-        return DataFolder(path, load_manifest(str(path)))
+        return DataRecord(path, load_manifest(str(path)))
     if not path.exists():
         raise UserError(f"{path}: no such folder")
     raise UserError(f"{path}: holds no metrics.jsonl (a run), sweep.yaml (a sweep) or manifest.json (data)")
 
 
-def _run(path: Path) -> RunFolder:
-    lines = _lines(path / "metrics.jsonl")
+def _run(path: Path) -> RunRecord:
+    lines = read_json_lines(path / "metrics.jsonl")
     config, result = path / "config.yaml", path / "result.json"
-    return RunFolder(
+    return RunRecord(
         path,
         yaml.safe_load(config.read_text(encoding="utf-8")) if config.is_file() else {},
         [line for line in lines if "loss" in line],
         [line for line in lines if "validation_loss" in line],
-        _lines(path / "events.jsonl"),
+        read_json_lines(path / "events.jsonl"),
         json.loads(result.read_text(encoding="utf-8")) if result.is_file() else None,
     )
 
 
-def _sweep(path: Path) -> SweepFolder:
+def _sweep(path: Path) -> SweepRecord:
     recipe = yaml.safe_load((path / "sweep.yaml").read_text(encoding="utf-8"))["recipe"]
-    return SweepFolder(path, recipe, read_progress(path), read_skipped(path), (path / TABLE).is_file())
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of a file of JSON lines; a last line that is being written is left out."""
-    if not path.is_file():
-        return []
-    text = path.read_text(encoding="utf-8")
-    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+    history, ended = read(path, seeds=recipe.get("seeds", 1), reports=recipe.get("reports", 1))
+    return SweepRecord(path, recipe, trial_results(history), history.reasons(), ended)

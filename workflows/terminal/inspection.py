@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from preprocess.manifest import Manifest
-from preprocess.schema import schema
-from preprocess.storage import Storage
-from preprocess.vocabulary import Vocabulary
+from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.dataset.manifest import Manifest
+from tokenfree.preprocess.features.schema import schema
+from tokenfree.preprocess.features.vocabulary import Vocabulary
 
 ALTERNATE = ("cyan", "yellow")
 BLOCK = "█"
@@ -57,7 +57,7 @@ def columns_table(manifest: Manifest) -> Table:
 
 
 def show_windows(console: Console, directory: str, manifest: Manifest, *, num_windows: int, width: int) -> None:
-    """Print windows spread evenly over the training split."""
+    """Print `num_windows` windows, spread evenly over the training split, the first `width` characters of each."""
     storage = Storage.at(directory)
     vocabulary = None
     if manifest.vocabulary_sha256 is not None:
@@ -118,8 +118,8 @@ def _marked(console: Console, title: str, shown: str, spans: Sequence[tuple[int,
 
 def _masked(row: pa.RecordBatch, vocabulary: Vocabulary, number: int, width: int) -> Text:
     """The window as CANINE-S would see it: masked characters as blocks, replaced ones underlined."""
-    from train.objectives.canine_s import Collator, Config
-    from train.objectives.framing import MASK
+    from tokenfree.train.batches.framing import MASK
+    from tokenfree.train.objectives.canine_s import Collator, Config
 
     text = Text("masks    ", style="bold")
     columns = {name: [row.column(name)[0].values.to_numpy()] for name in Collator.columns}

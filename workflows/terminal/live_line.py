@@ -5,18 +5,28 @@ from __future__ import annotations
 import sys
 import time
 from types import TracebackType
-from typing import Any, TextIO
+from typing import TextIO
+
+from typing_extensions import Self
+
+from tokenfree.workflows.terminal.frame import Frame
 
 LOG_INTERVAL = 10.0  # seconds between lines where the output is no terminal
 _LIVE_INTERVAL = 0.1  # where it is one
 
 
 class LiveLine:
-    """A line that is written over in a terminal, and written anew every `interval` seconds in a log file."""
+    """A line that is drawn over itself in a terminal, and written anew every `interval` seconds in a log file.
+
+    Args:
+        stream: standard error by default.
+        interval: seconds between two lines of a log file.
+    """
 
     def __init__(self, stream: TextIO | None = None, *, interval: float = LOG_INTERVAL) -> None:
         self.stream = sys.stderr if stream is None else stream
-        self.live = self.stream.isatty()
+        self._frame = Frame(self.stream)
+        self.live = self._frame.live
         self.interval = _LIVE_INTERVAL if self.live else interval
         self.shown = ""  # what is not kept yet
         self.time = float("-inf") if self.live else time.monotonic()  # of the last line written
@@ -26,30 +36,44 @@ class LiveLine:
         now = time.monotonic()
         due = final or now - self.time >= self.interval
         if due:
-            self.stream.write(("\r\x1b[2K" if self.live else "") + text + ("\n" if final or not self.live else ""))
-            self.stream.flush()
             self.time = now
+            if not self.live:
+                self._log(text)
+            elif final:
+                self._frame.finish(text)
+            else:
+                self._frame.draw([text])
         self.shown = "" if final or (due and not self.live) else text
 
     def message(self, text: str) -> None:
         """Write `text` as a line of its own, above the live one."""
-        self.stream.write(("\r\x1b[2K" if self.live else "") + text + "\n")
         if self.live:
-            self.stream.write(self.shown)
-        self.stream.flush()
+            self._frame.above(text)
+        else:
+            self._log(text)
+
+    def clear(self) -> None:
+        """Forget what is shown, so that plain lines can follow."""
+        if self.live and self.shown:
+            self._frame.clear()
+        self.shown = ""
 
     def close(self) -> None:
         """Keep what is shown and move to a fresh line."""
         if self.shown:
             self.show(self.shown, final=True)
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+    def _log(self, text: str) -> None:
+        self.stream.write(text + "\n")
+        self.stream.flush()
 
 
 def short(number: float) -> str:

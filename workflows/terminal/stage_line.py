@@ -4,13 +4,13 @@ import time
 from dataclasses import replace
 from typing import Any, TextIO
 
-from preprocess.live_line import LiveLine, clock
+from tokenfree.workflows.terminal.live_line import LiveLine, clock
 
-_STAGE_BEFORE = {"vocabulary": "read", "finish": "build"}  # stages that count the same splits or shards
+_STAGE_BEFORE = {"vocabulary": "read", "finish": "build"}  # stages that count the same input splits or shards
 
 
 class StageLine(LiveLine):
-    """The live line of preprocessing: stage, splits or shards done, rate and time left."""
+    """The live line of preprocessing: stage, input splits or shards done, rate and time left."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         super().__init__(stream)
@@ -20,7 +20,7 @@ class StageLine(LiveLine):
         self.start = self.changed = 0.0
 
     def __call__(self, progress: Any) -> None:
-        """Show a `pipelines.progress.Progress`; one that is shown again only moves the clock."""
+        """Show a `tokenfree.pipelines.progress.Progress`; one that is shown again only moves the clock."""
         now = time.monotonic()
         if self.stage and self.stage == _STAGE_BEFORE.get(progress.stage):
             self(replace(progress, stage=self.stage))  # whose end may have come between two looks
@@ -34,7 +34,7 @@ class StageLine(LiveLine):
         self.show(" · ".join(parts))
 
     def _parts_done(self) -> str:
-        if self.stage == "vocabulary":  # made by one worker from all splits
+        if self.stage == "vocabulary":  # made by one worker from all input splits
             return self.stage
         noun = "split" if self.stage == "read" else "shard"
         return f"{self.stage:<11}{self.last.done:,} of {counted(self.last.total, noun)}"

@@ -4,12 +4,12 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from workflows.console import counted
+from tokenfree.workflows.terminal.stage_line import counted
 
 if TYPE_CHECKING:
-    from train.sweep.config import SweepRecipe
-    from train.sweep.estimate import Estimate
-    from train.sweep.placement import Placement
+    from tokenfree.train.sweep.control.placement import Placement
+    from tokenfree.train.sweep.control.trial_cost import TrialCost
+    from tokenfree.train.sweep.space.recipe import SweepRecipe
 
 _MOST = 40  # settings that are listed
 
@@ -20,19 +20,19 @@ def describe(sweep: "SweepRecipe", data: str) -> Iterator[str]:
     Raises:
         UserError: the sweep cannot be run.
     """
-    from train.sweep.estimate import Estimator
-    from train.sweep.run import prepare
+    from tokenfree.train.sweep.control.trial_cost import CostEstimator
+    from tokenfree.train.sweep.run import prepare
 
     proposer, plan = prepare(sweep, data)
     placement = _placement(sweep, plan.settings)
-    estimator = Estimator(sweep, data, proposer.manifest, proposer.vocabulary)
-    estimates = [estimator.estimate(values) for values in plan.settings]
+    estimator = CostEstimator(sweep, data, proposer.manifest, proposer.vocabulary)
+    costs = [estimator.estimate(values) for values in plan.settings]
     runs = plan.num_settings * sweep.seeds
     seeds = f", each with {counted(sweep.seeds, 'seed')}: {counted(runs, 'trial')}" if sweep.seeds > 1 else ""
     yield f"{counted(plan.num_settings, 'setting')}{seeds}"
-    for number, (values, estimate) in enumerate(zip(plan.settings[:_MOST], estimates, strict=False)):
+    for number, (values, cost) in enumerate(zip(plan.settings[:_MOST], costs, strict=False)):
         shown = ", ".join(f"{key} = {value}" for key, value in values.items())
-        yield f"  {number:>3}  {shown}  ({estimate.parameters:,} parameters, {estimate.step_flops:.3g} FLOPs a step)"
+        yield f"  {number:>3}  {shown}  ({cost.parameters:,} parameters, {cost.step_flops:.3g} FLOPs a step)"
     if len(plan.settings) > _MOST:
         yield f"  and {len(plan.settings) - _MOST} more"
     if plan.num_settings > len(plan.settings):
@@ -41,15 +41,15 @@ def describe(sweep: "SweepRecipe", data: str) -> Iterator[str]:
     yield f"{counted(len(plan.impossible), 'setting')} cannot be run" + (":" if plan.impossible else "")
     yield from (f"  {count} x {reason}" for reason, count in sorted(plan.skipped.items()))
     yield str(placement)
-    yield from _budget(sweep, estimates, runs, placement)
+    yield from _budget(sweep, costs, runs, placement)
 
 
 def _placement(sweep: "SweepRecipe", settings: tuple[dict, ...]) -> "Placement":
     import torch
 
-    from train.ray_session import cores, ray_session
-    from train.sweep.placement import Node
-    from train.sweep.run import cluster_nodes, find_placement
+    from tokenfree.train.ray.session import cores, ray_session
+    from tokenfree.train.sweep.control.placement import Node
+    from tokenfree.train.sweep.run import cluster_nodes, find_placement
 
     if "RAY_ADDRESS" in os.environ:
         with ray_session():
@@ -57,17 +57,17 @@ def _placement(sweep: "SweepRecipe", settings: tuple[dict, ...]) -> "Placement":
     return find_placement(sweep, settings, [Node(cores(), torch.cuda.device_count())])
 
 
-def _budget(sweep: "SweepRecipe", estimates: list["Estimate"], runs: int, placement: "Placement") -> Iterator[str]:
+def _budget(sweep: "SweepRecipe", costs: list["TrialCost"], runs: int, placement: "Placement") -> Iterator[str]:
     budget = sweep.budget
-    most = "at most " if sweep.scheduler.name in ("asha", "median_stopping", "hyperband") else ""
+    most = "at most " if sweep.scheduler.stops_early() else ""
     unit = budget.unit.replace("_", " ").replace("train ", "")
     yield f"budget of a trial: {budget.amount:,.6g} {unit}{'' if unit.endswith('s') else 's'}, {sweep.reports} reports"
     if budget.seconds is not None:
         hours = runs * budget.seconds / placement.concurrent / 3600
         yield f"all trials: {most}{hours:,.2f} hours of training, {placement.concurrent} side by side"
         return
-    share = runs / len(estimates)  # settings not known yet count as the mean of those that are
-    steps = share * sum(estimate.steps or 0 for estimate in estimates)
-    characters = share * sum(estimate.characters or 0 for estimate in estimates)
-    flops = share * sum(estimate.flops or 0 for estimate in estimates)
+    share = runs / len(costs)  # settings not known yet count as the mean of those that are
+    steps = share * sum(cost.steps or 0 for cost in costs)
+    characters = share * sum(cost.characters or 0 for cost in costs)
+    flops = share * sum(cost.flops or 0 for cost in costs)
     yield f"all trials: {most}{steps:,.0f} steps, {characters:,.3g} characters, {flops:.3g} FLOPs"

@@ -6,7 +6,7 @@ import collections
 from collections.abc import Mapping
 from typing import Any, TextIO
 
-from preprocess.live_line import LOG_INTERVAL, LiveLine, clock, short
+from tokenfree.workflows.terminal.live_line import LOG_INTERVAL, LiveLine, clock, short
 
 _RECENT = 20  # steps over which speeds are averaged
 

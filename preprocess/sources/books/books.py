@@ -6,13 +6,14 @@ import math
 import posixpath
 from collections.abc import Iterator, Sequence
 
-from preprocess.document import Failure
-from preprocess.sources.book_text import paragraphs, strip_gutenberg
-from preprocess.sources.encodings import NotText, decode_book
-from preprocess.sources.files import InputFile, open_input, read_range
-from preprocess.sources.languages import language_tag
-from preprocess.sources.records import Format, Page, Split
-from preprocess.sources.tables import MAX_BOOK_BYTES, RAW_BYTES, num_row_groups, read_table
+from tokenfree.preprocess.records.document import Failure
+from tokenfree.preprocess.records.input_split import Format, InputSplit
+from tokenfree.preprocess.records.page import Page
+from tokenfree.preprocess.sources.books.encodings import NotText, decode_book
+from tokenfree.preprocess.sources.books.paragraphs import paragraphs, strip_gutenberg
+from tokenfree.preprocess.sources.books.tables import MAX_BOOK_BYTES, RAW_BYTES, num_row_groups, read_table
+from tokenfree.preprocess.sources.inputs.files import InputFile, open_input, read_range
+from tokenfree.preprocess.sources.inputs.languages import language_tag
 
 _FORMATS: dict[str, Format] = {".txt": "text", ".jsonl": "jsonl", ".parquet": "parquet"}
 UNDETERMINED = "und"
@@ -23,10 +24,14 @@ def is_book_name(name: str) -> bool:
     return posixpath.splitext(name)[1].lower() in _FORMATS
 
 
-def split_books(files: Sequence[InputFile], language: str | None, split_bytes: int) -> list[Split]:
-    """Splits of about `split_bytes` at most: text files together, in order; parts of JSON lines and Parquet tables."""
+def split_books(files: Sequence[InputFile], language: str | None, split_bytes: int) -> list[InputSplit]:
+    """Splits of about `split_bytes` at most: text files together, in order; parts of JSON lines and Parquet tables.
+
+    Raises:
+        UserError: a Parquet file cannot be read or has no column `text`.
+    """
     languages = _languages(files, language)
-    splits: list[Split] = []
+    splits: list[InputSplit] = []
     group: list[InputFile] = []
     for file in files:
         form = _FORMATS.get(posixpath.splitext(file.name)[1].lower(), "text")
@@ -40,9 +45,9 @@ def split_books(files: Sequence[InputFile], language: str | None, split_bytes: i
     return [*splits, _text_split(group, languages)] if group else splits
 
 
-def _text_split(files: Sequence[InputFile], languages: dict[str, str]) -> Split:
+def _text_split(files: Sequence[InputFile], languages: dict[str, str]) -> InputSplit:
     size = sum(file.size for file in files)
-    return Split(
+    return InputSplit(
         kind="books",
         format="text",
         inputs=tuple(file.path for file in files),
@@ -55,13 +60,13 @@ def _text_split(files: Sequence[InputFile], languages: dict[str, str]) -> Split:
     )
 
 
-def _parts(file: InputFile, form: Format, language: str, given: bool, split_bytes: int) -> Iterator[Split]:
+def _parts(file: InputFile, form: Format, language: str, given: bool, split_bytes: int) -> Iterator[InputSplit]:
     """Cuts of one table: byte ranges of JSON lines, ranges of Parquet's row groups."""
     size = file.size
     length = size if form == "jsonl" else num_row_groups(file)
     num_parts = min(math.ceil(size / split_bytes), length)
     for part in range(num_parts):
-        yield Split(
+        yield InputSplit(
             kind="books",
             format=form,
             inputs=(file.path,),
@@ -96,7 +101,7 @@ def _prefix_language(path: str) -> str | None:
     return language_tag(prefix) if underscore and len(prefix) == 2 else None
 
 
-def read_books(split: Split) -> Iterator[Page | Failure]:
+def read_books(split: InputSplit) -> Iterator[Page | Failure]:
     """The books of a split, in order; a file or a line that is no book comes as a failure that names it."""
     if split.format == "text":
         for path, name, language in zip(split.inputs, split.names, split.languages, strict=True):

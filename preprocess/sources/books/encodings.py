@@ -35,12 +35,15 @@ class NotText(ValueError):
 
 
 def decode_book(data: bytes) -> str:
-    """The text of a file, without byte order mark. Raises NotText, with a reason, for what is none.
+    """The text of a file, without byte order mark.
 
     UTF-16 without a mark is told by the NULs of its ASCII characters. What is neither UTF-8 nor UTF-16 is taken for
     Windows-1252 (Latin-1 with quotation marks), but only where that is plausible: no code that it leaves undefined,
     at most a quarter of the characters beyond ASCII, and no sign that it is UTF-8 with a few bytes damaged. Any other
     text in the 8-bit encodings of Cyrillic, Chinese and so on would come out as nonsense, hence bad_encoding.
+
+    Raises:
+        NotText: it is none; the reason is its argument.
     """
     if data.startswith(_BINARY):
         raise NotText("binary")

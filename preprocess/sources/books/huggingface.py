@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from preprocess.errors import UserError
-from preprocess.sources.records import Split
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.records.input_split import InputSplit
+from tokenfree.preprocess.sources.inputs.files import InputFile
 
 SCHEME = "hf-dataset:"  # before the names of such inputs, which are no files
 MORE_COLUMNS = ("id", "language", "title")
@@ -43,24 +44,31 @@ class Named(NamedTuple):
         return _joined(self.path, self.config, self.split)
 
 
-def split_datasets(texts: Iterable[str], text_column: str, language: str | None, split_bytes: int) -> list[Split]:
-    """The rows of datasets in ranges of about `split_bytes`; a dataset that is named twice is read once.
+def list_datasets(texts: Iterable[str]) -> list[InputFile]:
+    """The datasets of these names as inputs, each once: `size` is the number of rows, `modified` the fingerprint.
+
+    The rows, because the bytes of a dataset depend on how its files divide it, which is no other content.
 
     Raises:
-        UserError: there is no such dataset, split or text column.
+        UserError: there is no such dataset or split.
     """
     names = sorted({Named.parse(text) for text in texts}, key=str)
     labels = Counter(named.label for named in names)
-    splits: list[Split] = []
+    found = []
     for named in names:
+        dataset = open_dataset(named)
         label = named.label if labels[named.label] == 1 else str(named)  # of two folders of one name
-        splits += _split_dataset(named, label, text_column, language, split_bytes)
-    return splits
+        found.append(InputFile(SCHEME + str(named), label, len(dataset), dataset._fingerprint))
+    return found
 
 
-def _split_dataset(
-    named: Named, label: str, text_column: str, language: str | None, split_bytes: int
-) -> Iterator[Split]:
+def split_dataset(file: InputFile, text_column: str, language: str | None, split_bytes: int) -> Iterator[InputSplit]:
+    """The rows of a dataset in ranges of about `split_bytes`.
+
+    Raises:
+        UserError: it has no such text column.
+    """
+    named = Named.parse(file.path.removeprefix(SCHEME))
     dataset = open_dataset(named)
     remedy = "name the one with the text: --text_column NAME"
     if text_column not in dataset.column_names:
@@ -69,15 +77,15 @@ def _split_dataset(
     kind = dataset.features.arrow_schema.field(text_column).type
     if not pa.types.is_string(kind) and not pa.types.is_large_string(kind):
         raise UserError(f"hf_dataset: column {text_column!r} of {named} holds {kind}, no text; {remedy}")
-    num_rows, size = len(dataset), dataset.data.nbytes
+    num_rows, size = file.size, dataset.data.nbytes
     num_parts = min(max(1, math.ceil(size / split_bytes)), num_rows)
     for part in range(num_parts):
-        yield Split(
+        yield InputSplit(
             kind="books",
             format="hf",
-            inputs=(SCHEME + str(named),),
-            names=(label,),
-            versions=(dataset._fingerprint,),
+            inputs=(file.path,),
+            names=(file.name,),
+            versions=(file.version,),
             languages=(language or "und",),
             start=num_rows * part // num_parts,
             end=num_rows * (part + 1) // num_parts,
@@ -87,8 +95,12 @@ def _split_dataset(
         )
 
 
-def read_rows(split: Split) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Number and values (`text`, and those of `id`, `language`, `title` that are there) of each row of a split."""
+def read_rows(split: InputSplit) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Number and values (`text`, and those of `id`, `language`, `title` that are there) of each row of a split.
+
+    Raises:
+        UserError: the dataset is not there any more.
+    """
     dataset = open_dataset(Named.parse(split.inputs[0].removeprefix(SCHEME)))
     columns = [split.text_column, *(name for name in MORE_COLUMNS if name in dataset.column_names)]
     number = split.start
@@ -99,7 +111,11 @@ def read_rows(split: Split) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def hash_dataset(text: str) -> tuple[int, str]:
-    """Bytes and SHA-256 of the values of all columns, however the files divide them."""
+    """Bytes and SHA-256 (hex) of the values of all columns, however the files divide them.
+
+    Raises:
+        UserError: there is no such dataset.
+    """
     dataset = open_dataset(Named.parse(text))
     digest, size = hashlib.sha256(), 0
     for table in _tables(dataset, sorted(dataset.column_names)):

@@ -11,12 +11,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from preprocess.document import Failure
-from preprocess.errors import UserError
-from preprocess.sources import hf
-from preprocess.sources.files import InputFile, open_input, read_range
-from preprocess.sources.languages import LANGUAGE_TAG
-from preprocess.sources.records import Page, Split
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.records.document import Failure
+from tokenfree.preprocess.records.input_split import InputSplit
+from tokenfree.preprocess.records.page import Page
+from tokenfree.preprocess.sources.books import huggingface as hf
+from tokenfree.preprocess.sources.inputs.files import InputFile, open_input, read_range
+from tokenfree.preprocess.sources.inputs.languages import LANGUAGE_TAG
 
 MAX_BOOK_BYTES = 100_000_000
 RAW_BYTES = 1_000_000  # kept of a document that fails
@@ -26,7 +27,11 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def num_row_groups(file: InputFile) -> int:
-    """How many row groups a Parquet file has. Raises UserError where it is none or has no column `text`."""
+    """How many row groups a Parquet file has.
+
+    Raises:
+        UserError: it is no Parquet file or has no column `text`.
+    """
     try:
         with open_input(file.path) as opened:
             table = pq.ParquetFile(opened)
@@ -38,21 +43,24 @@ def num_row_groups(file: InputFile) -> int:
     return groups
 
 
-def read_table(split: Split) -> Iterator[Page | Failure]:
+def read_table(split: InputSplit) -> Iterator[Page | Failure]:
     """The documents of a part of a table, streamed; a failure for each line or row that is none.
 
     Reasons: bad_json, missing_text, too_large, damaged_stream. An id is `books:NAME:ID`, where ID is the document's own
     `id`, or else the line's byte offset, or row group and row, or the row of the dataset.
+
+    Raises:
+        OSError: the file cannot be opened or read.
     """
     rows: Iterator[tuple[str, Mapping[str, Any] | Failure]] = _ROWS[split.format](split)
     name, language = split.names[0], split.languages[0]
-    for place, row in rows:
+    for position, row in rows:
         if isinstance(row, Failure):
             yield row
             continue
         text = row.get("text")
         own_id = row.get("id")
-        identity = f"books:{name}:{place if own_id is None else _clean(str(own_id))}"
+        identity = f"books:{name}:{position if own_id is None else _clean(str(own_id))}"
         if not isinstance(text, str):
             yield Failure(identity, "missing_text", _clean(str(row))[:RAW_BYTES])
             continue
@@ -72,7 +80,7 @@ def _clean(text: str) -> str:
     return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
 
 
-def _json_rows(split: Split) -> Iterator[tuple[str, Mapping[str, Any] | Failure]]:
+def _json_rows(split: InputSplit) -> Iterator[tuple[str, Mapping[str, Any] | Failure]]:
     for offset, line in _lines(split.inputs[0], split.start, split.end):
         reason, row = "bad_json", None
         if len(line) > MAX_BOOK_BYTES:
@@ -117,7 +125,7 @@ def _lines(path: str, start: int, end: int) -> Iterator[tuple[int, bytes]]:
         yield line_start, bytes(line)
 
 
-def _parquet_rows(split: Split) -> Iterator[tuple[str, Mapping[str, Any] | Failure]]:
+def _parquet_rows(split: InputSplit) -> Iterator[tuple[str, Mapping[str, Any] | Failure]]:
     with open_input(split.inputs[0]) as file:
         table = pq.ParquetFile(file)
         columns = [name for name in COLUMNS if name in table.schema_arrow.names]
@@ -132,11 +140,11 @@ def _parquet_rows(split: Split) -> Iterator[tuple[str, Mapping[str, Any] | Failu
                 # Arrow raises plain OSErrors over content; those of the file system carry a number.
                 if isinstance(error, OSError) and error.errno is not None:
                     raise
-                place = f"{group}.{row}"
-                yield place, Failure(f"books:{split.names[0]}:{place}", "damaged_stream", str(error)[:1000])
+                position = f"{group}.{row}"
+                yield position, Failure(f"books:{split.names[0]}:{position}", "damaged_stream", str(error)[:1000])
 
 
-_ROWS: Mapping[str, Callable[[Split], Iterator[tuple[str, Any]]]] = {
+_ROWS: Mapping[str, Callable[[InputSplit], Iterator[tuple[str, Any]]]] = {
     "jsonl": _json_rows,
     "parquet": _parquet_rows,
     "hf": hf.read_rows,

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO, Any
 
 import fsspec
 from fsspec.core import has_magic, url_to_fs
+from fsspec.implementations.local import LocalFileSystem
 
-from preprocess.errors import UserError
+from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.preprocess.common.local_files import hash_stream
 
 _KINDS = {
     "wikipedia": "dumps (*.xml, *.xml.bz2, *.xml.gz, *.xml.xz or *.xml.zst)",
@@ -22,16 +23,29 @@ READ_BYTES = 1 << 18  # a block of stored bytes: about one bz2 block of 900 kB o
 
 @dataclass(frozen=True)
 class InputFile:
-    """One file that the user's paths stand for; `name` is its path below the folder or the glob that found it."""
+    """One file that the user's paths stand for; `name` is its path below the folder or the glob that found it.
+
+    `size` is in bytes (of a dataset: in rows); `modified` is whatever the store says about the last change (an ETag, a
+    time), empty where it says nothing.
+    """
 
     path: str
     name: str
     size: int
-    version: str
+    modified: str
+
+    @property
+    def version(self) -> str:
+        """Changes with the content, as far as the store tells without reading it."""
+        return f"{self.size}:{self.modified}"
 
 
 def open_input(path: str) -> IO[bytes]:
-    """The file, open for reading; remote ones are read ahead in blocks and never held whole."""
+    """The file, open for reading; remote ones are read ahead in blocks and never held whole.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
     fs, inner = url_to_fs(path)
     return fs.open(inner, "rb")  # pyright: ignore[reportReturnType]  fsspec's own file type is no IO for pyright
 
@@ -40,7 +54,10 @@ def list_inputs(paths: Iterable[str], field: str, wanted: Callable[[str], bool])
     """The files that `paths` (files, folders, globs, fsspec URLs) stand for, each once, sorted by path.
 
     Folders are searched through; of those and of globs only file names that are `wanted` count, while a path of one
-    file is taken as it is. Raises UserError, naming `field` and the path, where a path stands for no file.
+    file is taken as it is.
+
+    Raises:
+        UserError: a path stands for no file, or cannot be looked at; the message names `field` and the path.
     """
     found: dict[str, InputFile] = {}
     for path in paths:
@@ -88,17 +105,16 @@ def _is_remote_error(error: Exception) -> bool:
 
 def _input_file(fs: fsspec.AbstractFileSystem, info: Mapping[str, Any], root: str) -> InputFile:
     inner = str(info["name"])
-    local = "file" in ((fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol)
     name = posixpath.relpath(inner, root) if root else inner.lstrip("/")
     # Whatever the store says about the last change; object stores have an ETag, files a time.
     stamp = next(
         (info[key] for key in ("ETag", "etag", "mtime", "LastModified", "updated", "created") if key in info), ""
     )
     return InputFile(
-        path=inner if local else str(fs.unstrip_protocol(inner)),
+        path=inner if isinstance(fs, LocalFileSystem) else str(fs.unstrip_protocol(inner)),
         name=name,
         size=int(info["size"] or 0),
-        version=f"{info['size']}:{stamp}",
+        modified=str(stamp),
     )
 
 
@@ -107,9 +123,7 @@ def _with_unique_names(files: list[InputFile]) -> list[InputFile]:
     counts: dict[str, int] = {}
     for file in files:
         counts[file.name] = counts.get(file.name, 0) + 1
-    return [
-        InputFile(file.path, file.path, file.size, file.version) if counts[file.name] > 1 else file for file in files
-    ]
+    return [replace(file, name=file.path) if counts[file.name] > 1 else file for file in files]
 
 
 def read_range(file: IO[bytes], start: int, end: int | None = None) -> Iterator[bytes]:
@@ -125,11 +139,27 @@ def read_range(file: IO[bytes], start: int, end: int | None = None) -> Iterator[
         yield block
 
 
-def hash_file(path: str) -> tuple[int, str]:
-    """Size in bytes and SHA-256 of a file, read block by block."""
-    digest, size = hashlib.sha256(), 0
-    with open_input(path) as file:
-        for block in read_range(file, 0):
-            digest.update(block)
-            size += len(block)
-    return size, digest.hexdigest()
+def hash_file_input(file: InputFile) -> tuple[int, str]:
+    """Size in bytes and SHA-256 (hex) of a file, read block by block.
+
+    Raises:
+        OSError: it cannot be read.
+        JobError: it changed since it was found, or while it was read.
+    """
+    before = _look_again(file)
+    with open_input(file.path) as opened:
+        sha256 = hash_stream(opened)
+        size = opened.tell()
+    # Where stores tell other things of a file in a list than of the file alone, only its own two versions compare.
+    found = file.version if isinstance(url_to_fs(file.path)[0], LocalFileSystem) else before
+    changed = (file.size and size != file.size) or not found == before == _look_again(file)
+    if changed:
+        raise JobError(f"{file.path}: changed while it was read; give the same command again")
+    return size, sha256
+
+
+def _look_again(file: InputFile) -> str:
+    """The version of a file at this moment."""
+    fs, inner = url_to_fs(file.path)
+    fs.invalidate_cache()
+    return _input_file(fs, fs.info(inner), "").version

@@ -6,27 +6,26 @@ the official multistream dumps or those of pbzip2, reading goes on with the next
 
 from __future__ import annotations
 
-import bz2
-import lzma
 import re
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import IO, Protocol, TypeAlias
+from typing import IO, TypeAlias
 
 import pyarrow as pa
 
-from preprocess.sources.files import READ_BYTES, open_input, read_range
-from preprocess.sources.records import Format
+from tokenfree.preprocess.records.input_split import Format
+from tokenfree.preprocess.sources.inputs.files import READ_BYTES, open_input, read_range
+from tokenfree.preprocess.sources.wikipedia.stream_formats import (
+    CODECS,
+    DECODE_ERRORS,
+    HEADER_BYTES,
+    PIECE_BYTES,
+    Codec,
+    decompressed,
+)
 
-PIECE_BYTES = 1 << 20  # of output asked for at once, so that a bomb cannot fill the memory
 HELD_BYTES = 1 << 26  # of output that waits for its checksum at most
-XZ_MEMORY_BYTES = 1 << 28  # four times what xz -9 needs; a header may ask for 4 GB
 ZST_BYTES = 1 << 16  # read at once from zst: what Arrow drops where it finds a damage
-# A bz2 stream with a block, or without one: "BZh", level, then 48 bits of pi or of its square root.
-BZ2_HEADER = re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)")
-HEADER_BYTES = 10
-MAGIC: dict[bytes, Format] = {b"BZh": "bz2", b"\x1f\x8b": "gz", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zst"}
 
 
 @dataclass(frozen=True)
@@ -57,66 +56,14 @@ class End:
 Event: TypeAlias = Block | Damage | End
 
 
-class Decoder(Protocol):
-    """What the decompressors of bz2 and lzma have in common."""
-
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes: ...
-    def decompress(self, data: bytes, max_length: int = -1) -> bytes: ...
-
-
-class GzipDecoder:
-    """zlib's decompressor with the interface of the others."""
-
-    def __init__(self) -> None:
-        self._inner = zlib.decompressobj(wbits=31)
-
-    @property
-    def eof(self) -> bool:
-        return self._inner.eof
-
-    @property
-    def unused_data(self) -> bytes:
-        return self._inner.unused_data
-
-    def decompress(self, data: bytes, max_length: int = -1) -> bytes:
-        return self._inner.decompress(self._inner.unconsumed_tail + data, max(0, max_length))
-
-
-@dataclass(frozen=True)
-class Codec:
-    """A format of concatenated streams; `resumable` if a header is long enough to be found after damage."""
-
-    decoder: Callable[[], Decoder]
-    magic: bytes
-    header: re.Pattern[bytes]
-    resumable: bool = False
-
-
-CODECS: dict[Format, Codec] = {
-    "bz2": Codec(bz2.BZ2Decompressor, b"BZh", BZ2_HEADER, resumable=True),
-    "gz": Codec(GzipDecoder, b"\x1f\x8b", re.compile(rb"\x1f\x8b\x08")),
-    "xz": Codec(lambda: lzma.LZMADecompressor(memlimit=XZ_MEMORY_BYTES), b"\xfd7zXZ\0", re.compile(rb"\xfd7zXZ\0")),
-}
-DECODE_ERRORS = (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error)
-
-
-def stored_format(head: bytes) -> Format:
-    """The format that the first bytes of a file tell; `xml`, which is plain, where they tell none."""
-    for magic, name in MAGIC.items():
-        if head.startswith(magic):
-            return name
-    return "xml"
-
-
 def read_blocks(path: str, stored: Format, start: int, end: int) -> Iterator[Event]:
     """The decompressed bytes of the range `[start, end)` of a file and, not owned, those after it, as far as one reads.
 
     For plain files the range is cut to the byte; for bz2 it stands for the streams that start in it, the first of which
-    is searched from `start`; other formats are read from 0 whatever the range. Raises OSError where the file cannot be
-    read; damaged content is told by `Damage` instead.
+    is searched from `start`; other formats are read from 0 whatever the range. Damaged content is told by `Damage`.
+
+    Raises:
+        OSError: the file cannot be opened or read.
     """
     if start >= end:
         return
@@ -158,7 +105,7 @@ class Source:
         return head
 
     def go_to(self, position: int) -> None:
-        """Makes `position` the place to read from."""
+        """Makes `position` the next one to be read."""
         self._file.seek(position)
         self.position, self._pending = position, b""
 
@@ -241,7 +188,7 @@ def _decode(path: str, source: Source, codec: Codec) -> Iterator[bytes | str]:
         held: list[bytes] = []
         given = 0
         try:
-            for piece in _pieces(decoder, block):
+            for piece in decompressed(decoder, block):
                 held.append(piece)
                 # Only whole blocks are handed on, since a wrong checksum shows after the last byte of its block.
                 if len(held) * PIECE_BYTES > HELD_BYTES:
@@ -268,12 +215,12 @@ def _salvage(path: str, start: int, before: int, block: bytes, codec: Codec, giv
     decoder = codec.decoder()
     with open_input(path) as file:
         for good in read_range(file, start, before):
-            for _ in _pieces(decoder, good):
+            for _ in decompressed(decoder, good):
                 pass
     saved = bytearray()
     try:
         for at in range(len(block)):
-            data = b"".join(_pieces(decoder, block[at : at + 1]))
+            data = b"".join(decompressed(decoder, block[at : at + 1]))
             saved += data[given:]
             given = max(0, given - len(data))
             # Not a block for each byte read: what is done for each block would be done a hundred thousand times.
@@ -283,16 +230,6 @@ def _salvage(path: str, start: int, before: int, block: bytes, codec: Codec, giv
     except DECODE_ERRORS:
         pass
     yield bytes(saved)
-
-
-def _pieces(decoder: Decoder, data: bytes) -> Iterator[bytes]:
-    """All that the decoder can tell once it has `data`: asked again without input, since libbz2 holds output back."""
-    piece = decoder.decompress(data, PIECE_BYTES)
-    while piece:
-        yield piece
-        if decoder.eof:
-            return
-        piece = decoder.decompress(b"", PIECE_BYTES)
 
 
 def _read_zst(file: IO[bytes]) -> Iterator[Event]:

@@ -11,20 +11,13 @@ from itertools import pairwise
 
 from fsspec.core import url_to_fs
 
-from preprocess.errors import UserError
-from preprocess.site import UNKNOWN_DATABASE, Site
-from preprocess.sources.compression import (
-    BZ2_HEADER,
-    HEADER_BYTES,
-    Block,
-    Damage,
-    Source,
-    read_blocks,
-    stored_format,
-)
-from preprocess.sources.files import InputFile, open_input
-from preprocess.sources.languages import WIKIMEDIA_LANGUAGES, wikimedia_database
-from preprocess.sources.records import Format, Split
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.records.input_split import Format, InputSplit
+from tokenfree.preprocess.records.wiki_site import UNKNOWN_DATABASE, Site
+from tokenfree.preprocess.sources.inputs.files import InputFile, open_input
+from tokenfree.preprocess.sources.inputs.languages import WIKIMEDIA_LANGUAGES, wikimedia_database
+from tokenfree.preprocess.sources.wikipedia.compression import Block, Damage, Source, read_blocks
+from tokenfree.preprocess.sources.wikipedia.stream_formats import BZ2_HEADER, HEADER_BYTES, stored_format
 
 HEAD_BYTES = 1_000_000  # decompressed, of each dump, to learn how well it compresses
 MAX_HEAD_BYTES = 16_000_000  # a dump has its first page before
@@ -61,12 +54,16 @@ def is_dump_name(name: str) -> bool:
     )
 
 
-def split_dump(file: InputFile, language: str | None, split_bytes: int) -> list[Split]:
-    """The parts of a dump, of about `split_bytes` decompressed bytes each. Raises UserError where it is no dump."""
+def split_dump(file: InputFile, language: str | None, split_bytes: int) -> list[InputSplit]:
+    """The parts of a dump, of about `split_bytes` decompressed bytes each.
+
+    Raises:
+        UserError: it is no dump, or one that cannot be read in a stream.
+    """
     head = read_head(file, language)
     cuts = [0, *_cuts(file, head, split_bytes), file.size]
     return [
-        Split(
+        InputSplit(
             kind="wikipedia",
             format=head.format,
             inputs=(file.path,),
@@ -86,7 +83,11 @@ def split_dump(file: InputFile, language: str | None, split_bytes: int) -> list[
 
 
 def read_head(file: InputFile, language: str | None) -> DumpHead:
-    """Reads as far as the first page (and some on). Raises UserError where the file holds no page of a dump."""
+    """What a dump tells as far as its first page (and some on).
+
+    Raises:
+        UserError: the file holds no page of a dump, or is in a format or an encoding that is not known.
+    """
     path = file.path
     if file.size == 0:
         raise UserError(f"wikipedia: {path} is empty; download it again")
@@ -164,7 +165,7 @@ def _site(file_name: str, xml: str, language: str | None) -> Site:
 
 
 def _cuts(file: InputFile, head: DumpHead, split_bytes: int) -> list[int]:
-    """Where the parts after the first begin. Readers find pages and streams by themselves, so any place is right."""
+    """Where the parts after the first begin. Readers find pages and streams by themselves, so any position is right."""
     step = max(1, round(split_bytes / head.ratio))
     num_parts = math.ceil(file.size / step)
     if num_parts < 2 or head.encoding != "utf-8" or head.format not in ("xml", "bz2"):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from preprocess.document import Failure
-from preprocess.site import Site
-from preprocess.sources.compression import read_blocks
-from preprocess.sources.records import Page, Split
-from preprocess.sources.scanner import Loss, as_utf8, scan_pages
+from tokenfree.preprocess.records.document import Failure
+from tokenfree.preprocess.records.input_split import InputSplit
+from tokenfree.preprocess.records.page import Page
+from tokenfree.preprocess.records.wiki_site import Site
+from tokenfree.preprocess.sources.wikipedia.compression import read_blocks
+from tokenfree.preprocess.sources.wikipedia.page_scanner import Loss, as_utf8, scan_pages
 
 _TITLE = re.compile(r"<title\b[^<>]*>([^<]*)</title>")
 _NAMESPACE = re.compile(r"<ns>\s*(-?\d{1,9})\s*</ns>")
@@ -21,7 +22,7 @@ _NUMERIC_ENTITY = re.compile(r"&#(?:x([0-9a-fA-F]{1,8})|([0-9]{1,8}));")
 _REDIRECT = re.compile(r"\s*#\s*redirect\b", re.IGNORECASE)
 
 
-def read_pages(split: Split) -> Iterator[Page | Failure]:
+def read_pages(split: InputSplit) -> Iterator[Page | Failure]:
     """The pages that start in the split, in the order of the file; damage and broken pages come as failures."""
     assert split.site is not None
     events = read_blocks(split.inputs[0], split.format, split.start, split.end)

@@ -3,7 +3,7 @@
 import re
 from html.entities import html5
 
-from preprocess.wikitext.marks import GONE, HEADING
+from tokenfree.preprocess.wikitext.markup.marks import GONE, HEADING
 
 _TAG = re.compile(r"</?([A-Za-z][A-Za-z0-9]{0,14})(?![A-Za-z0-9])[^<>]*>")
 _BREAKING = "br p div li ul ol dl dd dt blockquote center h1 h2 h3 h4 h5 h6 hr tr table tbody caption poem pre"

@@ -2,8 +2,8 @@
 
 import re
 
-from preprocess.wikitext.marks import GONE
-from preprocess.wikitext.namespaces import MEDIA_EXTENSIONS
+from tokenfree.preprocess.wikitext.markup.marks import GONE
+from tokenfree.preprocess.wikitext.markup.namespaces import MEDIA_EXTENSIONS
 
 # Innermost links only: the label holds single brackets at most (a bounded number: no unbounded state in the matcher).
 _INTERNAL = re.compile(r"\[\[([^\[\]|\n]*)(?:\|([^\[\]]*(?:(?:\[(?!\[)|\](?!\]))[^\[\]]*){0,8}))?\]\]")

@@ -2,8 +2,8 @@
 
 import re
 
-from preprocess.wikitext.inline import resolve_entities
-from preprocess.wikitext.marks import STASH
+from tokenfree.preprocess.wikitext.markup.inline import resolve_entities
+from tokenfree.preprocess.wikitext.markup.marks import STASH
 
 _REFERENCE = re.compile(rf"{STASH}([0-9]+){STASH}")
 

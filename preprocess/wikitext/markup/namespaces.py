@@ -5,7 +5,7 @@ The names come from the dump's own siteinfo; those below are added because some 
 
 from functools import lru_cache
 
-from preprocess.site import Site
+from tokenfree.preprocess.records.wiki_site import Site
 
 FILE = 6
 CATEGORY = 14

@@ -3,7 +3,7 @@ go; the content of <nowiki> and <pre> is set aside and comes back as it was writ
 
 import re
 
-from preprocess.wikitext.marks import BEFORE_GONE, GONE, STASH
+from tokenfree.preprocess.wikitext.markup.marks import BEFORE_GONE, GONE, STASH
 
 _DROPPED = """
 ref references gallery math chem ce timeline score source syntaxhighlight hiero graph imagemap mapframe maplink

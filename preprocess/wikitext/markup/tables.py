@@ -2,7 +2,7 @@
 
 import re
 
-from preprocess.wikitext.marks import GONE
+from tokenfree.preprocess.wikitext.markup.marks import GONE
 
 _EDGES = re.compile(r"\n[ \t:*#;\x05]*\{\||\n[ \t\x05]*\|\}|<table\b|</table\s*>", re.IGNORECASE)
 _RESIDUE = re.compile(r"\n[ \t:*#;\x05]*(?:\{\||\|)[^\n]*")

@@ -2,7 +2,7 @@
 
 import re
 
-from preprocess.wikitext.marks import GONE, HEADING, PHONETIC
+from tokenfree.preprocess.wikitext.markup.marks import GONE, HEADING, PHONETIC
 
 _JUNK = " \t\xa0\u3000\u2009\u202f,;:،؛、，；：/|·•–—-=~" + GONE
 _BRACKETS = re.compile(r"[(（]([^()（）\n\x05]*\x05[^()（）\n]*)[)）]|\[([^\[\]\n\x05]*\x05[^\[\]\n]*)\]")

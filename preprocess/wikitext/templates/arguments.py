@@ -2,7 +2,7 @@
 
 import re
 
-from preprocess.wikitext.marks import GONE
+from tokenfree.preprocess.wikitext.markup.marks import GONE
 
 _PIPE_OR_LINK = re.compile(r"\[\[|\]\]|\|")
 

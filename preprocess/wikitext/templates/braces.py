@@ -4,8 +4,8 @@ outermost template is dropped or, where a rule knows it, replaced by the text th
 import re
 from collections.abc import Callable, Mapping
 
-from preprocess.wikitext.arguments import parse
-from preprocess.wikitext.marks import BEFORE_GONE, EQUALS, GONE, PIPE
+from tokenfree.preprocess.wikitext.markup.marks import BEFORE_GONE, EQUALS, GONE, PIPE
+from tokenfree.preprocess.wikitext.templates.arguments import parse
 
 Rule = Callable[[dict[str, str]], str]
 Lookup = Callable[[str], "Rule | None"]

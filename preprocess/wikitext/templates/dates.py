@@ -1,6 +1,6 @@
 """Template rules for dates and years: birth date, start date, as of, circa, and those of other languages."""
 
-from preprocess.wikitext.arguments import get, positional
+from tokenfree.preprocess.wikitext.templates.arguments import get, positional
 
 _MONTHS = {
     "en": "January February March April May June July August September October November December",

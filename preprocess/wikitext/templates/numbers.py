@@ -2,8 +2,8 @@
 
 import re
 
-from preprocess.wikitext.arguments import get, positional
-from preprocess.wikitext.marks import GONE
+from tokenfree.preprocess.wikitext.markup.marks import GONE
+from tokenfree.preprocess.wikitext.templates.arguments import get, positional
 
 _NUMBER = re.compile(r"([-−+]?)([0-9]+)(\.[0-9]+)?")
 _LINK = re.compile(r"\[\[(?:[^\[\]|]*\|)?([^\[\]|]*)\]\]")

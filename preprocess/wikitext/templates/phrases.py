@@ -1,7 +1,7 @@
 """Template rules for words: text in another language, quotations, links to articles that are missing, lists, ships."""
 
-from preprocess.wikitext.arguments import get, positional
-from preprocess.wikitext.braces import Rule
+from tokenfree.preprocess.wikitext.templates.arguments import get, positional
+from tokenfree.preprocess.wikitext.templates.braces import Rule
 
 Arguments = dict[str, str]
 
@@ -104,11 +104,6 @@ def quotation(arguments: Arguments) -> str:
     credit = credit.lstrip("-–— ")
     # On lines of its own: in MediaWiki it is a block.
     return f"\n{text}\n— {credit}\n" if credit and text else f"\n{text}\n" if text else ""
-
-
-def chemical(arguments: Arguments) -> str:
-    """`{{chem|Ge|9|4-}}`: "Ge94-"."""
-    return "".join(positional(arguments))
 
 
 def chinese(arguments: Arguments) -> str:

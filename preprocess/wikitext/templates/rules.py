@@ -6,12 +6,12 @@ A name that is in no table is dropped: boxes, references, pronunciations, mainte
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 
-from preprocess.wikitext import dates, numbers, phrases
-from preprocess.wikitext.arguments import get
-from preprocess.wikitext.braces import Lookup, Rule, first_rule
-from preprocess.wikitext.marks import EQUALS, PHONETIC, PIPE
-from preprocess.wikitext.phrases import around, constant, first, joined, last, named, second
-from preprocess.wikitext.rules_local import LOCAL, PREFIXES, SHARED
+from tokenfree.preprocess.wikitext.markup.marks import EQUALS, PHONETIC, PIPE
+from tokenfree.preprocess.wikitext.templates import dates, numbers, phrases
+from tokenfree.preprocess.wikitext.templates.arguments import get
+from tokenfree.preprocess.wikitext.templates.braces import Lookup, Rule, first_rule
+from tokenfree.preprocess.wikitext.templates.phrases import around, constant, first, joined, last, named, second
+from tokenfree.preprocess.wikitext.templates.rules_local import LOCAL, PREFIXES, SHARED
 
 _NBSP = "\xa0"
 

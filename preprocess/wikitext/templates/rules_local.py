@@ -2,10 +2,10 @@
 
 from functools import partial
 
-from preprocess.wikitext import dates, numbers, phrases
-from preprocess.wikitext.arguments import get
-from preprocess.wikitext.braces import Rule
-from preprocess.wikitext.phrases import abbreviated, around, constant, first, named, second
+from tokenfree.preprocess.wikitext.templates import dates, numbers, phrases
+from tokenfree.preprocess.wikitext.templates.arguments import get
+from tokenfree.preprocess.wikitext.templates.braces import Rule
+from tokenfree.preprocess.wikitext.templates.phrases import abbreviated, around, constant, first, named, second
 
 _CENTURIES = "II III IV V VI VII VIII IX X XI XII XIII XIV XV XVI XVII XVIII XIX XX XXI"
 

@@ -4,9 +4,9 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from preprocess.config import PreprocessConfig, WindowConfig
-from preprocess.errors import UserError
-from preprocess.settings import Slot, build, fingerprint, merge, nest, to_mapping
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.settings import Slot, build, fingerprint, merge, nest, to_mapping, value_at
+from tokenfree.preprocess.config import PreprocessConfig, WindowConfig
 
 
 def test_values_come_typed_and_defaults_from_the_dataclass() -> None:
@@ -43,7 +43,7 @@ def test_all_mistakes_come_together() -> None:
 
 
 def test_a_part_is_found_by_its_file_name_and_its_mistakes_carry_the_whole_key() -> None:
-    from train.config import PretrainRecipe
+    from tokenfree.train.config import PretrainRecipe
 
     recipe = build(PretrainRecipe, {"model": {"trunk": {"attention": {"name": "multi_scale", "alpha": 1}}}}, source="r")
     assert recipe.model.trunk.attention.alpha == 1.0
@@ -56,7 +56,7 @@ def test_a_part_is_found_by_its_file_name_and_its_mistakes_carry_the_whole_key()
 
 
 def test_a_slot_lists_the_files_that_have_a_config() -> None:
-    names = Slot("train.trunk.attention", "full").names()
+    names = Slot("tokenfree.train.model.trunk.attention", "full").names()
     assert {"full", "multi_scale"} <= set(names)
     assert "scales" not in names  # a helper file without a Config
 
@@ -77,6 +77,15 @@ def test_a_part_that_changes_its_name_starts_afresh() -> None:
 def test_overrides_that_make_no_sense(dotted: list[tuple[str, str]], word: str) -> None:
     with pytest.raises(UserError, match=word):
         nest(dotted)
+
+
+def test_values_are_found_by_their_dotted_key() -> None:
+    nested = {"trunk": {"layers": 2, "attention": {"name": "full"}, "bias": None}}
+    assert value_at(nested, "trunk.attention.name") == "full"
+    assert value_at(nested, "trunk.attention") == {"name": "full"}
+    assert value_at(nested, "trunk.bias", 5) is None
+    assert value_at(nested, "trunk.width") is None
+    assert value_at(nested, "trunk.layers.name", "none") == "none"
 
 
 def test_the_fingerprint_follows_values_and_not_their_order() -> None:

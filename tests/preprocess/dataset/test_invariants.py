@@ -6,12 +6,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from preprocess.config import PreprocessConfig, VocabularyConfig
-from preprocess.document import Document
-from preprocess.features import build_windows
-from preprocess.invariants import check_windows
-from preprocess.schema import MAX_WINDOW_CHARACTERS, schema
-from preprocess.vocabulary import Vocabulary, train_vocabulary
+from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig
+from tokenfree.preprocess.dataset.invariants import check_windows
+from tokenfree.preprocess.features.columns import build_windows
+from tokenfree.preprocess.features.schema import MAX_WINDOW_CHARACTERS, schema
+from tokenfree.preprocess.features.vocabulary import Vocabulary, train_vocabulary
+from tokenfree.preprocess.records.document import Document
 
 TEXTS = ["First row. It is fine.", "Zweite Zeile: schön é 語。", "third"]
 Row = dict[str, Any]

@@ -1,7 +1,6 @@
 """Dumps of wikis from a mirror, by the command that people give."""
 
 import hashlib
-import io
 import json
 import shutil
 from pathlib import Path
@@ -10,11 +9,9 @@ from typing import Any
 
 import pytest
 
-from preprocess import fetch, live_line
-from preprocess.download import Progress
-from preprocess.mirror import database
-from workflows import cli
-from workflows.commands import download
+from tokenfree.preprocess.download import http_client as fetch
+from tokenfree.preprocess.download.mirror import database
+from tokenfree.workflows import cli
 
 DUMP = b"<mediawiki>" * 9000
 MULTISTREAM = {
@@ -212,25 +209,3 @@ def test_a_full_disk_is_told_before_the_start(
 )
 def test_names_of_wikis(name: str, wiki: str) -> None:
     assert database(name) == wiki
-
-
-def test_the_live_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    clock = [0.0]
-    for module in (download, live_line):
-        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock[0]))
-    terminal = Terminal()
-    line = download.DownloadLine(terminal)
-    for clock[0], done in ((0.0, 1), (100.0, 3), (100.05, 4), (104.0, 9)):
-        line(Progress(SW, done * 1_000_000, 90_000_000, done * 1_000_000))
-    line.clear()
-    shown = terminal.getvalue().split("\r\x1b[2K")[1:]
-    assert shown == [
-        "swwiki-20260301 · 1.0 of 90.0 MB",
-        "swwiki-20260301 · 3.0 of 90.0 MB · 0.0 MB/s · 48:20 left",
-        "swwiki-20260301 · 9.0 of 90.0 MB · 0.1 MB/s · 15:36 left",
-        "",
-    ]

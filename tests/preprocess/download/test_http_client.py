@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from preprocess import fetch
-from preprocess.errors import JobError, UserError
-from preprocess.fetch import Absent, Client
-from preprocess.part_file import PartFile
+from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.preprocess.download import http_client as fetch
+from tokenfree.preprocess.download.http_client import Absent, Client
+from tokenfree.preprocess.download.partial_file import PartFile
 
 DATA = random.Random(1).randbytes(600_000)
 SHA1 = hashlib.sha1(DATA).hexdigest()

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preprocess.config import PreprocessConfig, VocabularyConfig, WindowConfig
-from preprocess.document import Document
-from preprocess.features import build_windows, iterate_windows
-from preprocess.invariants import check_windows
-from preprocess.normalize import normalize
-from preprocess.schema import schema
-from preprocess.sentences import sentence_starts
-from preprocess.vocabulary import Vocabulary, train_vocabulary
-from preprocess.words import word_spans
+from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig, WindowConfig
+from tokenfree.preprocess.dataset.invariants import check_windows
+from tokenfree.preprocess.features.columns import build_windows, iterate_windows
+from tokenfree.preprocess.features.schema import schema
+from tokenfree.preprocess.features.vocabulary import Vocabulary, train_vocabulary
+from tokenfree.preprocess.records.document import Document
+from tokenfree.preprocess.text.normalize import normalize
+from tokenfree.preprocess.text.sentences import sentence_starts
+from tokenfree.preprocess.text.words import word_spans
 
 TEXTS = st.text(st.sampled_from("aB. \n!语。é\u0301ข👩\u200d🔬_") | st.characters(codec="utf-8"), max_size=120)
 
@@ -126,8 +126,11 @@ def test_real_text_in_every_script(vocabulary: Vocabulary, test_data: Path) -> N
 def test_parts_do_not_change_the_windows(monkeypatch: pytest.MonkeyPatch, vocabulary: Vocabulary) -> None:
     documents = [document("It was so. " * 20, name=f"books:{index}") for index in range(5)]
     whole = build_windows(documents, config_of(), vocabulary)
-    monkeypatch.setattr("preprocess.features._PART_CHARACTERS", 50)
-    parts = list(iterate_windows(documents, config_of(), vocabulary))
+    monkeypatch.setattr("tokenfree.preprocess.features.columns._PART_CHARACTERS", 50)
+    batches = list(iterate_windows(documents, config_of(), vocabulary))
+    parts = [batch.rows for batch in batches]
     assert len(parts) > 5
     assert pa.Table.from_batches(parts).equals(pa.Table.from_batches([whole]))
     assert build_windows(documents, config_of(), vocabulary).equals(whole)
+    assert sum(batch.characters for batch in batches) == sum(map(len, whole["text"].to_pylist()))
+    assert sum(batch.subwords for batch in batches) == len(whole["subword_ids"].flatten())

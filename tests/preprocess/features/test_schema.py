@@ -3,8 +3,8 @@
 import pyarrow as pa
 import pytest
 
-from preprocess.config import COLUMNS
-from preprocess.schema import MAX_WINDOW_CHARACTERS, SCHEMA_VERSION, schema
+from tokenfree.preprocess.config import COLUMNS
+from tokenfree.preprocess.features.schema import MAX_WINDOW_CHARACTERS, SCHEMA_VERSION, schema
 
 ITEMS = {
     "codepoints": pa.int32(),

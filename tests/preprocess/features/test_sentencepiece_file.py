@@ -9,8 +9,8 @@ import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preprocess.errors import UserError
-from preprocess.sentencepiece_model import BYTE, CONTROL, UNKNOWN, ModelFile, read_model
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.features.sentencepiece_file import BYTE, CONTROL, UNKNOWN, ModelFile, read_model
 
 
 @pytest.fixture(scope="module")

@@ -14,10 +14,10 @@ import sentencepiece
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from preprocess.config import VocabularyConfig
-from preprocess.errors import UserError
-from preprocess.sentencepiece_model import BYTE, read_model
-from preprocess.vocabulary import Vocabulary, train_vocabulary
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.config import VocabularyConfig
+from tokenfree.preprocess.features.sentencepiece_file import BYTE, read_model
+from tokenfree.preprocess.features.vocabulary import Vocabulary, train_vocabulary
 
 CORPUS = [
     "The quick brown fox jumps over the lazy dog, and the other dogs jump over other foxes.\nHow vexingly quick!",

@@ -9,29 +9,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from preprocess import merge as merge_module
-from preprocess import runs as runs_module
-from preprocess.document import Document, document_key
-from preprocess.merge import Merge, contains_document
-from preprocess.runs import (
-    KEY_SPACE,
-    Run,
-    RunBatch,
-    RunFile,
+from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.records.document import Document, document_key
+from tokenfree.preprocess.shards import merge as merge_module
+from tokenfree.preprocess.shards import sorted_runs as runs_module
+from tokenfree.preprocess.shards.merge import Merge, contains_document
+from tokenfree.preprocess.shards.partitioning import KEY_SPACE, key_position
+from tokenfree.preprocess.shards.sorted_runs import (
+    SortedRun,
+    SortedRunBatch,
+    SortedRunFile,
     commit_run,
     find_run,
-    position,
     read_batch,
     write_documents,
 )
-from preprocess.storage import Storage
 
 
 def documents(texts: Iterable[str]) -> list[Document]:
     return [Document(f"books:{number}", "en", "", text) for number, text in enumerate(texts)]
 
 
-def write(storage: Storage, groups: list[list[Document]], validation_fraction: float = 0.0) -> list[RunBatch]:
+def write(storage: Storage, groups: list[list[Document]], validation_fraction: float = 0.0) -> list[SortedRunBatch]:
     files = [write_documents(storage, "runs", str(n), group, validation_fraction) for n, group in enumerate(groups)]
     return [batch for file in files for batch in file.batches]
 
@@ -62,33 +61,39 @@ def test_ranges_partition_the_documents_and_pieces_change_nothing(
     assert len(batches) > 6
     whole = list(Merge(storage, batches))
     bounds = [0, 3, KEY_SPACE // 3, KEY_SPACE // 2, KEY_SPACE]
-    parts = [Merge(storage, batches, low, high) for low, high in itertools.pairwise(bounds)]
+    ranges = list(itertools.pairwise(bounds))
+    parts = [Merge(storage, batches, [part]) for part in ranges]
     assert [row for part in parts for row in part] == whole
     assert sum(part.duplicates for part in parts) == 20
+    together, some = Merge(storage, batches, ranges), Merge(storage, batches, ranges[1:3])
+    assert list(together) == whole
+    assert together.duplicates == 20
+    assert list(some) == [row for part in parts[1:3] for row in part]
     monkeypatch.setattr(merge_module, "PIECE_CHARACTERS", 40)
     monkeypatch.setattr(merge_module, "FETCHED_BATCHES", 2)
     assert list(Merge(storage, batches)) == whole
 
 
-def test_one_key_alone_or_all_but_one(tmp_path: Path) -> None:
+def test_one_position_alone_or_all_but_one(tmp_path: Path) -> None:
     storage = Storage.at(str(tmp_path))
     batches = write(storage, [documents(["duck", "goose", "goose", "swan"])])
-    goose = document_key("goose")
-    alone, others = Merge(storage, batches, only=goose.hex()), Merge(storage, batches, without=goose.hex())
+    goose = key_position(document_key("goose"))
+    alone = Merge(storage, batches, [(goose, goose + 1)])
+    others = Merge(storage, batches, [(0, goose), (goose + 1, KEY_SPACE)])
     assert [document.text for _, document in alone] == ["goose"]
     assert sorted(document.text for _, document in others) == ["duck", "swan"]
     assert (alone.duplicates, others.duplicates) == (1, 0)
 
 
-def test_whether_a_range_holds_a_document(tmp_path: Path) -> None:
+def test_whether_ranges_hold_a_document(tmp_path: Path) -> None:
     storage = Storage.at(str(tmp_path))
     batches = write(storage, [documents(["duck", "goose", "swan"])])
-    places = sorted((position(document_key(text)), document_key(text).hex()) for text in ("duck", "goose", "swan"))
-    (_, _), (middle, key), (last, _) = places
-    assert contains_document(storage, batches, middle, middle + 1)
-    assert not contains_document(storage, batches, middle, middle + 1, without=key)
-    assert not contains_document(storage, batches, middle + 1, last)
-    assert contains_document(storage, batches, 0, KEY_SPACE, without=key)
+    first, middle, last = sorted(key_position(document_key(text)) for text in ("duck", "goose", "swan"))
+    assert contains_document(storage, batches, [(middle, middle + 1)])
+    assert not contains_document(storage, batches, [(first + 1, middle), (middle + 1, last)])
+    assert not contains_document(storage, batches, [(middle + 1, last)])
+    assert contains_document(storage, batches, [(middle + 1, last), (last, KEY_SPACE)])
+    assert not contains_document(storage, batches, [])
 
 
 def test_a_run_is_sorted_in_batches_of_one_split_and_language(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,21 +113,21 @@ def test_a_run_is_sorted_in_batches_of_one_split_and_language(tmp_path: Path, mo
         assert (keys[0], keys[-1]) == (batch.first, batch.last)
         seen += batch.rows
     assert seen == 60
-    places = [(batch.split, batch.language, batch.first) for batch in file.batches]
-    assert places == sorted(places)
-    assert {split for split, _, _ in places} == {"train", "validation"}
+    order = [(batch.drawn_split, batch.language, batch.first) for batch in file.batches]
+    assert order == sorted(order)
+    assert {drawn for drawn, _, _ in order} == {"train", "validation"}
 
 
 def test_a_run_is_found_only_whole_and_for_the_same_job(tmp_path: Path) -> None:
     storage = Storage.at(str(tmp_path))
     assert find_run(storage, "runs", "r", "job") is None
-    run = Run("r", "job", 10, {"pages": 1}, 0, write_documents(storage, "runs", "r", documents(["goose"]), 0.0))
+    run = SortedRun("r", "job", 10, {"pages": 1}, 0, write_documents(storage, "runs", "r", documents(["goose"]), 0.0))
     commit_run(storage, "runs", run)
     assert find_run(storage, "runs", "r", "job") == run
     assert find_run(storage, "runs", "r", "another job") is None
     (tmp_path / "runs" / "r.arrow").write_bytes(b"")
     assert find_run(storage, "runs", "r", "job") is None
-    empty = Run("e", "job", 10, {"pages": 1}, 0, RunFile())
+    empty = SortedRun("e", "job", 10, {"pages": 1}, 0, SortedRunFile())
     commit_run(storage, "runs", empty)
     assert find_run(storage, "runs", "e", "job") == empty
-    assert write_documents(storage, "runs", "e", [], 0.0) == RunFile()
+    assert write_documents(storage, "runs", "e", [], 0.0) == SortedRunFile()

@@ -5,12 +5,13 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from preprocess.config import VocabularyConfig
-from preprocess.document import Document, document_key
-from preprocess.plan import batches_by_place
-from preprocess.runs import Run, write_documents
-from preprocess.sample import sample_quotas, sample_texts
-from preprocess.storage import Storage
+from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.config import VocabularyConfig
+from tokenfree.preprocess.records.document import Document, document_key
+from tokenfree.preprocess.shards.partitioning import Partition, Partitioning
+from tokenfree.preprocess.shards.plan import decide_partitioning, partitions
+from tokenfree.preprocess.shards.sorted_runs import SortedRun, write_documents
+from tokenfree.preprocess.shards.vocabulary_sample import sample_quotas, sample_texts
 
 
 def test_smoothing_lifts_small_languages() -> None:
@@ -41,10 +42,10 @@ def test_texts_are_training_texts_in_key_order_up_to_the_quota(tmp_path: Path) -
             write_documents(storage, "runs", str(cut + n), part, 0.2)
             for n, part in enumerate((found[:cut], found[cut:]))
         ]
-        runs = [Run(str(n), "", 0, {}, 0, file) for n, file in enumerate(files)]
-        places = batches_by_place(runs)
-        held_out = {batch.first for batch in places["validation", "en"]}
-        texts = list(sample_texts(storage, places, VocabularyConfig(**settings)))  # pyright: ignore[reportArgumentType]
+        runs = [SortedRun(str(n), "", 0, {}, 0, file) for n, file in enumerate(files)]
+        whole = partitions(runs, Partitioning(0.2))
+        held_out = {batch.first for batch in whole[Partition("validation", "en")].batches}
+        texts = list(sample_texts(storage, whole, VocabularyConfig(**settings)))  # pyright: ignore[reportArgumentType]
         assert not held_out & {document_key(text).hex() for text in texts}
         return texts
 
@@ -53,3 +54,17 @@ def test_texts_are_training_texts_in_key_order_up_to_the_quota(tmp_path: Path) -
     assert sum(map(len, texts)) == 3050
     assert [document_key(text) for text in texts[:-1]] == sorted(document_key(text) for text in texts[:-1])
     assert len(sample(40, sample_characters=10**6)) > 60
+
+
+def test_a_text_that_is_moved_counts_where_it_goes(tmp_path: Path) -> None:
+    storage = Storage.at(str(tmp_path))
+    texts = ["duck", "goose", "swan"]
+    found = [Document(text, "en", "", text) for text in texts]
+    for fraction, num_texts in ((1e-9, 2), (0.999999, 1)):
+        runs = [SortedRun("r", "", 0, {}, 0, write_documents(storage, "runs", str(fraction), found, fraction))]
+        rule = decide_partitioning(runs, fraction)
+        for characters in (100, 6):  # of which a range of positions by its share would miss a single text
+            sample = list(sample_texts(storage, partitions(runs, rule), VocabularyConfig(sample_characters=characters)))
+            assert 0 < len(sample) <= num_texts
+            assert characters == 6 or len(sample) == num_texts
+            assert {rule.dataset_split(document_key(text)) for text in sample if text in texts} <= {"train"}

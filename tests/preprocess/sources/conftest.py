@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from preprocess.config import PreprocessConfig
-from preprocess.document import Failure
-from preprocess.sources import Page, Split, plan_splits, read_split
+from tokenfree.preprocess.config import PreprocessConfig
+from tokenfree.preprocess.records.document import Failure
+from tokenfree.preprocess.records.input_split import InputSplit
+from tokenfree.preprocess.records.page import Page
+from tokenfree.preprocess.sources.input_splits import plan_splits, read_split
 
 HEAD = """<mediawiki version="0.11" xml:lang="sw"><siteinfo><dbname>swwiki</dbname><namespaces>
 <namespace key="0" /><namespace key="6">Picha</namespace><namespace key="14">Jamii</namespace></namespaces></siteinfo>
@@ -50,10 +52,10 @@ def read_all() -> Callable[..., list[Page | Failure]]:
 
 
 @pytest.fixture(scope="session")
-def read_cut() -> Callable[[Split, list[int]], list[Page | Failure]]:
+def read_cut() -> Callable[[InputSplit, list[int]], list[Page | Failure]]:
     """All that a split gives when it is cut at the given places."""
 
-    def read(split: Split, cuts: list[int]) -> list[Page | Failure]:
+    def read(split: InputSplit, cuts: list[int]) -> list[Page | Failure]:
         places = [split.start, *sorted(cuts), split.end]
         return [found for start, end in pairwise(places) for found in read_split(replace(split, start=start, end=end))]
 

@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+import hashlib
 import lzma
 import random
 from collections.abc import Callable
@@ -10,10 +11,12 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from preprocess.config import PreprocessConfig
-from preprocess.document import Failure
-from preprocess.errors import UserError
-from preprocess.sources import Page, Split, hash_inputs, plan_splits, read_split
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.config import PreprocessConfig
+from tokenfree.preprocess.records.document import Failure
+from tokenfree.preprocess.records.input_split import InputSplit
+from tokenfree.preprocess.records.page import Page
+from tokenfree.preprocess.sources.input_splits import find_inputs, hash_input, plan_splits, read_split
 
 Reader = Callable[..., list[Page | Failure]]
 
@@ -136,7 +139,7 @@ def test_splits_do_not_depend_on_how_the_inputs_are_named(make_dump: Callable[..
     assert all(plan == plans[0] for plan in plans)
     ids = [split.id for split in plans[0]]
     assert len(set(ids)) == len(ids) > 5
-    assert all(Split.from_json(split.to_json()) == split for split in plans[0])
+    assert all(InputSplit.from_json(split.to_json()) == split for split in plans[0])
     assert all(split_id.replace("-", "").isalnum() for split_id in ids)
 
 
@@ -154,9 +157,9 @@ def test_inputs_lie_on_any_file_system(make_dump: Callable[..., str], tmp_path: 
         assert [(page.id, page.language) for page in read_split(split) if isinstance(page, Page)] == [
             ("books:de/buch.txt", "de")
         ]
-        (entry,) = hash_inputs(["memory://dumps/swwiki.xml.bz2"])
-        assert entry["size"] == len(data)
-        assert entry["sha256"] == hash_inputs([str(tmp_path / "swwiki.xml.bz2")])[0]["sha256"]
+        for path in ("memory://dumps/swwiki.xml.bz2", str(tmp_path / "swwiki.xml.bz2")):
+            (file,) = find_inputs(PreprocessConfig(wikipedia=(path,)))
+            assert hash_input(file) == (len(data), hashlib.sha256(data).hexdigest())
     finally:
         fs.rm("/dumps", recursive=True)
         fs.rm("/books", recursive=True)

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from preprocess.noise import SCHEMES, Scheme, add_noise, random_case_in_words
-from preprocess.words import word_spans
+from tokenfree.preprocess.text.noise import SCHEMES, Scheme, add_noise, random_case_in_words
+from tokenfree.preprocess.text.words import word_spans
 
 LETTERS = "".join(chr(0x4E00 + number) for number in range(20_000))  # all different, so that each can be found again
 TEXTS = st.text(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from preprocess.normalize import normalize
+from tokenfree.preprocess.text.normalize import normalize
 
 
 @pytest.mark.parametrize(

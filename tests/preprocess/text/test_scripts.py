@@ -2,7 +2,7 @@
 
 import pytest
 
-from preprocess.scripts import SAMPLING, count_scripts
+from tokenfree.preprocess.text.scripts import SAMPLING, count_scripts
 
 
 @pytest.mark.parametrize(

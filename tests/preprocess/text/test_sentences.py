@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preprocess.sentences import sentence_starts
+from tokenfree.preprocess.text.sentences import sentence_starts
 
 
 def sentences_of(text: str) -> list[str]:

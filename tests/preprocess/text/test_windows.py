@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from preprocess.sentences import sentence_starts
-from preprocess.windows import cut
+from tokenfree.preprocess.text.sentences import sentence_starts
+from tokenfree.preprocess.text.windows import cut
 
 
 def windows_of(text: str, max_characters: int) -> list[str]:

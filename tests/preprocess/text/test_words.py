@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from preprocess.words import word_spans
+from tokenfree.preprocess.text.words import word_spans
 
 MIXED = st.text(st.sampled_from("aZ9_é E\u0301Ẹ\u0300ǅß語ข\u0e31👩\u200d🔬\u200f.,-'«\u3000\n\tאنж"), max_size=60)
 CJK = ((0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFD))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from preprocess.wikitext import clean
+from tokenfree.preprocess.wikitext.cleaner import clean
 
 ENGLISH = [
     # text and emphasis

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preprocess.wikitext import clean, cleaner
+from tokenfree.preprocess.wikitext import cleaner
+from tokenfree.preprocess.wikitext.cleaner import clean
 
 N = 200_000
 HOSTILE = {

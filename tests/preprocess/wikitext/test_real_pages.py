@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import text_quality
-from benchmarks.wiki_pages import read_articles
-from benchmarks.wikitext import similarities
-from preprocess.wikitext import clean
+from benchmarks.preprocess import text_quality
+from benchmarks.preprocess.wiki_pages import read_articles
+from benchmarks.preprocess.wikitext import similarities
+from tokenfree.preprocess.wikitext.cleaner import clean
 
 DUMPS = [
     "enwiki-2016-shortened.xml.bz2",

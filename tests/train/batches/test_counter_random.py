@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from train.data import random
+from tokenfree.train.batches import counter_random as random
 
 
 def test_splitmix64_gives_its_published_numbers() -> None:

@@ -1,5 +1,6 @@
 """Pairs of parts: where windows are cut, what is put together, and that the loss is the sum of two means."""
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,22 +10,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from preprocess.settings import Slot
-from train.config import load_vocabulary
-from train.data.loader import Loader
-from train.data.partners import partners
-from train.data.reader import Split
-from train.data.windows import load_windows
-from train.objectives import canine_s
-from train.objectives.base import Arrays
-from train.objectives.framing import CLS, PAD, SEP
-from train.objectives.heads import MaskedHead
-from train.objectives.masked_subwords import CLS as SUBWORD_CLS
-from train.objectives.masked_subwords import SEP as SUBWORD_SEP
-from train.objectives.next_sentence import cut, fit
+from tokenfree.preprocess.common.settings import Slot
+from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
+from tokenfree.train.batches.collator import Arrays
+from tokenfree.train.batches.framing import CLS, PAD, SEP
+from tokenfree.train.batches.next_sentence import Cut, Window, cut_pair, cut_places, fit
+from tokenfree.train.data.loader import Loader
+from tokenfree.train.data.sentence_pairs import second_segments
+from tokenfree.train.data.shard_reader import ShardReader
+from tokenfree.train.data.windows import load_windows
+from tokenfree.train.objectives import canine_s
+from tokenfree.train.objectives.heads import MaskedHead
+from tokenfree.train.objectives.masked_subwords import CLS as SUBWORD_CLS
+from tokenfree.train.objectives.masked_subwords import SEP as SUBWORD_SEP
 
-OBJECTIVES = Slot("train.objectives", "canine_s")
-PAIRED = [name for name in OBJECTIVES.names() if hasattr(OBJECTIVES.config_class(name), "next_sentence")]
+OBJECTIVES = Slot("tokenfree.train.objectives", "canine_s")
+PAIRED = [
+    name
+    for name in OBJECTIVES.names()
+    if "next_sentence" in {field.name for field in dataclasses.fields(OBJECTIVES.config_class(name))}
+]
 LENGTH = 128
 
 
@@ -59,14 +64,16 @@ def test_parts_are_of_one_document_or_of_two(corpus: str, name: str) -> None:
     assert 0.35 < elsewhere.mean() < 0.6
     for row, window in enumerate(windows):
         first, second = parts_of(batch["codepoints"][row], batch["mask"][row], batch["segments"][row], CLS, SEP)
-        assert alike(window["text"][: len(first)], first)
+        text = window["text"]
+        assert alike(text[: len(first)], first)
         assert batch["num_characters"][row] == len(first) + len(second)
-        if elsewhere[row]:
-            owners = {document for text, document in texts.items() if alike(text[-len(second) :], second)}
-            assert owners - {window["document"]}
-        else:
-            assert alike(window["text"][-len(second) :], second)
-            assert not window["text"][len(first) : len(window["text"]) - len(second)].strip()
+        follows = text[len(first) :].lstrip()
+        if not elsewhere[row]:
+            assert alike(follows[: len(second)], second)
+        elif batch["target_positions"][row, 0] <= len(first) and len(second) > 3:  # the second is as it was
+            shown = "".join(map(chr, second))
+            assert {document for text, document in texts.items() if shown in text} - {window["document"]}
+        assert len(second) <= len(follows)  # as long as it could be if it followed
     assert (batch["codepoints"][~batch["mask"]] == PAD).all()
 
 
@@ -75,12 +82,10 @@ def test_long_parts_keep_what_is_near_the_cut(corpus: str) -> None:
     assert (batch["mask"].sum(axis=1) <= 32 - 6).all()
     for row, window in enumerate(load_windows(corpus, streams=2, global_batch=200, stop=200)):
         first, second = parts_of(batch["codepoints"][row], batch["mask"][row], batch["segments"][row], CLS, SEP)
-        text, size = window["text"], len(first) + len(second)
+        text = window["text"]
         at = [end for end in range(len(text)) if alike(text[max(0, end - len(first)) : end], first)]
         if not batch["from_elsewhere"][row]:
             assert any(alike(text[end:].lstrip()[: len(second)], second) for end in at)
-        if len(text) > 32:
-            assert size >= 23 or batch["from_elsewhere"][row]
 
 
 def alike(text: str, part: np.ndarray) -> bool:
@@ -101,11 +106,15 @@ def test_parts_of_subwords(corpus: str) -> None:
         first, second = parts_of(batch["codepoints"][row], batch["mask"][row], batch["segments"][row], *frame)
         ids = window["subword_ids"]
         assert (ids[: len(first)] != first).sum() <= 1  # masked
+        follows = ids[len(first) : len(first) + len(second)]
         if not batch["from_elsewhere"][row]:
-            assert len(first) + len(second) == len(ids)
-            assert (ids[len(first) :] != second).sum() <= 1
-            gap = int(window["subword_ends"][-1]) - int(window["subword_starts"][0]) - batch["num_characters"][row]
+            assert (follows != second).sum() <= 1
+            last = len(first) + len(second) - 1
+            gap = int(window["subword_ends"][last]) - int(window["subword_starts"][0]) - batch["num_characters"][row]
             assert 0 <= gap <= 12  # the white space at the cut
+        elif len(second) > 3:
+            assert len(follows) == len(second)
+            assert (follows != second).any()
 
 
 @pytest.mark.parametrize("name", PAIRED)
@@ -116,36 +125,86 @@ def test_pairs_do_not_depend_on_the_number_of_workers(corpus: str, name: str) ->
         np.testing.assert_array_equal(np.concatenate([part[key] for part in parts]), array)
 
 
-def test_partners_are_of_other_documents_in_half_of_the_cases(corpus: str) -> None:
-    split = Split(corpus, "train")
-    rows = np.arange(split.shards[0].rows, dtype=np.int64)
+def test_second_segments_are_of_other_documents(corpus: str) -> None:
+    reader = ShardReader(corpus, "train")
+    rows = np.arange(reader.shards[0].rows, dtype=np.int64)
     rows, ids = np.tile(rows, 5), np.arange(5 * len(rows))
-    _, found = partners(split, np.zeros_like(rows), rows, seed=3, sample_ids=ids)
-    documents = [split.shard(0).row("document", row).tobytes() for row in range(split.shards[0].rows)]
-    elsewhere = found != rows
-    assert elsewhere.mean() == pytest.approx(0.5, abs=0.05)
-    assert all(documents[a] != documents[b] for a, b in zip(rows[elsewhere], found[elsewhere], strict=True))
-    assert len(np.unique(found[elsewhere])) > 0.6 * len(np.unique(rows))
-    _, some = partners(split, np.zeros(2, np.int64), rows[[7, 90]], seed=3, sample_ids=ids[[7, 90]])
+    _, found = second_segments(reader, np.zeros_like(rows), rows, seed=3, sample_ids=ids)
+    documents = [reader.shard(0).row("document", row).tobytes() for row in range(reader.shards[0].rows)]
+    sizes = np.array([len(reader.shard(0).row("whitespace", row)) for row in range(reader.shards[0].rows)])
+    assert all(documents[a] != documents[b] for a, b in zip(rows, found, strict=True))
+    assert len(np.unique(found)) > 0.8 * len(np.unique(rows))
+    drawn = np.abs(np.random.default_rng(0).permutation(sizes[rows]) - sizes[rows]).mean()
+    assert np.abs(sizes[found] - sizes[rows]).mean() < 0.5 * drawn  # of four, the one most alike in length
+    _, some = second_segments(reader, np.zeros(2, np.int64), rows[[7, 90]], seed=3, sample_ids=ids[[7, 90]])
     assert some.tolist() == found[[7, 90]].tolist()
-    assert not np.array_equal(partners(split, np.zeros_like(rows), rows, seed=4, sample_ids=ids)[1], found)
+    assert not np.array_equal(second_segments(reader, np.zeros_like(rows), rows, seed=4, sample_ids=ids)[1], found)
+
+
+def window_of(text: str) -> Window:
+    """A window whose sentences end with a full stop, and whose subwords are its words."""
+    white = np.array([c.isspace() for c in text], np.bool_)
+    words = [at for at, c in enumerate(text) if not c.isspace() and (at == 0 or text[at - 1].isspace())]
+    ends = [at + 1 for at, c in enumerate(text) if not c.isspace() and text[at + 1 : at + 2] in ("", " ")]
+    sentences = [at for at in words if at == 0 or text[:at].rstrip().endswith(".")]
+    return {
+        "whitespace": white,
+        "codepoints": np.array([ord(c) for c in text], np.int32),
+        "sentence_starts": np.array(sentences, np.uint16),
+        "subword_ids": np.arange(len(words), dtype=np.int32),
+        "subword_starts": np.array(words, np.uint16),
+        "subword_ends": np.array(ends, np.uint16),
+    }
 
 
 @pytest.mark.parametrize(
-    ("text", "sentences", "expected"),
+    ("text", "expected"),
     [
-        ("One. Two. Three.", [0, 5, 10], {5, 10}),
-        ("a bc  def", [0], {2, 6}),  # one sentence: at words
-        ("word", [0], {1, 2, 3}),  # one word: anywhere
-        ("w", [0], {1}),
+        ("One. Two. Three.", [[5, 10], [], [1, 2, 3, 6, 7, 8, 11, 12, 13, 14, 15]]),
+        ("a bc  def", [[], [2, 6], [3, 7, 8]]),
+        ("word", [[], [], [1, 2, 3]]),
+        ("w", [[], [], []]),
     ],
 )
-def test_where_a_window_is_cut(text: str, sentences: list[int], expected: set[int]) -> None:
-    window = {
-        "whitespace": np.array([c.isspace() for c in text], np.bool_),
-        "sentence_starts": np.array(sentences, np.uint16),
-    }
-    assert {cut(window, place) for place in np.linspace(0, 0.999, 50)} == expected
+def test_where_a_window_can_be_cut(text: str, expected: list[list[int]]) -> None:
+    assert [places.tolist() for places in cut_places(window_of(text))] == expected
+
+
+def parts(first: str, second: str, cut: Cut) -> tuple[str, str, str]:
+    """A, B where it follows A, B where it is from elsewhere."""
+    return (
+        first[cut.end_a - cut.num_a : cut.end_a],
+        first[cut.begin_next : cut.begin_next + cut.num_b],
+        second[cut.begin_other : cut.begin_other + cut.num_b],
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "place", "room", "expected"),
+    [
+        # At sentences, the second where as much follows; as long as both go, and neither or both end with a sentence.
+        ("Aa bb. Cc dd ee.", "Vv. Ww xx yy zz.", 0.0, 99, ("Aa bb.", "Cc dd ee", "Ww xx yy")),
+        ("Aa bb. Cc dd ee.", "Vv. Ww.", 0.0, 99, ("Aa bb.", "Cc", "Ww")),
+        ("Aa bb. Cc. Dd.", "Ww xx. Yy. Zz.", 0.9, 99, ("Aa bb. Cc.", "Dd.", "Zz.")),
+        # Where one of them is one sentence, both at words inside a sentence.
+        ("Aa bb. Cc dd ee.", "vv ww xx yy zz.", 0.0, 99, ("Aa", "bb. Cc dd e", "ww xx yy zz")),
+        ("Aa bb.", "word", 0.5, 99, ("Aa b", "b.", "rd")),  # or inside a word
+        ("Aa bb. Cc dd ee.", "Vv. Ww xx yy zz.", 0.0, 8, (" bb.", "Cc d", "Ww x")),  # half of the room each
+        ("w", "Vv. Ww.", 0.0, 99, ("w", "", "")),
+    ],
+)
+def test_both_windows_are_cut_alike(
+    first: str, second: str, place: float, room: int, expected: tuple[str, str, str]
+) -> None:
+    assert parts(first, second, cut_pair(window_of(first), window_of(second), place, "codepoints", room)) == expected
+
+
+def test_subwords_are_cut_alike() -> None:
+    first, second = "Aa bb. Cc dd ee.", "Vv. Ww xx yy zz."
+    cut = cut_pair(window_of(first), window_of(second), 0.0, "subword_ids", 99)
+    assert cut == Cut(
+        end_a=2, begin_next=2, begin_other=1, num_a=2, num_b=2
+    )  # of "Ww xx yy" and "Cc dd ee." a word less
 
 
 @given(st.integers(0, 100), st.integers(0, 100), st.integers(2, 100))

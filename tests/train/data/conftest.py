@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from preprocess.manifest import DatasetSplit, Manifest, ShardEntry, content_fingerprint, save_manifest
-from preprocess.schema import schema
-from preprocess.storage import Storage
+from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.dataset.manifest import DatasetSplit, Manifest, ShardEntry, content_fingerprint, save_manifest
+from tokenfree.preprocess.features.schema import schema
 
 PIECES = [
     *("<pad>", "<unk>", "<s>", "</s>"),

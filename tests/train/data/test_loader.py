@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from preprocess.errors import UserError
-from preprocess.manifest import load_manifest
-from train.data.loader import Loader, slice_of
-from train.data.reader import load_vocabulary
-from train.data.windows import load_windows
-from train.objectives.canine_s import Config
-from train.objectives.framing import MASK
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.dataset.manifest import load_manifest
+from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
+from tokenfree.train.batches.framing import MASK
+from tokenfree.train.data.loader import Loader, slice_of
+from tokenfree.train.data.windows import load_windows
+from tokenfree.train.objectives.canine_s import Config
 
 LENGTH = 64
 
@@ -115,6 +115,20 @@ def test_another_data_set_or_seed_is_refused_and_named(
         make_loader(smoothing=1).check(saved, "run")
 
 
+def test_a_run_of_before_a_rule_changed_is_refused_and_the_change_named(make_loader: Callable[..., Loader]) -> None:
+    before, after = {"lamb": ("ratios are 1",)}, {"lamb": ("ratios are 1", "and 2"), "pairs": ("cut alike",)}
+    saved = dict(make_loader(rules=before).fingerprint)
+    make_loader(rules=before).check(saved, "run")
+    shown = r"rules that have changed since \(rule of lamb: and 2; rule of pairs: cut alike\); start a new run"
+    with pytest.raises(UserError, match=shown):
+        make_loader(rules=after).check(saved, "run")
+    with pytest.raises(UserError, match=r"\(rule of lamb: ratios are 1\)"):
+        make_loader(rules=before).check(make_loader().fingerprint, "run")  # it had none
+    make_loader().check(saved, "run")  # which has another optimizer: other checks see that
+    with pytest.raises(UserError, match="other samples"):
+        make_loader(rules=after, seed=6).check(saved, "run")
+
+
 def test_mistakes_are_named(make_loader: Callable[..., Loader], tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"train.global_batch: 12 .* 13 workers"):
         make_loader(rank=0, world_size=13)
@@ -136,8 +150,10 @@ def test_opening_is_left_to_the_first_batch(
 
 
 def test_with_a_real_vocabulary_only_spans_of_targets_change_and_lengths_stay(corpus: str) -> None:
-    pieces = load_vocabulary(corpus).pieces()
-    collator = Config(mask_fraction=0.5).collator(load_vocabulary(corpus), LENGTH, 0)
+    vocabulary = load_vocabulary(corpus)
+    assert vocabulary is not None
+    pieces = vocabulary.pieces()
+    collator = Config(mask_fraction=0.5).collator(vocabulary, LENGTH, 0)
     loader = Loader(corpus, global_batch=200, seed=0, smoothing=0.7, streams=2, collator=collator)
     batch = loader.batch(1)
     replaced = 0

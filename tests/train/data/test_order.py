@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preprocess.errors import UserError
-from train.data.order import PERIOD, Order, language_shares
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.train.data.order import PERIOD, Order, language_shares
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from preprocess.errors import JobError, UserError
-from train.data import reader
-from train.data.reader import Split, load_vocabulary, open_shard
+from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.train.data import shard_reader as reader
+from tokenfree.train.data.shard_reader import ShardReader, open_shard
 
 
 def test_rows_are_what_arrow_reads(data: str) -> None:
-    split = Split(data, "train")
+    split = ShardReader(data, "train")
     for number, entry in enumerate(split.shards):
         with pa.OSFile(f"{data}/{entry.path}") as source:
             expected = pa.ipc.open_stream(source).read_all().to_pylist()
@@ -31,7 +31,7 @@ def test_rows_are_what_arrow_reads(data: str) -> None:
 def test_nothing_is_copied_and_no_file_stays_open(data: str) -> None:
     before = pa.total_allocated_bytes()
     descriptors = len(os.listdir("/proc/self/fd"))
-    split = Split(data, "train")
+    split = ShardReader(data, "train")
     rows = split.rows(("codepoints", "subword_starts"), np.array([0, 2, 0]), np.array([5, 59, 22]))
     assert [len(arrays) for arrays in rows.values()] == [3, 3]
     assert pa.total_allocated_bytes() == before
@@ -41,7 +41,7 @@ def test_nothing_is_copied_and_no_file_stays_open(data: str) -> None:
 
 def test_rows_outlive_a_shard_that_was_closed(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "MAX_OPEN", 1)
-    split = Split(data, "train")
+    split = ShardReader(data, "train")
     row = split.shard(0).row("codepoints", 3)
     kept = row.tolist()
     split.shard(1)
@@ -52,7 +52,7 @@ def test_rows_outlive_a_shard_that_was_closed(data: str, monkeypatch: pytest.Mon
 
 def test_a_column_that_is_not_there_is_named(data: str) -> None:
     with pytest.raises(UserError, match=r"no column 'word_starts' .*preprocess again"):
-        Split(data, "train").rows(("word_starts",), np.array([0]), np.array([0]))
+        ShardReader(data, "train").rows(("word_starts",), np.array([0]), np.array([0]))
 
 
 def test_a_cut_or_absent_or_foreign_shard_is_named(make_data: Callable[..., str], tmp_path: Path) -> None:
@@ -61,14 +61,14 @@ def test_a_cut_or_absent_or_foreign_shard_is_named(make_data: Callable[..., str]
     first.write_bytes(first.read_bytes()[:-100])
     second.unlink()
     third.write_bytes(b"x" * third.stat().st_size)
-    split = Split(data, "train")
+    split = ShardReader(data, "train")
     for index, path in enumerate((first, second, third)):
         with pytest.raises(JobError, match=rf"{re.escape(str(path))} .*tokenfree verify"):
             split.shard(index)
 
 
 def test_spread_is_even_and_at_most_all(data: str) -> None:
-    split = Split(data, "train")
+    split = ShardReader(data, "train")
     numbers, shards, rows = split.spread(10)
     assert numbers.tolist() == [157 * i // 10 for i in range(10)]
     assert (shards[0], rows[0]) == (0, 0)
@@ -78,13 +78,13 @@ def test_spread_is_even_and_at_most_all(data: str) -> None:
 
 def test_a_remote_shard_is_fetched_once_and_checked(data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKENFREE_CACHE", str(tmp_path))
-    entry = Split(data, "train").shards[0]
+    entry = ShardReader(data, "train").shards[0]
     content = Path(data, entry.path).read_bytes()
     memory = fsspec.filesystem("memory")
     memory.pipe("/remote/a.arrow", content)
     memory.pipe("/remote/b.arrow", content[:-1] + b"?")
     shard = open_shard("memory://remote/a.arrow", num_bytes=entry.bytes, sha256=entry.sha256)
-    assert shard.row("codepoints", 4).tolist() == Split(data, "train").shard(0).row("codepoints", 4).tolist()
+    assert shard.row("codepoints", 4).tolist() == ShardReader(data, "train").shard(0).row("codepoints", 4).tolist()
     memory.rm("/remote/a.arrow")
     open_shard("memory://remote/a.arrow", num_bytes=entry.bytes, sha256=entry.sha256)
     wrong = "0" * 64
@@ -96,7 +96,7 @@ def test_a_remote_shard_is_fetched_once_and_checked(data: str, tmp_path: Path, m
 
 
 def test_the_cache_is_bounded(data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shards = Split(data, "train").shards[:3]
+    shards = ShardReader(data, "train").shards[:3]
     monkeypatch.setenv("TOKENFREE_CACHE", str(tmp_path))
     monkeypatch.setenv("TOKENFREE_CACHE_GB", str((shards[0].bytes + shards[1].bytes + shards[2].bytes - 1) / 1e9))
     memory = fsspec.filesystem("memory")
@@ -105,8 +105,3 @@ def test_the_cache_is_bounded(data: str, tmp_path: Path, monkeypatch: pytest.Mon
         open_shard(f"memory://{entry.path}", num_bytes=entry.bytes, sha256=entry.sha256)
         os.utime(tmp_path / f"{entry.sha256}.arrow", (age, age))
     assert {path.stem for path in tmp_path.glob("*.arrow")} == {shards[1].sha256, shards[2].sha256}
-
-
-def test_data_without_a_vocabulary_says_so(data: str) -> None:
-    with pytest.raises(UserError, match=r"no vocabulary/subwords\.model"):
-        load_vocabulary(data)

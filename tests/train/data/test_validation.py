@@ -8,19 +8,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from preprocess.errors import UserError
-from train.data.unigram import unigram
-from train.data.validation import validation_batches
-from train.data.windows import load_windows
-from train.objectives.canine_s import Config
-from train.objectives.subwords import subword_symbols
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.train.batches.subword_targets import subword_symbols
+from tokenfree.train.data.unigram import unigram
+from tokenfree.train.data.validation import VALIDATION_SEED, validation_batches
+from tokenfree.train.data.windows import load_windows
+from tokenfree.train.objectives.canine_s import Config
 
 
 @pytest.fixture
 def validate(data: str, vocabulary: Any) -> Callable[..., list[dict[str, np.ndarray]]]:
     def run(**changes: Any) -> list[dict[str, np.ndarray]]:
         options = {"data": data, "objective": Config(max_predictions=6), "length": 64, "num_windows": 20, **changes}
-        return list(validation_batches(options.pop("data"), vocabulary=vocabulary, **options))
+        objective, length = options.pop("objective"), options.pop("length")
+        collator = objective.collator(vocabulary, length, VALIDATION_SEED)
+        return list(validation_batches(options.pop("data"), collator=collator, **options))
 
     return run
 

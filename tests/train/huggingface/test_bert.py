@@ -7,11 +7,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preprocess.errors import UserError
-from preprocess.settings import build
-from train.flops import costs
-from train.huggingface_bert import from_huggingface, to_huggingface
-from train.model import ModelConfig
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.settings import build
+from tokenfree.train.huggingface.bert import from_huggingface, to_huggingface
+from tokenfree.train.model.costs import costs
+from tokenfree.train.model.encoder import ModelConfig
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 

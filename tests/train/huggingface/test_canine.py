@@ -7,10 +7,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preprocess.errors import UserError
-from preprocess.settings import build
-from train.huggingface import from_huggingface, to_huggingface
-from train.model import ModelConfig
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.settings import build
+from tokenfree.train.huggingface.canine import from_huggingface, to_huggingface
+from tokenfree.train.model.encoder import ModelConfig
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 

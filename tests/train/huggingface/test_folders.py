@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import torch
 
-from preprocess.errors import UserError
-from train import load_encoder
-from train.config import PretrainRecipe
-from train.huggingface_folder import export_run, import_folder
-from train.pretrain import pretrain
-from train.run_folder import read_config
-from workflows import cli
+from tokenfree import load_encoder
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.huggingface.folders import export_run, import_folder
+from tokenfree.train.pretrain import pretrain
+from tokenfree.train.runs.run_config import read_config
+from tokenfree.workflows import cli
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
@@ -59,6 +59,7 @@ def test_an_imported_folder_gives_the_same_outputs(
     one, other = load_encoder(tmp_path / "again"), load_encoder(run)
     assert one.encoder.state_dict().keys() == other.encoder.state_dict().keys()
     assert torch.equal(one(TEXTS).characters, other(TEXTS).characters)
+    assert one.pooled_is_trained  # a folder with a pooler has trained it
     import_folder(exported, tmp_path / "again")  # the same again is no mistake
     with pytest.raises(UserError, match="run of other settings"):
         import_folder(exported, tmp_path / "again", {"train": {"length": 32}})
@@ -98,8 +99,8 @@ def test_settings_that_the_weights_do_not_serve(exported: str, tmp_path: Path) -
         import_folder(exported, tmp_path / "run", {"model": {"trunk": {"positions": {"name": "diet_rel"}}}})
     with pytest.raises(UserError, match=r"do not go with .*core"):
         import_folder(exported, tmp_path / "run", {"model": {"trunk": {"attention": {"name": "linformer"}}}})
-    with pytest.raises(UserError, match=r"model\.downsampler\.rate"):
-        import_folder(exported, tmp_path / "run", {"train": {"length": 63}})
+    with pytest.raises(UserError, match=r"model\.embedder\.max_characters"):
+        import_folder(exported, tmp_path / "run", {"train": {"length": 65}})
     assert not (tmp_path / "run").exists()
 
 

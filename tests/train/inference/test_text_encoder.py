@@ -10,15 +10,18 @@ from pathlib import Path
 import pytest
 import torch
 
-import train
-from preprocess.errors import UserError
-from train import load_encoder, load_windows
-from train.config import PretrainRecipe
-from train.evaluate import evaluate
-from train.pretrain import PretrainResult, pretrain
+import tokenfree
+from tests.conftest import REPOSITORY
+from tokenfree import load_encoder, load_windows
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.settings import build
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.evaluate import evaluate
+from tokenfree.train.inference.text_encoder import TextEncoder
+from tokenfree.train.model.encoder import ModelConfig
+from tokenfree.train.pretrain import PretrainResult, pretrain
 
 MakeRecipe = Callable[..., PretrainRecipe]
-REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -34,11 +37,54 @@ def test_vectors_of_texts(result: PretrainResult) -> None:
     assert not out.pooled.requires_grad
 
 
+def test_vectors_of_whole_texts(result: PretrainResult) -> None:
+    encoder = load_encoder(result.run)
+    out = encoder(["any text", "日本語", ""])
+    assert out.mean.shape == out.cls.shape == (3, 16)
+    assert out.cls_max.shape == (3, 32)
+    for row, size in ((0, 8), (1, 3)):
+        torch.testing.assert_close(out.mean[row], out.characters[row, 1 : size + 1].mean(dim=0))
+        largest = out.characters[row, : size + 1].amax(dim=0)  # with CLS, without SEP
+        torch.testing.assert_close(out.cls_max[row], torch.cat([out.cls[row], largest]))
+    torch.testing.assert_close(out.mean[2], out.characters[2, 0])
+    pooler = encoder.encoder.pooler
+    torch.testing.assert_close(out.pooled, torch.tanh(pooler(out.cls)))
+    alone = encoder(["日本語"])
+    torch.testing.assert_close(out.cls_max[1], alone.cls_max[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_the_pooled_vector_is_trained_by_pairs_alone(
+    corpus: str, make_recipe: MakeRecipe, tmp_path: Path, pairs: bool
+) -> None:
+    recipe = make_recipe(objective={"next_sentence": pairs}, steps=2)
+    fresh, run = recipe.model.build(), pretrain(recipe, corpus, str(tmp_path / "run")).run
+    encoder = load_encoder(run)
+    assert encoder(["a"]).pooled_is_trained == encoder.pooled_is_trained == pairs
+    assert encoder.encoder.pooler.bias.any().item() == pairs  # biases begin at zero
+    assert not fresh.pooler.bias.any()
+
+
 def test_a_text_does_not_depend_on_its_neighbours(result: PretrainResult) -> None:
     encoder = load_encoder(result.run)
     together, alone = encoder(["short", "x" * encoder.max_characters]), encoder(["short"])
     torch.testing.assert_close(together.characters[0, :7], alone.characters[0], rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(together.pooled[0], alone.pooled[0], rtol=1e-4, atol=1e-5)
+
+
+def test_a_rate_that_does_not_divide_the_length() -> None:
+    """Texts of any length up to the longest are padded so that more padding would change nothing."""
+    torch.manual_seed(0)
+    model = {"width": 16, "embedder": {"buckets": 64, "max_characters": 80}, "trunk": {"layers": 1, "heads": 2}}
+    module = build(ModelConfig, {**model, "downsampler": {"rate": 5}}, source="test").build()
+    encoder = TextEncoder(module, length=63)
+    assert encoder.max_characters == 60 - 2 - 7
+    roomier = TextEncoder(module, length=80)
+    for size in (1, 14, 15, 16, encoder.max_characters):
+        text, filler = "abcdefghij"[:size] * (size // 10 + 1), "x" * encoder.max_characters
+        one, other = encoder([text[:size]]), roomier([text[:size], filler])
+        torch.testing.assert_close(other.characters[0, : size + 2], one.characters[0], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(other.pooled[0], one.pooled[0], rtol=1e-4, atol=1e-5)
 
 
 def test_texts_that_cannot_be_read(result: PretrainResult) -> None:
@@ -88,7 +134,7 @@ def test_no_sound_checkpoint(copy_of_run: Path, corpus: str) -> None:
 
 
 def test_the_package_is_light() -> None:
-    code = "import sys, train; print(sorted({'torch', 'ray', 'pyarrow'} & set(sys.modules)))"
+    code = "import sys, tokenfree; print(sorted({'torch', 'ray', 'pyarrow'} & set(sys.modules)))"
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=REPOSITORY)
     assert process.stdout == "[]\n"
 
@@ -97,4 +143,4 @@ def test_what_the_package_offers(corpus: str) -> None:
     window = next(iter(load_windows(corpus)))
     assert window["language"] == "en"
     with pytest.raises(AttributeError, match="load_everything"):
-        _ = train.load_everything
+        _ = tokenfree.load_everything

@@ -10,22 +10,23 @@ from typing import Any
 import pytest
 import torch
 
-from preprocess.errors import JobError, UserError
-from preprocess.settings import to_mapping
-from train.config import PretrainRecipe
-from train.loop import Loop, NotANumber
+from tests.conftest import REPOSITORY
+from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.preprocess.common.settings import to_mapping
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.loop.loop import Loop
+from tokenfree.train.loop.loss_spikes import NotANumber
 
 MakeRecipe = Callable[..., PretrainRecipe]
-REPOSITORY = Path(__file__).resolve().parents[2]
 NO_DROPOUT = {"trunk": {"dropout": 0.0}}
 TIMES = ("seconds", "data_wait", "utilisation")
 
 ONE_OF_TWO = """
 import json, sys
 import torch.distributed as dist
-from preprocess.settings import build
-from train.config import PretrainRecipe
-from train.loop import Loop
+from tokenfree.preprocess.common.settings import build
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.loop.loop import Loop
 
 mapping, data, rank, store = json.loads(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4]
 dist.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=2)
@@ -171,11 +172,11 @@ def test_the_update_is_of_the_mean_over_the_global_batch(
     options: Any = {"global_batch": size, "clip_norm": 1e9, "model": NO_DROPOUT}
     loop = Loop(make_recipe(micro_batch=micro_batch, **options), corpus)
     plain = Loop(make_recipe(**options), corpus)
-    total, values = plain.model({name: torch.from_numpy(array) for name, array in plain.loader.batch(0).items()})
-    (total / values[1]).backward()
+    total, sums = plain.model({name: torch.from_numpy(array) for name, array in plain.loader.batch(0).items()})
+    (total / sums.num_targets).backward()
     gradients = [parameter.grad for parameter in plain.model.parameters() if parameter.grad is not None]
     (line,) = run(loop, 1)
-    assert line["loss"] == pytest.approx((total / values[1]).item(), rel=1e-5)
+    assert line["loss"] == pytest.approx((total / sums.num_targets).item(), rel=1e-5)
     assert line["gradient_norm"] == pytest.approx(torch.nn.utils.get_total_norm(gradients).item(), rel=1e-4)
     means = {name: loop.optimizer.state[parameter] for name, parameter in loop.model.named_parameters()}
     for name, parameter in plain.model.named_parameters():

@@ -8,14 +8,16 @@ from typing import Any
 import pytest
 import torch
 
-from preprocess.errors import JobError
-from train import checkpoints, metrics
-from train.config import PretrainRecipe
-from train.data.loader import batch_of
-from train.embedders.hashing import hash_buckets
-from train.incidents import NotANumber, RecentLosses, Spike, batches_to_leave_out, roll_backs, save
-from train.loop import Loop
-from train.pretrain import pretrain
+from tokenfree.preprocess.common.errors import JobError
+from tokenfree.preprocess.common.json_lines import read_json_lines
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.data.loader import batch_of
+from tokenfree.train.loop.loop import Loop
+from tokenfree.train.loop.loss_spikes import NotANumber, RecentLosses, Spike
+from tokenfree.train.model.embedders.hashing import hash_buckets
+from tokenfree.train.pretrain import pretrain
+from tokenfree.train.runs import checkpoints
+from tokenfree.train.worker.incident_files import batches_to_leave_out, roll_backs, save_incident
 
 MakeRecipe = Callable[..., PretrainRecipe]
 LOW_THRESHOLD = {"spike_window": 5, "spike_deviations": 2.0}
@@ -23,12 +25,12 @@ CLOCK = ("seconds", "data_wait", "utilisation")
 
 
 def history(run: Path) -> list[dict[str, Any]]:
-    lines = metrics.read(run / "metrics.jsonl")
+    lines = read_json_lines(run / "metrics.jsonl")
     return [{name: value for name, value in line.items() if name not in CLOCK} for line in lines]
 
 
 def events(run: Path) -> list[str]:
-    return [line["event"] for line in metrics.read(run / "events.jsonl")]
+    return [line["event"] for line in read_json_lines(run / "events.jsonl")]
 
 
 def test_batches_move_up_where_some_are_left_out() -> None:
@@ -51,11 +53,11 @@ def test_what_a_jump_is() -> None:
 def test_a_second_time_at_a_checkpoint_all_batches_since_are_left_out(tmp_path: Path) -> None:
     first = NotANumber(9, 8, float("nan"), [64, 65])
     assert batches_to_leave_out(8, 6, 6, []) == [8]
-    path = save(tmp_path, first, left_out=[8], checkpoint=6)
+    path = save_incident(tmp_path, first, left_out=[8], checkpoint=6)
     assert json.loads(path.read_text())["loss"] is None
     assert batches_to_leave_out(9, 6, 6, roll_backs(tmp_path)) == [6, 7, 8, 9]
     assert batches_to_leave_out(12, 10, 10, roll_backs(tmp_path)) == [12]
-    save(tmp_path, Spike(20, 21, 9.5, [1]))  # one that training did not go back for
+    save_incident(tmp_path, Spike(20, 21, 9.5, [1]))  # one that training did not go back for
     assert len(roll_backs(tmp_path)) == 1
 
 
@@ -64,15 +66,14 @@ def poison(run: Path, recipe: PretrainRecipe, corpus: str) -> int:
     (step,) = checkpoints.steps(run / "checkpoints")
     loop = Loop(recipe, corpus)
     read = [rows_of(loop, loop.loader.batch(number)) for number in range(recipe.train.steps + 1)]
-    held_out = set().union(*(rows_of(loop, arrays) for arrays in loop._validator._batches()))  # pyright: ignore[reportPrivateUsage]
+    held_out = set().union(*(rows_of(loop, arrays) for arrays in loop.validator.batches()))
     for batch in range(step + 1, recipe.train.steps):
         own = read[batch] - held_out.union(*(rows for number, rows in enumerate(read) if number != batch))
         if own:
             checkpoint = checkpoints.read(run / "checkpoints" / checkpoints.name(step))
             parts = {part: checkpoint.tensors(part) for part in ("model", "optimizer")}
             parts["model"]["encoder.embedder.table.rows.weight"][sorted(own)] = float("inf")
-            state = {name: value for name, value in checkpoint.state.items() if name != "files"}
-            checkpoints.write(checkpoint.path, parts, state)
+            checkpoints.write(checkpoint.path, parts, checkpoint.state)
             return batch
     raise AssertionError("no batch has characters of its own")
 
@@ -111,7 +112,7 @@ def test_a_poisoned_batch_is_left_out(corpus: str, make_recipe: MakeRecipe, tmp_
     assert record == {"kind": "not_a_number", "step": batch + 1, "batch": batch, "loss": None,
                       "checkpoint": batch // 3 * 3, "left_out": [batch],
                       "sample_ids": list(range(8 * batch, 8 * batch + 8))}  # fmt: skip
-    assert checkpoints.read(Path(result.checkpoint)).state["left_out"] == [batch]
+    assert checkpoints.read(Path(result.checkpoint)).state.left_out == (batch,)
 
 
 @pytest.mark.parametrize("going_on", ["undisturbed", "interrupted"])
@@ -132,7 +133,7 @@ def test_a_spike_rolls_back_and_its_batch_is_not_used(
     assert [line["step"] for line in history(run) if "loss" in line] == list(range(1, 25))
 
     left_out = sorted({batch for record in backs for batch in record["left_out"]})
-    assert checkpoints.read(Path(result.checkpoint)).state["left_out"] == left_out
+    assert checkpoints.read(Path(result.checkpoint)).state.left_out == tuple(left_out)
     clean = Loop(make_recipe(on_spike="go_on", **options), corpus)
     clean.leave_out(left_out)
     lines: list[Any] = []
@@ -161,7 +162,7 @@ def test_spikes_stop_or_go_on(corpus: str, make_recipe: MakeRecipe, tmp_path: Pa
 
     pretrain(make_recipe(on_spike="go_on", **options), corpus, str(tmp_path))  # the policy may change
     assert [line["step"] for line in history(tmp_path) if "loss" in line] == list(range(1, 17))
-    spikes = [line for line in metrics.read(tmp_path / "events.jsonl") if line["event"] == "loss_spike"]
+    spikes = [line for line in read_json_lines(tmp_path / "events.jsonl") if line["event"] == "loss_spike"]
     assert [line["step"] for line in spikes] == [incident.step] + [
         line["step"] for line in history(tmp_path) if "spike" in line
     ]

@@ -4,14 +4,18 @@ import numpy as np
 import pytest
 import torch
 
-from preprocess.settings import Slot
-from train import utilisation
-from train.config import PretrainRecipe
-from train.utilisation import Meter, peak
+from tokenfree.preprocess.common.settings import Slot
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.loop import utilisation
+from tokenfree.train.loop.utilisation import Meter, peak
+from tokenfree.train.objectives.heads import MaskedHead
 
 
-def test_counts_encoder_and_head(make_recipe: Callable[..., PretrainRecipe], monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder, head = make_recipe().model.build(), torch.nn.Linear(16, 100)
+@pytest.mark.parametrize("tied", [False, True])
+def test_counts_encoder_and_head(
+    make_recipe: Callable[..., PretrainRecipe], monkeypatch: pytest.MonkeyPatch, tied: bool
+) -> None:
+    encoder, head = make_recipe().model.build(), MaskedHead(16, 100, tied=tied)
     monkeypatch.setattr(utilisation, "peak", lambda device, dtype: 1e9)
     meter = Meter(encoder, head, device=torch.device("cpu"), precision="float32")
     mask = np.arange(5) < np.array([5, 3, 0, 0, 0, 0, 0, 1])[:, None]  # nine targets in forty slots
@@ -21,11 +25,11 @@ def test_counts_encoder_and_head(make_recipe: Callable[..., PretrainRecipe], mon
         "target_mask": mask,
     }
     none, five = (sum(cost.multiply_accumulates for cost in encoder.costs(64, count)) for count in (0, 5))
-    products = 8 * none + 9 * ((five - none) / 5 + 16 * 100)
+    products = 8 * none + 9 * ((five - none) / 5 + 16 * 16 + 16 * 100)
     assert meter.utilisation(arrays, 0.5) == pytest.approx(6 * products / 0.5 / 1e9)
 
 
-@pytest.mark.parametrize("upsampler", Slot("train.upsamplers", "repeat_concat").names())
+@pytest.mark.parametrize("upsampler", Slot("tokenfree.train.model.upsamplers", "repeat_concat").names())
 def test_every_target_costs_the_same(make_recipe: Callable[..., PretrainRecipe], upsampler: str) -> None:
     encoder = make_recipe(model={"upsampler": {"name": upsampler}}).model.build()
     none, one, seven = (sum(cost.multiply_accumulates for cost in encoder.costs(64, n)) for n in (0, 1, 7))

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 import torch
 
-from train import checkpoints
-from train.averaging import Average, weights_in_use
-from train.config import PretrainRecipe
-from train.evaluate import evaluate
-from train.inference import load_encoder
-from train.loop import Loop
-from train.pretrain import pretrain
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.evaluate import evaluate
+from tokenfree.train.inference.text_encoder import load_encoder
+from tokenfree.train.loop.loop import Loop
+from tokenfree.train.loop.weight_average import WeightAverage
+from tokenfree.train.pretrain import pretrain
+from tokenfree.train.runs import checkpoints
 
 MakeRecipe = Callable[..., PretrainRecipe]
 
@@ -22,7 +22,7 @@ def test_an_average_is_its_definition() -> None:
     model = torch.nn.Linear(1, 1, bias=False)
     with torch.no_grad():
         model.weight.fill_(1.0)
-    average = Average(model, decay=0.25)
+    average = WeightAverage(model, decay=0.25)
     expected = 1.0
     for number, weight in enumerate((3.0, 2.0, 8.0), 1):
         with torch.no_grad():
@@ -66,7 +66,7 @@ def test_it_goes_on_bit_for_bit(corpus: str, make_recipe: MakeRecipe, tmp_path: 
 def test_what_comes_out_of_a_run_is_the_average(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
     result = pretrain(make_recipe(ema_decay=0.9), corpus, str(tmp_path / "run"))
     checkpoint = checkpoints.read(Path(result.checkpoint))
-    used, weights = weights_in_use(checkpoint), checkpoint.tensors("model")
+    used, weights = checkpoint.weights(), checkpoint.tensors("model")
     assert used.keys() == weights.keys()
     encoder = load_encoder(tmp_path / "run").encoder
     for name, tensor in encoder.state_dict().items():

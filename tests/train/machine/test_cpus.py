@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from train.cores import cores
-
-REPOSITORY = Path(__file__).resolve().parents[2]
+from tests.conftest import REPOSITORY
+from tokenfree.train.machine.cpus import cores
 
 
 @pytest.mark.parametrize(
@@ -35,7 +34,7 @@ def test_a_container_has_its_share_of_the_machine(tmp_path: Path, files: Mapping
 def test_the_command_line_has_threads_sleep_before_openmp_starts(tmp_path: Path) -> None:
     """OpenMP prints its settings when it is loaded, with torch: any later setting would come to nothing."""
     environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
-    program = "from workflows.cli import main; main(['model', 'canine-s-tiny'])"
+    program = "from tokenfree.workflows.cli import main; main(['model', 'canine-s-tiny'])"
     done = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from train.processes import Process, end_stragglers, ray_processes
+from tokenfree.train.machine.processes import Process, end_stragglers, ray_processes
 
 CHILD = "exec -a {title} {python} -c 'import time; print(1, flush=True); time.sleep(60)'"
 

@@ -6,15 +6,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from preprocess.settings import build, merge
-from train.config import PretrainRecipe
-from train.downsamplers.words import words_of
-from train.embedders.rows import as_rows
-from train.embedders.word_bytes import MASK
-from train.flops import costs, step_memory
-from train.model import Encoder, ModelConfig
-from train.objectives.base import Head
-from workflows import recipes
+from tokenfree.preprocess.common.settings import build, merge
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.model.common.rows import as_rows
+from tokenfree.train.model.costs import costs, step_memory
+from tokenfree.train.model.downsamplers.words import words_of
+from tokenfree.train.model.embedders.word_bytes import MASK
+from tokenfree.train.model.encoder import Encoder, ModelConfig
+from tokenfree.train.objectives.base import Head
+from tokenfree.workflows.recipes import library
 
 SMALL: dict[str, Any] = {
     "width": 32,
@@ -27,7 +27,7 @@ SMALL: dict[str, Any] = {
 
 
 def base() -> PretrainRecipe:
-    return build(PretrainRecipe, recipes.read_based("byte2word-base"), source="test")
+    return build(PretrainRecipe, library.read_based("byte2word-base"), source="test")
 
 
 def encoder_of(**changes: Any) -> Encoder:
@@ -84,7 +84,7 @@ def test_multiply_accumulates_of_the_front() -> None:
     for bytes_per_word, mixing in ((5, 1.0), (32, 6.3)):
         model = build(
             ModelConfig,
-            merge(recipes.read_based("byte2word-base")["model"], {"downsampler": {"bytes_per_word": bytes_per_word}}),
+            merge(library.read_based("byte2word-base")["model"], {"downsampler": {"bytes_per_word": bytes_per_word}}),
             source="test",
         )
         parts = {part.name: part.multiply_accumulates for part in costs(model, 512 * bytes_per_word)}
@@ -99,7 +99,7 @@ def test_multiply_accumulates_of_the_front() -> None:
 
 
 def test_the_cnn_has_about_a_fifth_of_a_million_parameters() -> None:
-    model = build(PretrainRecipe, recipes.read_based("byte2word-cnn-base"), source="test").model
+    model = build(PretrainRecipe, library.read_based("byte2word-cnn-base"), source="test").model
     parts = {part.name: part.parameters for part in costs(model, 4096)}
     names = ("byte table", "character convolutions", "highways", "pooled projection")
     assert sum(parts[name] for name in names) == pytest.approx(200_000, rel=0.01)

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from preprocess.errors import UserError
-from preprocess.settings import build
-from train.flops import costs
-from train.model import ModelConfig, check
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.settings import build
+from tokenfree.train.model.costs import costs
+from tokenfree.train.model.encoder import ModelConfig, check
 
 TINY: dict[str, Any] = {
     "width": 16,
@@ -49,16 +49,16 @@ def test_parameters_at_base(width: int) -> None:
     assert parameters["final layer"] == 7_087_872
 
 
-def test_mistakes() -> None:
-    def mistakes(**options: Any) -> str:
+def test_problems() -> None:
+    def problems(**options: Any) -> str:
         return "; ".join(check(build(ModelConfig, {**TINY, **options}, source="test")))
 
-    assert mistakes() == ""
-    assert "model.trunk.heads: 2 does not divide model.character_width, 9" in mistakes(
+    assert problems() == ""
+    assert "model.trunk.heads: 2 does not divide model.character_width, 9" in problems(
         character_width=9, embedder={"hashes": 3}
     )
-    assert "model.embedder.hashes: 4 does not divide" in mistakes(character_width=6)
-    assert "model.upsampler.residual_characters" in mistakes(
+    assert "model.embedder.hashes: 4 does not divide" in problems(character_width=6)
+    assert "model.upsampler.residual_characters" in problems(
         upsampler={"name": "repeat_add", "residual_characters": True}
     )
     with pytest.raises(UserError, match=r"model\.character_width: 8 is not model\.width, 16"):

@@ -4,7 +4,6 @@ Parts are found by listing their folders, so a new one is tested as soon as its 
 """
 
 import dataclasses
-import inspect
 from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any
@@ -13,11 +12,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from preprocess.errors import UserError
-from preprocess.settings import Slot, build
-from train.layers import Dimensions, Heads
-from train.model import Encoder, EncoderOutput, ModelConfig, check
-from train.trunk import Trunk, TrunkConfig
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.settings import Slot, build
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.common.heads import Heads
+from tokenfree.train.model.encoder import Encoder, EncoderOutput, ModelConfig, check
+from tokenfree.train.model.trunk.stack import Trunk, TrunkConfig
 
 HEADS, WIDTH, UNITS = 2, 4, 50  # units enough for the paths that go block by block
 STEP = 1e-6  # of numerical derivatives
@@ -29,7 +29,7 @@ TINY: dict[str, Any] = {"max_units": 64, "max_characters": 64, "max_words": 64, 
 
 
 def names(package: str) -> list[str]:
-    return Slot(f"train.{package}", "").names()
+    return Slot(f"tokenfree.train.model.{package}", "").names()
 
 
 EMBEDDERS, DOWNSAMPLERS, UPSAMPLERS = names("embedders"), names("downsamplers"), names("upsamplers")
@@ -40,7 +40,9 @@ RELATIVE, ABSOLUTE = {"none", "diet_rel", "shaw", "t5"}, {"diet_abs", "tupe"}  #
 
 def part(package: str, name: str, **options: Any) -> dict[str, Any]:
     """A part in a tiny size, with `options`."""
-    known = {field.name for field in dataclasses.fields(Slot(f"train.{package}", "").config_class(name))}
+    known = {
+        field.name for field in dataclasses.fields(Slot(f"tokenfree.train.model.{package}", "").config_class(name))
+    }
     return {"name": name, **{key: value for key, value in TINY.items() if key in known}, **options}
 
 
@@ -106,7 +108,7 @@ def text(name: str, *lengths: int, size: int) -> tuple[Tensor, Tensor]:
 
 def words_of(encoder: Encoder, mask: Tensor, size: int = 20) -> Tensor | None:
     """Ends of `size` words of three characters after CLS, for downsamplers that take the units of the text."""
-    if "unit_ends_BU" not in inspect.signature(encoder.downsampler.forward).parameters:
+    if encoder.config.downsampler.bytes_per_word is None:
         return None
     return torch.minimum(1 + 3 * torch.arange(size), mask.sum(dim=1, keepdim=True).clamp(min=1))
 
@@ -241,8 +243,8 @@ def test_only_scores_of_relative_codes_are_the_same_along_diagonals(code: str) -
         return
     q = torch.randn(1, HEADS, 1, WIDTH // HEADS, dtype=torch.float64).expand(-1, -1, UNITS, -1)
     for bias in biases:
-        bound = bias.bind(Heads(q, q, q, valid, q, bias)).bias
-        dense = bound.every_pair(slice(None))
+        bound = bias.bind(Heads(q, q, q, valid, q)).bias
+        dense = bound.dense(slice(None))
         same = torch.equal(dense[..., 2:, 2:], dense[..., 1:-1, 1:-1])  # past CLS, which TUPE unties
         assert same == (code in RELATIVE)
         assert (dense[..., 1:] != dense[..., :-1]).any()
@@ -326,13 +328,15 @@ def test_codes_and_patterns_work_or_are_refused(code: str) -> None:
     worked = 0
     for mapping in every_trunk(code):
         model = build(ModelConfig, {"width": WIDTH, "downsampler": "identity", "trunk": mapping}, source="test")
-        model = dataclasses.replace(model, embedder=Slot("train.embedders", "").config_class("byte_table")())
-        mistakes = check(model, 21)
-        for mistake in mistakes:
-            assert mistake.startswith("model."), mapping
-            assert "\n" not in mistake
-            assert "; " in mistake, mistake
-        if mistakes:
+        model = dataclasses.replace(
+            model, embedder=Slot("tokenfree.train.model.embedders", "").config_class("byte_table")()
+        )
+        problems = check(model, 21)
+        for problem in problems:
+            assert problem.startswith("model."), mapping
+            assert "\n" not in problem
+            assert "; " in problem, problem
+        if problems:
             with pytest.raises(UserError, match=r"^model\.trunk\."):
                 model.build()
             continue

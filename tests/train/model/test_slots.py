@@ -1,22 +1,28 @@
 """The contract of every slot of the frame, for each variant that lies in its folder."""
 
-from typing import Any
+import dataclasses
+import inspect
+import re
+from typing import Any, get_type_hints
 
 import pytest
 import torch
 from torch import Tensor
 
-from preprocess.settings import Slot, build, to_mapping
-from train.model import Encoder, ModelConfig
+from tokenfree.preprocess.common.settings import build, to_mapping
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.common.slots.contracts import CONTRACTS, contract_problems
+from tokenfree.train.model.encoder import DOWNSAMPLER, EMBEDDER, UPSAMPLER, Encoder, ModelConfig
+from tokenfree.train.model.trunk.stack import ATTENTION, LAYER, POSITIONS, SEGMENTS, TrunkConfig
 
 SLOTS = {
-    "embedder": Slot("train.embedders", "codepoint_hash"),
-    "downsampler": Slot("train.downsamplers", "strided_conv"),
-    "trunk.layer": Slot("train.trunk.layers", "bert"),
-    "trunk.attention": Slot("train.trunk.attention", "full"),
-    "trunk.positions": Slot("train.trunk.positions", "none"),
-    "trunk.segments": Slot("train.trunk.segments", "none"),
-    "upsampler": Slot("train.upsamplers", "repeat_concat"),
+    "embedder": EMBEDDER,
+    "downsampler": DOWNSAMPLER,
+    "trunk.layer": LAYER,
+    "trunk.attention": ATTENTION,
+    "trunk.positions": POSITIONS,
+    "trunk.segments": SEGMENTS,
+    "upsampler": UPSAMPLER,
 }
 VARIANTS = [(slot, name) for slot, package in SLOTS.items() for name in package.names()]
 PAIRS = [(down, up) for down in SLOTS["downsampler"].names() for up in SLOTS["upsampler"].names()]
@@ -48,7 +54,49 @@ def text(size: int) -> tuple[Tensor, Tensor]:
 
 def symbols(config: ModelConfig, codepoints: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """The codepoints, or ids that any table of other symbols has."""
-    return codepoints if getattr(config.embedder, "symbols", "characters") == "characters" else codepoints % 256, mask
+    return codepoints if config.embedder.symbols == "characters" else codepoints % 256, mask
+
+
+def configs() -> list[type]:
+    return [ModelConfig, TrunkConfig, *(SLOTS[slot].config_class(name) for slot, name in VARIANTS)]
+
+
+def documented(config: type) -> set[str]:
+    """The fields that the docstrings of a config and of its bases say the meaning of."""
+    found = set()
+    for base in config.__mro__:
+        described = inspect.cleandoc(vars(base).get("__doc__") or "").partition("Attributes:\n")[2]
+        found |= set(re.findall(r"^    (\w+): \S", described, re.MULTILINE))
+    return found
+
+
+def test_every_slot_has_a_contract() -> None:
+    assert {slot.title for slot in SLOTS.values()} == set(CONTRACTS)
+
+
+@pytest.mark.parametrize(("slot", "name"), VARIANTS)
+def test_every_part_keeps_the_contract_of_its_slot(slot: str, name: str) -> None:
+    """Of `Config` and of the class of the module, and the module that is built is of that class."""
+    config_class = SLOTS[slot].config_class(name)
+    assert contract_problems(SLOTS[slot].title, config_class) == []
+    said = get_type_hints(config_class.build)["return"]
+    dimensions, trunk = Dimensions(16, 4, 32, 0.0, "gelu"), TrunkConfig(heads=4)
+    more: dict[str, tuple[Any, ...]] = {
+        "trunk.layer": (lambda dimensions: trunk.attention.build(dimensions, layer=0, num_layers=1),),
+        "trunk.attention": (0, 1),
+        "trunk.positions": (trunk,),
+        "trunk.segments": (trunk,),
+    }
+    module = config_class().build(dimensions, *more.get(slot, ()))
+    assert isinstance(module, said)
+    for member in dir(CONTRACTS[SLOTS[slot].title].module):
+        assert member.startswith("_") or hasattr(module, member), member
+
+
+@pytest.mark.parametrize("config", configs(), ids=lambda config: config.__module__.rpartition("model.")[2])
+def test_every_config_says_what_it_is_where_it_comes_from_and_what_its_fields_mean(config: type) -> None:
+    assert re.search(r"arXiv \d{4}\.\d{4,5}", vars(config)["__doc__"])
+    assert {field.name for field in dataclasses.fields(config)} - {"name"} == documented(config)
 
 
 def test_every_slot_has_variants() -> None:

@@ -4,19 +4,19 @@ import math
 
 import pytest
 
-from preprocess.settings import build, merge
-from train.config import PretrainRecipe
-from train.loop import Loop
-from workflows import recipes
+from tokenfree.preprocess.common.settings import build, merge
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.loop.loop import Loop
+from tokenfree.workflows.recipes import library
 
 SMALL = {"train": {"steps": 1, "global_batch": 2, "streams": 1, "micro_batch": None}}
-TINY = [name for name in recipes.names() if name.endswith("-tiny") and "model" in recipes.read_based(name)]
-TRAINABLE = [name for name in TINY if "space" not in recipes.read(name)]
+TINY = [name for name in library.names() if name.endswith("-tiny") and "model" in library.read_based(name)]
+TRAINABLE = [name for name in TINY if "space" not in library.read(name)]
 
 
 @pytest.mark.parametrize("name", TRAINABLE)
 def test_a_step(name: str, corpus: str) -> None:
-    recipe = build(PretrainRecipe, merge(recipes.read_based(name), SMALL), source=name)
+    recipe = build(PretrainRecipe, merge(library.read_based(name), SMALL), source=name)
     lines = []
     loop = Loop(recipe, corpus)
     loop.train_until(1, lines.append)

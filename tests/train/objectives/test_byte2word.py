@@ -8,21 +8,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from preprocess.errors import UserError
-from preprocess.settings import build
-from preprocess.vocabulary import Vocabulary
-from preprocess.words import word_spans
-from train.config import PretrainRecipe
-from train.data.loader import Loader
-from train.data.reader import load_vocabulary
-from train.data.windows import load_windows
-from train.embedders.word_bytes import CLS, MASK, SEP
-from train.model import ModelConfig
-from train.objectives import masked_subwords
-from train.objectives.base import Arrays, Rows
-from train.objectives.byte2word import Config
-from train.objectives.subwords import predictable
-from workflows import recipes
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.settings import build
+from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
+from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.preprocess.text.words import word_spans
+from tokenfree.train.batches.collator import Arrays, Rows
+from tokenfree.train.batches.subword_targets import predictable
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.data.loader import Loader
+from tokenfree.train.data.windows import load_windows
+from tokenfree.train.model.embedders.word_bytes import CLS, MASK, SEP
+from tokenfree.train.model.encoder import ModelConfig
+from tokenfree.train.objectives import masked_subwords
+from tokenfree.train.objectives.byte2word import Config
+from tokenfree.workflows.recipes import library
 
 LENGTH = 512
 TEXT = "The camelCase of foo_bar doesn't change: an object is created when its class statement is run. "
@@ -30,7 +30,9 @@ TEXT = "The camelCase of foo_bar doesn't change: an object is created when its c
 
 @pytest.fixture(scope="module")
 def vocabulary(corpus: str) -> Vocabulary:
-    return load_vocabulary(corpus)
+    found = load_vocabulary(corpus)
+    assert found is not None
+    return found
 
 
 def rows_of(texts: Sequence[str], vocabulary: Vocabulary) -> Rows:
@@ -268,7 +270,7 @@ def test_the_loader_divides_batches(corpus: str, vocabulary: Vocabulary) -> None
 
 
 def test_parts_that_cannot_serve_are_named(vocabulary: Vocabulary) -> None:
-    config, serving = Config(), build(PretrainRecipe, recipes.read_based("byte2word-base"), source="test")
+    config, serving = Config(), build(PretrainRecipe, library.read_based("byte2word-base"), source="test")
     mistakes = config.check(ModelConfig(), vocabulary)
     assert [mistake.split(";")[0] for mistake in mistakes] == [
         "model.embedder.name: codepoint_hash reads characters, but objective.name: byte2word gives it bytes",

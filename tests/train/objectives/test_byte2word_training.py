@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-from preprocess.manifest import load_manifest
-from preprocess.settings import build, merge, to_mapping
-from train.config import PretrainRecipe, check, load_vocabulary
-from train.loop import Loop
-from train.pretrain import pretrain
-from workflows import recipes
+from tests.conftest import REPOSITORY
+from tokenfree.preprocess.common.settings import build, merge, to_mapping
+from tokenfree.preprocess.dataset.manifest import load_manifest
+from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
+from tokenfree.train.config import PretrainRecipe, check
+from tokenfree.train.loop.loop import Loop
+from tokenfree.train.pretrain import pretrain
+from tokenfree.workflows.recipes import library
 
-REPOSITORY = Path(__file__).resolve().parents[3]
 SMALL: dict[str, Any] = {
     "model": {"width": 32, "character_width": 16, "trunk": {"layers": 1, "heads": 2, "dropout": 0.1}},
     "objective": {"max_predictions": 40},
@@ -39,14 +40,14 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "cnn": {"model": CNN},
 }
 TIMES = ("seconds", "data_wait", "utilisation")
-NAMES = [name for name in recipes.names() if name.startswith("byte2word-") and "space" not in recipes.read_based(name)]
+NAMES = [name for name in library.names() if name.startswith("byte2word-") and "space" not in library.read_based(name)]
 
 ONE_OF_TWO = """
 import json, sys
 import torch.distributed as dist
-from preprocess.settings import build
-from train.config import PretrainRecipe
-from train.loop import Loop
+from tokenfree.preprocess.common.settings import build
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.loop.loop import Loop
 
 dist.init_process_group("gloo", init_method="file://" + sys.argv[4], rank=int(sys.argv[3]), world_size=2)
 recipe = build(PretrainRecipe, json.loads(sys.argv[1]), source="test")
@@ -58,7 +59,7 @@ print(json.dumps([lines, loop.validate()]))
 
 
 def recipe_of(variant: str = "words", **changes: Mapping[str, Any]) -> PretrainRecipe:
-    mapping = merge(merge(merge(recipes.read_based("byte2word-tiny"), SMALL), VARIANTS[variant]), changes)
+    mapping = merge(merge(merge(library.read_based("byte2word-tiny"), SMALL), VARIANTS[variant]), changes)
     return build(PretrainRecipe, mapping, source="test")
 
 
@@ -118,6 +119,6 @@ def test_it_learns(corpus: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_recipes_fit_together(corpus: str, name: str) -> None:
-    recipe = build(PretrainRecipe, recipes.read_based(name), source=name)
+    recipe = build(PretrainRecipe, library.read_based(name), source=name)
     assert check(recipe, load_manifest(corpus), vocabulary=load_vocabulary(corpus)) == []
     assert recipe.objective.name == "byte2word"

@@ -9,12 +9,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from preprocess.settings import build
-from train.model import Encoder, ModelConfig
-from train.objectives.base import Arrays, Collator
-from train.objectives.canine_c import CanineC, Config
-from train.objectives.characters import words
-from train.objectives.framing import CLS, MASK, SEP
+from tokenfree.preprocess.common.settings import build
+from tokenfree.train.batches.character_targets import words
+from tokenfree.train.batches.collator import Arrays, Collator
+from tokenfree.train.batches.framing import CLS, MASK, SEP
+from tokenfree.train.model.encoder import Encoder, ModelConfig
+from tokenfree.train.objectives.canine_c import CanineC, Config
 
 LENGTH = 256
 Row = dict[str, np.ndarray]
@@ -201,6 +201,35 @@ def test_one_prediction_has_only_one_order(model: tuple[Encoder, CanineC]) -> No
     expected = logits_of(model, masked[0])
     for batch in masked[1:]:
         assert torch.equal(logits_of(model, batch), expected)
+
+
+@pytest.mark.parametrize("with_segments", [False, True])
+def test_each_prediction_is_made_of_its_own_vector_and_of_the_character_before(
+    model: tuple[Encoder, CanineC], with_segments: bool
+) -> None:
+    """Row by row: [e_g(pi_{s-1}); y_seq(pi_s)], where e_g has the position and the segment of its own character."""
+    encoder, head = model
+    batch = tensors(collate(make_collator(buckets=512, max_predictions=12), TEXTS[:3]))
+    if with_segments:
+        batch["segments"] = (torch.arange(LENGTH) > 60).long().expand(3, -1)
+    place, gold = batch["target_positions"], batch["target_codepoints"]
+    assert not with_segments or batch["segments"].gather(1, place).float().mean(dim=1).median() not in (0, 1)
+    y_BCD = encoder(batch["codepoints"], batch["mask"], batch.get("segments")).characters
+    found = head.predict(encoder, y_BCD.gather(1, place[..., None].expand(-1, -1, 16)), batch)
+    for row in range(3):
+        joined = []
+        for step in range(12):
+            character, at, segment = 0xE002, 0, 0  # BOS
+            if step:
+                character, at = int(gold[row, step - 1]), int(place[row, step - 1])
+                segment = int(batch["segments"][row, at]) if with_segments else 0
+            embedder = encoder.embedder
+            summed = embedder.table(torch.tensor([[character]]))[0, 0]
+            summed = summed + embedder.segments.weight[segment] + embedder.positions.weight[at]
+            joined.append(torch.cat([embedder.norm(summed), y_BCD[row, int(place[row, step])]]))
+        x_PD = head.norm(torch.nn.functional.gelu(head.dense(torch.stack(joined)), approximate="tanh"))
+        expected = head.layer(x_PD[None], batch["target_mask"][row : row + 1])[0]
+        torch.testing.assert_close(found[row], expected)
 
 
 def test_padded_rows_change_nothing(model: tuple[Encoder, CanineC]) -> None:

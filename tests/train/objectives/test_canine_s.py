@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-from preprocess.errors import UserError
-from train.objectives.base import Arrays, Collator
-from train.objectives.canine_s import Config
-from train.objectives.framing import CLS, MASK, PAD, SEP
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.train.batches.collator import Arrays, Collator
+from tokenfree.train.batches.framing import CLS, MASK, PAD, SEP
+from tokenfree.train.objectives.canine_s import Config
 
 LENGTH = 256
 CONTROL = ["<pad>", "<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
@@ -262,6 +262,7 @@ def test_the_loss_is_the_sum_over_the_real_targets(batch: Arrays) -> None:
     encoder, head = FakeEncoder(16), Config().build(16, len(PIECES))
     loss = head(encoder, tensors)
     h = encoder(tensors["codepoints"], tensors["mask"], targets_BP=tensors["target_positions"]).characters
+    assert head.output is not None
     log_p = head.output(head.norm(nn.functional.gelu(head.dense(h), approximate="tanh"))).log_softmax(-1)
     real = tensors["target_mask"]
     gold = log_p.gather(2, tensors["target_ids"][..., None])[..., 0]

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from train.objectives.base import Arrays
-from train.objectives.framing import MASK
-from train.objectives.masked_characters import Config
+from tokenfree.train.batches.collator import Arrays
+from tokenfree.train.batches.framing import MASK
+from tokenfree.train.objectives.masked_characters import Config
 
 LENGTH = 128
 TEXT = "the quick brown fox\njumps over the lazy dog 0123456789 \u4041 abc"

@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-from preprocess.errors import UserError
-from train.model import ModelConfig
-from train.objectives.base import Arrays
-from train.objectives.masked_subwords import Config
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.settings import build
+from tokenfree.train.batches.collator import Arrays
+from tokenfree.train.model.encoder import ModelConfig
+from tokenfree.train.objectives.masked_subwords import Config
 
 PIECES = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *(f"▁w{i}" for i in range(200))]
 V, LENGTH = len(PIECES), 64
@@ -91,11 +93,64 @@ def test_mistakes_are_named() -> None:
     (mistake,) = Config().check(ModelConfig(), FakeVocabulary())
     assert mistake.startswith("model.embedder.name: codepoint_hash reads characters")
 
-    def sized(size: int) -> ModelConfig:
+    def sized(size: int, **model: Any) -> ModelConfig:
         table: Any = SimpleNamespace(name="subword_table", symbols="subwords", size=size)
-        return dataclasses.replace(ModelConfig(), embedder=table)
+        return dataclasses.replace(ModelConfig(), embedder=table, **model)
 
     (mistake,) = Config().check(sized(V + 2), FakeVocabulary())
     assert mistake.startswith(f"model.embedder.size: {V + 2} rows")
     assert mistake.endswith(f"set it to {V + 3}")
     assert Config().check(sized(V + 3), FakeVocabulary()) == []
+    narrow = sized(V + 3, character_width=384)
+    (mistake,) = Config(tied=True).check(narrow, FakeVocabulary())
+    assert mistake.startswith("objective.tied: the embedder's table is 384 wide and model.width is 768")
+    assert Config().check(narrow, FakeVocabulary()) == Config(tied=True).check(sized(V + 3), FakeVocabulary()) == []
+
+
+PLAIN: dict[str, Any] = {
+    "width": 8,
+    "embedder": {"name": "subword_table", "size": V + 5, "max_characters": LENGTH},
+    "downsampler": "identity",
+    "trunk": {"layers": 1, "heads": 2, "dropout": 0.0},
+    "upsampler": "identity",
+}
+
+
+def test_a_tied_output_layer_is_the_embedders_table() -> None:
+    """Its rows for the subwords and CLS, SEP, MASK; a bias of its own; one gradient for both uses."""
+    torch.manual_seed(0)
+    encoder = build(ModelConfig, PLAIN, source="test").build()
+    head = Config(tied=True).build(8, V)
+    table = encoder.embedder.table.rows.weight
+    names = {name for name, _ in head.named_parameters()}
+    assert names == {"dense.weight", "dense.bias", "norm.weight", "norm.bias", "output_bias"}
+    assert head.output_bias is not None
+    torch.nn.init.normal_(head.output_bias)
+    h_ND = torch.randn(5, 8)
+    transformed = head.norm(torch.nn.functional.gelu(head.dense(h_ND), approximate="tanh"))
+    torch.testing.assert_close(head.logits(encoder, h_ND), transformed @ table[: V + 3].T + head.output_bias)
+
+    batch = {name: torch.from_numpy(array) for name, array in collate(WINDOWS[:2]).items()}
+    loss = head(encoder, batch)
+    loss.total.backward()
+    gradient = table.grad
+    assert gradient is not None
+    unseen = torch.ones(V, dtype=torch.bool)
+    unseen[batch["codepoints"][batch["codepoints"] < V]] = False
+    unseen[batch["target_ids"]] = False
+    assert (gradient[:V][unseen].abs().sum(dim=1) > 0).all()  # as classes
+    assert (gradient[V + 3 :] == 0).all()  # rows of no symbol
+    apart = Config().build(8, V + 3)
+    own = {"output.weight": table[: V + 3].detach(), "output.bias": head.output_bias.detach()}
+    apart.load_state_dict(
+        {name: value for name, value in {**head.state_dict(), **own}.items() if name != "output_bias"}
+    )
+    table.grad = None
+    other = apart(encoder, batch)
+    assert other.total.item() == pytest.approx(loss.total.item(), rel=1e-6)
+    other.total.backward()
+    assert apart.output is not None
+    assert apart.output.weight.grad is not None
+    assert table.grad is not None
+    table.grad[: V + 3] += apart.output.weight.grad
+    torch.testing.assert_close(table.grad, gradient)

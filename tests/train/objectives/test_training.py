@@ -10,17 +10,19 @@ from typing import Any
 
 import pytest
 
-from preprocess.errors import UserError
-from preprocess.manifest import load_manifest
-from preprocess.settings import build, merge, to_mapping
-from train.config import PretrainRecipe, check, load_vocabulary
-from train.loop import Loop
-from train.pretrain import pretrain
-from workflows import recipes
-from workflows.demo import loss_line
+from tests.conftest import REPOSITORY
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.settings import build, merge, to_mapping
+from tokenfree.preprocess.dataset.manifest import load_manifest
+from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
+from tokenfree.train.config import PretrainRecipe, check
+from tokenfree.train.loop.loop import Loop
+from tokenfree.train.pretrain import pretrain
+from tokenfree.train.runs import checkpoints
+from tokenfree.workflows.recipes import library
+from tokenfree.workflows.terminal.run_result import loss_line
 
 MakeRecipe = Callable[..., PretrainRecipe]
-REPOSITORY = Path(__file__).resolve().parents[3]
 TIMES = ("seconds", "data_wait", "utilisation")
 OBJECTIVES: dict[str, dict[str, Any]] = {
     "canine_c": {"name": "canine_c", "heads": 2, "buckets": 512, "dropout": 0.0},
@@ -28,15 +30,16 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
     "canine_s with pairs": {"name": "canine_s", "next_sentence": True},
     "masked_characters": {"name": "masked_characters", "buckets": 512},
     "masked_subwords with pairs": {"name": "masked_subwords", "next_sentence": True},
+    "masked_subwords, tied": {"name": "masked_subwords", "tied": True},
 }
 PLAIN = {"downsampler": {"name": "identity"}, "upsampler": {"name": "identity"}, "trunk": {"dropout": 0.0}}
 
 ONE_OF_TWO = """
 import json, sys
 import torch.distributed as dist
-from preprocess.settings import build
-from train.config import PretrainRecipe
-from train.loop import Loop
+from tokenfree.preprocess.common.settings import build
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.loop.loop import Loop
 
 dist.init_process_group("gloo", init_method="file://" + sys.argv[4], rank=int(sys.argv[3]), world_size=2)
 recipe = build(PretrainRecipe, json.loads(sys.argv[1]), source="test")
@@ -81,6 +84,35 @@ def test_micro_batches_and_interruptions_change_nothing(
     first.save(tmp_path / "saved")
     second.restore(tmp_path / "saved")
     assert run(second, 4) == whole[2:]
+
+
+@pytest.mark.parametrize(
+    ("objective", "rules"),
+    [
+        ("canine_c", ["lamb"]),
+        ("canine_c with pairs", ["next sentence", "canine_c with pairs", "lamb"]),
+        ("masked_characters", ["masked_characters", "lamb"]),
+        ("masked_subwords, tied", ["lamb"]),
+    ],
+)
+def test_runs_of_before_a_rule_changed_do_not_go_on(
+    corpus: str, recipe_of: MakeRecipe, tmp_path: Path, objective: str, rules: list[str]
+) -> None:
+    """Their checkpoints say nothing of rules; only those whose own have changed are refused, and their weights load."""
+    recipe = recipe_of(objective, optimizer={"name": "lamb"})
+    first = Loop(recipe, corpus)
+    first.train_until(1)
+    known = first.loader.fingerprint
+    assert [name.removeprefix("rule of ") for name in known if name.startswith("rule of ")] == rules
+    first.loader.fingerprint = {name: value for name, value in known.items() if not name.startswith("rule of ")}
+    first.save(tmp_path / "saved")
+    second = Loop(recipe, corpus)
+    with pytest.raises(UserError, match=r"saved was trained by rules that have changed since \(rule of .*lamb"):
+        second.restore(tmp_path / "saved")
+    second.load_model(checkpoints.read(tmp_path / "saved"))
+    assert second.validate() == first.validate()
+    plain = recipe_of("masked_subwords, tied", optimizer={"name": "adamw"})
+    assert not any(name.startswith("rule of ") for name in Loop(plain, corpus).loader.fingerprint)
 
 
 @pytest.mark.parametrize("objective", ["canine_c with pairs"])
@@ -169,6 +201,6 @@ NAMES = ["canine-c-tiny", "canine-c-small", "canine-c-base", "canine-c-ngrams-ti
 
 @pytest.mark.parametrize("name", NAMES)
 def test_recipes_fit_together(corpus: str, name: str) -> None:
-    recipe = build(PretrainRecipe, recipes.read_based(name), source=name)
+    recipe = build(PretrainRecipe, library.read_based(name), source=name)
     assert check(recipe, load_manifest(corpus), vocabulary=load_vocabulary(corpus)) == []
     assert recipe.objective.name in ("canine_c", "masked_characters", "masked_subwords")

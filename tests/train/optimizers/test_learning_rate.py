@@ -1,6 +1,6 @@
 import pytest
 
-from train.schedule import learning_rate
+from tokenfree.train.optimizers.learning_rate import learning_rate
 
 
 def rates(steps: int, warmup: float) -> list[float]:

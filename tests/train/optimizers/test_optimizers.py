@@ -7,12 +7,15 @@ import pytest
 import torch
 from torch import nn
 
-from preprocess.settings import Slot
-from train.optimizers._groups import parameter_groups
-from train.optimizers.adamw import Config as AdamWConfig
-from train.optimizers.lamb import Config as LambConfig
+from tokenfree.preprocess.common.settings import Slot, build
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.encoder import ModelConfig
+from tokenfree.train.model.trunk.stack import TrunkConfig
+from tokenfree.train.optimizers._groups import parameter_groups, stacked_tensors
+from tokenfree.train.optimizers.adamw import Config as AdamWConfig
+from tokenfree.train.optimizers.lamb import Config as LambConfig
 
-NAMES = Slot("train.optimizers", "adamw").names()
+NAMES = Slot("tokenfree.train.optimizers", "adamw").names()
 
 
 class Small(nn.Module):
@@ -53,14 +56,14 @@ def test_lists_the_folder() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_lowers_a_loss(name: str, model: Small) -> None:
-    optimizer = Slot("train.optimizers", name).config_class(name)().build(model)
+    optimizer = Slot("tokenfree.train.optimizers", name).config_class(name)().build(model)
     losses = train(model, optimizer, 60)
     assert sum(losses[-10:]) < 0.7 * sum(losses[:10])
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_biases_and_norms_do_not_decay(name: str, model: Small) -> None:
-    optimizer = Slot("train.optimizers", name).config_class(name)(weight_decay=0.3).build(model)
+    optimizer = Slot("tokenfree.train.optimizers", name).config_class(name)(weight_decay=0.3).build(model)
     names = {parameter: name for name, parameter in model.named_parameters()}
     decay = {
         names[parameter]: group["weight_decay"] for group in optimizer.param_groups for parameter in group["params"]
@@ -106,7 +109,7 @@ def test_lamb_is_its_definition(model: Small) -> None:
             if w.ndim > 1:
                 u = u + 0.1 * w.data
             norms = math.sqrt(w.data.square().sum().item()), math.sqrt(u.square().sum().item())
-            ratio = norms[0] / norms[1] if norms[0] > 0 and norms[1] > 0 else 1.0
+            ratio = norms[0] / norms[1] if w.ndim > 1 and norms[0] > 0 and norms[1] > 0 else 1.0
             w.data -= 0.05 * ratio * u
     for (name, ours), theirs in zip(model.named_parameters(), reference.parameters(), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6, msg=name)
@@ -120,3 +123,80 @@ def test_lamb_moves_weights_that_are_zero() -> None:
     optimizer.param_groups[0]["lr"] = 0.1
     optimizer.step()
     torch.testing.assert_close(weight.weight.data, torch.full((1, 2), -0.1))  # a ratio of 1, a step of the rate
+
+
+class Stacked(nn.Module):
+    """Three tables in one parameter, of which the second is a hundred times as large as the first, and scalars."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        sizes = torch.tensor([0.01, 1.0, 0.1]).repeat_interleave(4)[:, None, None]
+        self.tables = nn.Parameter(sizes * torch.randn(12, 3, 2))
+        self.scalars = nn.Parameter(torch.zeros(2, 5))
+        self.stacked = {"tables": 3, "scalars": 0}
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (self.tables - x[:12, :3, None]).square().sum() + (self.scalars - 1).square().sum()
+
+
+def test_each_of_several_tensors_in_one_has_a_ratio_of_its_own() -> None:
+    torch.manual_seed(0)
+    model = nn.ModuleDict({"inner": Stacked()})
+    stacked = model["inner"]
+    assert isinstance(stacked, Stacked)
+    assert stacked_tensors(model) == {"inner.tables": 3, "inner.scalars": 0}
+    apart = nn.ParameterList([table.clone() for table in stacked.tables.detach().chunk(3)])
+    optimizers = [LambConfig(weight_decay=0.1).build(each) for each in (model, apart)]
+    x = torch.randn(12, 3)
+    for _ in range(5):
+        stacked(x).backward()
+        for table, part in zip(apart, x[..., None].chunk(3), strict=True):
+            (table - part).square().sum().backward()
+        for optimizer in optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = 0.05
+            optimizer.step()
+            optimizer.zero_grad()
+    torch.testing.assert_close(stacked.tables.detach(), torch.cat(list(apart)).detach())
+
+
+def test_a_table_that_begins_at_zero_moves_as_fast_as_with_adam() -> None:
+    """Half way in 50 steps of 0.01: with a trust ratio it would grow by 1% of itself at a step, which takes 400."""
+    config = build(TrunkConfig, {"layers": 2, "heads": 2, "positions": "diet_rel"}, source="test")
+    positions = config.build(Dimensions(8, 2, 8, 0.0, "gelu")).positions
+    optimizer = LambConfig(weight_decay=0.0).build(positions)
+    steps = 0
+    while positions.by_offset_LHO.mean() < 0.5:
+        (positions.by_offset_LHO - 1).square().sum().backward()
+        optimizer.param_groups[0]["lr"] = 0.01
+        optimizer.step()
+        optimizer.zero_grad()
+        steps += 1
+        assert steps < 100
+    assert steps >= 50
+
+
+POSITIONS = Slot("tokenfree.train.model.trunk.positions", "none").names()
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_every_table_of_the_layers_says_so(positions: str) -> None:
+    """Parameters of a position code or of segments that hold one table for each of three layers, or begin at zero."""
+    mapping = {"layers": 3, "heads": 4, "positions": {"name": positions}, "segments": "per_head"}
+    if positions not in ("none", "tupe"):
+        mapping["positions"]["sharing"] = "none"
+    trunk = build(TrunkConfig, mapping, source="test").build(Dimensions(16, 4, 16, 0.0, "gelu"))
+    found = stacked_tensors(trunk)
+    for name, parameter in trunk.named_parameters():
+        if parameter.ndim > 1 and name.startswith(("positions", "segments")):
+            expected = 0 if not parameter.any() else 3 if len(parameter) == 3 else 1
+            assert found.get(name, 1) == expected, name
+
+
+@pytest.mark.parametrize("embedder", [{"name": "codepoint_hash"}, {"name": "ngram_hash", "orders": 3}])
+def test_every_hash_has_a_table_of_its_own(embedder: dict[str, object]) -> None:
+    mapping = {"width": 16, "trunk": {"heads": 2, "layers": 1}, "embedder": {"hashes": 4, "buckets": 32, **embedder}}
+    encoder = build(ModelConfig, mapping, source="test").build()
+    orders = 3 if embedder["name"] == "ngram_hash" else 1
+    assert stacked_tensors(encoder) == {"embedder.table.rows.weight": 4 * orders}
+    assert len(encoder.embedder.table.rows.weight) == 4 * orders * 32

@@ -6,20 +6,24 @@ from typing import Any
 import pytest
 import torch
 
-from preprocess.settings import Slot, build
-from train.config import PretrainRecipe
-from train.layers import Dimensions
-from train.loop import Loop
-from train.recompute import recompute
-from train.trunk import Trunk, TrunkConfig
+from tokenfree.preprocess.common.settings import Slot, build
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.loop.loop import Loop
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.trunk.stack import Trunk, TrunkConfig
+from tokenfree.train.parallel.activation_checkpointing import recompute
 
 MakeRecipe = Callable[..., PretrainRecipe]
 KINDS = [
     (kind, name)
-    for kind, package in (("attention", "train.trunk.attention"), ("positions", "train.trunk.positions"),
-                          ("segments", "train.trunk.segments"), ("layer", "train.trunk.layers"))
-    for name in Slot(package, "").names()
-]  # fmt: skip
+    for kind, folder in (
+        ("attention", "attention"),
+        ("positions", "positions"),
+        ("segments", "segments"),
+        ("layer", "layers"),
+    )
+    for name in Slot(f"tokenfree.train.model.trunk.{folder}", "").names()
+]
 
 
 def gradients_and_memory(trunk: Trunk) -> tuple[dict[str, Any], int]:

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from torch._dynamo.utils import counters
 
-from preprocess.settings import build, merge
-from train.config import PretrainRecipe
-from train.loop import Loop
-from workflows import recipes
+from tokenfree.preprocess.common.settings import build, merge
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.loop.loop import Loop
+from tokenfree.workflows.recipes import library
 
 MODELS = (
     "canine-s-tiny",
@@ -35,7 +35,7 @@ def _no_graphs_of_other_tests() -> Iterator[None]:
 
 
 def loop_of(name: str, corpus: str, device: str = "cpu") -> Loop:
-    return Loop(build(PretrainRecipe, merge(recipes.read_based(name), SMALL), source=name), corpus, device=device)
+    return Loop(build(PretrainRecipe, merge(library.read_based(name), SMALL), source=name), corpus, device=device)
 
 
 def batches_of(loop: Loop) -> list[dict[str, Tensor]]:

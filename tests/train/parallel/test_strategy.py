@@ -10,23 +10,22 @@ from typing import Any
 import pytest
 import torch
 
-from preprocess.settings import to_mapping
-from train import checkpoints
-from train.config import PretrainRecipe
-from train.loop import Loop
+from tests.conftest import REPOSITORY
+from tokenfree.preprocess.common.settings import to_mapping
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.loop.loop import Loop
+from tokenfree.train.runs import checkpoints
 
 MakeRecipe = Callable[..., PretrainRecipe]
-REPOSITORY = Path(__file__).resolve().parents[2]
 
 # Trains with each recipe in turn, from the beginning or from the checkpoint of the leg before.
 ONE_OF_TWO = """
 import json, sys
 from pathlib import Path
 import torch.distributed as dist
-from preprocess.settings import build
-from train import checkpoints
-from train.config import PretrainRecipe
-from train.loop import Loop
+from tokenfree.preprocess.common.settings import build
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.loop.loop import Loop
 
 legs, data, rank, folder = json.loads(sys.argv[1]), sys.argv[2], int(sys.argv[3]), Path(sys.argv[4])
 dist.init_process_group("gloo", init_method="file://" + str(folder / "store"), rank=rank, world_size=2)
@@ -38,11 +37,9 @@ for number, (mapping, until, fresh) in enumerate(legs):
     loop.train_until(until, lines.append)
     validation = loop.validate()
     saved = folder / f"leg_{number}"
-    parts, state = loop.snapshot()
-    assert (len(parts["model"]) > 0) == (rank == 0)
-    if rank == 0:
-        checkpoints.write(saved, parts, state)
+    loop.save(saved)
     dist.barrier()
+    assert (len(loop.snapshot()[0]["model"]) > 0) == (rank == 0)
 held = sum(parameter.to_local().numel() if hasattr(parameter, "to_local") else parameter.numel()
            for parameter in loop.model.parameters())
 print(json.dumps([lines, validation, held]))
@@ -73,10 +70,25 @@ def losses(lines: list[Any]) -> list[float]:
     return [line["loss"] for line in lines]
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
-def test_shards_train_as_one_worker_does(corpus: str, make_recipe: MakeRecipe, tmp_path: Path, optimizer: str) -> None:
+TIED: dict[str, Any] = {
+    "model": {
+        "embedder": {"name": "subword_table", "size": 403},
+        "downsampler": {"name": "identity"},
+        "upsampler": {"name": "identity"},
+    },
+    "objective": {"name": "masked_subwords", "tied": True},
+}
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "parts"), [("adamw", {}), ("lamb", {}), ("lamb", TIED)], ids=["adamw", "lamb", "tied"]
+)
+def test_shards_train_as_one_worker_does(
+    corpus: str, make_recipe: MakeRecipe, tmp_path: Path, optimizer: str, parts: dict[str, Any]
+) -> None:
     """With dropout, micro batches, an average of the weights, and validation batches too small for all workers."""
     options: Any = {"micro_batch": 1, "ema_decay": 0.9, "optimizer": {"name": optimizer}, "validation_windows": 5}
+    options |= parts
     recipe = make_recipe(parallel="fsdp", **options)
     alone = Loop(make_recipe(**options), corpus)
     expected: list[Any] = []
@@ -92,7 +104,7 @@ def test_shards_train_as_one_worker_does(corpus: str, make_recipe: MakeRecipe, t
     assert max(held) < 0.6 * total
     alone.save(tmp_path / "alone")
     theirs, ours = checkpoints.read(tmp_path / "fsdp" / "leg_0"), checkpoints.read(tmp_path / "alone")
-    assert theirs.state["files"].keys() == ours.state["files"].keys()
+    assert theirs.parts == ours.parts == {"model", "optimizer", "average"}
     for part in ("model", "optimizer", "average"):
         tensors = theirs.tensors(part)
         for name, tensor in ours.tensors(part).items():
@@ -123,19 +135,20 @@ def test_compiled_shards_train_as_plain_ones(corpus: str, make_recipe: MakeRecip
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_shards_on_a_gpu(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
+def test_shards_on_a_gpu(corpus: str, make_recipe: MakeRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A group of one NCCL worker is sharded where it is asked for by hand."""
     import torch.distributed as dist
 
-    from train.shards import Shards
+    from tokenfree.train.loop import loop as loop_module
+    from tokenfree.train.parallel.fsdp import FullyShardedDataParallel
 
     dist.init_process_group("nccl", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
     try:
         recipe = make_recipe(precision="bfloat16", model={"trunk": {"dropout": 0.0}})
-        plain, sharded = (Loop(recipe, corpus, device="cuda:0") for _ in range(2))
-        layers = list(sharded.model.encoder.trunk.layers)
-        sharded.parallel = Shards(sharded.model, layers, sharded.device)
-        sharded.optimizer = recipe.train.optimizer.build(sharded.model)
+        plain = Loop(recipe, corpus, device="cuda:0")
+        by_hand: Any = lambda task, layers, *, device, **more: FullyShardedDataParallel(task, layers, device)  # noqa: E731
+        monkeypatch.setattr(loop_module, "share", by_hand)
+        sharded = Loop(recipe, corpus, device="cuda:0")
         lines: list[list[Any]] = [[], []]
         for loop, into in zip((plain, sharded), lines, strict=True):
             loop.train_until(3, into.append)

@@ -10,26 +10,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ray.exceptions import ActorDiedError
+from ray.exceptions import ActorDiedError, RayTaskError
 from ray.train.v2.api.config import FailureConfig
 from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
 
-from preprocess.errors import JobError, UserError
-from train import metrics
-from train.config import PretrainRecipe
-from train.incidents import roll_backs
-from train.pretrain import pretrain
-from train.processes import ray_processes
-from train.ray_train import _unwrap
-from train.ray_trainer import Cleaner, FailureDecision, FailurePolicy, LostPeer, Trainer, WorkerFailure
-from train.run_folder import RunFolder
+from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.preprocess.common.json_lines import read_json_lines
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.machine.processes import ray_processes
+from tokenfree.train.pretrain import pretrain
+from tokenfree.train.ray.errors import Cause, LostPeer, WorkerFailure, explain, unwrap
+from tokenfree.train.ray.trainer import Cleaner, FailureDecision, FailurePolicy, Trainer
+from tokenfree.train.runs.run_folder import RunFolder
+from tokenfree.train.worker.incident_files import roll_backs
 
 MakeRecipe = Callable[..., PretrainRecipe]
 CLOCK = ("seconds", "data_wait", "utilisation")
 
 
 def history(run: Path) -> list[dict[str, Any]]:
-    lines = metrics.read(run / "metrics.jsonl")
+    lines = read_json_lines(run / "metrics.jsonl")
     return [{name: value for name, value in line.items() if name not in CLOCK} for line in lines]
 
 
@@ -70,7 +70,7 @@ def test_a_killed_worker_is_made_good_bit_for_bit(
     quiet = pretrain(recipe, corpus, str(tmp_path / "quiet"), workers=(2, 2))
 
     assert (killed.restarts, quiet.restarts) == (1, 0)
-    names = [line["event"] for line in metrics.read(tmp_path / "killed" / "events.jsonl")]
+    names = [line["event"] for line in read_json_lines(tmp_path / "killed" / "events.jsonl")]
     assert names == ["start", "worker_lost", "resume", "complete"]
     assert history(tmp_path / "killed") == history(tmp_path / "quiet")
     print(f"from the kill to the next step: {kill.seconds_to_next_step:.1f} s")
@@ -127,13 +127,27 @@ def test_errors_of_our_own_are_not_tried_again() -> None:
 
 def test_what_the_user_reads(tmp_path: Path) -> None:
     peer, lost, run = LostPeer("gloo"), ActorDiedError(), RunFolder(tmp_path)
-    mistake = _unwrap(WorkerGroupError("", {0: peer, 1: UserError("train.length: 3")}), run, "ray")
+    mistake = explain(WorkerGroupError("", {0: peer, 1: UserError("train.length: 3")}), run, "ray")
     assert (type(mistake), str(mistake)) == (UserError, "worker 1: train.length: 3")
-    bug = _unwrap(WorkerGroupError("", {1: WorkerFailure("KeyError: 'x'", "Traceback ...")}), run, "ray")
+    bug = explain(WorkerGroupError("", {1: WorkerFailure("KeyError: 'x'", "Traceback ...")}), run, "ray")
     assert str(bug) == f"worker 1 failed: KeyError: 'x'; its traceback is in {tmp_path / 'ray' / 'error.txt'}"
     assert (tmp_path / "ray" / "error.txt").read_text() == "Traceback ..."
-    assert "train.max_restarts" in str(_unwrap(WorkerGroupError("", {0: peer, 1: lost}), run, "ray"))
-    assert "no CPU" in str(_unwrap(ControllerError(ValueError("no CPU\nmore")), run, "ray"))
+    assert "train.max_restarts" in str(explain(WorkerGroupError("", {0: peer, 1: lost}), run, "ray"))
+    assert "no CPU" in str(explain(ControllerError(ValueError("no CPU\nmore")), run, "ray"))
+
+
+def wrapped(error: Exception) -> RayTaskError:
+    return RayTaskError("step", "Traceback ...", error)
+
+
+def test_what_ray_wraps_around_an_error_comes_off() -> None:
+    bug = KeyError("x")
+    for error in (bug, wrapped(bug), wrapped(wrapped(bug)), ControllerError(wrapped(bug))):
+        assert unwrap(error) == Cause(bug)
+    several = WorkerGroupError("", {2: bug, 1: LostPeer("gloo"), 0: ActorDiedError()})
+    assert unwrap(several) == Cause(bug, rank=2)
+    assert unwrap(WorkerGroupError("", {0: ActorDiedError()})) == Cause(None)
+    assert Cause(ValueError()).first_line == "ValueError"
 
 
 def test_ray_s_own_cleaner_is_not_used() -> None:

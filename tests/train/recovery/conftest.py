@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from preprocess.settings import to_mapping
-from train import metrics
-from train.config import PretrainRecipe
+from tests.conftest import REPOSITORY
+from tokenfree.preprocess.common.json_lines import read_json_lines
+from tokenfree.preprocess.common.settings import to_mapping
+from tokenfree.train.config import PretrainRecipe
 
-REPOSITORY = Path(__file__).resolve().parents[3]
 CLOCK = ("seconds", "data_wait", "utilisation")
 COMMAND = """
 import json, sys
-from preprocess.errors import JobError, UserError
-from preprocess.settings import build
-from train.config import PretrainRecipe
-from train.pretrain import pretrain
+from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.preprocess.common.settings import build
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.pretrain import pretrain
 
 mapping, data, run, least, most = json.loads(sys.argv[1]), *sys.argv[2:6]
 try:
@@ -104,7 +104,7 @@ def history() -> Callable[[Path], list[dict[str, Any]]]:
     """The lines of a metrics.jsonl without what the clock says."""
 
     def read(run: Path) -> list[dict[str, Any]]:
-        lines = metrics.read(run / "metrics.jsonl")
+        lines = read_json_lines(run / "metrics.jsonl")
         return [{name: value for name, value in line.items() if name not in CLOCK} for line in lines]
 
     return read

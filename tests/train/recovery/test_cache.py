@@ -14,11 +14,12 @@ import fsspec
 import numpy as np
 import pytest
 
-from preprocess.errors import JobError, UserError
-from train.config import PretrainRecipe
-from train.data import cache
-from train.data.reader import Split
-from train.pretrain import pretrain
+from tests.conftest import REPOSITORY
+from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.data import shard_cache as cache
+from tokenfree.train.data.shard_reader import ShardReader
+from tokenfree.train.pretrain import pretrain
 
 MakeRecipe = Callable[..., PretrainRecipe]
 
@@ -56,7 +57,7 @@ def test_a_run_reads_its_data_from_the_store(
     data_with_shards: str, store: str, make_recipe: MakeRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = pretrain(make_recipe(), data_with_shards, str(tmp_path / "here"))
-    size = Split(store, "train").shards[0].bytes
+    size = ShardReader(store, "train").shards[0].bytes
     monkeypatch.setenv("TOKENFREE_CACHE_GB", str(3.5 * size / 1e9))
     there = pretrain(make_recipe(), store, str(tmp_path / "there"))
     assert (there.loss, there.validation_loss) == (here.loss, here.validation_loss)
@@ -65,7 +66,7 @@ def test_a_run_reads_its_data_from_the_store(
 
 
 def test_shards_are_fetched_ahead_in_their_order(store: str, tmp_path: Path) -> None:
-    split = Split(store, "train")
+    split = ShardReader(store, "train")
     split.fetch_ahead(np.array([[3, 3], [1, 3]]), np.array([6]))
     wanted = {split.shards[number].sha256 for number in (3, 1, 6)}
     until = time.monotonic() + 30
@@ -77,7 +78,7 @@ def test_shards_are_fetched_ahead_in_their_order(store: str, tmp_path: Path) -> 
 
 
 def test_a_removed_shard_is_let_go(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    split = Split(store, "train")
+    split = ShardReader(store, "train")
     monkeypatch.setenv("TOKENFREE_CACHE_GB", str(2.5 * split.shards[0].bytes / 1e9))
     row = split.shard(0).row("codepoints", 3)
     kept = row.tolist()
@@ -99,7 +100,7 @@ def test_workers_of_a_machine_fetch_a_shard_once(store: str, monkeypatch: pytest
         return get(name, target, **options)
 
     monkeypatch.setattr(fs, "get_file", slow)
-    threads = [threading.Thread(target=lambda: Split(store, "train").shard(2)) for _ in range(4)]
+    threads = [threading.Thread(target=lambda: ShardReader(store, "train").shard(2)) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -108,7 +109,7 @@ def test_workers_of_a_machine_fetch_a_shard_once(store: str, monkeypatch: pytest
 
 
 def test_another_content_is_named(store: str, tmp_path: Path) -> None:
-    split = Split(store, "train")
+    split = ShardReader(store, "train")
     path = f"{store}/{split.shards[5].path}"
     content = bytearray(fsspec.filesystem("s3").cat_file(path))
     content[len(content) // 2] ^= 1
@@ -133,12 +134,12 @@ def test_a_store_that_fails_now_and_then(store: str, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(fs, "get_file", failing)
     monkeypatch.setattr(cache, "PAUSE", 0.001)
-    assert Split(store, "train").shard(0).num_rows
+    assert ShardReader(store, "train").shard(0).num_rows
     calls.clear()
     monkeypatch.setattr(cache, "ATTEMPTS", 3)
     monkeypatch.setattr(fs, "get_file", lambda *arguments: exec("raise OSError(5, 'the connection broke')"))
     with pytest.raises(JobError, match=r"cannot be fetched: .*the connection broke; try again when"):
-        Split(store, "train").shard(1)
+        ShardReader(store, "train").shard(1)
 
 
 def test_a_full_cache_disk_is_the_users_to_mend(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,19 +148,20 @@ def test_a_full_cache_disk_is_the_users_to_mend(store: str, monkeypatch: pytest.
 
     monkeypatch.setattr(fsspec.filesystem("s3"), "get_file", full)
     with pytest.raises(UserError, match=r"no room for .*TOKENFREE_CACHE_GB"):
-        Split(store, "train").shard(1)
+        ShardReader(store, "train").shard(1)
 
 
 def test_a_killed_fetch_leaves_nothing_in_the_way(store: str, tmp_path: Path) -> None:
-    split = Split(store, "train")
+    split = ShardReader(store, "train")
     program = (
         "import os, sys, fsspec\n"
-        "from train.data import cache\n"
-        "from train.data.reader import Split\n"
+        "from tokenfree.train.data import shard_cache"
+        " as cache\n"
+        "from tokenfree.train.data.shard_reader import ShardReader\n"
         "cache.hash_file = lambda path: os.kill(os.getpid(), 9)\n"
-        "Split(sys.argv[1], 'train').shard(4)\n"
+        "ShardReader(sys.argv[1], 'train').shard(4)\n"
     )
-    killed = subprocess.run([sys.executable, "-c", program, store], cwd=Path(__file__).parents[3])
+    killed = subprocess.run([sys.executable, "-c", program, store], cwd=REPOSITORY)
     assert killed.returncode == -9
     assert [path.suffix for path in (tmp_path / "cache").glob(f"{split.shards[4].sha256}.*")] != []
     assert split.shard(4).num_rows == split.shards[4].rows

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from preprocess.errors import UserError
-from train import checkpoints
-from train.config import PretrainRecipe
-from train.pretrain import pretrain
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.pretrain import pretrain
+from tokenfree.train.runs import checkpoints
 
 MakeRecipe = Callable[..., PretrainRecipe]
 History = Callable[[Path], list[dict[str, Any]]]

@@ -13,10 +13,10 @@ import pytest
 import ray
 from ray.cluster_utils import Cluster
 
-from train import metrics
-from train.config import PretrainRecipe
-from train.pretrain import pretrain
-from train.processes import descendants
+from tokenfree.preprocess.common.json_lines import read_json_lines
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.machine.processes import descendants
+from tokenfree.train.pretrain import pretrain
 
 MakeRecipe = Callable[..., PretrainRecipe]
 
@@ -93,7 +93,7 @@ def test_a_lost_node_is_done_without_and_used_again(
 
     os.kill(training.process.pid, signal.SIGTERM)
     assert training.end() == 1
-    lines = metrics.read(run / "metrics.jsonl")
+    lines = read_json_lines(run / "metrics.jsonl")
     assert [line["step"] for line in lines] == list(range(1, len(lines) + 1))
     assert f"stopped by SIGTERM after step {len(lines)}" in training.log.read_text()
     log = training.lines()
@@ -104,7 +104,7 @@ def test_a_lost_node_is_done_without_and_used_again(
     alone = tmp_path / "alone"
     with pytest.raises(KeyboardInterrupt):
         pretrain(recipe, corpus, str(alone), progress=interrupt_at(len(lines)))
-    expected = metrics.read(alone / "metrics.jsonl")
+    expected = read_json_lines(alone / "metrics.jsonl")
     exact = ("step", "num_targets", "characters")
     assert [[line[key] for key in exact] for line in lines] == [[line[key] for key in exact] for line in expected]
     assert [line["loss"] for line in lines] == pytest.approx([line["loss"] for line in expected], rel=1e-3)
@@ -136,7 +136,7 @@ def test_a_fixed_number_of_workers_waits_for_a_node(
     training.wait_for(next_step_with(3))
     os.kill(training.process.pid, signal.SIGTERM)
     assert training.end() == 1
-    steps = [line["step"] for line in metrics.read(run / "metrics.jsonl")]
+    steps = [line["step"] for line in read_json_lines(run / "metrics.jsonl")]
     assert steps == list(range(1, len(steps) + 1))
     print(*(line["message"] for line in training.lines() if "message" in line), sep="\n")
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.train.recovery.namespaces import Network, permitted
-from train import metrics
-from train.config import PretrainRecipe
+from tokenfree.preprocess.common.json_lines import read_json_lines
+from tokenfree.train.config import PretrainRecipe
 
 MakeRecipe = Callable[..., PretrainRecipe]
 
@@ -72,5 +72,5 @@ def test_a_machine_is_lost(
         print(f"{time.monotonic() - began:.1f} s to the next step with the machine that came back")
     os.kill(training.process.pid, signal.SIGTERM)
     assert training.end() == 1
-    lines = metrics.read(run / "metrics.jsonl")
+    lines = read_json_lines(run / "metrics.jsonl")
     assert [line["step"] for line in lines] == list(range(1, len(lines) + 1))

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from train import checkpoints
-from train.config import PretrainRecipe
-from train.processes import descendants
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.machine.processes import descendants
+from tokenfree.train.runs import checkpoints
 
 MakeRecipe = Callable[..., PretrainRecipe]
 

@@ -10,15 +10,18 @@ from typing import Any
 import fsspec
 import pytest
 
-from preprocess.errors import JobError, UserError
-from preprocess.storage import Storage
-from train import load_encoder, patience, run_lock, run_store
-from train.config import PretrainRecipe
-from train.evaluate import evaluate
-from train.pretrain import pretrain
-from train.processes import descendants
-from train.run_folder import read_config, run_at
-from workflows.report import write_report
+from tokenfree import load_encoder
+from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.preprocess.common.storage import Storage
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.evaluate import evaluate
+from tokenfree.train.machine.processes import descendants
+from tokenfree.train.pretrain import pretrain
+from tokenfree.train.runs import store_lock, store_retry
+from tokenfree.train.runs.locate import run_at
+from tokenfree.train.runs.object_store import RunStore
+from tokenfree.train.runs.run_config import read_config
+from tokenfree.workflows.report.write import write_report
 
 MakeRecipe = Callable[..., PretrainRecipe]
 History = Callable[[Path], list[dict[str, Any]]]
@@ -33,9 +36,9 @@ def steps(run: str) -> list[int]:
 
 
 def fetched(run: str) -> Path:
-    place = run_at(run)
-    place.fetch()
-    return place.folder
+    stored = run_at(run)
+    stored.fetch()
+    return stored.folder
 
 
 def test_a_whole_run(corpus: str, make_recipe: MakeRecipe, bucket: str, tmp_path: Path, history: History) -> None:
@@ -148,8 +151,7 @@ def test_puts_that_fail_now_and_then(
         return put(*arguments, **options)
 
     monkeypatch.setattr(fs, "put_file", throttled)
-    monkeypatch.setattr("preprocess.storage.time.sleep", lambda seconds: None)
-    monkeypatch.setattr(patience.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr("tokenfree.preprocess.common.retry.time.sleep", lambda seconds: None)
     pretrain(make_recipe(), corpus, f"{bucket}/throttled")
     assert calls[0] > 100
     assert steps(f"{bucket}/throttled") == [3, 6, 8]
@@ -168,8 +170,8 @@ def test_a_store_that_is_lost_leaves_the_last_good_checkpoint(
 
     with monkeypatch.context() as patch:
         patch.setattr(fs, "put_file", broken)
-        patch.setattr(patience, "SECONDS", 0.5)
-        patch.setattr("preprocess.storage.time.sleep", lambda seconds: None)
+        patch.setattr(store_retry, "SECONDS", 0.5)
+        patch.setattr("tokenfree.preprocess.common.retry.time.sleep", lambda seconds: None)
         with pytest.raises(JobError, match=r"the connection broke.*goes on from the last good checkpoint"):
             pretrain(make_recipe(), corpus, run)
     assert steps(run) == [3]
@@ -180,22 +182,22 @@ def test_a_store_that_is_lost_leaves_the_last_good_checkpoint(
 def test_two_commands_on_one_run(
     corpus: str, make_recipe: MakeRecipe, bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_lock, "BEAT", 0.2)
+    monkeypatch.setattr(store_lock, "BEAT", 0.2)
     run = f"{bucket}/two"
-    storage = run_store.RunStore(run).storage
+    storage = RunStore(run).storage
     held = UserError("held")
-    with run_lock.hold(storage, held), pytest.raises(UserError, match=f"{run} is being trained by another command"):
+    with store_lock.hold(storage, held), pytest.raises(UserError, match=f"{run} is being trained by another command"):
         pretrain(make_recipe(), corpus, run)
-    assert run_lock.read(storage) is None
+    assert store_lock.read(storage) is None
     silent = {"owner": "x", "host": "another machine", "pid": 1, "start": 1, "beats": 3}
-    storage.write_json(run_lock.NAME, silent)  # its machine is gone
-    with run_lock.hold(storage, held) as owner:
-        assert (run_lock.read(storage) or {})["owner"] == owner
+    storage.write_json(store_lock.NAME, silent)  # its machine is gone
+    with store_lock.hold(storage, held) as owner:
+        assert (store_lock.read(storage) or {})["owner"] == owner
 
-        storage.write_json(run_lock.NAME, silent)  # it was not gone after all, or another was quicker
+        storage.write_json(store_lock.NAME, silent)  # it was not gone after all, or another was quicker
         with pytest.raises(JobError, match="was taken over by another command on another machine"):
-            run_store.RunStore(run, owner).publish()
-        assert (run_lock.read(storage) or {})["owner"] == "x"
+            RunStore(run, owner).publish()
+        assert (store_lock.read(storage) or {})["owner"] == "x"
 
 
 def test_places_that_will_not_do(corpus: str, make_recipe: MakeRecipe, bucket: str) -> None:

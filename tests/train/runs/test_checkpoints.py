@@ -4,21 +4,26 @@ from pathlib import Path
 import pytest
 import torch
 
-from preprocess.errors import UserError
-from train import checkpoints
-from train.checkpoints import Writer, name, newest, prune, read, write
-from train.run_folder import RunFolder
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.train.runs import checkpoints
+from tokenfree.train.runs.checkpoint_state import CheckpointState, RunProgress
+from tokenfree.train.runs.checkpoints import CheckpointWriter, name, newest, prune, read, write
+from tokenfree.train.runs.run_folder import RunFolder
+
+
+def state_of(step: int) -> CheckpointState:
+    return CheckpointState(step, 0, "recipe", "manifest", None, {"seed": 0}, 1, progress=RunProgress(loss=1.5))
 
 
 def save(folder: Path, step: int) -> Path:
     parts = {"model": {"w": torch.full((3,), float(step))}, "optimizer": {"w|exp_avg": torch.ones(2)}}
-    write(folder / name(step), parts, {"step": step, "tally": {"loss": 1.5}})
+    write(folder / name(step), parts, state_of(step))
     return folder / name(step)
 
 
 def test_reads_what_was_written(tmp_path: Path) -> None:
     checkpoint = read(save(tmp_path, 7))
-    assert (checkpoint.step, checkpoint.state["tally"]) == (7, {"loss": 1.5})
+    assert (checkpoint.step, checkpoint.state) == (7, state_of(7))
     assert checkpoint.tensors("model")["w"].tolist() == [7.0, 7.0, 7.0]
     assert [path.name for path in tmp_path.iterdir()] == ["step_00000007"]
 
@@ -96,13 +101,16 @@ def test_going_back_does_not_cost_the_new_checkpoints(tmp_path: Path) -> None:
 
 def test_the_writer_raises_what_happened_behind(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="cannot write"), Writer(tmp_path / "file", saved=pytest.fail) as writer:
-        writer.submit({"model": {"w": torch.ones(1)}}, {"step": 1}, best=None)
+    with (
+        pytest.raises(UserError, match="cannot write"),
+        CheckpointWriter(tmp_path / "file", saved=pytest.fail) as writer,
+    ):
+        writer.submit({"model": {"w": torch.ones(1)}}, state_of(1), best=None)
 
 
 def test_the_writer_keeps_to_its_number(tmp_path: Path) -> None:
-    place = RunFolder(tmp_path)
-    with Writer(tmp_path / "checkpoints", saved=functools.partial(place.saved, keep=2)) as writer:
+    run = RunFolder(tmp_path)
+    with CheckpointWriter(tmp_path / "checkpoints", saved=functools.partial(run.saved, keep=2)) as writer:
         for step in range(1, 6):
-            writer.submit({"model": {"w": torch.ones(1)}}, {"step": step}, best=1)
+            writer.submit({"model": {"w": torch.ones(1)}}, state_of(step), best=1)
     assert checkpoints.steps(tmp_path / "checkpoints") == [1, 4, 5]

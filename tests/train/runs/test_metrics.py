@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from train.metrics import Recorder, append_event, cut, read
+from tokenfree.preprocess.common.json_lines import read_json_lines
+from tokenfree.train.runs.metrics import Recorder, append_event, cut
 
 
 def record(run: Path, steps: range, *, start: int) -> list[object]:
@@ -17,14 +18,14 @@ def record(run: Path, steps: range, *, start: int) -> list[object]:
 def test_no_step_twice_after_going_back(tmp_path: Path) -> None:
     record(tmp_path, range(1, 6), start=0)
     seen = record(tmp_path, range(4, 7), start=3)
-    assert [line["step"] for line in read(tmp_path / "metrics.jsonl")] == [1, 2, 3, 4, 5, 6]
-    assert seen == read(tmp_path / "metrics.jsonl")[3:]
+    assert [line["step"] for line in read_json_lines(tmp_path / "metrics.jsonl")] == [1, 2, 3, 4, 5, 6]
+    assert seen == read_json_lines(tmp_path / "metrics.jsonl")[3:]
 
 
 def test_a_line_cut_short_by_a_kill_goes(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 1}\n{"step": 2}\n{"st')
-    assert [line["step"] for line in read(path)] == [1, 2]
+    assert [line["step"] for line in read_json_lines(path)] == [1, 2]
     cut(path, 5)
     assert path.read_text() == '{"step": 1}\n{"step": 2}\n'
 
@@ -33,7 +34,7 @@ def test_validations_of_the_step_stay(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 2}\n{"step": 2, "validation_loss": 1}\n{"step": 3}\n')
     cut(path, 2)
-    assert len(read(path)) == 2
+    assert len(read_json_lines(path)) == 2
 
 
 def test_there_is_a_tensorboard(tmp_path: Path) -> None:
@@ -45,5 +46,5 @@ def test_there_is_a_tensorboard(tmp_path: Path) -> None:
 @pytest.mark.parametrize("step", [None, 4])
 def test_events(tmp_path: Path, step: int | None) -> None:
     line = append_event(tmp_path / "events.jsonl", "worker_lost", step=step, ranks=[1])
-    assert read(tmp_path / "events.jsonl") == [line]
+    assert read_json_lines(tmp_path / "events.jsonl") == [line]
     assert json.dumps(line).startswith('{"event": "worker_lost"')

@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 
-from preprocess.errors import UserError
-from train import metrics, trackers
-from train.config import PretrainRecipe
-from train.pretrain import pretrain
-from train.run_folder import RunFolder
+from tests.conftest import REPOSITORY
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.json_lines import read_json_lines
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.pretrain import pretrain
+from tokenfree.train.runs import trackers
+from tokenfree.train.runs.run_folder import RunFolder
 
 MakeRecipe = Callable[..., PretrainRecipe]
-REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 class Interrupt(Exception):
@@ -30,7 +31,7 @@ def interrupt(line: Any) -> None:
 
 
 def ids(run: Path, name: str) -> list[str]:
-    lines = metrics.read(run / "events.jsonl")
+    lines = read_json_lines(run / "events.jsonl")
     return [line["id"] for line in lines if line["event"] == "tracker" and line["tracker"] == name]
 
 
@@ -50,7 +51,7 @@ def test_mlflow(corpus: str, make_recipe: MakeRecipe, tmp_path: Path, monkeypatc
     assert found.info.run_name == "run"
     assert found.data.params["model.trunk.layers"] == "1"
     steps = {metric.step: metric.value for metric in client.get_metric_history(number, "loss")}
-    assert steps == {line["step"]: line["loss"] for line in metrics.read(run / "metrics.jsonl") if "loss" in line}
+    assert steps == {line["step"]: line["loss"] for line in read_json_lines(run / "metrics.jsonl") if "loss" in line}
     assert {metric.step for metric in client.get_metric_history(number, "validation_loss")} == {4, 8}
 
 
@@ -97,6 +98,8 @@ def test_a_tracker_that_fails_does_not_stop_training(tmp_path: Path, monkeypatch
 
 
 def test_trackers_are_imported_only_where_asked_for() -> None:
-    program = "import sys, train.pretrain; print([name for name in ('wandb', 'mlflow') if name in sys.modules])"
+    program = (
+        "import sys, tokenfree.train.pretrain; print([name for name in ('wandb', 'mlflow') if name in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=REPOSITORY, check=True)
     assert json.loads(done.stdout.replace("'", '"')) == []

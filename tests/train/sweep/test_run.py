@@ -17,17 +17,18 @@ import pytest
 import yaml
 from ray.exceptions import OutOfMemoryError
 
-from preprocess.errors import JobError, UserError
-from preprocess.settings import build, to_mapping
-from train.config import PretrainRecipe
-from train.ray_session import ray_session
-from train.sweep import tuning
-from train.sweep.config import SweepRecipe
-from train.sweep.results import read
-from train.sweep.run import run_sweep
+from tests.conftest import REPOSITORY
+from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.preprocess.common.settings import build, to_mapping
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.ray.session import ray_session
+from tokenfree.train.sweep.results.tables import read
+from tokenfree.train.sweep.results.trial_result import trial_results
+from tokenfree.train.sweep.run import run_sweep
+from tokenfree.train.sweep.space.recipe import SweepRecipe
+from tokenfree.train.sweep.trials import ray_tune
 
-REPOSITORY = Path(__file__).resolve().parents[3]
-SPACE = {"model.embedder.buckets": {"choice": [16, 32, 64]}, "model.downsampler.rate": {"integer": [2, 4]}}
+SPACE = {"model.embedder.buckets": {"choice": [16, 32, 64]}, "model.embedder.hashes": {"integer": [2, 4]}}
 MakeRecipe = Callable[..., PretrainRecipe]
 
 
@@ -46,17 +47,23 @@ def make_sweep(recipe: PretrainRecipe, **over: Any) -> SweepRecipe:
 def test_a_sweep_ends_in_a_table_and_a_recipe_and_is_not_run_twice(
     corpus: str, make_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
-    told: list[Any] = []
+    told: list[Any] = []  # events with the history after them
+
+    def tell(*news: Any) -> None:
+        told.append(news)
+
     sweep = make_sweep(make_recipe())
-    result = run_sweep(sweep, corpus, str(tmp_path / "sweep"), progress=told.append)
+    result = run_sweep(sweep, corpus, str(tmp_path / "sweep"), progress=tell)
     rows = list(csv.DictReader((tmp_path / "sweep" / "sweep.csv").open(encoding="utf-8")))
     assert [row["trial"] for row in rows] == ["trial_000", "trial_001", "trial_002", "trial_003"]
     assert {row["state"] for row in rows} <= {"finished", "stopped"}
     assert any(row["step"] == "6" for row in rows)
-    assert len({(row["model.embedder.buckets"], row["model.downsampler.rate"]) for row in rows}) == 4
-    assert {row["model.downsampler.rate"] for row in rows} <= {"2", "4"}  # 3 does not divide the length
+    assert len({(row["model.embedder.buckets"], row["model.embedder.hashes"]) for row in rows}) == 4
+    assert {row["model.embedder.hashes"] for row in rows} <= {"2", "4"}  # 3 does not divide the width
     assert sum(result.skipped.values()) >= 1
-    assert told[-1]["ended"] == 4
+    events = [json.loads(line) for line in (tmp_path / "sweep" / "journal.jsonl").read_text().splitlines()]
+    assert [event for event, _ in told] == events
+    assert told[-1][1].all_ended
     assert not (tmp_path / "sweep" / "ray").exists()
 
     best = yaml.safe_load((tmp_path / "sweep" / "best.yaml").read_text(encoding="utf-8"))
@@ -67,7 +74,7 @@ def test_a_sweep_ends_in_a_table_and_a_recipe_and_is_not_run_twice(
 
     before = (tmp_path / "sweep" / "sweep.csv").read_bytes()
     told.clear()
-    assert run_sweep(sweep, corpus, str(tmp_path / "sweep"), progress=told.append).already_complete
+    assert run_sweep(sweep, corpus, str(tmp_path / "sweep"), progress=tell).already_complete
     assert (tmp_path / "sweep" / "sweep.csv").read_bytes() == before
     assert not told
     with pytest.raises(UserError, match="another sweep"):
@@ -80,7 +87,7 @@ def test_what_cannot_work_is_refused_before_anything_starts(
     output = str(tmp_path / "sweep")
     with pytest.raises(UserError, match=r"model\.embedder\.bukets.*did you mean 'buckets'"):
         run_sweep(make_sweep(make_recipe(), space={"model.embedder.bukets": {"choice": [1]}}), corpus, output)
-    rates = {"model.downsampler.rate": {"choice": [3, 4, 5]}, "train.seed": {"choice": [1]}}
+    rates = {"model.embedder.hashes": {"choice": [3, 4, 5]}, "train.seed": {"choice": [1]}}
     with pytest.raises(UserError, match=r"only 1 settings can be run"):
         run_sweep(make_sweep(make_recipe(), space=rates), corpus, output)
     measures = {"train.validation_windows": {"choice": [8, 16]}, "objective.mask_fraction": {"choice": [0.15, 0.3]}}
@@ -114,7 +121,7 @@ def test_a_machine_without_memory_is_no_failure_of_trials(
     corpus: str, make_recipe: MakeRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What Tune raises where Ray ends a process to save the machine: the sweep goes on, but not for ever."""
-    real, shortages = tuning._tuner, 2
+    real, shortages = ray_tune._tuner, 2
 
     def tuner(*arguments: Any, **named: Any) -> Any:
         nonlocal shortages
@@ -124,7 +131,7 @@ def test_a_machine_without_memory_is_no_failure_of_trials(
     def short_of_memory() -> None:
         raise RuntimeError("Caught unexpected exception") from OutOfMemoryError("2 worker(s) were killed")
 
-    monkeypatch.setattr(tuning, "_tuner", tuner)
+    monkeypatch.setattr(ray_tune, "_tuner", tuner)
     sweep = make_sweep(make_recipe(), trials=2)
     result = run_sweep(sweep, corpus, str(tmp_path / "sweep"))
     assert [trial.state for trial in result.trials if trial.state != "stopped"]
@@ -176,10 +183,9 @@ def test_trials_of_two_workers_each(corpus: str, make_recipe: MakeRecipe, tmp_pa
 COMMAND = """
 import json, sys
 sys.path.insert(0, {repository!r})
-from preprocess.settings import build
-from train.sweep import tuning
-from train.sweep.config import SweepRecipe
-from train.sweep.run import run_sweep
+from tokenfree.preprocess.common.settings import build
+from tokenfree.train.sweep.space.recipe import SweepRecipe
+from tokenfree.train.sweep.run import run_sweep
 sweep = build(SweepRecipe, json.load(open({recipe!r})), source="test")
 run_sweep(sweep, {data!r}, {output!r})
 """
@@ -212,9 +218,9 @@ def test_a_driver_that_is_killed_goes_on(corpus: str, make_recipe: MakeRecipe, t
     events = [json.loads(line) for line in (output / "journal.jsonl").read_text().splitlines()]
     reports = [(event["trial"], event["report"]["report"]) for event in events if event["event"] == "report"]
     assert len(reports) == len(set(reports)) == 40  # none is repeated
-    ended = read(output)
-    assert ended is not None
-    for before, after in zip(whole.trials, ended, strict=True):
+    history, ended = read(output, seeds=1, reports=10)
+    assert ended
+    for before, after in zip(whole.trials, trial_results(history), strict=True):
         assert (before.name, before.state, before.values) == (after.name, after.state, after.values)
         losses = [[report["validation_loss"] for report in trial.reports] for trial in (before, after)]
         assert losses[0] == losses[1]

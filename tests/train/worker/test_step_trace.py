@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from train.config import PretrainRecipe
-from train.pretrain import pretrain
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.pretrain import pretrain
 
 MakeRecipe = Callable[..., PretrainRecipe]
 

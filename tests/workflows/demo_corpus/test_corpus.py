@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from preprocess.config import PreprocessConfig
-from preprocess.document import Failure
-from preprocess.errors import UserError
-from preprocess.sources import Page, plan_splits, read_split
-from preprocess.wikitext import clean
-from workflows.demo_corpus import DemoCorpus, write_demo_corpus
-from workflows.demo_corpus.corpus import MAX_SHARE_OF_TABLES
-from workflows.demo_corpus.dump_writer import index_path
-from workflows.demo_corpus.own_pages import own_pages
-from workflows.demo_corpus.sites import SITES
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.config import PreprocessConfig
+from tokenfree.preprocess.records.document import Failure
+from tokenfree.preprocess.records.page import Page
+from tokenfree.preprocess.sources.input_splits import plan_splits, read_split
+from tokenfree.preprocess.wikitext.cleaner import clean
+from tokenfree.workflows.demo_corpus.corpus import MAX_SHARE_OF_TABLES, DemoCorpus, write_demo_corpus
+from tokenfree.workflows.demo_corpus.dump_writer import index_path
+from tokenfree.workflows.demo_corpus.own_pages import own_pages
+from tokenfree.workflows.demo_corpus.sites import SITES
 
 NAMESPACE = "{http://www.mediawiki.org/xml/export-0.11/}"
 SCRIPTS = {  # how the names of the letters of a language begin
@@ -76,7 +76,7 @@ def test_a_whole_corpus_is_left_alone_and_a_broken_one_written_again(folder: Pat
 
 
 def test_progress_reaches_the_number_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workflows.demo_corpus.corpus.standard_library", lambda: iter(()))
+    monkeypatch.setattr("tokenfree.workflows.demo_corpus.corpus.standard_library", lambda: iter(()))
     seen: list[tuple[int, int, str]] = []
     corpus = write_demo_corpus(tmp_path, lambda *step: seen.append(step))
     num_files = len(corpus.wikipedia) + len(corpus.books)

@@ -4,8 +4,8 @@ from textwrap import indent
 
 import pytest
 
-from workflows.demo_corpus.repeats import Repeats
-from workflows.demo_corpus.wikitext import escape, to_wikitext
+from tokenfree.workflows.demo_corpus.repeats import Repeats
+from tokenfree.workflows.demo_corpus.wikitext import escape, to_wikitext
 
 CODE = "owl = Owl()\nowl.hoot()"
 HIGHLIGHTED = f'<syntaxhighlight lang="python">\n{CODE}\n</syntaxhighlight>'

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from preprocess.errors import UserError
-from workflows.demo_corpus.dump_writer import PAGES_PER_STREAM, DemoPage, index_path, write_dump
-from workflows.demo_corpus.sites import SITES
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.workflows.demo_corpus.dump_writer import PAGES_PER_STREAM, DemoPage, index_path, write_dump
+from tokenfree.workflows.demo_corpus.sites import SITES
 
 NAMESPACE = "{http://www.mediawiki.org/xml/export-0.11/}"
 PAGES = [

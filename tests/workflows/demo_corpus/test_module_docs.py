@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from workflows.demo_corpus.module_docs import standard_library
+from tokenfree.workflows.demo_corpus.module_docs import standard_library
 
 COMMENT = "\n".join(["# An owl turns its head because its eyes cannot move. It hears a mouse under snow."] * 4)
 SOURCE = f'''"""Owls."""

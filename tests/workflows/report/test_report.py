@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,12 +12,13 @@ from typing import Any
 import pytest
 import yaml
 
-from preprocess.errors import UserError
-from train.sweep.results import note_progress, write
-from train.sweep.trial_result import TrialResult
-from workflows.report import write_report
-from workflows.report.drawing import number_ids
-from workflows.report.figures import smoothed
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.train.sweep.control.history import Event
+from tokenfree.train.sweep.results.tables import write
+from tokenfree.train.sweep.results.trial_result import TrialResult
+from tokenfree.workflows.report.figures.drawing import number_ids
+from tokenfree.workflows.report.figures.line_figures import smoothed
+from tokenfree.workflows.report.write import write_report
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 RATE, NAME = "model.downsampler.rate", "model.trunk.attention.name"
@@ -111,30 +113,56 @@ def make_run(folder: Path, *, batch: int = 1, lost: bool = False, **train: Any) 
     return folder
 
 
-def make_trial(place: int, steps: int, loss: float, state: str = "finished", **more: Any) -> TrialResult:
+def make_trial(setting: int, steps: int, loss: float, state: str = "finished", **more: Any) -> TrialResult:
     """A trial whose loss came down to `loss` at `steps` from one more at 5."""
-    values = more.pop("values", {RATE: 2 + place, NAME: ("full", "multi_scale")[place % 2]})
-    speed = 1000.0 * (place + 1)
+    values = more.pop("values", {RATE: 2 + setting, NAME: ("full", "multi_scale")[setting % 2]})
+    speed = 1000.0 * (setting + 1)
     same = {"validation_accuracy": 0.1, "parameters": 10_000, "characters_per_second": speed}
     reports = [
         {"step": step, "validation_loss": loss + (steps - step) / 5, "train_seconds": 1000 * step / speed, **same}
         for step in range(5, steps + 1, 5)
     ]
-    return TrialResult(f"trial_{place:03d}", values, state, reports, **more)
+    return TrialResult(f"trial_{setting:03d}", values, state, reports, setting=setting, seed=0, **more)
+
+
+def events(trials: Sequence[TrialResult], skipped: Mapping[str, int]) -> Iterator[Event]:
+    """The journal of a sweep of these trials, each of which has two reports when it has finished."""
+    settings = {trial.setting: trial.values for trial in trials}
+    yield {"event": "start", "settings": len(settings)}
+    for reason, number in skipped.items():
+        for _ in range(number):
+            yield {"event": "skip", "values": {}, "reasons": [reason]}
+    for setting, values in settings.items():
+        yield {"event": "propose", "setting": setting, "values": dict(values)}
+    for trial in trials:
+        if trial.state != "waiting":
+            yield {"event": "begin", "trial": trial.name}
+        for number, report in enumerate(trial.reports, 1):
+            verdict = "stop" if trial.state == "stopped" and report is trial.reports[-1] else "go"
+            yield {"event": "report", "trial": trial.name, "verdict": verdict, "report": {"report": number, **report}}
+        for _ in range(2 * (trial.state == "failed")):
+            yield {"event": "failure", "trial": trial.name, "error": trial.error}
 
 
 def make_sweep(folder: Path, trials: list[TrialResult], skipped: dict[str, int] | None = None) -> Path:
-    folder.mkdir(exist_ok=True)
+    """The folder of a sweep with these trials, which has ended where all of them have."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
     space = {key: {"choice": [1, 2]} for trial in trials for key in trial.values}
     recipe = {
         "base": {"model": {"width": 96}},
         "space": space,
         "budget": {"steps": 10},
         "objectives": ["validation_loss"],
+        "seeds": 1 + max((trial.seed or 0 for trial in trials), default=0),
+        "reports": 2,
     }
     (folder / "sweep.yaml").write_text(yaml.safe_dump({"recipe": recipe}))
-    sweep: Any = SimpleNamespace(space=space, best_recipe=lambda values: {"values": dict(values)})
-    write(folder, sweep, trials, skipped=skipped)
+    lines = (json.dumps(event) + "\n" for event in events(trials, skipped or {}))
+    (folder / "journal.jsonl").write_text("".join(lines))
+    if all(trial.state in ("finished", "stopped", "failed") for trial in trials):
+        sweep: Any = SimpleNamespace(space=space, best_recipe=lambda values: {"values": dict(values)})
+        write(folder, sweep, trials, skipped=skipped)
     return folder
 
 
@@ -180,7 +208,7 @@ def test_a_run_that_just_began(report: Callable[..., Page], tmp_path: Path) -> N
 def test_a_sweep_says_what_is_best_and_what_it_costs(report: Callable[..., Page], tmp_path: Path) -> None:
     trials = [
         make_trial(0, 10, 4.0), make_trial(1, 10, 4.2), make_trial(2, 10, 4.5), make_trial(3, 5, 3.0, "stopped"),
-        TrialResult("trial_004", {RATE: 6, NAME: "full"}, "failed", (), "ValueError: <b>no</b>"),
+        TrialResult("trial_004", {RATE: 6, NAME: "full"}, "failed", (), "ValueError: <b>no</b>", 4, 0),
     ]  # fmt: skip
     page = report(make_sweep(tmp_path / "sweep it", trials, {"rate 7 does not <divide> 240": 3}))
     assert page.numbers["best held-out loss (nats)"] == "4.000"
@@ -259,9 +287,9 @@ def test_seeds_have_means_and_intervals(report: Callable[..., Page], tmp_path: P
     [
         ([], "There is none: no trial has reported yet."),
         ([make_trial(0, 10, 4.0, values={RATE: 2})], "No other setting got so far."),
-        ([TrialResult("trial_000", {RATE: 2}, "failed", (), "no")], "There is none: every trial failed."),
+        ([TrialResult("trial_000", {RATE: 2}, "failed", (), "no", 0, 0)], "There is none: every trial failed."),
         ([make_trial(n, 10, float("nan"), values={RATE: n}) for n in (1, 2)], "There is none: no loss is a number."),
-        ([make_trial(n, 10, 4.0, values={}) for n in (0, 1)], "No other setting got so far."),
+        ([make_trial(0, 10, 4.0, values={})], "No other setting got so far."),
     ],
 )
 def test_sweeps_with_little_to_show(
@@ -271,13 +299,8 @@ def test_sweeps_with_little_to_show(
 
 
 def test_a_sweep_that_runs(report: Callable[..., Page], tmp_path: Path) -> None:
-    folder = make_sweep(tmp_path / "sweep", [make_trial(0, 10, 4.0, values={RATE: 2})])
-    (folder / "sweep.csv").unlink()
-    for name in ("trial_000", "trial_001"):
-        note_progress(folder, {"event": "waiting", "trial": name, "values": {RATE: 2}})
-    metrics = {"step": 5, "validation_loss": 4.4, "characters_per_second": 10.0, "train_seconds": 1.0}
-    note_progress(folder, {"event": "report", "trial": "trial_000", **metrics})
-    page = report(folder)
+    running, waiting = make_trial(0, 5, 4.4, "running"), TrialResult("trial_001", {RATE: 2}, "waiting", (), "", 1, 0)
+    page = report(make_sweep(tmp_path / "sweep", [running, waiting]))
     assert page.headings[0] == "Sweep · sweep (not ended)"
     assert (page.numbers["running"], page.numbers["waiting"]) == ("1", "1")
     assert page.tables["Trials without a report"][1] == ["trial_001", "not begun yet", "rate = 2"]

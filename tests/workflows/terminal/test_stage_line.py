@@ -1,19 +1,11 @@
 """The live line of preprocessing says how far it is, how fast and for how long, also in a job that goes on."""
 
-import io
-
 import pytest
 
-from pipelines.progress import Progress
-from workflows import console
-from workflows.console import StageLine, counted
-
-
-class Terminal(io.StringIO):
-    """A terminal that keeps what is written."""
-
-    def isatty(self) -> bool:
-        return True
+from tests.workflows.terminal.conftest import Terminal
+from tokenfree.pipelines.progress import Progress
+from tokenfree.workflows.terminal import stage_line as console
+from tokenfree.workflows.terminal.stage_line import StageLine, counted
 
 
 @pytest.fixture

@@ -3,12 +3,12 @@
 import io
 import re
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
-from workflows import sweep_table
-from workflows.sweep_table import SweepTable
+from tokenfree.train.sweep.control.history import Event, History
+from tokenfree.workflows.terminal import sweep_table
+from tokenfree.workflows.terminal.sweep_table import SweepTable
 
 
 class Terminal(io.StringIO):
@@ -51,18 +51,47 @@ def at(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return lambda seconds: monkeypatch.setattr(sweep_table.time, "monotonic", lambda: seconds)
 
 
-def line(trial: int, report: int, loss: float, *, event: str = "report", ended: int = 0, **more: Any) -> dict[str, Any]:
-    return {
-        "event": event, "trial": f"trial_{trial:03d}", "values": {"model.downsampler.rate": trial, "train.seed": 1},
-        "state": "running", "ended": ended, "trials": 4, "report": report, "step": 10 * report,
-        "validation_loss": loss, "characters_per_second": 12_340.0, "train_seconds": 20.0 * report, **more,
-    }  # fmt: skip
+class Sweep:
+    """A sweep whose trials have three reports; tells `tables` of every event."""
+
+    def __init__(self, *tables: SweepTable, trials: int = 4, reports: int = 3) -> None:
+        self.history = History(seeds=1, reports=reports)
+        self._tables = list(tables)
+        self.tell({"event": "start", "settings": trials})
+        for setting in range(trials):
+            values = {"model.downsampler.rate": setting, "train.seed": 1}
+            self.tell({"event": "propose", "setting": setting, "values": values})
+
+    def show_in(self, table: SweepTable) -> None:
+        """From now on, to a command that goes on with the sweep."""
+        self._tables = [table]
+        self.tell({"event": "start", "settings": len(self.history.trials)})
+
+    def tell(self, event: Event) -> None:
+        self.history = self.history.after(event)
+        for table in self._tables:
+            table(event, self.history)
+
+    def begin(self, trial: int) -> None:
+        self.tell({"event": "begin", "trial": f"trial_{trial:03d}"})
+
+    def report(self, trial: int, number: int, loss: float, verdict: str = "go") -> None:
+        report = {
+            "report": number, "step": 10 * number, "validation_loss": loss, "characters_per_second": 12_340.0,
+            "train_seconds": 20.0 * number,
+        }  # fmt: skip
+        self.tell({"event": "report", "trial": f"trial_{trial:03d}", "verdict": verdict, "report": report})
+
+    def fail(self, trial: int) -> None:
+        self.tell({"event": "failure", "trial": f"trial_{trial:03d}", "error": "ValueError: no"})
 
 
 def test_a_row_says_settings_step_loss_rate_state_and_time_left(at: Callable[[float], None]) -> None:
-    table = SweepTable(reports=3, stream=io.StringIO())
+    table = SweepTable(io.StringIO())
+    sweep = Sweep(table)
+    sweep.begin(0)
     at(30)
-    table(line(0, 1, 4.5))
+    sweep.report(0, 1, 4.5)
     at(35)
     summary, header, row = table.lines(100, 10)
     assert summary == "sweep  0/4 trials ended · best at step 10: 4.500 (trial_000) · 0:35 · about 4:35 left"
@@ -71,21 +100,36 @@ def test_a_row_says_settings_step_loss_rate_state_and_time_left(at: Callable[[fl
 
 
 def test_training_trials_stand_first_then_the_best_of_those_that_got_furthest(at: Callable[[float], None]) -> None:
-    table = SweepTable(reports=3, stream=io.StringIO())
-    table(line(0, 1, 1.0, event="end", state="stopped", ended=1))
-    table(line(1, 3, 3.0, event="end", state="finished", ended=2))
-    table(line(2, 3, 2.0, event="end", state="finished", ended=3))
-    table(line(3, 1, 9.0, ended=3))
-    rows = table.lines(100, 10)[2:]
-    assert [row.split()[0] for row in rows] == ["trial_003", "trial_002", "trial_001", "trial_000"]
-    assert "best at step 30: 2.000 (trial_002)" in table.summary()
+    table = SweepTable(io.StringIO())
+    sweep = Sweep(table, trials=6)
+    sweep.report(0, 1, 1.0, "stop")
+    sweep.report(1, 3, 3.0)
+    sweep.report(2, 3, 2.0)
+    sweep.begin(3)
+    sweep.report(3, 1, 9.0)
+    sweep.begin(4)
+    sweep.report(4, 2, 0.5)
+    for _ in range(2):
+        sweep.begin(4)
+        sweep.fail(4)
+    summary, _, *rows = table.lines(100, 10)
+    assert [row.split()[0] for row in rows] == [f"trial_00{number}" for number in (3, 2, 1, 0, 4)]
+    assert "best at step 30: 2.000 (trial_002)" in summary
+
+
+def test_before_the_first_trial_there_is_a_clock(at: Callable[[float], None]) -> None:
+    table = SweepTable(io.StringIO())
+    Sweep(table)
+    at(7)
+    assert table.lines(100, 10) == ["sweep  begins · 0:07"]
 
 
 @pytest.mark.parametrize(("width", "height"), [(40, 5), (79, 9), (20, 3), (200, 50)])
 def test_it_fits_the_terminal(at: Callable[[float], None], width: int, height: int) -> None:
-    table = SweepTable(reports=3, stream=io.StringIO())
+    table = SweepTable(io.StringIO())
+    sweep = Sweep(table, trials=30)
     for trial in range(30):
-        table(line(trial, 1, 4.0, trials=30))
+        sweep.report(trial, 1, 4.0)
     lines = table.lines(width, height)
     assert len(lines) == min(height, 32)
     assert max(map(len, lines)) <= width
@@ -96,11 +140,12 @@ def test_it_fits_the_terminal(at: Callable[[float], None], width: int, height: i
 def test_frames_are_written_over_one_another_each_in_one_piece(at: Callable[[float], None]) -> None:
     stream, screen, pieces = Terminal(), Screen(), []
     stream.write = lambda text: pieces.append(text) or len(text)  # type: ignore[method-assign]
-    with SweepTable(reports=3, stream=stream) as table:
+    with SweepTable(stream) as table:
+        sweep = Sweep(table)
         for trial in range(3):
-            table(line(trial, 1, 4.0 - trial))
-        table(line(0, 2, 1.0))
-    assert len(pieces) == 5  # one for each event, and the last one
+            sweep.report(trial, 1, 4.0 - trial)
+        sweep.report(0, 2, 1.0)
+    assert len(pieces) == 5 + 4 + 1  # one for each event, and the last one
     screen.write("".join(pieces))
     assert screen.lines == [*table.lines(79, 9), ""]
     assert not any("\x1b[2J" in piece for piece in pieces)  # which would flicker
@@ -110,35 +155,55 @@ def test_after_a_resize_the_next_frame_stands_below(
     at: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = Terminal()
-    table = SweepTable(reports=3, stream=stream)
-    table(line(0, 1, 4.0))
+    sweep = Sweep(SweepTable(stream))
+    sweep.report(0, 1, 4.0)
     monkeypatch.setattr(sweep_table, "_size", lambda stream: (60, 10))
     before = len(stream.getvalue())
-    table(line(0, 2, 3.0))
+    sweep.report(0, 2, 3.0)
     assert not re.search(r"\x1b\[\d+A", stream.getvalue()[before:])
 
 
-def test_a_log_file_gets_a_line_an_event(at: Callable[[float], None]) -> None:
+def test_a_log_file_gets_a_line_for_what_is_new_of_a_trial(at: Callable[[float], None]) -> None:
     stream = io.StringIO()
-    with SweepTable(reports=3, stream=stream) as table:
-        table(line(0, 1, 4.0))
-        table(line(0, 3, 3.0, state="finished", ended=1))
-        table(line(0, 3, 3.0, event="end", state="finished", ended=1))  # says nothing new
-        table({"event": "error", "trial": "trial_001", "values": {}, "state": "failed", "ended": 2, "trials": 4,
-               "error": "ValueError: no"})  # fmt: skip
-    first, second, third = stream.getvalue().splitlines()
-    assert first.startswith("trial_000  running  step 10  loss 4.0000  12.3k characters/s  |  sweep  0/4 trials ended")
-    assert second.startswith("trial_000  finished  step 30  loss 3.0000")
-    assert third.startswith("trial_001  failed: ValueError: no  |  sweep  2/4 trials ended")
+    with SweepTable(stream) as table:
+        sweep = Sweep(table)
+        sweep.begin(0)
+        sweep.report(0, 1, 4.0)
+        sweep.report(0, 3, 3.0)
+        sweep.begin(1)
+        sweep.fail(1)  # it is tried once more
+        sweep.fail(1)
+        sweep.report(2, 1, 5.0, "wait")
+        sweep.tell({"event": "verdict", "trial": "trial_002", "verdict": "stop"})
+    lines = stream.getvalue().splitlines()
+    assert [line.split("  |  ")[0] for line in lines] == [
+        "trial_000  running",
+        "trial_000  running  step 10  loss 4.0000  12.3k characters/s",
+        "trial_000  finished  step 30  loss 3.0000  12.3k characters/s",
+        "trial_001  running",
+        "trial_001  failed: ValueError: no",
+        "trial_002  running  step 10  loss 5.0000  12.3k characters/s",
+        "trial_002  stopped  step 10  loss 5.0000  12.3k characters/s",
+    ]
+    assert [line.split("  |  ")[1].split(" · ")[0] for line in lines] == [
+        f"sweep  {ended}/4 trials ended" for ended in (0, 0, 1, 1, 2, 2, 3)
+    ]
     assert "\x1b" not in stream.getvalue()
 
 
 def test_the_time_left_is_that_of_this_command(at: Callable[[float], None]) -> None:
-    table = SweepTable(reports=2, stream=io.StringIO())
-    at(10)
-    table(line(2, 2, 4.0, event="end", state="finished", ended=3))  # two had ended before a kill, this one trains 40 s
-    assert table.summary().endswith("3/4 trials ended · best at step 20: 4.000 (trial_002) · 0:10 · about 0:10 left")
-    table(line(3, 1, 4.0, event="begin", ended=3))  # half of it was done before the kill
-    assert table.summary().endswith("about 0:05 left")
-    table(line(3, 2, 4.0, event="end", state="finished", ended=4))
-    assert table.summary().endswith("0:10")
+    """Two of four trials and half of another had been done before a kill."""
+    sweep = Sweep(reports=2)
+    for trial in (0, 1):
+        sweep.report(trial, 2, 5.0)
+    sweep.report(3, 1, 4.0)
+    table = SweepTable(io.StringIO())
+    sweep.show_in(table)
+    assert table.lines(100, 1)[0].endswith("2/4 trials ended · best at step 20: 5.000 (trial_000) · 0:00")
+    sweep.begin(2)
+    at(10)  # of which none were for the start of workers: the trial trained for 40 s, as it says
+    sweep.report(2, 2, 4.0)
+    assert table.lines(100, 1)[0].endswith("best at step 20: 4.000 (trial_002) · 0:10 · about 0:05 left")
+    sweep.begin(3)
+    sweep.report(3, 2, 4.5)
+    assert table.lines(100, 1)[0].endswith("4/4 trials ended · best at step 20: 4.000 (trial_002) · 0:10")

@@ -1,11 +1,9 @@
+"""The live line of a training run, in a terminal and in a log file."""
+
 import io
 
-from train.progress import ProgressLine
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
+from tests.workflows.terminal.conftest import Terminal
+from tokenfree.workflows.terminal.training_line import ProgressLine
 
 
 def step(number: int) -> dict[str, float]:

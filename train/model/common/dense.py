@@ -1,4 +1,4 @@
-"""Dense layers that use all of the processor: on AMD, MKL computes at half the width that oneDNN does."""
+"""Dense layers that use all of the CPU: on AMD, MKL computes at half the width that oneDNN does."""
 
 import functools
 from pathlib import Path
@@ -16,11 +16,14 @@ class Dense(nn.Linear):
     """nn.Linear, by way of `linear`."""
 
     def forward(self, input: Tensor) -> Tensor:
+        """x W^T + b, [..., in_features] to [..., out_features]."""
         return linear(input, self.weight, self.bias)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x W^T + b, as F.linear, to rounding. Which library computes it depends on the processor and on shapes alone.
+    """x W^T + b, as F.linear, to rounding. Which library computes it depends on the CPU and on shapes alone.
+
+    `x` is [..., in], `weight` [out, in], `bias` [out]: what comes out is [..., out].
 
     PyTorch hands float32 products to MKL, which knows AVX-512 on Intel only. Measured on an EPYC (Zen 5), one thread,
     all three products of training: 114 GFLOP/s by MKL, 226 by oneDNN, which PyTorch carries as well.
@@ -43,7 +46,7 @@ def _gains(x: Tensor, weight: Tensor) -> bool:
 
 @functools.cache
 def mkl_is_slow() -> bool:
-    """Whether this processor has AVX-512 and is not Intel's. A rule and not a trial, so that results never vary."""
+    """Whether this CPU has AVX-512 and is not Intel's. A rule and not a trial, so that results never vary."""
     cpuinfo = Path("/proc/cpuinfo")
     usable = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
     if not usable or not torch.backends.mkl.is_available() or not cpuinfo.is_file():

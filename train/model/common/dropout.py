@@ -1,4 +1,4 @@
-"""Dropout for processors as well: four places of the mask from one draw, and one byte of it kept for each."""
+"""Dropout for the CPU as well: the masks of four values from one draw, and one byte kept for each value."""
 
 import torch
 import torch.nn.functional as F
@@ -16,13 +16,14 @@ class Dropout(nn.Module):
         self.rate = rate
 
     def forward(self, x: Tensor) -> Tensor:
+        """`x` of any shape, with values set to 0 in training."""
         return dropout(x, self.rate, self.training)
 
 
 def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
-    """`x` with about `rate` of its values 0 and the others scaled up, in training.
+    """`x` of any shape, in training with about `rate` of its values 0 and the others scaled up (arXiv 1207.0580).
 
-    PyTorch's dropout draws one float32 for each value and keeps it for the backward pass. On a processor that was 15%
+    PyTorch's dropout draws one float32 for each value and keeps it for the backward pass. On the CPU that was 15%
     of the training step of CANINE base, and with the attention weights a third of its activations.
     """
     if not training or rate == 0:
@@ -33,12 +34,12 @@ def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
 
 
 def average(weights: Tensor, values: Tensor, rate: float) -> Tensor:
-    """dropout(weights) @ values, of which only the mask is kept beside the operands."""
+    """dropout(weights) @ values, [..., Q, K] by [..., K, E], of which only the mask is kept beside the operands."""
     return _Average.apply(weights, values, *_keep(weights, rate))  # pyright: ignore[reportReturnType]
 
 
 def draws_here(x: Tensor) -> bool:
-    """Whether `x` is on a processor and not under compilation, where the kernels of PyTorch are left alone."""
+    """Whether `x` is on the CPU and not under compilation, where the kernels of PyTorch are left alone."""
     return x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
@@ -46,8 +47,8 @@ def _keep(x: Tensor, rate: float) -> tuple[Tensor, float]:
     """Which values of `x` stay (bool), and the factor that makes up for the others."""
     threshold = min(max(round(rate * STEPS), 1), STEPS - 1)
     draws = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(torch.iinfo(torch.int64).min, None)
-    places = draws.view(torch.int16)[: x.numel()].view(x.shape)
-    return places >= threshold - STEPS // 2, STEPS / (STEPS - threshold)
+    numbers = draws.view(torch.int16)[: x.numel()].view(x.shape)
+    return numbers >= threshold - STEPS // 2, STEPS / (STEPS - threshold)
 
 
 def _only(x: Tensor, keep: Tensor) -> Tensor:

@@ -1,4 +1,7 @@
-"""What DOWN hands on: the units, and the grouping that tells UP which character went to which unit."""
+"""What DOWN hands on: the units, and the grouping that tells UP which character went to which unit.
+
+B batch, C characters, U units after DOWN, D width
+"""
 
 from typing import NamedTuple
 
@@ -18,10 +21,10 @@ class Grouping(NamedTuple):
 
 
 class Downsampled(NamedTuple):
-    """Units [B, U, D] with their validity [B, U], and the characters as DOWN left them [B, C, D], for UP."""
+    """What DOWN gives: units, and the characters as it left them, for UP."""
 
     units_BUD: Tensor
-    valid_BU: Tensor
+    valid_BU: Tensor  # bool: real units
     grouping: Grouping
     characters_BCD: Tensor
 
@@ -29,16 +32,16 @@ class Downsampled(NamedTuple):
 def unit_segments(segments_BC: Tensor, grouping: Grouping, num_units: int) -> Tensor:
     """The segment of each unit's first character, int64 [B, U]; that of CLS for unit 0 and units without characters."""
     unit_BC = grouping.unit_BC
-    places_BC = torch.arange(unit_BC.shape[1], device=unit_BC.device).expand_as(unit_BC)
+    positions_BC = torch.arange(unit_BC.shape[1], device=unit_BC.device).expand_as(unit_BC)
     nowhere = unit_BC.shape[1]
-    first_BU = places_BC.new_full((len(unit_BC), num_units), nowhere)
-    first_BU = first_BU.scatter_reduce(1, unit_BC, places_BC, "amin")
+    first_BU = positions_BC.new_full((len(unit_BC), num_units), nowhere)
+    first_BU = first_BU.scatter_reduce(1, unit_BC, positions_BC, "amin")
     first_BU = torch.where(first_BU == nowhere, 0, first_BU)
     return segments_BC.gather(1, first_BU.expand(len(segments_BC), -1))
 
 
 def any_of_units(marked_BC: Tensor, grouping: Grouping, num_units: int) -> Tensor:
-    """Whether a unit stands for any marked character, bool [B, U]."""
+    """Whether a unit stands for any marked character, bool [B, U]; marked are those above 0 of `marked_BC`."""
     counts_BU = torch.zeros(len(marked_BC), num_units, dtype=torch.int64, device=marked_BC.device)
     unit_BC = grouping.unit_BC.expand(marked_BC.shape)
     return counts_BU.scatter_add(1, unit_BC, (marked_BC > 0).to(torch.int64)) > 0

@@ -1,68 +1,84 @@
-"""DOWN in the manner of CharacterBERT (El Boukkouri et al. 2020): convolutions of several widths over a word's bytes.
+"""DOWN in the manner of CharacterBERT: convolutions of several widths over the bytes of a word, and their maximum.
 
-Each is followed by the maximum over the word; their concatenation goes through highway layers and a projection. By
-default it has the 0.2M parameters (with the byte table) that Byte2Word compares its pooling to.
-
-B batch, C bytes, U words, D width of bytes, F filters
+B batch, C bytes, U words, X values of all bytes that a filter reads, D width of bytes and of words, F filters
 """
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from preprocess.settings import settings
-from train.dense import Dense
-from train.downsamplers.grouping import Downsampled, Grouping
-from train.downsamplers.words import WordOutput, Words, largest_in_words, too_many, words_of
-from train.embedders.rows import Rows, look_up
-from train.layers import Cost, Dimensions, count_parameters
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.model.common.cost import Cost, count_parameters
+from tokenfree.train.model.common.dense import Dense
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.common.grouping import Downsampled, Grouping
+from tokenfree.train.model.common.initialise import FanInDense, GateDense
+from tokenfree.train.model.common.rows import TableRows, look_up
+from tokenfree.train.model.common.slots.frame import DownsamplerDefaults, DownsamplerModule
+from tokenfree.train.model.downsamplers.words import WordOutput, WordSpans, largest_in_words, too_many, words_of
 
 Width = Annotated[int, Field(ge=1)]
 
 
 @settings
-class Config:
+class Config(DownsamplerDefaults):
+    """The character convolutions of CharacterBERT (El Boukkouri et al., arXiv 2010.10392), over bytes.
+
+    Their maxima over the word go through highway layers and a projection. By default it has the 0.2M parameters (with
+    the byte table) that Byte2Word compares its pooling to (arXiv 2211.12677).
+
+    Attributes:
+        widths: bytes that the filters read, at least 1 each.
+        counts: filters of each width, at least 1 each; as many numbers as widths.
+        highways: highway layers; 0: none.
+        word_width: width of words before the last projection, at least 1.
+        max_words: the most words of an example, at least 1: rows of the table of their positions.
+        bytes_per_word: an input has room for one word for each so many bytes, at least 1.
+    """
+
     name: Literal["character_cnn"] = "character_cnn"
     widths: tuple[Width, ...] = (1, 2, 3, 4, 5)
-    counts: tuple[Width, ...] = (16, 32, 48, 48, 48)  # filters of each width
+    counts: tuple[Width, ...] = (16, 32, 48, 48, 48)
     highways: Annotated[int, Field(ge=0)] = 2
     word_width: Annotated[int, Field(ge=1)] = 192
     max_words: Annotated[int, Field(ge=1)] = 512
-    bytes_per_word: Annotated[int, Field(ge=1)] = 8  # room for so many on the average: decides how many words fit
+    bytes_per_word: Annotated[int, Field(ge=1)] = 8
 
-    changes_width: ClassVar[bool] = True
+    changes_width = True
 
     def build(self, dimensions: Dimensions) -> "CharacterCnn":
+        """The module with fresh weights."""
         return CharacterCnn(self, dimensions)
 
     def check(self, length: int | None) -> list[str]:
-        mistakes = too_many(length, self.bytes_per_word, self.max_words)
+        """Inputs of more words than there are positions, and counts that are not one for each width."""
+        problems = too_many(length, self.bytes_per_word, self.max_words)
         if not self.widths or len(self.widths) != len(self.counts):
-            mistakes.append(
+            problems.append(
                 f"model.downsampler.counts: {len(self.counts)} counts for {len(self.widths)} widths; give one for each"
             )
-        return mistakes
+        return problems
 
 
 class Highway(nn.Module):
-    """g ReLU(W x) + (1 - g) x with a learned gate g (Srivastava et al. 2015)."""
+    """g ReLU(W x) + (1 - g) x with a learned gate g (Srivastava et al., arXiv 1505.00387, equation 3)."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.change = Dense(width, width)
-        self.gate = Dense(width, width)
+        self.gate = GateDense(width, width)
 
     def forward(self, x: Tensor) -> Tensor:
+        """[..., F] to [..., F]."""
         gate = torch.sigmoid(self.gate(x))
         return gate * self.change(x).relu() + (1 - gate) * x
 
 
-class CharacterCnn(nn.Module):
+class CharacterCnn(DownsamplerModule):
     """Convolutions that end with the word: what lies beyond its last byte is 0 to them."""
 
-    min_characters = 1
     takes_rows = True
 
     def __init__(self, config: Config, dimensions: Dimensions) -> None:
@@ -71,14 +87,14 @@ class CharacterCnn(nn.Module):
         self.widths = config.widths
         width, num_filters = dimensions.character_width, sum(config.counts)
         self.filters = nn.ModuleList(
-            Dense(kernel * width, count) for kernel, count in zip(config.widths, config.counts, strict=True)
+            FanInDense(kernel * width, count) for kernel, count in zip(config.widths, config.counts, strict=True)
         )
         self.highways = nn.Sequential(*(Highway(num_filters) for _ in range(config.highways)))
-        self.projection = Dense(num_filters, config.word_width)
+        self.projection = FanInDense(num_filters, config.word_width)
         self.output = WordOutput(config.word_width, config.max_words, dimensions)
 
-    def forward(self, x: Tensor | Rows, mask_BC: Tensor, unit_ends_BU: Tensor | None = None) -> Downsampled:
-        """A unit for each word that ends at `unit_ends_BU`, or for each character where that is not given.
+    def forward(self, x: Tensor | TableRows, mask_BC: Tensor, unit_ends_BU: Tensor | None = None) -> Downsampled:
+        """A unit [B, U, D] for each word that ends at `unit_ends_BU`, or for each character where that is not given.
 
         Raises:
             UserError: for more words than `max_words`.
@@ -88,16 +104,16 @@ class CharacterCnn(nn.Module):
         x_BCD = look_up(x)
         found_BUF = largest_in_words(self.convolve(x_BCD, words), words, 0.0)
         pooled_BUD = self.projection(self.highways(found_BUF))
-        units_BUD = self.output(pooled_BUD, words, x.segments_BC if isinstance(x, Rows) else None)
+        units_BUD = self.output(pooled_BUD, words, x.segments_BC if isinstance(x, TableRows) else None)
         return Downsampled(units_BUD, words.valid_BU, Grouping(words.word_BC), x_BCD)
 
-    def convolve(self, x_BCD: Tensor, words: Words) -> Tensor:
+    def convolve(self, x_BCD: Tensor, words: WordSpans) -> Tensor:
         """ReLU of all filters that begin at each byte, [B, C, F]; 0 beyond the text."""
         taps = [x_BCD * words.real_BC[..., None]]
         for shift in range(1, max(self.widths)):
-            # A later byte of the same word has the place that is `shift` further.
+            # A later byte of the same word has the position that is `shift` further.
             shifted = _shift(taps[0], shift)
-            same_BC = words.real_BC & (_shift(words.place_BC + 1, shift) == words.place_BC + 1 + shift)
+            same_BC = words.real_BC & (_shift(words.position_BC + 1, shift) == words.position_BC + 1 + shift)
             taps.append(shifted * same_BC[..., None])
         window_BCX = torch.cat(taps, dim=-1)
         found = [layer(window_BCX[..., : layer.in_features]) for layer in self._filters()]

@@ -1,40 +1,47 @@
-"""No DOWN: every character is a unit."""
+"""No DOWN: every character is a unit.
+
+B batch, C characters, D width
+"""
 
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from preprocess.settings import settings
-from train.downsamplers.grouping import Downsampled, Grouping
-from train.layers import Cost, Dimensions
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.model.common.cost import Cost
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.common.grouping import Downsampled, Grouping
+from tokenfree.train.model.common.slots.frame import DownsamplerDefaults, DownsamplerModule
 
 
 @settings
-class Config:
+class Config(DownsamplerDefaults):
+    """No downsampling: every character is a unit, as in a BERT over characters (arXiv 2103.06874, Table 2, r = 1)."""
+
     name: Literal["identity"] = "identity"
 
-    def build(self, dimensions: Dimensions) -> "Identity":
-        return Identity()
-
-    def check(self, length: int | None) -> list[str]:
-        return []
+    def build(self, dimensions: Dimensions) -> "NoDownsampling":
+        """The module with fresh weights."""
+        return NoDownsampling()
 
     def num_units(self, length: int) -> int:
+        """As many as characters."""
         return length
 
 
-class Identity(nn.Module):
+class NoDownsampling(DownsamplerModule):
     """Passes the characters on."""
 
-    min_characters = 1
-
     def forward(self, x_BCD: Tensor, mask_BC: Tensor) -> Downsampled:
+        """The characters [B, C, D] as units, of which bool `mask_BC` tells the real ones."""
         grouping = Grouping(torch.arange(x_BCD.shape[1], device=x_BCD.device)[None])
         return Downsampled(x_BCD, mask_BC, grouping, x_BCD)
 
     def num_units(self, num_characters: int) -> int:
+        """As many as characters."""
         return num_characters
 
     def costs(self, length: int) -> list[Cost]:
+        """It costs nothing."""
         return []

@@ -1,6 +1,7 @@
-"""DOWN of CANINE: block-local layers, then a strided convolution; CLS is kept as unit 0 (CANINE, sections 3.4 to 3.6).
+"""DOWN of CANINE: block-local layers, then a strided convolution; CLS is kept as unit 0.
 
-B batch, C characters, U units, H heads, E width of a head, N blocks, D width
+B batch, C characters (Q as queries, K as keys), U units, X values of a group of characters, N blocks, H heads,
+E width of a head, D width
 """
 
 import dataclasses
@@ -10,45 +11,44 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from preprocess.settings import settings
-from train.dense import Dense, linear
-from train.downsamplers.grouping import Downsampled, Grouping
-from train.layers import (
-    Activation,
-    BertLayer,
-    Core,
-    Cost,
-    Dimensions,
-    Heads,
-    activate,
-    count_parameters,
-    hide,
-    layer_norm,
-)
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.model.common.attention import Core, hide
+from tokenfree.train.model.common.bert_layer import BertLayer
+from tokenfree.train.model.common.cost import Cost, count_parameters
+from tokenfree.train.model.common.dense import Dense, linear
+from tokenfree.train.model.common.dimensions import Activation, Dimensions, activate, layer_norm
+from tokenfree.train.model.common.grouping import Downsampled, Grouping
+from tokenfree.train.model.common.heads import Heads
+from tokenfree.train.model.common.slots.frame import DownsamplerDefaults, DownsamplerModule
 
 
 @settings
-class Config:
+class Config(DownsamplerDefaults):
+    """Downsampling of CANINE (Clark et al., arXiv 2103.06874, section 3.1): local layers, then a strided convolution.
+
+    Attributes:
+        rate: characters of a unit, at least 1; what is left of the length after whole units has the last unit.
+        block: characters that see each other in the local layers, at least 1.
+        layers: local layers; 0: none.
+        align_mask: let the mask entry of a unit describe the unit's own characters, and not, as the official code does,
+            those of the next unit.
+    """
+
     name: Literal["strided_conv"] = "strided_conv"
     rate: Annotated[int, Field(ge=1)] = 4
-    block: Annotated[int, Field(ge=1)] = 128  # characters that see each other in the local layers
+    block: Annotated[int, Field(ge=1)] = 128
     layers: Annotated[int, Field(ge=0)] = 1
-    align_mask: bool = False  # let the mask entry of a unit describe the unit's own characters
+    align_mask: bool = False
 
     changes_width = True
 
     def build(self, dimensions: Dimensions) -> "StridedConv":
+        """The module with fresh weights."""
         return StridedConv(self, dimensions)
 
     def num_units(self, length: int) -> int:
         """Units for `length` characters; shorter sequences are padded to one group."""
         return max(length, self.rate) // self.rate
-
-    def check(self, length: int | None) -> list[str]:
-        if length is None or length % self.rate == 0:
-            return []
-        near = f"{length - length % self.rate} or {length - length % self.rate + self.rate}"
-        return [f"model.downsampler.rate: {self.rate} does not divide the length of an example, {length}; use {near}"]
 
 
 class BlockAttention(Core):
@@ -59,6 +59,7 @@ class BlockAttention(Core):
         self.block = block
 
     def forward(self, heads: Heads) -> Tensor:
+        """The context of every character, [B, H, C, E]."""
         q_BHCE, k_BHCE, v_BHCE = heads.queries_BHQE, heads.keys_BHKE, heads.values_BHKE
         bias_BC = hide(heads.valid_BK, q_BHCE.dtype)
         num_characters = q_BHCE.shape[2]
@@ -73,6 +74,7 @@ class BlockAttention(Core):
         return contexts[0] if len(contexts) == 1 else torch.cat(contexts, dim=2)
 
     def num_pairs(self, num_queries: int, num_keys: int, num_heads: int) -> int:
+        """All pairs within the blocks."""
         num_blocks, rest = divmod(num_keys, self.block)
         return num_heads * (num_blocks * self.block**2 + rest**2)
 
@@ -82,7 +84,7 @@ class BlockAttention(Core):
         return context.unflatten(0, bias_BNC.shape[:2]).transpose(1, 2).flatten(2, 3)
 
 
-class StridedConv(nn.Module):
+class StridedConv(DownsamplerModule):
     """Local layers, convolution with kernel and stride `rate`, GELU, CLS in front, LayerNorm.
 
     Characters narrower than the units keep their width; CLS is brought to that of the units by a layer of its own.
@@ -103,7 +105,11 @@ class StridedConv(nn.Module):
         self.norm = layer_norm(width)
 
     def forward(self, x_BCD: Tensor, mask_BC: Tensor) -> Downsampled:
-        """U = floor(C / rate) units: the character CLS, then a unit for each group of `rate` characters but the last.
+        """U = floor(C / rate) units [B, U, D]: the character CLS, then one for each group of `rate` but the last.
+
+        `mask_BC`, bool, tells the real characters.
+
+        Where `rate` does not divide C, the characters after the last group have no unit, and UP gives them the last.
 
         Official rule: the mask entry j tells whether group j has a real character, although unit j holds group j - 1.
         So the unit of the last real group is never seen as a key. `align_mask` gives each unit its own group's entry.
@@ -114,18 +120,23 @@ class StridedConv(nn.Module):
         groups_BUX = x_BCD[:, : (num_units - 1) * self.rate].unflatten(1, (num_units - 1, self.rate)).flatten(2)
         kernel_DX = self.convolution.weight.transpose(1, 2).flatten(1)
         units_BUD = activate(linear(groups_BUX, kernel_DX, self.convolution.bias), self.activation)
-        units_BUD = self.norm(torch.cat([self.widen(x_BCD[:, :1]), units_BUD], dim=1))
+        units_BUD = self.norm(torch.cat([self.widened(x_BCD[:, :1]), units_BUD], dim=1))
         valid_BU = mask_BC[:, : num_units * self.rate].unflatten(1, (num_units, self.rate)).any(dim=-1)
         if self.align_mask:
             valid_BU = torch.cat([mask_BC[:, :1], valid_BU[:, :-1]], dim=1)
         grouping = Grouping(unit_of_characters(x_BCD.shape[1], self.rate, x_BCD.device)[None], self.rate)
         return Downsampled(units_BUD, valid_BU, grouping, x_BCD)
 
+    def widened(self, x_BCD: Tensor) -> Tensor:
+        """Characters in the width of the units, by the layer that brings CLS there."""
+        return self.widen(x_BCD)
+
     def num_units(self, num_characters: int) -> int:
         """Units for `num_characters` characters (at least `min_characters`)."""
         return max(num_characters, self.min_characters) // self.rate
 
     def costs(self, length: int) -> list[Cost]:
+        """The local layers and the convolution, for an example of `length` characters."""
         layers: list[Any] = list(self.local)
         narrow, width, num_units = self.convolution.in_channels, self.convolution.out_channels, self.num_units(length)
         local = sum(layer.multiply_accumulates(length) for layer in layers)

@@ -1,47 +1,68 @@
-"""DOWN of Byte2Word: a learned query pools the bytes of each word (Lee, Guo, Qiu, arXiv 2211.12677, section 3).
-
-e_i = softmax(Q_i K_i^T / sqrt(d)) V_i, then LN(FFN(e_i) + e_i + place_i + type_i) W_proj.
+"""DOWN of Byte2Word: a learned query pools the bytes of each word.
 
 B batch, C bytes, U words, X rows of the byte table, D width of bytes and of pooled words
 """
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from preprocess.settings import settings
-from preprocess.words import MAX_WORD_BYTES
-from train.dense import Dense
-from train.downsamplers.grouping import Downsampled, Grouping
-from train.downsamplers.words import WordOutput, Words, softmax_in_words, sum_over_words, too_many, words_of
-from train.embedders.rows import Rows, as_rows, look_up
-from train.embedders.word_bytes import NUM_BYTES
-from train.layers import Activation, Cost, Dimensions, activate, count_parameters
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.preprocess.text.words import MAX_WORD_BYTES
+from tokenfree.train.model.common.cost import Cost, count_parameters
+from tokenfree.train.model.common.dense import Dense
+from tokenfree.train.model.common.dimensions import Activation, Dimensions, activate
+from tokenfree.train.model.common.grouping import Downsampled, Grouping
+from tokenfree.train.model.common.initialise import FanInDense
+from tokenfree.train.model.common.rows import TableRows, as_rows, look_up
+from tokenfree.train.model.common.slots.frame import DownsamplerDefaults, DownsamplerModule
+from tokenfree.train.model.downsamplers.words import (
+    WordOutput,
+    WordSpans,
+    softmax_in_words,
+    sum_over_words,
+    too_many,
+    words_of,
+)
+from tokenfree.train.model.embedders.word_bytes import NUM_BYTES
 
 
 @settings
-class Config:
+class Config(DownsamplerDefaults):
+    """Word pooling of Byte2Word (Lee, Guo, Qiu, arXiv 2211.12677, section 3).
+
+    e_i = softmax(Q_i K_i^T / sqrt(d)) V_i, then LN(FFN(e_i) + e_i + epos_i + etype_i) W_proj.
+
+    Attributes:
+        max_words: the most words of an example, at least 1: rows of the tables of their queries and positions.
+        num_queries: 1: one query Q for all words; null: one for each position of a word.
+        byte_positions: whether bytes know where they stand in the word: `none`, as in the paper, where "listen" and
+            "silent" pool alike, or `learned`.
+        bytes_per_word: an input has room for one word for each so many bytes, at least 1.
+    """
+
     name: Literal["word_pooling"] = "word_pooling"
     max_words: Annotated[int, Field(ge=1)] = 512
-    num_queries: Literal[1] | None = None  # one for all words; None: one for each place of a word
-    byte_positions: Literal["none", "learned"] = "none"  # the paper has none: "listen" and "silent" pool alike
-    bytes_per_word: Annotated[int, Field(ge=1)] = 8  # room for so many on the average: decides how many words fit
+    num_queries: Literal[1] | None = None
+    byte_positions: Literal["none", "learned"] = "none"
+    bytes_per_word: Annotated[int, Field(ge=1)] = 8
 
-    changes_width: ClassVar[bool] = True
+    changes_width = True
 
     def build(self, dimensions: Dimensions) -> "WordPooling":
+        """The module with fresh weights."""
         return WordPooling(self, dimensions)
 
     def check(self, length: int | None) -> list[str]:
+        """Inputs of more words than there are positions."""
         return too_many(length, self.bytes_per_word, self.max_words)
 
 
-class WordPooling(nn.Module):
+class WordPooling(DownsamplerModule):
     """Cross-attention of one head from a query to the bytes of a word; the other words have no say."""
 
-    min_characters = 1
     takes_rows = True
 
     def __init__(self, config: Config, dimensions: Dimensions) -> None:
@@ -50,15 +71,15 @@ class WordPooling(nn.Module):
         self.bytes_per_word = config.bytes_per_word
         self.activation: Activation = dimensions.activation
         self.queries = nn.Embedding(config.num_queries or config.max_words, width)
-        self.key = Dense(width, width, bias=False)
-        self.value = Dense(width, width, bias=False)
+        self.key = FanInDense(width, width, bias=False)
+        self.value = FanInDense(width, width, bias=False)
         self.byte_positions = nn.Embedding(MAX_WORD_BYTES, width) if config.byte_positions == "learned" else None
         self.inner = Dense(width, 4 * width)
         self.outer = Dense(4 * width, width)
         self.output = WordOutput(width, config.max_words, dimensions)
 
-    def forward(self, x: Tensor | Rows, mask_BC: Tensor, unit_ends_BU: Tensor | None = None) -> Downsampled:
-        """A unit for each word that ends at `unit_ends_BU`, or for each character where that is not given.
+    def forward(self, x: Tensor | TableRows, mask_BC: Tensor, unit_ends_BU: Tensor | None = None) -> Downsampled:
+        """A unit [B, U, D] for each word that ends at `unit_ends_BU`, or for each character where that is not given.
 
         Raises:
             UserError: for more words than `max_words`.
@@ -71,18 +92,18 @@ class WordPooling(nn.Module):
         units_BUD = self.output(pooled_BUD, words, rows.segments_BC)
         return Downsampled(units_BUD, words.valid_BU, Grouping(words.word_BC), look_up(x))
 
-    def pool(self, rows: Rows, words: Words) -> Tensor:
+    def pool(self, rows: TableRows, words: WordSpans) -> Tensor:
         """e_i of each word, [B, U, D]; 0 for a word without bytes.
 
         Keys and values are computed for the rows of the byte table, of which there are fewer than bytes. A byte and
-        its place in the word are added before linear maps, so the same holds with learned byte positions.
+        its position in the word are added before linear maps, so the same holds with learned byte positions.
         """
         keys_BCD = F.embedding(rows.index_BC, self.key(rows.table_XD))
         values_BCD = F.embedding(rows.index_BC, self.value(rows.table_XD))
         if self.byte_positions is not None:
-            places_XD = self.byte_positions.weight
-            keys_BCD = keys_BCD + F.embedding(words.place_BC, self.key(places_XD))
-            values_BCD = values_BCD + F.embedding(words.place_BC, self.value(places_XD))
+            positions_XD = self.byte_positions.weight
+            keys_BCD = keys_BCD + F.embedding(words.position_BC, self.key(positions_XD))
+            values_BCD = values_BCD + F.embedding(words.position_BC, self.value(positions_XD))
         queries = self.queries.weight
         queries_BCD = F.embedding(words.word_BC, queries) if len(queries) > 1 else queries
         logits_BC = (queries_BCD * keys_BCD).sum(dim=-1) * queries.shape[-1] ** -0.5

@@ -1,6 +1,6 @@
 """What all poolings of words share: which character belongs to which word, sums over words, and what follows.
 
-B batch, C characters, U words, D width
+B batch, C characters, U words, N words of the whole batch, D width
 """
 
 from typing import NamedTuple
@@ -8,41 +8,47 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from preprocess.errors import UserError
-from train.dense import Dense
-from train.dropout import Dropout
-from train.layers import Cost, Dimensions, count_parameters, layer_norm
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.train.model.common.cost import Cost, count_parameters
+from tokenfree.train.model.common.dense import Dense
+from tokenfree.train.model.common.dimensions import Dimensions, layer_norm
+from tokenfree.train.model.common.dropout import Dropout
+from tokenfree.train.model.common.initialise import ScaledEmbedding
 
 NUM_TYPES = 2
+PLACE_STD = 0.2  # of the places as they begin; see `WordOutput`
 
 
-class Words(NamedTuple):
+class WordSpans(NamedTuple):
     """The words of a batch: a run of characters each, the first from the first character on, without gaps."""
 
     word_BC: Tensor  # int64: the word of each character; the text's last one beyond it
-    place_BC: Tensor  # int64: the number of the character in its word
+    position_BC: Tensor  # int64: the number of the character in its word
     real_BC: Tensor  # bool: whether the character belongs to a word at all
-    starts_BU: Tensor
+    starts_BU: Tensor  # int64: the first character of each word
     valid_BU: Tensor  # bool: words with at least one character
 
 
-def words_of(mask_BC: Tensor, ends_BU: Tensor | None) -> Words:
-    """The words that end at `ends_BU`; every character is a word where they are not given."""
+def words_of(mask_BC: Tensor, ends_BU: Tensor | None) -> WordSpans:
+    """The words that end before `ends_BU`, int64; every character is a word where they are not given.
+
+    `mask_BC`, bool, tells the real characters.
+    """
     num_characters = mask_BC.shape[1]
     characters_C = torch.arange(num_characters, device=mask_BC.device)
     if ends_BU is None:
         characters_BC = characters_C.expand(mask_BC.shape)
-        return Words(characters_BC, torch.zeros_like(characters_BC), mask_BC, characters_BC, mask_BC)
+        return WordSpans(characters_BC, torch.zeros_like(characters_BC), mask_BC, characters_BC, mask_BC)
     starts_BU = torch.cat([torch.zeros_like(ends_BU[:, :1]), ends_BU[:, :-1]], dim=1)
     word_BC = torch.searchsorted(ends_BU, characters_C.repeat(len(ends_BU), 1), right=True)
     last_B1 = torch.searchsorted(ends_BU, ends_BU[:, -1:].contiguous())  # of the text, whatever words of nothing follow
     word_BC = word_BC.minimum(last_B1)
     real_BC = mask_BC & (characters_C < ends_BU[:, -1:])
-    place_BC = (characters_C - starts_BU.gather(1, word_BC)) * real_BC
-    return Words(word_BC, place_BC, real_BC, starts_BU, ends_BU > starts_BU)
+    position_BC = (characters_C - starts_BU.gather(1, word_BC)) * real_BC
+    return WordSpans(word_BC, position_BC, real_BC, starts_BU, ends_BU > starts_BU)
 
 
-def sum_over_words(x_BCD: Tensor, words: Words) -> Tensor:
+def sum_over_words(x_BCD: Tensor, words: WordSpans) -> Tensor:
     """The sum of the rows of each word, [B, U, D]; rows beyond the text must be 0."""
     num_words = words.valid_BU.shape[1]
     sums_ND = x_BCD.new_zeros(len(x_BCD) * num_words, x_BCD.shape[-1])
@@ -50,7 +56,7 @@ def sum_over_words(x_BCD: Tensor, words: Words) -> Tensor:
     return sums_ND.scatter_add(0, index_N, x_BCD.flatten(0, 1)).unflatten(0, (-1, num_words))
 
 
-def largest_in_words(x_BCD: Tensor, words: Words, least: float) -> Tensor:
+def largest_in_words(x_BCD: Tensor, words: WordSpans, least: float) -> Tensor:
     """The maximum of the rows of each word and `least`, [B, U, D]; rows beyond the text must be at most `least`."""
     num_words = words.valid_BU.shape[1]
     found_ND = x_BCD.new_full((len(x_BCD) * num_words, x_BCD.shape[-1]), least)
@@ -58,7 +64,7 @@ def largest_in_words(x_BCD: Tensor, words: Words, least: float) -> Tensor:
     return found_ND.scatter_reduce(0, index_N, x_BCD.flatten(0, 1), "amax").unflatten(0, (-1, num_words))
 
 
-def softmax_in_words(logits_BC: Tensor, words: Words) -> Tensor:
+def softmax_in_words(logits_BC: Tensor, words: WordSpans) -> Tensor:
     """Weights [B, C] that sum to 1 in each word, and are exactly 0 beyond the text."""
     lowest = torch.finfo(logits_BC.dtype).min
     logits_BC = logits_BC.masked_fill(~words.real_BC, lowest)
@@ -73,17 +79,20 @@ def softmax_in_words(logits_BC: Tensor, words: Words) -> Tensor:
 
 
 class WordOutput(nn.Module):
-    """LN(e + place of the word + type) W_proj: from the pooled vectors of words to the units of the trunk."""
+    """LN(e + position of the word + type) W_proj: from the pooled vectors of words to the units of the trunk.
+
+    What e and the places begin with decides what the trunk sees at first, as the LayerNorm makes their sum one size.
+    """
 
     def __init__(self, word_width: int, max_words: int, dimensions: Dimensions) -> None:
         super().__init__()
-        self.places = nn.Embedding(max_words, word_width)
+        self.places = ScaledEmbedding(max_words, word_width, std=PLACE_STD)
         self.types = nn.Embedding(NUM_TYPES, word_width)
         self.norm = layer_norm(word_width)
         self.dropout = Dropout(dimensions.dropout)
         self.projection = Dense(word_width, dimensions.width)
 
-    def forward(self, pooled_BUD: Tensor, words: Words, segments_BC: Tensor | None) -> Tensor:
+    def forward(self, pooled_BUD: Tensor, words: WordSpans, segments_BC: Tensor | None) -> Tensor:
         """Units [B, U, D]; the type of a word is the segment of its first character, 0 where there are none."""
         num_words = pooled_BUD.shape[1]
         type_BUD = self.types.weight[0]
@@ -94,7 +103,11 @@ class WordOutput(nn.Module):
         return self.projection(self.dropout(self.norm(summed_BUD)))
 
     def refuse_too_many(self, num_words: int) -> None:
-        """UserError where there are more words than places."""
+        """Refuse what has no position.
+
+        Raises:
+            UserError: for more words than positions.
+        """
         if num_words > self.places.num_embeddings:
             raise UserError(
                 f"{num_words} words are more than model.downsampler.max_words, {self.places.num_embeddings}; cut the "
@@ -102,6 +115,7 @@ class WordOutput(nn.Module):
             )
 
     def costs(self, num_words: int) -> list[Cost]:
+        """Its steps in the order of the computation, for `num_words` words."""
         word_width, width = self.projection.in_features, self.projection.out_features
         return [
             Cost("word positions", (num_words, word_width), count_parameters(self.places), 0),
@@ -117,7 +131,7 @@ class WordOutput(nn.Module):
 
 
 def too_many(length: int | None, bytes_per_word: int, max_words: int) -> list[str]:
-    """The mistake of inputs whose words may be more than there are places."""
+    """The problem of inputs whose words may be more than there are positions."""
     if length is None or length // bytes_per_word <= max_words:
         return []
     return [
@@ -126,7 +140,7 @@ def too_many(length: int | None, bytes_per_word: int, max_words: int) -> list[st
     ]
 
 
-def _flat(words: Words) -> Tensor:
+def _flat(words: WordSpans) -> Tensor:
     """The word of each character, counted through the batch."""
     batch, num_words = words.valid_BU.shape
     return words.word_BC + torch.arange(batch, device=words.word_BC.device)[:, None] * num_words

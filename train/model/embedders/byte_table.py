@@ -5,22 +5,22 @@ B batch, C bytes, D width
 
 from typing import Literal
 
-from preprocess.settings import settings
-from train.embedders.characters import CharacterEmbedder, InputConfig, too_long
-from train.embedders.subword_table import Table
-from train.layers import Dimensions
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.embedders.characters import CharacterEmbedder, InputConfig
+from tokenfree.train.model.embedders.subword_table import Table
 
 NUM_BYTES = 256
 
 
 @settings
 class Config(InputConfig):
+    """A row for each byte (ByT5, Xue et al., arXiv 2105.13626, section 3), plus position and segment."""
+
     name: Literal["byte_table"] = "byte_table"
 
     symbols = "bytes"
 
     def build(self, dimensions: Dimensions) -> CharacterEmbedder:
+        """The module with fresh weights."""
         return CharacterEmbedder(Table("byte table", NUM_BYTES, dimensions.width), dimensions, self)
-
-    def check(self, width: int, length: int | None) -> list[str]:
-        return too_long(length, self)

@@ -1,19 +1,22 @@
 """What all character embedders share: the sum with segment and position embeddings, LayerNorm and dropout.
 
-B batch, C characters, D width
+B batch, C characters, X positions of a table, D width
 """
 
 from typing import Annotated, Literal
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from preprocess.errors import UserError
-from preprocess.settings import settings
-from train.dropout import Dropout
-from train.layers import Cost, Dimensions, count_parameters, layer_norm
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.model.common.cost import Cost, count_parameters
+from tokenfree.train.model.common.dimensions import Dimensions, layer_norm
+from tokenfree.train.model.common.dropout import Dropout
+from tokenfree.train.model.common.slots.frame import EmbedderDefaults, EmbedderModule
 
 NUM_SEGMENTS = 16
 
@@ -21,16 +24,29 @@ InputPositions = Literal["learned", "sinusoidal", "none"]
 
 
 @settings
-class InputConfig:
-    """What is added to the vectors of symbols: settings that all character embedders have."""
+class InputConfig(EmbedderDefaults):
+    """What is added to the vectors of symbols (CANINE, section 3.1): settings that all character embedders have.
+
+    Attributes:
+        positions: absolute positions at the input: `learned`, a row of a table each; `sinusoidal`, fixed (Vaswani et
+            al., arXiv 1706.03762, section 3.5); `none`.
+        max_characters: the most symbols of an example, at least 1: rows of the table of positions.
+        segments: rows of the table of segments; 0: there is none.
+    """
 
     positions: InputPositions = "learned"
     max_characters: Annotated[int, Field(ge=1)] = 16384
-    segments: Annotated[int, Field(ge=0)] = NUM_SEGMENTS  # rows of the table of segments; 0: there is none
+    segments: Annotated[int, Field(ge=0)] = NUM_SEGMENTS
+
+    def check(self, width: int, length: int | None) -> list[str]:
+        """Examples longer than the table of positions."""
+        if length is None or self.positions == "none" or length <= self.max_characters:
+            return []
+        return [f"model.embedder.max_characters: {self.max_characters} is less than the length of an example, {length}"]
 
 
 class Sinusoids(nn.Module):
-    """Fixed positions (Vaswani et al. 2017, section 3.5): sines in even places, cosines in odd ones."""
+    """Fixed positions (Vaswani et al., arXiv 1706.03762, section 3.5): sines in even columns, cosines in odd ones."""
 
     weight: Tensor
 
@@ -42,21 +58,29 @@ class Sinusoids(nn.Module):
         self.register_buffer("weight", table_XD, persistent=False)
 
     def forward(self, positions: Tensor) -> Tensor:
+        """Vectors [..., D] of int64 positions."""
         return F.embedding(positions, self.weight)
 
 
 class CharacterTable(nn.Module):
-    """Symbols to vectors without any notion of place."""
+    """Symbols to vectors, wherever they stand."""
 
     name: str  # of the part, in tables of costs
+    learns_characters = False  # see `Embedder`
 
     def forward(self, codepoints_BC: Tensor) -> Tensor:
-        """Vectors [B, C, D] of int64 codepoints."""
+        """Vectors [B, C, D] of int64 symbols."""
         raise NotImplementedError
 
+    def learn(self, codepoints: np.ndarray) -> None:
+        """See `Embedder.learn`."""
+        raise AssertionError(f"{self.name} learn no characters")
 
-class CharacterEmbedder(nn.Module):
+
+class CharacterEmbedder(EmbedderModule):
     """LayerNorm(table(x) + segment + position), then dropout (CANINE, section 3.1)."""
+
+    table: CharacterTable
 
     def __init__(self, table: CharacterTable, dimensions: Dimensions, config: InputConfig) -> None:
         super().__init__()
@@ -74,7 +98,11 @@ class CharacterEmbedder(nn.Module):
     def forward(
         self, codepoints_BC: Tensor, segments_BC: Tensor | None = None, positions_BC: Tensor | None = None
     ) -> Tensor:
-        """Embeddings [B, C, D]; segments are 0 and positions 0 to C - 1 where not given."""
+        """Vectors [B, C, D] of int64 symbols; segments are 0 and positions 0 to C - 1 where not given.
+
+        Raises:
+            UserError: for more symbols than the table of positions has rows.
+        """
         num_characters = codepoints_BC.shape[1]
         x_BCD = self.table(codepoints_BC)
         if self.segments is not None:
@@ -89,7 +117,17 @@ class CharacterEmbedder(nn.Module):
             x_BCD = x_BCD + known
         return self.dropout(self.norm(x_BCD))
 
+    @property
+    def learns_characters(self) -> bool:
+        """Whether the table wants the frequent characters of the data."""
+        return self.table.learns_characters
+
+    def learn(self, codepoints: np.ndarray) -> None:
+        """Let the table take in characters, int64, the most frequent first."""
+        self.table.learn(codepoints)
+
     def costs(self, length: int) -> list[Cost]:
+        """Its tables and the LayerNorm, for `length` symbols: there is nothing to multiply."""
         shape = (length, self.width)
         parts = [Cost(self.table.name, shape, count_parameters(self.table), 0)]
         if self.positions is not None:
@@ -97,13 +135,6 @@ class CharacterEmbedder(nn.Module):
         if self.segments is None:
             return [*parts, Cost("embedding norm", shape, count_parameters(self.norm), 0)]
         return [*parts, Cost("segment table + embedding norm", shape, count_parameters(self.segments, self.norm), 0)]
-
-
-def too_long(length: int | None, config: InputConfig) -> list[str]:
-    """The mistake of examples longer than the position table."""
-    if length is None or config.positions == "none" or length <= config.max_characters:
-        return []
-    return [f"model.embedder.max_characters: {config.max_characters} is less than the length of an example, {length}"]
 
 
 def refuse_invalid(buckets: Tensor, codepoints_BC: Tensor, num_rows: int) -> Tensor:

@@ -1,4 +1,7 @@
-"""Hashes from codepoints to buckets: the official family of CANINE, and one whose collisions are independent."""
+"""Hashes from codepoints to buckets: the official family of CANINE, and one whose collisions are independent.
+
+K hashes
+"""
 
 from typing import Literal
 

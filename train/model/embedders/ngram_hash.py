@@ -1,4 +1,4 @@
-"""Vocabulary-free n-grams (CANINE, section 3.1): the sum of the hashed n-grams of orders 1 to N that start at each.
+"""Vocabulary-free n-grams: the sum of the hashed n-grams of orders 1 to N that start at each character.
 
 B batch, C characters, K hashes, D width
 """
@@ -9,15 +9,29 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from preprocess.settings import settings
-from train.embedders.characters import CharacterEmbedder, CharacterTable, InputConfig, refuse_invalid, too_long
-from train.embedders.codepoint_hash import does_not_divide
-from train.embedders.hashing import MAX_HASHES, Family, hash_buckets, multipliers
-from train.layers import Dimensions
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.embedders.characters import (
+    CharacterEmbedder,
+    CharacterTable,
+    InputConfig,
+    refuse_invalid,
+)
+from tokenfree.train.model.embedders.codepoint_hash import does_not_divide
+from tokenfree.train.model.embedders.hashing import MAX_HASHES, Family, hash_buckets, multipliers
 
 
 @settings
 class Config(InputConfig):
+    """Hashed character n-grams (CANINE, Clark et al., arXiv 2103.06874, section 3.1, vocabulary-free n-grams).
+
+    Attributes:
+        orders: N, the longest n-grams, 1 to 16 characters.
+        hashes: K, 1 to 16; must divide the width of characters.
+        buckets: rows of the table of each order and hash, 1 to 2^20.
+        family: `official`, the hashes of the released code; `independent`, hashes whose collisions are independent.
+    """
+
     name: Literal["ngram_hash"] = "ngram_hash"
     orders: Annotated[int, Field(ge=1, le=16)] = 4
     hashes: Annotated[int, Field(ge=1, le=MAX_HASHES)] = 8
@@ -25,10 +39,12 @@ class Config(InputConfig):
     family: Family = "official"
 
     def build(self, dimensions: Dimensions) -> CharacterEmbedder:
+        """The module with fresh weights."""
         return CharacterEmbedder(NgramTable(self, dimensions.width), dimensions, self)
 
     def check(self, width: int, length: int | None) -> list[str]:
-        return does_not_divide(self.hashes, width) + too_long(length, self)
+        """Hashes that do not divide the width, and examples longer than the table of positions."""
+        return does_not_divide(self.hashes, width) + super().check(width, length)
 
 
 class NgramTable(CharacterTable):
@@ -48,10 +64,12 @@ class NgramTable(CharacterTable):
             config.family,
         )
         self.rows = nn.Embedding(config.orders * config.hashes * config.buckets, width // config.hashes)
+        self.stacked = {"rows.weight": config.orders * config.hashes}  # see train/optimizers/_groups.py
         self.register_buffer("multipliers_K", multipliers(config.family, config.hashes), persistent=False)
         self.register_buffer("offsets_K", torch.arange(config.hashes) * config.buckets, persistent=False)
 
     def forward(self, codepoints_BC: Tensor) -> Tensor:
+        """Vectors [B, C, D] of int64 codepoints; IndexError for what is none."""
         total_BCD: Tensor | int = 0
         for order, buckets_BCK in enumerate(self.ngram_buckets(codepoints_BC)):
             rows_BCK = buckets_BCK + self.offsets_K + order * self.hashes * self.buckets
@@ -61,7 +79,7 @@ class NgramTable(CharacterTable):
         return total_BCD
 
     def ngram_buckets(self, codepoints_BC: Tensor) -> list[Tensor]:
-        """For each order the buckets [B, C, K] of the n-grams that start at each character.
+        """For each order the buckets, int64 [B, C, K], of the n-grams that start at each character.
 
         H'(x_i .. x_j) = H(x_i + H'(x_{i+1} .. x_j)): the inner hash is added and hashed again; without that, the order
         of the characters would not count. Reduced mod B at every step, which for the official hash changes nothing.

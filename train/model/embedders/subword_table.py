@@ -1,4 +1,4 @@
-"""A row for each subword, plus position and segment: the input of BERT (Devlin et al. 2019). Ids come as codepoints.
+"""A row for each subword, plus position and segment: the input of BERT. Ids come as codepoints.
 
 B batch, C subwords, D width
 """
@@ -8,25 +8,30 @@ from typing import Annotated, Literal
 from pydantic import Field
 from torch import Tensor, nn
 
-from preprocess.settings import settings
-from train.embedders.characters import CharacterEmbedder, CharacterTable, InputConfig, too_long
-from train.layers import Dimensions
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.embedders.characters import CharacterEmbedder, CharacterTable, InputConfig
 
 
 @settings
 class Config(InputConfig):
+    """A table of subwords (BERT, Devlin et al., arXiv 1810.04805, section 3).
+
+    Attributes:
+        size: rows, at least 1: the subwords of the vocabulary and its special symbols.
+        max_characters: the most subwords of an example, at least 1: rows of the table of positions.
+    """
+
     name: Literal["subword_table"] = "subword_table"
-    size: Annotated[int, Field(ge=1)] = 30522  # rows: the subwords of the vocabulary and its special symbols
-    max_characters: Annotated[int, Field(ge=1)] = 512  # rows of positions, which here are subwords
+    size: Annotated[int, Field(ge=1)] = 30522
+    max_characters: Annotated[int, Field(ge=1)] = 512
     segments: Annotated[int, Field(ge=0)] = 2
 
     symbols = "subwords"
 
     def build(self, dimensions: Dimensions) -> CharacterEmbedder:
+        """The module with fresh weights."""
         return CharacterEmbedder(Table("subword table", self.size, dimensions.width), dimensions, self)
-
-    def check(self, width: int, length: int | None) -> list[str]:
-        return too_long(length, self)
 
 
 class Table(CharacterTable):
@@ -38,4 +43,5 @@ class Table(CharacterTable):
         self.rows = nn.Embedding(size, width)
 
     def forward(self, codepoints_BC: Tensor) -> Tensor:
+        """Vectors [B, C, D] of int64 ids; IndexError for those past the table."""
         return self.rows(codepoints_BC)

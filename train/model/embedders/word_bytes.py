@@ -1,4 +1,4 @@
-"""The byte table of Byte2Word and nothing else: places and segments are added to words (arXiv 2211.12677, section 3).
+"""The byte table of Byte2Word and nothing else: positions and segments are added to words.
 
 B batch, C bytes, D width
 """
@@ -6,42 +6,49 @@ B batch, C bytes, D width
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from preprocess.settings import settings
-from train.embedders.rows import Rows
-from train.layers import Cost, Dimensions, count_parameters
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.model.common.cost import Cost, count_parameters
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.common.initialise import ScaledEmbedding
+from tokenfree.train.model.common.rows import TableRows
+from tokenfree.train.model.common.slots.frame import EmbedderDefaults, EmbedderModule
 
 NUM_BYTES = 256
 PAD, UNK, CLS, SEP, MASK = range(5)  # words of one byte; text does not hold these bytes
 
 
 @settings
-class Config:
+class Config(EmbedderDefaults):
+    """A row for each byte, for words of bytes (Byte2Word, Lee, Guo, Qiu, arXiv 2211.12677, section 3)."""
+
     name: Literal["word_bytes"] = "word_bytes"
 
     symbols = "bytes"
 
     def build(self, dimensions: Dimensions) -> "WordBytes":
+        """The module with fresh weights."""
         return WordBytes(dimensions.width)
 
-    def check(self, width: int, length: int | None) -> list[str]:
-        return []
 
+class WordBytes(EmbedderModule):
+    """A row for each byte value; what is no byte has the row of UNK.
 
-class WordBytes(nn.Module):
-    """A row for each byte value; what is no byte has the row of UNK."""
+    Rows begin with a standard deviation of 1: nothing norms them before they are pooled (see words.py).
+    """
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.table = nn.Embedding(NUM_BYTES, width)
+        self.table = ScaledEmbedding(NUM_BYTES, width, std=1.0)
 
     def forward(
         self, codepoints_BC: Tensor, segments_BC: Tensor | None = None, positions_BC: Tensor | None = None
-    ) -> Rows:
-        """The rows of int64 byte values; positions are not looked at."""
+    ) -> TableRows:
+        """The rows of int64 byte values [B, C], not looked up yet; positions are not looked at."""
         is_byte_BC = (codepoints_BC >= 0) & (codepoints_BC < NUM_BYTES)
-        return Rows(self.table.weight, torch.where(is_byte_BC, codepoints_BC, UNK), segments_BC)
+        return TableRows(self.table.weight, torch.where(is_byte_BC, codepoints_BC, UNK), segments_BC)
 
     def costs(self, length: int) -> list[Cost]:
+        """The table, for `length` bytes: there is nothing to multiply."""
         return [Cost("byte table", (length, self.table.embedding_dim), count_parameters(self.table), 0)]

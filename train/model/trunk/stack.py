@@ -1,4 +1,7 @@
-"""ENCODE: the deep stack of layers over the units, with its attention pattern, position code and segments."""
+"""ENCODE: the deep stack of layers over the units, with its attention pattern, position code and segments.
+
+B batch, U units, D width
+"""
 
 import functools
 from collections.abc import Iterable, Sequence
@@ -8,36 +11,54 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from preprocess.settings import Slot, part, settings
-from train.layers import Activation, Cost, Dimensions, count_parameters
-from train.pair_bias import LayerBias
-from train.trunk.positions.biases import SumBias
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.model.common.cost import Cost, count_parameters
+from tokenfree.train.model.common.dimensions import Activation, Dimensions
+from tokenfree.train.model.common.position_bias import LayerBias
+from tokenfree.train.model.common.slots.contracts import PartSlot
+from tokenfree.train.model.common.slots.trunk import Layer, Positions, Segments
+from tokenfree.train.model.trunk.bias_reuse import reused, sums
 
-Attention = Annotated[Any, Slot("train.trunk.attention", "full")]
-Layer = Annotated[Any, Slot("train.trunk.layers", "bert")]
-Positions = Annotated[Any, Slot("train.trunk.positions", "none")]
-Segments = Annotated[Any, Slot("train.trunk.segments", "none")]
+LAYER = PartSlot("tokenfree.train.model.trunk.layers", "bert")
+ATTENTION = PartSlot("tokenfree.train.model.trunk.attention", "full")
+POSITIONS = PartSlot("tokenfree.train.model.trunk.positions", "none")
+SEGMENTS = PartSlot("tokenfree.train.model.trunk.segments", "none")
 
 
 @settings
 class TrunkConfig:
-    """The deep stack; `heads`, `inner_width`, `dropout` and `activation` hold for the character layers as well."""
+    """The deep stack, by default of BERT's base size (Devlin et al., arXiv 1810.04805, section 3).
+
+    `heads`, `inner_width`, `dropout` and `activation` hold for the layers over characters as well.
+
+    Attributes:
+        layers: layers of the stack, at least 1.
+        heads: attention heads of each layer; must divide the width.
+        inner_width: width inside the FFN; null: four times the width.
+        dropout: share of values set to 0 in training, 0 to below 1.
+        activation: `gelu_tanh`, GELU's tanh approximation, as in the official code of CANINE, or `gelu`, the exact one.
+        layer: the kind of layer.
+        attention: which unit sees which.
+        positions: the position code inside the stack.
+        segments: segments inside the stack.
+    """
 
     layers: Annotated[int, Field(ge=1)] = 12
     heads: Annotated[int, Field(ge=1)] = 12
-    inner_width: Annotated[int, Field(ge=1)] | None = None  # four times the width
+    inner_width: Annotated[int, Field(ge=1)] | None = None
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
     activation: Activation = "gelu_tanh"
-    layer: Layer = part("train.trunk.layers", "bert")
-    attention: Attention = part("train.trunk.attention", "full")
-    positions: Positions = part("train.trunk.positions", "none")
-    segments: Segments = part("train.trunk.segments", "none")
+    layer: Annotated[Any, LAYER] = LAYER.field()
+    attention: Annotated[Any, ATTENTION] = ATTENTION.field()
+    positions: Annotated[Any, POSITIONS] = POSITIONS.field()
+    segments: Annotated[Any, SEGMENTS] = SEGMENTS.field()
 
     def build(self, dimensions: Dimensions) -> "Trunk":
+        """The stack with fresh weights."""
         return Trunk(self, dimensions)
 
     def check(self, num_units: int | None) -> Iterable[str]:
-        """The mistakes of the pattern, the position code and the segments, for `num_units` units (None: any number)."""
+        """What is wrong with its parts for examples of `num_units` units (any number where None), a line each."""
         yield from self.attention.check(self, num_units)
         yield from self.positions.check(self, num_units)
         yield from self.segments.check(self)
@@ -45,6 +66,9 @@ class TrunkConfig:
 
 class Trunk(nn.Module):
     """A stack of layers of one kind, with one pattern (which may depend on the depth) and one position code."""
+
+    positions: Any  # `Positions` and `Segments`: of which class, only those know who chose the part
+    segments: Any
 
     def __init__(self, config: TrunkConfig, dimensions: Dimensions) -> None:
         super().__init__()
@@ -56,7 +80,7 @@ class Trunk(nn.Module):
             )
             for layer in range(config.layers)
         )
-        self.end = config.layer.build_end(dimensions) if hasattr(config.layer, "build_end") else nn.Identity()
+        self.end: nn.Module = config.layer.build_end(dimensions)
         self.width = dimensions.width
 
     def forward(
@@ -66,10 +90,13 @@ class Trunk(nn.Module):
         segments_BU: Tensor | None = None,
         global_BU: Tensor | None = None,
     ) -> Tensor:
-        """The units after all layers, [B, U, D]; units that are not valid are never seen as keys.
+        """The units after all layers, [B, U, D].
 
-        `segments_BU` is int64, 0 where not given, and read only by segments of the trunk; `global_BU` is bool and read
-        only by patterns with global units.
+        Args:
+            units_BUD: what comes in.
+            valid_BU: bool, which units are real; others are never seen as keys.
+            segments_BU: int64, 0 where not given; read only by segments of the trunk.
+            global_BU: bool, units that see all and are seen by all; read only by patterns that have such.
         """
         biases = self._biases(units_BUD, valid_BU, segments_BU)
         for layer, bias in zip(self.layers, biases, strict=True):
@@ -77,7 +104,8 @@ class Trunk(nn.Module):
         return self.end(units_BUD)
 
     def costs(self, num_units: int) -> list[Cost]:
-        layers: list[Any] = list(self.layers)
+        """Its steps for one example of `num_units` units; with codes, their parameters and arithmetic come first."""
+        layers = self._layers()
         multiply_accumulates = sum(layer.multiply_accumulates(num_units) for layer in layers)
         codes = count_parameters(self.positions, self.segments)
         shape, parameters = (num_units, self.width), count_parameters(self) - codes
@@ -88,13 +116,18 @@ class Trunk(nn.Module):
         code = self.positions.multiply_accumulates(num_units, pairs)
         return [Cost("positions + segments", shape, codes, code), stack]
 
+    def _layers(self) -> list[Layer]:
+        layers: list[Any] = list(self.layers)
+        return layers
+
     def _biases(self, units_BUD: Tensor, valid_BU: Tensor, segments_BU: Tensor | None) -> Sequence[LayerBias | None]:
-        """The bias of each layer; one object for all layers where nothing of it differs, so that it computes once."""
+        """What position code and segments add in each layer of this forward pass."""
         if segments_BU is None:
             segments_BU = torch.zeros(1, units_BUD.shape[1], dtype=torch.int64, device=units_BUD.device)
-        positions, segments = self.positions(units_BUD, valid_BU), self.segments(segments_BU)
-        if positions is None or segments is None:
-            return positions or segments or [None] * len(self.layers)
-        if positions[0] is positions[-1] and segments[0] is segments[-1]:
-            return [SumBias(positions[0], segments[0])] * len(self.layers)
-        return [SumBias(*both) for both in zip(positions, segments, strict=True)]
+        positions: Positions = self.positions
+        segments: Segments = self.segments
+        added = [positions(units_BUD, valid_BU), segments(segments_BU)]
+        biases = [reused(some) for some in added if some is not None]
+        if not biases:
+            return [None] * len(self.layers)
+        return biases[0] if len(biases) == 1 else sums(*biases)

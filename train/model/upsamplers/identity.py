@@ -1,26 +1,31 @@
-"""No UP: the vector of a character is the vector of its unit."""
+"""No UP: the vector of a character is the vector of its unit.
 
-from typing import Any, Literal
+B batch, C characters, P targets, U units, D width
+"""
+
+from typing import Literal
 
 from torch import Tensor, nn
 
-from preprocess.settings import settings
-from train.downsamplers.grouping import Grouping
-from train.layers import Cost, Dimensions
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.model.common.cost import Cost
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.common.grouping import Grouping
+from tokenfree.train.model.common.slots.frame import UpsamplerDefaults
 
 
 @settings
-class Config:
+class Config(UpsamplerDefaults):
+    """No upsampling: each character has the vector of its unit (the frame of CANINE, arXiv 2103.06874, section 3)."""
+
     name: Literal["identity"] = "identity"
 
-    def build(self, dimensions: Dimensions) -> "Identity":
-        return Identity()
-
-    def check(self, downsampler: Any) -> list[str]:
-        return []
+    def build(self, dimensions: Dimensions) -> "NoUpsampling":
+        """The module with fresh weights."""
+        return NoUpsampling()
 
 
-class Identity(nn.Module):
+class NoUpsampling(nn.Module):
     """Hands each character the vector of its unit."""
 
     def forward(
@@ -31,15 +36,17 @@ class Identity(nn.Module):
         mask_BC: Tensor,
         targets_BP: Tensor | None = None,
     ) -> Tensor:
+        """Vectors of all characters [B, C, D] or of the targets [B, P, D]; see `Upsampler`."""
         unit_BC = grouping.unit_BC.expand(units_BUD.shape[0], -1)
         if targets_BP is not None:
             unit_BC = unit_BC.gather(1, targets_BP)
         return gather_rows(units_BUD, unit_BC)
 
     def costs(self, length: int, num_targets: int | None, num_units: int) -> list[Cost]:
+        """It costs nothing."""
         return []
 
 
 def gather_rows(x_BCD: Tensor, index_BP: Tensor) -> Tensor:
-    """The rows `index_BP` of each example, [B, P, D]."""
+    """The rows `index_BP`, int64, of each example, [B, P, D]."""
     return x_BCD.gather(1, index_BP[..., None].expand(-1, -1, x_BCD.shape[-1]))

@@ -1,29 +1,34 @@
-"""UP without the concatenation, as in CANINE's Table 4: convolved repeated units, to which residuals may be added.
+"""UP without the concatenation: convolved repeated units, to which residuals may be added.
 
 B batch, C characters, U units, D width
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 from torch import Tensor
 
-from preprocess.settings import settings
-from train.downsamplers.grouping import Grouping
-from train.layers import Dimensions
-from train.upsamplers.repeat_concat import Options, RepeatConcat, convolve_units, repeat_units
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.common.grouping import Grouping
+from tokenfree.train.model.upsamplers.repeat_concat import Options, RepeatConcat, convolve_units, repeat_units
 
 
 @settings
 class Config(Options):
+    """Upsampling without the concatenation (CANINE, Clark et al., arXiv 2103.06874, Table 4).
+
+    Attributes:
+        residual_characters: add the characters that DOWN handed on.
+        residual_units: add the repeated units.
+    """
+
     name: Literal["repeat_add"] = "repeat_add"
-    residual_characters: bool = False  # add the characters from before DOWN
-    residual_units: bool = False  # add the repeated units
+    residual_characters: bool = False
+    residual_units: bool = False
 
     def build(self, dimensions: Dimensions) -> "RepeatAdd":
+        """The module with fresh weights."""
         return RepeatAdd(self, dimensions)
-
-    def check(self, downsampler: Any) -> list[str]:
-        return []
 
 
 class RepeatAdd(RepeatConcat):
@@ -40,7 +45,7 @@ class RepeatAdd(RepeatConcat):
         return convolved_BCD + self.convolution.bias
 
     def add_residuals(self, h_BCD: Tensor, units_BUD: Tensor, grouping: Grouping, characters_BCD: Tensor) -> Tensor:
-        """With the residuals of the config."""
+        """`h_BCD` with the residuals of the config, [B, C, D]."""
         if self.residual_characters:
             h_BCD = h_BCD + characters_BCD
         if self.residual_units:

@@ -1,6 +1,6 @@
-"""UP of CANINE: repeat units, concatenate with characters, convolve, one full layer (CANINE, sections 3.8 and 3.9).
+"""UP of CANINE: repeat units, concatenate with characters, convolve, one full layer.
 
-B batch, C characters, P targets, U units, K kernel, D width
+B batch, C characters, P targets, Q queries, U units, N blocks and R last ones of characters, K kernel or keys, D width
 """
 
 from typing import Annotated, Any, Literal
@@ -10,42 +10,42 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from preprocess.settings import settings
-from train.dense import linear
-from train.downsamplers.grouping import Grouping, any_of_units
-from train.dropout import Dropout
-from train.layers import (
-    Activation,
-    BertLayer,
-    Cost,
-    Dimensions,
-    FullAttention,
-    activate,
-    count_parameters,
-    layer_norm,
-    same_padding,
-)
-from train.upsamplers.identity import gather_rows
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.model.common.attention import FullAttention
+from tokenfree.train.model.common.bert_layer import BertLayer
+from tokenfree.train.model.common.cost import Cost, count_parameters
+from tokenfree.train.model.common.dense import linear
+from tokenfree.train.model.common.dimensions import Activation, Dimensions, activate, layer_norm
+from tokenfree.train.model.common.dropout import Dropout
+from tokenfree.train.model.common.grouping import Grouping, any_of_units
+from tokenfree.train.model.common.slots.frame import UpsamplerDefaults
+from tokenfree.train.model.upsamplers.identity import gather_rows
 
 
 @settings
-class Options:
-    """What the variants of CANINE's UP share; all but the defaults are ablations of its Table 6."""
+class Options(UpsamplerDefaults):
+    """What the variants of CANINE's UP share; all but the defaults are ablations of its Table 6.
+
+    Attributes:
+        kernel: characters that the convolution reads, at least 1.
+        keys: what the final layer attends to: `characters`, or `units`.
+        targeted: compute the final layer for the characters that are asked for, and not for all.
+    """
 
     kernel: Annotated[int, Field(ge=1)] = 4
-    keys: Literal["characters", "units"] = "characters"  # what the final layer attends to
-    targeted: bool = True  # false: the final layer at all characters, also where only some are asked for
+    keys: Literal["characters", "units"] = "characters"
+    targeted: bool = True
 
 
 @settings
 class Config(Options):
+    """Upsampling of CANINE (Clark et al., arXiv 2103.06874, section 3.1): concatenation, convolution, a full layer."""
+
     name: Literal["repeat_concat"] = "repeat_concat"
 
     def build(self, dimensions: Dimensions) -> "RepeatConcat":
+        """The module with fresh weights."""
         return RepeatConcat(self, dimensions)
-
-    def check(self, downsampler: Any) -> list[str]:
-        return []
 
 
 class RepeatConcat(nn.Module):
@@ -84,7 +84,7 @@ class RepeatConcat(nn.Module):
         return y_BPD if targets_BP is None or self.targeted else gather_rows(y_BPD, targets_BP)
 
     def add_residuals(self, h_BCD: Tensor, units_BUD: Tensor, grouping: Grouping, characters_BCD: Tensor) -> Tensor:
-        """What goes into the LayerNorm after the convolution; the model of the paper has no residuals there."""
+        """What goes into the LayerNorm after the convolution, [B, C, D]; the paper's model has no residuals there."""
         return h_BCD
 
     def convolve(self, units_BUD: Tensor, grouping: Grouping, characters_BCD: Tensor) -> Tensor:
@@ -128,10 +128,10 @@ def repeat_units(units_BUD: Tensor, grouping: Grouping) -> Tensor:
 
 
 def convolve_repeated(units_BUD: Tensor, kernel_DDK: Tensor, rate: int, num_characters: int) -> Tensor:
-    """The "same" convolution of the units repeated to `num_characters` characters, [B, C, D], products once per unit.
+    """The "same" convolution of the units repeated to `num_characters` characters, [B, C, D]: products once per unit.
 
-    Character rate * j + t reads, at kernel place k, the unit of block j + floor((t - left + k) / rate): a sum of a few
-    of the products of neighbouring blocks, the same for all j.
+    Character rate * j + t reads, at kernel position k, the unit of block j + floor((t - left + k) / rate): a sum of a
+    few of the products of neighbouring blocks, the same for all j.
     """
     kernel = kernel_DDK.shape[-1]
     left, right = same_padding(kernel)
@@ -171,3 +171,8 @@ def _beyond_the_end(products: tuple[Tensor, ...], left: int, right: int, like_BC
     excess_BRD = torch.stack(excess, dim=1) if excess else like_BCD[:, :0]
     excess_BRD = excess_BRD[:, -num_characters:] if right else excess_BRD
     return F.pad(excess_BRD, (0, 0, num_characters - excess_BRD.shape[1], 0))
+
+
+def same_padding(kernel: int) -> tuple[int, int]:
+    """Zeros to the left and right of a stride-1 convolution that keeps the length; the odd one goes to the right."""
+    return (kernel - 1) // 2, kernel // 2

@@ -1,30 +1,36 @@
-"""UP of Byte2Word: a row for each subword slot of a word, H_ij = H_i + P_j (arXiv 2211.12677, section 3).
+"""UP of Byte2Word: a vector for each subword slot of a word.
 
 B batch, C characters, P targets, U units, D width
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from preprocess.settings import settings
-from train.downsamplers.grouping import Grouping
-from train.layers import Cost, Dimensions, count_parameters
-from train.upsamplers.identity import gather_rows
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.model.common.cost import Cost, count_parameters
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.common.grouping import Grouping
+from tokenfree.train.model.common.slots.frame import UpsamplerDefaults
+from tokenfree.train.model.upsamplers.identity import gather_rows
 
 
 @settings
-class Config:
+class Config(UpsamplerDefaults):
+    """Subword queries of Byte2Word (Lee, Guo, Qiu, arXiv 2211.12677, section 3): H_ij = H_i + P_j for slot j of word i.
+
+    Attributes:
+        max_pieces: slots of a word, at least 1.
+    """
+
     name: Literal["subword_queries"] = "subword_queries"
-    max_pieces: Annotated[int, Field(ge=1)] = 16  # slots of a word
+    max_pieces: Annotated[int, Field(ge=1)] = 16
 
     def build(self, dimensions: Dimensions) -> "SubwordQueries":
+        """The module with fresh weights."""
         return SubwordQueries(self.max_pieces, dimensions.width)
-
-    def check(self, downsampler: Any) -> list[str]:
-        return []
 
 
 class SubwordQueries(nn.Module):
@@ -55,5 +61,6 @@ class SubwordQueries(nn.Module):
         return gather_rows(units_BUD, unit_BC) + self.slots(torch.zeros_like(unit_BC))
 
     def costs(self, length: int, num_targets: int | None, num_units: int) -> list[Cost]:
+        """The table of slots: there is nothing to multiply."""
         rows = length if num_targets is None else num_targets
         return [Cost("subword slots", (rows, self.slots.embedding_dim), count_parameters(self.slots), 0)]

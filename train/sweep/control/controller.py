@@ -1,43 +1,54 @@
-"""Leads a sweep: says which trial is next and whether one goes on, and writes down all that this depends on.
+"""Leads a sweep: says which trial is next and whether one goes on, and writes down everything that happens.
 
-It knows trials by name and nothing of Ray. What runs at a time is a leg: a trial from where it stands to where it ends,
-waits or fails. After a kill the journal and the trials' own checkpoints are all that is needed.
+It knows trials by name and nothing of Ray. What runs at a time is a segment: a trial from where it stands to where it
+ends, waits or fails. After a kill the journal and the trials' own checkpoints are all that is needed.
 """
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
-from train.sweep.history import Event, History, Record, Verdict
-from train.sweep.journal import Journal
-from train.sweep.proposals import Plan, Proposer
-from train.sweep.schedulers.base import Exploit
+from tokenfree.train.sweep.control.history import Event, Exploit, History, Report, TrialState, Verdict
+from tokenfree.train.sweep.control.journal import JOURNAL, Journal
+from tokenfree.train.sweep.control.proposals import Plan, Proposer
+from tokenfree.train.sweep.control.slots import Scheduler
+from tokenfree.train.sweep.space.knobs import Values
 
-Tell = Callable[[Mapping[str, Any]], None]
+Progress = Callable[[Event, History], None]  # hears of every event, with all that is known after it
 
 
-class Conductor:
-    """The course of one sweep in the folder `folder`.
+class SweepController:
+    """The course of one sweep in the folder `folder`; `start` begins it or goes on with it.
 
     Args:
         proposer: knows the sweep and finds settings.
         plan: the settings known before the start.
-        folder: holds journal.jsonl and, in trials/NAME/, the trials.
+        folder: holds the journal and, in trials/NAME/, the trials.
         concurrent: trials side by side.
-        tell: hears of every report and of the end of every trial; see `train.sweep.results.note_progress`.
+        progress: hears of every event from `start` on.
     """
 
-    def __init__(self, proposer: Proposer, plan: Plan, folder: Path, concurrent: int, tell: Tell) -> None:
-        sweep = self.sweep = proposer.sweep
-        self._proposer, self._plan, self._concurrent, self._tell = proposer, plan, concurrent, tell
+    def __init__(
+        self, proposer: Proposer, plan: Plan, folder: Path, concurrent: int, progress: Progress | None = None
+    ) -> None:
+        self.sweep = proposer.sweep
+        self.history = History(self.sweep.seeds, self.sweep.reports)
+        self._scheduler: Scheduler = self.sweep.scheduler
+        self._proposer, self._plan, self._concurrent, self._progress = proposer, plan, concurrent, progress
+        self._journal = Journal(folder / JOURNAL)
         self._trials = folder / "trials"
-        self._running: set[str] = set()
-        self.history = History(settings=plan.num_settings, seeds=sweep.seeds, reports=sweep.reports)
-        self._journal = Journal(folder / "journal.jsonl", self.history.apply)
-        if not self.history.skipped:
-            for values, reasons in plan.impossible:
-                self._write({"event": "skip", "values": values, "reasons": reasons})
+
+    def start(self) -> None:
+        """Take in what earlier commands have written, then begin or go on."""
+        for event in self._journal.open():
+            self.history = self.history.after(event)
+        self.restart()
+        known = [values for values, _ in self.history.skipped]
+        self._skip([(values, reasons) for values, reasons in self._plan.impossible if values not in known])
+
+    def restart(self) -> None:
+        """All segments are over, by no fault of their trials, which go on from their checkpoints."""
+        self._write({"event": "start", "settings": self._plan.num_settings})
 
     def close(self) -> None:
         """Close the journal."""
@@ -47,69 +58,52 @@ class Conductor:
         """Of a trial: its checkpoints and its lock."""
         return self._trials / trial
 
-    def next_leg(self) -> Record | None:
+    def next_segment(self) -> TrialState | None:
         """A trial to run now, from where it stands; None where none can begin at the moment. It then counts as running.
 
-        `all_ended` tells whether there will be another.
+        `history.all_ended` tells whether there will be another.
         """
         self._settle()
-        if len(self._running) >= self._concurrent:
+        if sum(trial.running for trial in self.history.trials.values()) >= self._concurrent:
             return None
-        trial = self._ready() or (self._ready() if self._propose() else None)
-        if trial is not None:
-            self._running.add(trial.name)
-            self._announce("begin", trial, trial.reports[-1] if trial.reports else {})
-        return trial
+        name = self._ready() or (self._ready() if self._propose() else None)
+        if name is None:
+            return None
+        self._write({"event": "begin", "trial": name})
+        return self.history.trials[name]
 
-    @property
-    def all_ended(self) -> bool:
-        """Whether every trial has ended and no more are to come."""
-        return self._all_proposed and all(trial.ended for trial in self.history.trials.values())
-
-    def report(self, name: str, report: dict[str, Any]) -> bool:
-        """Take in a report of a running trial; whether it goes straight on. If not, its leg is over."""
+    def report(self, name: str, report: Report) -> bool:
+        """Take in a report of a running trial; whether it goes straight on. If not, its segment is over."""
         trial = self.history.trials[name]
-        if report["report"] > trial.place:  # after a kill a trial may repeat one that is known
-            self._write({"event": "report", "trial": name, "verdict": self._judge(trial, report), "report": report})
-            self._announce("report", trial, report)
-        goes_on = trial.state == "running" and trial.verdict == "go"
-        if not goes_on:
-            self._running.discard(name)
-            self._end(trial)
-        return goes_on
+        if trial.running and report["report"] > trial.report_number:  # one that is known already changes nothing
+            event = {"event": "report", "trial": name, "verdict": "go", "report": report}
+            verdict = self._verdict(self.history.after(event), name)
+            # A takeover happens between segments, when all others that it depends on have come as far.
+            self._write({**event, "verdict": "wait" if verdict == "exploit" else verdict})
+            self._clean_up(name)
+        return self.history.trials[name].running
 
     def failed(self, name: str, error: str) -> None:
-        """A running trial failed; its leg is over. It gets another one unless it failed before."""
-        trial = self.history.trials[name]
-        if name not in self._running:
-            return  # it was over already
-        self._write({"event": "failure", "trial": name, "error": error})
-        self._running.discard(name)
-        self._end(trial)
+        """A running trial failed; its segment is over. It gets another one unless it failed before."""
+        if self.history.trials[name].running:
+            self._write({"event": "failure", "trial": name, "error": error})
+            self._clean_up(name)
 
-    def interrupted(self) -> None:
-        """All legs are over, by no fault of their trials, which go on from their checkpoints."""
-        self._running.clear()
-
-    def _judge(self, trial: Record, report: dict[str, Any]) -> Verdict:
-        """The verdict on a new report, which is written down together with it."""
-        trial.reports.append(report)
-        try:
-            return self.sweep.scheduler.verdict(self.history, trial) if trial.state == "running" else "go"
-        finally:
-            trial.reports.pop()
+    def _verdict(self, history: History, name: str) -> Verdict:
+        trial = history.trials[name]
+        return "go" if trial.ended else self._scheduler.verdict(history, trial, trial.last)
 
     def _settle(self) -> None:
-        """Decide on the trials that wait for others."""
-        scheduler = self.sweep.scheduler
-        for exploit in scheduler.exploits(self.history, self.sweep):
-            self._exploit(exploit)
-        for trial in list(self.history.trials.values()):
-            if trial.verdict == "wait" and not trial.ended:
-                verdict = scheduler.verdict(self.history, trial)
-                if verdict != "wait":
-                    self._write({"event": "verdict", "trial": trial.name, "verdict": verdict})
-                    self._end(trial)
+        """Decide on the trials that wait for others: takeovers first, for the others may wait for them."""
+        waiting = [trial.name for trial in self.history.trials.values() if trial.verdict == "wait" and not trial.ended]
+        for name in waiting:
+            if self._verdict(self.history, name) == "exploit":
+                self._exploit(self._scheduler.exploit(self.sweep, self.history, self.history.trials[name]))
+        for name in waiting:
+            verdict = self._verdict(self.history, name)
+            if verdict != "wait":
+                self._write({"event": "verdict", "trial": name, "verdict": verdict})
+                self._clean_up(name)
 
     def _exploit(self, exploit: Exploit) -> None:
         """Put the donor's checkpoints in place of the trial's own; the event says that it is done."""
@@ -119,63 +113,42 @@ class Conductor:
         shutil.rmtree(own, ignore_errors=True)
         new.rename(own)
         event = {"event": "exploit", "trial": exploit.trial, "donor": exploit.donor}
-        self._write({**event, "values": exploit.values, "report": exploit.place})
+        self._write({**event, "values": exploit.values, "report": exploit.report_number})
 
-    def _ready(self) -> Record | None:
-        return next(
-            (
-                trial
-                for trial in self.history.trials.values()
-                if not trial.ended and trial.verdict == "go" and trial.name not in self._running
-            ),
-            None,
-        )
-
-    @property
-    def _all_proposed(self) -> bool:
-        return len(self.history.trials) >= self.history.total
+    def _ready(self) -> str | None:
+        """The first trial that may train and does not."""
+        for trial in self.history.trials.values():
+            if trial.verdict == "go" and not trial.ended and not trial.running:
+                return trial.name
+        return None
 
     def _propose(self) -> bool:
         """Take up the next setting; whether there was one."""
-        if self._all_proposed:
+        if self.history.all_proposed:
             return False
         number = len(self.history.proposed)
-        values: dict[str, Any] | None = None
         if number < len(self._plan.settings):
             values = self._plan.settings[number]
         else:
             values, skipped = self._proposer.next(self.history)
-            for impossible, reasons in skipped:
-                self._write({"event": "skip", "values": impossible, "reasons": reasons})
-        if values is None:  # the space holds no more settings that can be run
-            self.history.total = len(self.history.trials)
+            self._skip(skipped)
+        if values is None:
+            self._write({"event": "exhausted"})
             return False
         self._write({"event": "propose", "setting": number, "values": values})
-        for trial in self.history.settings()[number]:
-            self._announce("waiting", trial, {})
         return True
 
-    def _end(self, trial: Record) -> None:
-        if not trial.ended:
-            return
-        if trial.state != "finished":  # nobody goes on from those
-            shutil.rmtree(self.folder(trial.name), ignore_errors=True)
-        self._announce("error" if trial.state == "failed" else "end", trial, trial.reports[-1] if trial.reports else {})
+    def _skip(self, skipped: Iterable[tuple[Values, Sequence[str]]]) -> None:
+        for values, reasons in skipped:
+            self._write({"event": "skip", "values": values, "reasons": list(reasons)})
 
-    def _announce(self, event: str, trial: Record, report: Mapping[str, Any]) -> None:
-        state = trial.state if trial.reports or trial.ended or trial.name in self._running else "waiting"
-        told = {
-            **report,
-            "event": event,
-            "trial": trial.name,
-            "values": trial.values,
-            "setting": trial.setting,
-            "seed": trial.seed,
-            "state": state,
-            "ended": sum(other.ended for other in self.history.trials.values()),
-            "trials": self.history.total,
-        }
-        self._tell({**told, "error": trial.error} if trial.error else told)
+    def _clean_up(self, name: str) -> None:
+        """Remove the checkpoints of a trial from which nobody will go on."""
+        if self.history.trials[name].state in ("stopped", "failed"):
+            shutil.rmtree(self.folder(name), ignore_errors=True)
 
     def _write(self, event: Event) -> None:
         self._journal.append(event)
+        self.history = self.history.after(event)
+        if self._progress is not None:
+            self._progress(event, self.history)

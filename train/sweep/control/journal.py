@@ -1,36 +1,53 @@
-"""The journal of a sweep: every event that its course depends on, a line each, in the order in which they happened."""
+"""The journal of a sweep: every event a line, in the order in which they happened; see history.py for the events.
+
+It is the one truth of a sweep: what a killed one goes on from, and what its table, its files and its page are made of.
+"""
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
-from train.sweep.history import Event
+from tokenfree.preprocess.common.json_lines import read_json_lines, whole_lines
+from tokenfree.train.sweep.control.history import Event, History
+
+JOURNAL = "journal.jsonl"
 
 
 class Journal:
-    """Appends events to a file; they are on disk when `append` returns. The one process that runs the sweep writes it.
+    """Appends events to the file `path`. The one process that runs the sweep writes it."""
 
-    `on_event` hears of every event, those that were read included.
-    """
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: BinaryIO | None = None
 
-    def __init__(self, path: Path, on_event: Callable[[Event], None]) -> None:
-        self._on_event = on_event
-        self._file = path.open("a+b")
-        self._file.seek(0)
-        content = self._file.read()
-        whole = content[: content.rfind(b"\n") + 1]
-        self._file.truncate(len(whole))  # what a killed process had half written
-        for line in whole.splitlines():
-            on_event(json.loads(line))
+    def open(self) -> list[Event]:
+        """Open the file for events to come, and return those that it holds; what a kill left half written is cut."""
+        file = self._file = self._path.open("a+b")
+        file.seek(0)
+        lines = list(whole_lines(file))
+        file.truncate(sum(map(len, lines)))
+        return [json.loads(line) for line in lines]
 
     def append(self, event: Event) -> None:
-        """Write one event."""
+        """Write one event; it is on disk when this returns."""
+        assert self._file is not None, "a journal is opened before events are appended"
         self._file.write(json.dumps(event).encode() + b"\n")
         self._file.flush()
         os.fsync(self._file.fileno())
-        self._on_event(event)
 
     def close(self) -> None:
         """No more events come."""
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
+
+
+def read_history(folder: Path, *, seeds: int, reports: int) -> History:
+    """What is known of the sweep in `folder`, whether it runs, was killed or has ended; nothing where it has not begun.
+
+    `seeds` (trials of a setting) and `reports` (of a trial) are those of its recipe.
+    """
+    history = History(seeds, reports)
+    for event in read_json_lines(folder / JOURNAL):
+        history = history.after(event)
+    return history

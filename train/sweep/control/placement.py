@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from preprocess.errors import UserError
+from tokenfree.preprocess.common.errors import UserError
 
 
 @dataclass(frozen=True)
 class Node:
-    """A machine of the cluster."""
+    """A machine of the cluster, with so many CPUs and GPUs as Ray counts them."""
 
     cpus: float
     gpus: float = 0.0
@@ -16,11 +16,17 @@ class Node:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a trial needs: so many workers, each on one machine; they may be on different ones."""
+    """What a trial needs: so many workers, each on one machine; they may be on different ones.
+
+    Attributes:
+        workers: of the trial.
+        cpus: of each worker.
+        gpus: of each worker; a part of one where several workers share it.
+    """
 
     workers: int
-    cpus: float  # of a worker
-    gpus: float = 0.0  # of a worker
+    cpus: float
+    gpus: float = 0.0
 
     def __str__(self) -> str:
         parts = [_counted(self.workers * self.cpus, "CPU")]
@@ -32,12 +38,19 @@ class Needs:
 
 @dataclass(frozen=True)
 class Placement:
-    """How many workers and trials have room, and the sum that says so."""
+    """How many workers and trials have room; as text, the sum that says so.
+
+    Attributes:
+        needs: of a trial.
+        nodes: the machines.
+        slots: workers that have room.
+        concurrent: trials side by side.
+    """
 
     needs: Needs
     nodes: tuple[Node, ...]
-    slots: int  # workers that have room
-    concurrent: int  # trials side by side
+    slots: int
+    concurrent: int
 
     def __str__(self) -> str:
         where = "this machine" if len(self.nodes) == 1 else f"the {len(self.nodes)} machines"

@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from preprocess.errors import UserError
-from preprocess.manifest import Manifest
-from preprocess.settings import to_mapping
-from preprocess.vocabulary import Vocabulary
-from train.config import PretrainRecipe, check
-from train.sweep.config import DEFAULT_TRIALS, SweepRecipe
-from train.sweep.history import History
-from train.sweep.space import Values
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.settings import to_mapping, value_at
+from tokenfree.preprocess.dataset.manifest import Manifest
+from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.train.config import check
+from tokenfree.train.sweep.control.history import History
+from tokenfree.train.sweep.control.slots import Searcher
+from tokenfree.train.sweep.space.knobs import Values
+from tokenfree.train.sweep.space.recipe import DEFAULT_TRIALS, SweepRecipe
 
 CANDIDATES_PER_TRIAL = 50  # a space of which hardly any setting can be run is refused
 _MEASURE = ("objective", "train.length", "train.validation_windows")  # what decides on validation samples and masks
@@ -21,18 +22,29 @@ _MEASURE = ("objective", "train.length", "train.validation_windows")  # what dec
 
 @dataclass
 class Proposer:
-    """Says which setting is next, and what the settings passed over suffer from."""
+    """Says which setting is next, and what the settings passed over suffer from.
+
+    Attributes:
+        sweep: whose settings they are.
+        manifest: of the data that trials train on.
+        vocabulary: of these data, where they have one.
+    """
 
     sweep: SweepRecipe
     manifest: Manifest
     vocabulary: Vocabulary | None
-    _mistakes: dict[str, list[str]] = field(default_factory=dict)
+    _problems: dict[str, list[str]] = field(default_factory=dict)  # of settings by their text, found once
+
+    @property
+    def searcher(self) -> Searcher:
+        """That of the sweep."""
+        return self.sweep.searcher
 
     @functools.cached_property
     def measure(self) -> dict[str, Any]:
         """What decides on the samples and masks of validation: that of the base, for all trials."""
-        base = self.sweep.recipe({})
-        return {key: _at(base, key) for key in _MEASURE}
+        base = to_mapping(self.sweep.recipe({}))
+        return {key: value_at(base, key) for key in _MEASURE}
 
     def next(self, history: History) -> tuple[Values | None, list[tuple[Values, list[str]]]]:
         """The values of the next setting (None: there are no more), and the ones newly found impossible, with reasons.
@@ -47,40 +59,40 @@ class Proposer:
             if text in seen:
                 continue
             seen.add(text)
-            mistakes = self.mistakes(values)
-            if not mistakes:
+            problems = self.problems(values)
+            if not problems:
                 return values, skipped
             if text not in known:
-                skipped.append((values, mistakes))
+                skipped.append((values, problems))
         return None, skipped
 
-    def mistakes(self, values: Values) -> list[str]:
+    def problems(self, values: Values) -> list[str]:
         """Why a setting cannot be run, one line each."""
         text = _text(values)
-        if text not in self._mistakes:
-            self._mistakes[text] = self._find_mistakes(values)
-        return self._mistakes[text]
+        if text not in self._problems:
+            self._problems[text] = self._find_problems(values)
+        return self._problems[text]
 
     def _candidates(self, history: History) -> Iterator[Values]:
-        candidates = self.sweep.searcher.candidates(self.sweep, history)
+        candidates = self.searcher.candidates(self.sweep, history)
         wanted = self.sweep.trials or DEFAULT_TRIALS
-        if self.sweep.trials is None and is_finite(self.sweep):
+        if self.sweep.trials is None and self.searcher.is_finite():
             yield from candidates
             return
         for _, values in zip(range(CANDIDATES_PER_TRIAL * wanted), candidates, strict=False):
             yield values
 
-    def _find_mistakes(self, values: Values) -> list[str]:
+    def _find_problems(self, values: Values) -> list[str]:
         try:
             recipe = self.sweep.recipe(values)
             workers = (self.sweep.workers, self.sweep.workers)
-            mistakes = check(recipe, self.manifest, workers=workers, vocabulary=self.vocabulary)
+            problems = check(recipe, self.manifest, workers=workers, vocabulary=self.vocabulary)
         except UserError as error:
             return [str(error)]
-        return mistakes + [
+        return problems + [
             f"{key}: other values would change what is validated, so that trials could not be compared"
             for key in _MEASURE
-            if _at(recipe, key) != self.measure[key]
+            if value_at(to_mapping(recipe), key) != self.measure[key]
         ]
 
 
@@ -88,7 +100,11 @@ class Proposer:
 class Plan:
     """The settings known before anything starts, and those that cannot be run.
 
-    A searcher that learns from the trials chooses the rest of `num_settings` later.
+    Attributes:
+        num_settings: that the sweep will try; a searcher that learns from the trials chooses the rest of them later.
+        settings: those that are known, in the order in which they are tried.
+        skipped: how many were passed over, by reason.
+        impossible: these, each with its reasons.
     """
 
     num_settings: int
@@ -104,36 +120,23 @@ def plan(proposer: Proposer) -> Plan:
         UserError: fewer settings can be run than there are to be trials; the reasons are named.
     """
     sweep = proposer.sweep
-    whole = sweep.trials is None and is_finite(sweep)
+    whole = sweep.trials is None and proposer.searcher.is_finite()
     wanted = None if whole else sweep.trials or DEFAULT_TRIALS
-    foreseen = min(wanted or 0, getattr(sweep.searcher, "startup", wanted or 0))
-    history = History(settings=wanted or 1, seeds=1, reports=sweep.reports)
-    while whole or len(history.trials) < foreseen:
+    foreseen = proposer.searcher.foreseen(wanted or 0)
+    history = History(seeds=1, reports=sweep.reports)
+    while whole or len(history.proposed) < foreseen:
         values, skipped = proposer.next(history)
         for impossible, reasons in skipped:
-            history.apply({"event": "skip", "values": impossible, "reasons": reasons})
+            history = history.after({"event": "skip", "values": impossible, "reasons": reasons})
         if values is None:
             break
-        history.apply({"event": "propose", "setting": len(history.trials), "values": values})
-    found = [trial.values for trial in history.trials.values()]
+        history = history.after({"event": "propose", "setting": len(history.proposed), "values": values})
+    found = history.proposed
     if not found or len(found) < foreseen:
         reasons = "; ".join(sorted(history.reasons())) or "the space holds no more different settings"
         asked = "" if whole else f"{wanted} are asked for, but "
         raise UserError(f"trials: {asked}only {len(found)} settings can be run ({reasons})")
-    impossible = tuple(history.skipped)
-    return Plan(wanted or len(found), tuple(found), history.reasons(), impossible)
-
-
-def is_finite(sweep: SweepRecipe) -> bool:
-    """Whether the searcher goes through a list that ends."""
-    return sweep.searcher.name == "grid"
-
-
-def _at(recipe: PretrainRecipe, key: str) -> Any:
-    value: Any = to_mapping(recipe)
-    for name in key.split("."):
-        value = value[name]
-    return value
+    return Plan(wanted or len(found), found, history.reasons(), history.skipped)
 
 
 def _text(values: Values) -> str:

@@ -4,46 +4,57 @@ from dataclasses import dataclass
 
 import torch
 
-from preprocess.manifest import Manifest
-from preprocess.vocabulary import Vocabulary
-from train.config import PretrainRecipe
-from train.data.loader import Loader
-from train.objectives.base import Arrays
-from train.sweep.config import SweepRecipe
-from train.sweep.space import Values
-from train.task import Task
-from train.utilisation import Meter
+from tokenfree.preprocess.dataset.manifest import Manifest
+from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.train.batches.collator import Arrays
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.data.loader import Loader
+from tokenfree.train.loop.task import Task
+from tokenfree.train.loop.utilisation import Meter
+from tokenfree.train.sweep.space.knobs import Values
+from tokenfree.train.sweep.space.recipe import SweepRecipe
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """A whole trial. `steps` and with it the other counts are None where the budget is in seconds."""
+class TrialCost:
+    """What a whole trial comes to. Where the budget is in seconds, its steps and all that follows from them are None.
 
-    parameters: int  # of the encoder
+    Attributes:
+        parameters: of the encoder.
+        step_flops: floating point operations of a step, forward and backward.
+        step_characters: characters of text in a step.
+        steps: that the budget is worth.
+    """
+
+    parameters: int
     step_flops: float
     step_characters: float
     steps: int | None
 
     @property
     def flops(self) -> float | None:
-        """Forward and backward."""
+        """Floating point operations of the whole trial, forward and backward."""
         return None if self.steps is None else self.steps * self.step_flops
 
     @property
     def characters(self) -> float | None:
-        """Of text."""
+        """Characters of text in the whole trial."""
         return None if self.steps is None else self.steps * self.step_characters
 
 
-class Estimator:
+class CostEstimator:
     """Estimates trials on the data directory `data` from the shapes of their models and one batch."""
 
     def __init__(self, sweep: SweepRecipe, data: str, manifest: Manifest, vocabulary: Vocabulary | None) -> None:
         self._sweep, self._data, self._manifest, self._vocabulary = sweep, data, manifest, vocabulary
         self._arrays: Arrays | None = None
 
-    def estimate(self, values: Values) -> Estimate:
-        """The trial of these values."""
+    def estimate(self, values: Values) -> TrialCost:
+        """The cost of the trial with these values; nothing is trained.
+
+        Raises:
+            UserError: the values make no recipe, or the data cannot be read.
+        """
         recipe = self._sweep.recipe(values)
         arrays = self._arrays = self._batch(recipe) if self._arrays is None else self._arrays
         with torch.device("meta"):
@@ -53,7 +64,7 @@ class Estimator:
         characters = float(arrays["num_characters"].sum()) * share
         flops = meter.flops(arrays) * share
         parameters = sum(parameter.numel() for parameter in task.encoder.parameters())
-        return Estimate(parameters, flops, characters, self._steps(flops, characters))
+        return TrialCost(parameters, flops, characters, self._steps(flops, characters))
 
     def _steps(self, flops: float, characters: float) -> int | None:
         budget = self._sweep.budget

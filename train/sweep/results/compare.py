@@ -8,33 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from train.sweep.trial_result import TrialResult, is_number
+from tokenfree.train.sweep.results.trial_result import TrialResult, is_number
+from tokenfree.train.sweep.space.targets import LOSS, Target
 
 
 @dataclass(frozen=True)
-class Target:
-    """A metric of the reports, and whether less or more of it is better (`min` or `max`)."""
-
-    metric: str = "validation_loss"
-    mode: str = "min"
-
-    def cost(self, value: float) -> float:
-        """A number of which less is always better."""
-        return value if self.mode == "min" else -value
-
-
-LOSS = Target()
-SPEED = Target("characters_per_second", "max")
-
-
-def objectives(names: Sequence[str]) -> list[Target]:
-    """The targets of these names: speed is to be high, everything else low."""
-    return [SPEED if name == SPEED.metric else Target(name) for name in names]
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A mean over `count` values, and the half width of its 95% interval; None for a single value."""
+class MeanInterval:
+    """A mean over `count` values, and the half width of its 95% interval (`half`); None for a single value."""
 
     mean: float
     half: float | None
@@ -43,7 +23,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Setting:
-    """The trials that have the same values, one a seed."""
+    """The trials that have the same values, one a seed; `index` is the number of the setting."""
 
     index: int
     values: Mapping[str, Any]
@@ -59,28 +39,25 @@ class Setting:
         values = [(trial, trial.value_at(metric, amount, unit)) for trial in self.trials if trial.state != "failed"]
         return [(trial, value) for trial, value in values if value is not None]
 
-    def estimate(self, metric: str, amount: float, unit: str = "step") -> Estimate | None:
+    def interval(self, metric: str, amount: float, unit: str = "step") -> MeanInterval | None:
         """Mean and interval of `metric` over the seeds that got to `amount` of `unit`; None if none did."""
-        return estimate([value for _, value in self.reached(metric, amount, unit)])
+        return mean_interval([value for _, value in self.reached(metric, amount, unit)])
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """A setting with its mean of the target."""
+    """A setting with its mean of the target over seeds."""
 
     setting: Setting
-    estimate: Estimate
+    interval: MeanInterval
 
 
 def settings(trials: Iterable[TrialResult]) -> list[Setting]:
     """Trials grouped by setting and values (a trial may take over those of a better one), in order of the first."""
-    groups: dict[tuple[int | None, str], list[TrialResult]] = {}
+    groups: dict[tuple[int, str], list[TrialResult]] = {}
     for trial in trials:
         groups.setdefault((trial.setting, json.dumps(trial.values, sort_keys=True)), []).append(trial)
-    return [
-        Setting(place if group[0].setting is None else group[0].setting, group[0].values, tuple(group))
-        for place, group in enumerate(groups.values())
-    ]
+    return [Setting(group[0].setting, group[0].values, tuple(group)) for group in groups.values()]
 
 
 def full_amount(trials: Iterable[TrialResult], unit: str = "step") -> float | None:
@@ -119,9 +96,9 @@ def rank(
     ranked = [
         Ranked(setting, found)
         for setting in settings(trials)
-        if (found := setting.estimate(target.metric, amount, unit)) is not None
+        if (found := setting.interval(target.metric, amount, unit)) is not None
     ]
-    return sorted(ranked, key=lambda item: (-item.estimate.count, target.cost(item.estimate.mean), item.setting.name))
+    return sorted(ranked, key=lambda item: (-item.interval.count, target.cost(item.interval.mean), item.setting.name))
 
 
 def best(trials: Iterable[TrialResult], *, target: Target = LOSS, unit: str = "step") -> TrialResult | None:
@@ -143,10 +120,10 @@ def front(items: Sequence[Ranked], targets: Sequence[Target], amount: float, uni
     Only those with the most seeds are asked: the seeds that a scheduler let go on are its luckier ones.
     """
     costs, kept = [], []
-    most = max((item.estimate.count for item in items), default=0)
+    most = max((item.interval.count for item in items), default=0)
     for item in items:
-        found = [item.setting.estimate(target.metric, amount, unit) for target in targets]
-        if item.estimate.count == most and all(value is not None for value in found):
+        found = [item.setting.interval(target.metric, amount, unit) for target in targets]
+        if item.interval.count == most and all(value is not None for value in found):
             kept.append(item)
             costs.append([target.cost(value.mean) for target, value in zip(targets, found, strict=True) if value])
     return [item for item, on in zip(kept, pareto(costs), strict=True) if on]
@@ -162,15 +139,15 @@ def pareto(costs: Sequence[Sequence[float]]) -> list[bool]:
     return np.logical_not(np.any(no_worse & better, axis=0)).tolist()
 
 
-def estimate(values: Sequence[float], level: float = 0.95) -> Estimate | None:
-    """Mean and Student's t interval of independent values; None without any."""
+def mean_interval(values: Sequence[float], level: float = 0.95) -> MeanInterval | None:
+    """Mean of independent values, and the interval that holds it at `level` by Student's t; None without any."""
     if not values:
         return None
     mean, count = float(np.mean(values)), len(values)
     if count == 1:
-        return Estimate(mean, None, 1)
+        return MeanInterval(mean, None, 1)
     error = float(np.std(values, ddof=1)) / math.sqrt(count)
-    return Estimate(mean, t_quantile(level, count - 1) * error, count)
+    return MeanInterval(mean, t_quantile(level, count - 1) * error, count)
 
 
 def t_quantile(level: float, freedom: int) -> float:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from train.sweep.compare import Estimate, estimate
-from train.sweep.trial_result import is_number, shown
+from tokenfree.train.sweep.results.compare import MeanInterval, mean_interval
+from tokenfree.train.sweep.results.trial_result import is_number, shown
 
 LEVELS = 8  # a knob with more different numbers than this is put into BINS of about as many trials each
 BINS = 4
@@ -17,11 +17,11 @@ TREES, SHUFFLES = 64, 32
 
 @dataclass(frozen=True)
 class Level:
-    """One value of a knob, or a range of numbers: the places of its trials, and the mean of their metric."""
+    """One value of a knob, or a range of numbers: the indices of its trials, and the mean of their metric."""
 
     label: str
     trials: tuple[int, ...]
-    estimate: Estimate
+    interval: MeanInterval
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Importance:
 
 
 def ordered_cells(values: Sequence[Any], metric: Sequence[float] | None = None) -> tuple[np.ndarray, list[Any]]:
-    """The place of each value among the different ones, and these: absent first, numbers in order, then the others.
+    """The index of each value among the different ones, and these: absent first, numbers in order, then the others.
 
     Others stand in the order of their mean metric where it is given, so that a tree finds their best division by one
     cut (Breiman et al. 1984), else in that of their text.
@@ -56,8 +56,8 @@ def ordered_cells(values: Sequence[Any], metric: Sequence[float] | None = None) 
         return 2, float(np.mean([m for k, m in zip(keys, metric, strict=True) if k == key])), key
 
     ordered = sorted(different, key=order)
-    places = {key: place for place, key in enumerate(ordered)}
-    return np.array([places[key] for key in keys], dtype=int), [different[key] for key in ordered]
+    indices = {key: index for index, key in enumerate(ordered)}
+    return np.array([indices[key] for key in keys], dtype=int), [different[key] for key in ordered]
 
 
 def levels(values: Sequence[Any], metric: Sequence[float]) -> list[Level]:
@@ -73,10 +73,10 @@ def levels(values: Sequence[Any], metric: Sequence[float]) -> list[Level]:
         groups[absent:] = 1 + np.searchsorted(ends, groups[absent:], side="right")
     found = []
     for group in sorted(set(groups.tolist())):
-        inside = [place for place, cell in enumerate(cells) if groups[cell] == group]
+        inside = [index for index, cell in enumerate(cells) if groups[cell] == group]
         members = [names[cell] for cell in np.flatnonzero(groups == group)]
         label = shown(members[0]) if len(members) == 1 else f"{members[0]:.3g} to {members[-1]:.3g}"
-        mean = estimate([metric[place] for place in inside])
+        mean = mean_interval([metric[index] for index in inside])
         if mean is not None:
             found.append(Level(label or "not set", tuple(inside), mean))
     return found
@@ -105,8 +105,8 @@ def importance(
     low, high = np.quantile(trees, [0.025, 0.975], axis=0)
     chance = np.quantile(shuffled, 0.95, axis=0)
     found = [
-        Importance(knob, *(float(part[place]) for part in (trees.mean(0), low, high, chance)))
-        for place, knob in enumerate(knobs)
+        Importance(knob, *(float(part[index]) for part in (trees.mean(0), low, high, chance)))
+        for index, knob in enumerate(knobs)
     ]
     return sorted(found, key=lambda item: (-item.share, item.knob))
 
@@ -157,10 +157,10 @@ def _grow(cells: np.ndarray, metric: np.ndarray, sizes: Sequence[int]) -> tuple[
             boxes.append(box)
             means.append(float(metric[rows].mean()))
             continue
-        knob, place = cut
+        knob, cell = cut
         lower, upper = box.copy(), box.copy()
-        lower[knob, 1] = upper[knob, 0] = place
-        under = cells[rows, knob] < place
+        lower[knob, 1] = upper[knob, 0] = cell
+        under = cells[rows, knob] < cell
         waiting += [(rows[under], lower), (rows[~under], upper)]
     return np.stack(boxes), means
 

@@ -1,4 +1,7 @@
-"""What a sweep leaves: `sweep.csv` (a row a trial), `trials.jsonl` (with all their reports) and `best.yaml`."""
+"""What a sweep leaves beside its journal: `sweep.csv` (a row a trial), `trials.jsonl` (all their reports), `best.yaml`.
+
+All of them are made from the journal, and nothing is read from them.
+"""
 
 import csv
 import io
@@ -6,21 +9,23 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import yaml
 
-from preprocess.storage import Storage
-from train.sweep.compare import LOSS, SPEED, Target, best, front, full_amount, rank
-from train.sweep.trial_result import METRICS, TrialResult, from_mapping, knobs, shown
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.storage import Storage
+from tokenfree.train.sweep.control.history import History
+from tokenfree.train.sweep.control.journal import JOURNAL, read_history
+from tokenfree.train.sweep.results.compare import best, front, full_amount, rank
+from tokenfree.train.sweep.results.trial_result import METRICS, TrialResult, knobs, shown
+from tokenfree.train.sweep.space.targets import LOSS, SPEED, Target
 
 if TYPE_CHECKING:
-    from train.sweep.config import SweepRecipe
+    from tokenfree.train.sweep.space.recipe import SweepRecipe
 
 TABLE = "sweep.csv"  # written last: where it is, the sweep has ended
-PROGRESS = "progress.jsonl"
-_MARKS = frozenset({"event", "trial", "values", "ended", "state", "setting", "seed", "error", "report"})
-_OF_EVENT = {"waiting": "waiting", "begin": "running", "report": "running", "end": "stopped", "error": "failed"}
+_NO_METRICS = frozenset({"report", "seed"})  # of a report: which one it is, and of which trial
 
 
 def table(
@@ -36,7 +41,7 @@ def table(
     leading = [] if amount is None else front(ranked, targets if len(targets) > 1 else (LOSS, SPEED), amount, unit)
     on_front = {trial.name for item in leading for trial in item.setting.trials}
     keys = sorted({*sweep.space, *knobs(trials)})
-    more = sorted({name for trial in trials for name in trial.last} - {*METRICS, *_MARKS})
+    more = sorted({name for trial in trials for name in trial.last} - {*METRICS, *_NO_METRICS})
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["trial", "state", *keys, *METRICS, *more, "setting", "seed", "front", "error"])
@@ -81,49 +86,13 @@ def write(
     return [folder / name for name in files]
 
 
-def read(folder: Path) -> list[TrialResult] | None:
-    """The trials of a sweep that has ended; None for one that has not."""
-    if not (folder / TABLE).exists():
-        return None
-    return [from_mapping(line) for line in _lines(folder / "trials.jsonl")]
+def read(folder: Path, *, seeds: int, reports: int) -> tuple[History, bool]:
+    """What is known of the sweep in `folder`, and whether it has ended; see `read_history`.
 
-
-def read_skipped(folder: Path) -> dict[str, int]:
-    """How many settings were not tried, by reason."""
-    path = folder / "skipped.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-
-
-def note_progress(folder: Path, line: Mapping[str, Any]) -> None:
-    """Append a line to the sweep's `progress.jsonl`, from which a sweep that still runs is reported.
-
-    Args:
-        folder: of the sweep.
-        line: `event` (`waiting`, `begin`, `report`, `end` or `error`), `trial`, `values`, and the fields of the
-            report; optional are `setting`, `seed`, `state` (one of `STATES`) and `error`.
+    Raises:
+        UserError: it has ended, but its journal is gone.
     """
-    with (folder / PROGRESS).open("a", encoding="utf-8") as file:
-        file.write(json.dumps(dict(line)) + "\n")
-
-
-def read_progress(folder: Path) -> list[TrialResult]:
-    """The trials as far as they are in a sweep that runs, was killed, or has ended."""
-    ended = read(folder)
-    if ended is not None:
-        return ended
-    trials: dict[str, dict[str, Any]] = {}
-    for line in _lines(folder / PROGRESS):
-        trial = trials.setdefault(line["trial"], {"name": line["trial"], "values": {}, "reports": {}, "error": ""})
-        trial |= {name: line[name] for name in ("values", "setting", "seed", "error") if name in line}
-        if line["event"] == "report":
-            trial["reports"][line.get("step")] = {name: value for name, value in line.items() if name not in _MARKS}
-        trial["state"] = line.get("state") or _OF_EVENT[line["event"]]
-    return [from_mapping({**trial, "reports": tuple(trial["reports"].values())}) for _, trial in sorted(trials.items())]
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of a file of JSON lines; a last line that is being written is left out."""
-    if not path.is_file():
-        return []
-    text = path.read_text(encoding="utf-8")
-    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+    ended = (folder / TABLE).is_file()
+    if ended and not (folder / JOURNAL).is_file():
+        raise UserError(f"{folder}: {JOURNAL} is gone, from which a sweep is read; put it back beside {TABLE}")
+    return read_history(folder, seeds=seeds, reports=reports), ended

@@ -1,11 +1,13 @@
-"""One trial of a sweep as it is kept: its values, how it ended, and all that it reported."""
+"""One trial of a sweep as it is compared and shown: its values, how it stands or ended, and all that it reported."""
 
 import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, TypeGuard
+
+from tokenfree.train.sweep.control.history import History
 
 METRICS = ("step", "validation_loss", "validation_accuracy", "characters_per_second", "train_seconds", "parameters")
 STATES = {
@@ -14,16 +16,21 @@ STATES = {
     "failed": "failed by itself",
     "running": "still training",
     "waiting": "not begun yet",
-    "not_run": "never begun",
 }
 
 
 @dataclass(frozen=True)
 class TrialResult:
-    """One trial: its values by dotted key, its state (one of `STATES`), and its reports in order (`METRICS` and more).
+    """One trial.
 
-    Trials of one `setting` have the same values and differ in their `seed` alone. `error` says why one failed or was
-    not run.
+    Attributes:
+        name: `trial_003`.
+        values: by dotted key.
+        state: one of `STATES`.
+        reports: in order, each with `METRICS` and more.
+        error: why it failed.
+        setting: the number of its setting, from 0; trials of one setting begin with the same values.
+        seed: added to the recipe's own, by which alone the trials of a setting differ.
     """
 
     name: str
@@ -31,8 +38,8 @@ class TrialResult:
     state: str
     reports: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
     error: str = ""
-    setting: int | None = None
-    seed: int | None = None
+    setting: int = 0
+    seed: int = 0
 
     @property
     def last(self) -> Mapping[str, Any]:
@@ -52,10 +59,20 @@ class TrialResult:
         return points[-1][1] if points and points[-1][0] == amount else None
 
 
-def from_mapping(mapping: Mapping[str, Any]) -> TrialResult:
-    """A trial from a line of `trials.jsonl`; fields that another version wrote are passed over."""
-    known = {item.name for item in fields(TrialResult)}
-    return TrialResult(**{key: value for key, value in mapping.items() if key in known})
+def trial_results(history: History) -> list[TrialResult]:
+    """All trials of a sweep as they stand, in the order in which they were proposed."""
+    return [
+        TrialResult(
+            name=trial.name,
+            values=trial.values,
+            state=trial.state,
+            reports=trial.reports,
+            error=trial.error if trial.state == "failed" else "",
+            setting=trial.setting,
+            seed=trial.seed,
+        )
+        for trial in history.trials.values()
+    ]
 
 
 def knobs(trials: Sequence[TrialResult]) -> list[str]:

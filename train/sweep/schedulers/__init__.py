@@ -1,1 +1,1 @@
-"""Schedulers: which trials go on after a report. A variant is one file with a `Config`; see base.py."""
+"""Schedulers: which trials go on after a report. A variant is one file with a `Config` that is a `Scheduler`."""

@@ -1,38 +1,46 @@
-"""Hyperband: brackets of successive halving that begin with many short or few long trials (Li et al. 2018)."""
+"""Hyperband: brackets of successive halving that begin with many short or few long trials."""
 
 import math
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from preprocess.settings import settings
-from train.sweep.history import History, Record, Verdict
-from train.sweep.schedulers.base import Rule, reached
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.sweep.control.history import History, Report, TrialState, Verdict
+from tokenfree.train.sweep.control.slots import Scheduler
+from tokenfree.train.sweep.schedulers.base import reached
 
 
 @settings
-class Config(Rule):
+class Config(Scheduler):
     """Trials fill one bracket after another. At a rung they wait for the others of their bracket.
 
-    With R reports a trial and s = floor(log R), there are brackets of ceil((s + 1) / (i + 1) * reduction^i) trials for
-    i = s, ..., 0, whose first rung is at R / reduction^i. Logarithms are to the base `reduction`.
+    Li et al. 2018, "Hyperband: A Novel Bandit-Based Approach to Hyperparameter Optimization", arXiv 1603.06560,
+    Algorithm 1. With R reports a trial and s_max = floor(log R), there are brackets of
+    ceil((s_max + 1) / (s + 1) * reduction^s) trials for s = s_max, ..., 0, whose first rung is at R / reduction^s.
+    Logarithms are to the base `reduction`. A new round of brackets begins where there are more trials.
+
+    Attributes:
+        name: `hyperband`.
+        reduction: the best 1/`reduction` of a bracket go on from each rung; eta of the paper.
     """
 
     name: Literal["hyperband"] = "hyperband"
     reduction: Annotated[int, Field(ge=2)] = 3
 
-    def verdict(self, history: History, trial: Record) -> Verdict:
+    def verdict(self, history: History, trial: TrialState, report: Report) -> Verdict:
+        """`wait` until the whole bracket came to the rung, then `go` for its best and `stop` for the others."""
         names = list(history.trials)
-        members, level = self._bracket(names.index(trial.name), history)
-        places = [math.ceil(history.reports / self.reduction ** (level - i)) for i in range(level)]
-        rung = reached(trial, places)
-        if rung is None:
+        members, bracket = self._bracket(names.index(trial.name), history)
+        rungs = [math.ceil(history.reports / self.reduction ** (bracket - i)) for i in range(bracket)]
+        own = reached(trial, rungs)
+        if own is None:
             return "go"
         if members.stop > len(names):
             return "wait"  # some are not even proposed
         left = [history.trials[names[index]] for index in members]
-        for place in [place for place in places if place <= rung]:
-            losses = {member.name: _loss(member, place) for member in left}
+        for rung in [rung for rung in rungs if rung <= own]:
+            losses = {member.name: _loss(member, rung) for member in left}
             if any(loss is None for loss in losses.values()):
                 return "wait"
             best = sorted(left, key=lambda member: (losses[member.name], member.name))
@@ -44,14 +52,14 @@ class Config(Rule):
         most = int(math.log(history.reports) / math.log(self.reduction) + 1e-9)
         first = 0
         while True:
-            for level in range(most, -1, -1):
-                size = math.ceil((most + 1) / (level + 1) * self.reduction**level)
+            for bracket in range(most, -1, -1):
+                size = math.ceil((most + 1) / (bracket + 1) * self.reduction**bracket)
                 if index < first + size:
-                    return range(first, min(first + size, history.total)), level
+                    return range(first, min(first + size, history.total)), bracket
                 first += size
 
 
-def _loss(trial: Record, place: int) -> float | None:
-    """Infinite for a trial that failed before it came to `place`."""
-    loss = trial.loss_at(place)
+def _loss(trial: TrialState, rung: int) -> float | None:
+    """Infinite for a trial that failed before it came to `rung`."""
+    loss = trial.loss_at(rung)
     return math.inf if loss is None and trial.ended else loss

@@ -1,39 +1,51 @@
-"""The median stopping rule (Golovin et al. 2017, "Google Vizier", section 3.2.2)."""
+"""The median stopping rule."""
 
 import statistics
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from preprocess.settings import settings
-from train.sweep.history import History, Record, Verdict
-from train.sweep.schedulers.base import Rule
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.sweep.control.history import History, Report, TrialState, Verdict
+from tokenfree.train.sweep.control.slots import Scheduler
 
 
 @settings
-class Config(Rule):
-    """A trial stops whose best loss is above the median of the others' mean losses up to the same report."""
+class Config(Scheduler):
+    """A trial stops whose best loss is above the median of the others' mean losses up to the same report.
+
+    Golovin et al. 2017, "Google Vizier: A Service for Black-Box Optimization", section 3.2.2. Here every other trial
+    that came as far counts; in the paper only completed ones do.
+
+    Attributes:
+        name: `median_stopping`.
+        grace: the number of the report that is the first at which a trial may stop.
+        min_trials: how many others must have come as far; with fewer nothing is decided.
+    """
 
     name: Literal["median_stopping"] = "median_stopping"
-    grace: Annotated[int, Field(ge=1)] = 1  # reports before the first decision
-    min_trials: Annotated[int, Field(ge=1)] = 3  # others that came as far, without which nothing is decided
+    grace: Annotated[int, Field(ge=1)] = 1
+    min_trials: Annotated[int, Field(ge=1)] = 3
 
-    def verdict(self, history: History, trial: Record) -> Verdict:
-        place = trial.place
-        if place < self.grace:
+    def verdict(self, history: History, trial: TrialState, report: Report) -> Verdict:
+        """`stop` where the best loss of the trial is strictly above the median, else `go`."""
+        number = trial.report_number
+        if number < self.grace:
             return "go"
-        means = [_mean(other, place) for other in history.trials.values() if other is not trial]
+        means = [_mean(other, number) for other in history.trials.values() if other.name != trial.name]
         known = [mean for mean in means if mean is not None]
         if len(known) < self.min_trials:
             return "go"
-        best = min(loss for report in trial.reports if (loss := trial.loss_at(report["report"])) is not None)
-        return "stop" if best > statistics.median(known) else "go"
+        return "stop" if min(_losses(trial, number)) > statistics.median(known) else "go"
 
 
-def _mean(trial: Record, place: int) -> float | None:
-    """The mean of its losses up to the report `place`; None where it did not come there."""
-    if trial.loss_at(place) is None:
-        return None
-    losses = [trial.loss_at(report["report"]) for report in trial.reports if report["report"] <= place]
-    numbers = [loss for loss in losses if loss is not None]
-    return statistics.fmean(numbers) if numbers else None
+def _mean(trial: TrialState, report_number: int) -> float | None:
+    """The mean of its losses up to that report; None where it did not come there."""
+    losses = _losses(trial, report_number)
+    return statistics.fmean(losses) if losses and trial.report_number >= report_number else None
+
+
+def _losses(trial: TrialState, report_number: int) -> list[float]:
+    """Its losses up to that report, infinite where they are no numbers."""
+    numbers = [report["report"] for report in trial.reports if report["report"] <= report_number]
+    return [loss for number in numbers if (loss := trial.loss_at(number)) is not None]

@@ -2,14 +2,25 @@
 
 from typing import Literal
 
-from preprocess.settings import settings
-from train.sweep.history import History, Record, Verdict
-from train.sweep.schedulers.base import Rule
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.sweep.control.history import History, Report, TrialState, Verdict
+from tokenfree.train.sweep.control.slots import Scheduler
 
 
 @settings
-class Config(Rule):
+class Config(Scheduler):
+    """Every trial uses its whole budget, whatever it reports: the plain search that the others save time over.
+
+    Attributes:
+        name: `none`.
+    """
+
     name: Literal["none"] = "none"
 
-    def verdict(self, history: History, trial: Record) -> Verdict:
+    def stops_early(self) -> bool:
+        """No."""
+        return False
+
+    def verdict(self, history: History, trial: TrialState, report: Report) -> Verdict:
+        """`go`."""
         return "go"

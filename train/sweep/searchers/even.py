@@ -1,32 +1,35 @@
 """Settings that cover the space evenly: the first n of them are spread well whatever n is."""
 
 import itertools
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterator
+from typing import Literal
 
 import torch
 
-from preprocess.settings import settings
-from train.sweep import space as spaces
-from train.sweep.history import History
-from train.sweep.space import Values
-
-if TYPE_CHECKING:
-    from train.sweep.config import SweepRecipe
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.sweep.control.history import History
+from tokenfree.train.sweep.control.slots import Searcher
+from tokenfree.train.sweep.space import knobs as spaces
+from tokenfree.train.sweep.space.knobs import Values
+from tokenfree.train.sweep.space.recipe import SweepRecipe
 
 _BELOW_1 = 1 - 2.0**-53
 
 
 @settings
-class Config:
-    """Scrambled points of Sobol (Owen 1998; Joe and Kuo 2008), a dimension a knob."""
+class Config(Searcher):
+    """The points of a scrambled Sobol sequence, with a dimension for each knob.
+
+    Sobol 1967, with the directions of Joe and Kuo 2008, "Constructing Sobol Sequences with Better Two-Dimensional
+    Projections"; scrambled as in Owen 1998, "Scrambling Sobol' and Niederreiter-Xing Points".
+
+    Attributes:
+        name: `even`.
+    """
 
     name: Literal["even"] = "even"
 
-    def check(self, sweep: "SweepRecipe") -> Iterable[str]:
-        return []
-
-    def candidates(self, sweep: "SweepRecipe", history: History) -> Iterator[Values]:
+    def candidates(self, sweep: SweepRecipe, history: History) -> Iterator[Values]:
         """Endless settings, each a function of the seed and its index: more trials keep those before.
 
         Grids are gone through in turn, every combination of their values with values of its own for the other knobs.

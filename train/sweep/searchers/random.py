@@ -1,29 +1,33 @@
-"""Settings drawn at random, independently of each other (Bergstra and Bengio 2012)."""
+"""Settings drawn at random, independently of each other."""
 
 import itertools
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterator
+from typing import Literal
 
 import numpy as np
 
-from preprocess.settings import settings
-from train.data import random
-from train.sweep import space as spaces
-from train.sweep.history import History
-from train.sweep.space import Values
-
-if TYPE_CHECKING:
-    from train.sweep.config import SweepRecipe
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.batches import counter_random as random
+from tokenfree.train.sweep.control.history import History
+from tokenfree.train.sweep.control.slots import Searcher
+from tokenfree.train.sweep.space import knobs as spaces
+from tokenfree.train.sweep.space.knobs import Values
+from tokenfree.train.sweep.space.recipe import SweepRecipe
 
 
 @settings
-class Config:
+class Config(Searcher):
+    """Each knob's value drawn from its own distribution, independently.
+
+    Bergstra and Bengio 2012, "Random Search for Hyper-Parameter Optimization", JMLR 13.
+
+    Attributes:
+        name: `random`.
+    """
+
     name: Literal["random"] = "random"
 
-    def check(self, sweep: "SweepRecipe") -> Iterable[str]:
-        return []
-
-    def candidates(self, sweep: "SweepRecipe", history: History) -> Iterator[Values]:
+    def candidates(self, sweep: SweepRecipe, history: History) -> Iterator[Values]:
         """Endless settings, each a function of the seed and its index alone."""
         keys = sorted(sweep.space)
         for number in itertools.count():

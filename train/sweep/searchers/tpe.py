@@ -1,47 +1,53 @@
-"""Settings that a model of the trials so far expects to be good: Optuna's tree-structured Parzen estimator.
-
-Bergstra et al. 2011; for two objectives Ozaki et al. 2022.
-"""
+"""Settings that a model of the trials so far expects to be good: Optuna's tree-structured Parzen estimator."""
 
 import itertools
 import json
 import warnings
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from preprocess.settings import fingerprint, settings
-from train.sweep import space as spaces
-from train.sweep.compare import objectives
-from train.sweep.history import History, Record
-from train.sweep.searchers import even
-from train.sweep.space import Knob, Values
-
-if TYPE_CHECKING:
-    from train.sweep.config import SweepRecipe
+from tokenfree.preprocess.common.settings import fingerprint, settings
+from tokenfree.train.sweep.control.history import History, TrialState
+from tokenfree.train.sweep.control.slots import Searcher
+from tokenfree.train.sweep.searchers import even
+from tokenfree.train.sweep.space import knobs as spaces
+from tokenfree.train.sweep.space.knobs import Knob, Values
+from tokenfree.train.sweep.space.recipe import SweepRecipe
+from tokenfree.train.sweep.space.targets import objectives
 
 _ASKED = 20  # suggestions in a row that cannot be run; the next one then comes from the even sequence
 
 
 @settings
-class Config:
-    """`startup` settings are spread evenly before the model is asked."""
+class Config(Searcher):
+    """The next setting is where good trials are likelier than bad ones, after some settings that are spread evenly.
+
+    Bergstra et al. 2011, "Algorithms for Hyper-Parameter Optimization", section 4; for two objectives Ozaki et al.
+    2022, "Multiobjective Tree-Structured Parzen Estimator", JAIR 73. Trials that are still training count as bad ones
+    (the constant liar of Ginsbourger et al. 2010), so that settings side by side differ.
+
+    Attributes:
+        name: `tpe`.
+        startup: settings that are spread evenly before the model is asked.
+    """
 
     name: Literal["tpe"] = "tpe"
     startup: Annotated[int, Field(ge=1)] = 8
 
-    def check(self, sweep: "SweepRecipe") -> Iterable[str]:
-        return []
+    def foreseen(self, wanted: int) -> int:
+        """The settings before the model is asked."""
+        return min(wanted, self.startup)
 
-    def candidates(self, sweep: "SweepRecipe", history: History) -> Iterator[Values]:
+    def candidates(self, sweep: SweepRecipe, history: History) -> Iterator[Values]:
         """Candidates for the next setting, a function of the seed and of what is known of the trials."""
         if len(history.settings()) >= self.startup:
             yield from itertools.islice(_suggestions(sweep, history), _ASKED)
         yield from even.Config().candidates(sweep, history)
 
 
-def _suggestions(sweep: "SweepRecipe", history: History) -> Iterator[Values]:
+def _suggestions(sweep: SweepRecipe, history: History) -> Iterator[Values]:
     import optuna  # takes a second, and only this searcher needs it
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -60,7 +66,7 @@ def _suggestions(sweep: "SweepRecipe", history: History) -> Iterator[Values]:
         yield spaces.active(sweep.space, drawn, sweep.fixed)
 
 
-def _draw(sweep: "SweepRecipe", trial: Any) -> Values:
+def _draw(sweep: SweepRecipe, trial: Any) -> Values:
     """A value of every knob; those that play no part are asked for nothing and left out later."""
     values: Values = {}
     for key in spaces.ordered(sweep.space):
@@ -79,10 +85,11 @@ def _draw(sweep: "SweepRecipe", trial: Any) -> Values:
     return values
 
 
-def _known(sweep: "SweepRecipe", trials: list[Record]) -> Any:
+def _known(sweep: SweepRecipe, trials: list[TrialState]) -> Any:
     """A setting as Optuna knows one: its means over the seeds, or that it still runs, or that it came to nothing."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-    from optuna.trial import TrialState, create_trial
+    from optuna.trial import TrialState as OptunaState
+    from optuna.trial import create_trial
 
     params: dict[str, Any] = {}
     distributions: dict[str, Any] = {}
@@ -98,16 +105,16 @@ def _known(sweep: "SweepRecipe", trials: list[Record]) -> Any:
             distributions[key] = FloatDistribution(low, high, log=knob.log_uniform is not None)
     given: dict[str, Any] = {"params": params, "distributions": distributions}
     if not all(trial.ended for trial in trials):
-        return create_trial(**given, state=TrialState.RUNNING)
+        return create_trial(**given, state=OptunaState.RUNNING)
     reported = [trial for trial in trials if trial.reports and trial.state != "failed"]
     if not reported:
-        return create_trial(**given, state=TrialState.FAIL)
-    means = [sum(trial.reports[-1][name] for trial in reported) / len(reported) for name in sweep.objectives]
+        return create_trial(**given, state=OptunaState.FAIL)
+    means = [sum(trial.last[name] for trial in reported) / len(reported) for name in sweep.objectives]
     if len(means) > 1 or all(trial.state == "finished" for trial in reported):
-        return create_trial(**given, values=means, state=TrialState.COMPLETE)
+        return create_trial(**given, values=means, state=OptunaState.COMPLETE)
     # Stopped early: Optuna ranks those behind the finished ones, by how far they came and their loss there.
-    place = min(trial.reports[-1]["report"] for trial in reported)
-    return create_trial(**given, intermediate_values={place: means[0]}, state=TrialState.PRUNED)
+    report_number = min(trial.report_number for trial in reported)
+    return create_trial(**given, intermediate_values={report_number: means[0]}, state=OptunaState.PRUNED)
 
 
 def _categories(knob: Knob) -> tuple[str, ...]:

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from preprocess.errors import UserError
-from preprocess.settings import settings
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.settings import settings
 
 VARIANT = "variant"  # a knob of this name chooses among whole recipes instead of setting a key
 Values = dict[str, Any]
@@ -59,8 +59,8 @@ class Knob:
     def near(self, value: Any, factor: float) -> Any:
         """A neighbour of `value`: `factor` times a number of a range, kept inside it; the next one of a list."""
         if self.listed is not None:
-            place = self.listed.index(value) + (1 if factor > 1 else -1)
-            return self.listed[min(max(place, 0), len(self.listed) - 1)]
+            index = self.listed.index(value) + (1 if factor > 1 else -1)
+            return self.listed[min(max(index, 0), len(self.listed) - 1)]
         ends = self.uniform or self.log_uniform
         assert ends is not None
         return rounded(min(max(value * factor, ends[0]), ends[1]))
@@ -86,7 +86,11 @@ def ordered(space: Space) -> list[str]:
 
 
 def active(space: Space, drawn: Values, fixed: Fixed) -> Values:
-    """`drawn` without the keys whose condition does not hold."""
+    """`drawn` without the keys whose condition does not hold.
+
+    Raises:
+        UserError: see `ordered`.
+    """
     values: Values = {}
     for key in ordered(space):
         if all(_holds(other, wanted, space, values, fixed) for other, wanted in space[key].when.items()):
@@ -95,7 +99,11 @@ def active(space: Space, drawn: Values, fixed: Fixed) -> Values:
 
 
 def at_quantiles(space: Space, quantiles: Mapping[str, float], fixed: Fixed) -> Values:
-    """The values at a quantile of each knob, those that play no part left out."""
+    """The values at a quantile, in [0, 1), of each knob; those that play no part are left out.
+
+    Raises:
+        UserError: see `ordered`.
+    """
     return active(space, {key: knob.value(quantiles[key]) for key, knob in space.items()}, fixed)
 
 

@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from preprocess.errors import UserError
-from preprocess.settings import Slot, build, merge, nest, part, settings, to_mapping
-from train.config import PretrainRecipe
-from train.sweep import space as spaces
-from train.sweep.space import VARIANT, Knob, Values
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.settings import Slot, build, merge, nest, part, settings, to_mapping, value_at
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.sweep.space import knobs as spaces
+from tokenfree.train.sweep.space.knobs import VARIANT, Knob, Values
 
 DEFAULT_TRIALS = 8
 Objective = Literal["validation_loss", "characters_per_second"]
@@ -56,8 +56,12 @@ class SweepRecipe:
     variants: dict[str, dict[str, Any]] = field(default_factory=dict)
     overrides: dict[str, Any] = field(default_factory=dict)
     space: Annotated[dict[str, Knob], Field(min_length=1)]
-    searcher: Annotated[Any, Slot("train.sweep.searchers", "even")] = part("train.sweep.searchers", "even")
-    scheduler: Annotated[Any, Slot("train.sweep.schedulers", "asha")] = part("train.sweep.schedulers", "asha")
+    searcher: Annotated[Any, Slot("tokenfree.train.sweep.searchers", "even")] = part(
+        "tokenfree.train.sweep.searchers", "even"
+    )
+    scheduler: Annotated[Any, Slot("tokenfree.train.sweep.schedulers", "asha")] = part(
+        "tokenfree.train.sweep.schedulers", "asha"
+    )
     objectives: Annotated[tuple[Objective, ...], Field(min_length=1, max_length=2)] = ("validation_loss",)
     trials: Annotated[int, Field(ge=1)] | None = None  # settings to try; None: 8, or a whole grid
     seeds: Annotated[int, Field(ge=1)] = 1  # trials of each setting, with train.seed, train.seed + 1, ...
@@ -79,6 +83,9 @@ class SweepRecipe:
         """The recipe of the trial with these values and the seed numbered `seed`.
 
         Its steps are the budget's where that counts steps, and otherwise found when the trial begins.
+
+        Raises:
+            UserError: these values make no recipe.
         """
         recipe = build(PretrainRecipe, self.mapping(values), source=f"trial {dict(values)}")
         train: dict[str, Any] = {"seed": recipe.train.seed + seed}
@@ -88,15 +95,20 @@ class SweepRecipe:
         return build(PretrainRecipe, mapping, source=f"trial {dict(values)}")
 
     def best_recipe(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The resolved mapping of the recipe with these values and the base's own number of steps."""
+        """The resolved mapping of the recipe with these values and the base's own number of steps.
+
+        Raises:
+            UserError: these values make no recipe.
+        """
         return to_mapping(build(PretrainRecipe, self.mapping(values), source=f"trial {dict(values)}"))
 
     def fixed(self, key: str, values: Values) -> Any:
-        """What the recipe with these values has at a dotted key; None where it has no such key."""
-        found: Any = self.best_recipe(values)
-        for name in key.split("."):
-            found = found.get(name) if isinstance(found, dict) else None
-        return found
+        """What the recipe with these values has at a dotted key; None where it has no such key.
+
+        Raises:
+            UserError: these values make no recipe.
+        """
+        return value_at(self.best_recipe(values), key)
 
 
 def check_space(sweep: SweepRecipe) -> None:
@@ -119,9 +131,9 @@ def check_space(sweep: SweepRecipe) -> None:
             sweep.recipe({**parents, key: knob.value(0.0)})
         except UserError as error:
             raise UserError(f"space: {key}: {error}") from None
-    mistakes = [*sweep.searcher.check(sweep), *sweep.scheduler.check(sweep)]
-    if mistakes:
-        raise UserError("; ".join(mistakes))
+    problems = [*sweep.searcher.problems(sweep), *sweep.scheduler.problems(sweep)]
+    if problems:
+        raise UserError("; ".join(problems))
 
 
 def _check_variants(sweep: SweepRecipe) -> None:

@@ -1,66 +1,35 @@
-"""Runs the legs of a sweep under Ray Tune: Tune places, starts and watches the processes, the conductor decides.
+"""Runs the segments of a sweep under Ray Tune: Tune places, starts and watches the processes, the controller decides.
 
-A leg is a trial to Tune. What it suggests and does after each result is the conductor's word, so nothing of Tune's own
-state is needed after a kill.
+A segment is a trial to Tune. What it suggests and does after each result is the controller's word, so nothing of Tune's
+own state is needed after a kill.
 """
 
-import contextlib
 import json
-import logging
-import os
-from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ray import cloudpickle, tune
-from ray.exceptions import OutOfMemoryError, RayActorError, RayTaskError
+from ray.exceptions import OutOfMemoryError, RayActorError
 from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from preprocess.errors import JobError
-from preprocess.settings import to_mapping
-from train.sweep.conductor import Conductor
-from train.sweep.history import Record
-from train.sweep.placement import Placement
-from train.sweep.session import Leg
-from train.sweep.trial import Trial
-
-_SETTINGS = {
-    "RAY_AIR_NEW_OUTPUT": "0",  # the new one prints banners at any verbosity
-    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # the journal has it all
-    "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
-    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # Ctrl-C is to interrupt here as everywhere
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "OMP_WAIT_POLICY": "passive",
-}
+from tokenfree.preprocess.common.errors import JobError
+from tokenfree.preprocess.common.settings import to_mapping
+from tokenfree.train.ray.environment import TUNE_LOGGERS, ray_environment
+from tokenfree.train.ray.errors import unwrap
+from tokenfree.train.sweep.control.controller import SweepController
+from tokenfree.train.sweep.control.history import TrialState
+from tokenfree.train.sweep.control.placement import Placement
+from tokenfree.train.sweep.trials.trainable import Trial
+from tokenfree.train.sweep.trials.trial_session import TrialSegment
 
 MOST_SHORTAGES = 3  # of memory, after which a sweep goes on by itself
 
 
-@contextlib.contextmanager
-def quick_and_quiet(more: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Set what Ray and Tune read from the environment, where the user has not, and silence what the journal tells.
-
-    It is to be in force before Ray starts, so that its processes inherit it.
-    """
-    added = {name: value for name, value in {**_SETTINGS, **(more or {})}.items() if name not in os.environ}
-    levels = {name: logging.getLogger(name).level for name in ("ray.tune", "ray.train")}
-    os.environ.update(added)
-    for name in levels:
-        logging.getLogger(name).setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        for name, level in levels.items():
-            logging.getLogger(name).setLevel(level)
-        for name in added:
-            del os.environ[name]
-
-
-def run_legs(conductor: Conductor, placement: Placement, data: str, storage: Path) -> None:
-    """Run legs until all trials have ended; `storage` is a folder for what Tune writes.
+def run_segments(controller: SweepController, placement: Placement, data: str, storage: Path) -> None:
+    """Run segments until all trials have ended; `storage` is a folder for what Tune writes.
 
     Raises:
         JobError: memory ran out again and again.
@@ -73,30 +42,30 @@ def run_legs(conductor: Conductor, placement: Placement, data: str, storage: Pat
         "workers": needs.workers,
         "cpus": needs.cpus,
         "gpus": needs.gpus,
-        "storage": str(storage / "crews"),
+        "storage": str(storage / "worker_groups"),
     }
-    with quick_and_quiet({"TUNE_MAX_PENDING_TRIALS_PG": str(placement.concurrent)}):
+    with ray_environment({"TUNE_MAX_PENDING_TRIALS_PG": str(placement.concurrent)}, mute=TUNE_LOGGERS):
         for attempt in range(MOST_SHORTAGES + 1):
-            legs = _Legs(conductor, placement, data, common)
+            segments = _SegmentSearcher(controller, placement, data, common)
             try:
-                _tuner(legs, resources, name=f"tune-{attempt}", storage=storage).fit()
+                _tuner(segments, resources, name=f"tune-{attempt}", storage=storage).fit()
                 return
             except RuntimeError as error:  # Tune gives up where Ray ends a process to save the machine
                 if not isinstance(error.__cause__, OutOfMemoryError):
                     raise
-            conductor.interrupted()
+            controller.restart()
     raise JobError(
         f"Ray ended trials {MOST_SHORTAGES + 1} times because memory ran out; make some free or give a lower "
         "--concurrent, and run the same command again: it goes on where this one stopped"
     )
 
 
-def _tuner(legs: "_Legs", resources: dict[str, float], *, name: str, storage: Path) -> tune.Tuner:
+def _tuner(segments: "_SegmentSearcher", resources: dict[str, float], *, name: str, storage: Path) -> tune.Tuner:
     return tune.Tuner(
         tune.with_resources(Trial, resources),
         tune_config=tune.TuneConfig(
-            search_alg=legs,
-            scheduler=_Obedient(legs),
+            search_alg=segments,
+            scheduler=_ControlledScheduler(segments),
             num_samples=-1,
             reuse_actors=True,
             trial_dirname_creator=lambda trial: trial.trial_id,
@@ -106,33 +75,33 @@ def _tuner(legs: "_Legs", resources: dict[str, float], *, name: str, storage: Pa
             storage_path=str(storage),
             verbose=0,
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),  # trials save by themselves
-            failure_config=tune.FailureConfig(max_failures=0),  # another leg is the second attempt
+            failure_config=tune.FailureConfig(max_failures=0),  # another segment is the second attempt
         ),
     )
 
 
-class _Legs(Searcher):
-    """Suggests legs to Tune, as many as have room."""
+class _SegmentSearcher(Searcher):
+    """Suggests segments to Tune, as many as have room."""
 
-    def __init__(self, conductor: Conductor, placement: Placement, data: str, common: dict[str, Any]) -> None:
+    def __init__(self, controller: SweepController, placement: Placement, data: str, common: dict[str, Any]) -> None:
         super().__init__()
-        self.conductor = conductor
+        self.controller = controller
         self._placement, self._data, self._common = placement, data, common
         self.names: dict[str, str] = {}  # of our trial, by the id of Tune's
 
     def __reduce__(self) -> Any:
-        return _Legs, (None, None, "", {})  # Tune pickles it for a restoration that never comes
+        return _SegmentSearcher, (None, None, "", {})  # Tune pickles it for a restoration that never comes
 
     def suggest(self, trial_id: str) -> Any:
-        """The next leg's config, None for none at the moment, or the mark of the end."""
-        trial = self.conductor.next_leg()
+        """The next segment's config, None for none at the moment, or the mark of the end."""
+        trial = self.controller.next_segment()
         if trial is None:
-            return Searcher.FINISHED if self.conductor.all_ended else None
+            return Searcher.FINISHED if self.controller.history.all_ended else None
         self.names[trial_id] = trial.name
-        return {**self._common, "leg": asdict(self._leg(trial))}
+        return {**self._common, "segment": asdict(self._segment(trial))}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Nothing: the scheduler has told the conductor."""
+        """Nothing: the scheduler has told the controller."""
 
     def save(self, checkpoint_path: str) -> None:
         """Nothing: the journal is what a sweep goes on from."""
@@ -140,36 +109,36 @@ class _Legs(Searcher):
     def restore(self, checkpoint_path: str) -> None:
         """Nothing; see `save`."""
 
-    def _leg(self, trial: Record) -> Leg:
-        sweep = self.conductor.sweep
-        return Leg(
+    def _segment(self, trial: TrialState) -> TrialSegment:
+        sweep = self.controller.sweep
+        return TrialSegment(
             name=trial.name,
             recipe=to_mapping(sweep.recipe(trial.values, trial.seed)),
             data=self._data,
-            folder=str(self.conductor.folder(trial.name).resolve()),
+            folder=str(self.controller.folder(trial.name).resolve()),
             budget={key: value for key, value in asdict(sweep.budget).items() if value is not None},
             reports=sweep.reports,
-            known=trial.place,
+            known=trial.report_number,
             threads=max(1, int(self._placement.needs.cpus)),
             gpu=self._placement.needs.gpus > 0,
         )
 
 
-class _Obedient(FIFOScheduler):
-    """Does with each leg what the conductor says."""
+class _ControlledScheduler(FIFOScheduler):
+    """Does with each segment what the controller says."""
 
-    def __init__(self, legs: _Legs) -> None:
+    def __init__(self, segments: _SegmentSearcher) -> None:
         super().__init__()
-        self._legs = legs
+        self._segments = segments
 
     def on_trial_result(self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]) -> str:
-        """Hand the report on; go on or end the leg."""
-        goes_on = self._legs.conductor.report(self._legs.names[trial.trial_id], json.loads(result["report"]))
+        """Hand the report on; go on or end the segment."""
+        goes_on = self._segments.controller.report(self._segments.names[trial.trial_id], json.loads(result["report"]))
         return TrialScheduler.CONTINUE if goes_on else TrialScheduler.STOP
 
     def on_trial_error(self, tune_controller: Any, trial: TuneTrial) -> None:
         """Hand the trial's own error on."""
-        self._legs.conductor.failed(self._legs.names[trial.trial_id], _own_error(trial))
+        self._segments.controller.failed(self._segments.names[trial.trial_id], _own_error(trial))
 
 
 def _own_error(trial: TuneTrial) -> str:
@@ -183,6 +152,6 @@ def _own_error(trial: TuneTrial) -> str:
         return "the process of the trial died; look for a lack of memory or a kill from outside"
     if error is None:
         return "it failed without a word"
-    cause: Any = error.cause if isinstance(error, RayTaskError) else error
+    cause = unwrap(error).error
     text = " ".join(str(cause).split())
     return f"{type(cause).__name__}: {text}" if text else type(cause).__name__

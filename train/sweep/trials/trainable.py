@@ -9,14 +9,14 @@ from ray import tune
 class Trial(tune.Trainable):
     """Makes one report of a trial at each step, in this process or in workers of Ray Train.
 
-    `config` holds `leg` (see `train.sweep.session.Leg`), `workers`, `cpus` and `gpus` of each, and `storage`, a folder
-    for Ray Train.
+    `config` holds `segment` (see `trial_session.TrialSegment`), `workers`, `cpus` and `gpus` of each, and `storage`, a
+    folder for Ray Train.
     """
 
     def setup(self, config: dict[str, Any]) -> None:
         """Nothing but remember: what takes time, and what may fail, is the trial's first step."""
         self._config = config
-        self._crew: Any = None
+        self._group: Any = None
         self._work: Any = None
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -26,7 +26,11 @@ class Trial(tune.Trainable):
         return True
 
     def step(self) -> dict[str, Any]:
-        """The next report, as JSON: Tune flattens mappings."""
+        """The next report of the trial, as JSON under `report`: Tune flattens mappings.
+
+        Raises:
+            Exception: what the trial raised; Tune hands it on.
+        """
         if self._work is None:
             self._work = self._begin()
         return {"report": json.dumps(self._work.advance())}
@@ -34,24 +38,26 @@ class Trial(tune.Trainable):
     def cleanup(self) -> None:
         """End the workers."""
         self._leave()
-        if self._crew is not None:
-            self._crew.close()
+        if self._group is not None:
+            self._group.close()
 
     def _begin(self) -> Any:
-        from train.sweep.session import Leg, Session
+        from tokenfree.train.sweep.trials.trial_session import TrialSegment, TrialSession
 
-        leg = Leg(**self._config["leg"])
+        segment = TrialSegment(**self._config["segment"])
         if self._config["workers"] == 1:
-            return Session(leg)
-        if self._crew is None:
-            from train.sweep.crew import Crew
+            session = TrialSession(segment)
+            session.open()
+            return session
+        if self._group is None:
+            from tokenfree.train.sweep.trials.worker_group import WorkerGroup
 
             parts = {name: self._config[name] for name in ("workers", "cpus", "gpus", "storage")}
-            self._crew = Crew(**parts, name=f"crew_{self.trial_id}")
-        self._crew.begin(leg)
-        return self._crew
+            self._group = WorkerGroup(**parts, name=f"workers_{self.trial_id}")
+        self._group.begin(segment)
+        return self._group
 
     def _leave(self) -> None:
-        if self._work is not None and self._work is not self._crew:
+        if self._work is not None and self._work is not self._group:
             self._work.close()
         self._work = None

@@ -11,32 +11,44 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
-from preprocess.errors import JobError
-from preprocess.settings import build
-from train import checkpoints
-from train.config import PretrainRecipe
-from train.loop import Loop
-from train.run_folder import lock
-from train.sweep.config import Budget
-from train.utilisation import Meter
+from tokenfree.preprocess.common.errors import JobError
+from tokenfree.preprocess.common.local_files import lock
+from tokenfree.preprocess.common.settings import build
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.loop.loop import Loop
+from tokenfree.train.parallel.collectives import broadcast
+from tokenfree.train.runs import checkpoints
+from tokenfree.train.runs.run_folder import RunFolder
+from tokenfree.train.sweep.space.recipe import Budget
+from tokenfree.train.sweep.trials.budget_steps import flops_of_step, recipe_for_timing, seconds_of_step, steps_of
 
-_SAMPLED = 256  # examples whose characters are counted to turn a budget of characters into steps
-_WARM, _TIMED = 2, 6  # steps that are timed to turn a budget of seconds into steps
+_PATIENCE = 60  # seconds for which a worker of a killed sweep may live longer than the sweep
 
 
 @dataclasses.dataclass(frozen=True)
-class Leg:
-    """What a worker is told: which trial, what it trains on, and what the sweep knows of it already."""
+class TrialSegment:
+    """What a worker is told: which trial, what it trains on, and what the sweep knows of it already.
+
+    Attributes:
+        name: of the trial.
+        recipe: the trial's own, resolved.
+        data: a data directory.
+        folder: of the trial; all workers reach it.
+        budget: the mapping of a `Budget`.
+        reports: that the trial makes in all.
+        known: the number of the last one that the sweep has, 0 for none.
+        threads: of each worker.
+        gpu: whether the trial trains on GPUs.
+    """
 
     name: str
-    recipe: Mapping[str, Any]  # resolved
+    recipe: Mapping[str, Any]
     data: str
-    folder: str  # of the trial; all workers reach it
+    folder: str
     budget: Mapping[str, Any]
-    reports: int  # that the trial makes in all
-    known: int  # the number of the last one that the sweep has
+    reports: int
+    known: int
     threads: int
     gpu: bool = False
 
@@ -45,45 +57,60 @@ class _TimeIsUp(Exception):
     """Ends a stretch of training whose budget is in seconds."""
 
 
-class Session:
+class TrialSession:
     """A trial at one of its reports, in the worker `rank` of `world_size`.
 
-    Raises:
-        JobError: another process holds the trial's folder.
-        UserError: see `train.loop.Loop`.
+    `open` it, `advance` it from report to report, `close` it.
     """
 
-    def __init__(self, leg: Leg, *, rank: int = 0, world_size: int = 1, device: str | None = None) -> None:
-        self._leg, self._rank, self._world_size = leg, rank, world_size
-        self._device = device or ("cuda" if leg.gpu else "cpu")
+    def __init__(self, segment: TrialSegment, *, rank: int = 0, world_size: int = 1, device: str | None = None) -> None:
+        self._segment, self._rank, self._world_size = segment, rank, world_size
+        self._device = device or ("cuda" if segment.gpu else "cpu")
+        self._folder = Path(segment.folder)
+        self._budget = Budget(**segment.budget)
+        self._seconds = self._budget.seconds or math.inf
         self._stack = contextlib.ExitStack()
-        self._folder = Path(leg.folder)
         self._used = {"train_seconds": 0.0, "characters": 0, "flops": 0.0}
         self._report: dict[str, Any] = {"report": 0}
         self._unheard = False  # whether the report was made just before a kill, and the sweep does not know it
-        self._budget = build(Budget, leg.budget, source=leg.name)
-        self._seconds = self._budget.seconds or math.inf
-        if rank == 0:  # a worker of a killed sweep may live a moment longer than the sweep
-            self._folder.mkdir(parents=True, exist_ok=True)
-            held = JobError(f"another process still trains {leg.folder}; end it and run the same command again")
-            self._stack.enter_context(lock(self._folder / "lock", seconds=60, held=held))
+
+    def open(self) -> None:
+        """Take hold of the trial's folder and go on from its newest checkpoint, or from the beginning.
+
+        Raises:
+            JobError: another process holds the folder.
+            UserError: see `tokenfree.train.loop.loop.Loop`.
+        """
         try:
-            self._begin()
+            self._lock()
+            torch.set_num_threads(self._segment.threads)
+            torch.use_deterministic_algorithms(not self._device.startswith("cuda"), warn_only=True)
+            self._restore()
         except BaseException:
             self.close()
             raise
 
     def advance(self) -> dict[str, Any]:
-        """Train to the next report and return it: counts so far, speed, and the validation that all trials share."""
+        """Train to the next report, validate, save a checkpoint, and return the report.
+
+        It holds its number as `report`, counted from 1; `step`; `loss`, that of the last step, and `validation_loss`,
+        both in nats for each target, with what else the objective validates; what is used up since the beginning of the
+        trial, over all workers: `train_seconds` (of training steps alone), `characters` (of text) and `flops`;
+        `characters_per_second`; `parameters` of the encoder; and the `seed`.
+
+        Raises:
+            NotANumber, Spike: training broke off; see train/loop/loss_spikes.py.
+            UserError: the checkpoint cannot be written.
+        """
         if self._unheard:
             self._unheard = False
             return self._report
         number = self._report["report"] + 1
-        share = number / self._leg.reports
+        share = number / self._segment.reports
         steps = self._loop.recipe.train.steps
         loss = self._train(math.ceil(steps * share), self._seconds * share)
         if self._loop.step >= steps or self._used["train_seconds"] >= self._seconds:
-            number = self._leg.reports  # a budget of seconds may end before its steps, or after
+            number = self._segment.reports  # a budget of seconds may end before its steps, or after
         self._report = {
             "report": number,
             "step": self._loop.step,
@@ -101,58 +128,42 @@ class Session:
         """Let go of the trial's folder."""
         self._stack.close()
 
-    def _begin(self) -> None:
-        torch.set_num_threads(self._leg.threads)
-        torch.use_deterministic_algorithms(not self._device.startswith("cuda"), warn_only=True)
-        recipe = build(PretrainRecipe, self._leg.recipe, source=self._leg.name)
-        damaged: list[str] = []
-        folder = self._folder / "checkpoints"
-        checkpoint = self._shared(checkpoints.newest(folder, damaged.append) if self._rank == 0 else None)
+    def _lock(self) -> None:
+        if self._rank == 0:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            folder = self._segment.folder
+            held = JobError(f"another process still trains {folder}; end it and run the same command again")
+            self._stack.enter_context(lock(self._folder / "lock", seconds=_PATIENCE, held=held))
+
+    def _restore(self) -> None:
+        """Build the trial's loop, where its newest checkpoint leaves it; damaged ones are passed over."""
+        recipe = build(PretrainRecipe, self._segment.recipe, source=self._segment.name)
         self._loop = self._make_loop(recipe)
+        self._step_flops = flops_of_step(self._loop)
+        checkpoint = self._loop.restore_newest(RunFolder(self._folder), lambda damaged: None)
         if checkpoint is None:
-            self._set_steps(self._shared(self._planned_steps()))
+            self._set_steps(broadcast(self._planned_steps(recipe)))
             return
-        trial = checkpoint.state["trial"]
+        trial = checkpoint.state.trial
+        assert trial is not None, "all checkpoints of a trial are written by `_save`"
         self._set_steps(trial["steps"])
-        self._loop.load(checkpoint)
         self._used, self._report = trial["used"], trial["report"]
-        self._unheard = self._report["report"] > self._leg.known
+        self._unheard = self._report["report"] > self._segment.known
 
     def _make_loop(self, recipe: PretrainRecipe) -> Loop:
-        loop = Loop(recipe, self._leg.data, rank=self._rank, world_size=self._world_size, device=self._device)
-        meter = Meter(loop.encoder, loop.model.head, device=loop.device, precision=recipe.train.precision)
-        arrays = loop.loader.batch(0)
-        self._step_flops = meter.flops(arrays) / len(arrays["sample_ids"]) * recipe.train.global_batch
-        return loop
+        return Loop(recipe, self._segment.data, rank=self._rank, world_size=self._world_size, device=self._device)
+
+    def _planned_steps(self, recipe: PretrainRecipe) -> int:
+        """What the budget is worth; a step is timed on a loop of its own, so that the trial stays as it is."""
+        seconds = None
+        if self._budget.seconds is not None:
+            seconds = seconds_of_step(self._make_loop(recipe_for_timing(recipe)))
+        return steps_of(self._budget, self._loop, seconds)
 
     def _set_steps(self, steps: int) -> None:
+        """Take `steps` for those of the recipe: what the budget is worth shows only on the loop that it builds."""
         train = dataclasses.replace(self._loop.recipe.train, steps=steps)
         self._loop.recipe = dataclasses.replace(self._loop.recipe, train=train)
-
-    def _planned_steps(self) -> int:
-        """The steps that the budget is worth, by which the learning rate goes up and down."""
-        budget, loop = self._budget, self._loop
-        if budget.steps is not None:
-            return budget.steps
-        if budget.seconds is not None:
-            return max(1, round(budget.seconds / self._seconds_of_a_step()))
-        batch = loop.recipe.train.global_batch
-        if budget.flops is not None:
-            return max(1, round(budget.flops / self._step_flops))
-        counts: list[int] = []
-        step = 0
-        while len(counts) < _SAMPLED:
-            counts += list(loop.loader.batch(step)["num_characters"])
-            step += 1
-        return max(1, round((budget.characters or 0) / (float(sum(counts)) / len(counts) * batch)))
-
-    def _seconds_of_a_step(self) -> float:
-        """Measured on a few steps, after which the trial begins anew."""
-        seconds: list[float] = []
-        self._set_steps(1_000_000)  # at the rate that it begins with
-        self._loop.train_until(_WARM + _TIMED, lambda line: seconds.append(line["seconds"]))
-        self._loop = self._make_loop(build(PretrainRecipe, self._leg.recipe, source=self._leg.name))
-        return sum(seconds[_WARM:]) / _TIMED
 
     def _train(self, step: int, seconds: float) -> float:
         """Train until `step`, or until `seconds` were used; the loss of the last step."""
@@ -163,7 +174,8 @@ class Session:
             losses[0] = line["loss"]
             self._used["characters"] += int(line["characters"])
             self._used["flops"] += self._step_flops
-            if self._shared(before + time.perf_counter() - began >= seconds, often=True):
+            # Asked of the others only where it can be true: each broadcast costs a step some time.
+            if self._budget.seconds is not None and broadcast(before + time.perf_counter() - began >= seconds):
                 raise _TimeIsUp
 
         with contextlib.suppress(_TimeIsUp):
@@ -171,19 +183,11 @@ class Session:
         self._used["train_seconds"] = before + time.perf_counter() - began
         return losses[0]
 
-    def _shared(self, value: Any, *, often: bool = False) -> Any:
-        """What rank 0 has, on all workers. What is asked `often` is asked only where the budget is in seconds."""
-        if self._world_size == 1 or (often and self._budget.seconds is None):
-            return value
-        box = [value]
-        dist.broadcast_object_list(box, src=0)
-        return box[0]
-
     def _save(self) -> None:
         parts, state = self._loop.snapshot()  # all workers: a sharded model is put together
         if self._rank:
             return
-        state["trial"] = {"steps": self._loop.recipe.train.steps, "used": self._used, "report": self._report}
+        trial = {"steps": self._loop.recipe.train.steps, "used": self._used, "report": self._report}
         folder = self._folder / "checkpoints"
-        checkpoints.write(folder / checkpoints.name(self._loop.step), parts, state)
+        checkpoints.write(folder / checkpoints.name(self._loop.step), parts, dataclasses.replace(state, trial=trial))
         checkpoints.prune(folder, step=self._loop.step, keep=2, best=None)

@@ -6,26 +6,23 @@ Its start takes as long as many a trial, so the workers stay. Worker 0 asks a ma
 from __future__ import annotations
 
 import asyncio
-import os
+import contextlib
 import threading
 from typing import Any
 
 import ray
 import ray.train
-import torch.distributed as dist
 from ray.train import FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchConfig, get_device
-from ray.train.v2.api.exceptions import TrainingFailedError, WorkerGroupError
+from ray.train.v2.api.exceptions import TrainingFailedError
 
-from preprocess.errors import JobError
-from train.ray_trainer import Trainer, own_errors
-from train.sweep.session import Leg, Session
+from tokenfree.preprocess.common.errors import JobError
+from tokenfree.train.parallel.collectives import broadcast
+from tokenfree.train.ray.environment import ray_environment
+from tokenfree.train.ray.errors import unwrap
+from tokenfree.train.ray.trainer import Trainer
+from tokenfree.train.sweep.trials.trial_session import TrialSegment, TrialSession
 
-_SETTINGS = {
-    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",
-    "RAY_TRAIN_METRICS_ENABLED": "0",
-    "RAY_TRAIN_ENABLE_STATE_ACTOR_RECONCILIATION": "0",
-}
 _PATIENCE = 7 * 24 * 3600  # seconds that idle workers wait for the next trial
 
 
@@ -53,17 +50,24 @@ class Mailbox:
         return await self._answers.get()
 
 
-class Crew:
-    """Workers under Ray Train, led from another process."""
+class WorkerGroup:
+    """Workers under Ray Train, led from another process.
+
+    Args:
+        workers: how many.
+        cpus, gpus: of each.
+        storage: a folder for what Ray Train writes.
+        name: of the run of Ray Train.
+    """
 
     def __init__(self, *, workers: int, cpus: float, gpus: float, storage: str, name: str) -> None:
-        for key, value in _SETTINGS.items():
-            os.environ.setdefault(key, value)
+        self._stack = contextlib.ExitStack()
+        self._stack.enter_context(ray_environment())
         self._mailbox: Any = ray.remote(num_cpus=0)(Mailbox).remote()
         self._failure: BaseException | None = None
         trainer = Trainer(
             _serve,
-            board=None,  # of elastic runs
+            channel=None,  # of elastic runs
             train_loop_config={"mailbox": self._mailbox},
             scaling_config=ScalingConfig(
                 num_workers=workers,
@@ -73,15 +77,23 @@ class Crew:
             torch_config=TorchConfig(backend="nccl" if gpus else "gloo", timeout_s=_PATIENCE),
             run_config=RunConfig(name=name, storage_path=storage, failure_config=FailureConfig(max_failures=0)),
         )
-        self._thread = threading.Thread(target=self._run, args=(trainer,), name="crew", daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(trainer,), name="worker group", daemon=True)
         self._thread.start()
 
-    def begin(self, leg: Leg) -> None:
-        """Turn to a trial."""
-        self._ask(leg)
+    def begin(self, segment: TrialSegment) -> None:
+        """Turn to a trial.
+
+        Raises:
+            JobError: the workers ended; see `advance` for what they raise themselves.
+        """
+        self._ask(segment)
 
     def advance(self) -> dict[str, Any]:
-        """See `Session.advance`."""
+        """See `TrialSession.advance`.
+
+        Raises:
+            JobError: with what the first of the workers raised, or that they ended by themselves.
+        """
         return self._ask("advance")
 
     def close(self) -> None:
@@ -89,6 +101,7 @@ class Crew:
         if self._thread.is_alive():
             self._mailbox.tell.remote("end")
             self._thread.join(timeout=10)
+        self._stack.close()
 
     def _ask(self, command: Any) -> Any:
         self._mailbox.tell.remote(command)
@@ -102,16 +115,17 @@ class Crew:
         try:
             trainer.fit()
         except TrainingFailedError as error:
-            self._failure = _own(error)
+            self._failure = _explain(error)
 
 
-def _own(error: TrainingFailedError) -> JobError:
-    """The first worker's own error."""
-    if isinstance(error, WorkerGroupError):
-        for rank, own in own_errors(error.worker_failures).items():
-            return JobError(f"worker {rank}: {type(own).__name__}: {own}")
+def _explain(error: TrainingFailedError) -> JobError:
+    """What the sweep is told of the workers' end."""
+    cause = unwrap(error)
+    if cause.error is None:
         return JobError("a worker of the trial was lost; look for a lack of memory")
-    return JobError(f"Ray could not run the workers of the trial: {str(error).strip().splitlines()[0]}")
+    if cause.rank is None:
+        return JobError(f"Ray could not run the workers of the trial: {cause.first_line}")
+    return JobError(f"worker {cause.rank}: {type(cause.error).__name__}: {cause.error}")
 
 
 def _serve(config: dict[str, Any]) -> None:
@@ -119,19 +133,19 @@ def _serve(config: dict[str, Any]) -> None:
     context = ray.train.get_context()
     rank, world_size = context.get_world_rank(), context.get_world_size()
     mailbox = config["mailbox"]
-    session: Session | None = None
+    session: TrialSession | None = None
     while True:
-        box: list[Any] = [ray.get(mailbox.command.remote()) if rank == 0 else None]
-        dist.broadcast_object_list(box, src=0)
-        command, answer = box[0], None
+        command: Any = broadcast(ray.get(mailbox.command.remote()) if rank == 0 else None)
+        answer = None
         if session is not None and command != "advance":
             session.close()
         if command == "end":
             return
         if command == "advance":
-            assert session is not None, "a crew is told to begin before it is told to advance"
+            assert session is not None, "workers are told to begin before they are told to advance"
             answer = session.advance()
         else:
-            session = Session(command, rank=rank, world_size=world_size, device=str(get_device()))
+            session = TrialSession(command, rank=rank, world_size=world_size, device=str(get_device()))
+            session.open()
         if rank == 0:
             ray.get(mailbox.reply.remote(answer))

@@ -22,8 +22,8 @@ _NAMES = {
     GRID: "line",
     MUTED: "muted",
     PAPER: "paper",
-    **{colour: f"c{place}" for place, colour in enumerate(COLOURS, 1)},
-    **{colour: f"q{place}" for place, colour in enumerate(RANKS, 1)},
+    **{colour: f"c{number}" for number, colour in enumerate(COLOURS, 1)},
+    **{colour: f"q{number}" for number, colour in enumerate(RANKS, 1)},
 }
 STYLE: dict[Any, Any] = {
     "font.family": "sans-serif",

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from workflows.report.drawing import COLOURS, DASHES, INK, MARKERS, PAPER, cut, draw, plain_numbers
+from tokenfree.workflows.report.figures.drawing import COLOURS, DASHES, INK, MARKERS, PAPER, cut, draw, plain_numbers
 
 Curve = tuple[str, Sequence[float], Sequence[float]]  # name, xs, ys
 
@@ -26,16 +26,16 @@ def lines(
 
     def paint(figure: Figure) -> None:
         axes = figure.subplots()
-        for place, (name, xs, ys) in enumerate(curves):
-            colour, dash = COLOURS[place % len(COLOURS)], DASHES[place % len(DASHES)]
+        for index, (name, xs, ys) in enumerate(curves):
+            colour, dash = COLOURS[index % len(COLOURS)], DASHES[index % len(DASHES)]
             if smooth and len(ys) > 20:
                 axes.plot(xs, ys, color=colour, alpha=0.25, linewidth=0.8)
                 axes.plot(xs, smoothed(ys), color=colour, linestyle=dash, label=cut(name, 28))
             else:
                 axes.plot(xs, ys, color=colour, linestyle=dash, label=cut(name, 28))
-        for place, (name, xs, ys) in enumerate(points, start=len(curves) if len(curves) == 1 else 0):
-            colour = COLOURS[place % len(COLOURS)]
-            marker, dash = MARKERS[place % len(MARKERS)], DASHES[place % len(DASHES)]
+        for index, (name, xs, ys) in enumerate(points, start=len(curves) if len(curves) == 1 else 0):
+            colour = COLOURS[index % len(COLOURS)]
+            marker, dash = MARKERS[index % len(MARKERS)], DASHES[index % len(DASHES)]
             axes.plot(
                 xs, ys, color=colour, marker=marker, linestyle=dash, markersize=5, markeredgecolor=PAPER,
                 label=cut(name, 28),
@@ -65,18 +65,18 @@ def bars(rows: Sequence[tuple[str, float]], *, title: str, x: str, log: bool = F
     def paint(figure: Figure) -> None:
         axes = figure.subplots()
         names, values = [cut(row[0], 32) for row in rows], [row[1] for row in rows]
-        places = np.arange(max(len(rows), 3))[::-1][: len(rows)]  # few bars are no thicker than many
-        axes.barh(places, values, color=COLOURS[0], height=0.7)
-        axes.set_yticks(places, names)
+        ys = np.arange(max(len(rows), 3))[::-1][: len(rows)]  # few bars are no thicker than many
+        axes.barh(ys, values, color=COLOURS[0], height=0.7)
+        axes.set_yticks(ys, names)
         axes.tick_params(axis="y", length=0)
         axes.grid(visible=False, axis="y")
         axes.spines["left"].set_visible(False)
         if log and max(values, default=0) > 30 * min(values, default=1):
             axes.set_xscale("log")
             axes.set_xlim(left=min(values) / 2)
-        for place, value in zip(places, values, strict=True):
+        for y, value in zip(ys, values, strict=True):
             axes.annotate(
-                f"{value:,.0f}", (value, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8
+                f"{value:,.0f}", (value, y), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8
             )
         axes.margins(x=0.18)
         axes.set_ylim(-0.6, max(len(rows), 3) - 0.4)
@@ -87,7 +87,7 @@ def bars(rows: Sequence[tuple[str, float]], *, title: str, x: str, log: bool = F
 
 
 def smoothed(values: Sequence[float]) -> np.ndarray:
-    """A centred mean over a twentieth of the curve, with shorter windows at the ends."""
+    """A centred mean over a twentieth of the curve, with shorter windows at the ends: float64, as many as `values`."""
     half = max(1, len(values) // 40)
     sums = np.concatenate([[0.0], np.cumsum(values)])
     at = np.arange(len(values))

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from train.sweep.compare import Estimate
-from train.sweep.effects import Importance, Level, is_range, ordered_cells
-from train.sweep.trial_result import is_number, shown
-from workflows.report.drawing import (
+from tokenfree.train.sweep.results.compare import MeanInterval
+from tokenfree.train.sweep.results.effects import Importance, Level, is_range, ordered_cells
+from tokenfree.train.sweep.results.trial_result import is_number, shown
+from tokenfree.workflows.report.figures.drawing import (
     COLOURS,
     FAINT,
     INK,
@@ -111,11 +111,11 @@ def effect(
         ranges = is_range(values) and None not in values
         if ranges:
             xs = [float(value) for value in values]
-            centres = [float(np.median([xs[place] for place in level.trials])) for level in levels]
+            centres = [float(np.median([xs[index] for index in level.trials])) for level in levels]
             spread_x(axes, xs)
         else:
-            at = {place: index for index, level in enumerate(levels) for place in level.trials}
-            xs = [at[place] for place in range(len(values))]
+            at = {index: column for column, level in enumerate(levels) for index in level.trials}
+            xs = [at[index] for index in range(len(values))]
             centres = [float(index) for index in range(len(levels))]
             labels = [cut(level.label, 20) for level in levels]
             tilted = sum(map(len, labels)) > 26
@@ -126,8 +126,8 @@ def effect(
         axes.scatter(xs, losses, s=12, color=MUTED, zorder=2)
         for level, centre in zip(levels, centres, strict=True):
             axes.errorbar(
-                centre, level.estimate.mean, yerr=level.estimate.half, color=COLOURS[0], marker="D", markersize=5,
-                markeredgecolor=COLOURS[0], markerfacecolor=PAPER if level.estimate.half is None else COLOURS[0],
+                centre, level.interval.mean, yerr=level.interval.half, color=COLOURS[0], marker="D", markersize=5,
+                markeredgecolor=COLOURS[0], markerfacecolor=PAPER if level.interval.half is None else COLOURS[0],
                 capsize=4, linewidth=1.4, zorder=3,
             )  # fmt: skip
         axes.set_ylim(*limits)
@@ -142,15 +142,15 @@ def importance(found: Sequence[Importance]) -> str:
 
     def paint(figure: Figure) -> None:
         axes = figure.subplots()
-        places = np.arange(max(len(found), 3))[::-1][: len(found)]
-        axes.barh(places, [100 * item.share for item in found], color=COLOURS[0], height=0.5, label="main effect")
-        for place, item in zip(places, found, strict=True):
-            axes.plot([100 * item.low, 100 * item.high], [place, place], color=INK, linewidth=1)
+        heights = np.arange(max(len(found), 3))[::-1][: len(found)]
+        axes.barh(heights, [100 * item.share for item in found], color=COLOURS[0], height=0.5, label="main effect")
+        for height, item in zip(heights, found, strict=True):
+            axes.plot([100 * item.low, 100 * item.high], [height, height], color=INK, linewidth=1)
         axes.scatter(
-            [100 * item.chance for item in found], places, marker="|", s=180, color=COLOURS[1], linewidth=2, zorder=3,
+            [100 * item.chance for item in found], heights, marker="|", s=180, color=COLOURS[1], linewidth=2, zorder=3,
             label="a knob without effect stays left of this",
         )  # fmt: skip
-        axes.set_yticks(places, [cut(item.knob, 26) for item in found])
+        axes.set_yticks(heights, [cut(item.knob, 26) for item in found])
         axes.tick_params(axis="y", length=0)
         axes.grid(visible=False, axis="y")
         axes.spines["left"].set_visible(False)
@@ -179,11 +179,11 @@ def parallel(settings: Sequence[tuple[str, Mapping[str, Any], float]], knobs: Se
         )
         rows = np.arange(len(columns))[::-1]
         ground = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.2, "alpha": 0.85}
-        for place in range(len(ranked))[::-1]:
-            fifth = place * len(RANKS) // len(ranked)
+        for index in range(len(ranked))[::-1]:
+            fifth = index * len(RANKS) // len(ranked)
             axes.plot(
-                [column[place] for column, _ in columns], rows, color=RANKS[fifth], zorder=10 - fifth,
-                linewidth=2.6 if place == 0 else (1.5, 1.2, 1.0, 0.9, 0.8)[fifth], marker="o" if place == 0 else None,
+                [column[index] for column, _ in columns], rows, color=RANKS[fifth], zorder=10 - fifth,
+                linewidth=2.6 if index == 0 else (1.5, 1.2, 1.0, 0.9, 0.8)[fifth], marker="o" if index == 0 else None,
                 markersize=5,
             )  # fmt: skip
         for row, (_, ticks), name in zip(rows, columns, [*knobs, y], strict=True):
@@ -218,8 +218,8 @@ def change_of_rank(rows: Sequence[tuple[str, int, int]], *, left: str, right: st
                 [0, 1], [first, second], color=colour, linestyle="-" if rises else "--" if falls else ":", marker="o",
                 markersize=4, linewidth=2.4 if name == best else 1.3,
             )  # fmt: skip
-            for x, place, side in ((-0.04, first, "right"), (1.04, second, "left")):
-                axes.annotate(f"{place}. ({_number(name)})", (x, place), ha=side, va="center", fontsize=8)
+            for x, rank, side in ((-0.04, first, "right"), (1.04, second, "left")):
+                axes.annotate(f"{rank}. ({_number(name)})", (x, rank), ha=side, va="center", fontsize=8)
         axes.set_xlim(-0.35, 1.35)
         axes.set_xticks([0, 1], [left, right])
         axes.set_yticks([])
@@ -235,19 +235,19 @@ def change_of_rank(rows: Sequence[tuple[str, int, int]], *, left: str, right: st
     return draw(paint, height=height, label=f"Rank of each setting {left} and {right}")
 
 
-def intervals(rows: Sequence[tuple[str, Estimate, Sequence[float]]], *, x: str) -> str:
-    """Mean and 95% interval of settings (name, estimate, one value a seed), the first on top."""
+def intervals(rows: Sequence[tuple[str, MeanInterval, Sequence[float]]], *, x: str) -> str:
+    """Mean and 95% interval of settings (name, interval, one value a seed), the first on top."""
 
     def paint(figure: Figure) -> None:
         axes = figure.subplots()
-        places = np.arange(max(len(rows), 3))[::-1][: len(rows)]
-        for place, (_, found, values) in zip(places, rows, strict=True):
-            axes.scatter(values, [place] * len(values), s=14, color=MUTED, marker="|", zorder=2)
+        heights = np.arange(max(len(rows), 3))[::-1][: len(rows)]
+        for height, (_, found, values) in zip(heights, rows, strict=True):
+            axes.scatter(values, [height] * len(values), s=14, color=MUTED, marker="|", zorder=2)
             axes.errorbar(
-                found.mean, place, xerr=found.half, color=COLOURS[0], marker="D", markersize=5, capsize=3,
+                found.mean, height, xerr=found.half, color=COLOURS[0], marker="D", markersize=5, capsize=3,
                 markerfacecolor=PAPER if found.half is None else COLOURS[0], zorder=3,
             )  # fmt: skip
-        axes.set_yticks(places, [_number(name) for name, _, _ in rows])
+        axes.set_yticks(heights, [_number(name) for name, _, _ in rows])
         axes.set_ylim(-0.6, max(len(rows), 3) - 0.4)
         axes.set(title="Mean over seeds with 95% intervals", xlabel=x)
         plain_numbers(axes, y=False)
@@ -256,7 +256,7 @@ def intervals(rows: Sequence[tuple[str, Estimate, Sequence[float]]], *, x: str) 
 
 
 def _coordinates(values: Sequence[Any]) -> tuple[list[float], list[tuple[float, str]]]:
-    """Places in [0, 1] of a knob's values, and ticks: numbers by size, others evenly spread, absent ones apart."""
+    """Coordinates in [0, 1] of a knob's values, and ticks: numbers by size, others evenly spread, absent ones apart."""
     cells, different = ordered_cells(values)
     numbers = [float(value) for value in different if is_number(value)]
     absent = different[0] is None

@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 
-from preprocess.manifest import Manifest
-from workflows.report import figures
-from workflows.report.load import DataFolder
-from workflows.report.parts import Block, Section, Table, count
+from tokenfree.preprocess.dataset.manifest import Manifest
+from tokenfree.workflows.report.figures import line_figures as figures
+from tokenfree.workflows.report.load import DataRecord
+from tokenfree.workflows.report.sections.parts import Block, Section, Table, count
 
 MOST_LANGUAGES = 16
 
 
-def corpus_section(folder: DataFolder) -> Section:
+def corpus_section(record: DataRecord) -> Section:
     """The section of one data directory, by its manifest."""
-    manifest = folder.manifest
+    manifest = record.manifest
     shards = [shard for split in manifest.splits.values() for shard in split.shards]
     languages: dict[str, int] = {}
     for shard in shards:
@@ -30,8 +30,8 @@ def corpus_section(folder: DataFolder) -> Section:
         ),
     ]
     return Section(
-        title=f"Corpus · {folder.name}",
-        subtitle=str(folder.path),
+        title=f"Corpus · {record.name}",
+        subtitle=str(record.path),
         numbers=[
             (f"{totals['documents']:,}", "documents"),
             (f"{totals['rows']:,}", "windows"),

@@ -22,14 +22,14 @@ class Table:
     def numeric(self) -> list[bool]:
         """Which columns hold nothing but numbers, and are set flush right."""
         return [
-            any(row[place] for row in self.rows) and all(_NUMBER.fullmatch(row[place]) for row in self.rows)
-            for place in range(len(self.header))
+            any(row[column] for row in self.rows) and all(_NUMBER.fullmatch(row[column]) for row in self.rows)
+            for column in range(len(self.header))
         ]
 
     @property
     def width(self) -> int:
         """About how many characters a line needs."""
-        longest = [max((len(row[place]) for row in self.rows), default=0) for place in range(len(self.header))]
+        longest = [max((len(row[column]) for row in self.rows), default=0) for column in range(len(self.header))]
         words = [max(map(len, cell.split()), default=0) for cell in self.header]
         return sum(max(pair) + 2 for pair in zip(longest, words, strict=True))
 

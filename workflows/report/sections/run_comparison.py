@@ -3,13 +3,13 @@
 import itertools
 from collections.abc import Sequence
 
-from workflows.report import figures
-from workflows.report.load import RunFolder
-from workflows.report.parts import Block, Section, Table, count, decimal, duration, flat
-from workflows.report.run_section import characters, median, num_restarts, recipe_of, seconds, speeds
+from tokenfree.workflows.report.figures import line_figures as figures
+from tokenfree.workflows.report.load import RunRecord
+from tokenfree.workflows.report.sections.parts import Block, Section, Table, count, decimal, duration, flat
+from tokenfree.workflows.report.sections.run_section import characters, median, num_restarts, recipe_of, seconds, speeds
 
 
-def comparison_section(runs: Sequence[RunFolder]) -> Section:
+def comparison_section(runs: Sequence[RunRecord]) -> Section:
     """Curves of all runs in the same pictures, a table of where they ended, and the settings in which they differ."""
     called = names(runs)
     by_characters = [held_out(run, characters(run)) for run in runs]
@@ -50,23 +50,23 @@ def comparison_section(runs: Sequence[RunFolder]) -> Section:
     return Section("Runs compared", ", ".join(str(run.path) for run in runs), (), [block, _differences(runs, called)])
 
 
-def names(runs: Sequence[RunFolder]) -> list[str]:
+def names(runs: Sequence[RunRecord]) -> list[str]:
     """Folder names, with as many folders above as it takes to tell them apart."""
     for length in range(1, max(len(run.path.parts) for run in runs) + 1):
         found = ["/".join(run.path.parts[-length:]) for run in runs]
         if len(set(found)) == len(runs):
             return found
-    return [f"{run.path} ({place})" for place, run in enumerate(runs, 1)]
+    return [f"{run.path} ({number})" for number, run in enumerate(runs, 1)]
 
 
-def held_out(run: RunFolder, amounts: Sequence[float]) -> tuple[list[float], list[float]]:
+def held_out(run: RunRecord, amounts: Sequence[float]) -> tuple[list[float], list[float]]:
     """The validation losses of a run over `amounts`, which has a number for each of its steps."""
     at_step = {line["step"]: amount for line, amount in zip(run.steps, amounts, strict=True)}
     lines = [line for line in run.validations if line["step"] in at_step]
     return [at_step[line["step"]] for line in lines], [line["validation_loss"] for line in lines]
 
 
-def _row(name: str, run: RunFolder, curve: tuple[list[float], list[float]], shared: float | None) -> list[str]:
+def _row(name: str, run: RunRecord, curve: tuple[list[float], list[float]], shared: float | None) -> list[str]:
     last = run.validations[-1] if run.validations else {}
     accuracy = last.get("validation_accuracy")
     return [
@@ -93,7 +93,7 @@ def _at(curve: tuple[list[float], list[float]], x: float | None) -> float | None
     return points[-1][1] if points[-1][0] == x else None
 
 
-def _differences(runs: Sequence[RunFolder], called: Sequence[str]) -> Block:
+def _differences(runs: Sequence[RunRecord], called: Sequence[str]) -> Block:
     """The keys in which the recipes differ."""
     recipes = [dict(flat(recipe_of(run))) for run in runs]
     keys = dict.fromkeys(key for recipe in recipes for key in recipe)

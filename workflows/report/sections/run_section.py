@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from workflows.report import figures
-from workflows.report.load import RunFolder
-from workflows.report.parts import Block, Section, Table, count, decimal, duration, flat
+from tokenfree.workflows.report.figures import line_figures as figures
+from tokenfree.workflows.report.load import RunRecord
+from tokenfree.workflows.report.sections.parts import Block, Section, Table, count, decimal, duration, flat
 
 
-def run_section(run: RunFolder) -> Section:
+def run_section(run: RunRecord) -> Section:
     """The section of one run, ended or not."""
     result = run.result or {}
     entropy = result.get("unigram_entropy")
@@ -34,27 +34,27 @@ def run_section(run: RunFolder) -> Section:
     return Section(title, f"{run.path} ({state})", numbers, [*_curves(run, unit, entropy), *_tables(run)])
 
 
-def recipe_of(run: RunFolder) -> Mapping[str, Any]:
+def recipe_of(run: RunRecord) -> Mapping[str, Any]:
     """The resolved recipe of a run."""
     return run.config.get("recipe", run.config)
 
 
-def characters(run: RunFolder) -> list[float]:
+def characters(run: RunRecord) -> list[float]:
     """Characters read up to each step."""
     return list(itertools.accumulate(line.get("characters", 0) for line in run.steps))
 
 
-def seconds(run: RunFolder) -> list[float]:
+def seconds(run: RunRecord) -> list[float]:
     """Seconds spent in steps up to each step."""
     return list(itertools.accumulate(line.get("seconds", 0.0) for line in run.steps))
 
 
-def speeds(run: RunFolder) -> list[float]:
+def speeds(run: RunRecord) -> list[float]:
     """Characters per second of each step."""
     return [line.get("characters", 0) / line["seconds"] if line.get("seconds") else 0.0 for line in run.steps]
 
 
-def num_restarts(run: RunFolder) -> int:
+def num_restarts(run: RunRecord) -> int:
     """How often a worker was lost."""
     return sum(event.get("event") == "worker_lost" for event in run.events)
 
@@ -64,7 +64,7 @@ def median(values: Sequence[float]) -> float:
     return sorted(values)[len(values) // 2] if values else 0.0
 
 
-def _curves(run: RunFolder, unit: str, entropy: float | None) -> list[Block]:
+def _curves(run: RunRecord, unit: str, entropy: float | None) -> list[Block]:
     if not run.steps and not run.validations:
         return [Block("", "No step has been made yet.")]
     steps = [line["step"] for line in run.steps]
@@ -94,7 +94,7 @@ def _curves(run: RunFolder, unit: str, entropy: float | None) -> list[Block]:
     return [Block("", pictures=pictures)]
 
 
-def _tables(run: RunFolder) -> list[Block]:
+def _tables(run: RunRecord) -> list[Block]:
     blocks = []
     events = [event for event in run.events if event.get("event") not in ("start", "complete")]
     if events:
@@ -122,7 +122,7 @@ def _event(event: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _restarted_at(run: RunFolder) -> list[float]:
+def _restarted_at(run: RunRecord) -> list[float]:
     """The steps from which the run went on after a worker was lost."""
     found, lost = [], False
     for event in run.events:

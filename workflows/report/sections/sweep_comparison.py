@@ -2,11 +2,12 @@
 
 import shlex
 
-from train.sweep.compare import LOSS, Setting, estimate, full_amount, rank
-from train.sweep.trial_result import shown
-from workflows.report import sweep_figures as figures
-from workflows.report.parts import Block, Table, count, decimal, duration
-from workflows.report.sweep_view import LOSS_NAME, UNITS, SweepView, plus_minus
+from tokenfree.train.sweep.results.compare import Setting, full_amount, mean_interval, rank
+from tokenfree.train.sweep.results.trial_result import shown
+from tokenfree.train.sweep.space.targets import LOSS
+from tokenfree.workflows.report.figures import sweep_figures as figures
+from tokenfree.workflows.report.sections.parts import Block, Table, count, decimal, duration
+from tokenfree.workflows.report.sections.sweep_view import LOSS_NAME, UNITS, SweepView, plus_minus
 
 COSTS = {
     "parameters": ("parameters", count),
@@ -27,13 +28,13 @@ def best_blocks(view: SweepView) -> list[Block]:
         else:
             reason = "no trial has reported yet" if view.amount is None else "no loss is a number"
         return [Block("Best setting", f"There is none: {reason}.")]
-    winner, found = view.ranked[0].setting, view.ranked[0].estimate
+    winner, found = view.ranked[0].setting, view.ranked[0].interval
     seeds = f"mean of {found.count} seeds with its 95% interval by Student's t" if found.half else "one seed"
     text = f"{winner.name}: held-out loss {view.loss(winner, 4)} nats at {view.at} ({seeds}). {_doubt(view)}"
     command = ""
-    if view.folder.ended:
+    if view.sweep.ended:
         text += " best.yaml is its recipe, with the number of steps of the base recipe; DIR is the data directory."
-        path = shlex.quote(str(view.folder.path / "best.yaml"))
+        path = shlex.quote(str(view.sweep.path / "best.yaml"))
         command = f"tokenfree pretrain {path} --data DIR --output RUN"
     rows = [[view.names[key], key, shown(winner.values.get(key)) or "not set"] for key in view.knobs]
     tables = [
@@ -50,8 +51,8 @@ def trade_blocks(view: SweepView) -> list[Block]:
     fronted = {item.setting.name for item in view.leading}
     dots = []
     for item in view.ranked:
-        setting, few = item.setting, item.estimate.count < view.ranked[0].estimate.count
-        loss = setting.estimate(LOSS.metric, view.amount, view.unit)
+        setting, few = item.setting, item.interval.count < view.ranked[0].interval.count
+        loss = setting.interval(LOSS.metric, view.amount, view.unit)
         if loss is not None and view.speed(setting):
             dots.append(figures.Dot(setting.name, view.speed(setting), loss.mean, setting.name in fronted, few))
     if not dots:
@@ -72,18 +73,18 @@ def fair_blocks(view: SweepView) -> list[Block]:
     if steps is None or seconds is None:
         return []
     orders = [rank(view.trials, unit="step", amount=steps), rank(view.trials, unit="train_seconds", amount=seconds)]
-    places = [{item.setting.name: place for place, item in enumerate(order, 1)} for order in orders]
-    losses = [{item.setting.name: plus_minus(item.estimate) for item in order} for order in orders]
+    ranks = [{item.setting.name: number for number, item in enumerate(order, 1)} for order in orders]
+    losses = [{item.setting.name: plus_minus(item.interval) for item in order} for order in orders]
     names = list(dict.fromkeys(item.setting.name for order in orders for item in order))
-    both = [name for name in names if all(name in place for place in places)]
+    both = [name for name in names if all(name in found for found in ranks)]
     if len(both) < 2:
         return []
     rows = [
         [
             name,
-            *(cell for place, loss in zip(places, losses, strict=True)
-              for cell in (str(place.get(name, "–")), loss.get(name, "–"))),
-            f"{places[0][name] - places[1][name]:+d}".replace("+0", "0") if name in both else "–",
+            *(cell for found, loss in zip(ranks, losses, strict=True)
+              for cell in (str(found.get(name, "–")), loss.get(name, "–"))),
+            f"{ranks[0][name] - ranks[1][name]:+d}".replace("+0", "0") if name in both else "–",
         ]
         for name in names
     ]  # fmt: skip
@@ -96,9 +97,9 @@ def fair_blocks(view: SweepView) -> list[Block]:
     pictured = both[:MOST_RANKED]
     if len(both) > len(pictured):
         text += f" The picture has the {len(pictured)} best at equal steps, ranked among themselves."
-    by_time = sorted(pictured, key=places[1].__getitem__)
+    by_time = sorted(pictured, key=ranks[1].__getitem__)
     picture = figures.change_of_rank(
-        [(name, place, by_time.index(name) + 1) for place, name in enumerate(pictured, 1)],
+        [(name, number, by_time.index(name) + 1) for number, name in enumerate(pictured, 1)],
         left="equal steps",
         right="equal time",
         best=names[0],
@@ -115,9 +116,9 @@ def seed_blocks(view: SweepView) -> list[Block]:
     found = []
     for item in view.ranked:
         values = [value for _, value in item.setting.reached(LOSS.metric, view.amount, view.unit)]
-        mean = estimate(values)
-        if mean is not None:
-            found.append((item.setting, mean, values))
+        interval = mean_interval(values)
+        if interval is not None:
+            found.append((item.setting, interval, values))
     if not found:
         return []
     text = (
@@ -125,10 +126,11 @@ def seed_blocks(view: SweepView) -> list[Block]:
         "less than seeds). Settings with more seeds stand first, and the others are not compared with them: the seeds "
         "that a scheduler let go on are its luckier ones. Strokes are seeds; a hollow diamond is a single one."
     )
-    picture = figures.intervals([(s.name, mean, values) for s, mean, values in found[:MOST_RANKED]], x=LOSS_NAME)
+    pictured = [(setting.name, interval, values) for setting, interval, values in found[:MOST_RANKED]]
+    picture = figures.intervals(pictured, x=LOSS_NAME)
     rows = [
-        [setting.name, str(mean.count), plus_minus(mean), ", ".join(map(decimal, values)), *view.values(setting)]
-        for setting, mean, values in found
+        [item.name, str(interval.count), plus_minus(interval), ", ".join(map(decimal, values)), *view.values(item)]
+        for item, interval, values in found
     ]
     table = Table(
         "Settings over seeds",
@@ -140,10 +142,10 @@ def seed_blocks(view: SweepView) -> list[Block]:
 
 
 def _doubt(view: SweepView) -> str:
-    """How sure the first place is."""
+    """How sure the first rank is."""
     if len(view.ranked) < 2:
         return "No other setting got so far."
-    first, second = view.ranked[0].estimate, view.ranked[1].estimate
+    first, second = view.ranked[0].interval, view.ranked[1].interval
     behind = f"The next, {view.ranked[1].setting.name}, is {abs(second.mean - first.mean):.4f} behind"
     if second.count < first.count:
         return f"No other setting got there with {first.count} seeds."

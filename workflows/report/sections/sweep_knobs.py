@@ -2,12 +2,19 @@
 
 from dataclasses import replace
 
-from train.sweep.compare import LOSS
-from train.sweep.effects import importance, levels
-from train.sweep.trial_result import TrialResult, shown
-from workflows.report import sweep_figures as figures
-from workflows.report.parts import Block, Table
-from workflows.report.sweep_view import LOSS_NAME, MOST_PICTURED, UNITS, SweepView, plus_minus, target_name
+from tokenfree.train.sweep.results.effects import importance, levels
+from tokenfree.train.sweep.results.trial_result import TrialResult, shown
+from tokenfree.train.sweep.space.targets import LOSS
+from tokenfree.workflows.report.figures import sweep_figures as figures
+from tokenfree.workflows.report.sections.parts import Block, Table
+from tokenfree.workflows.report.sections.sweep_view import (
+    LOSS_NAME,
+    MOST_PICTURED,
+    UNITS,
+    SweepView,
+    plus_minus,
+    target_name,
+)
 
 LEAST_TRIALS = 6  # for shares of a variance
 
@@ -38,7 +45,7 @@ def parallel_blocks(view: SweepView) -> list[Block]:
     if len(view.ranked) < 2 or not view.knobs:
         return []
     lines = [
-        (item.setting.name, {view.names[key]: value for key, value in item.setting.values.items()}, item.estimate.mean)
+        (item.setting.name, {view.names[key]: value for key, value in item.setting.values.items()}, item.interval.mean)
         for item in view.ranked[:MOST_PICTURED]
     ]
     text = (
@@ -72,7 +79,7 @@ def _effects(view: SweepView, compared: list[tuple[TrialResult, float]], title: 
         name, values = view.names[key], [trial.values.get(key) for trial, _ in compared]
         found = levels(values, losses)
         pictures.append(figures.effect(name, values, losses, found, y="held-out loss", limits=limits))
-        rows += [[name, level.label, str(level.estimate.count), plus_minus(level.estimate)] for level in found]
+        rows += [[name, level.label, str(level.interval.count), plus_minus(level.interval)] for level in found]
     table = Table("Mean loss by value", ["knob", "value", "trials", LOSS_NAME], rows, folded=True)
     return [Block(title, text, pictures=pictures, small=True, tables=[table])]
 

@@ -1,10 +1,10 @@
 """What became of every trial of a sweep: learning curves, the table, failures, what was not run, the settings."""
 
-from train.sweep.compare import LOSS, SPEED
-from train.sweep.trial_result import STATES, TrialResult, is_number, shown
-from workflows.report import sweep_figures as figures
-from workflows.report.parts import Block, Table, count, decimal, flat
-from workflows.report.sweep_view import LOSS_NAME, MOST_PICTURED, UNITS, SweepView, cell
+from tokenfree.train.sweep.results.trial_result import STATES, TrialResult, is_number, shown
+from tokenfree.train.sweep.space.targets import LOSS, SPEED
+from tokenfree.workflows.report.figures import sweep_figures as figures
+from tokenfree.workflows.report.sections.parts import Block, Table, count, decimal, flat
+from tokenfree.workflows.report.sections.sweep_view import LOSS_NAME, MOST_PICTURED, UNITS, SweepView, cell
 
 MOST_STEPS = 12  # columns of the table of losses by step
 
@@ -39,7 +39,7 @@ def trial_blocks(view: SweepView) -> list[Block]:
     header += ["accuracy", "characters/s", "seconds", "parameters"]
     rows = [_row(view, trial, common) for trial in sorted(view.trials, key=view.order)]
     met = {trial.state for trial in view.trials}
-    said = "; ".join(f"{state.replace('_', ' ')}: {meaning}" for state, meaning in STATES.items() if state in met)
+    said = "; ".join(f"{state}: {meaning}" for state, meaning in STATES.items() if state in met)
     text = f"Those that got furthest first, then by loss. {said[:1].upper()}{said[1:]}."
     return [Block("All trials", text, tables=[Table("Trials with their last report", header, rows)])]
 
@@ -55,20 +55,20 @@ def failed_blocks(view: SweepView) -> list[Block]:
 def not_run_blocks(view: SweepView) -> list[Block]:
     """Settings and trials that were not run, and why."""
     blocks = []
-    if view.folder.skipped:
-        rows = [[reason, str(number)] for reason, number in sorted(view.folder.skipped.items())]
+    if view.sweep.skipped:
+        rows = [[reason, str(number)] for reason, number in sorted(view.sweep.skipped.items())]
         text = "Settings that the search drew from the space and passed over, because the recipe refuses them."
         blocks.append(Block("Not run", text, tables=[Table("Why", ["why", "settings"], rows)]))
-    waiting = [trial for trial in view.trials if trial.state in ("waiting", "not_run")]
+    waiting = [trial for trial in view.trials if trial.state == "waiting"]
     if waiting:
-        rows = [[trial.name, trial.error or STATES[trial.state], view.described(trial.values)] for trial in waiting]
+        rows = [[trial.name, STATES[trial.state], view.described(trial.values)] for trial in waiting]
         blocks.append(Block("Not begun", tables=[Table("Trials without a report", ["trial", "why", "values"], rows)]))
     return blocks
 
 
 def recipe_blocks(view: SweepView) -> list[Block]:
     """The recipe of the sweep, closed."""
-    recipe = view.folder.recipe
+    recipe = view.sweep.recipe
     own = flat({key: value for key, value in recipe.items() if key not in ("base", "variants")})
     tables = [Table("Settings of the sweep", ["key", "value"], own, folded=True)]
     if recipe.get("base"):
@@ -81,7 +81,7 @@ def _row(view: SweepView, trial: TrialResult, common: float | None) -> list[str]
     return [
         trial.name,
         *[shown(trial.seed)] * view.seeded,
-        trial.state.replace("_", " "),
+        trial.state,
         *(shown(trial.values.get(key)) or "–" for key in view.knobs),
         cell(last.get("step"), count),
         cell(last.get(LOSS.metric), decimal),
@@ -96,7 +96,7 @@ def _row(view: SweepView, trial: TrialResult, common: float | None) -> list[str]
 def _curve_table(view: SweepView) -> Table:
     steps = sorted({report["step"] for trial in view.trials for report in trial.reports if "step" in report})
     if len(steps) > MOST_STEPS:
-        steps = [steps[place * (len(steps) - 1) // (MOST_STEPS - 1)] for place in range(MOST_STEPS)]
+        steps = [steps[index * (len(steps) - 1) // (MOST_STEPS - 1)] for index in range(MOST_STEPS)]
     rows = [
         [trial.name, trial.state, *(decimal(trial.value_at(LOSS.metric, step)) for step in steps)]
         for trial in view.trials

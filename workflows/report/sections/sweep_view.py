@@ -4,23 +4,21 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
-from train.sweep.compare import (
-    LOSS,
-    SPEED,
-    Estimate,
+from tokenfree.train.sweep.results.compare import (
+    MeanInterval,
     Ranked,
     Setting,
     common_amount,
-    estimate,
     front,
     full_amount,
-    objectives,
+    mean_interval,
     rank,
     settings,
 )
-from train.sweep.trial_result import TrialResult, is_number, knobs, short_names, shown
-from workflows.report.load import SweepFolder
-from workflows.report.parts import count
+from tokenfree.train.sweep.results.trial_result import TrialResult, is_number, knobs, short_names, shown
+from tokenfree.train.sweep.space.targets import LOSS, SPEED, objectives
+from tokenfree.workflows.report.load import SweepRecord
+from tokenfree.workflows.report.sections.parts import count
 
 UNITS: Mapping[str, tuple[str, Callable[[float], str]]] = {  # of budgets: the name, and an amount of it
     "step": ("step", lambda amount: f"step {amount:,.0f}"),
@@ -36,20 +34,24 @@ class SweepView:
     """A sweep, its settings ranked where they are compared: at the same amount of what the budget counts.
 
     Attributes:
+        sweep: what it shows.
+        trials: all of them.
+        knobs: the dotted keys that they set.
         names: a short name for each knob.
         amount: of the budget's `unit`, at which settings are ranked; `at` says it in words.
+        targets: what settings are ranked by, the first first.
         common: the amount that all ended trials got to.
         ranked: settings that got to `amount`, best first.
         seeded: whether settings have several seeds.
     """
 
-    def __init__(self, folder: SweepFolder) -> None:
-        self.folder = folder
-        self.trials = list(folder.trials)
+    def __init__(self, sweep: SweepRecord) -> None:
+        self.sweep = sweep
+        self.trials = list(sweep.trials)
         self.knobs = knobs(self.trials)
         self.names = dict(zip(self.knobs, short_names(self.knobs), strict=True))
-        self.unit = _unit(folder.recipe)
-        self.targets = objectives(folder.recipe.get("objectives") or [LOSS.metric])
+        self.unit = _unit(sweep.recipe)
+        self.targets = objectives(sweep.recipe.get("objectives") or [LOSS.metric])
         self.amount = full_amount(self.trials, self.unit)
         self.common = common_amount(self.trials, self.unit)
         self.ranked = rank(self.trials, target=self.targets[0], unit=self.unit, amount=self.amount)
@@ -68,12 +70,12 @@ class SweepView:
         return front(self.ranked, self.targets if len(self.targets) > 1 else (LOSS, SPEED), self.amount, self.unit)
 
     def loss(self, setting: Setting, digits: int = 3) -> str:
-        """Of a setting where it is compared, with its interval."""
-        return "–" if self.amount is None else plus_minus(setting.estimate(LOSS.metric, self.amount, self.unit), digits)
+        """The held-out loss of a setting where it is compared, in nats, with its interval."""
+        return "–" if self.amount is None else plus_minus(setting.interval(LOSS.metric, self.amount, self.unit), digits)
 
     def speed(self, setting: Setting) -> float:
         """Characters per second of a setting where it is compared; 0 where it is not known."""
-        found = None if self.amount is None else setting.estimate(SPEED.metric, self.amount, self.unit)
+        found = None if self.amount is None else setting.interval(SPEED.metric, self.amount, self.unit)
         return found.mean if found else 0.0
 
     def mean_of_last(self, setting: Setting, metric: str) -> float | None:
@@ -81,7 +83,7 @@ class SweepView:
         if self.amount is None:
             return None
         values = [trial.last.get(metric) for trial, _ in setting.reached(LOSS.metric, self.amount, self.unit)]
-        found = estimate([float(value) for value in values if is_number(value)])
+        found = mean_interval([float(value) for value in values if is_number(value)])
         return None if found is None else found.mean
 
     def values(self, setting: Setting) -> list[str]:
@@ -98,7 +100,7 @@ class SweepView:
         return -amount if is_number(amount) else 1.0, loss if is_number(loss) else float("inf"), trial.name
 
 
-def plus_minus(found: Estimate | None, digits: int = 4) -> str:
+def plus_minus(found: MeanInterval | None, digits: int = 4) -> str:
     """`4.2288 ± 0.0031`, a mean alone where there is no interval, or a dash."""
     if found is None:
         return "–"

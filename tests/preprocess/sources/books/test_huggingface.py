@@ -6,11 +6,13 @@ from pathlib import Path
 import datasets
 import pytest
 
-from preprocess.config import PreprocessConfig
-from preprocess.document import Failure
-from preprocess.errors import UserError
-from preprocess.sources import Page, Split, hash_inputs, plan_splits, read_split
-from preprocess.sources.hf import Named
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.config import PreprocessConfig
+from tokenfree.preprocess.records.document import Failure
+from tokenfree.preprocess.records.input_split import InputSplit
+from tokenfree.preprocess.records.page import Page
+from tokenfree.preprocess.sources.books.huggingface import Named
+from tokenfree.preprocess.sources.input_splits import find_inputs, hash_input, plan_splits, read_split
 
 ROWS = {
     "text": [f"Goose {n} walks along the river 鵞鳥." for n in range(50)],
@@ -30,7 +32,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def pages(config: PreprocessConfig) -> list[Page | Failure]:
-    splits = [Split.from_json(split.to_json()) for split in plan_splits(config)]
+    splits = [InputSplit.from_json(split.to_json()) for split in plan_splits(config)]
     return [page for split in splits for page in read_split(split)]
 
 
@@ -60,9 +62,13 @@ def test_the_hash_is_of_the_values_and_not_of_the_files(saved: str, tmp_path: Pa
     datasets.Dataset.from_dict(ROWS).save_to_disk(str(tmp_path / "again"), num_shards=3)
     other = {**ROWS, "text": ["Swan", *ROWS["text"][1:]]}
     datasets.Dataset.from_dict(other).save_to_disk(str(tmp_path / "other"))
-    paths = [f"hf-dataset:{path}" for path in (saved, tmp_path / "again", tmp_path / "other")]
-    hashes = {entry["path"]: entry["sha256"] for entry in hash_inputs(paths)}
-    assert hashes[paths[0]] == hashes[paths[1]] != hashes[paths[2]]
+    first, again, third = (
+        next(iter(find_inputs(PreprocessConfig(hf_dataset=(str(path),)))))
+        for path in (saved, tmp_path / "again", tmp_path / "other")
+    )
+    assert first.size == again.size == third.size == 50
+    assert hash_input(first) == hash_input(again) != hash_input(third)
+    assert first.modified != third.modified
 
 
 def test_names() -> None:
@@ -87,8 +93,10 @@ def test_ids_tell_splits_and_folders_apart(saved: str, tmp_path: Path, monkeypat
 def test_columns_of_any_type_are_hashed(tmp_path: Path) -> None:
     values = {"text": ["a"], "raw": [b"\xff\xd8"], "labels": [[1, 2]], "when": [datetime(2020, 2, 2)]}
     datasets.Dataset.from_dict(values).save_to_disk(str(tmp_path / "mixed"))
-    (entry,) = hash_inputs([f"hf-dataset:{tmp_path}/mixed"])
-    assert len(str(entry["sha256"])) == 64
+    (file,) = find_inputs(PreprocessConfig(hf_dataset=(f"{tmp_path}/mixed",)))
+    size, sha256 = hash_input(file)
+    assert size > 0
+    assert len(sha256) == 64
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from preprocess.config import PreprocessConfig
-from preprocess.document import Failure
-from preprocess.site import Site
-from preprocess.sources import Page, Split, plan_splits, read_split
-from preprocess.sources.wikipedia import parse_page, unescape
+from tokenfree.preprocess.config import PreprocessConfig
+from tokenfree.preprocess.records.document import Failure
+from tokenfree.preprocess.records.input_split import InputSplit
+from tokenfree.preprocess.records.page import Page
+from tokenfree.preprocess.records.wiki_site import Site
+from tokenfree.preprocess.sources.input_splits import plan_splits, read_split
+from tokenfree.preprocess.sources.wikipedia.pages import parse_page, unescape
 
 SITE = Site.from_siteinfo("", database="swwiki", language="sw")
 PAGE = (
@@ -163,9 +165,9 @@ def streams() -> Streams:
     return Streams(bz2.compress(data[start:end]) for start, end in pairwise(cuts))
 
 
-def a_split(path: Path, data: bytes, stored: Literal["xml", "bz2"]) -> Split:
+def a_split(path: Path, data: bytes, stored: Literal["xml", "bz2"]) -> InputSplit:
     path.write_bytes(data)
-    return Split(
+    return InputSplit(
         kind="wikipedia",
         format=stored,
         inputs=(str(path),),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
-from train import dense
+from tokenfree.train.model.common import dense
 
 
 @pytest.fixture(params=[True, False], ids=["onednn", "mkl"])

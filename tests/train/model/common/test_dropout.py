@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from train.dropout import STEPS, Dropout, average, dropout
+from tokenfree.train.model.common.dropout import STEPS, Dropout, average, dropout
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])

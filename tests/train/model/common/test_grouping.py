@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from preprocess.settings import build
-from train.downsamplers.grouping import Grouping, unit_segments
-from train.model import ModelConfig
+from tokenfree.preprocess.common.settings import build
+from tokenfree.train.model.common.grouping import Grouping, unit_segments
+from tokenfree.train.model.encoder import ModelConfig
 
 
 def test_segment_of_the_first_character() -> None:

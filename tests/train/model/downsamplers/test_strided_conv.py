@@ -9,14 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from train.downsamplers import strided_conv
-from train.downsamplers.strided_conv import BlockAttention, unit_of_characters
-from train.layers import BertLayer, Core, Dimensions, Heads
+from tokenfree.train.model.common.attention import FullAttention
+from tokenfree.train.model.common.bert_layer import BertLayer
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.common.heads import Heads
+from tokenfree.train.model.downsamplers import strided_conv
+from tokenfree.train.model.downsamplers.strided_conv import BlockAttention, unit_of_characters
 
 DIMENSIONS = Dimensions(width=8, heads=2, inner_width=12, dropout=0.0, activation="gelu_tanh")
 
 
-class Loops(Core):
+class Loops(FullAttention):
     """Attention one query and one head at a time; `sees(b, h, i)` lists the keys."""
 
     def __init__(self, sees: Callable[[int, int, int], list[int]]) -> None:
@@ -153,8 +156,16 @@ def test_mask_pooling_is_off_by_one_unless_aligned(length: int) -> None:
     assert aligned == [True] + [length > 4 * (j - 1) for j in range(1, 4)]
 
 
-def test_length_that_the_rate_does_not_divide_is_a_mistake() -> None:
-    assert strided_conv.Config(rate=4).check(2048) == []
-    assert strided_conv.Config(rate=5).check(2048) == [
-        "model.downsampler.rate: 5 does not divide the length of an example, 2048; use 2045 or 2050"
-    ]
+@pytest.mark.parametrize(("rate", "num_units", "rest"), [(5, 409, 3), (6, 341, 2)])
+def test_rates_that_do_not_divide_the_length(rate: int, num_units: int, rest: int) -> None:
+    """2,048 characters: the last ones are in no group, and are read together with the last unit."""
+    config = strided_conv.Config(rate=rate, layers=0)
+    assert config.check(2048) == []
+    assert config.num_units(2048) == num_units
+    assert 2048 - rate * num_units == rest
+    x = torch.randn(1, 2048, 8)
+    down = config.build(DIMENSIONS)(x, torch.ones(1, 2048, dtype=torch.bool))
+    assert down.units_BUD.shape[:2] == down.valid_BU.shape == (1, num_units)
+    units = down.grouping.unit_BC[0].tolist()
+    assert units[: rate * (num_units - 1)] == [1 + at // rate for at in range(rate * (num_units - 1))]
+    assert units[rate * (num_units - 1) :] == [num_units - 1] * (rate + rest)

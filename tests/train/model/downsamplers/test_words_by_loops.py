@@ -5,7 +5,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from train.downsamplers.words import Words, largest_in_words, softmax_in_words, sum_over_words, words_of
+from tokenfree.train.model.downsamplers.words import (
+    WordSpans,
+    largest_in_words,
+    softmax_in_words,
+    sum_over_words,
+    words_of,
+)
 
 
 def spans(words: list[int]) -> list[tuple[int, int]]:
@@ -62,7 +68,7 @@ def test_words_equal_loops(sizes: list[list[int]], padding: int, scale: float, s
     ends = torch.tensor(sizes).cumsum(dim=1)
     num_characters = max(int(ends.max()), 1) + padding
     real = torch.arange(num_characters) < ends[:, -1:]
-    words: Words = words_of(real, ends)
+    words: WordSpans = words_of(real, ends)
     assert words.real_BC.tolist() == real.tolist()
     x = (scale * torch.randn(len(sizes), num_characters, 3, dtype=torch.float64)).requires_grad_()
     inside = x * real[..., None]

@@ -7,11 +7,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preprocess.errors import UserError
-from train.embedders import codepoint_hash, ngram_hash
-from train.embedders.characters import CharacterEmbedder
-from train.embedders.hashing import Family, hash_buckets, multipliers
-from train.layers import Dimensions
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.embedders import codepoint_hash, ngram_hash
+from tokenfree.train.model.embedders.characters import CharacterEmbedder
+from tokenfree.train.model.embedders.hashing import Family, hash_buckets, multipliers
 
 DIMENSIONS = Dimensions(width=32, heads=4, inner_width=64, dropout=0.1, activation="gelu_tanh")
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import torch
 
-from preprocess.settings import build
-from train.flops import costs
-from train.layers import Dimensions
-from train.model import Encoder, ModelConfig
+from tokenfree.preprocess.common.settings import build
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.costs import costs
+from tokenfree.train.model.encoder import Encoder, ModelConfig
 
 DIMENSIONS = Dimensions(width=32, heads=4, inner_width=64, dropout=0.0, activation="gelu_tanh")
 

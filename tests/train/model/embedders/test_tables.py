@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 import torch
 
-from preprocess.settings import build
-from train import load_encoder
-from train.config import PretrainRecipe
-from train.data.characters import frequent_characters
-from train.data.reader import Split
-from train.embedders import byte_table, subword_table
-from train.embedders.character_vocabulary import SPECIALS, VocabularyTable
-from train.flops import costs
-from train.layers import Dimensions
-from train.model import ModelConfig
-from train.pretrain import pretrain
+from tokenfree import load_encoder
+from tokenfree.preprocess.common.settings import build
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.data.character_counts import frequent_characters
+from tokenfree.train.data.shard_reader import ShardReader
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.costs import costs
+from tokenfree.train.model.embedders import byte_table, subword_table
+from tokenfree.train.model.embedders.character_vocabulary import SPECIALS, VocabularyTable
+from tokenfree.train.model.encoder import ModelConfig
+from tokenfree.train.pretrain import pretrain
 
 MakeRecipe = Callable[..., PretrainRecipe]
 DIMENSIONS = Dimensions(width=8, heads=2, inner_width=16, dropout=0.0, activation="gelu_tanh")
@@ -59,7 +59,7 @@ def test_fewer_characters_than_rows() -> None:
 
 
 def test_frequent_characters_of_a_corpus(corpus: str) -> None:
-    split = Split(corpus, "train")
+    split = ShardReader(corpus, "train")
     _, shards, rows = split.spread(10**6)
     text = np.concatenate(split.rows(("codepoints",), shards, rows)["codepoints"])
     found, counts = np.unique(text, return_counts=True)

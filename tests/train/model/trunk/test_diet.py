@@ -6,12 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from preprocess.settings import build
-from train.flops import costs
-from train.layers import Dimensions, count_parameters
-from train.model import Encoder, ModelConfig
-from train.trunk import Trunk, TrunkConfig
-from train.trunk.positions.biases import FactorBias, OffsetBias
+from tokenfree.preprocess.common.settings import build
+from tokenfree.train.model.common.cost import count_parameters
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.costs import costs
+from tokenfree.train.model.encoder import Encoder, ModelConfig
+from tokenfree.train.model.trunk.positions.biases import FactorBias, OffsetBias
+from tokenfree.train.model.trunk.stack import Trunk, TrunkConfig
 
 LAYER = 7_087_872
 POOLER = 590_592
@@ -105,11 +106,11 @@ def test_costs() -> None:
 def test_initial_logits_are_nearly_those_of_content() -> None:
     """P is normal with std 0.02, so that its products begin near 0; scalars begin at 0."""
     trunk = trunk_of(BASE, layers=1, positions="diet_abs")
-    bias = biases_of(trunk, 512)[0].every_pair(EVERYTHING)
+    bias = biases_of(trunk, 512)[0].dense(EVERYTHING)
     assert bias.shape == (12, 512, 512)
     assert bias.std().item() == pytest.approx(0.02**2 * 64**0.5, rel=0.02)
     for positions in ("diet_rel", "t5"):
-        assert biases_of(trunk_of(SMALL, positions=positions), 9)[0].every_pair(EVERYTHING).abs().max() == 0
+        assert biases_of(trunk_of(SMALL, positions=positions), 9)[0].dense(EVERYTHING).abs().max() == 0
     segments: Any = trunk_of(SMALL, segments="per_head").segments
     assert segments.table_LHSS.abs().max() == 0
 
@@ -120,7 +121,7 @@ def test_sharing_modes(name: str) -> None:
         trunk = scale_up(trunk_of(SMALL, positions={"name": name, "sharing": sharing}))
         first, second = biases_of(trunk, 9)
         assert (first is second) == (sharing == "layer_wise")  # the same object computes once
-        dense = [bias.every_pair(EVERYTHING) for bias in (first, second)]
+        dense = [bias.dense(EVERYTHING) for bias in (first, second)]
         assert dense[0].shape == (4, 9, 9)
         assert torch.equal(dense[0], dense[1]) == (sharing == "layer_wise")
         assert torch.equal(dense[0][0], dense[0][1]) == (sharing == "head_wise")
@@ -129,7 +130,9 @@ def test_sharing_modes(name: str) -> None:
 def test_the_product_is_computed_once_a_forward(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
     dense = FactorBias.dense
-    monkeypatch.setattr(FactorBias, "dense", lambda self, heads: calls.append(heads) or dense(self, heads))
+    monkeypatch.setattr(
+        FactorBias, "dense", lambda self, heads, workspace=None: calls.append(heads) or dense(self, heads)
+    )
     for sharing, times in (("layer_wise", 1), ("none", 6)):
         calls.clear()
         trunk = trunk_of(SMALL, layers=6, positions={"name": "diet_abs", "sharing": sharing})
@@ -150,7 +153,7 @@ def test_ranks() -> None:
     assert rank(logits_of(x + p, w_q, w_k)) == d_h
 
     trunk = scale_up(trunk_of(SMALL, positions={"name": "diet_abs", "rank": d_p, "max_units": n}))
-    bias = biases_of(trunk, n)[0].every_pair(EVERYTHING)[1]
+    bias = biases_of(trunk, n)[0].dense(EVERYTHING)[1]
     assert rank(bias) == d_p
     assert rank(logits_of(x, w_q, w_k) + bias) == d_h + d_p
     same = torch.randn(n, d_p, dtype=torch.float64)
@@ -160,14 +163,14 @@ def test_ranks() -> None:
     assert rank(logits_of(first, w, w) + last @ last.T) == d_h + d_p
 
     trunk = scale_up(trunk_of(SMALL, positions={"name": "diet_rel", "max_units": n}))
-    assert rank(biases_of(trunk, n)[0].every_pair(EVERYTHING)[0]) == n
+    assert rank(biases_of(trunk, n)[0].dense(EVERYTHING)[0]) == n
     segments: Any = scale_up(trunk_of(SMALL, segments="per_head")).segments
-    of_segments = segments((torch.arange(n)[None] >= 25).long())[0].every_pair(EVERYTHING)[0, 0]
+    of_segments = segments((torch.arange(n)[None] >= 25).long())[0].dense(EVERYTHING)[0, 0]
     assert rank(of_segments) == 2
     assert rank(logits_of(x, w_q, w_k) + bias + of_segments) == d_h + d_p + 2
     any_bias = torch.randn(n, n, dtype=torch.float64)
     whole = FactorBias(any_bias[None], torch.eye(n, dtype=torch.float64)[None], 1)
-    assert torch.equal(whole.every_pair(EVERYTHING)[0], any_bias)  # d_p = n expresses anything
+    assert torch.equal(whole.dense(EVERYTHING)[0], any_bias)  # d_p = n expresses anything
 
 
 def small_encoder(**options: Any) -> Encoder:
@@ -188,11 +191,14 @@ def test_gradients_of_input_positions_are_those_of_words() -> None:
     kept: dict[str, Tensor] = {}
     encoder.embedder.table.register_forward_hook(lambda module, inputs, output: kept.__setitem__("x", output))
     positions: Any = encoder.trunk.positions
-    positions.register_forward_hook(lambda module, inputs, output: kept.__setitem__("bias", output[0]))
+
+    def keep_bias(module: Any, inputs: Any, output: Any) -> None:
+        kept["bias"] = output[0].dense(EVERYTHING)
+        output[0].dense = lambda *arguments: kept["bias"]
+
+    positions.register_forward_hook(keep_bias)
     output = encoder(torch.randint(32, 999, (3, 11)), torch.ones(3, 11, dtype=torch.bool))
-    bias: Any = kept["bias"]
-    dense = bias.every_pair(EVERYTHING)
-    wanted = [kept["x"], encoder.embedder.positions.weight, positions.queries_LHUR, dense]
+    wanted = [kept["x"], encoder.embedder.positions.weight, positions.queries_LHUR, kept["bias"]]
     loss = (output.characters * torch.linspace(-1, 1, 32) ** 3).sum()
     of_x, of_p, of_queries, of_bias = torch.autograd.grad(loss, wanted)
     torch.testing.assert_close(of_p[:11], of_x.sum(dim=0), atol=1e-15, rtol=1e-12)
@@ -236,7 +242,7 @@ def shift(bias: Tensor) -> float:
 
 def test_relative_codes_shift_and_absolute_ones_need_not() -> None:
     def dense(positions: str) -> Tensor:
-        return biases_of(scale_up(trunk_of(SMALL, positions=positions)), 30)[0].every_pair(EVERYTHING)
+        return biases_of(scale_up(trunk_of(SMALL, positions=positions)), 30)[0].dense(EVERYTHING)
 
     assert shift(dense("diet_rel")) == 0
     assert shift(dense("t5")) == 0
@@ -252,9 +258,9 @@ def test_length_slices_and_pairs_agree(positions: str) -> None:
     """A bias of fewer units is a corner of that of more, and some pairs are entries of the whole."""
     trunk = scale_up(trunk_of(SMALL, positions=positions))
     long, short = biases_of(trunk, 30)[1], biases_of(trunk, 11)[1]
-    whole = long.every_pair(EVERYTHING)
-    torch.testing.assert_close(short.every_pair(EVERYTHING), whole[:, :11, :11])
-    torch.testing.assert_close(long.every_pair(slice(1, 3)), whole[1:3])
+    whole = long.dense(EVERYTHING)
+    torch.testing.assert_close(short.dense(EVERYTHING), whole[:, :11, :11])
+    torch.testing.assert_close(long.dense(slice(1, 3)), whole[1:3])
     queries, keys = torch.randint(30, (5, 3, 1)), torch.randint(30, (5, 1, 4))
     torch.testing.assert_close(long(slice(1, 3), queries, keys), whole[1:3, queries, keys])
     one_by_one = torch.randint(30, (2, 7)), torch.randint(30, (2, 7))

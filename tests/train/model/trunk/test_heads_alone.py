@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from preprocess.settings import build
-from train.layers import Dimensions
-from train.trunk import Trunk, TrunkConfig
+from tokenfree.preprocess.common.settings import build
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.trunk.stack import Trunk, TrunkConfig
 
 WIDTH, HEADS = 20, 5
 

@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from preprocess.errors import UserError
-from preprocess.settings import build
-from train.layers import Dimensions, count_parameters
-from train.model import ModelConfig, check
-from train.trunk import Trunk, TrunkConfig
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.settings import build
+from tokenfree.train.model.common.cost import count_parameters
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.encoder import ModelConfig, check
+from tokenfree.train.model.trunk.stack import Trunk, TrunkConfig
 
 DIMENSIONS = Dimensions(width=16, heads=4, inner_width=12, dropout=0.0, activation="gelu_tanh")
 
@@ -140,15 +141,15 @@ def test_no_nan_for_rows_of_padding(dtype: torch.dtype) -> None:
 
 
 def test_codes_that_are_not_defined() -> None:
-    def mistakes(**trunk: Any) -> list[str]:
+    def problems(**trunk: Any) -> list[str]:
         mapping = {"trunk": {"layers": 2, "attention": "linformer", **trunk}}
         return check(build(ModelConfig, mapping, source="test"))
 
     for code in ("diet_rel", "t5", "shaw", "tupe"):
-        (line,) = mistakes(positions=code)
+        (line,) = problems(positions=code)
         assert line.startswith(f"model.trunk.positions.name: {code} is not defined with linformer")
-    (line,) = mistakes(segments="per_head")
+    (line,) = problems(segments="per_head")
     assert line.startswith("model.trunk.segments.name: the projected keys of linformer have no segment")
-    assert mistakes(positions="diet_abs") == []
+    assert problems(positions="diet_abs") == []
     with pytest.raises(UserError, match=r"41 units are more than model\.trunk\.attention\.max_units, 40"):
         linformer()(torch.zeros(1, 41, 16, dtype=torch.float64), torch.ones(1, 41, dtype=torch.bool))

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from preprocess.settings import build
-from train.layers import Dimensions
-from train.trunk import TrunkConfig
+from tokenfree.preprocess.common.settings import build
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.trunk.stack import TrunkConfig
 
 
 @pytest.mark.parametrize("windows", [[4, 4], [2, 16]])

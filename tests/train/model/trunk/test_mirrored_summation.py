@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from preprocess.settings import build, to_mapping
-from train.layers import Dimensions
-from train.model import ModelConfig
-from train.trunk import Trunk, TrunkConfig
-from workflows import recipes
+from tokenfree.preprocess.common.settings import build, to_mapping
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.encoder import ModelConfig
+from tokenfree.train.model.trunk.stack import Trunk, TrunkConfig
+from tokenfree.workflows.recipes import library
 
 WIDTH, HEADS = 20, 10
 
@@ -33,7 +33,7 @@ def meetings(outputs: Any, x_BND: Tensor, one: int, other: int) -> Tensor:
 
 
 def trunk_of(recipe: str, width: int = WIDTH) -> Trunk:
-    model = build(ModelConfig, recipes.read_based(recipe)["model"], source=recipe)
+    model = build(ModelConfig, library.read_based(recipe)["model"], source=recipe)
     config = build(TrunkConfig, {**to_mapping(model.trunk), "heads": HEADS, "dropout": 0.0}, source=recipe)
     torch.manual_seed(0)
     trunk = config.build(Dimensions(width, HEADS, 4 * width, 0.0, "gelu_tanh")).double()

@@ -8,12 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from preprocess.errors import UserError
-from preprocess.settings import build, to_mapping
-from train.layers import BertLayer, Core, Dimensions, FullAttention, Heads
-from train.model import ModelConfig, check
-from train.trunk.attention.multi_scale import Config, MultiScaleAttention
-from train.trunk.attention.scales import allocate_heads, resolve_width
+from tests.train.model.trunk.function_bias import FunctionBias
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.settings import build, to_mapping
+from tokenfree.train.model.common.attention import FullAttention
+from tokenfree.train.model.common.bert_layer import BertLayer
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.common.heads import Heads
+from tokenfree.train.model.encoder import ModelConfig, check
+from tokenfree.train.model.trunk.attention.multi_scale import Config, MultiScaleAttention
+from tokenfree.train.model.trunk.attention.scales import allocate_heads, resolve_width
 
 DIMENSIONS = Dimensions(width=16, heads=4, inner_width=12, dropout=0.0, activation="gelu_tanh")
 
@@ -68,7 +72,7 @@ def test_every_width_is_odd_and_at_least_one(length: int, scale: int | str) -> N
     assert 1 <= width <= 2 * length - 1
 
 
-class Loops(Core):
+class Loops(FullAttention):
     """Attention one query and one head at a time; `scales` gives each head its own."""
 
     def __init__(self, scales: list[int | str], lengths: list[int], half: bool) -> None:
@@ -121,9 +125,10 @@ def test_windows_equal_loops(
     fast = BertLayer(DIMENSIONS, MultiScaleAttention(tuple(scales), counts, "half" if half else "width", 0.0)).double()
     slow = BertLayer(DIMENSIONS, Loops(each, lengths, half)).double()
     slow.load_state_dict(fast.state_dict())
+    bias = FunctionBias(relative_bias, size) if biased else None
     results = []
     for layer in (fast, slow):
-        output = layer(x, valid, relative_bias if biased else None)
+        output = layer(x, valid, bias)
         results.append([output, *torch.autograd.grad((output * weights).sum(), [x, *layer.parameters()])])
     for one, other in zip(*results, strict=True):
         torch.testing.assert_close(one, other, atol=1e-9, rtol=0)
@@ -133,7 +138,7 @@ def core(scale: int | str, layer_heads: int = 4) -> MultiScaleAttention:
     return MultiScaleAttention((scale,), [layer_heads], "width", 0.0)
 
 
-def layer_of(attention: Core) -> BertLayer:
+def layer_of(attention: FullAttention | MultiScaleAttention) -> BertLayer:
     torch.manual_seed(0)
     return BertLayer(DIMENSIONS, attention).double()
 
@@ -231,13 +236,13 @@ def test_scales_that_are_none(scale: Any) -> None:
         build(ModelConfig, {"trunk": {"attention": {"name": "multi_scale", "scales": [scale]}}}, source="test")
 
 
-def test_even_scales_and_no_scales_are_mistakes() -> None:
-    def mistakes(**attention: Any) -> list[str]:
+def test_even_scales_and_no_scales_are_problems() -> None:
+    def problems(**attention: Any) -> list[str]:
         return check(build(ModelConfig, {"trunk": {"attention": {"name": "multi_scale", **attention}}}, source="test"))
 
-    assert mistakes(scales=[1, 4]) == ["model.trunk.attention.scales: 4 is even; windows are symmetric, use 5"]
-    assert mistakes(scales=[1, 4], window_convention="half") == []
-    assert mistakes(scales=[]) == ["model.trunk.attention.scales: give at least one scale, such as [1, 3, N/16]"]
+    assert problems(scales=[1, 4]) == ["model.trunk.attention.scales: 4 is even; windows are symmetric, use 5"]
+    assert problems(scales=[1, 4], window_convention="half") == []
+    assert problems(scales=[]) == ["model.trunk.attention.scales: give at least one scale, such as [1, 3, N/16]"]
 
 
 def test_every_layer_has_its_own_mix() -> None:

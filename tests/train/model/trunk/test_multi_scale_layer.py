@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 import torch
 
-from preprocess.settings import build
-from train.layers import Dimensions
-from train.model import ModelConfig
-from train.trunk import TrunkConfig
+from tokenfree.preprocess.common.settings import build
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.encoder import ModelConfig
+from tokenfree.train.model.trunk.stack import TrunkConfig
 
 DIMENSIONS = Dimensions(width=12, heads=4, inner_width=48, dropout=0.1, activation="gelu_tanh")
 

@@ -11,15 +11,17 @@ from hypothesis import strategies as st
 from torch import Tensor
 from transformers.models.t5.modeling_t5 import T5Attention
 
-from preprocess.errors import UserError
-from preprocess.settings import build
-from train.layers import Core, Dimensions, Heads
-from train.model import Encoder, ModelConfig, check
-from train.trunk import Trunk, TrunkConfig
-from train.trunk.attention.scales import resolve_width
-from train.trunk.positions.none import NoPositions
-from train.trunk.positions.t5 import bucket
-from train.trunk.segments.none import NoSegments
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.settings import build
+from tokenfree.train.model.common.attention import FullAttention
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.common.heads import Heads
+from tokenfree.train.model.encoder import Encoder, ModelConfig, check
+from tokenfree.train.model.trunk.attention.scales import resolve_width
+from tokenfree.train.model.trunk.positions.none import NoPositions
+from tokenfree.train.model.trunk.positions.t5 import bucket
+from tokenfree.train.model.trunk.segments.none import NoSegments
+from tokenfree.train.model.trunk.stack import Trunk, TrunkConfig
 
 DIMENSIONS = Dimensions(width=16, heads=4, inner_width=12, dropout=0.0, activation="gelu_tanh")
 LAYERS = 2
@@ -51,7 +53,7 @@ PAIRS = [
     (code, pattern)
     for code in CODES
     for pattern in PATTERNS
-    if not (CODES[code].get("values") and pattern == "sliding_global")  # not defined; test_mistakes tells
+    if not (CODES[code].get("values") and pattern == "sliding_global")  # not defined; test_problems tells
 ]
 
 
@@ -68,7 +70,7 @@ def trunk_of(code: str, pattern: str = "full", segments: str = "none", **options
     return trunk
 
 
-class Reference(Core):
+class Reference(FullAttention):
     """Dense attention in one layer, whose biases and added vectors are made pair by pair."""
 
     def __init__(self, trunk: Trunk, layer: int, pattern: str, lengths: list[int], segments: Tensor | None) -> None:
@@ -289,24 +291,24 @@ def test_compiles_without_graph_breaks(code: str, pattern: str) -> None:
     compiled(*batch).characters.square().sum().backward()
 
 
-def mistakes(length: int | None = None, **trunk: Any) -> list[str]:
+def problems(length: int | None = None, **trunk: Any) -> list[str]:
     mapping = {"downsampler": "identity", "trunk": {"layers": 2, **trunk}}
     return check(build(ModelConfig, mapping, source="test"), length)
 
 
-def test_mistakes() -> None:
-    assert mistakes(600, positions="diet_abs") == [
+def test_problems() -> None:
+    assert problems(600, positions="diet_abs") == [
         "model.trunk.positions.max_units: 512 is less than the units of an example, 600"
     ]
-    assert mistakes(512, positions="diet_rel") == []
-    (line,) = mistakes(positions={"name": "shaw", "values": True}, attention="sliding_global")
+    assert problems(512, positions="diet_rel") == []
+    (line,) = problems(positions={"name": "shaw", "values": True}, attention="sliding_global")
     assert line.startswith("model.trunk.positions.values: defined with the attention full and multi_scale only")
     separate = {"name": "sliding_global", "separate_global_projections": True}
     for positions in ("tupe", "shaw", {"name": "diet_abs", "scale": "width"}):
-        (line,) = mistakes(positions=positions, attention=separate)
+        (line,) = problems(positions=positions, attention=separate)
         assert "separate_global_projections" in line
-    assert mistakes(positions="diet_abs", attention=separate) == []
-    (line,) = mistakes(positions={"name": "t5", "max_distance": 8})
+    assert problems(positions="diet_abs", attention=separate) == []
+    (line,) = problems(positions={"name": "t5", "max_distance": 8})
     assert line.startswith("model.trunk.positions.max_distance: 8")
 
 

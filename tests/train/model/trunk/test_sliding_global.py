@@ -8,13 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from preprocess.errors import UserError
-from preprocess.settings import Slot, build, to_mapping
-from train.flops import costs, step_memory
-from train.layers import BertLayer, Core, Dimensions, FullAttention, Heads
-from train.model import Encoder, ModelConfig, check
-from train.trunk import TrunkConfig
-from train.trunk.attention.sliding_global import Config, SlidingGlobalAttention
+from tests.train.model.trunk.function_bias import FunctionBias
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.settings import Slot, build, to_mapping
+from tokenfree.train.model.common.attention import FullAttention
+from tokenfree.train.model.common.bert_layer import BertLayer
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.common.heads import Heads
+from tokenfree.train.model.costs import costs, step_memory
+from tokenfree.train.model.encoder import Encoder, ModelConfig, check
+from tokenfree.train.model.trunk.attention.sliding_global import Config, SlidingGlobalAttention
+from tokenfree.train.model.trunk.stack import TrunkConfig
 
 DIMENSIONS = Dimensions(width=16, heads=4, inner_width=12, dropout=0.0, activation="gelu")
 
@@ -24,7 +28,7 @@ def core(one_sided_window: int, global_units: int = 0, **options: Any) -> Slidin
     return config.build(DIMENSIONS, 0, 1)
 
 
-def layer_of(attention: Core, seed: int = 0) -> BertLayer:
+def layer_of(attention: FullAttention | SlidingGlobalAttention, seed: int = 0) -> BertLayer:
     torch.manual_seed(seed)
     return BertLayer(DIMENSIONS, attention).double()
 
@@ -37,7 +41,7 @@ def all_valid(x: Tensor) -> Tensor:
     return torch.ones(x.shape[:2], dtype=torch.bool)
 
 
-class Loops(Core):
+class Loops(FullAttention):
     """The pattern one query at a time, with the weights of `fast`."""
 
     def __init__(self, fast: SlidingGlobalAttention) -> None:
@@ -117,7 +121,7 @@ def test_equals_loops(
     weights = torch.randn_like(x)
     results = []
     for layer in (fast, slow):
-        output = layer(x, valid, bias, global_BU=marked)
+        output = layer(x, valid, None if bias is None else FunctionBias(bias, size), global_BU=marked)
         own = [parameter for name, parameter in layer.named_parameters() if "core" not in name]
         wanted = [x, *own, *attention.parameters()]
         gradients = torch.autograd.grad((output * weights).sum(), wanted, materialize_grads=True)
@@ -303,11 +307,11 @@ def test_every_layer_has_its_own_window() -> None:
     assert [(layer.core.window, layer.core.dilation) for layer in layers] == [(8, 1), (32, 2)]
 
 
-def test_mistakes() -> None:
+def test_problems() -> None:
     wrong = {"one_sided_window": [8, 8, 8], "separate_global_projections": True, "global_units": 0}
-    mistakes = check(canine(name="sliding_global", **wrong))
-    assert mistakes[0].startswith("model.trunk.attention.one_sided_window: 3 values for 2 layers")
-    assert mistakes[1].startswith("model.trunk.attention.separate_global_projections: ")
+    problems = check(canine(name="sliding_global", **wrong))
+    assert problems[0].startswith("model.trunk.attention.one_sided_window: 3 values for 2 layers")
+    assert problems[1].startswith("model.trunk.attention.separate_global_projections: ")
     layer = {"name": "multi_scale", "head_width": 4}
     attention = {"name": "sliding_global", "separate_global_projections": True}
     config = build(TrunkConfig, {"layer": layer, "attention": attention}, source="test")
@@ -316,7 +320,7 @@ def test_mistakes() -> None:
         canine(name="sliding_global", one_sided_window=0)
 
 
-POSITIONS = Slot("train.trunk.positions", "none").names()
+POSITIONS = Slot("tokenfree.train.model.trunk.positions", "none").names()
 
 
 @pytest.mark.parametrize("segments", ["none", "per_head"])

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from preprocess.settings import build
-from train.config import PretrainRecipe
-from train.loop import Loop
+from tokenfree.preprocess.common.settings import build
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.loop.loop import Loop
 
 LENGTH = 56
 
@@ -35,7 +35,7 @@ def shift(loop: Loop) -> float:
     """How far the bias of a pair is from that of the next along the diagonal, in standard deviations; CLS apart."""
     valid = torch.ones(1, LENGTH, dtype=torch.bool)
     with torch.no_grad():
-        bias: Tensor = loop.encoder.trunk.positions(torch.zeros(1, LENGTH, 32), valid)[0].every_pair(slice(None))
+        bias: Tensor = loop.encoder.trunk.positions(torch.zeros(1, LENGTH, 32), valid)[0].dense(slice(None))
     inner = bias[:, 1:48, 1:48]
     return ((inner[:, 1:, 1:] - inner[:, :-1, :-1]).abs().mean() / inner.std()).item()
 

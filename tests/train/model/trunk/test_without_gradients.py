@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import torch
 
-from preprocess.settings import build
-from train.layers import Dimensions
-from train.trunk import TrunkConfig
+from tokenfree.preprocess.common.settings import build
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.trunk.stack import TrunkConfig
 
 CODES: list[dict[str, Any]] = [
     {"name": name, **fields}

@@ -7,10 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from train.downsamplers.grouping import Grouping
-from train.downsamplers.strided_conv import unit_of_characters
-from train.layers import Dimensions
-from train.upsamplers import repeat_add, repeat_concat
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.common.grouping import Grouping
+from tokenfree.train.model.downsamplers.strided_conv import unit_of_characters
+from tokenfree.train.model.upsamplers import repeat_add, repeat_concat
 
 DIMENSIONS = Dimensions(width=8, heads=2, inner_width=12, dropout=0.0, activation="gelu_tanh")
 UNIT_C = unit_of_characters(13, 4, torch.device("cpu"))

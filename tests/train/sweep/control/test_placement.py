@@ -2,8 +2,8 @@
 
 import pytest
 
-from preprocess.errors import UserError
-from train.sweep.placement import Needs, Node, place
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.train.sweep.control.placement import Needs, Node, place
 
 
 def test_trials_side_by_side() -> None:
@@ -12,6 +12,7 @@ def test_trials_side_by_side() -> None:
     assert place(Needs(2, 2), [Node(3), Node(3), Node(4)]).concurrent == 2  # 1 + 1 + 2 workers
     assert place(Needs(1, 1, 0.25), [Node(16, 1)]).concurrent == 4
     assert place(Needs(1, 1), [Node(8)], concurrent=3).concurrent == 3
+    assert place(Needs(1, 1), [Node(2)], concurrent=9).concurrent == 2  # more than have room are not begun
 
 
 def test_a_trial_that_can_never_fit_is_refused_with_the_sum() -> None:

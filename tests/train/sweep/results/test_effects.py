@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from train.sweep.effects import importance, is_range, levels, ordered_cells
+from tokenfree.train.sweep.results.effects import importance, is_range, levels, ordered_cells
 
 RANDOM = np.random.default_rng(5)
 
@@ -11,10 +11,10 @@ RANDOM = np.random.default_rng(5)
 def test_levels_of_a_choice_are_its_values_in_order() -> None:
     found = levels([4, 2, None, 4, "full", 2], [1.0, 5.0, 9.0, 3.0, 7.0, 5.5])
     assert [level.label for level in found] == ["not set", "2", "4", "full"]
-    assert [level.estimate.mean for level in found] == [9.0, 5.25, 2.0, 7.0]
+    assert [level.interval.mean for level in found] == [9.0, 5.25, 2.0, 7.0]
     assert found[2].trials == (0, 3)
-    assert found[2].estimate.half == pytest.approx(12.7062, rel=1e-4)  # t of one degree of freedom times 1
-    assert found[0].estimate.half is None
+    assert found[2].interval.half == pytest.approx(12.7062, rel=1e-4)  # t of one degree of freedom times 1
+    assert found[0].interval.half is None
 
 
 def test_levels_of_a_range_are_four_parts_of_it_and_those_without_a_value() -> None:
@@ -22,7 +22,7 @@ def test_levels_of_a_range_are_four_parts_of_it_and_those_without_a_value() -> N
     found = levels(values, [0.0 if value is None else float(value) for value in values])
     assert [len(level.trials) for level in found] == [2, 5, 5, 5, 5]
     assert [level.label for level in found[:2]] == ["not set", "0.5 to 2.5"]
-    means = [level.estimate.mean for level in found]
+    means = [level.interval.mean for level in found]
     assert means == sorted(means)
 
 

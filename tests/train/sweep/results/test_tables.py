@@ -9,25 +9,25 @@ from typing import Any
 import pytest
 import yaml
 
-from preprocess.settings import build
-from train.config import PretrainRecipe
-from train.sweep.compare import (
-    LOSS,
-    SPEED,
-    Target,
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.settings import build
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.sweep.control.journal import Journal
+from tokenfree.train.sweep.results.compare import (
     best,
     common_amount,
-    estimate,
     front,
     full_amount,
+    mean_interval,
     pareto,
     rank,
     settings,
     t_quantile,
 )
-from train.sweep.config import SweepRecipe
-from train.sweep.results import note_progress, read, read_progress, read_skipped, table, write
-from train.sweep.trial_result import TrialResult, knobs, short_names, shown
+from tokenfree.train.sweep.results.tables import read, table, write
+from tokenfree.train.sweep.results.trial_result import TrialResult, knobs, short_names, shown, trial_results
+from tokenfree.train.sweep.space.recipe import SweepRecipe
+from tokenfree.train.sweep.space.targets import LOSS, SPEED, Target
 
 KEY = "train.learning_rate"
 
@@ -71,8 +71,8 @@ def test_settings_are_compared_by_their_mean_over_seeds() -> None:
     ranked = rank([*lucky, *steady])
     assert [item.setting.values[KEY] for item in ranked] == [2, 1]
     assert ranked[0].setting.name == "setting_001"
-    assert ranked[0].estimate.mean == pytest.approx(3.0)
-    assert ranked[0].estimate.half == pytest.approx(4.3027 * 0.1 / 3**0.5, rel=1e-4)
+    assert ranked[0].interval.mean == pytest.approx(3.0)
+    assert ranked[0].interval.half == pytest.approx(4.3027 * 0.1 / 3**0.5, rel=1e-4)
     assert best([*lucky, *steady]) is steady[0]
 
 
@@ -83,9 +83,12 @@ def test_a_mean_over_fewer_seeds_does_not_win() -> None:
     assert [item.setting.index for item in front(rank([*one, *two]), (LOSS, SPEED), 10)] == [1]
 
 
-def test_without_an_index_equal_values_are_one_setting() -> None:
-    found = settings([trial("0", [1.0], values={"a": 1, "b": 2}), trial("1", [1.0], values={"b": 2, "a": 1})])
-    assert [len(setting.trials) for setting in found] == [2]
+def test_a_trial_that_took_over_other_values_is_a_setting_of_its_own() -> None:
+    same = [trial("0", [1.0], setting=0), trial("1", [1.0], values={KEY: 0.0}, setting=0)]
+    other = trial("2", [1.0], setting=2)
+    assert [(found.index, len(found.trials)) for found in settings([*same, other])] == [(0, 2), (2, 1)]
+    same[1] = trial("1", [1.0], values={KEY: 0.7}, setting=0)
+    assert [(found.index, len(found.trials)) for found in settings([*same, other])] == [(0, 1), (0, 1), (2, 1)]
 
 
 def test_at_equal_time_losses_lie_on_the_straight_line_between_two_reports() -> None:
@@ -105,10 +108,10 @@ def test_t_quantiles_are_those_of_the_tables() -> None:
 
 
 def test_an_interval_needs_two_values() -> None:
-    alone = estimate([2.0])
+    alone = mean_interval([2.0])
     assert alone is not None
     assert (alone.mean, alone.half, alone.count) == (2.0, None, 1)
-    assert estimate([]) is None
+    assert mean_interval([]) is None
 
 
 def test_pareto_keeps_what_nothing_beats() -> None:
@@ -144,23 +147,16 @@ def test_the_table_has_a_row_a_trial_and_a_column_for_what_is_new() -> None:
     assert "report" not in rows["a"]
 
 
-def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+def test_the_files_of_a_sweep(tmp_path: Path) -> None:
     trials = [trial("0.1", [4.0, 3.0], setting=0, seed=0), trial("0.2", [4.0, 2.0], setting=1, seed=0)]
-    assert read(tmp_path) is None
     files = write(tmp_path, make_sweep(), trials, skipped={"no": 3})
     assert [file.name for file in files] == ["best.yaml", "skipped.json", "trials.jsonl", "sweep.csv"]
-    assert read(tmp_path) == trials
-    assert read_skipped(tmp_path) == {"no": 3}
+    lines = [json.loads(line) for line in (tmp_path / "trials.jsonl").read_text().splitlines()]
+    assert [TrialResult(**line) for line in lines] == trials
+    assert json.loads((tmp_path / "skipped.json").read_text()) == {"no": 3}
     winner = build(PretrainRecipe, yaml.safe_load((tmp_path / "best.yaml").read_text()), source="best.yaml")
     assert winner.train.learning_rate == 0.2
     assert (tmp_path / "best.yaml").read_text().startswith("# The best of 2 trials (0.2)")
-
-
-def test_fields_of_another_version_are_passed_over(tmp_path: Path) -> None:
-    write(tmp_path, make_sweep(), [trial("0.1", [4.0])])
-    line = json.loads((tmp_path / "trials.jsonl").read_text())
-    (tmp_path / "trials.jsonl").write_text(json.dumps({**line, "new": 1}) + "\n" + '{"name": "half a li')
-    assert [found.name for found in read(tmp_path) or []] == ["0.1"]
 
 
 def test_without_a_result_there_is_no_best_recipe(tmp_path: Path) -> None:
@@ -168,18 +164,64 @@ def test_without_a_result_there_is_no_best_recipe(tmp_path: Path) -> None:
     assert [file.name for file in files] == ["trials.jsonl", "sweep.csv"]
 
 
-def test_a_sweep_that_runs_is_read_from_its_progress(tmp_path: Path) -> None:
-    for name in ("0.1", "0.2", "0.3"):
-        note_progress(tmp_path, {"event": "waiting", "trial": name, "values": {KEY: float(name)}})
-    note_progress(tmp_path, {"event": "report", "trial": "0.1", "step": 5, "validation_loss": 2.0, "ended": 0})
-    note_progress(tmp_path, {"event": "report", "trial": "0.1", "step": 10, "validation_loss": 1.0, "ended": 0})
-    note_progress(tmp_path, {"event": "end", "trial": "0.1", "state": "finished", "ended": 1})
-    note_progress(tmp_path, {"event": "begin", "trial": "0.2", "ended": 1})
-    first, second, third = read_progress(tmp_path)
-    assert (first.state, second.state, third.state) == ("finished", "running", "waiting")
+def write_journal(folder: Path) -> None:
+    """Of a sweep of four settings: one finished, one failed, one trains, one waits; a fifth cannot be run."""
+    journal = Journal(folder / "journal.jsonl")
+    assert journal.open() == []
+    journal.append({"event": "start", "settings": 5})
+    journal.append({"event": "skip", "values": {KEY: 0.5}, "reasons": ["no", "never"]})
+    for setting in range(4):
+        journal.append({"event": "propose", "setting": setting, "values": {KEY: setting / 10}})
+    for setting in range(3):
+        journal.append({"event": "begin", "trial": f"trial_{setting:03d}"})
+    for number, loss in enumerate((2.0, 1.0), 1):
+        report = {"report": number, "step": 5 * number, "validation_loss": loss}
+        journal.append({"event": "report", "trial": "trial_000", "verdict": "go", "report": report})
+    journal.append({"event": "failure", "trial": "trial_001", "error": "ValueError: once"})
+    journal.append({"event": "begin", "trial": "trial_001"})
+    journal.append({"event": "failure", "trial": "trial_001", "error": "ValueError: twice"})
+    journal.close()
+
+
+def test_a_sweep_that_runs_is_read_from_its_journal(tmp_path: Path) -> None:
+    write_journal(tmp_path)
+    with (tmp_path / "journal.jsonl").open("a") as file:
+        file.write('{"event": "begin", "trial": "tri')  # is being written
+    history, ended = read(tmp_path, seeds=1, reports=2)
+    assert not ended
+    first, second, third, fourth = trial_results(history)
+    assert [found.state for found in (first, second, third, fourth)] == ["finished", "failed", "running", "waiting"]
     assert [report["validation_loss"] for report in first.reports] == [2.0, 1.0]
-    assert first.last == {"step": 10, "validation_loss": 1.0}
-    assert third.values == {KEY: 0.3}
+    assert (first.error, second.error, third.error) == ("", "ValueError: twice", "")
+    assert fourth.values == {KEY: 0.3}
+    assert history.reasons() == {"no": 1, "never": 1}
+    assert history.total == 5
+
+
+def test_a_sweep_that_has_not_begun_knows_nothing(tmp_path: Path) -> None:
+    history, ended = read(tmp_path, seeds=1, reports=2)
+    assert (dict(history.trials), ended) == ({}, False)
+
+
+def test_a_finished_sweep_without_its_journal_is_refused(tmp_path: Path) -> None:
+    write_journal(tmp_path)
+    (tmp_path / "sweep.csv").write_text("")
+    assert read(tmp_path, seeds=1, reports=2)[1]
+    (tmp_path / "journal.jsonl").unlink()
+    with pytest.raises(UserError, match=r"journal\.jsonl is gone"):
+        read(tmp_path, seeds=1, reports=2)
+
+
+def test_what_a_kill_left_half_written_is_cut_before_more_is_appended(tmp_path: Path) -> None:
+    write_journal(tmp_path)
+    path = tmp_path / "journal.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(whole + b'{"event": "beg')
+    journal = Journal(path)
+    assert len(journal.open()) == whole.count(b"\n")
+    journal.append({"event": "exhausted"})
+    journal.close()
+    assert path.read_bytes() == whole + b'{"event": "exhausted"}\n'
 
 
 def test_names_and_values_as_people_read_them() -> None:

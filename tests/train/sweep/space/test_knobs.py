@@ -1,18 +1,19 @@
 """Knobs, their conditions, and the searchers that draw from them."""
 
 import itertools
+import json
 from collections import Counter
 from typing import Any
 
 import pytest
 
-from preprocess.errors import UserError
-from preprocess.settings import Slot, build
-from train.sweep.config import SweepRecipe
-from train.sweep.history import History
-from train.sweep.space import Knob, ordered
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.settings import Slot, build
+from tokenfree.train.sweep.control.history import History
+from tokenfree.train.sweep.space.knobs import Knob, ordered
+from tokenfree.train.sweep.space.recipe import SweepRecipe
 
-SEARCHERS = Slot("train.sweep.searchers", "even").names()
+SEARCHERS = Slot("tokenfree.train.sweep.searchers", "even").names()
 ATTENTION = "model.trunk.attention.name"
 ALPHA = "model.trunk.attention.alpha"
 
@@ -23,7 +24,7 @@ def make(searcher: str = "even", **over: Any) -> SweepRecipe:
 
 
 def first(sweep: SweepRecipe, number: int = 40) -> list[dict[str, Any]]:
-    history = History(settings=number, seeds=1, reports=1)
+    history = History(seeds=1, reports=1)
     return list(itertools.islice(sweep.searcher.candidates(sweep, history), number))
 
 
@@ -82,6 +83,21 @@ def test_grids_are_crossed_and_other_knobs_are_drawn_anew() -> None:
     assert len({values["train.learning_rate"] for values in settings}) == 6
 
 
+@pytest.mark.parametrize("searcher", SEARCHERS)
+def test_settings_that_are_foreseen_do_not_depend_on_what_trials_report(searcher: str) -> None:
+    sweep = make(searcher, space={"train.seed": {"integer": [0, 99]}})
+    foreseen = sweep.searcher.foreseen(20)
+    assert 0 < foreseen <= 20
+    before = reported = History(seeds=1, reports=1)
+    for setting, values in enumerate(first(sweep, foreseen - 1)):
+        reported = reported.after({"event": "propose", "setting": setting, "values": values})
+        report = {"report": 1, "validation_loss": float(values["train.seed"])}
+        trial = f"trial_{setting:03d}"
+        reported = reported.after({"event": "report", "trial": trial, "verdict": "go", "report": report})
+    two = (itertools.islice(sweep.searcher.candidates(sweep, history), foreseen) for history in (before, reported))
+    assert len({json.dumps(list(settings)) for settings in two}) == 1
+
+
 def test_conditions_in_a_circle_are_refused() -> None:
     with pytest.raises(UserError, match=r"a, b need each other"):
         ordered({"a": Knob(choice=(1,), when={"b": 1}), "b": Knob(choice=(1,), when={"a": 1})})
@@ -92,14 +108,14 @@ def test_tpe_goes_where_the_loss_is_low(objectives: list[str]) -> None:
     """With a loss whose valley lies at 0.12, most suggestions after the start are near; those of "random" are not."""
     space = {"train.learning_rate": {"uniform": [0.0, 1.0]}, "train.seed": {"choice": [0, 1]}}
     sweep = make("tpe", space=space, objectives=objectives)
-    history = History(settings=30, seeds=1, reports=1)
+    history = History(seeds=1, reports=1)
     for setting in range(30):
         values = next(sweep.searcher.candidates(sweep, history))
-        history.apply({"event": "propose", "setting": setting, "values": values})
+        history = history.after({"event": "propose", "setting": setting, "values": values})
         loss = abs(values["train.learning_rate"] - 0.12)
         report = {"report": 1, "validation_loss": loss, "characters_per_second": 1000.0 - loss}
         trial = f"trial_{setting:03d}"
-        history.apply({"event": "report", "trial": trial, "verdict": "go", "report": report})
+        history = history.after({"event": "report", "trial": trial, "verdict": "go", "report": report})
     late = [abs(values["train.learning_rate"] - 0.12) < 0.15 for values in history.proposed[15:]]
     assert sum(late) > len(late) / 2
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from preprocess.errors import UserError
-from preprocess.settings import build, to_mapping
-from train.config import PretrainRecipe
-from train.sweep.config import SweepRecipe, check_space
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.settings import build, to_mapping
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.sweep.space.recipe import SweepRecipe, check_space
 
 
 def make(**over: Any) -> SweepRecipe:

@@ -3,6 +3,7 @@
 B batch, H heads, U units, E width of a head; S strands, N blocks of a strand, W units of a block, X keys of a block
 """
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -45,7 +46,7 @@ class Blocks(NamedTuple):
         steps_WX = keys_X - torch.arange(self.size, device=device)[:, None]
         return (steps_WX >= 0) & (steps_WX <= 2 * self.window)
 
-    def places(self, device: torch.device) -> tuple[Tensor, Tensor]:
+    def positions(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """Which units the queries [S, N, W, 1] and the keys [S, N, 1, X] are; beyond the ends, the unit at the end."""
         strands_S11 = torch.arange(self.dilation, device=device)[:, None, None]
         starts_N1 = torch.arange(self.per_strand, device=device)[:, None] * self.size
@@ -64,3 +65,8 @@ class Blocks(NamedTuple):
         length = self.per_strand * self.size
         padded = F.pad(x_BHUE, (0, 0, 0, length * self.dilation - self.num_units))
         return padded.unflatten(2, (length, self.dilation)).transpose(2, 3)
+
+
+def round_up(number: int, multiple: int) -> int:
+    """The least multiple of `multiple` that is not below `number`."""
+    return math.ceil(number / multiple) * multiple

@@ -1,22 +1,21 @@
 """Full attention: every unit sees every valid unit."""
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from preprocess.settings import settings
-from train.layers import Dimensions, FullAttention
-
-if TYPE_CHECKING:
-    from train.trunk import TrunkConfig
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.model.common.attention import FullAttention
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.common.slots.trunk import AttentionDefaults
 
 
 @settings
-class Config:
+class Config(AttentionDefaults):
+    """Full attention (Vaswani et al., arXiv 1706.03762, section 3.2): every unit sees every valid unit."""
+
     name: Literal["full"] = "full"
 
-    def build(self, dimensions: Dimensions, layer: int, num_layers: int) -> FullAttention:
-        """The core of layer `layer` (0 is the lowest) of `num_layers`."""
-        return FullAttention(dimensions.dropout)
+    adds_to_values = True
 
-    def check(self, trunk: "TrunkConfig", length: int | None) -> Iterable[str]:
-        return ()
+    def build(self, dimensions: Dimensions, layer: int, num_layers: int) -> FullAttention:
+        """The pattern, which is the same in all layers."""
+        return FullAttention(dimensions.dropout)

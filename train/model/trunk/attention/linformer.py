@@ -1,38 +1,53 @@
-"""Linformer: keys and values from k mixtures of all units, in time and memory linear in the length (Wang et al. 2020).
+"""Linformer: keys and values from K mixtures of all units, in time and memory linear in the length.
 
-B batch, U units, K mixtures, D width
+B batch, U units (Q as queries), K mixtures, H heads, E width of a head, D width
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from preprocess.errors import UserError
-from preprocess.settings import settings
-from train.layers import Core, Dimensions, Heads
-from train.pair_bias import every_pair
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.model.common.attention import Core
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.common.heads import Heads
+from tokenfree.train.model.common.position_bias import ALL_HEADS
+from tokenfree.train.model.common.slots.trunk import AttentionDefaults, TrunkSettings
 
-if TYPE_CHECKING:
-    from train.trunk import TrunkConfig
-
-POSITIONS = ("none", "diet_abs")
+POSITIONS = ("none", "diet_abs")  # that take mixtures
 
 
 @settings
-class Config:
+class Config(AttentionDefaults):
+    """Linformer (Wang et al., arXiv 2006.04768, section 4), with one projection for keys and values and for all heads.
+
+    With positions `diet_abs` it is DIET-ABS-LIN (Chen et al., arXiv 2104.08698).
+
+    Attributes:
+        projection: K, the mixtures that a unit sees, at least 1.
+        max_units: the most units of an example, at least 1; each has a weight in each mixture.
+    """
+
     name: Literal["linformer"] = "linformer"
-    projection: Annotated[int, Field(ge=1)] = 32  # mixtures that a unit sees
+    projection: Annotated[int, Field(ge=1)] = 32
     max_units: Annotated[int, Field(ge=1)] = 512
 
+    @property
+    def num_mixtures(self) -> int:
+        """See `AttentionConfig`."""
+        return self.projection
+
     def build(self, dimensions: Dimensions, layer: int, num_layers: int) -> "LinformerAttention":
-        """The core of layer `layer` (0 is the lowest) of `num_layers`."""
+        """The pattern of one layer; all layers have weights of their own."""
         return LinformerAttention(self, dimensions.dropout)
 
-    def check(self, trunk: "TrunkConfig", num_units: int | None) -> Iterable[str]:
-        if trunk.positions.name not in POSITIONS:
+    def check(self, trunk: TrunkSettings, num_units: int | None) -> Iterable[str]:
+        """Position codes that need units as keys, and more units than there are weights."""
+        if not trunk.positions.takes_mixtures:
             yield (
                 f"model.trunk.positions.name: {trunk.positions.name} is not defined with linformer, whose keys have "
                 f"no place; use {' or '.join(POSITIONS)}, or positions of the embedder"
@@ -52,7 +67,11 @@ class LinformerAttention(Core):
         self.mixtures_KU = nn.Parameter(torch.randn(config.projection, config.max_units) * config.max_units**-0.5)
 
     def source(self, x_BUD: Tensor, valid_BU: Tensor) -> tuple[Tensor, Tensor]:
-        """E X [B, K, D], from the rows of valid units only; every mixture is a valid key."""
+        """E X [B, K, D], from the rows of valid units only; every mixture is a valid key.
+
+        Raises:
+            UserError: for more units than `max_units`.
+        """
         num_units = x_BUD.shape[1]
         if num_units > self.max_units:
             raise UserError(
@@ -63,20 +82,19 @@ class LinformerAttention(Core):
         return mixed_BKD, torch.ones(mixed_BKD.shape[:2], dtype=torch.bool, device=x_BUD.device)
 
     def forward(self, heads: Heads) -> Tensor:
+        """The context of every unit, [B, H, U, E]."""
         q_BHUE = heads.queries_BHQE
-        if heads.bias is None:
-            bias = q_BHUE.new_zeros(1, 1)
-        else:
-            queries_U1 = torch.arange(q_BHUE.shape[2], device=q_BHUE.device)[:, None]
-            keys_1K = torch.arange(len(self.mixtures_KU), device=q_BHUE.device)[None, :]
-            bias = every_pair(heads.bias, slice(None), queries_U1, keys_1K)
+        bias = q_BHUE.new_zeros(1, 1) if heads.bias is None else heads.bias.dense(ALL_HEADS)
         return self.attend(q_BHUE, heads.keys_BHKE, heads.values_BHKE, bias)
 
     def num_keys(self, num_units: int) -> int:
+        """K, however many units."""
         return len(self.mixtures_KU)
 
     def num_pairs(self, num_queries: int, num_keys: int, num_heads: int) -> int:
+        """All pairs of a unit and a mixture."""
         return num_heads * num_queries * num_keys
 
     def projection_multiply_accumulates(self, num_units: int, width: int) -> int:
+        """Of the mixtures."""
         return len(self.mixtures_KU) * num_units * width

@@ -1,22 +1,25 @@
-"""Multi-scale attention: each head has its own window; small ones prevail in low layers (Guo et al. 2020, section 3).
+"""Multi-scale attention: each head has its own window; small ones prevail in low layers, or high ones, or nowhere.
 
-B batch, U units, H heads, E width of a head, N blocks, W units of a block, X keys that a block sees
+B batch, U units (Q as queries, K as keys), H heads, E width of a head; N blocks, W units of a block, X keys it sees
 """
 
 import functools
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from preprocess.settings import settings
-from train.dropout import dropout
-from train.layers import Core, Dimensions, Heads, hide, round_up
-from train.pair_bias import PairValues, every_pair
-from train.trunk.attention.scales import (
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.model.common.attention import Core, hide
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.common.dropout import dropout
+from tokenfree.train.model.common.heads import Heads, PairValues
+from tokenfree.train.model.common.slots.trunk import AttentionDefaults, TrunkSettings
+from tokenfree.train.model.trunk.attention.blocks import round_up
+from tokenfree.train.model.trunk.attention.scales import (
     Scale,
     Slope,
     WindowConvention,
@@ -27,28 +30,38 @@ from train.trunk.attention.scales import (
     resolve_width,
 )
 
-if TYPE_CHECKING:
-    from train.trunk import TrunkConfig
-
-GroupBias = Callable[[Tensor, Tensor], Tensor]  # a PairBias for the heads of one scale
+GroupBias = Callable[[Tensor, Tensor], Tensor]  # a `PairBias` for the heads of one scale
 GroupValues = Callable[[Tensor, Tensor], PairValues]  # likewise
 
 
 @settings
-class Config:
+class Config(AttentionDefaults):
+    """Multi-scale attention, MSMSA (Guo et al., arXiv 1912.00544): a window for each head, and its mix for each layer.
+
+    Attributes:
+        alpha: how the mix of scales changes with depth. 0: the same mix in all layers; above: small scales prevail in
+            low layers; below: large ones do.
+        scales: the candidates, small ones first: odd numbers of units, or `N/16` for a fraction of the units of an
+            example.
+        window_convention: `width`: a scale w counts all units of the window; `half`: it reaches w units to each side.
+        slope: how alpha fades with the layer l of L: `harmonic`, alpha / l, as the paper's example has it, or `linear`.
+    """
+
     name: Literal["multi_scale"] = "multi_scale"
-    # 0: the same mix of scales in all layers; above: small scales prevail in low layers; below: large ones.
     alpha: Annotated[float, Field(allow_inf_nan=False)] = 0.5
     scales: tuple[Scale, ...] = (1, 3, "N/16", "N/8", "N/4")
-    window_convention: WindowConvention = "width"  # or "half": a scale w reaches w units to each side
+    window_convention: WindowConvention = "width"
     slope: Slope = "harmonic"
 
+    adds_to_values = True
+
     def build(self, dimensions: Dimensions, layer: int, num_layers: int) -> "MultiScaleAttention":
-        """The core of layer `layer` (0 is the lowest) of `num_layers`."""
+        """The pattern of layer `layer` (0 is the lowest) of `num_layers`."""
         counts = allocate_heads(self.alpha, num_layers, dimensions.heads, len(self.scales), self.slope)[layer]
         return MultiScaleAttention(self.scales, counts, self.window_convention, dimensions.dropout)
 
-    def check(self, trunk: "TrunkConfig", length: int | None) -> Iterable[str]:
+    def check(self, trunk: TrunkSettings, num_units: int | None) -> Iterable[str]:
+        """No scales, and even ones."""
         if not self.scales:
             yield "model.trunk.attention.scales: give at least one scale, such as [1, 3, N/16]"
         for scale in self.scales:
@@ -72,6 +85,7 @@ class MultiScaleAttention(Core):
         self.num_alone = count if isinstance(scale, int) and reach(scale, convention) == 0 else 0
 
     def forward(self, heads: Heads) -> Tensor:
+        """The context of every unit, [B, H, U, E]."""
         num_units = heads.valid_BK.shape[1]
         length_B = heads.valid_BK.sum(dim=1)
         left_out = heads.values_BHKE.shape[1] - heads.queries_BHQE.shape[1]  # of the heads that are alone
@@ -92,8 +106,8 @@ class MultiScaleAttention(Core):
             if farthest == 0:
                 contexts.append(self._itself(q, k, v, values))
             elif 3 * block >= num_units:
-                bias = None if heads.bias is None else functools.partial(every_pair, heads.bias, group)
-                contexts.append(self._dense(q, k, v, heads.valid_BK, self._reach_B(scale, length_B), bias, values))
+                bias_HUU = None if heads.bias is None else heads.bias.dense(group)
+                contexts.append(self._dense(q, k, v, heads.valid_BK, self._reach_B(scale, length_B), bias_HUU, values))
             else:
                 bias = None if heads.bias is None else functools.partial(heads.bias, group)
                 reach_B = self._reach_B(scale, length_B)
@@ -102,6 +116,7 @@ class MultiScaleAttention(Core):
         return torch.cat([context.transpose(1, 2) for context in contexts], dim=2).transpose(1, 2)
 
     def num_pairs(self, num_queries: int, num_keys: int, num_heads: int) -> int:
+        """All pairs within the windows."""
         assert num_queries == num_keys, "windows are defined among the same units"
         total = 0
         for scale, count in self.groups:
@@ -133,14 +148,14 @@ class MultiScaleAttention(Core):
         v_BHUE: Tensor,
         valid_BU: Tensor,
         reach_B: Tensor,
-        bias: GroupBias | None,
+        bias_HUU: Tensor | None,
         values: GroupValues | None,
     ) -> Tensor:
-        places_U = torch.arange(q_BHUE.shape[2], device=q_BHUE.device)
-        queries_U1, keys_1U = places_U[:, None], places_U[None, :]
+        """Queries that see all units but for what is hidden, [B, H, U, E]."""
+        positions_U = torch.arange(q_BHUE.shape[2], device=q_BHUE.device)
+        queries_U1, keys_1U = positions_U[:, None], positions_U[None, :]
         visible_BUU = _visible(queries_U1, keys_1U, valid_BU[:, None, :], reach_B[:, None, None])
         hidden_B1UU = hide(visible_BUU, q_BHUE.dtype)[:, None]
-        bias_HUU = None if bias is None else bias(queries_U1, keys_1U)
         of_pairs = None if values is None else values(queries_U1, keys_1U)
         return self.attend(q_BHUE, k_BHUE, v_BHUE, hidden_B1UU, bias_HUU, of_pairs)
 

@@ -1,47 +1,58 @@
-"""A band around each unit, and global units that see all and are seen by all (Longformer, Beltagy et al. 2020).
+"""A band around each unit, and global units that see all and are seen by all, as in Longformer.
 
-B batch, U units, H heads, E width of a head; G global units; S strands, N blocks, W units, X keys: see `Blocks`
+B batch, U units (Q as queries, K as keys), G global units, H heads, E width of a head, D width;
+S strands, N blocks, W units of a block, X keys that it sees: see `Blocks`
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from preprocess.settings import settings
-from train.dense import Dense
-from train.layers import Core, Dimensions, Heads, hide, round_up
-from train.pair_bias import PairBias, every_pair
-from train.trunk.attention.blocks import Blocks
-
-if TYPE_CHECKING:
-    from train.trunk import TrunkConfig
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.model.common.attention import Core, hide
+from tokenfree.train.model.common.dense import Dense
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.common.heads import Heads, PairBias
+from tokenfree.train.model.common.position_bias import ALL_HEADS
+from tokenfree.train.model.common.slots.trunk import AttentionDefaults, TrunkSettings
+from tokenfree.train.model.trunk.attention.blocks import Blocks, round_up
 
 Positive = Annotated[int, Field(ge=1)]
 PaddingQueries = Literal["attend", "zero"]
 
 
 @settings
-class Config:
+class Config(AttentionDefaults):
+    """Sliding-window and global attention (Longformer, Beltagy et al., arXiv 2004.05150, section 3.1).
+
+    Attributes:
+        one_sided_window: units seen to each side, at least 1; a list gives each layer its own, the lowest first.
+        dilation: the distance of units in the window, at least 1; a list likewise.
+        global_units: room for global units: CLS, then those that the caller marks; 0: there are none.
+        separate_global_projections: queries, keys and values for global units from weights of their own.
+        padding_queries: units that are not valid never serve as keys. As queries, with `attend`, they attend as in full
+            attention, because the official mask of CANINE calls the unit of the last characters invalid; `zero` gives
+            them nothing, as Longformer does.
+    """
+
     name: Literal["sliding_global"] = "sliding_global"
-    one_sided_window: Positive | tuple[Positive, ...] = 64  # units seen to each side; a list gives each layer its own
-    dilation: Positive | tuple[Positive, ...] = 1  # the distance of units in the window; a list likewise
-    global_units: Annotated[int, Field(ge=0)] = 1  # room for global units: CLS, then those that the caller marks
-    separate_global_projections: bool = False  # queries, keys and values for global units from weights of their own
-    # Units that are not valid never serve as keys. As queries they attend as in full attention, because the official
-    # mask of CANINE calls the unit of the last characters invalid; "zero" gives them nothing, as Longformer does.
+    one_sided_window: Positive | tuple[Positive, ...] = 64
+    dilation: Positive | tuple[Positive, ...] = 1
+    global_units: Annotated[int, Field(ge=0)] = 1
+    separate_global_projections: bool = False
     padding_queries: PaddingQueries = "attend"
 
     def build(self, dimensions: Dimensions, layer: int, num_layers: int) -> "SlidingGlobalAttention":
-        """The core of layer `layer` (0 is the lowest) of `num_layers`."""
+        """The pattern of layer `layer` (0 is the lowest) of `num_layers`."""
         return SlidingGlobalAttention(self, dimensions, layer)
 
-    def check(self, trunk: "TrunkConfig", length: int | None) -> Iterable[str]:
-        for key in ("one_sided_window", "dilation"):
-            value = getattr(self, key)
+    def check(self, trunk: TrunkSettings, num_units: int | None) -> Iterable[str]:
+        """Lists that are not as long as the stack, and global projections that have nothing to project."""
+        for key, value in (("one_sided_window", self.one_sided_window), ("dilation", self.dilation)):
             if not isinstance(value, int) and len(value) != trunk.layers:
                 yield (
                     f"model.trunk.attention.{key}: {len(value)} values for {trunk.layers} layers; give one for all "
@@ -50,12 +61,12 @@ class Config:
         separate = "model.trunk.attention.separate_global_projections"
         if self.separate_global_projections and not self.global_units:
             yield f"{separate}: model.trunk.attention.global_units is 0; set it to at least 1 or leave this out"
-        if self.separate_global_projections and getattr(trunk.layer, "head_width", None) is not None:
+        if self.separate_global_projections and trunk.layer.head_width is not None:
             yield f"{separate}: heads have the width of model.trunk.layer.head_width; leave one of the two out"
 
 
 class GlobalUnits(NamedTuple):
-    """Which units of each example are global; unused places hold the number of units."""
+    """Which units of each example are global; unused entries hold the number of units."""
 
     index_BG: Tensor  # int64
     num_units: int
@@ -63,11 +74,12 @@ class GlobalUnits(NamedTuple):
 
     @property
     def present_BG(self) -> Tensor:
+        """Which entries are used, bool [B, G]."""
         return self.index_BG < self.num_units
 
     @property
     def readable_BG(self) -> Tensor:
-        """The index with some unit in unused places; [1, G] where all examples have the same."""
+        """The index, int64 [B, G], with some unit in unused entries; [1, G] where all examples have the same."""
         index_BG = self.index_BG[:1] if self.same else self.index_BG
         return torch.where(index_BG < self.num_units, index_BG, 0)
 
@@ -84,7 +96,7 @@ class GlobalUnits(NamedTuple):
         return x_BHUE.gather(2, index_BHGE)
 
     def replace(self, x_BHUE: Tensor, rows_BHGE: Tensor) -> Tensor:
-        """`x_BHUE` with the rows of the global units set to `rows_BHGE`."""
+        """`x_BHUE` with the rows of the global units set to `rows_BHGE`: [B, H, U, E]."""
         index_BHGE = self.index_BG[:, None, :, None].expand_as(rows_BHGE)
         return F.pad(x_BHUE, (0, 0, 0, 1)).scatter(2, index_BHGE, rows_BHGE)[:, :, : self.num_units]
 
@@ -109,6 +121,7 @@ class SlidingGlobalAttention(Core):
             self.query, self.key, self.value = Dense(width, width), Dense(width, width), Dense(width, width)
 
     def forward(self, heads: Heads) -> Tensor:
+        """The context of every unit, [B, H, U, E]."""
         num_units = heads.valid_BK.shape[1]
         chosen = self._choose(heads)
         num_global = 0 if chosen is None else chosen.index_BG.shape[1]
@@ -124,7 +137,7 @@ class SlidingGlobalAttention(Core):
         return context_BHUE
 
     def num_pairs(self, num_queries: int, num_keys: int, num_heads: int) -> int:
-        """With all room for global units taken, by the first units."""
+        """All pairs within the windows and with global units, where the first units take all room for these."""
         assert num_queries == num_keys, "windows are defined among the same units"
         num_global = min(self.num_global, num_keys)
         rest = num_keys - num_global
@@ -133,13 +146,14 @@ class SlidingGlobalAttention(Core):
         return num_heads * (2 * num_global * num_keys - num_global**2 + band)
 
     def projection_multiply_accumulates(self, num_units: int, width: int) -> int:
+        """Of the projections of global units, where they are separate: keys and values are those of all units."""
         return (2 * num_units + min(self.num_global, num_units)) * width**2 if self.separate else 0
 
     def copy_projections(self, layer: nn.Module) -> list[str]:
         """Begin with the projections of `layer` around this core, as Longformer's conversion of a full model does."""
         own = ("query", "key", "value") if self.separate else ()
         for name in own:
-            getattr(self, name).load_state_dict(getattr(layer, name).state_dict())
+            self.get_submodule(name).load_state_dict(layer.get_submodule(name).state_dict())
         return [f"{name}.{kind}" for name in own for kind in ("weight", "bias")]
 
     def _choose(self, heads: Heads) -> GlobalUnits | None:
@@ -151,21 +165,21 @@ class SlidingGlobalAttention(Core):
             return None
         if marked_BU is None:
             return GlobalUnits(torch.where(valid_BU[:, :1], 0, num_units), num_units, same=True)
-        places_U = torch.arange(num_units, device=valid_BU.device)
-        is_global_BU = (marked_BU | (places_U == 0)) & valid_BU
-        places_BU = torch.where(is_global_BU, places_U, num_units)
-        return GlobalUnits(places_BU.topk(room, largest=False, sorted=True).values, num_units, same=False)
+        positions_U = torch.arange(num_units, device=valid_BU.device)
+        is_global_BU = (marked_BU | (positions_U == 0)) & valid_BU
+        positions_BU = torch.where(is_global_BU, positions_U, num_units)
+        return GlobalUnits(positions_BU.topk(room, largest=False, sorted=True).values, num_units, same=False)
 
     def _dense(self, heads: Heads, chosen: GlobalUnits | None) -> Tensor:
-        places_U = torch.arange(heads.valid_BK.shape[1], device=heads.valid_BK.device)
-        distance_UU = (places_U[:, None] - places_U).abs()
+        """All pairs, of which those that are not shown are hidden: for windows nearly as wide as the text."""
+        positions_U = torch.arange(heads.valid_BK.shape[1], device=heads.valid_BK.device)
+        distance_UU = (positions_U[:, None] - positions_U).abs()
         shown_BUU = ((distance_UU <= self.window * self.dilation) & (distance_UU % self.dilation == 0))[None]
         if chosen is not None:
             shown_BUU = shown_BUU | chosen.among_units()[:, None, :]
         visible_BUU = shown_BUU & heads.valid_BK[:, None, :]
         hidden_B1UU = hide(visible_BUU, heads.queries_BHQE.dtype)[:, None]
-        bias = heads.bias
-        bias = None if bias is None else every_pair(bias, slice(None), places_U[:, None], places_U[None, :])
+        bias = None if heads.bias is None else heads.bias.dense(ALL_HEADS)
         context_BHUE = self.attend(heads.queries_BHQE, heads.keys_BHKE, heads.values_BHKE, hidden_B1UU, bias)
         return context_BHUE.masked_fill(~visible_BUU.any(dim=-1)[:, None, :, None], 0)
 
@@ -210,7 +224,7 @@ class SlidingGlobalAttention(Core):
 
 def _bias_of_blocks(bias: PairBias, blocks: Blocks, chosen: GlobalUnits | None, device: torch.device) -> Tensor:
     """The bias of the global keys, if any, and of the band beside them: [B or 1, S, N, H, W, G + X]."""
-    queries_SNW1, keys_SN1X = blocks.places(device)
+    queries_SNW1, keys_SN1X = blocks.positions(device)
     of_band = _per_example(bias, queries_SNW1[None], keys_SN1X[None]).movedim(1, 3)
     if chosen is None:
         return of_band
@@ -222,7 +236,7 @@ def _bias_of_blocks(bias: PairBias, blocks: Blocks, chosen: GlobalUnits | None, 
 
 def _per_example(bias: PairBias, queries: Tensor, keys: Tensor) -> Tensor:
     """The bias [B or 1, H, *pairs] of pairs given by indices [B or 1, *pairs], each example's own."""
-    logits = bias(slice(None), queries, keys)
+    logits = bias(ALL_HEADS, queries, keys)
     if logits.dim() == queries.dim() + 1:  # [H, B or 1, *pairs]
         return logits.transpose(0, 1)
     if logits.shape[2] == 1:  # [B, H, 1, *pairs]

@@ -3,13 +3,18 @@
 from collections.abc import Callable
 from typing import Literal
 
-from preprocess.settings import settings
-from train.layers import BertLayer, Core, Dimensions
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.model.common.bert_layer import BertLayer
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.common.slots.trunk import Attention, LayerDefaults
 
 
 @settings
-class Config:
+class Config(LayerDefaults):
+    """The post-LN layer of BERT (Devlin et al., arXiv 1810.04805, section 3), which CANINE has as well."""
+
     name: Literal["bert"] = "bert"
 
-    def build(self, dimensions: Dimensions, build_core: Callable[[Dimensions], Core]) -> BertLayer:
+    def build(self, dimensions: Dimensions, build_core: Callable[[Dimensions], Attention]) -> BertLayer:
+        """A layer with fresh weights around the pattern that `build_core` makes."""
         return BertLayer(dimensions, build_core(dimensions))

@@ -1,6 +1,6 @@
-"""BERT's layer with LayerNorm before attention and FFN, on the branch (Xiong et al. 2020): the stack ends in a norm.
+"""BERT's layer with LayerNorm before attention and FFN, on the branch: the stack ends in a norm.
 
-Byte2Word's recipe trains it (Izsak, Berchansky, Levy 2021). B batch, U units, D width
+B batch, U units, Q queries, D width
 """
 
 from collections.abc import Callable
@@ -8,19 +8,28 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from preprocess.settings import settings
-from train.layers import BertLayer, Core, Dimensions, Heads, PairBias, activate, layer_norm
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.model.common.bert_layer import BertLayer
+from tokenfree.train.model.common.dimensions import Dimensions, layer_norm
+from tokenfree.train.model.common.position_bias import LayerBias
+from tokenfree.train.model.common.slots.trunk import Attention, LayerDefaults
 
 
 @settings
-class Config:
+class Config(LayerDefaults):
+    """The pre-LN layer (Xiong et al., arXiv 2002.04745, section 3): x + attention(LN(x)), then x + FFN(LN(x)).
+
+    Byte2Word's recipe trains it (Izsak, Berchansky, Levy, arXiv 2104.07705).
+    """
+
     name: Literal["pre_ln"] = "pre_ln"
 
-    def build(self, dimensions: Dimensions, build_core: Callable[[Dimensions], Core]) -> "PreLnLayer":
+    def build(self, dimensions: Dimensions, build_core: Callable[[Dimensions], Attention]) -> "PreLnLayer":
+        """A layer with fresh weights around the pattern that `build_core` makes."""
         return PreLnLayer(dimensions, build_core(dimensions))
 
     def build_end(self, dimensions: Dimensions) -> nn.Module:
-        """What follows the last layer: nothing has normed the sum of all branches yet."""
+        """LayerNorm after the last layer: nothing has normed the sum of all branches yet."""
         return layer_norm(dimensions.width)
 
 
@@ -31,21 +40,15 @@ class PreLnLayer(BertLayer):
         self,
         x_BUD: Tensor,
         valid_BU: Tensor,
-        bias: PairBias | None = None,
+        bias: LayerBias | None = None,
         queries_BQD: Tensor | None = None,
         global_BU: Tensor | None = None,
     ) -> Tensor:
-        """The layer at all positions, or only for the rows `queries_BQD` of `x_BUD` (attending to all of it)."""
+        """The layer at all positions, [B, U, D], or for rows of `x_BUD`, [B, Q, D]; see `BertLayer.forward`."""
         normed_BUD = self.attention_norm(x_BUD)
         if queries_BQD is None:
             queries_BQD, normed_BQD = x_BUD, normed_BUD
         else:
             normed_BQD = self.attention_norm(queries_BQD)
-        q_BHQE = self._split(self.query(normed_BQD))
-        source_BKD, valid_BK = self.core.source(normed_BUD, valid_BU)
-        k_BHKE, v_BHKE = self._split(self.key(source_BKD)), self._split(self.value(source_BKD))
-        context_BHQE = self.core(Heads(q_BHQE, k_BHKE, v_BHKE, valid_BK, source_BKD, bias, global_BK=global_BU))
-        context_BQD = context_BHQE.transpose(1, 2).flatten(2)
-        h_BQD = queries_BQD + self.dropout(self.attention_output(context_BQD))
-        inner_BQI = activate(self.inner(self.norm(h_BQD)), self.activation)
-        return h_BQD + self.dropout(self.outer(inner_BQI))
+        h_BQD = queries_BQD + self.dropout(self.attend(normed_BQD, normed_BUD, valid_BU, bias, global_BU))
+        return h_BQD + self.dropout(self.feed_forward(self.norm(h_BQD)))

@@ -1,4 +1,4 @@
-"""Biases that position codes are made of: low-rank products, scalars by offset, and sums of these.
+"""Biases that position codes are made of: low-rank products and scalars by offset.
 
 B batch, U units, Q queries, K keys, H heads, R rank, O offsets
 """
@@ -8,19 +8,20 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from train.layers import Heads
-from train.pair_bias import LayerBias, Workspace
-from train.trunk.positions.sharing import expand_heads, select_heads
+from tokenfree.train.model.common.position_bias import LayerBias
+from tokenfree.train.model.common.workspace import Workspace
+from tokenfree.train.model.trunk.positions.sharing import expand_heads, select_heads
 
 
 class FactorBias(LayerBias):
     """queries_i . keys_j from factors [(B,) H, Q, R] and [(B,) H, K, R]; one head stands for all that share."""
 
-    def __init__(self, queries_HQR: Tensor, keys_HKR: Tensor, num_heads: int) -> None:
-        super().__init__()
+    def __init__(self, queries_HQR: Tensor, keys_HKR: Tensor, num_heads: int, *, query_factor: float = 1.0) -> None:
         self.queries, self.keys, self.num_heads = queries_HQR, keys_HKR, num_heads
+        self.query_factor = query_factor
 
     def __call__(self, heads: slice, queries: Tensor, keys: Tensor) -> Tensor:
+        """See `LayerBias`: [(B,) H, *pairs]."""
         q_HQR, k_HKR = (select_heads(factor, heads, -3) for factor in (self.queries, self.keys))
         if queries.shape[-1] == 1 and keys.dim() > 1 and keys.shape[-2] == 1:  # all with all, block by block
             bias = _rows(q_HQR, queries[..., 0]) @ _rows(k_HKR, keys[..., 0, :]).transpose(-2, -1)
@@ -29,6 +30,7 @@ class FactorBias(LayerBias):
         return expand_heads(bias, heads, self.num_heads, bias.dim() - queries.dim() - 1)
 
     def dense(self, heads: slice, workspace: Workspace | None = None) -> Tensor:
+        """See `LayerBias`: [(B,) H, Q, K]."""
         q_HQR, k_HKR = (select_heads(factor, heads, -3) for factor in (self.queries, self.keys))
         shape = (*q_HQR.shape[:-1], k_HKR.shape[-2])
         out = None if workspace is None else workspace.take("dense", shape, q_HQR)
@@ -38,11 +40,11 @@ class FactorBias(LayerBias):
 class OffsetBias(LayerBias):
     """One scalar for each head and offset i - j or j - i: `by_offset_HO` holds key - query = -(U - 1) to U - 1."""
 
-    def __init__(self, by_offset_HO: Tensor, num_heads: int) -> None:
-        super().__init__()
-        self.by_offset, self.num_heads = by_offset_HO, num_heads
+    def __init__(self, by_offset_HO: Tensor, num_heads: int, *, query_factor: float = 1.0) -> None:
+        self.by_offset, self.num_heads, self.query_factor = by_offset_HO, num_heads, query_factor
 
     def __call__(self, heads: slice, queries: Tensor, keys: Tensor) -> Tensor:
+        """See `LayerBias`: [H, *pairs]."""
         by_offset_HO = select_heads(self.by_offset, heads, 0)
         index = keys - queries + self.by_offset.shape[1] // 2
         # An embedding, whose backward pass adds all heads of a pair at once; that of indexing takes far longer.
@@ -50,6 +52,7 @@ class OffsetBias(LayerBias):
         return expand_heads(bias, heads, self.num_heads, 0)
 
     def dense(self, heads: slice, workspace: Workspace | None = None) -> Tensor:
+        """See `LayerBias`: [H, U, U]."""
         if workspace is not None:
             windows_HUU = _windows(select_heads(self.by_offset, heads, 0))
             out_HUU = workspace.take("dense", windows_HUU.shape, windows_HUU)
@@ -58,28 +61,6 @@ class OffsetBias(LayerBias):
             return expand_heads(out_HUU, heads, self.num_heads, 0)
         bias_HUU: Tensor = _Toeplitz.apply(select_heads(self.by_offset, heads, 0))  # pyright: ignore[reportAssignmentType]
         return expand_heads(bias_HUU, heads, self.num_heads, 0)
-
-
-class SumBias(LayerBias):
-    """The sum of two, as of a position code and the segments."""
-
-    def __init__(self, one: LayerBias, other: LayerBias) -> None:
-        super().__init__()
-        self.one, self.other = one, other
-
-    def bind(self, heads: Heads) -> Heads:
-        heads = self.one.bind(heads)
-        one, heads = heads.bias, self.other.bind(heads)
-        assert isinstance(one, LayerBias)
-        assert isinstance(heads.bias, LayerBias)
-        unchanged = one is self.one and heads.bias is self.other
-        return heads._replace(bias=self if unchanged else SumBias(one, heads.bias))
-
-    def __call__(self, heads: slice, queries: Tensor, keys: Tensor) -> Tensor:
-        return self.one(heads, queries, keys) + self.other(heads, queries, keys)
-
-    def dense(self, heads: slice, workspace: Workspace | None = None) -> Tensor:
-        return self.one.every_pair(heads) + self.other.every_pair(heads)
 
 
 class _Toeplitz(torch.autograd.Function):

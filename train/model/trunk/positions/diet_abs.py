@@ -1,20 +1,20 @@
-"""DIET-ABS: each head adds a learned matrix of low rank to its logits (Chen et al. 2021, equation 5).
+"""DIET-ABS: each head adds a learned matrix of low rank to its logits.
 
-U units, K keys, H heads, R rank, L layers
+B batch, U units, K keys, H heads, R rank, L layers, D width
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from preprocess.settings import settings
-from train.layers import Dimensions
-from train.trunk.positions.biases import FactorBias
-from train.trunk.positions.sharing import (
-    Sharing,
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.common.slots.trunk import PositionsDefaults, Sharing, TrunkSettings
+from tokenfree.train.model.trunk.positions.biases import FactorBias
+from tokenfree.train.model.trunk.positions.sharing import (
     for_layers,
     needs_own_queries,
     pairs_of_own,
@@ -23,24 +23,37 @@ from train.trunk.positions.sharing import (
     too_many,
 )
 
-if TYPE_CHECKING:
-    from train.trunk import TrunkConfig
-
 INITIAL_STD = 0.02
 
 
 @settings
-class Config:
+class Config(PositionsDefaults):
+    """DIET-ABS (Chen et al., arXiv 2104.08698, equation 5): each head adds a learned matrix of low rank to its logits.
+
+    With Linformer's attention it is DIET-ABS-LIN.
+
+    Attributes:
+        rank: rank of the matrix, at least 1; null: width / heads.
+        sharing: `none`: every layer and head has its own; `head_wise`: the heads of a layer share; `layer_wise`: the
+            layers share.
+        max_units: the most units of an example, at least 1: rows of the tables.
+        scale: whose square root divides the logits of the content: `head_width`, or `width` as the paper prints it.
+    """
+
     name: Literal["diet_abs"] = "diet_abs"
-    rank: Annotated[int, Field(ge=1)] | None = None  # width / heads
+    rank: Annotated[int, Field(ge=1)] | None = None
     sharing: Sharing = "layer_wise"
     max_units: Annotated[int, Field(ge=1)] = 512
-    scale: Literal["head_width", "width"] = "head_width"  # whose root divides the logits of the content
+    scale: Literal["head_width", "width"] = "head_width"
 
-    def build(self, dimensions: Dimensions, trunk: "TrunkConfig") -> "DietAbs":
+    takes_mixtures = True
+
+    def build(self, dimensions: Dimensions, trunk: TrunkSettings) -> "DietAbs":
+        """The module with fresh weights."""
         return DietAbs(self, dimensions, trunk)
 
-    def check(self, trunk: "TrunkConfig", num_units: int | None) -> Iterable[str]:
+    def check(self, trunk: TrunkSettings, num_units: int | None) -> Iterable[str]:
+        """Examples of more units than the tables have rows, and queries that it cannot scale."""
         yield from too_many(self.max_units, num_units)
         if self.scale == "width":
             yield from needs_own_queries(trunk)
@@ -49,32 +62,39 @@ class Config:
 class DietAbs(nn.Module):
     """The bias of unit i and key j is row i of P_Q times row j of P_K, without any scale.
 
-    With Linformer (DIET-ABS-LIN) there are as many keys as rows of its projection, and P_K has a row for each.
+    Where keys are mixtures of units, as in Linformer, P_K has a row for each mixture.
     """
 
-    def __init__(self, config: Config, dimensions: Dimensions, trunk: "TrunkConfig") -> None:
+    def __init__(self, config: Config, dimensions: Dimensions, trunk: TrunkSettings) -> None:
         super().__init__()
         self.sharing: Sharing = config.sharing
         self.num_layers, self.num_heads, self.max_units = trunk.layers, dimensions.heads, config.max_units
-        self.has_units_as_keys = trunk.attention.name != "linformer"
-        num_keys = config.max_units if self.has_units_as_keys else trunk.attention.projection
+        num_mixtures = trunk.attention.num_mixtures
+        self.has_units_as_keys = num_mixtures is None
+        num_keys = config.max_units if num_mixtures is None else num_mixtures
         rank = config.rank or dimensions.head_width
         counts = table_counts(config.sharing, trunk.layers, dimensions.heads)
         self.queries_LHUR = nn.Parameter(INITIAL_STD * torch.randn(*counts, config.max_units, rank))
         self.keys_LHKR = nn.Parameter(INITIAL_STD * torch.randn(*counts, num_keys, rank))
+        self.stacked = {"queries_LHUR": counts[0], "keys_LHKR": counts[0]}  # see train/optimizers/_groups.py
         self.query_factor = dimensions.heads**-0.5 if config.scale == "width" else 1.0
 
     def forward(self, units_BUD: Tensor, valid_BU: Tensor) -> list[FactorBias]:
+        """The product of each layer.
+
+        Raises:
+            UserError: for more units than `max_units`.
+        """
         num_units = units_BUD.shape[1]
         refuse_more_units(num_units, self.max_units)
         num_keys = num_units if self.has_units_as_keys else self.keys_LHKR.shape[2]
         # unbind: its backward pass writes the gradient of all layers once; indexing would add zeros for the others.
         queries, keys = self.queries_LHUR[:, :, :num_units].unbind(0), self.keys_LHKR[:, :, :num_keys].unbind(0)
-        biases = [FactorBias(q, k, self.num_heads) for q, k in zip(queries, keys, strict=True)]
-        for bias in biases:
-            bias.query_factor = self.query_factor
+        biases = [
+            FactorBias(q, k, self.num_heads, query_factor=self.query_factor) for q, k in zip(queries, keys, strict=True)
+        ]
         return for_layers(biases, self.num_layers)
 
     def multiply_accumulates(self, num_units: int, pairs: list[int]) -> int:
-        """Of one forward; `pairs` are the visible ones of each layer, summed over heads."""
+        """Multiply-accumulates of one forward pass; `pairs` are the visible ones of each layer, summed over heads."""
         return pairs_of_own(self.sharing, pairs, self.num_heads) * self.queries_LHUR.shape[3]

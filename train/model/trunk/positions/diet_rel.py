@@ -1,20 +1,20 @@
-"""DIET-REL: each head adds a learned scalar for every offset of two units (Chen et al. 2021, equation 6).
+"""DIET-REL: each head adds a learned scalar for every offset of two units.
 
-H heads, L layers, O offsets
+B batch, U units, H heads, L layers, O offsets, D width
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from preprocess.settings import settings
-from train.layers import Dimensions
-from train.trunk.positions.biases import OffsetBias
-from train.trunk.positions.sharing import (
-    Sharing,
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.common.slots.trunk import PositionsDefaults, Sharing, TrunkSettings
+from tokenfree.train.model.trunk.positions.biases import OffsetBias
+from tokenfree.train.model.trunk.positions.sharing import (
     for_layers,
     needs_own_queries,
     refuse_more_units,
@@ -22,21 +22,29 @@ from train.trunk.positions.sharing import (
     too_many,
 )
 
-if TYPE_CHECKING:
-    from train.trunk import TrunkConfig
-
 
 @settings
-class Config:
+class Config(PositionsDefaults):
+    """DIET-REL (Chen et al., arXiv 2104.08698, equation 6): each head adds a learned scalar for every offset.
+
+    Attributes:
+        sharing: `none`: every layer and head has its own; `head_wise`: the heads of a layer share; `layer_wise`: the
+            layers share.
+        max_units: the most units of an example, at least 1.
+        scale: whose square root divides the logits of the content: `head_width`, or `width` as the paper prints it.
+    """
+
     name: Literal["diet_rel"] = "diet_rel"
     sharing: Sharing = "none"
     max_units: Annotated[int, Field(ge=1)] = 512
-    scale: Literal["head_width", "width"] = "head_width"  # whose root divides the logits of the content
+    scale: Literal["head_width", "width"] = "head_width"
 
-    def build(self, dimensions: Dimensions, trunk: "TrunkConfig") -> "DietRel":
+    def build(self, dimensions: Dimensions, trunk: TrunkSettings) -> "DietRel":
+        """The module with fresh weights."""
         return DietRel(self, dimensions, trunk.layers)
 
-    def check(self, trunk: "TrunkConfig", num_units: int | None) -> Iterable[str]:
+    def check(self, trunk: TrunkSettings, num_units: int | None) -> Iterable[str]:
+        """Examples of more units than the tables have rows, and queries that it cannot scale."""
         yield from too_many(self.max_units, num_units)
         if self.scale == "width":
             yield from needs_own_queries(trunk)
@@ -44,6 +52,8 @@ class Config:
 
 class DietRel(nn.Module):
     """Scalars for the offsets key - query from -(max_units - 1) to max_units - 1, without bins and clipping."""
+
+    stacked = {"by_offset_LHO": 0}  # see train/optimizers/_groups.py
 
     def __init__(self, config: Config, dimensions: Dimensions, num_layers: int) -> None:
         super().__init__()
@@ -53,14 +63,20 @@ class DietRel(nn.Module):
         self.query_factor = dimensions.heads**-0.5 if config.scale == "width" else 1.0
 
     def forward(self, units_BUD: Tensor, valid_BU: Tensor) -> list[OffsetBias]:
+        """The scalars of each layer.
+
+        Raises:
+            UserError: for more units than `max_units`.
+        """
         num_units = units_BUD.shape[1]
         refuse_more_units(num_units, self.max_units)
         reachable = slice(self.max_units - num_units, self.max_units + num_units - 1)
-        biases = [OffsetBias(row, self.num_heads) for row in self.by_offset_LHO[:, :, reachable].unbind(0)]
-        for bias in biases:
-            bias.query_factor = self.query_factor
+        biases = [
+            OffsetBias(row, self.num_heads, query_factor=self.query_factor)
+            for row in self.by_offset_LHO[:, :, reachable].unbind(0)
+        ]
         return for_layers(biases, self.num_layers)
 
     def multiply_accumulates(self, num_units: int, pairs: list[int]) -> int:
-        """Scalars are only added."""
+        """None: scalars are only added."""
         return 0

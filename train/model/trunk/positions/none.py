@@ -1,39 +1,37 @@
-"""No position code in the trunk, as in CANINE: units know their place by their content only.
+"""No position code in the trunk, as in CANINE: units know their position by their content only.
 
-A position code is called once per forward pass with the units [B, U, D] and their validity [B, U]. It returns None or
-for each layer a `train.pair_bias.LayerBias`, the same object for all layers that share. Patterns ask it for the pairs
-that they show and no others; a pattern that shows all asks for all at once, which is computed once for an object.
+B batch, U units, D width
 """
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from torch import Tensor, nn
 
-from preprocess.settings import settings
-from train.layers import Dimensions
-
-if TYPE_CHECKING:
-    from train.trunk import TrunkConfig
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.common.slots.trunk import PositionsDefaults, TrunkSettings
 
 
 @settings
-class Config:
+class Config(PositionsDefaults):
+    """No position code inside the trunk, as in CANINE (Clark et al., arXiv 2103.06874, section 3)."""
+
     name: Literal["none"] = "none"
 
-    def build(self, dimensions: Dimensions, trunk: "TrunkConfig") -> "NoPositions":
-        return NoPositions()
+    takes_mixtures = True
 
-    def check(self, trunk: "TrunkConfig", num_units: int | None) -> Iterable[str]:
-        return ()
+    def build(self, dimensions: Dimensions, trunk: TrunkSettings) -> "NoPositions":
+        """The module, which has no weights."""
+        return NoPositions()
 
 
 class NoPositions(nn.Module):
     """Adds nothing to any logit."""
 
     def forward(self, units_BUD: Tensor, valid_BU: Tensor) -> None:
+        """Nothing in any layer."""
         return None
 
     def multiply_accumulates(self, num_units: int, pairs: list[int]) -> int:
-        """Of one forward; `pairs` are the visible ones of each layer, summed over heads."""
+        """There is nothing to compute."""
         return 0

@@ -1,18 +1,12 @@
 """Which layers and heads have position parameters of their own, and the limits that tables set (DIET, section 3.4)."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TypeVar
 
 from torch import Tensor
 
-from preprocess.errors import UserError
-from train.pair_bias import LayerBias, Workspace
-
-if TYPE_CHECKING:
-    from train.trunk import TrunkConfig
-
-Sharing = Literal["none", "head_wise", "layer_wise"]
-"""none: every layer and head has its own; head_wise: the heads of a layer share; layer_wise: the layers share."""
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.train.model.common.slots.trunk import Sharing, TrunkSettings
 
 Item = TypeVar("Item")
 
@@ -23,14 +17,8 @@ def table_counts(sharing: Sharing, num_layers: int, num_heads: int) -> tuple[int
 
 
 def for_layers(distinct: list[Item], num_layers: int) -> list[Item]:
-    """One item for each layer: the same object where the layers share, so that it computes once, else one workspace."""
-    if len(distinct) == 1:
-        return distinct * num_layers
-    workspace = Workspace()
-    for item in distinct:
-        if isinstance(item, LayerBias):
-            item.workspace = workspace
-    return distinct
+    """One item for each layer: the same object where the layers share."""
+    return distinct * num_layers if len(distinct) == 1 else distinct
 
 
 def select_heads(table: Tensor, heads: slice, dim: int) -> Tensor:
@@ -53,7 +41,11 @@ def pairs_of_own(sharing: Sharing, pairs: list[int], num_heads: int) -> int:
 
 
 def refuse_more_units(num_units: int, max_units: int) -> None:
-    """UserError for more units than a table has rows."""
+    """Refuse what a table has no rows for.
+
+    Raises:
+        UserError: for more units than rows.
+    """
     if num_units > max_units:
         raise UserError(
             f"{num_units} units are more than model.trunk.positions.max_units, {max_units}; cut the text or raise it"
@@ -61,14 +53,14 @@ def refuse_more_units(num_units: int, max_units: int) -> None:
 
 
 def too_many(max_units: int, num_units: int | None) -> Iterable[str]:
-    """The mistake of examples of more units than a table has rows."""
+    """The problem of examples of more units than a table has rows."""
     if num_units is not None and num_units > max_units:
         yield f"model.trunk.positions.max_units: {max_units} is less than the units of an example, {num_units}"
 
 
-def needs_own_queries(trunk: "TrunkConfig") -> Iterable[str]:
-    """The mistake of a code that scales or reads the queries, with a pattern that makes others for some units."""
-    if getattr(trunk.attention, "separate_global_projections", False):
+def needs_own_queries(trunk: TrunkSettings) -> Iterable[str]:
+    """The problem of a code that scales or reads the queries, with a pattern that makes others for some units."""
+    if trunk.attention.separate_global_projections:
         yield (
             f"model.trunk.positions.name: {trunk.positions.name} as it is set scales or reads the layer's queries, "
             "which global units have not; set model.trunk.attention.separate_global_projections to false"

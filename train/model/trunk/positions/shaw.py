@@ -1,40 +1,56 @@
-"""Shaw's relative code: keys, and if wanted values, get a learned vector for the offset (Shaw et al. 2018, section 3).
+"""Shaw's relative code: keys, and if wanted values, get a learned vector for the offset.
 
-B batch, U units, H heads, E width of a head, L layers, O offsets within the clip distance
+B batch, U units (Q as queries), H heads, E width of a head, L layers, O offsets within the clip distance, D width
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from preprocess.settings import settings
-from train.layers import Dimensions, Heads
-from train.pair_bias import LayerBias, OffsetValues, Workspace
-from train.trunk.positions.diet_abs import INITIAL_STD
-from train.trunk.positions.sharing import Sharing, expand_heads, for_layers, needs_own_queries, table_counts
-
-if TYPE_CHECKING:
-    from train.trunk import TrunkConfig
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.common.heads import Heads, OffsetValues
+from tokenfree.train.model.common.position_bias import LayerBias
+from tokenfree.train.model.common.slots.trunk import PositionsDefaults, Sharing, TrunkSettings
+from tokenfree.train.model.common.workspace import Workspace
+from tokenfree.train.model.trunk.positions.diet_abs import INITIAL_STD
+from tokenfree.train.model.trunk.positions.sharing import (
+    expand_heads,
+    for_layers,
+    needs_own_queries,
+    table_counts,
+)
 
 
 @settings
-class Config:
+class Config(PositionsDefaults):
+    """Relative position representations (Shaw et al., arXiv 1803.02155, section 3, equations 3 and 4).
+
+    Attributes:
+        clip: units, at least 1; offsets beyond have the vector at this distance.
+        values: vectors for values as well.
+        sharing: `none`: every layer and head has its own; `head_wise`: the heads of a layer share; `layer_wise`: the
+            layers share.
+    """
+
     name: Literal["shaw"] = "shaw"
-    clip: Annotated[int, Field(ge=1)] = 128  # offsets beyond have the vector at this distance
-    values: bool = False  # vectors for values as well
+    clip: Annotated[int, Field(ge=1)] = 128
+    values: bool = False
     sharing: Sharing = "head_wise"
 
-    def build(self, dimensions: Dimensions, trunk: "TrunkConfig") -> "Shaw":
+    def build(self, dimensions: Dimensions, trunk: TrunkSettings) -> "Shaw":
+        """The module with fresh weights."""
         return Shaw(self, dimensions, trunk.layers)
 
-    def check(self, trunk: "TrunkConfig", num_units: int | None) -> Iterable[str]:
+    def check(self, trunk: TrunkSettings, num_units: int | None) -> Iterable[str]:
+        """Heads and queries that it cannot read, and patterns that leave values as they are."""
         yield from needs_own_queries(trunk)
-        if getattr(trunk.layer, "head_width", None) is not None:
+        if trunk.layer.head_width is not None:
             yield "model.trunk.positions.name: shaw needs heads of width / heads; leave out trunk.layer.head_width"
-        if self.values and trunk.attention.name not in ("full", "multi_scale"):
+        if self.values and not trunk.attention.adds_to_values:
             yield (
                 "model.trunk.positions.values: defined with the attention full and multi_scale only, not with "
                 f"{trunk.attention.name}; set it to false"
@@ -51,8 +67,10 @@ class Shaw(nn.Module):
         shape = (*counts, 2 * config.clip + 1, dimensions.head_width)
         self.keys_LHOE = nn.Parameter(INITIAL_STD * torch.randn(shape))
         self.values_LHOE = nn.Parameter(INITIAL_STD * torch.randn(shape)) if config.values else None
+        self.stacked = {"keys_LHOE": counts[0], "values_LHOE": counts[0]}  # see train/optimizers/_groups.py
 
     def forward(self, units_BUD: Tensor, valid_BU: Tensor) -> list["ShawBias"]:
+        """The vectors of each layer."""
         farthest = min(self.clip, units_BUD.shape[1] - 1)
         reachable = slice(self.clip - farthest, self.clip + farthest + 1)
         keys = self.keys_LHOE[:, :, reachable].unbind(0)
@@ -61,7 +79,7 @@ class Shaw(nn.Module):
         return for_layers(biases, self.num_layers)
 
     def multiply_accumulates(self, num_units: int, pairs: list[int]) -> int:
-        """Of one forward; `pairs` are the visible ones of each layer, summed over heads."""
+        """Multiply-accumulates of one forward pass; `pairs` are the visible ones of each layer, summed over heads."""
         return sum(pairs) * self.keys_LHOE.shape[3] * (1 if self.values_LHOE is None else 2)
 
 
@@ -69,10 +87,10 @@ class ShawBias(LayerBias):
     """The vectors of one layer; the bias comes with the queries."""
 
     def __init__(self, keys_HOE: Tensor, values_HOE: Tensor | None, num_heads: int) -> None:
-        super().__init__()
         self.keys_HOE, self.values_HOE, self.num_heads = keys_HOE, values_HOE, num_heads
 
     def bind(self, heads: Heads) -> Heads:
+        """The heads with the products of their queries and these vectors as the bias."""
         q_BHUE = heads.queries_BHQE
         by_offset_BHUO = (q_BHUE * q_BHUE.shape[-1] ** -0.5) @ self.keys_HOE.transpose(-2, -1)
         heads = heads._replace(bias=QueryBias(by_offset_BHUO))
@@ -85,16 +103,17 @@ class QueryBias(LayerBias):
     """Each query's own scalars for the offsets to its keys, clipped."""
 
     def __init__(self, by_offset_BHUO: Tensor) -> None:
-        super().__init__()
         self.by_offset = by_offset_BHUO
 
     def __call__(self, heads: slice, queries: Tensor, keys: Tensor) -> Tensor:
+        """See `LayerBias`: [B, H, *pairs]."""
         return self.by_offset[:, heads][:, :, queries, self._index(queries, keys)]
 
     def dense(self, heads: slice, workspace: Workspace | None = None) -> Tensor:
+        """See `LayerBias`: [B, H, U, U], always in memory of its own."""
         by_offset_BHUO = self.by_offset[:, heads]
-        places_U = torch.arange(by_offset_BHUO.shape[2], device=by_offset_BHUO.device)
-        index_UU = self._index(places_U[:, None], places_U)
+        positions_U = torch.arange(by_offset_BHUO.shape[2], device=by_offset_BHUO.device)
+        index_UU = self._index(positions_U[:, None], positions_U)
         return by_offset_BHUO.gather(3, index_UU.expand(*by_offset_BHUO.shape[:2], -1, -1))
 
     def _index(self, queries: Tensor, keys: Tensor) -> Tensor:

@@ -1,36 +1,45 @@
-"""T5's relative code: each head adds a learned scalar for the bucket of the offset (Raffel et al. 2020, section 2.1).
+"""T5's relative code: each head adds a learned scalar for the bucket of the offset.
 
-H heads, L layers, N buckets, O offsets
+B batch, U units, H heads, L layers, N buckets, O offsets, D width
 """
 
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from preprocess.settings import settings
-from train.layers import Dimensions
-from train.trunk.positions.biases import OffsetBias
-from train.trunk.positions.sharing import Sharing, for_layers, table_counts
-
-if TYPE_CHECKING:
-    from train.trunk import TrunkConfig
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.common.slots.trunk import PositionsDefaults, Sharing, TrunkSettings
+from tokenfree.train.model.trunk.positions.biases import OffsetBias
+from tokenfree.train.model.trunk.positions.sharing import for_layers, table_counts
 
 
 @settings
-class Config:
+class Config(PositionsDefaults):
+    """T5's relative position biases (Raffel et al., arXiv 1910.10683, section 2.1), for both directions.
+
+    Attributes:
+        buckets: of offsets, a multiple of 4 from 4 on: half for each sign, and half of these for one offset each.
+        max_distance: from so many units on, all offsets of a sign share a bucket; at least 2.
+        sharing: `none`: every layer and head has its own; `head_wise`: the heads of a layer share; `layer_wise`: the
+            layers share.
+    """
+
     name: Literal["t5"] = "t5"
     buckets: Annotated[int, Field(ge=4, multiple_of=4)] = 32
-    max_distance: Annotated[int, Field(ge=2)] = 128  # from here on, all offsets of a sign share a bucket
+    max_distance: Annotated[int, Field(ge=2)] = 128
     sharing: Sharing = "layer_wise"
 
-    def build(self, dimensions: Dimensions, trunk: "TrunkConfig") -> "T5":
+    def build(self, dimensions: Dimensions, trunk: TrunkSettings) -> "T5":
+        """The module with fresh weights."""
         return T5(self, dimensions, trunk.layers)
 
-    def check(self, trunk: "TrunkConfig", num_units: int | None) -> Iterable[str]:
+    def check(self, trunk: TrunkSettings, num_units: int | None) -> Iterable[str]:
+        """A distance among the buckets of one offset each."""
         if self.max_distance <= self.buckets // 4:
             yield (
                 f"model.trunk.positions.max_distance: {self.max_distance} lies among the exact buckets; "
@@ -41,6 +50,8 @@ class Config:
 class T5(nn.Module):
     """Half of the buckets for each sign; half of these for one offset each, the others growing with the logarithm."""
 
+    stacked = {"by_bucket_LHN": 0}  # see train/optimizers/_groups.py
+
     def __init__(self, config: Config, dimensions: Dimensions, num_layers: int) -> None:
         super().__init__()
         self.num_layers, self.num_heads, self.max_distance = num_layers, dimensions.heads, config.max_distance
@@ -48,6 +59,7 @@ class T5(nn.Module):
         self.by_bucket_LHN = nn.Parameter(torch.zeros(*counts, config.buckets))
 
     def forward(self, units_BUD: Tensor, valid_BU: Tensor) -> list[OffsetBias]:
+        """The scalars of each layer."""
         num_units = units_BUD.shape[1]
         offsets_O = torch.arange(1 - num_units, num_units, device=units_BUD.device)
         buckets_O = bucket(offsets_O, self.by_bucket_LHN.shape[2], self.max_distance)
@@ -55,7 +67,7 @@ class T5(nn.Module):
         return for_layers([OffsetBias(row, self.num_heads) for row in rows], self.num_layers)
 
     def multiply_accumulates(self, num_units: int, pairs: list[int]) -> int:
-        """Scalars are only added."""
+        """None: scalars are only added."""
         return 0
 
 

@@ -1,36 +1,45 @@
-"""TUPE: untied correlations of absolute positions, scalars by offset, and CLS apart (Ke et al. 2021, section 3).
+"""TUPE: untied correlations of absolute positions, scalars by offset, and CLS apart.
 
-U units, H heads, E width of a head, D width, O offsets
+B batch, U units, H heads, E width of a head, D width, O offsets
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from preprocess.settings import settings
-from train.layers import Dimensions
-from train.pair_bias import LayerBias, Workspace
-from train.trunk.positions.biases import FactorBias, OffsetBias, SumBias
-from train.trunk.positions.sharing import for_layers, needs_own_queries, refuse_more_units, too_many
-
-if TYPE_CHECKING:
-    from train.trunk import TrunkConfig
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.common.position_bias import LayerBias, SumBias
+from tokenfree.train.model.common.slots.trunk import PositionsDefaults, TrunkSettings
+from tokenfree.train.model.common.workspace import Workspace
+from tokenfree.train.model.trunk.positions.biases import FactorBias, OffsetBias
+from tokenfree.train.model.trunk.positions.sharing import for_layers, needs_own_queries, refuse_more_units, too_many
 
 
 @settings
-class Config:
+class Config(PositionsDefaults):
+    """TUPE (Ke, He, Liu, arXiv 2006.15595, section 3): correlations of positions apart from those of the content.
+
+    Attributes:
+        relative: scalars by offset as well (TUPE-R); without them it is TUPE-A.
+        untie_cls: the correlations of CLS, unit 0, are two scalars of each head.
+        max_units: the most units of an example, at least 1: rows of the table.
+    """
+
     name: Literal["tupe"] = "tupe"
-    relative: bool = True  # scalars by offset as well (TUPE-R); without, TUPE-A
+    relative: bool = True
     untie_cls: bool = True
     max_units: Annotated[int, Field(ge=1)] = 512
 
-    def build(self, dimensions: Dimensions, trunk: "TrunkConfig") -> "Tupe":
+    def build(self, dimensions: Dimensions, trunk: TrunkSettings) -> "Tupe":
+        """The module with fresh weights."""
         return Tupe(self, dimensions, trunk.layers)
 
-    def check(self, trunk: "TrunkConfig", num_units: int | None) -> Iterable[str]:
+    def check(self, trunk: TrunkSettings, num_units: int | None) -> Iterable[str]:
+        """Examples of more units than the tables have rows, and queries that it cannot scale."""
         yield from too_many(self.max_units, num_units)
         yield from needs_own_queries(trunk)
 
@@ -40,6 +49,8 @@ class Tupe(nn.Module):
 
     Where i is CLS, theta_1 stands instead; where only j is, theta_2.
     """
+
+    stacked = {"by_offset_HO": 0, "thetas_2H": 0}  # see train/optimizers/_groups.py
 
     def __init__(self, config: Config, dimensions: Dimensions, num_layers: int) -> None:
         super().__init__()
@@ -53,6 +64,11 @@ class Tupe(nn.Module):
         self.thetas_2H = nn.Parameter(torch.zeros(2, dimensions.heads)) if config.untie_cls else None
 
     def forward(self, units_BUD: Tensor, valid_BU: Tensor) -> list[LayerBias]:
+        """The correlations, the same for all layers.
+
+        Raises:
+            UserError: for more units than `max_units`.
+        """
         num_units = units_BUD.shape[1]
         refuse_more_units(num_units, self.max_units)
         p_UD = self.table.weight[:num_units]
@@ -66,7 +82,7 @@ class Tupe(nn.Module):
         return for_layers([TupeBias(bias, self.thetas_2H, num_units)], self.num_layers)
 
     def multiply_accumulates(self, num_units: int, pairs: list[int]) -> int:
-        """Of one forward; `pairs` are the visible ones of each layer, summed over heads."""
+        """Multiply-accumulates of one forward pass; `pairs` are the visible ones of each layer, summed over heads."""
         width = self.table.embedding_dim
         return 2 * num_units * width**2 + max(pairs) * (width // self.num_heads)
 
@@ -77,16 +93,17 @@ class TupeBias(LayerBias):
     query_factor = 2**-0.5
 
     def __init__(self, bias: LayerBias, thetas_2H: Tensor | None, num_units: int) -> None:
-        super().__init__()
         self.bias, self.thetas_2H, self.num_units = bias, thetas_2H, num_units
 
     def __call__(self, heads: slice, queries: Tensor, keys: Tensor) -> Tensor:
+        """See `LayerBias`: [H, *pairs]."""
         return self._untie(self.bias(heads, queries, keys), heads, queries, keys)
 
     def dense(self, heads: slice, workspace: Workspace | None = None) -> Tensor:
+        """See `LayerBias`: [H, U, U], always in memory of its own."""
         bias_HUU = self.bias.dense(heads)
-        places_U = torch.arange(self.num_units, device=bias_HUU.device)
-        return self._untie(bias_HUU, heads, places_U[:, None], places_U[None, :])
+        positions_U = torch.arange(self.num_units, device=bias_HUU.device)
+        return self._untie(bias_HUU, heads, positions_U[:, None], positions_U[None, :])
 
     def _untie(self, bias: Tensor, heads: slice, queries: Tensor, keys: Tensor) -> Tensor:
         if self.thetas_2H is None:

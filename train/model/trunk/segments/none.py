@@ -1,34 +1,31 @@
 """No segments in the trunk: they are added at the input, by the embedder, or not at all.
 
-Segments of the trunk are called once per forward pass with the segments of units [B, U] and return None or a
-`train.pair_bias.LayerBias` for each layer, as position codes do.
+B batch, U units
 """
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from torch import Tensor, nn
 
-from preprocess.settings import settings
-from train.layers import Dimensions
-
-if TYPE_CHECKING:
-    from train.trunk import TrunkConfig
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.common.slots.trunk import SegmentsDefaults, TrunkSettings
 
 
 @settings
-class Config:
+class Config(SegmentsDefaults):
+    """No segments inside the trunk, as in BERT and CANINE (Devlin et al., arXiv 1810.04805, section 3)."""
+
     name: Literal["none"] = "none"
 
-    def build(self, dimensions: Dimensions, trunk: "TrunkConfig") -> "NoSegments":
+    def build(self, dimensions: Dimensions, trunk: TrunkSettings) -> "NoSegments":
+        """The module, which has no weights."""
         return NoSegments()
-
-    def check(self, trunk: "TrunkConfig") -> Iterable[str]:
-        return ()
 
 
 class NoSegments(nn.Module):
     """Adds nothing to any logit."""
 
     def forward(self, segments_BU: Tensor) -> None:
+        """Nothing in any layer."""
         return None

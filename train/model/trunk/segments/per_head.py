@@ -1,45 +1,53 @@
-"""Segment attention of DIET: each head adds a scalar for the two units' segments (Chen et al. 2021, section 3.3).
+"""Segment attention of DIET: each head adds a scalar for the two units' segments.
 
 B batch, U units, H heads, L layers, S segments
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from preprocess.settings import settings
-from train.layers import Dimensions
-from train.trunk.positions.biases import FactorBias
-from train.trunk.positions.sharing import Sharing, for_layers, table_counts
-
-if TYPE_CHECKING:
-    from train.trunk import TrunkConfig
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.common.slots.trunk import SegmentsDefaults, Sharing, TrunkSettings
+from tokenfree.train.model.trunk.positions.biases import FactorBias
+from tokenfree.train.model.trunk.positions.sharing import for_layers, table_counts
 
 
 @settings
-class Config:
+class Config(SegmentsDefaults):
+    """Segment attention of DIET (Chen et al., arXiv 2104.08698, section 3.3): a scalar for the two units' segments.
+
+    Attributes:
+        num_segments: segments of an example, at least 2.
+        sharing: as that of positions; null: the same as theirs.
+    """
+
     name: Literal["per_head"] = "per_head"
     num_segments: Annotated[int, Field(ge=2)] = 2
-    sharing: Sharing | None = None  # as the positions
+    sharing: Sharing | None = None
 
-    def build(self, dimensions: Dimensions, trunk: "TrunkConfig") -> "PerHeadSegments":
-        sharing: Sharing = self.sharing or getattr(trunk.positions, "sharing", "none")
-        return PerHeadSegments(self.num_segments, sharing, dimensions, trunk.layers)
+    def build(self, dimensions: Dimensions, trunk: TrunkSettings) -> "PerHeadSegments":
+        """The module with fresh weights."""
+        return PerHeadSegments(self.num_segments, self.sharing or trunk.positions.sharing, dimensions, trunk.layers)
 
-    def check(self, trunk: "TrunkConfig") -> Iterable[str]:
-        if trunk.attention.name == "linformer":
+    def check(self, trunk: TrunkSettings) -> Iterable[str]:
+        """Keys that are mixtures of units."""
+        if trunk.attention.num_mixtures is not None:
             yield (
-                "model.trunk.segments.name: the projected keys of linformer have no segment; use none, and segments at "
-                "the input"
+                f"model.trunk.segments.name: the projected keys of {trunk.attention.name} have no segment; use none, "
+                "and segments at the input"
             )
 
 
 class PerHeadSegments(nn.Module):
     """A table for each layer and head: row of the query's segment, column of the key's. It need not be symmetric."""
+
+    stacked = {"table_LHSS": 0}  # see train/optimizers/_groups.py
 
     def __init__(self, num_segments: int, sharing: Sharing, dimensions: Dimensions, num_layers: int) -> None:
         super().__init__()
@@ -48,7 +56,11 @@ class PerHeadSegments(nn.Module):
         self.table_LHSS = nn.Parameter(torch.zeros(*counts, num_segments, num_segments))
 
     def forward(self, segments_BU: Tensor) -> list[FactorBias]:
-        """Segments int64 [B, U]; IndexError for those past the table."""
+        """The scalars of each layer for segments int64 [B or 1, U].
+
+        Raises:
+            IndexError: a segment has no row in the table.
+        """
         every_segment = torch.eye(self.table_LHSS.shape[-1], dtype=self.table_LHSS.dtype, device=segments_BU.device)
         flags_B1US = F.embedding(segments_BU, every_segment)[:, None]
         # As a product: the gradient of a look-up would be gathered pair by pair.

@@ -1,0 +1,55 @@
+"""An extension of griffe, which reads the code for the API page: fields of records and settings as one table.
+
+A field's meaning is the comment at the end of its line.
+"""
+
+import ast
+import io
+import tokenize
+from typing import Any
+
+import griffe
+
+
+class Fields(griffe.Extension):
+    """Moves the annotated public fields of each class into a section of its docstring, with comments and defaults."""
+
+    def on_class_members(self, *, cls: griffe.Class, **_: Any) -> None:
+        """Called when the members of a class are known."""
+        fields = [field for field in cls.attributes.values() if field.is_public and field.annotation is not None]
+        if fields and cls.docstring is not None:
+            lines = [f"    {field.name} ({_type(field)}): {_meaning(field)}" for field in fields]
+            cls.docstring.value = "\n".join([cls.docstring.value, "", "Attributes:", *lines])
+            for field in fields:
+                del cls.members[field.name]
+
+
+class _Bare(ast.NodeTransformer):
+    """Takes `int` for `Annotated[int, Field(ge=1)]`."""
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        """The first argument of `Annotated`."""
+        self.generic_visit(node)
+        if ast.unparse(node.value) == "Annotated" and isinstance(node.slice, ast.Tuple):
+            return node.slice.elts[0]
+        return node
+
+
+def _type(field: griffe.Attribute) -> str:
+    return ast.unparse(_Bare().visit(ast.parse(str(field.annotation), mode="eval")))
+
+
+def _meaning(field: griffe.Attribute) -> str:
+    tokens = tokenize.generate_tokens(io.StringIO("\n".join(field.lines).strip()).readline)
+    comment = " ".join(token.string.strip("# ") for token in tokens if token.type == tokenize.COMMENT)
+    default = _default(str(field.value)) if field.value is not None else ""
+    return "; ".join(filter(None, (comment, default and f"default `{default}`")))
+
+
+def _default(value: str) -> str:
+    """A default as a reader would write it: `{}` for a field whose factory is dict, the name of a part."""
+    call = ast.parse(value, mode="eval").body
+    name = ast.unparse(call.func).rpartition(".")[2] if isinstance(call, ast.Call) else ""
+    if isinstance(call, ast.Call) and name == "field":
+        return {"dict": "{}", "tuple": "()", "list": "[]"}.get(ast.unparse(call.keywords[0].value), "")
+    return ast.unparse(call.args[-1]) if isinstance(call, ast.Call) and name == "part" else value

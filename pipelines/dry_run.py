@@ -1,0 +1,56 @@
+"""What a job would do, without doing it: told by the sizes of its inputs and by a sample of their pages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tokenfree.preprocess.config import PreprocessConfig
+from tokenfree.preprocess.documents.extract import sample_split
+from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.preprocess.job.identity import read_given_model
+from tokenfree.preprocess.sources.input_splits import plan_splits
+
+# Measured on the English excerpt (benchmarks/preprocess/preprocess_stages.py): reading and cleaning take two thirds of
+# the CPU time, and a character with all columns takes nine bytes.
+READING_SHARE, OUTPUT_BYTES_PER_CHARACTER = 0.66, 9.0
+SAMPLE_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class PlanDescription:
+    """What a job would do: `bytes` of input after decompression; the rest is estimated from a sample of its pages."""
+
+    inputs: int
+    splits: int
+    bytes: int
+    estimated_characters: int
+    estimated_shards: int
+    estimated_output_bytes: int
+    estimated_seconds: float  # of one core, without the training of a vocabulary
+
+
+def describe_plan(config: PreprocessConfig) -> PlanDescription:
+    """What `run_preprocess` would do with this config, told by the sizes of its inputs and by the first pages of the
+    largest one, read for a second.
+
+    Raises:
+        UserError: bad inputs, or the given SentencePiece model is none.
+    """
+    splits = plan_splits(config)
+    if config.vocabulary.model is not None:
+        Vocabulary.load(read_given_model(config.vocabulary.model))
+    size = sum(split.size for split in splits)
+    sample = sample_split(max(splits, key=lambda split: split.size), config, SAMPLE_SECONDS)
+    characters = round(size * sample.characters_per_byte)
+    languages = {language for split in splits for language in split.languages}
+    shards = config.shards or -(-characters // (config.shard_characters * len(languages))) or 1
+    num_dataset_splits = 2 if config.validation_fraction else 1
+    return PlanDescription(
+        inputs=len({name for split in splits for name in split.inputs}),
+        splits=len(splits),
+        bytes=size,
+        estimated_characters=characters,
+        estimated_shards=num_dataset_splits * shards * len(languages),
+        estimated_output_bytes=round(characters * OUTPUT_BYTES_PER_CHARACTER),
+        estimated_seconds=size * sample.seconds_per_byte / READING_SHARE,
+    )

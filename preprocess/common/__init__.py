@@ -1,0 +1,1 @@
+"""What every part stands on: errors, settings, storage, local files, retries."""

@@ -1,0 +1,72 @@
+"""Files of this machine: written whole or not at all, hashed by blocks, and locked."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import filelock
+
+from tokenfree.preprocess.common.errors import JobError
+
+BLOCK_BYTES = 1 << 20
+NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL)
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a small file so that readers see the old one or the new one, whole."""
+    temporary = path.with_name(f"_tmp_{path.name}_{os.getpid()}")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)
+
+
+def hash_file(path: str | os.PathLike[str], algorithm: str = "sha256") -> str:
+    """The digest of a local file, in hex; SHA-256 unless another algorithm of hashlib is named."""
+    with open(path, "rb") as file:
+        return hash_stream(file, algorithm)
+
+
+def hash_stream(file: IO[bytes], algorithm: str = "sha256") -> str:
+    """The digest, in hex, of what is left to read of an open file, of any file system; read block by block."""
+    digest = hashlib.new(algorithm, usedforsecurity=False)
+    while block := file.read(BLOCK_BYTES):
+        digest.update(block)
+    return digest.hexdigest()
+
+
+@contextlib.contextmanager
+def lock(path: Path, *, seconds: float = math.inf, held: Exception | None = None) -> Iterator[None]:
+    """Hold the lock file `path` against all other threads and processes, once it is free.
+
+    The system lets go of the lock of a killed process, so nothing is left to clean up. The empty file stays behind: to
+    remove it while others wait for it would let two in.
+
+    Raises:
+        held: another one still holds it after `seconds`; a JobError unless an error is given.
+        JobError: the file system has no locks.
+    """
+    # No soft lock, which is a file that a killed process leaves in the way; and any thread may let go of the lock.
+    file_lock = filelock.FileLock(
+        path, timeout=seconds if math.isfinite(seconds) else -1, thread_local=False, fallback_to_soft=False
+    )
+    try:
+        file_lock.acquire()
+    except filelock.Timeout:
+        raise held or JobError(f"{path}: another process still holds this lock") from None
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        raise JobError(
+            f"cannot lock {path}: {error.strerror}; use a file system that has locks (NFS 4, Lustre with -o flock, a "
+            "local disk)"
+        ) from None
+    try:
+        yield
+    finally:
+        file_lock.release()

@@ -1,0 +1,1 @@
+"""A finished data directory: its manifest, vocabulary, card, layout for Hugging Face, invariants, and `verify`."""

@@ -1,0 +1,1 @@
+"""From a page to a document, and the pages that failed on the way."""

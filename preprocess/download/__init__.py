@@ -1,0 +1,1 @@
+"""Dumps from a mirror of Wikimedia's."""

@@ -1,0 +1,1 @@
+"""Windows with their columns: the schema, the columns, the subword vocabulary."""

@@ -1,0 +1,58 @@
+"""The step beside reading: the SHA-256 of each input, for the manifest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict
+from typing import Any
+
+from tokenfree.preprocess.job.identity import portable_name
+from tokenfree.preprocess.job.preprocess_job import HASHES, PreprocessJob, required
+from tokenfree.preprocess.job.step_errors import notes_errors
+from tokenfree.preprocess.sources.input_splits import hash_input
+from tokenfree.preprocess.sources.inputs.files import InputFile
+
+
+def input_line(file: InputFile) -> str:
+    """An input as a line of JSON."""
+    return json.dumps(asdict(file), ensure_ascii=False, sort_keys=True)
+
+
+def num_inputs(job: PreprocessJob) -> int:
+    """How many inputs there are."""
+    return len(job.input_lines())
+
+
+@notes_errors("hash")
+def hash_one_input(job: PreprocessJob, index: int) -> str:
+    """Hash one input, unless an earlier attempt did; its name.
+
+    Raises:
+        OSError: it cannot be read.
+        JobError: it changed since the job found it.
+        UserError: the output directory cannot be written to.
+    """
+    line = job.input_lines()[index]
+    file = InputFile(**json.loads(line))
+    if job.storage.read_json(_sidecar(line)) is None:
+        size, sha256 = hash_input(file)
+        job.storage.write_json(_sidecar(line), {"size": size, "sha256": sha256})
+    return file.name
+
+
+def hashed_inputs(job: PreprocessJob) -> list[dict[str, Any]]:
+    """Name, size in bytes and SHA-256 of each input, sorted; where it lies on this machine is left out.
+
+    Raises:
+        JobError: an input was not hashed.
+    """
+    named = [
+        {"path": portable_name(json.loads(line)["path"]), **required(job.storage, _sidecar(line))}
+        for line in job.input_lines()
+    ]
+    return sorted(named, key=lambda entry: (entry["path"], entry["sha256"]))
+
+
+def _sidecar(line: str) -> str:
+    return f"{HASHES}/{hashlib.blake2b(line.encode(), digest_size=16).hexdigest()}.json"

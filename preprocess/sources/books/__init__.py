@@ -1,0 +1,1 @@
+"""Books: files, tables and Hugging Face datasets to paragraphs of text."""

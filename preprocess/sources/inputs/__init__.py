@@ -1,0 +1,1 @@
+"""What all readers of inputs share: files found by path, and the language that a name tells."""

@@ -1,0 +1,1 @@
+"""Text alone, by NumPy alone: characters, clean-up, words, sentences, windows, scripts, noise."""

@@ -1,0 +1,1 @@
+"""The families of marks of wikitext, one linear pass each."""

@@ -1,0 +1,76 @@
+"""Errors of steps reach the caller as they were raised, in whichever process, on whichever runner."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tokenfree.pipelines.preprocess import run_preprocess
+from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig
+from tokenfree.preprocess.job.preprocess_job import ERRORS, PreprocessJob
+from tokenfree.preprocess.job.step_errors import forget_errors, noted_error, notes_errors
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> PreprocessJob:
+    return PreprocessJob(str(tmp_path), PreprocessConfig(), "", "", "", "")
+
+
+@notes_errors("honk")
+def honk(job: PreprocessJob, index: int, error: Exception | None = None) -> int:
+    if error is not None:
+        raise error
+    return index
+
+
+def note(job: PreprocessJob, index: int, error: Exception) -> None:
+    with pytest.raises(type(error)):
+        honk(job, index, error)
+
+
+def test_an_error_comes_back_with_its_class_and_its_whole_message(job: PreprocessJob) -> None:
+    assert honk(job, 3) == 3
+    assert noted_error(job.storage) is None
+    message = "no goose\n [while running 'x'] tokenfree.preprocess.common.errors.JobError: \\n 雁"
+    note(job, 3, UserError(message))
+    found = noted_error(job.storage)
+    assert type(found) is UserError
+    assert str(found) == message
+    forget_errors(job.storage)
+    assert noted_error(job.storage) is None
+
+
+def test_of_several_the_users_mistake_comes_first(job: PreprocessJob) -> None:
+    note(job, 1, ZeroDivisionError("a bug"))
+    found = noted_error(job.storage)
+    assert isinstance(found, JobError)
+    assert "the job failed (ZeroDivisionError: a bug); what is finished is kept" in str(found)
+    note(job, 2, UserError("no bread"))
+    assert str(noted_error(job.storage)) == "no bread"
+    assert len(job.storage.names(ERRORS)) == 2
+
+
+def test_a_directory_that_cannot_be_written_to_is_told_without_a_note(
+    job: PreprocessJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(storage: Storage, name: str) -> Any:
+        raise UserError(f"{storage.url}: cannot write here")
+
+    monkeypatch.setattr(Storage, "new_file", refuse)
+    note(job, 1, UserError("cannot write here either"))
+    assert str(noted_error(job.storage)).endswith("cannot write here")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_users_mistake_comes_out_of_any_process(
+    corpus: Path, tmp_path: Path, make_config: Any, workers: int
+) -> None:
+    config = make_config(corpus, vocabulary=VocabularyConfig(size=300, character_coverage=1))
+    with pytest.raises(UserError) as caught:
+        run_preprocess(config, str(tmp_path / "out"), workers=workers)
+    assert str(caught.value).startswith(
+        "vocabulary.size: 300 is too small for the characters of this corpus; set it to"
+    )
+    assert str(caught.value).endswith("or lower vocabulary.character_coverage")

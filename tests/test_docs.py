@@ -1,0 +1,57 @@
+"""What the docs say of the code is what the code is: the site builds, the picture and the maps are of this house."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from docs.tools.draw_house import PICTURE, picture
+from tests.conftest import REPOSITORY
+from tests.test_imports import FLOORS, PACKAGES
+
+
+def rooms_on_disk(package: str) -> set[str]:
+    """The folders of a package that hold code."""
+    return {path.parent.name for path in (REPOSITORY / package).glob("*/__init__.py")}
+
+
+def rooms_in(text: str) -> set[str]:
+    """The names of folders in a piece of Markdown: `name/` in code style."""
+    return set(re.findall(r"`(\w+)/`", text))
+
+
+def table_rows(name: str) -> list[list[str]]:
+    """The cells of each row of the tables in a file of the repository."""
+    lines = (REPOSITORY / name).read_text(encoding="utf-8").splitlines()
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+
+
+def test_the_site_builds_without_a_warning_and_shows_the_api(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY)
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "site" / "api.html").read_text(encoding="utf-8")
+    for name in ("load_encoder", "load_windows", "run_preprocess", "verify", "pretrain", "evaluate", "run_sweep",
+                 "export_run", "import_folder", "PretrainResult", "SweepResult", "Manifest"):  # fmt: skip
+        assert re.search(rf'id="tokenfree\.[\w.]+\.{name}"', page), name
+    assert "of decompressed input, read by one worker" in page  # what the comment behind a field says
+
+
+def test_the_picture_is_of_this_house() -> None:
+    assert PICTURE.read_text(encoding="utf-8") == picture(), "draw it anew: make docs"
+
+
+def test_readme_names_the_rooms_that_there_are() -> None:
+    rows = table_rows("README.md")
+    assert {row[0] for row in rows} >= {f"`{package}/`" for package in PACKAGES}
+    head = next(index for index, row in enumerate(rows) if row[0] == "room in `preprocess/`")
+    assert rooms_in("".join(row[0] for row in rows[head + 1 :])) == rooms_on_disk("preprocess")
+    assert rooms_in("".join(row[2] for row in rows[head + 1 :])) == rooms_on_disk("train")
+
+
+def test_contributing_names_the_rooms_floor_by_floor() -> None:
+    rows = {row[0].strip("`/"): row[1] for row in table_rows("CONTRIBUTING.md")}
+    for package in PACKAGES:
+        floors = [rooms_in(floor) for floor in rows[package].split(" · ")]
+        on_disk = rooms_on_disk(package)
+        assert floors == [floor & on_disk for floor in FLOORS.get(package, [set[str]()])], package

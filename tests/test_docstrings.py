@@ -1,0 +1,165 @@
+"""Every public module, class, function and method says what it gives; one that raises an error of ours names it.
+
+A method that overrides one of ours which has a docstring needs none of its own, and neither do the properties of a
+Protocol, which are its fields.
+"""
+
+import ast
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import REPOSITORY
+
+PACKAGES = ("preprocess", "pipelines", "train", "workflows", "tokenfree")
+ERRORS = {"UserError", "JobError"}
+FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    """A file, given from the repository's root."""
+    return ast.parse((REPOSITORY / path).read_text(encoding="utf-8"))
+
+
+def files(package: str) -> list[Path]:
+    """The files of a package, from the repository's root."""
+    root = REPOSITORY / package
+    found = root.glob("*.py") if package == "tokenfree" else root.rglob("*.py")  # its folders are links to the others
+    return sorted(path.relative_to(REPOSITORY) for path in found)
+
+
+def problems(path: Path) -> Iterator[str]:
+    """What the docstrings of a file lack."""
+    if not ast.get_docstring(parsed(path)):
+        yield f"{path}: no docstring"
+    for node in parsed(path).body:
+        if isinstance(node, (ast.ClassDef, *FUNCTION)) and not node.name.startswith("_"):
+            yield from _of_definition(path, node)
+
+
+def _of_definition(path: Path, node: ast.AST, owner: str = "") -> Iterator[str]:
+    assert isinstance(node, (ast.ClassDef, *FUNCTION))
+    text, where = ast.get_docstring(node), f"{path}:{node.lineno} {owner}{node.name}"
+    methods = [member for member in node.body if isinstance(member, FUNCTION)] if owner == "" else []
+    errors = raised(node)
+    if isinstance(node, ast.ClassDef):  # whose docstring is that of its making, too
+        errors = {error for made in methods if made.name in ("__init__", "__post_init__") for error in raised(made)}
+        for method in methods:
+            if not (method.name.startswith("_") or _is_field(node, method) or _is_told_above(path, node, method.name)):
+                yield from _of_definition(path, method, f"{node.name}.")
+    if not text:
+        yield f"{where}: no docstring"
+    else:
+        told = text.partition("Raises:")[2]
+        yield from (f"{where}: raises {error}, and does not say so" for error in sorted(errors) if error not in told)
+
+
+def raised(node: ast.AST) -> set[str]:
+    """The errors of ours that the body of a function raises; what functions inside it raise is theirs."""
+    found: set[str] = set()
+    for part in ast.iter_child_nodes(node):
+        if isinstance(part, ast.Raise):
+            error = part.exc.func if isinstance(part.exc, ast.Call) else part.exc
+            found |= {error.id} & ERRORS if isinstance(error, ast.Name) else set()
+        elif not isinstance(part, (*FUNCTION, ast.Lambda)):
+            found |= raised(part)
+    return found
+
+
+def _is_field(owner: ast.ClassDef, method: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether a method is a property of a Protocol."""
+    marks = {ast.unparse(decorator) for decorator in method.decorator_list}
+    return "property" in marks and any(ast.unparse(base).startswith("Protocol") for base in owner.bases)
+
+
+def _is_told_above(path: Path, owner: ast.ClassDef, method: str) -> bool:
+    """Whether a class of ours above `owner` has that method with a docstring."""
+    for base in owner.bases:
+        above, home = _class(path, ast.unparse(base).partition("[")[0])
+        if above is None:
+            continue
+        named = (member for member in above.body if isinstance(member, FUNCTION) and member.name == method)
+        if any(map(ast.get_docstring, named)) or _is_told_above(home, above, method):
+            return True
+    return False
+
+
+def _class(path: Path, name: str) -> tuple[ast.ClassDef | None, Path]:
+    """A class of ours by the name that it has in a file, and the file where it stands."""
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            return node, path
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tokenfree."):
+            home = Path(*str(node.module).split(".")[1:]).with_suffix(".py")
+            if any((alias.asname or alias.name) == name for alias in node.names) and (REPOSITORY / home).is_file():
+                return _class(home, name)
+    return None, path
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_public_names_say_what_they_give_and_what_they_raise(package: str) -> None:
+    found = files(package)
+    assert found
+    assert [problem for path in found for problem in problems(path)] == []
+
+
+def test_what_is_missing_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "file.py"
+    path.write_text('''
+class Base:
+    """A class."""
+
+    def told(self):
+        """Gives nothing."""
+
+    def untold(self): ...
+
+
+class Derived(Base):
+    """Another."""
+
+    def __init__(self):
+        raise UserError("no")
+
+    def told(self): ...
+
+    def _private(self): ...
+
+
+class Shape(Protocol[T]):
+    """Another."""
+
+    @property
+    def field(self): ...
+
+    def method(self): ...
+
+
+def raises():
+    """Gives nothing.
+
+    Raises:
+        UserError: never.
+    """
+    if True:
+        raise JobError("no")
+
+
+def inner():
+    """Gives a function."""
+
+    def function():
+        raise JobError("no")
+
+    return function
+''')
+    assert [problem.removeprefix(str(path)) for problem in problems(path)] == [
+        ": no docstring",
+        ":8 Base.untold: no docstring",
+        ":11 Derived: raises UserError, and does not say so",
+        ":28 Shape.method: no docstring",
+        ":31 raises: raises JobError, and does not say so",
+    ]

@@ -1,0 +1,157 @@
+"""The equations of single parts, written out in loops over words, units and heads, against the modules."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tokenfree.preprocess.common.settings import build, merge
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.common.heads import Heads
+from tokenfree.train.model.encoder import Encoder, ModelConfig
+from tokenfree.train.model.trunk.attention import sliding_global
+
+WORDS: dict[str, Any] = {
+    "width": 12,
+    "character_width": 8,
+    "embedder": "word_bytes",
+    "downsampler": {"name": "word_pooling", "max_words": 16},
+    "trunk": {"layers": 2, "heads": 3, "dropout": 0.0, "layer": "pre_ln"},
+    "upsampler": "subword_queries",
+}
+CNN = {"downsampler": {"name": "character_cnn", "widths": [1, 2, 4], "counts": [3, 4, 5], "word_width": 10}}
+TEXT = [b"\x02", b"ab", b"abcdefg", b"x", b"\x04", b"zzz", b"\x03"]
+
+
+def encoder_of(mapping: dict[str, Any]) -> Encoder:
+    """In float64, with weights and biases so large that every part of an equation shows."""
+    torch.manual_seed(0)
+    encoder = build(ModelConfig, mapping, source="test").build().double().eval()
+    for parameter in encoder.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    return encoder
+
+
+def units_of(encoder: Encoder) -> tuple[Tensor, Tensor]:
+    """What DOWN gives for the words of `TEXT`, [U, D], of which the last three are the second segment; its segments."""
+    ends = torch.tensor([len(word) for word in TEXT]).cumsum(0)
+    segments = (torch.arange(int(ends[-1])) >= ends[3]).long()
+    codepoints = torch.tensor([list(b"".join(TEXT))])
+    mask = torch.ones_like(codepoints, dtype=torch.bool)
+    with torch.no_grad():
+        down, _ = encoder.encode(codepoints, mask, segments[None], ends[None])
+    return down.units_BUD[0], segments[ends - 1]
+
+
+def gelu(x: Tensor) -> Tensor:
+    return torch.nn.functional.gelu(x, approximate="tanh")
+
+
+def norm(x: Tensor, layer: Any) -> Tensor:
+    """LayerNorm over the last dimension, by hand."""
+    centred = x - x.mean(dim=-1, keepdim=True)
+    return centred / (centred.square().mean(dim=-1, keepdim=True) + 1e-12).sqrt() * layer.weight + layer.bias
+
+
+def from_pooled(output: Any, pooled: Tensor, place: int, segment: int) -> Tensor:
+    """LN(e + place + type) W_proj."""
+    summed = pooled + output.places.weight[place] + output.types.weight[segment]
+    return output.projection.weight @ norm(summed, output.norm) + output.projection.bias
+
+
+def test_word_pooling() -> None:
+    """arXiv 2211.12677: e = softmax(Q K^T / sqrt(d)) V; H = LN(FFN(e) + e + place + type) W_proj."""
+    encoder = encoder_of(WORDS)
+    found, segments = units_of(encoder)
+    down: Any = encoder.downsampler
+    for place, word in enumerate(TEXT):
+        rows = encoder.embedder.table.weight[list(word)]
+        keys, values = rows @ down.key.weight.T, rows @ down.value.weight.T
+        logits = torch.stack([down.queries.weight[place] @ key / 8**0.5 for key in keys])
+        e = sum(weight * value for weight, value in zip(logits.softmax(0), values, strict=True))
+        ffn = down.outer.weight @ gelu(down.inner.weight @ e + down.inner.bias) + down.outer.bias
+        expected = from_pooled(down.output, ffn + e, place, int(segments[place]))
+        torch.testing.assert_close(found[place], expected)
+
+
+def test_character_convolutions() -> None:
+    """Filters see the bytes of their word and zeros after it; highways are g ReLU(W x) + (1 - g) x."""
+    encoder = encoder_of(merge(WORDS, CNN))
+    found, segments = units_of(encoder)
+    down: Any = encoder.downsampler
+    for place, word in enumerate(TEXT):
+        rows = encoder.embedder.table.weight[list(word)]
+        maxima = []
+        for filters in down.filters:
+            width = filters.in_features // 8
+            padded = torch.cat([rows, rows.new_zeros(width - 1, 8)])
+            windows = [padded[start : start + width].flatten() for start in range(len(word))]
+            maxima.append(torch.stack([(filters.weight @ window + filters.bias).relu() for window in windows]).amax(0))
+        x = torch.cat(maxima)
+        for highway in down.highways:
+            gate = 1 / (1 + (-(highway.gate.weight @ x + highway.gate.bias)).exp())
+            x = gate * (highway.change.weight @ x + highway.change.bias).relu() + (1 - gate) * x
+        pooled = down.projection.weight @ x + down.projection.bias
+        torch.testing.assert_close(found[place], from_pooled(down.output, pooled, place, int(segments[place])))
+
+
+def attention(layer: Any, x: Tensor, num_heads: int) -> Tensor:
+    """Multi-head attention of all units [U, D] among themselves."""
+    q, k, v = ((x @ each.weight.T + each.bias).chunk(num_heads, -1) for each in (layer.query, layer.key, layer.value))
+    width = q[0].shape[1]
+    heads = [((a @ b.T) / width**0.5).softmax(-1) @ c for a, b, c in zip(q, k, v, strict=True)]
+    return torch.cat(heads, dim=-1) @ layer.attention_output.weight.T + layer.attention_output.bias
+
+
+def test_pre_ln_layers() -> None:
+    """x + attention(LN(x)), then x + FFN(LN(x)); the stack ends in a LayerNorm (Xiong et al. 2020, figure 1b)."""
+    encoder = encoder_of(WORDS)
+    trunk: Any = encoder.trunk
+    x = torch.randn(5, 12, dtype=torch.float64)
+    with torch.no_grad():
+        found = trunk(x[None], torch.ones(1, 5, dtype=torch.bool))[0]
+    for layer in trunk.layers:
+        x = x + attention(layer, norm(x, layer.attention_norm), 3)
+        inner = gelu(norm(x, layer.norm) @ layer.inner.weight.T + layer.inner.bias)
+        x = x + inner @ layer.outer.weight.T + layer.outer.bias
+    torch.testing.assert_close(found, norm(x, trunk.end))
+
+
+@pytest.mark.parametrize("upsampler", ["repeat_concat", "repeat_add"])
+def test_upsampled_characters_are_dropped_out_in_training(upsampler: str) -> None:
+    """Between UP's LayerNorm and its final layer: a share of the values is 0, the others are as much larger."""
+    mapping = {"width": 32, "embedder": {"hashes": 2, "buckets": 64, "max_characters": 256},
+               "trunk": {"layers": 1, "heads": 2, "dropout": 0.25}, "upsampler": upsampler}  # fmt: skip
+    encoder = build(ModelConfig, mapping, source="test").build()
+    normed: list[Tensor] = []
+    entering: list[Tensor] = []
+    encoder.upsampler.norm.register_forward_hook(lambda module, inputs, output: normed.append(output))
+    encoder.upsampler.final.register_forward_pre_hook(lambda module, inputs: entering.append(inputs[0]))
+    codepoints = torch.randint(97, 123, (4, 256))
+    for training in (True, False):
+        encoder.train(training)(codepoints, codepoints > 0)
+    assert (entering[0] == 0).float().mean().item() == pytest.approx(0.25, abs=0.02)
+    kept = entering[0] != 0
+    torch.testing.assert_close(entering[0][kept], (normed[0] / 0.75)[kept], rtol=1e-3, atol=1e-3)
+    assert torch.equal(entering[1], normed[1])
+
+
+@pytest.mark.parametrize("window", [150, 20])  # all pairs with a mask, and in blocks
+def test_softmax_of_windows_is_of_full_precision(window: int) -> None:
+    """Of bfloat16 queries and keys the result errs no more than its own rounding; rounded logits would err 3 times."""
+    torch.manual_seed(0)
+    dimensions = Dimensions(32, 2, 32, 0.0, "gelu")
+    core = sliding_global.Config(one_sided_window=window).build(dimensions, 0, 1).eval()
+    q, k, v = (scale * torch.randn(1, 2, 600, 16) for scale in (3, 1, 1))
+
+    def context(dtype: torch.dtype) -> Tensor:
+        queries, keys, values = (x.bfloat16().to(dtype) for x in (q, k, v))
+        valid, source = torch.ones(1, 600, dtype=torch.bool), torch.zeros(1, 600, 32, dtype=dtype)
+        return core(Heads(queries, keys, values, valid_BK=valid, source_BKD=source, bias=None))
+
+    with torch.no_grad():
+        exact, found = context(torch.float64), context(torch.bfloat16)
+    assert found.dtype == torch.bfloat16
+    rounding = (exact.bfloat16().double() - exact).abs().mean()
+    assert (found.double() - exact).abs().mean() < 1.5 * rounding

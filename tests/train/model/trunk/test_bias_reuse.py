@@ -1,0 +1,127 @@
+"""What the stack keeps of biases in a forward pass: values that layers share, computed once; memory used in turn."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tokenfree.preprocess.common.settings import build
+from tokenfree.train.model.common.attention import hide
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.common.heads import Heads
+from tokenfree.train.model.common.position_bias import ALL_HEADS, LayerBias, SumBias, bound
+from tokenfree.train.model.common.workspace import Workspace
+from tokenfree.train.model.trunk.bias_reuse import SharedBias, reused, sums
+from tokenfree.train.model.trunk.positions.biases import FactorBias, OffsetBias
+from tokenfree.train.model.trunk.stack import TrunkConfig
+
+UNITS = 6
+VALID = torch.arange(UNITS) < torch.tensor([[UNITS], [4]])
+HIDDEN = hide(VALID, torch.float32)[:, None, None, :]
+
+
+class Counted(LayerBias):
+    """A bias of ones that counts how often all of it is asked for."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def __call__(self, heads: slice, queries: Tensor, keys: Tensor) -> Tensor:
+        return torch.ones(2, *torch.broadcast_shapes(queries.shape, keys.shape))[heads]
+
+    def dense(self, heads: slice, workspace: Workspace | None = None) -> Tensor:
+        self.times += 1
+        return torch.ones(2, UNITS, UNITS)[heads]
+
+
+def offsets() -> OffsetBias:
+    return OffsetBias(torch.randn(2, 2 * UNITS - 1), 2)
+
+
+def test_what_all_layers_share_is_computed_once() -> None:
+    one = Counted()
+    first, second = reused([one, one])
+    assert first is second
+    assert first.dense(ALL_HEADS) is second.dense(ALL_HEADS)
+    assert one.times == 1
+    assert first.dense(slice(1, 2)).shape == (1, UNITS, UNITS)
+    assert first.plus_hidden(HIDDEN, VALID) is first.plus_hidden(HIDDEN, VALID)
+    assert one.times == 3
+    other = VALID.clone()  # what is hidden is known by the object that it follows from
+    assert first.plus_hidden(HIDDEN, other) is not first.plus_hidden(HIDDEN, VALID)
+    assert (first.dense(ALL_HEADS) == 1).all()  # nothing was added to what is kept
+
+
+def test_biases_of_layers_alone_lie_in_the_same_memory_without_gradients() -> None:
+    own = [offsets() for _ in range(3)]
+    kept = []
+    for bias, alone in zip(own, reused(own), strict=True):
+        assert bound(Heads(HIDDEN, HIDDEN, HIDDEN, VALID, HIDDEN), alone).bias is alone
+        found = alone.plus_hidden(HIDDEN[:1], VALID)
+        assert torch.equal(found, bias.dense(ALL_HEADS)[None] + HIDDEN[:1])
+        assert torch.equal(alone.plus_hidden(HIDDEN, VALID), bias.dense(ALL_HEADS) + HIDDEN)
+        kept.append(found.data_ptr())
+    assert len(set(kept)) == 1
+    with torch.autocast("cpu", torch.bfloat16):  # products may be of another type than what is added to them
+        apart = [alone.plus_hidden(HIDDEN[:1], VALID) for alone in reused(own)]
+    assert len({found.data_ptr() for found in apart}) == 3
+
+
+def test_sums_of_what_is_shared_and_what_is_not() -> None:
+    one, other, own = Counted(), Counted(), [offsets(), offsets()]
+    for some in (sums(reused([one, one]), reused(own)), sums(reused(own), reused([one, one]))):
+        one.times = 0
+        for bias, alone in zip(own, some, strict=True):
+            assert torch.equal(alone.dense(ALL_HEADS), 1 + bias.dense(ALL_HEADS))
+        assert one.times == 1
+    first, second = sums(reused([one, one]), reused([other, other]))
+    assert first is second
+    assert first.plus_hidden(HIDDEN, VALID) is second.plus_hidden(HIDDEN, VALID)
+
+
+def test_afresh_is_the_same_bias_with_nothing_computed() -> None:
+    """A layer that is computed a second time must do all that it did the first time."""
+    one, other = Counted(), Counted()
+    shared = SumBias(SharedBias(one), SharedBias(other))
+    whole = SharedBias(shared)
+    wanted = whole.dense(ALL_HEADS)
+    assert (one.times, other.times) == (1, 1)
+    again = whole.afresh()
+    assert torch.equal(again.dense(ALL_HEADS), wanted)
+    assert torch.equal(again.dense(ALL_HEADS), wanted)
+    assert (one.times, other.times) == (2, 2)
+    assert torch.equal(whole.afresh().plus_hidden(HIDDEN, VALID), whole.plus_hidden(HIDDEN, VALID))
+
+
+@pytest.mark.parametrize("code", ["shaw", {"name": "diet_abs", "scale": "width"}])
+@pytest.mark.parametrize("segments", ["none", "per_head"])
+def test_bias_and_heads_are_bound_by_the_layer_and_by_nobody_else(code: Any, segments: str) -> None:
+    """A code that reads or scales queries does it once, whatever the stack keeps of it; the core gets what is bound."""
+    torch.manual_seed(0)
+    trunk = build(TrunkConfig, {"heads": 2, "layers": 2, "positions": code, "segments": segments}, source="test").build(
+        Dimensions(8, 2, 8, 0.0, "gelu")
+    )
+    x, valid = torch.randn(2, UNITS, 8), torch.ones(2, UNITS, dtype=torch.bool)
+    layer: Any = trunk.layers[0]
+    bias: Any = trunk._biases(x, valid, None)[0]
+    seen: list[Heads] = []
+    layer.core.register_forward_pre_hook(lambda core, arguments: seen.append(arguments[0]))
+    layer(x, valid, bias)
+    queries = layer.query(x).unflatten(-1, (2, 4)).transpose(1, 2)
+    factor = 1.0 if code == "shaw" else 2**-0.5
+    torch.testing.assert_close(seen[0].queries_BHQE, queries * factor)
+    assert seen[0].bias is not None
+    assert (seen[0].bias is bias) == (code != "shaw")
+    if code == "shaw":
+        of_queries = (queries / 2) @ trunk.positions.keys_LHOE[0].transpose(-2, -1)
+        index = (torch.arange(UNITS) - torch.arange(UNITS)[:, None] + 128).expand(2, 2, -1, -1)
+        torch.testing.assert_close(seen[0].bias.dense(ALL_HEADS), of_queries.gather(3, index))
+
+
+def test_factors_may_stand_for_all_heads_in_a_workspace() -> None:
+    """Heads that share have the same memory, which cannot be added to in place."""
+    own = [FactorBias(torch.randn(1, UNITS, 3), torch.randn(1, UNITS, 3), 2) for _ in range(2)]
+    for bias, alone in zip(own, reused(own), strict=True):
+        wanted = bias.dense(ALL_HEADS).clone() + HIDDEN
+        assert torch.equal(alone.plus_hidden(HIDDEN, VALID), wanted)

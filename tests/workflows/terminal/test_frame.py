@@ -1,0 +1,111 @@
+"""What is drawn in a terminal stays within it and comes in single pieces; where there is none, nothing is drawn."""
+
+import io
+import os
+from collections.abc import Callable
+
+import pytest
+
+from tests.workflows.terminal.conftest import Terminal
+from tokenfree.workflows.terminal.frame import Frame
+from tokenfree.workflows.terminal.live_line import LiveLine
+
+BACK, UP = "\r\x1b[2K", "\x1b[1A\x1b[2K"
+
+
+@pytest.fixture(autouse=True)
+def resize(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
+    """Makes the terminal that large; at first it is 12 by 5, whatever the environment of the tests says."""
+    for name in ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+
+    def resize(columns: int, lines: int) -> None:
+        monkeypatch.setattr(os, "get_terminal_size", lambda *_: os.terminal_size((columns, lines)))
+
+    resize(12, 5)
+    return resize
+
+
+def test_each_frame_is_one_piece_and_goes_back_over_the_lines_of_the_last_one() -> None:
+    terminal = Terminal()
+    frame = Frame(terminal)
+    frame.draw(["one", "two", "three"])
+    frame.draw(["four"])
+    frame.draw(["five"])
+    frame.finish("six, which is the last and stays whole")
+    frame.draw(["seven"])
+    assert terminal.pieces == [
+        f"{BACK}one\ntwo\nthree",
+        f"{BACK}{UP}{UP}four",
+        f"{BACK}five",
+        f"{BACK}six, which is the last and stays whole\n",
+        f"{BACK}seven",
+    ]
+
+
+def test_lines_are_cut_to_the_terminal_by_the_width_of_their_characters() -> None:
+    terminal = Terminal()
+    frame = Frame(terminal)
+    frame.draw(["x" * 12, "x" * 13, "step 12/1,000 loss 4.0"])
+    assert terminal.getvalue().removeprefix(BACK).split("\n") == ["x" * 12, "x" * 11 + "…", "step 12/1,0…"]
+    frame.clear()
+    frame.draw(["日本語" * 4])  # two columns each
+    assert terminal.pieces[-1].removeprefix(BACK).rstrip("… ") == "日本語日本"
+
+
+def test_after_a_resize_the_next_frame_stands_below(resize: Callable[[int, int], None]) -> None:
+    terminal = Terminal()
+    frame = Frame(terminal)
+    frame.draw(["one", "two"])
+    resize(8, 5)
+    assert frame.size == (8, 5)
+    frame.draw(["three, cut"])
+    frame.draw(["four"])
+    assert terminal.pieces[1:] == [f"\n{BACK}three, …", f"{BACK}four"]
+
+
+def test_markup_is_text() -> None:
+    terminal = Terminal()
+    Frame(terminal).draw(["[red]a :x:"])
+    assert terminal.getvalue() == f"{BACK}[red]a :x:"
+
+
+def test_a_message_stands_whole_above_what_is_drawn() -> None:
+    terminal = Terminal()
+    with LiveLine(terminal) as line:
+        line.show("step 1")
+        line.message("a message that is longer than a line")
+    assert terminal.pieces == [
+        f"{BACK}step 1",
+        f"{BACK}a message that is longer than a line\nstep 1",
+        f"{BACK}step 1\n",
+    ]
+
+
+@pytest.mark.parametrize("name", ["NO_COLOR", "FORCE_COLOR"])
+def test_wishes_about_colours_do_not_change_lines(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "1")
+    for stream, shown in ((Terminal(), f"{BACK}step 1\n"), (io.StringIO(), "step 1\n")):
+        with LiveLine(stream) as line:
+            line.show("step 1", final=True)
+        assert stream.getvalue() == shown
+
+
+def test_a_terminal_that_cannot_go_back_gets_the_lines_of_a_log_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    terminal = Terminal()
+    with LiveLine(terminal, interval=3600) as line:
+        line.show("step 1")
+        line.message("longer than the width of this terminal")
+        line.show("step 2")
+    assert terminal.getvalue() == "longer than the width of this terminal\nstep 2\n"
+
+
+def test_clear_leaves_nothing() -> None:
+    terminal = Terminal()
+    with LiveLine(terminal) as line:
+        line.clear()
+        line.show("step 1")
+        line.clear()
+    assert terminal.pieces == [f"{BACK}step 1", BACK]

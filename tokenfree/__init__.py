@@ -1,0 +1,27 @@
+"""Pretrain token-free language encoders, from a raw Wikipedia dump to a trained model.
+
+For users: `from tokenfree import load_encoder, load_windows`. Both are loaded when first used, so that importing the
+package stays light.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tokenfree.train.data.windows import load_windows
+    from tokenfree.train.inference.text_encoder import load_encoder
+
+__all__ = ["load_encoder", "load_windows"]
+
+_HOMES = {
+    "load_encoder": "tokenfree.train.inference.text_encoder",
+    "load_windows": "tokenfree.train.data.windows",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'tokenfree' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)

@@ -1,0 +1,1 @@
+"""From rows to arrays: the collator's protocol, framing, selection, targets, counter-based random numbers."""

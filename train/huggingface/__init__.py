@@ -1,0 +1,1 @@
+"""Weights and folders of transformers, both ways."""

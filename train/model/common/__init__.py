@@ -1,0 +1,1 @@
+"""What several parts of the model share: dense layers, dropout, heads, attention, biases, the BERT layer, costs."""

@@ -1,0 +1,1 @@
+"""A run on disk or in a store: config, folder, locks, checkpoints, metrics, trackers."""

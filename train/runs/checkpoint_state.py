@@ -1,0 +1,84 @@
+"""What a checkpoint says beside its tensors, and the one place where that becomes state.json and comes from it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+_PROGRESS = "tally"  # the key of `CheckpointState.progress` in state.json
+
+
+@dataclasses.dataclass(frozen=True)
+class RunProgress:
+    """How far a run has come, over all its starts; what result.json is made of."""
+
+    loss: float = float("nan")  # of the last step, nats per target
+    characters: int = 0  # trained on, special ones and padding left out
+    seconds: float = 0.0  # in steps, validations and checkpoints left out
+    validation: Mapping[str, float] | None = None  # the last one, by the names of its line in metrics.jsonl
+    validated_at: int = -1  # its step; -1: none yet
+    best_step: int | None = None  # the step of the validation with the lowest loss
+    best_loss: float = float("inf")  # that loss, nats per target
+
+    def after_step(self, line: Mapping[str, float]) -> RunProgress:
+        """The progress with a step, by its line of metrics."""
+        return dataclasses.replace(
+            self,
+            loss=line["loss"],
+            characters=self.characters + int(line["characters"]),
+            seconds=self.seconds + line["seconds"],
+        )
+
+    def after_validation(self, step: int, validation: Mapping[str, float]) -> RunProgress:
+        """The progress with the validation after `step`."""
+        progress = dataclasses.replace(self, validation=validation, validated_at=step)
+        loss = validation["validation_loss"]
+        return dataclasses.replace(progress, best_step=step, best_loss=loss) if loss < self.best_loss else progress
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckpointState:
+    """What a checkpoint says beside its tensors. Fields with a default are missing in some checkpoints."""
+
+    step: int  # optimizer steps done
+    seed: int  # train.seed
+    recipe: str  # fingerprint of the recipe
+    manifest: str  # fingerprint of the data; "" where weights were imported
+    vocabulary: str | None  # SHA-256 of the vocabulary; None: the data have none
+    loader: Mapping[str, str | int | float]  # what decides the batches, see `Loader.fingerprint`
+    world_size: int  # workers that wrote it
+    left_out: tuple[int, ...] = ()  # numbers of the batches that are not trained on, ascending
+    recent_losses: tuple[float, ...] = ()  # against which the next loss is judged, the oldest first, nats per target
+    progress: RunProgress | None = None  # of a run
+    trial: Mapping[str, Any] | None = None  # of a sweep's trial, which reads it
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The content of state.json but for the hashes of files; what is None for want of a run or trial is not in."""
+        mapping = dataclasses.asdict(self)
+        progress, trial = mapping.pop("progress"), mapping.pop("trial")
+        mapping |= {"left_out": list(self.left_out), "recent_losses": list(self.recent_losses)}
+        return mapping | ({_PROGRESS: progress} if progress else {}) | ({"trial": trial} if trial is not None else {})
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, Any]) -> CheckpointState:
+        """The state that `to_mapping` gave here or in another version: unknown keys are passed over, new ones default.
+
+        Raises:
+            ValueError: a key is missing that every checkpoint has; the message names it.
+        """
+        own = dict(mapping)
+        progress = own.pop(_PROGRESS, None)
+        own["progress"] = None if progress is None else _known(RunProgress, progress)
+        own |= {name: tuple(own[name]) for name in ("left_out", "recent_losses") if name in own}
+        return _known(cls, own)
+
+
+def _known(cls: type[T], mapping: Mapping[str, Any]) -> T:
+    """An instance of the dataclass `cls` of the keys in `mapping` that are fields of it. Raises ValueError."""
+    fields = dataclasses.fields(cls)  # pyright: ignore[reportArgumentType]
+    missing = [field.name for field in fields if field.name not in mapping and field.default is dataclasses.MISSING]
+    if missing:
+        raise ValueError(f"lacks {', '.join(missing)}")
+    return cls(**{field.name: mapping[field.name] for field in fields if field.name in mapping})

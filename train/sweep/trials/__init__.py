@@ -1,0 +1,1 @@
+"""How trials run: sessions, their groups of workers, Ray Tune."""

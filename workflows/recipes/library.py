@@ -1,0 +1,84 @@
+"""Finds recipes, by the name of one that comes with tokenfree or by file, and reads them."""
+
+import difflib
+import functools
+import itertools
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.settings import merge
+
+FOLDER = Path(__file__).parent
+_END = re.compile(r"(?<!\bal)[.:;]\s(?![^()]*\))")  # of what is no abbreviation and not in parentheses
+
+
+def names() -> list[str]:
+    """The recipes that come with tokenfree, whatever family's folder they lie in, in alphabetical order."""
+    return sorted(_paths())
+
+
+def about(recipe: str) -> str:
+    """What a recipe that comes with tokenfree is for: its opening comment, up to the first full stop or colon."""
+    lines = _paths()[recipe].read_text(encoding="utf-8").splitlines()
+    comment = " ".join(line.strip("# ") for line in itertools.takewhile(lambda line: line.startswith("#"), lines))
+    return _END.split(comment, maxsplit=1)[0].rstrip(".:;")
+
+
+def read(recipe: str) -> dict[str, Any]:
+    """The mapping of a recipe given by name or by YAML file, as it stands there.
+
+    Raises:
+        UserError: there is no such recipe or file, or it is not YAML, or not a mapping.
+    """
+    path = _paths().get(recipe, Path(recipe))
+    if not path.is_file():
+        raise UserError(f"recipe {recipe}: no such file, and no recipe of that name ({_nearest(recipe)})")
+    try:
+        mapping = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"recipe {recipe}: not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(mapping, dict):
+        raise UserError(f"recipe {recipe}: should be a mapping of keys to values, not {type(mapping).__name__}")
+    return mapping
+
+
+def read_based(recipe: str) -> dict[str, Any]:
+    """The mapping of a recipe, laid over the recipe that its key `base` names, and so on down.
+
+    Raises:
+        UserError: as `read`, for the recipe or one that it is based on.
+    """
+    mapping = read(recipe)
+    return merge(read_based(mapping.pop("base")), mapping) if "base" in mapping else mapping
+
+
+def resolve_sweep(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    """The mapping of a sweep with the recipes in place of their names: `base`, and the values of the knob `variant`.
+
+    Raises:
+        UserError: as `read`, for a recipe that is named.
+    """
+    mapping = dict(mapping)
+    if isinstance(mapping.get("base"), str):
+        mapping["base"] = read_based(mapping["base"])
+    knob = (mapping.get("space") or {}).get("variant")
+    named = [name for kind in ("choice", "grid") for name in (knob or {}).get(kind) or []]
+    if named:
+        mapping["variants"] = {name: read_based(name) for name in named}
+    return mapping
+
+
+@functools.cache
+def _paths() -> dict[str, Path]:
+    return {path.stem: path for path in FOLDER.rglob("*.yaml")}
+
+
+def _nearest(recipe: str) -> str:
+    close = difflib.get_close_matches(recipe, names(), n=2, cutoff=0.6)
+    hint = f"did you mean {' or '.join(close)}? " if close else ""
+    return f"{hint}All of them: tokenfree model --list"

@@ -1,0 +1,1 @@
+"""The sections of reports: corpus, run, sweep, and comparisons."""

@@ -1,0 +1,37 @@
+"""Writes the report about folders to a file, whole or not at all."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tokenfree.workflows.report.load import load
+from tokenfree.workflows.report.page import render
+
+
+def write_report(folders: Sequence[str], output: str) -> Path:
+    """Write the page about `folders` (each a run, a sweep or a data directory) to the file `output`.
+
+    Raises:
+        UserError: a folder is none of these.
+        OSError: the file cannot be written.
+    """
+    page = render([load(_local(folder)) for folder in folders])
+    path = Path(output)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        temporary.write_text(page, encoding="utf-8")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path
+
+
+def _local(folder: str) -> Path:
+    """The folder; of a run in a store, a copy of its small files."""
+    if "://" not in folder:
+        return Path(folder)
+    from tokenfree.train.runs.locate import run_at  # imports torch
+
+    run = run_at(folder)
+    run.fetch()
+    return run.folder
