@@ -57,12 +57,13 @@ def score(logits: Tensor, targets: Mapping[str, Tensor], *, bits: bool) -> Loss:
     real = targets["target_mask"].flatten()
     gold = targets["target_ids"].flatten().masked_fill(~real, _NO_TARGET)
     logits = logits.flatten(end_dim=-2).float()
-    loss = functional.cross_entropy(logits, gold, ignore_index=_NO_TARGET, reduction="none")
+    scores = functional.log_softmax(logits, dim=-1)
+    total = functional.nll_loss(scores, gold, ignore_index=_NO_TARGET, reduction="sum")
     correct = logits.detach().argmax(-1) == gold
     hidden = real & (targets["target_kinds"].flatten() == MASKED)
     num_targets, num_hidden = real.sum(), hidden.sum()
-    total = loss.sum()
-    of_hidden = ((loss.detach() * hidden).sum(), (correct & hidden).sum())
+    right = scores.detach().gather(-1, gold.clamp(min=0)[:, None])[:, 0]
+    of_hidden = (-(right * hidden).sum(), (correct & hidden).sum())
     means = {BITS: (total / math.log(2), num_targets)} if bits else {}
     means |= {name: (value, num_hidden) for name, value in zip(MASKED_ONLY_MEANS, of_hidden, strict=True)}
     return Loss(total, num_targets, correct.sum(), means)
