@@ -94,22 +94,22 @@ def queue(rows: Iterable[Row]) -> list[Entry]:
 
 
 RATE = "train.learning_rate"
-DEEP: Options = (("model.width", "128"), ("model.trunk.layers", "4"), ("train.length", "160"))
+DEEP: Options = (("model.width", "128"), ("model.trunk.layers", "4"), ("train.length", "80"))
 
 SHOWN = (
     Row("canine-s", "CANINE-S", "canine-s-tiny", "en-short", 3500, ((RATE, "0.0015"),), MODELS),
     Row("canine-c", "CANINE-C", "canine-c-tiny", "en-short", 3000, ((RATE, "0.0015"),), MODELS),
-    Row("bert", "subword BERT", "bert-tiny", "en", 4000, DEEP, MODELS),
+    Row("bert", "subword BERT", "bert-tiny", "en-short", 6000, DEEP, MODELS),
     Row(
         "diet_rel",
         "DIET-REL",
         "bert-diet_rel-tiny",
-        "en",
-        4000,
-        (*DEEP, ("model.trunk.positions.max_units", "160")),
+        "en-short",
+        5000,
+        (*DEEP, ("model.trunk.positions.max_units", "80")),
         MODELS,
     ),
-    Row("byte2word", "Byte2Word", "byte2word-tiny", "en", 5000, ((RATE, "0.001"),), MODELS),
+    Row("byte2word", "Byte2Word", "byte2word-tiny", "en-short", 5000, ((RATE, "0.001"),), MODELS),
     Row("ms", "multi-scale Transformer", "ms-transformer-tiny", "en-short", 3500, ((RATE, "0.0015"),), MODELS),
 )
 

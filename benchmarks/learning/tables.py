@@ -32,6 +32,10 @@ def tables(lines: Sequence[Line]) -> str:
             "",
             *comparisons(lines),
             "",
+            "## The commands",
+            "",
+            *commands(lines),
+            "",
         ]
     )
 
@@ -119,6 +123,22 @@ def comparisons(lines: Sequence[Line]) -> list[str]:
         rows.append([f"`{row.name}`", row.label, *budget, f"{statistics.fmean(losses):.3f}", each, _hours(of_row)])
     total = sum(line["seconds"] for line in lines) / 3600
     return [*_table(head, rows), "", f"All {len(lines)} runs of this page: {total:.1f} thread-hours of training."]
+
+
+def commands(lines: Sequence[Line]) -> list[str]:
+    """The command of each setting that has a run, as the run had it; what all of them share stands first."""
+    shared = set.intersection(*(set(line["overrides"].items()) for line in lines)) if lines else set()
+    rows = ["```", f'O="{_options(sorted(shared))}"']
+    for stage in (MODELS, COMPARISONS):
+        for row, (line, *_) in _trained(lines, stage):
+            own = [item for item in line["overrides"].items() if item not in shared]
+            paths = f"--data data/{line['data']} --output runs/{row.name}-SEED"
+            rows.append(f"tokenfree pretrain {line['recipe']} {paths} $O {_options(own)} --train.seed SEED")
+    return [*rows, "```"]
+
+
+def _options(items: Iterable[tuple[str, str]]) -> str:
+    return " ".join(f"--{key} {value}" for key, value in items)
 
 
 def _trained(lines: Sequence[Line], stage: str) -> Iterable[tuple[Row, list[Line]]]:

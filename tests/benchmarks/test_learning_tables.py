@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from benchmarks.learning.claims import CLAIMS, UNTOLD, Claim
-from benchmarks.learning.page import BEGIN, END, write
+from benchmarks.learning.page import BEGIN, END, replaced, write
 from benchmarks.learning.plan import ROWS, Row
-from benchmarks.learning.results import Line
-from benchmarks.learning.tables import claims, models, shown_to_read, tables
+from benchmarks.learning.results import Line, Results
+from benchmarks.learning.tables import claims, commands, models, shown_to_read, tables
+from tests.conftest import REPOSITORY
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.settings import build, merge, nest
 from tokenfree.train.config import PretrainRecipe
@@ -42,10 +43,21 @@ def line(model: str, seed: int, loss: float, **numbers: Any) -> Line:
         "probe_other_high": 1.0,
         **numbers,
     }
-    plateau = {"level": 5.6, "step": 500, "characters": 2_000_000, "subwords": 660_000}
-    counts = {"characters": 20_000_000, "subwords": 6_600_000, "targets": 1_000_000, "seconds": 1800.0}
-    own = {"name": f"{model}-{seed}", "model": model, "seed": seed, "evaluation": evaluation}
-    return {**own, **counts, "plateau": plateau, "curve": [[100, loss + 1], [200, loss]]}
+    return {
+        "name": f"{model}-{seed}",
+        "model": model,
+        "seed": seed,
+        "evaluation": evaluation,
+        "recipe": f"{model}-tiny",
+        "data": "en",
+        "overrides": {},
+        "characters": 20_000_000,
+        "subwords": 6_600_000,
+        "targets": 1_000_000,
+        "seconds": 1800.0,
+        "plateau": {"level": 5.6, "step": 500, "characters": 2_000_000, "subwords": 660_000},
+        "curve": [[100, loss + 1], [200, loss]],
+    }
 
 
 def cells(rows: list[str], first: str) -> list[str]:
@@ -109,6 +121,29 @@ def test_the_table_of_claims_has_our_difference_and_the_verdict() -> None:
     assert cells(claims(found, [turned]), "1")[-1] == "disagrees"
     alike = Claim("paper", "as good", "none", "s-rate-5", "s-base", within=0.5)
     assert cells(claims(found, [alike]), "1")[-1] == "agrees"
+
+
+def test_the_commands_are_those_of_the_runs() -> None:
+    found = [line("canine-s", seed, 4.0) for seed in (0, 1)] + [line("ms", 0, 4.0)]
+    for each, rate in zip(found, ("0.1", "0.1", "0.2"), strict=True):
+        own = {"train.threads": "1", "train.learning_rate": rate}
+        each.update(recipe=f"{each['model']}-tiny", data="en", overrides=own)
+    assert commands(found) == [
+        "```",
+        'O="--train.threads 1"',
+        "tokenfree pretrain canine-s-tiny --data data/en --output runs/canine-s-SEED $O --train.learning_rate 0.1 "
+        "--train.seed SEED",
+        "tokenfree pretrain ms-tiny --data data/en --output runs/ms-SEED $O --train.learning_rate 0.2 "
+        "--train.seed SEED",
+        "```",
+    ]
+
+
+def test_the_page_of_results_has_the_marks_and_between_them_what_the_results_say() -> None:
+    page, lines = REPOSITORY / "docs" / "results.md", Results(REPOSITORY / "docs" / "learning.jsonl").lines()
+    assert BEGIN in replaced(page, "")
+    if lines:
+        assert page.read_text(encoding="utf-8") == replaced(page, tables(lines))
 
 
 def test_the_page_keeps_what_stands_around_the_marks(tmp_path: Path) -> None:
