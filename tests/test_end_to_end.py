@@ -97,10 +97,14 @@ def test_the_whole_path(
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines if "loss" in line] == [1, 2, 3, 4, 5, 6]
     assert [line["step"] for line in lines if "validation_loss" in line] == [3, 6]
-    assert "unigram entropy" in capsys.readouterr().out
+    assert "without context, masked only: " in capsys.readouterr().out
     assert main(arguments) == 0
     assert "already complete" in capsys.readouterr().out
+    assert main(["evaluate", str(run), "--data", str(data), "--windows", "8", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["probe"] == min(found["probe_blank"], found["probe_other"])
     assert main(["evaluate", str(run), "--data", str(data)]) == 0
+    assert "without its context the model loses" in capsys.readouterr().out
 
     sweep_recipe = tmp_path / "sweep.yaml"
     space = {"model.embedder.buckets": {"choice": [16, 64]}, "model.downsampler.rate": {"choice": [2, 4]}}

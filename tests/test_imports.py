@@ -29,7 +29,7 @@ FLOORS: dict[str, list[set[str]]] = {
         {"machine", "model", "optimizers"},
         {"batches", "config", "parallel"},
         {"data", "objectives", "runs"},
-        {"inference", "loop"},
+        {"analyses", "inference", "loop"},
         {"evaluate", "huggingface", "worker"},
         {"ray"},
         {"pretrain", "sweep"},

@@ -40,6 +40,8 @@ class PretrainResult:
     restarts: int  # how often workers were started again after the first time
     checkpoint: str  # path or address of the last one
     symbol: str | None = None  # what a target is, such as "subword"; None where those are not counted
+    clue: str | None = None  # what the input tells of a hidden target without any context, in words
+    baselines: Mapping[str, float] = dataclasses.field(default_factory=dict)  # see `Baselines.numbers`
     validation_means: Mapping[str, float] = dataclasses.field(default_factory=dict)  # what else the objective reports
     already_complete: bool = False  # before this call, which then did nothing
 

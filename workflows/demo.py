@@ -9,7 +9,7 @@ from tokenfree.preprocess.common.settings import build
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.workflows.recipes import library
 from tokenfree.workflows.terminal.live_line import LiveLine
-from tokenfree.workflows.terminal.run_result import loss_line
+from tokenfree.workflows.terminal.run_result import loss_lines
 from tokenfree.workflows.terminal.stage_line import StageLine
 from tokenfree.workflows.terminal.sweep_table import SweepTable
 
@@ -66,7 +66,8 @@ def run_demo(output: str, *, dump: str | None = None, workers: int = 2) -> None:
     train = manifest.splits["train"]
     counts = f"{train.documents:,} documents, {train.rows:,} windows, {train.characters:,} characters"
     print(f"\ncorpus    {counts} to train on")
-    print(f"pretrain  {loss_line(result)}")
+    for name, line in zip(("pretrain", ""), loss_lines(result), strict=False):
+        print(f"{name:<10}{line}")
     if found.best is not None:
         values = ", ".join(f"{key.split('.')[-1]} {value}" for key, value in found.best.values.items())
         loss = found.best.last["validation_loss"]

@@ -42,14 +42,20 @@ def _type(field: griffe.Attribute) -> str:
 def _meaning(field: griffe.Attribute) -> str:
     tokens = tokenize.generate_tokens(io.StringIO("\n".join(field.lines).strip()).readline)
     comment = " ".join(token.string.strip("# ") for token in tokens if token.type == tokenize.COMMENT)
-    default = _default(str(field.value)) if field.value is not None else ""
+    default = _default(str(field.value), field.module) if field.value is not None else ""
     return "; ".join(filter(None, (comment, default and f"default `{default}`")))
 
 
-def _default(value: str) -> str:
-    """A default as a reader would write it: `{}` for a field whose factory is dict, the name of a part."""
+def _default(value: str, module: griffe.Module) -> str:
+    """A default as a reader would write it: `{}` for a field whose factory is dict, the name of a part for a slot."""
     call = ast.parse(value, mode="eval").body
-    name = ast.unparse(call.func).rpartition(".")[2] if isinstance(call, ast.Call) else ""
-    if isinstance(call, ast.Call) and name == "field":
+    if not isinstance(call, ast.Call):
+        return value
+    slot, _, name = ast.unparse(call.func).rpartition(".")
+    if name == "field" and slot in module.attributes:  # of a slot, which is made with its package and its default
+        made = ast.parse(str(module.attributes[slot].value), mode="eval").body
+        assert isinstance(made, ast.Call), slot
+        return ast.unparse(made.args[-1])
+    if name == "field":
         return {"dict": "{}", "tuple": "()", "list": "[]"}.get(ast.unparse(call.keywords[0].value), "")
-    return ast.unparse(call.args[-1]) if isinstance(call, ast.Call) and name == "part" else value
+    return ast.unparse(call.args[-1]) if name == "part" else value

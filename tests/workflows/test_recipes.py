@@ -116,3 +116,13 @@ def test_a_recipe_that_is_no_yaml(tmp_path: Path) -> None:
         (tmp_path / "bad.yaml").write_text(text)
         with pytest.raises(UserError, match=r"recipe .*bad\.yaml"):
             library.read(str(tmp_path / "bad.yaml"))
+
+
+def test_recipes_that_are_based_on_each_other_are_refused(tmp_path: Path) -> None:
+    first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
+    first.write_text(f"base: {second}\n")
+    second.write_text(f"base: {first}\n")
+    with pytest.raises(UserError, match=f"base: {first} -> {second} -> {first} goes round in a circle"):
+        library.read_based(str(first))
+    second.write_text("base: canine-s-tiny\ntrain: {steps: 7}\n")
+    assert library.read_based(str(first))["train"]["steps"] == 7

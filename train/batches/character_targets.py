@@ -6,8 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tokenfree.train.batches.collator import Rows, Symbols
-from tokenfree.train.batches.framing import ragged_range
+from tokenfree.preprocess.text.characters import SPACE, classes_of
+from tokenfree.train.batches.collator import Arrays, Rows, Symbols
+from tokenfree.train.batches.framing import CLS, SEP, ragged_range
+
+_EDGE = np.array([True])
+_LONGEST = 31
 
 
 def words(whitespace: Sequence[np.ndarray], longest: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -32,10 +36,37 @@ def words(whitespace: Sequence[np.ndarray], longest: int) -> tuple[np.ndarray, n
 
 
 def character_symbols(buckets: int) -> Symbols:
-    """The buckets (codepoints modulo their number) of all characters but white space as targets."""
+    """The buckets (codepoints modulo their number) of all characters but white space as targets.
 
-    def ids(rows: Rows) -> np.ndarray:
+    White space is never hidden, so one sees how long a hidden character's word is, and where in it the character is.
+    """
+
+    def read(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
         codepoints, white = (np.concatenate(rows[column]) for column in ("codepoints", "whitespace"))
-        return codepoints[~white].astype(np.int64) % buckets
+        edged = np.concatenate([part for row in rows["whitespace"] for part in (row, _EDGE)])  # no word goes on
+        return codepoints[~white].astype(np.int64) % buckets, _place_in_word(edged)[~edged]
 
-    return Symbols("character", ("codepoints", "whitespace"), np.ones(buckets, dtype=bool), ids)
+    def clues(arrays: Arrays) -> np.ndarray:
+        codepoints = arrays["codepoints"]
+        outside = ~arrays["mask"] | (classes_of(codepoints.astype(np.uint32)) == SPACE)
+        outside |= (codepoints == CLS) | (codepoints == SEP)
+        found = _place_in_word(outside.reshape(-1)).reshape(outside.shape)
+        return np.take_along_axis(found, arrays["target_positions"], axis=1)
+
+    usable = np.ones(buckets, dtype=bool)
+    return Symbols("character", ("codepoints", "whitespace"), usable, read, "its place in its word", clues)
+
+
+def _place_in_word(white: np.ndarray) -> np.ndarray:
+    """Of each place the length of its run without white space, and where in the run it is, as one number: int64 [n].
+
+    0 for white space. Longer runs than `_LONGEST` count as that long.
+    """
+    padded = np.concatenate([[True], white, [True]])
+    changes = np.flatnonzero(padded[1:] != padded[:-1])
+    starts, ends = changes[::2], changes[1::2]
+    found, sizes = np.zeros(len(white), dtype=np.int64), ends - starts
+    places = ragged_range(np.zeros_like(sizes), sizes)
+    lengths = np.minimum(np.repeat(sizes, sizes), _LONGEST)
+    found[~white] = lengths * (_LONGEST + 1) + np.minimum(places, _LONGEST)
+    return found

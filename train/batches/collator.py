@@ -14,12 +14,17 @@ Arrays = dict[str, np.ndarray]
 
 
 class Symbols(NamedTuple):
-    """What a single target is one of. Knowing only how frequent each is gives the baseline of train/data/unigram.py."""
+    """What a single target is one of, and what the input tells of a hidden one without any context.
+
+    Knowing how frequent each symbol is, overall or for each clue, gives the baselines of train/data/baselines.py.
+    """
 
     name: str  # in the singular
-    columns: tuple[str, ...]  # that `ids` reads
+    columns: tuple[str, ...]  # that `read` needs
     usable: np.ndarray  # bool [size]: may be a target
-    ids: Callable[[Rows], np.ndarray]  # all symbols of some rows, int64 [any]; `target_ids` of a batch are such ids
+    read: Callable[[Rows], tuple[np.ndarray, np.ndarray]]  # the symbols of some rows and their clues, int64 [any] each
+    clue: str | None  # what a clue is, in words; None where the input tells nothing
+    clues: Callable[[Arrays], np.ndarray]  # of the targets of a batch, int64 [b, P]; `target_ids` are the symbols
 
 
 class Pieces(Protocol):
@@ -51,6 +56,8 @@ class Collator(Protocol):
     def __call__(self, rows: Rows, sample_ids: np.ndarray) -> Arrays:
         """Arrays whose first axis is the row and whose shapes depend on nothing else; `sample_ids` is int64 [b].
 
-        One of them is `num_characters`, int64 [b]: the characters of text in each example.
+        `num_characters`, int64 [b], are the characters of text in each example; `target_ids` and `target_mask`, int64
+        and bool [b, P], the symbols to predict and where there is one; `target_kinds`, int64 [b, P], whether the input
+        hides it (see target_kinds.py).
         """
         ...

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tokenfree.preprocess.common.errors import UserError
-from tokenfree.train.batches.collator import Pieces, Rows, Symbols
+from tokenfree.train.batches.collator import Arrays, Pieces, Rows, Symbols
 
 _SPACE = "\u2581"  # SentencePiece's mark of a space: at the front of a piece that begins a word
 _NO_SUBWORD = re.compile(r"<0x[0-9A-F]{2}>|<unk>|<s>|</s>|<pad>|" + _SPACE + "*")
@@ -33,13 +33,33 @@ def needed_pieces(objective: str, vocabulary: Pieces | None) -> list[str]:
     return vocabulary.pieces()
 
 
-def subword_symbols(vocabulary: Pieces) -> Symbols:
-    """The subwords of a vocabulary as targets: those that `predictable` tells, by their ids."""
-    return Symbols("subword", ("subword_ids",), predictable(vocabulary.pieces()), _subword_ids)
+def subword_symbols(vocabulary: Pieces, *, shown: bool) -> Symbols:
+    """The subwords of a vocabulary as targets: those that `predictable` tells, by their ids.
+
+    Where they are `shown` as so many characters, one sees how many a hidden one has and whether it begins a word.
+    """
+    pieces = vocabulary.pieces()
+    sizes = np.array([len(_visible(piece)) for piece in pieces], dtype=np.int64)
+    clue_of = (2 * sizes + _begins_word(pieces)) * shown  # int64 [size]
+
+    def read(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+        ids = np.concatenate(rows["subword_ids"]).astype(np.int64)
+        return ids, clue_of[ids]
+
+    clue = "its number of characters and whether it begins a word" if shown else None
+    return Symbols("subword", ("subword_ids",), predictable(pieces), read, clue, lambda arrays: _clues(clue_of, arrays))
 
 
-def _subword_ids(rows: Rows) -> np.ndarray:
-    return np.concatenate(rows["subword_ids"])
+def _clues(clue_of: np.ndarray, arrays: Arrays) -> np.ndarray:
+    return clue_of[arrays["target_ids"]]
+
+
+def _visible(piece: str) -> str:
+    return piece.strip(_SPACE).replace(_SPACE, " ")
+
+
+def _begins_word(pieces: Sequence[str]) -> np.ndarray:
+    return np.array([piece.startswith(_SPACE) for piece in pieces], dtype=np.int64)
 
 
 class Pool:
@@ -50,12 +70,12 @@ class Pool:
     """
 
     def __init__(self, pieces: Sequence[str]) -> None:
-        visible = [piece.strip(_SPACE).replace(_SPACE, " ") for piece in pieces]
+        visible = [_visible(piece) for piece in pieces]
         size = np.array([len(text) for text in visible])
         self.characters = np.array([ord(c) for text in visible for c in text], dtype=np.int64)
         self.first = np.cumsum(size) - size
         self.usable = predictable(pieces)
-        self._begins = np.array([piece.startswith(_SPACE) for piece in pieces], dtype=np.int64)
+        self._begins = _begins_word(pieces)
         kind = np.where(self.usable, 2 * size + self._begins, 0)  # 0 and 1 are no length: nothing is drawn from there
         self._by_kind = np.argsort(kind, kind="stable")
         self._num = np.bincount(kind, minlength=2)

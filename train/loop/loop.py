@@ -10,7 +10,7 @@ the weights: what `Loop.snapshot` gives.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import torch
@@ -20,8 +20,8 @@ from tokenfree.preprocess.common.settings import fingerprint
 from tokenfree.preprocess.dataset.manifest import load_manifest
 from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
 from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.data.baselines import Baselines
 from tokenfree.train.data.loader import Loader, batch_of
-from tokenfree.train.data.unigram import Unigram
 from tokenfree.train.loop.step_sums import StepSums
 from tokenfree.train.loop.stopping import Stop
 from tokenfree.train.loop.task import Task, build_task, learn_characters, matrix_precision, on_device
@@ -147,22 +147,32 @@ class Loop:
         """
         means = self.model.head.means
         sums = StepSums.zeros(means, self.device)
-        self.model.eval()
-        weights = contextlib.nullcontext() if self._average is None else self._average.in_use()
-        with weights, matrix_precision(self.recipe.train.precision, self.device):
+        with self.evaluating():
             for arrays in self.validator.batches(equally_many=self.parallel.is_sharded):
                 _, of_batch = self.model(on_device(arrays, self.device))
                 if len(arrays["sample_ids"]):
                     sums = sums.plus(of_batch)
             self.parallel.reshard()
-        self.model.train()
         values = StepSums.unpack(sum_over_workers(sums.pack()), means).report()
         num_targets = values.pop("num_targets")
         return {f"validation_{name}": value for name, value in {**values, "targets": num_targets}.items()}
 
-    def unigram(self) -> Unigram | None:
-        """What knowing only the frequencies would score on the validation targets; None for objectives without such."""
-        return self.validator.unigram()
+    @contextlib.contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Within it the model is in evaluation mode, has the average of the weights where there is one, and computes in
+        the precision of the recipe.
+        """
+        self.model.eval()
+        weights = contextlib.nullcontext() if self._average is None else self._average.in_use()
+        try:
+            with weights, matrix_precision(self.recipe.train.precision, self.device):
+                yield
+        finally:
+            self.model.train()
+
+    def baselines(self) -> Baselines | None:
+        """What models without context would score on the validation targets; None for objectives without such."""
+        return self.validator.baselines()
 
     def leave_out(self, batches: Iterable[int]) -> None:
         """Never train on these batches; for `train_until` calls from now on."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.batches.collator import Arrays
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.data.unigram import Unigram, unigram
+from tokenfree.train.data.baselines import Baselines, baselines
 from tokenfree.train.data.validation import VALIDATION_SEED, validation_batches
 
 _MOST = 32  # examples of a batch, as far as `train.micro_batch` allows so many
@@ -36,13 +36,12 @@ class Validator:
         """
         return self._batches(self._rank, self._world_size, equally_many=equally_many)
 
-    def unigram(self) -> Unigram | None:
-        """What knowing only the frequencies would score on all targets; None for objectives without such."""
+    def baselines(self) -> Baselines | None:
+        """What models without context would score on the targets of all workers; None for objectives without such."""
         symbols = self._recipe.objective.symbols(self._vocabulary)
         if symbols is None:
             return None
-        held_out = (arrays["target_ids"][arrays["target_mask"]] for arrays in self._batches(0, 1, equally_many=False))
-        return unigram(self._data, symbols, held_out)
+        return baselines(self._data, symbols, self._batches(0, 1, equally_many=False))
 
     def _batches(self, rank: int, world_size: int, *, equally_many: bool) -> Iterator[Arrays]:
         config = self._recipe.train

@@ -27,6 +27,10 @@ class Head(torch.nn.Module):
 
     means: tuple[str, ...] = ()  # the names in every `Loss.means` of this head
 
+    def target_logits(self, encoder: torch.nn.Module, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """The logits [N, V] of the N targets of a batch, row by row: float, of all symbols that may be answers."""
+        raise NotImplementedError
+
     def multiply_accumulates(self) -> int:
         """Of the forward pass for one target: every matrix of a head is applied once to each target, but for that of
         next-sentence prediction, which is applied once to an example, to no account.

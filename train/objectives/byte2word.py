@@ -17,6 +17,7 @@ from tokenfree.train.batches.collator import Arrays, Rows, Symbols
 from tokenfree.train.batches.framing import ragged_range
 from tokenfree.train.batches.selection import draw_unselected, select
 from tokenfree.train.batches.subword_targets import needed_pieces, predictable
+from tokenfree.train.batches.target_kinds import KEPT, MASKED, REPLACED
 from tokenfree.train.batches.word_framing import NUM_FRAME, Words, crop_words, frame_words, room_for_words
 from tokenfree.train.batches.word_pieces import SubwordsAsWords, WordsByRules, WordSource
 from tokenfree.train.model.embedders.word_bytes import MASK
@@ -25,7 +26,7 @@ from tokenfree.train.objectives.base import ObjectiveDefaults
 from tokenfree.train.objectives.checks import reads
 from tokenfree.train.objectives.heads import MaskedHead
 
-_MASKED, _REPLACED = 0.8, 0.1
+_SHARE_MASKED, _SHARE_REPLACED = 0.8, 0.1
 
 
 @settings
@@ -96,13 +97,15 @@ class Config(ObjectiveDefaults):
         """The subwords, as words have them."""
         if vocabulary is None:
             return None
-        source = self._source(vocabulary)
+        source, last = self._source(vocabulary), self.max_pieces - 1
 
-        def ids(rows: Rows) -> np.ndarray:
+        def read(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
             words = source.words(rows)
-            return source.pieces(rows, words, np.arange(len(words.starts)))[0]
+            ids, num_pieces = source.pieces(rows, words, np.arange(len(words.starts)))
+            return ids, np.minimum(ragged_range(np.zeros_like(num_pieces), num_pieces), last)
 
-        return Symbols("subword", source.columns, predictable(vocabulary.pieces()), ids)
+        usable = predictable(vocabulary.pieces())
+        return Symbols("subword", source.columns, usable, read, "its place in its word", _slots)
 
     def _source(self, vocabulary: Vocabulary | None) -> WordSource:
         needed_pieces(self.name, vocabulary)
@@ -110,6 +113,11 @@ class Config(ObjectiveDefaults):
         if self.words == "subwords":
             return SubwordsAsWords(vocabulary)
         return WordsByRules(vocabulary, lower_case=self.lower_case)
+
+
+def _slots(arrays: Arrays) -> np.ndarray:
+    """Which subword of its word each target is, int64 [b, P]: it is asked for by this number."""
+    return arrays["target_positions"][:, :, 1]
 
 
 class _Masked(NamedTuple):
@@ -133,7 +141,8 @@ class Collator:
 
     A batch: codepoints int64 [b, length] (bytes), mask bool [b, length], unit_ends int64 [b, length / bytes_per_word],
     target_positions int64 [b, P, 2] (pairs of a word and the number of a subword of it), target_ids int64 [b, P],
-    target_mask bool [b, P], num_characters int64 [b]; the unused last targets of a row are 0.
+    target_mask bool [b, P], target_kinds int64 [b, P], num_characters int64 [b]; the unused last targets of a row are
+    0.
     """
 
     def __init__(self, config: Config, source: WordSource, usable: np.ndarray, length: int, seed: int) -> None:
@@ -149,10 +158,16 @@ class Collator:
         masked = self._select(rows, words, first, counts, sample_ids)
         used = ragged_range(first, counts)
         starts, sizes = words.starts[used], words.sizes[used]
-        self._change(masked, len(words.text), counts, starts, sizes, sample_ids)
+        kinds = self._change(masked, len(words.text), counts, starts, sizes, sample_ids)
         text = np.append(words.text, np.uint8(MASK))
         framed = frame_words(text, starts, sizes, counts, self.length, self._num_words + NUM_FRAME)
-        return {**framed._asdict(), **masked.targets, "num_characters": _num_characters(words, first, counts)}
+        word = (np.cumsum(counts) - counts)[:, None] + masked.targets["target_positions"][:, :, 0] - 1
+        return {
+            **framed._asdict(),
+            **masked.targets,
+            "target_kinds": np.append(kinds, 0)[np.where(masked.targets["target_mask"], word, len(kinds))],
+            "num_characters": _num_characters(words, first, counts),
+        }
 
     def _select(
         self, rows: Rows, words: Words, first: np.ndarray, counts: np.ndarray, sample_ids: np.ndarray
@@ -204,8 +219,12 @@ class Collator:
         starts: np.ndarray,
         sizes: np.ndarray,
         sample_ids: np.ndarray,
-    ) -> None:
-        """Mask, replace or keep the selected words: change in place where words come from; MASK stands at `mask_at`."""
+    ) -> np.ndarray:
+        """Mask, replace or keep the selected words: change in place where words come from; MASK stands at `mask_at`.
+
+        What became of each used word, int64 [counts.sum()]: see target_kinds.py.
+        """
+        kinds = np.full(len(starts), KEPT)
         row, item = masked.row, masked.item
         num_draws = int(masked.place.max(initial=0)) + 1
         action, choice = (
@@ -213,9 +232,9 @@ class Collator:
             for purpose in ("action", "choice")
         )
         other = draw_unselected(counts, item, row, choice)
-        hidden = item[action < _MASKED]
-        starts[hidden], sizes[hidden] = mask_at, 1
-        chosen = (action >= _MASKED) & (action < _MASKED + _REPLACED) & (other >= 0)
+        hidden = item[action < _SHARE_MASKED]
+        starts[hidden], sizes[hidden], kinds[hidden] = mask_at, 1, MASKED
+        chosen = (action >= _SHARE_MASKED) & (action < _SHARE_MASKED + _SHARE_REPLACED) & (other >= 0)
         row, item, other = row[chosen], item[chosen], other[chosen]
         gained = sizes[other]
         of = np.repeat(np.arange(len(counts)), counts)
@@ -223,6 +242,8 @@ class Collator:
         totals += np.bincount(row, weights=gained - sizes[item], minlength=len(counts))
         fits = totals[row] <= self._num_bytes
         starts[item[fits]], sizes[item[fits]] = starts[other[fits]], gained[fits]
+        kinds[item[fits]] = REPLACED
+        return kinds
 
 
 def _num_characters(words: Words, first: np.ndarray, counts: np.ndarray) -> np.ndarray:

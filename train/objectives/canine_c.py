@@ -19,6 +19,7 @@ from tokenfree.train.batches.collator import Arrays, Pieces, Rows, Symbols
 from tokenfree.train.batches.framing import BOS, MASK, crop, frame, ragged_range, room_for_characters
 from tokenfree.train.batches.next_sentence import PairCollator
 from tokenfree.train.batches.selection import in_random_order, select
+from tokenfree.train.batches.target_kinds import target_kinds
 from tokenfree.train.model.common.attention import Core, hide
 from tokenfree.train.model.common.bert_layer import BertLayer
 from tokenfree.train.model.common.dense import Dense
@@ -28,7 +29,17 @@ from tokenfree.train.model.common.initialise import initialise
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.base import Head, Loss, ObjectiveDefaults
 from tokenfree.train.objectives.checks import reads_characters
-from tokenfree.train.objectives.heads import BITS, PAIR_MEANS, NextSentence, drops_empty_targets, encode, score
+from tokenfree.train.objectives.heads import (
+    BITS,
+    MASKED_ONLY_MEANS,
+    PAIR_MEANS,
+    NextSentence,
+    drops_empty_targets,
+    encode,
+    real_only,
+    score,
+    targets_of,
+)
 
 _MASKED = 0.9
 
@@ -97,8 +108,8 @@ class Collator:
     10% stay. All of them are targets, in an order drawn for each sample.
 
     A batch: codepoints int64 [b, length], mask bool [b, length], target_positions int64 [b, P], target_codepoints int64
-    [b, P], target_ids int64 [b, P] (their buckets), target_mask bool [b, P], num_characters int64 [b]; the unused last
-    targets of a row are 0.
+    [b, P], target_ids int64 [b, P] (their buckets), target_mask bool [b, P], target_kinds int64 [b, P], num_characters
+    int64 [b]; the unused last targets of a row are 0.
     """
 
     columns = ("codepoints", "whitespace")
@@ -146,6 +157,7 @@ class Collator:
         places = int(place.max(initial=0)) + 1
         masked = random.uniform(self._seed, "action", sample_ids, places)[row, place] < _MASKED
         codepoints.reshape(-1)[ragged_range((first + row * self.length)[masked], size[masked])] = MASK
+        is_masked = np.take_along_axis(codepoints, positions, axis=1) == MASK
         return {
             "codepoints": codepoints,
             "mask": mask,
@@ -153,6 +165,7 @@ class Collator:
             "target_codepoints": gold,
             "target_ids": gold % config.buckets,
             "target_mask": target_mask,
+            "target_kinds": target_kinds(is_masked, ~is_masked) * target_mask,
             "num_characters": end - begin,
         }
 
@@ -189,7 +202,7 @@ class CanineC(Head):
         self.layer = BertLayer(dimensions, CausalAttention(config.dropout))
         self.output = Dense(width, config.buckets)
         self.next_sentence = NextSentence(width) if config.next_sentence else None
-        self.means = (BITS, *(PAIR_MEANS if config.next_sentence else ()))
+        self.means = (BITS, *MASKED_ONLY_MEANS, *(PAIR_MEANS if config.next_sentence else ()))
         self.apply(initialise)
 
     def forward(self, encoder: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
@@ -198,12 +211,14 @@ class CanineC(Head):
             most = max(int(batch["target_mask"].sum(dim=1).max()), 1)
             batch = {name: values[:, :most] if name.startswith("target_") else values for name, values in batch.items()}
         out = encode(encoder, batch)
-        h_BPD = self.predict(encoder, out.characters, batch)
-        gold_BP, real_BP = batch["target_ids"], batch["target_mask"]
-        if drops_empty_targets(h_BPD):
-            h_BPD, gold_BP, real_BP = h_BPD[real_BP], gold_BP[real_BP], real_BP[real_BP]
-        masked = score(self.output(h_BPD), gold_BP, real_BP, bits=True)
+        h, targets = real_only(self.predict(encoder, out.characters, batch), targets_of(batch))
+        masked = score(self.output(h), targets, bits=True)
         return masked if self.next_sentence is None else self.next_sentence(masked, out.pooled, batch)
+
+    def target_logits(self, encoder: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
+        """See `Head.target_logits`; each target knows the characters before it in its order."""
+        h_BPD = self.predict(encoder, encode(encoder, batch).characters, batch)
+        return self.output(h_BPD[batch["target_mask"]])
 
     def predict(self, encoder: nn.Module, characters_BPD: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
         """What the softmax of each prediction is made of, [B, P, D], from the encoder's vectors at the targets, alike.

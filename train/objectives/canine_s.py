@@ -18,6 +18,7 @@ from tokenfree.train.batches.framing import MASK, crop, frame, ragged_range, roo
 from tokenfree.train.batches.next_sentence import PairCollator
 from tokenfree.train.batches.selection import select
 from tokenfree.train.batches.subword_targets import Pool, needed_pieces, subword_symbols
+from tokenfree.train.batches.target_kinds import target_kinds
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.base import ObjectiveDefaults
 from tokenfree.train.objectives.checks import reads_characters
@@ -60,7 +61,7 @@ class Config(ObjectiveDefaults):
 
     def symbols(self, vocabulary: Pieces | None) -> Symbols | None:
         """The subwords."""
-        return None if vocabulary is None else subword_symbols(vocabulary)
+        return None if vocabulary is None else subword_symbols(vocabulary, shown=True)
 
 
 class Collator:
@@ -71,7 +72,8 @@ class Collator:
     that begins a word for one that does, another for another), 10% stay. Lengths never change.
 
     A batch: codepoints int64 [b, length], mask bool [b, length], target_positions int64 [b, P], target_ids int64
-    [b, P], target_mask bool [b, P], num_characters int64 [b]; the unused last targets of a row are 0.
+    [b, P], target_mask bool [b, P], target_kinds int64 [b, P], num_characters int64 [b]; the unused last targets of a
+    row are 0.
     """
 
     columns = ("codepoints", "subword_ids", "subword_starts", "subword_ends")
@@ -110,16 +112,18 @@ class Collator:
             random.uniform(self._seed, purpose, sample_ids, shape[1])[slots]
             for purpose in ("action", "place", "choice")
         )
-        self._change(codepoints, first + row * self.length, size, gold, action, choice)
-        target_positions, target_ids = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+        shown = self._change(codepoints, first + row * self.length, size, gold, action, choice)
+        target_positions, target_ids, kinds = (np.zeros(shape, dtype=np.int64) for _ in range(3))
         target_positions[slots] = first + (place * size).astype(np.int64)
         target_ids[slots] = gold
+        kinds[slots] = target_kinds(action < _MASKED, shown == gold)
         return {
             "codepoints": codepoints,
             "mask": mask,
             "target_positions": target_positions,
             "target_ids": target_ids,
             "target_mask": target_mask,
+            "target_kinds": kinds,
             "num_characters": end - begin,
         }
 
@@ -131,8 +135,11 @@ class Collator:
         gold: np.ndarray,
         action: np.ndarray,
         choice: np.ndarray,
-    ) -> None:
-        """Mask, replace or keep the selected subwords in place; `first` counts through the flattened codepoints."""
+    ) -> np.ndarray:
+        """Mask, replace or keep the selected subwords in place; `first` counts through the flattened codepoints.
+
+        The subwords that come in their place, int64 [n]: for all but replaced ones themselves.
+        """
         flat = codepoints.reshape(-1)
         masked = action < _MASKED
         flat[ragged_range(first[masked], size[masked])] = MASK
@@ -142,3 +149,6 @@ class Collator:
         replaced, new = replaced[found], new[found]
         source = ragged_range(self._pool.first[new], size[replaced])
         flat[ragged_range(first[replaced], size[replaced])] = self._pool.characters[source]
+        shown = gold.copy()
+        shown[replaced] = new
+        return shown

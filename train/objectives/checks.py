@@ -6,7 +6,7 @@ from tokenfree.train.model.encoder import ModelConfig
 
 
 def reads(objective: str, model: ModelConfig, symbols: str, *, instead: str) -> list[str]:
-    """The mistake of an embedder that reads other symbols than the objective gives it; `instead` names a fit one."""
+    """The problem of an embedder that reads other symbols than the objective gives it; `instead` names a fit one."""
     found = model.embedder.symbols
     if found == symbols:
         return []

@@ -11,12 +11,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from tokenfree.train.batches.target_kinds import MASKED
 from tokenfree.train.model.common.dense import Dense, linear
 from tokenfree.train.model.common.dimensions import layer_norm
 from tokenfree.train.model.common.initialise import initialise
 from tokenfree.train.objectives.base import Head, Loss
 
 BITS = "bits_per_character"
+MASKED_ONLY_MEANS = ("masked_only_loss", "masked_only_accuracy")
+_NO_TARGET = -100
 PAIR_MEANS = ("masked_loss", "next_sentence_loss", "next_sentence_accuracy")
 
 
@@ -35,17 +38,40 @@ def drops_empty_targets(x: Tensor) -> bool:
     return x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
-def score(logits: Tensor, gold: Tensor, real: Tensor, *, bits: bool) -> Loss:
-    """Cross-entropy, in nats, of logits [..., V] against `gold` (int64 [...]) where `real` (bool [...]).
+def real_only(h_BPD: Tensor, targets: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+    """The vectors and `targets_of` of a batch without rows that are no target, where `drops_empty_targets` says so."""
+    real_BP = targets["target_mask"]
+    if not drops_empty_targets(h_BPD):
+        return h_BPD, targets
+    return h_BPD[real_BP], {name: values[real_BP] for name, values in targets.items()}
+
+
+def score(logits: Tensor, targets: Mapping[str, Tensor], *, bits: bool) -> Loss:
+    """Cross-entropy, in nats, of logits [..., V] against `target_ids` where `target_mask`; and that of hidden targets.
 
     With `bits`, each target is a character, and the loss is also told in bits.
+
+    Args:
+        targets: `target_ids`, `target_mask` and `target_kinds` of a batch, or of a part of it, [...] each.
     """
-    gold = gold.masked_fill(~real, -100).flatten()
+    real = targets["target_mask"].flatten()
+    gold = targets["target_ids"].flatten().masked_fill(~real, _NO_TARGET)
     logits = logits.flatten(end_dim=-2).float()
-    total = functional.cross_entropy(logits, gold, ignore_index=-100, reduction="sum")
-    num_targets = real.sum()
+    scores = functional.log_softmax(logits, dim=-1)
+    total = functional.nll_loss(scores, gold, ignore_index=_NO_TARGET, reduction="sum")
+    correct = logits.detach().argmax(-1) == gold
+    hidden = real & (targets["target_kinds"].flatten() == MASKED)
+    num_targets, num_hidden = real.sum(), hidden.sum()
+    right = scores.detach().gather(-1, gold.clamp(min=0)[:, None])[:, 0]
+    of_hidden = (-(right * hidden).sum(), (correct & hidden).sum())
     means = {BITS: (total / math.log(2), num_targets)} if bits else {}
-    return Loss(total, num_targets, (logits.detach().argmax(-1) == gold).sum(), means)
+    means |= {name: (value, num_hidden) for name, value in zip(MASKED_ONLY_MEANS, of_hidden, strict=True)}
+    return Loss(total, num_targets, correct.sum(), means)
+
+
+def targets_of(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """What `score` reads of a batch, [B, P] each."""
+    return {name: batch[name] for name in ("target_ids", "target_mask", "target_kinds")}
 
 
 class NextSentence(nn.Module):
@@ -91,17 +117,19 @@ class MaskedHead(Head):
         self.output_bias = nn.Parameter(torch.zeros(size)) if tied else None
         self.next_sentence = NextSentence(width) if next_sentence else None
         self.bits = bits
-        self.means = ((BITS,) if bits else ()) + (PAIR_MEANS if next_sentence else ())
+        self.means = ((BITS,) if bits else ()) + MASKED_ONLY_MEANS + (PAIR_MEANS if next_sentence else ())
         self.apply(initialise)
 
     def forward(self, encoder: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
         """The loss of a batch of the collator: see `Objective.collator` for its arrays."""
         out = encode(encoder, batch)
-        h_BPD, gold_BP, real_BP = out.characters, batch["target_ids"], batch["target_mask"]
-        if drops_empty_targets(h_BPD):
-            h_BPD, gold_BP, real_BP = h_BPD[real_BP], gold_BP[real_BP], real_BP[real_BP]
-        masked = score(self.logits(encoder, h_BPD), gold_BP, real_BP, bits=self.bits)
+        h, targets = real_only(out.characters, targets_of(batch))
+        masked = score(self.logits(encoder, h), targets, bits=self.bits)
         return masked if self.next_sentence is None else self.next_sentence(masked, out.pooled, batch)
+
+    def target_logits(self, encoder: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
+        """See `Head.target_logits`."""
+        return self.logits(encoder, encode(encoder, batch).characters[batch["target_mask"]])
 
     def logits(self, encoder: nn.Module, h_BPD: Tensor) -> Tensor:
         """The logits [..., size] of the encoder's vectors [..., D]."""

@@ -16,6 +16,7 @@ from tokenfree.train.batches.collator import Arrays, Pieces, Rows, Symbols
 from tokenfree.train.batches.framing import MASK, crop, frame, ragged_range, room_for_characters
 from tokenfree.train.batches.next_sentence import PairCollator
 from tokenfree.train.batches.selection import draw_unselected, select
+from tokenfree.train.batches.target_kinds import target_kinds
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.base import ObjectiveDefaults
 from tokenfree.train.objectives.checks import reads_characters
@@ -75,7 +76,8 @@ class Collator:
     selected, 10% stay.
 
     A batch: codepoints int64 [b, length], mask bool [b, length], target_positions int64 [b, P], target_ids int64 [b, P]
-    (buckets), target_mask bool [b, P], num_characters int64 [b]; the unused last targets of a row are 0.
+    (buckets), target_mask bool [b, P], target_kinds int64 [b, P], num_characters int64 [b]; the unused last targets of
+    a row are 0.
     """
 
     columns = ("codepoints", "whitespace")
@@ -117,13 +119,15 @@ class Collator:
         replaced = (action >= _MASKED) & (action < _MASKED + _REPLACED) & (other >= 0)
         shown = np.where(replaced, codepoints[row, positions[other]], gold)
         codepoints[row, position] = np.where(action < _MASKED, MASK, shown)
-        target_positions, target_ids = (np.zeros(target_mask.shape, dtype=np.int64) for _ in range(2))
+        target_positions, target_ids, kinds = (np.zeros(target_mask.shape, dtype=np.int64) for _ in range(3))
         target_positions[slots], target_ids[slots] = position, gold % config.buckets
+        kinds[slots] = target_kinds(action < _MASKED, shown == gold)
         return {
             "codepoints": codepoints,
             "mask": mask,
             "target_positions": target_positions,
             "target_ids": target_ids,
             "target_mask": target_mask,
+            "target_kinds": kinds,
             "num_characters": end - begin,
         }

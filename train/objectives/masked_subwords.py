@@ -17,6 +17,7 @@ from tokenfree.train.batches.collator import Arrays, Pieces, Rows, Symbols
 from tokenfree.train.batches.next_sentence import PairCollator
 from tokenfree.train.batches.selection import select
 from tokenfree.train.batches.subword_targets import needed_pieces, predictable, subword_symbols
+from tokenfree.train.batches.target_kinds import target_kinds
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.base import ObjectiveDefaults
 from tokenfree.train.objectives.checks import reads
@@ -81,7 +82,7 @@ class Config(ObjectiveDefaults):
 
     def symbols(self, vocabulary: Pieces | None) -> Symbols | None:
         """The subwords."""
-        return None if vocabulary is None else subword_symbols(vocabulary)
+        return None if vocabulary is None else subword_symbols(vocabulary, shown=False)
 
 
 class Collator:
@@ -92,7 +93,8 @@ class Collator:
     a run from a random one on is taken.
 
     A batch: codepoints int64 [b, length] (subword ids), mask bool [b, length], target_positions int64 [b, P],
-    target_ids int64 [b, P], target_mask bool [b, P], num_characters int64 [b]; the unused last targets of a row are 0.
+    target_ids int64 [b, P], target_mask bool [b, P], target_kinds int64 [b, P], num_characters int64 [b]; the unused
+    last targets of a row are 0.
     """
 
     columns = ("subword_ids", "subword_starts", "subword_ends")
@@ -136,18 +138,20 @@ class Collator:
             random.uniform(self._seed, purpose, sample_ids, config.max_predictions)[slots]
             for purpose in ("action", "choice")
         )
+        target_positions, target_ids, kinds = (np.zeros(target_mask.shape, dtype=np.int64) for _ in range(3))
+        target_positions[slots], target_ids[slots] = position, gold
         if len(gold):
             other = self._replacements[(choice * len(self._replacements)).astype(np.int64)]
-            changed = np.where(action < _MASKED, self._size + MASK, other)
-            ids[row, position] = np.where(action < _MASKED + _REPLACED, changed, gold)
-        target_positions, target_ids = (np.zeros(target_mask.shape, dtype=np.int64) for _ in range(2))
-        target_positions[slots], target_ids[slots] = position, gold
+            shown = np.where(action < _MASKED + _REPLACED, other, gold)
+            ids[row, position] = np.where(action < _MASKED, self._size + MASK, shown)
+            kinds[slots] = target_kinds(action < _MASKED, shown == gold)
         return {
             "codepoints": ids,
             "mask": mask,
             "target_positions": target_positions,
             "target_ids": target_ids,
             "target_mask": target_mask,
+            "target_kinds": kinds,
             "num_characters": _num_characters(rows, begin, counts),
         }
 

@@ -141,16 +141,19 @@ class RunWriter:
         self.wait()
         step = self._loop.step
         assert progress.validation is not None, "the last step is always validated before its checkpoint is written"
-        baseline = self._loop.unigram()
+        baselines = self._loop.baselines()
+        numbers = {} if baselines is None else baselines.numbers()
         validation = dict(progress.validation)
         result = {
             "steps": step,
             "loss": progress.loss,
             **{name: validation.pop(name) for name in ("validation_loss", "validation_accuracy", "validation_targets")},
             "validation_means": validation,
-            "symbol": None if baseline is None else baseline.symbol,
-            "unigram_entropy": None if baseline is None else baseline.entropy,
-            "unigram_cross_entropy": None if baseline is None else baseline.cross_entropy,
+            "symbol": None if baselines is None else baselines.symbol,
+            "clue": None if baselines is None else baselines.clue,
+            "baselines": numbers,
+            "unigram_entropy": None if baselines is None else baselines.entropy,
+            "unigram_cross_entropy": numbers.get("unigram"),
             "best_step": progress.best_step,
             "characters": progress.characters,
             "seconds": round(progress.seconds, 3),

@@ -1,24 +1,48 @@
-"""Evaluate a run on a data directory's held-out windows.
+"""Evaluate a run on a data directory's held-out windows, and tell how much its model reads.
 
-The windows and the masks are the same in every evaluation, so the losses of different runs can be compared.
+The windows and the masks are the same in every evaluation, so the losses of different runs can be compared. Beside the
+loss stand baselines that need no context, on the same targets, and the loss of the model itself without its context:
+with all text but white space hidden (probe_blank), and with the text of another window (probe_other).
 
-Example:
+Examples:
   tokenfree evaluate runs/tiny --data data/en
+  tokenfree evaluate runs/tiny --data data/en --windows 2000 --json
 """
 
 import argparse
+import json
+
+from tokenfree.preprocess.common.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`RUN --data DIR`."""
     parser.add_argument("run_folder", metavar="RUN", help="the folder of a run")
     parser.add_argument("--data", metavar="DIR", required=True, help="a data directory made by `tokenfree preprocess`")
+    parser.add_argument(
+        "--windows", metavar="N", type=int, help="windows, spaced evenly (default: train.validation_windows)"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the held-out metrics, one a line."""
-    from tokenfree.train.evaluate import evaluate
+    """Print the held-out metrics, one a line, and in words what they say of reading.
 
-    for name, value in evaluate(args.run_folder, args.data).items():
+    Raises:
+        UserError: `--windows` is less than 1, or see `tokenfree.train.evaluate.evaluate`.
+    """
+    from tokenfree.train.evaluate import evaluate
+    from tokenfree.workflows.terminal.run_result import reading_line
+
+    if args.windows is not None and args.windows < 1:
+        raise UserError(f"--windows {args.windows}: give at least 1")
+    found = evaluate(args.run_folder, args.data, num_windows=args.windows)
+    if args.json:
+        print(json.dumps(found))
+        return 0
+    for name, value in found.items():
         print(f"{name:<36}{value:,.4f}" if isinstance(value, float) else f"{name:<36}{value:,}")
+    line = reading_line(found)
+    if line is not None:
+        print(line)
     return 0

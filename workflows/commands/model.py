@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     sizes = ", ".join(f"{name} {size / 2**20:,.0f}" for name, size in memory._asdict().items())
     console = Console(highlight=False)
     console.print(table)
-    symbols = getattr(recipe.model.embedder, "symbols", "characters")
+    symbols = recipe.model.embedder.symbols
     without = "; the head of the objective, which grows with the data's vocabulary, is not counted"
     console.print(f"\n{length:,} {symbols}, {targets} targets{without if head is None else ''}")
     console.print(f"memory of a step with {batch} examples: {memory.total / 2**20:,.0f} MiB ({sizes})")

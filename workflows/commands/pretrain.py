@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Train with one live line, then print the held-out loss beside the unigram entropy, and the files made.
+    """Train with one live line, then print the held-out loss beside what needs no context, and the files made.
 
     Raises:
         UserError: recipe, data, workers and run do not fit together.
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.preprocess.dataset.manifest import load_manifest
     from tokenfree.train.config import PretrainRecipe, check
     from tokenfree.train.pretrain import pretrain
-    from tokenfree.workflows.terminal.run_result import loss_line
+    from tokenfree.workflows.terminal.run_result import loss_lines
     from tokenfree.workflows.terminal.training_line import ProgressLine
 
     recipe = command_line.load(PretrainRecipe, args)
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         result = pretrain(recipe, args.data, args.output, workers=workers, progress=line, profile=args.profile)
     if result.already_complete:
         print(f"{args.output}: already complete ({result.steps} steps); nothing to do")
-    print(f"{loss_line(result)}; accuracy {100 * result.validation_accuracy:.1f}%")
+    print("\n".join(loss_lines(result)))
     files = [("checkpoint", result.checkpoint), ("metrics", f"{args.output}/metrics.jsonl")]
     if args.profile:
         files.append(("profile", f"{args.output}/profile"))

@@ -51,10 +51,16 @@ def read_based(recipe: str) -> dict[str, Any]:
     """The mapping of a recipe, laid over the recipe that its key `base` names, and so on down.
 
     Raises:
-        UserError: as `read`, for the recipe or one that it is based on.
+        UserError: as `read`, for the recipe or one that it is based on; or it is based on itself.
     """
-    mapping = read(recipe)
-    return merge(read_based(mapping.pop("base")), mapping) if "base" in mapping else mapping
+    layers, seen = [read(recipe)], [recipe]
+    while "base" in layers[-1]:
+        base = layers[-1].pop("base")
+        if base in seen:
+            raise UserError(f"recipe {recipe}: base: {' -> '.join([*seen, str(base)])} goes round in a circle")
+        seen.append(base)
+        layers.append(read(base))
+    return functools.reduce(merge, reversed(layers))
 
 
 def resolve_sweep(mapping: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,19 +1,50 @@
-"""What is said of a pretraining run that has ended."""
+"""What is said of a pretraining run that has ended, and of what its model reads."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tokenfree.train.pretrain import PretrainResult
 
 
-def loss_line(result: "PretrainResult") -> str:
-    """The held-out loss beside the unigram entropy of the targets, which a model beats only by reading."""
+def loss_lines(result: "PretrainResult") -> list[str]:
+    """The held-out loss, and beside it what needs no context, where the run has counted that."""
     means = result.validation_means
     loss = means.get("validation_masked_loss", result.validation_loss)
     line = f"held-out loss {loss:.3f} nats per {result.symbol or 'target'}"
     if "validation_bits_per_character" in means:
         line += f" ({means['validation_bits_per_character']:.3f} bits per character)"
-    if result.unigram_entropy is None:
-        return line
-    below = "below" if loss < result.unigram_entropy else "NOT below"
-    return f"{line}, {below} the unigram entropy of the targets, {result.unigram_entropy:.3f}"
+    line += f", accuracy {100 * result.validation_accuracy:.1f}%"
+    masked_only = means.get("validation_masked_only_loss")
+    if masked_only is None:
+        return [line]
+    line += f"; masked only {masked_only:.3f}, {100 * means['validation_masked_only_accuracy']:.1f}%"
+    compared = _compared(masked_only, result.baselines, result.clue)
+    return [line, compared] if compared else [line]
+
+
+def _compared(masked_only: float, baselines: Mapping[str, float], clue: str | None) -> str | None:
+    """The loss of the hidden targets beside the baselines for the same ones."""
+    if "masked_only_unigram" not in baselines:
+        return None
+    unigram, given = baselines["masked_only_unigram"], baselines["masked_only_clue"]
+    line = f"without context, masked only: {unigram:.3f} by frequency"
+    if clue is not None:
+        line += f", {given:.3f} given {clue}"
+    margin = min(unigram, given) - masked_only
+    if margin > 0:
+        return f"{line}; the model is {margin:.3f} below"
+    return f"{line}; the model is NOT below: it has not learned to read yet"
+
+
+def reading_line(found: Mapping[str, float]) -> str | None:
+    """In words what `evaluate` found of reading; None where it has no baselines to compare with."""
+    if "margin" not in found:
+        return None
+    margin, low, high = (found[f"margin{end}"] for end in ("", "_low", "_high"))
+    interval = f"[{low:.3f}, {high:.3f}]"
+    if low > 0:
+        line = f"masked only: {margin:.3f} nats {interval} below the best of what needs no context"
+    else:
+        line = f"masked only: NOT shown to be below what needs no context ({margin:+.3f} nats {interval})"
+    return f"{line}; without its context the model loses {found['probe']:.3f} nats"

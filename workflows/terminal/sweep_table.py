@@ -1,7 +1,5 @@
 """What a person sees of a sweep that runs: a table in a terminal, and a line for each event in a log file."""
 
-import os
-import shutil
 import sys
 import threading
 import time
@@ -9,11 +7,11 @@ from types import TracebackType
 from typing import TextIO
 
 from tokenfree.train.sweep.control.history import Event, History
+from tokenfree.workflows.terminal.frame import Frame
 from tokenfree.workflows.terminal.sweep_frame import frame, news
 from tokenfree.workflows.terminal.sweep_pace import SweepPace
 
 TICK = 1.0  # seconds between two drawings of the clock
-_FRAME, _FRAME_END = "\x1b[?2026h\x1b[?7l", "\x1b[?7h\x1b[?2026l"  # one update for the eye, and no line wraps
 
 
 class SweepTable:
@@ -28,11 +26,10 @@ class SweepTable:
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = sys.stderr if stream is None else stream
-        self._live = self._stream.isatty()
+        self._frame = Frame(self._stream)
         self._pace = SweepPace(time.monotonic())
         self._history = History(seeds=1, reports=1)  # after the last event
         self._states: dict[str, str] = {}  # of the trials, as the log says
-        self._drawn = (0, (0, 0))  # lines of the last frame, and the terminal's size then
         self._lock = threading.Lock()
         self._done = threading.Event()
         self._ticker = threading.Thread(target=self._tick, daemon=True)
@@ -42,8 +39,8 @@ class SweepTable:
         with self._lock:
             self._history = history
             self._pace.hear(event, history, time.monotonic())
-            if self._live:
-                self._draw()
+            if self._frame.live:
+                self._frame.draw(self._lines_that_fit())
             elif "trial" in event:
                 self._log(event, history)
 
@@ -52,7 +49,7 @@ class SweepTable:
         return frame(self._history, self._pace, time.monotonic(), width, height)
 
     def __enter__(self) -> "SweepTable":
-        if self._live:
+        if self._frame.live:
             self._ticker.start()
         return self
 
@@ -61,8 +58,8 @@ class SweepTable:
     ) -> None:
         self._done.set()
         with self._lock:
-            if self._live and self._history.trials:
-                self._draw()
+            if self._frame.live and self._history.trials:
+                self._frame.finish("\n".join(self._lines_that_fit()))
 
     def _log(self, event: Event, history: History) -> None:
         """A line for what begins or reports, and for a trial that came into another state by something else."""
@@ -73,25 +70,11 @@ class SweepTable:
             self._stream.write(news(trial, history, self._pace, time.monotonic()) + "\n")
             self._stream.flush()
 
-    def _draw(self) -> None:
-        size = _size(self._stream)
-        lines = self.lines(size[0] - 1, size[1] - 1)
-        before, old_size = self._drawn
-        up = f"\x1b[{before}A\r" if before and old_size == size else ""  # a terminal of a new size has moved its lines
-        below = "\x1b[J" if before > len(lines) or not up else ""
-        self._stream.write(_FRAME + up + "".join(f"{line}\x1b[K\n" for line in lines) + below + _FRAME_END)
-        self._stream.flush()
-        self._drawn = (len(lines), size)
+    def _lines_that_fit(self) -> list[str]:
+        columns, rows = self._frame.size
+        return self.lines(columns - 1, rows - 1)
 
     def _tick(self) -> None:
         while not self._done.wait(TICK):
             with self._lock:
-                self._draw()
-
-
-def _size(stream: TextIO) -> tuple[int, int]:
-    try:
-        size = os.get_terminal_size(stream.fileno())
-    except (OSError, ValueError):
-        size = shutil.get_terminal_size()
-    return size.columns or 80, size.lines or 24
+                self._frame.draw(self._lines_that_fit())

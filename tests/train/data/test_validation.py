@@ -1,6 +1,5 @@
-"""Validation sees the same windows and masks always; and what a model without context would score there."""
+"""Validation sees the same windows and masks always."""
 
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,10 +8,7 @@ import numpy as np
 import pytest
 
 from tokenfree.preprocess.common.errors import UserError
-from tokenfree.train.batches.subword_targets import subword_symbols
-from tokenfree.train.data.unigram import unigram
 from tokenfree.train.data.validation import VALIDATION_SEED, validation_batches
-from tokenfree.train.data.windows import load_windows
 from tokenfree.train.objectives.canine_s import Config
 
 
@@ -66,20 +62,6 @@ def test_a_data_set_without_validation_says_so(
     empty = make_data(tmp_path / "b", [("train", "en", 5), ("validation", "en", 0)])
     with pytest.raises(UserError, match=r"no windows .*validation_fraction"):
         validate(data=empty)
-
-
-def test_unigram_baselines_are_those_of_counting(data: str, vocabulary: Any) -> None:
-    rows = {window["document"]: window["subword_ids"] for window in load_windows(data, stop=3000)}
-    assert len(rows) == 157
-    counts = Counter(i for ids in rows.values() for i in ids.tolist() if i >= 260)  # not the bytes of é
-    total = sum(counts.values())
-    entropy = -sum(n / total * np.log(n / total) for n in counts.values())
-    targets = [np.array([260, 261]), np.array([[290]])]
-    expected = -np.mean([np.log((counts[i] + 1) / (total + 37)) for i in (260, 261, 290)])
-    found = unigram(data, subword_symbols(vocabulary), targets)
-    assert found.entropy == pytest.approx(entropy)
-    assert found.cross_entropy == pytest.approx(expected)
-    assert unigram(data, subword_symbols(vocabulary), targets, max_rows=40).entropy == pytest.approx(entropy, rel=0.1)
 
 
 def test_workers_that_act_together_have_as_many_batches(validate: Callable[..., list[dict[str, np.ndarray]]]) -> None:

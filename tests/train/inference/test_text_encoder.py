@@ -105,8 +105,10 @@ def test_no_run(tmp_path: Path) -> None:
 def test_evaluation_repeats_the_validation(result: PretrainResult, corpus: str) -> None:
     found = evaluate(result.run, corpus)
     assert found["step"] == 8
-    for name in ("validation_loss", "validation_accuracy", "validation_targets", "unigram_entropy"):
+    for name in ("validation_loss", "validation_accuracy", "validation_targets"):
         assert found[name] == dataclasses.asdict(result)[name]
+    assert {name: found[f"baseline_{name}"] for name in result.baselines} == result.baselines
+    assert found["validation_masked_only_loss"] == result.validation_means["validation_masked_only_loss"]
     assert evaluate(result.run, corpus, num_windows=2)["validation_targets"] < found["validation_targets"]
 
 

@@ -107,7 +107,7 @@ def test_evaluation_repeats_the_validation(result: PretrainResult, corpus: str) 
     found = evaluate(result.run, corpus)
     assert found["step"] == 4
     assert found["validation_loss"] == result.validation_loss
-    assert found["unigram_entropy"] == result.unigram_entropy
+    assert found["baseline_clue"] == result.baselines["clue"]
 
 
 def test_subwords_as_words_are_not_in_texts(make_run: MakeRun) -> None:

@@ -119,6 +119,7 @@ def test_bytes_are_framed_and_padded(vocabulary: Vocabulary) -> None:
         "target_positions": (2, 1, 2),
         "target_ids": (2, 1),
         "target_mask": (2, 1),
+        "target_kinds": (2, 1),
         "num_characters": (2,),
     }
 
@@ -250,7 +251,7 @@ def test_frequencies_are_those_of_targets(corpus: str, vocabulary: Vocabulary) -
     for words in ("rules", "subwords"):
         symbols = Config(words=words).symbols(vocabulary)
         assert symbols is not None
-        usable = Counter(gold for gold in symbols.ids(rows).tolist() if symbols.usable[gold])
+        usable = Counter(gold for gold in symbols.read(rows)[0].tolist() if symbols.usable[gold])
         batch = collate(texts, vocabulary, words=words, mask_fraction=1.0, max_predictions=500, max_pieces=500)
         assert Counter(batch["target_ids"][batch["target_mask"]].tolist()) == usable
     assert Config().symbols(None) is None

@@ -107,7 +107,7 @@ def test_two_processes_are_one(corpus: str, tmp_path: Path) -> None:
 
 
 def test_it_learns(corpus: str, tmp_path: Path) -> None:
-    """Below the unigram entropy of the subwords: the words around tell something of the one that is hidden."""
+    """It ends below the unigram entropy of the subwords."""
     recipe = recipe_of(
         model={"trunk": {"dropout": 0.0}}, train={"steps": 150, "learning_rate": 0.01, "global_batch": 16}
     )

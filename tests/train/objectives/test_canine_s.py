@@ -96,6 +96,7 @@ def test_shapes_depend_on_nothing_but_the_number_of_rows() -> None:
             "target_positions": (len(windows), 80),
             "target_ids": (len(windows), 80),
             "target_mask": (len(windows), 80),
+            "target_kinds": (len(windows), 80),
             "num_characters": (len(windows),),
         }
 

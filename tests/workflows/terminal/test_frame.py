@@ -1,7 +1,6 @@
 """What is drawn in a terminal stays within it and comes in single pieces; where there is none, nothing is drawn."""
 
 import io
-import os
 from collections.abc import Callable
 
 import pytest
@@ -13,18 +12,7 @@ from tokenfree.workflows.terminal.live_line import LiveLine
 BACK, UP = "\r\x1b[2K", "\x1b[1A\x1b[2K"
 
 
-@pytest.fixture(autouse=True)
-def resize(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
-    """Makes the terminal that large; at first it is 12 by 5, whatever the environment of the tests says."""
-    for name in ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("TERM", "xterm")
-
-    def resize(columns: int, lines: int) -> None:
-        monkeypatch.setattr(os, "get_terminal_size", lambda *_: os.terminal_size((columns, lines)))
-
-    resize(12, 5)
-    return resize
+pytestmark = pytest.mark.usefixtures("resize")
 
 
 def test_each_frame_is_one_piece_and_goes_back_over_the_lines_of_the_last_one() -> None:

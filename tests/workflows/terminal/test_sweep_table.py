@@ -6,16 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.workflows.terminal.conftest import Terminal
 from tokenfree.train.sweep.control.history import Event, History
 from tokenfree.workflows.terminal import sweep_table
 from tokenfree.workflows.terminal.sweep_table import SweepTable
-
-
-class Terminal(io.StringIO):
-    """A terminal that keeps what is written."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 class Screen:
@@ -33,10 +27,9 @@ class Screen:
             elif part.endswith("A") and part[0] == "\x1b":
                 self.row -= int(part[2:-1])
                 assert self.row >= 0
-            elif part == "\x1b[J":
-                del self.lines[self.row :]
-                self.lines.append("")
-            elif part == "\x1b[K" or part.startswith("\x1b[?") or part == "\r":
+            elif part == "\x1b[2K":
+                self.lines[self.row] = ""
+            elif part == "\r":
                 pass
             else:
                 assert part[0] != "\x1b", part
@@ -44,10 +37,10 @@ class Screen:
 
 
 @pytest.fixture
-def at(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+def at(monkeypatch: pytest.MonkeyPatch, resize: Callable[[int, int], None]) -> Callable[[float], None]:
     """Sets the clock, which begins at 0; the size of the terminal is 80 by 10."""
     monkeypatch.setattr(sweep_table.time, "monotonic", lambda: 0.0)
-    monkeypatch.setattr(sweep_table, "_size", lambda stream: (80, 10))
+    resize(80, 10)
     return lambda seconds: monkeypatch.setattr(sweep_table.time, "monotonic", lambda: seconds)
 
 
@@ -138,26 +131,24 @@ def test_it_fits_the_terminal(at: Callable[[float], None], width: int, height: i
 
 
 def test_frames_are_written_over_one_another_each_in_one_piece(at: Callable[[float], None]) -> None:
-    stream, screen, pieces = Terminal(), Screen(), []
-    stream.write = lambda text: pieces.append(text) or len(text)  # type: ignore[method-assign]
+    stream, screen = Terminal(), Screen()
     with SweepTable(stream) as table:
         sweep = Sweep(table)
         for trial in range(3):
             sweep.report(trial, 1, 4.0 - trial)
         sweep.report(0, 2, 1.0)
-    assert len(pieces) == 5 + 4 + 1  # one for each event, and the last one
-    screen.write("".join(pieces))
+    assert len(stream.pieces) == 5 + 4 + 1  # one for each event, and the last one
+    screen.write("".join(stream.pieces))
     assert screen.lines == [*table.lines(79, 9), ""]
-    assert not any("\x1b[2J" in piece for piece in pieces)  # which would flicker
 
 
 def test_after_a_resize_the_next_frame_stands_below(
-    at: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
+    at: Callable[[float], None], resize: Callable[[int, int], None]
 ) -> None:
     stream = Terminal()
     sweep = Sweep(SweepTable(stream))
     sweep.report(0, 1, 4.0)
-    monkeypatch.setattr(sweep_table, "_size", lambda stream: (60, 10))
+    resize(60, 10)
     before = len(stream.getvalue())
     sweep.report(0, 2, 3.0)
     assert not re.search(r"\x1b\[\d+A", stream.getvalue()[before:])

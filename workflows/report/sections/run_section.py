@@ -13,14 +13,22 @@ from tokenfree.workflows.report.sections.parts import Block, Section, Table, cou
 def run_section(run: RunRecord) -> Section:
     """The section of one run, ended or not."""
     result = run.result or {}
-    entropy = result.get("unigram_entropy")
+    level = _level(result)
     unit = f"nats per {result.get('symbol') or 'target'}"
     planned = recipe_of(run).get("train", {}).get("steps")
     numbers = []
     if run.validations:
-        numbers.append((f"{run.validations[-1]['validation_loss']:.3f}", f"held-out loss ({unit})"))
-    if entropy is not None:
-        numbers.append((f"{entropy:.3f}", "unigram entropy of the targets"))
+        last = run.validations[-1]
+        numbers.append((f"{last['validation_loss']:.3f}", f"held-out loss ({unit})"))
+        if "validation_masked_only_loss" in last:
+            numbers.append((f"{last['validation_masked_only_loss']:.3f}", "masked only"))
+    baselines = result.get("baselines") or {}
+    if "masked_only_unigram" in baselines:
+        numbers.append((f"{baselines['masked_only_unigram']:.3f}", "masked only, by frequency alone"))
+        if result.get("clue"):
+            numbers.append((f"{baselines['masked_only_clue']:.3f}", f"masked only, given {result['clue']}"))
+    elif level is not None:
+        numbers.append((f"{level[1]:.3f}", level[0]))
     restarts = num_restarts(run)
     numbers += [
         (f"{run.steps[-1]['step'] if run.steps else 0:,}", f"of {planned:,} steps" if planned else "steps"),
@@ -31,7 +39,7 @@ def run_section(run: RunRecord) -> Section:
     ]
     state = "complete" if run.result else "not ended"
     title = f"Pretraining · {run.name}"
-    return Section(title, f"{run.path} ({state})", numbers, [*_curves(run, unit, entropy), *_tables(run)])
+    return Section(title, f"{run.path} ({state})", numbers, [*_curves(run, unit, level), *_tables(run)])
 
 
 def recipe_of(run: RunRecord) -> Mapping[str, Any]:
@@ -64,7 +72,17 @@ def median(values: Sequence[float]) -> float:
     return sorted(values)[len(values) // 2] if values else 0.0
 
 
-def _curves(run: RunRecord, unit: str, entropy: float | None) -> list[Block]:
+def _level(result: Mapping[str, Any]) -> tuple[str, float] | None:
+    """What the curve of the held-out loss is to go below, by name: the best score without context on all targets."""
+    baselines = result.get("baselines") or {}
+    found = [baselines[name] for name in ("unigram", "clue", "copied") if name in baselines]
+    if found:
+        return "without context", min(found)
+    entropy = result.get("unigram_entropy")  # of runs that counted nothing else
+    return None if entropy is None else ("unigram entropy of the targets", entropy)
+
+
+def _curves(run: RunRecord, unit: str, level: tuple[str, float] | None) -> list[Block]:
     if not run.steps and not run.validations:
         return [Block("", "No step has been made yet.")]
     steps = [line["step"] for line in run.steps]
@@ -75,7 +93,7 @@ def _curves(run: RunRecord, unit: str, entropy: float | None) -> list[Block]:
         figures.lines(
             [("training", steps, [line["loss"] for line in run.steps])],
             points=[("held out", validated, losses)] if validated else [],
-            level=None if entropy is None else ("unigram entropy", entropy),
+            level=level,
             title="Loss", x="step", y=unit, smooth=True, marks=marks,
         ),
         figures.lines(

@@ -1,0 +1,101 @@
+"""What a model reads, by the product's own means: scores by target, and none for a model that cannot see."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.train.conftest import MakeRecipe
+from tokenfree.preprocess.common.settings import build, merge, to_mapping
+from tokenfree.train.analyses.target_scores import score_targets
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.evaluate import what_is_read
+from tokenfree.train.loop.loop import Loop
+
+SUBWORDS = {
+    "model": {"embedder": {"name": "subword_table", "size": 600}, "downsampler": {"name": "identity"}},
+    "objective": {"name": "masked_subwords", "tied": True},
+}
+WORDS = {
+    "model": {
+        "character_width": 8,
+        "embedder": {"name": "word_bytes"},
+        "downsampler": {"name": "word_pooling", "max_words": 36, "bytes_per_word": 4},
+        "trunk": {"layer": {"name": "pre_ln"}},
+        "upsampler": {"name": "subword_queries"},
+    },
+    "objective": {"name": "byte2word", "bytes_per_word": 4},
+    "train": {"length": 144},
+}
+OBJECTIVES: dict[str, Mapping[str, Any]] = {
+    "canine_s": {},
+    "canine_s with pairs": {"objective": {"next_sentence": True}},
+    "canine_c": {"objective": {"name": "canine_c", "heads": 2}},
+    "masked_characters": {"objective": {"name": "masked_characters"}},
+    "masked_subwords": SUBWORDS,
+    "byte2word": WORDS,
+}
+
+
+@pytest.fixture(params=OBJECTIVES)
+def loop(request: pytest.FixtureRequest, corpus: str, make_recipe: MakeRecipe) -> Loop:
+    mapping = to_mapping(make_recipe(validation_windows=40))
+    over = OBJECTIVES[request.param]
+    for key in ("embedder", "downsampler", "upsampler"):
+        if key in over.get("model", {}):
+            del mapping["model"][key]
+    if "name" in over.get("objective", {}):
+        del mapping["objective"]
+    if "subword" in str(over):
+        mapping["model"].pop("upsampler", None)
+        over = merge(over, {"model": {"upsampler": over["model"].get("upsampler", {"name": "identity"})}})
+    return Loop(build(PretrainRecipe, merge(mapping, over), source="test"), corpus)
+
+
+def test_scores_by_target_are_those_of_validation(loop: Loop) -> None:
+    validation = loop.validate()
+    with loop.evaluating():
+        found = score_targets(loop.encoder, loop.model.head, loop.validator.batches(), loop.device)
+    assert len(found.loss_N) == validation["validation_targets"]
+    loss = validation.get("validation_masked_loss", validation["validation_loss"])
+    assert found.loss_N.mean() == pytest.approx(loss, rel=1e-5)
+    assert found.correct_N.mean() == pytest.approx(validation["validation_accuracy"])
+    hidden = found.hidden_N
+    assert 0.5 < hidden.mean() < 1
+    assert found.loss_N[hidden].mean() == pytest.approx(validation["validation_masked_only_loss"], rel=1e-5)
+    assert found.correct_N[hidden].mean() == pytest.approx(validation["validation_masked_only_accuracy"])
+    baselines = loop.baselines()
+    assert baselines is not None
+    np.testing.assert_array_equal(found.hidden_N, baselines.hidden_N)
+    np.testing.assert_array_equal(found.sample_ids_N, baselines.sample_ids_N)
+
+
+@torch.no_grad()
+def test_a_model_that_cannot_see_reads_nothing(loop: Loop) -> None:
+    """All rows of its tables are alike, so that any text looks as any other; white space and lengths do too."""
+    for name, parameter in loop.model.encoder.embedder.named_parameters():
+        if parameter.ndim == 2 and "position" not in name and "segment" not in name:
+            parameter.copy_(parameter[:1].expand_as(parameter))
+    baselines = loop.baselines()
+    assert baselines is not None
+    found = what_is_read(loop, baselines)
+    if "bytes" not in type(loop.encoder.embedder).__module__:  # blanking words changes how many bytes they have
+        assert found["probe"] == pytest.approx(0, abs=1e-6)
+        assert found["probe_blank"] == pytest.approx(0, abs=1e-6)
+    assert found["margin_high"] < 0
+    seeing = Loop(loop.recipe, loop.data)
+    assert abs(what_is_read(seeing, baselines)["probe_blank"]) > 1e-5
+
+
+def test_the_margin_is_against_the_better_baseline(loop: Loop) -> None:
+    baselines = loop.baselines()
+    assert baselines is not None
+    found, numbers = what_is_read(loop, baselines), baselines.numbers()
+    best = min(numbers["masked_only_unigram"], numbers["masked_only_clue"])
+    loss = loop.validate()["validation_masked_only_loss"]
+    assert found["margin"] == pytest.approx(best - loss, abs=1e-4)
+    for name in ("margin", "probe_blank", "probe_other"):
+        assert found[f"{name}_low"] < found[name] < found[f"{name}_high"]
+    assert found["probe"] == min(found["probe_blank"], found["probe_other"])

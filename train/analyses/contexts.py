@@ -1,0 +1,116 @@
+"""Examples without their context: the same targets, hidden as before, with nothing or something else around them.
+
+A model that reads scores worse on them. What is left of its score is what it knows without reading: how frequent each
+answer is, and what the place of a hidden piece tells (its length, where its word begins). That must stay as it was, so
+white space does, and what hides the targets.
+
+B batch, C positions, N words of all examples
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from tokenfree.preprocess.text.characters import SPACE, classes_of
+from tokenfree.train.batches import framing
+from tokenfree.train.batches.collator import Arrays
+from tokenfree.train.batches.framing import ragged_range
+from tokenfree.train.batches.word_framing import NUM_FRAME, frame_words
+from tokenfree.train.model.embedders import word_bytes
+from tokenfree.train.objectives.masked_subwords import CLS, MASK, SEP
+
+Change = Literal["blank", "other"]
+
+
+class _Marks(NamedTuple):
+    """Of an input of characters or subwords, bool [B, C] each: its text, what hides, and what stays in any context."""
+
+    text: np.ndarray
+    hidden: np.ndarray
+    white: np.ndarray
+    mask_id: int
+
+
+def without_context(arrays: Arrays, symbols: str, num_subwords: int, change: Change) -> Arrays:
+    """The batch `arrays` with another context; all arrays but those of the input stay.
+
+    Args:
+        symbols: what the input is of, "characters", "subwords" or "bytes" (see `EmbedderConfig.symbols`).
+        num_subwords: of the data's vocabulary; read for subwords alone.
+        change: "blank" hides all text but white space; of words of bytes, each word. "other" takes, place by place,
+            the text of another example of the batch, half the batch away, from its beginning again where it ends; an
+            example alone in its batch has none, so that its context is blank.
+    """
+    if len(arrays["codepoints"]) == 1:
+        change = "blank"
+    if symbols == "bytes":
+        return {**arrays, **_words(arrays, change)}
+    codepoints = arrays["codepoints"]
+    marks = _marks_of_characters(arrays) if symbols == "characters" else _marks_of_subwords(arrays, num_subwords)
+    changed = np.where(marks.white, codepoints, marks.mask_id) if change == "blank" else _other_text(codepoints, marks)
+    return {**arrays, "codepoints": np.where(marks.text & ~marks.hidden, changed, codepoints)}
+
+
+def _marks_of_characters(arrays: Arrays) -> _Marks:
+    codepoints = arrays["codepoints"]
+    text = arrays["mask"] & (codepoints != framing.CLS) & (codepoints != framing.SEP)
+    white = text & (classes_of(codepoints.astype(np.uint32)) == SPACE)
+    return _Marks(text, codepoints == framing.MASK, white, framing.MASK)
+
+
+def _marks_of_subwords(arrays: Arrays, num_subwords: int) -> _Marks:
+    ids = arrays["codepoints"]
+    text = arrays["mask"] & (ids != num_subwords + CLS) & (ids != num_subwords + SEP)
+    return _Marks(text, ids == num_subwords + MASK, np.zeros_like(text), num_subwords + MASK)
+
+
+def _other_text(codepoints_BC: np.ndarray, marks: _Marks) -> np.ndarray:
+    """The text of another example at the places of each one's text, int64 [B, C]; what it hides stays hidden.
+
+    Beside what an example hides, white space stands where it stood, and a letter where a letter stood: so many
+    characters in a row are still hidden, and a word still begins there or does not.
+    """
+    counts = marks.text.sum(axis=1)
+    partner = np.roll(np.arange(len(codepoints_BC)), len(codepoints_BC) // 2)
+    place_BC = np.cumsum(marks.text, axis=1) - 1
+    order = np.argsort(~marks.text, axis=1, kind="stable")  # text first: pairs have a separator inside
+    texts_BC, count_B = np.take_along_axis(codepoints_BC, order, axis=1)[partner], np.maximum(counts[partner], 1)
+    taken_BC = np.take_along_axis(texts_BC, np.maximum(place_BC, 0) % count_B[:, None], axis=1)
+
+    letters_BC = np.take_along_axis(marks.text & ~marks.white & ~marks.hidden, order, axis=1)[partner]
+    letter_B = texts_BC[np.arange(len(texts_BC)), letters_BC.argmax(axis=1)]
+    beside_BC = np.zeros_like(marks.hidden)
+    beside_BC[:, 1:] |= marks.hidden[:, :-1]
+    beside_BC[:, :-1] |= marks.hidden[:, 1:]
+    white_BC = classes_of(np.minimum(taken_BC, 0x10FFFF).astype(np.uint32)) == SPACE if marks.white.any() else False
+    no_letter_BC = beside_BC & ~marks.white & (white_BC | (taken_BC == marks.mask_id))
+    taken_BC = np.where(no_letter_BC, letter_B[:, None], taken_BC)
+    return np.where(beside_BC & marks.white, codepoints_BC, taken_BC)
+
+
+def _words(arrays: Arrays, change: Change) -> Arrays:
+    """The input of words of bytes, framed anew: every word hidden, or those of another example around the hidden."""
+    ends_BU, length = arrays["unit_ends"], arrays["codepoints"].shape[1]
+    num_units = ends_BU.shape[1]
+    starts_BU = np.pad(ends_BU[:, :-1], ((0, 0), (1, 0)))
+    counts_B = (ends_BU > starts_BU).sum(axis=1) - NUM_FRAME
+    rows_N = np.repeat(np.arange(len(counts_B)), counts_B)
+    words_N = ragged_range(np.ones_like(counts_B), counts_B)
+    text = np.append(arrays["codepoints"].astype(np.uint8).reshape(-1), np.uint8(word_bytes.MASK))
+    mask_at, own_N = len(text) - 1, starts_BU[rows_N, words_N]
+    starts_N, sizes_N = np.full(len(rows_N), mask_at), np.ones(len(rows_N), dtype=np.int64)
+    if change == "other":
+        partner_N = np.roll(np.arange(len(counts_B)), len(counts_B) // 2)[rows_N]
+        places_N = 1 + (words_N - 1) % np.maximum(counts_B[partner_N], 1)
+        hidden_N = arrays["codepoints"][rows_N, own_N] == word_bytes.MASK
+        sizes = np.where(hidden_N, 1, (ends_BU - starts_BU)[partner_N, places_N])
+        # The bytes of a row up to and with each word, and one for each word to come: past the room, words are hidden.
+        before_N = np.cumsum(sizes) - sizes
+        first_N = np.repeat(np.cumsum(counts_B) - counts_B, counts_B)
+        needed_N = before_N - before_N[first_N] + sizes + counts_B[rows_N] - words_N
+        taken_N = ~hidden_N & (needed_N <= length - NUM_FRAME)
+        starts_N = np.where(taken_N, partner_N * length + starts_BU[partner_N, places_N], mask_at)
+        sizes_N = np.where(taken_N, sizes, 1)
+    return frame_words(text, starts_N, sizes_N, counts_B, length, num_units)._asdict()
