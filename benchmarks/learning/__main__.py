@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -45,6 +46,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except JobError as error:
         print(f"benchmarks.learning: {error}", file=sys.stderr)
         return 1
+    except BrokenPipeError:  # python -m benchmarks.learning --list | head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except KeyboardInterrupt:
         print("\nbenchmarks.learning: interrupted; the same command again goes on", file=sys.stderr)
         return INTERRUPTED

@@ -94,6 +94,12 @@ def queue(rows: Iterable[Row]) -> list[Entry]:
 
 
 RATE = "train.learning_rate"
+# Of every row of a family, so that all of them read the same text.
+CHARACTER_STEPS = 900
+SUBWORD_STEPS = 3000  # DIET-REL leaves the plateau at 1,500 of 5,000
+WORD_STEPS = 3000
+PSEUDO_WORD_STEPS = 2000  # fewer, because a step with convolutions takes five times as long
+
 DEEP: Options = (("model.width", "128"), ("model.trunk.layers", "4"), ("train.length", "80"))
 
 SHOWN = (
@@ -115,23 +121,23 @@ SHOWN = (
 
 
 def _characters(name: str, label: str, recipe: str, *options: tuple[str, str]) -> Row:
-    """A model that reads characters: they leave the plateau within the first hundreds of steps."""
-    return Row(name, label, recipe, "en-short", 900, ((RATE, "0.0015"), *options))
+    """A model that reads characters."""
+    return Row(name, label, recipe, "en-short", CHARACTER_STEPS, ((RATE, "0.0015"), *options))
 
 
 def _subwords(name: str, label: str, recipe: str, *options: tuple[str, str]) -> Row:
-    """A subword BERT of three layers of 96: twice the rate and more steps, because its plateau is long."""
-    return Row(name, label, recipe, "en-short", 4000, ((RATE, "0.002"), *options))
+    """A subword BERT of the size of those that are shown to read."""
+    return Row(name, label, recipe, "en-short", SUBWORD_STEPS, (*DEEP, *options))
 
 
-def _words(name: str, label: str, recipe: str, *options: tuple[str, str]) -> Row:
-    """A Byte2Word of three layers of 96."""
-    return Row(name, label, recipe, "en", 3000, ((RATE, "0.002"), *options))
+def _words(name: str, label: str, recipe: str) -> Row:
+    """A Byte2Word."""
+    return Row(name, label, recipe, "en", WORD_STEPS, ((RATE, "0.002"),))
 
 
 def _pseudo_words(name: str, label: str, recipe: str) -> Row:
-    """The same over pieces of words; fewer steps, because one with convolutions takes five times as long."""
-    return Row(name, label, recipe, "en", 2000, ((RATE, "0.002"),))
+    """The same over pieces of words."""
+    return Row(name, label, recipe, "en", PSEUDO_WORD_STEPS, ((RATE, "0.002"),))
 
 
 def _compared() -> Iterator[Row]:

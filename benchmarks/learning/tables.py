@@ -106,7 +106,7 @@ def claims(lines: Sequence[Line], made: Sequence[Claim] = CLAIMS) -> list[str]:
         ours = ["", ""]
         if interval is not None:
             ours = [f"{interval.estimate:+.3f}", f"{interval.low:+.3f} to {interval.high:+.3f}"]
-        sides = ", ".join(f"{sum(map(_left, side))} of {len(side)}" for side in (better, worse))
+        sides = ", ".join(f"{sum(map(_reads, side))} of {len(side)}" for side in (better, worse))
         rows.append([str(number), claim.document, text, claim.numbers, *ours, str(seeds), sides, found[-1]])
     counts = ", ".join(f"{found.count(kind)} {kind}" for kind in (AGREES, DISAGREES, UNTOLD))
     return [*_table(head, rows), "", f"Of {len(made)} claims: {counts}."]
@@ -114,13 +114,15 @@ def claims(lines: Sequence[Line], made: Sequence[Claim] = CLAIMS) -> list[str]:
 
 def comparisons(lines: Sequence[Line]) -> list[str]:
     """A row for each setting that was compared, with its budget and its losses."""
-    head = ["row", "setting", "steps", "M characters", "masked-only loss, mean", "of each seed", "thread-hours"]
+    head = ["row", "setting", "steps", "M characters", "masked-only loss, mean", "of each seed", "least context probe"]
+    head += ["left the plateau after, M characters", "thread-hours"]
     rows = []
     for row, of_row in _trained(lines, COMPARISONS):
         losses = [_number(line, MASKED_ONLY) for line in of_row]
         each = ", ".join(f"{loss:.3f}" for loss in losses)
         budget = [f"{row.steps:,}", f"{of_row[0]['characters'] / 1e6:.1f}"]
-        rows.append([f"`{row.name}`", row.label, *budget, f"{statistics.fmean(losses):.3f}", each, _hours(of_row)])
+        reading = [_interval(_least(of_row, "probe")), _plateau(of_row, "characters"), _hours(of_row)]
+        rows.append([f"`{row.name}`", row.label, *budget, f"{statistics.fmean(losses):.3f}", each, *reading])
     total = sum(line["seconds"] for line in lines) / 3600
     return [*_table(head, rows), "", f"All {len(lines)} runs of this page: {total:.1f} thread-hours of training."]
 
@@ -182,6 +184,10 @@ def _interval(interval: Interval | None) -> str:
     if interval is None or interval.estimate != interval.estimate:
         return NONE
     return f"{interval.estimate:.2f} ({interval.low:.2f} to {interval.high:.2f})"
+
+
+def _reads(line: Line) -> bool:
+    return _number(line, "probe") >= PROBE
 
 
 def _left(line: Line) -> bool:

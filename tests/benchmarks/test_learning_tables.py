@@ -7,9 +7,9 @@ import pytest
 
 from benchmarks.learning.claims import CLAIMS, UNTOLD, Claim
 from benchmarks.learning.page import BEGIN, END, replaced, write
-from benchmarks.learning.plan import ROWS, Row
+from benchmarks.learning.plan import CHARACTER_STEPS, ROWS, Row
 from benchmarks.learning.results import Line, Results
-from benchmarks.learning.tables import claims, commands, models, shown_to_read, tables
+from benchmarks.learning.tables import claims, commands, comparisons, models, shown_to_read, tables
 from tests.conftest import REPOSITORY
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.settings import build, merge, nest
@@ -112,15 +112,24 @@ def test_the_table_of_claims_has_our_difference_and_the_verdict() -> None:
     assert cells(claims(found, [claim]), "1")[-1] == UNTOLD  # the other side is absent
     found += [line("s-rate-5", seed, 4.3 + seed / 100) for seed in range(2)]
     assert cells(claims(found, [claim]), "1")[6:] == ["2", "3 of 3, 2 of 2", UNTOLD]  # two seeds of it
-    found += [line("s-rate-5", 2, 4.32)]
+    found += [line("s-rate-5", 2, 4.32, probe=0.4)]
     row = cells(claims(found, [claim]), "1")
     assert row[3:6] == ["3 against 2", "+0.300", "+0.277 to +0.323"]
-    assert row[6:] == ["3", "3 of 3, 3 of 3", "agrees"]
+    assert row[6:] == ["3", "3 of 3, 2 of 3", "agrees"]
     assert claims(found, [claim])[-1] == "Of 1 claims: 1 agrees, 0 disagrees, 0 cannot be told."
     turned = Claim("paper", "two beats one", "none", "s-rate-5", "s-base", measure="curve")
     assert cells(claims(found, [turned]), "1")[-1] == "disagrees"
     alike = Claim("paper", "as good", "none", "s-rate-5", "s-base", within=0.5)
     assert cells(claims(found, [alike]), "1")[-1] == "agrees"
+
+
+def test_the_table_of_comparisons_has_budget_losses_and_the_least_probe() -> None:
+    found = [line("ms-base", 0, 4.0), line("ms-base", 1, 4.2, probe=0.4, probe_other=0.4)]
+    found[1]["plateau"] = None
+    rows = comparisons(found)
+    assert cells(rows, "`ms-base`")[1:5] == ["multi-scale, alpha 0.5", f"{CHARACTER_STEPS:,}", "20.0", "4.100"]
+    assert cells(rows, "`ms-base`")[5:] == ["4.000, 4.200", "0.40 (0.80 to 1.00)", "2.0; 1 never", "1.0"]
+    assert rows[-1] == "All 2 runs of this page: 1.0 thread-hours of training."
 
 
 def test_the_commands_are_those_of_the_runs() -> None:
