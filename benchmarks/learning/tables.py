@@ -91,7 +91,7 @@ def claims(lines: Sequence[Line], made: Sequence[Claim] = CLAIMS) -> list[str]:
         "ours, nats",
         "95% interval",
         "seeds",
-        "left the plateau",
+        "seeds that read",
         "verdict",
     ]
     rows, found = [], []
@@ -135,7 +135,8 @@ def commands(lines: Sequence[Line]) -> list[str]:
         for row, (line, *_) in _trained(lines, stage):
             own = [item for item in line["overrides"].items() if item not in shared]
             paths = f"--data data/{line['data']} --output runs/{row.name}-SEED"
-            rows.append(f"tokenfree pretrain {line['recipe']} {paths} $O {_options(own)} --train.seed SEED")
+            options = _options([*own, ("train.seed", "SEED")])
+            rows.append(f"tokenfree pretrain {line['recipe']} {paths} $O {options}")
     return [*rows, "```"]
 
 

@@ -109,6 +109,7 @@ def test_the_table_of_models_has_the_worst_seed_and_the_mean() -> None:
 def test_the_table_of_claims_has_our_difference_and_the_verdict() -> None:
     claim = Claim("paper", "one beats two", "3 against 2", "s-base", "s-rate-5")
     found = [line("s-base", seed, 4.0 + seed / 100) for seed in range(3)]
+    assert claims(found, [claim])[0].endswith("| seeds | seeds that read | verdict |")
     assert cells(claims(found, [claim]), "1")[-1] == UNTOLD  # the other side is absent
     found += [line("s-rate-5", seed, 4.3 + seed / 100) for seed in range(2)]
     assert cells(claims(found, [claim]), "1")[6:] == ["2", "3 of 3, 2 of 2", UNTOLD]  # two seeds of it
