@@ -1,0 +1,116 @@
+"""Trains what docs/results.md reports: six models until they read, then the comparisons that the documents make.
+
+    export TOKENFREE_TEST_DATA=...      # the folder with wiki-dumps/ and books/
+    nice -n 19 python -m benchmarks.learning --output learning
+    python -m benchmarks.learning --output learning --only 'ms-*'          # a part; several may share a folder
+    python -m benchmarks.learning --list                                    # the queue, with its commands
+    python -m benchmarks.learning --output learning --table                 # the tables, in Markdown
+    python -m benchmarks.learning --table docs/learning.jsonl --write docs/results.md
+
+Makes the data directories where they are absent, then works through the queue: `tokenfree pretrain` for each run, in a
+process and with a thread of its own, then `tokenfree evaluate`, then a line in OUTPUT/results.jsonl. A run whose line
+is there is not done again. Ctrl-C, SIGTERM or a kill lose nothing; the same command goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from benchmarks.learning.data import prepare
+from benchmarks.learning.page import write
+from benchmarks.learning.plan import ROWS, Entry, queue
+from benchmarks.learning.results import Results
+from benchmarks.learning.tables import tables
+from benchmarks.learning.work import trained, work
+from tokenfree.preprocess.common.errors import JobError, UserError
+
+INTERRUPTED = 128 + signal.SIGINT
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command; returns its exit status: 0, 1 where a run failed, 2 for a mistake of the user, 130 interrupted."""
+    arguments = _parser().parse_args(argv)
+    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
+    try:
+        return _run(arguments)
+    except UserError as error:
+        print(f"benchmarks.learning: {error}", file=sys.stderr)
+        return 2
+    except JobError as error:
+        print(f"benchmarks.learning: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:  # python -m benchmarks.learning --list | head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print("\nbenchmarks.learning: interrupted; the same command again goes on", file=sys.stderr)
+        return INTERRUPTED
+
+
+def chosen(pattern: str) -> list[Entry]:
+    """The runs of the queue whose name fits a pattern such as `canine-*` or `*-0`.
+
+    Raises:
+        UserError: none does.
+    """
+    entries = [entry for entry in queue(ROWS) if fnmatch.fnmatchcase(entry.name, pattern)]
+    if not entries:
+        raise UserError(f"--only {pattern}: no run of that name; --list names them all")
+    return entries
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    output = Path(arguments.output)
+    data = Path(arguments.data) if arguments.data else output / "data"
+    entries = chosen(arguments.only)
+    if arguments.list:
+        for entry in entries:
+            print(f"{entry.name:<24}{entry.command(data, output / 'runs')}")
+        return 0
+    if arguments.table is not None:
+        return _table(Path(arguments.table) if arguments.table else output / "results.jsonl", arguments.write)
+    prepare(data, list(dict.fromkeys(entry.row.data for entry in entries)), output / "logs")
+    run = partial(trained, output=output, data=data)
+    failed = work(entries, Results(output / "results.jsonl"), output / "locks", run, partial(print, flush=True))
+    if failed:
+        raise JobError(f"{len(failed)} of {len(entries)} runs failed: {', '.join(failed)}; see {output}/logs")
+    return 0
+
+
+def _table(path: Path, page: str | None) -> int:
+    lines = Results(path).lines()
+    if not lines:
+        raise UserError(f"{path}: no results in it yet; name a file of results, or its folder as --output")
+    if page is None:
+        print(tables(lines))
+    else:
+        write(Path(page), tables(lines))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.learning",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--output", metavar="DIR", default="learning", help="runs, logs and results (default: learning)"
+    )
+    parser.add_argument("--data", metavar="DIR", help="the folder of the data directories (default: OUTPUT/data)")
+    parser.add_argument("--only", metavar="PATTERN", default="*", help="only runs whose names fit, such as 'ms-*'")
+    parser.add_argument("--list", action="store_true", help="only show the queue")
+    parser.add_argument("--table", metavar="FILE", nargs="?", const="", help="only print the tables")
+    parser.add_argument("--write", metavar="PAGE", help="with --table: write them into a page, between its marks")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

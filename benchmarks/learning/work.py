@@ -1,0 +1,75 @@
+"""Works through the queue: what has a line of results is passed over, what another command trains too."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from benchmarks.learning.children import call
+from benchmarks.learning.data import subwords_per_character
+from benchmarks.learning.plan import Entry
+from benchmarks.learning.results import Line, Results, summarise
+from tokenfree.preprocess.common.errors import JobError
+from tokenfree.preprocess.common.local_files import lock
+
+Run = Callable[[Entry], Line]  # trains and evaluates; raises JobError where that fails
+Tell = Callable[[str], None]
+
+
+class _Held(Exception):
+    """Another command works on this run."""
+
+
+def work(entries: Sequence[Entry], results: Results, locks: Path, run: Run, tell: Tell = print) -> list[str]:
+    """Do every run that has no line yet, one after the other, and append its line. A run that fails is told of and
+    passed over: training that diverges is no reason to leave the others undone.
+
+    Args:
+        locks: a folder for lock files, so that several commands can share one queue.
+
+    Returns:
+        The names of the runs that failed.
+    """
+    locks.mkdir(parents=True, exist_ok=True)
+    failed = []
+    for number, entry in enumerate(entries, 1):
+        try:
+            with lock(locks / entry.name, seconds=0, held=_Held()):
+                if entry.name in results.names():
+                    continue
+                tell(f"{number}/{len(entries)} {entry.name}: {entry.row.steps:,} steps of {entry.row.recipe}")
+                line = run(entry)
+                results.append(line)
+                tell(f"{number}/{len(entries)} {entry.name}: {_told(line)}")
+        except _Held:
+            tell(f"{number}/{len(entries)} {entry.name}: another command works on it")
+        except JobError as error:
+            failed.append(entry.name)
+            tell(f"{number}/{len(entries)} {entry.name}: failed: {error}")
+    return failed
+
+
+def trained(entry: Entry, output: Path, data: Path) -> Line:
+    """Train a run into `output/runs`, or go on with it, and evaluate it. The real `Run`.
+
+    Raises:
+        JobError: one of the two failed.
+    """
+    run, log = output / "runs" / entry.name, output / "logs" / f"{entry.name}.log"
+    call(entry.arguments(data, output / "runs"), log)
+    numbers = output / "logs" / f"{entry.name}.json"
+    directory = data / entry.row.data
+    call(["evaluate", str(run), "--data", str(directory), "--json"], log, output=numbers)
+    evaluation = json.loads(numbers.read_text(encoding="utf-8"))
+    return summarise(entry, run, evaluation, subwords_per_character(directory))
+
+
+def _told(line: Line) -> str:
+    numbers = line["evaluation"]
+    parts = [f"held-out loss {numbers['validation_loss']:.3f}"]
+    if "margin" in numbers:
+        parts.append(f"{numbers['margin']:.2f} nats under the strongest guess without context")
+    if "probe" in numbers:
+        parts.append(f"context probe {numbers['probe']:.2f}")
+    return ", ".join(parts)
