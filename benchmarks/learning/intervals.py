@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
+from tokenfree.train.sweep.results.compare import t_quantile
 
 COVERAGE = 0.95
 LEFT = 0.1  # nats under the level: what counts as having left it
@@ -27,7 +26,8 @@ def difference(better: Sequence[float], worse: Sequence[float]) -> Interval | No
 
     Welch's takes the two sides for independent. They are not quite: a seed has the same order of the data on both. What
     they share takes from the scatter of the difference, so that the interval is rather too wide than too narrow. The
-    paired interval would have two degrees of freedom with three seeds, and cost more than it gains.
+    paired interval would have two degrees of freedom with three seeds, and cost more than it gains. Degrees of freedom
+    are rounded down, for the same side of caution.
     """
     if min(len(better), len(worse)) < 2:
         return None
@@ -37,36 +37,8 @@ def difference(better: Sequence[float], worse: Sequence[float]) -> Interval | No
     if variance == 0:
         return Interval(estimate, estimate, estimate)
     degrees = variance**2 / sum(share**2 / own for share, own in shares)
-    half = t_quantile(degrees) * math.sqrt(variance)
+    half = t_quantile(COVERAGE, max(math.floor(degrees + 1e-9), 1)) * math.sqrt(variance)
     return Interval(estimate, estimate - half, estimate + half)
-
-
-@functools.cache
-def t_quantile(degrees: float, coverage: float = COVERAGE) -> float:
-    """How many standard errors to either side hold `coverage` of Student's distribution, by bisection.
-
-    Args:
-        degrees: of freedom, at least 1, not necessarily whole.
-    """
-    low, high = 0.0, 1.0
-    while _within(high, degrees) < coverage:
-        high *= 2
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _within(middle, degrees) < coverage else (low, middle)
-    return (low + high) / 2
-
-
-def _within(t: float, degrees: float) -> float:
-    """The share of Student's distribution between -t and t, by Simpson's rule over the angle atan(x / sqrt(degrees)).
-
-    In the angle the density is proportional to cos^(degrees - 1), which is smooth however long the tails are.
-    """
-    angles, step = np.linspace(0, math.atan(t / math.sqrt(degrees)), 401, retstep=True)
-    values = np.cos(angles) ** (degrees - 1)
-    weights = np.array([1, *([4, 2] * 200)[:-1], 1])
-    scale = math.exp(math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2)) / math.sqrt(math.pi)
-    return float(2 * scale * step / 3 * (weights * values).sum())
 
 
 def left_plateau(curve: Sequence[tuple[int, float]], level: float, by: float = LEFT) -> int | None:

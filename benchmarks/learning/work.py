@@ -15,6 +15,7 @@ from tokenfree.preprocess.common.local_files import lock
 
 Run = Callable[[Entry], Line]  # trains and evaluates; raises JobError where that fails
 Tell = Callable[[str], None]
+EVALUATED_WINDOWS = 2000
 
 
 class _Held(Exception):
@@ -60,7 +61,8 @@ def trained(entry: Entry, output: Path, data: Path) -> Line:
     call(entry.arguments(data, output / "runs"), log)
     numbers = output / "logs" / f"{entry.name}.json"
     directory = data / entry.row.data
-    call(["evaluate", str(run), "--data", str(directory), "--json"], log, output=numbers)
+    windows = str(EVALUATED_WINDOWS)
+    call(["evaluate", str(run), "--data", str(directory), "--windows", windows, "--json"], log, output=numbers)
     evaluation = json.loads(numbers.read_text(encoding="utf-8"))
     return summarise(entry, run, evaluation, subwords_per_character(directory))
 
