@@ -67,6 +67,8 @@ BYTE_WIDTHS = "all widths of bytes reach a similar perplexity"
 SOONEST = "bytes 192 wide (here 48) learn soonest"
 
 CLAIMS = (
+    Claim("CANINE, its code", "a convolution is better than the mean", "the mean diverged", "s-base", "s-mean"),
+    Claim("CANINE, its choice", "a convolution is better than attention pooling", "none", "s-base", "s-attention"),
     Claim(TABLE_6, "the local layer helps", "MinSpan 52.2 against 48.3", "s-base", "s-no-local-layer"),
     Claim(TABLE_6, f"{RATES}: 4 against 5", "MinSpan 52.2 against 49.2", "s-base", "s-rate-5"),
     Claim(TABLE_6, f"{RATES}: 5 against 6", "MinSpan 49.2 against 47.6", "s-rate-5", "s-rate-6"),

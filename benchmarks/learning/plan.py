@@ -143,6 +143,8 @@ def _pseudo_words(name: str, label: str, recipe: str) -> Row:
 def _compared() -> Iterator[Row]:
     """The rows of the comparisons, family by family."""
     yield _characters("s-base", "CANINE-S", "canine-s-tiny")
+    yield _characters("s-mean", "mean of four characters", "canine-s-mean-pooling-tiny")
+    yield _characters("s-attention", "attention to four characters", "canine-s-attention-pooling-tiny")
     yield _characters("s-no-local-layer", "without the local layer", "canine-s-no-local-layer-tiny")
     yield _characters("s-rate-5", "5 characters a unit", "canine-s-rate-5-tiny")
     yield _characters("s-rate-6", "6 characters a unit", "canine-s-rate-6-tiny")

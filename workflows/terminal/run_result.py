@@ -34,7 +34,7 @@ def _compared(masked_only: float, baselines: Mapping[str, float], clue: str | No
     margin = min(unigram, given) - masked_only
     if margin > 0:
         return f"{line}; the model is {margin:.3f} below"
-    return f"{line}; the model is NOT below: it has not learned to read yet"
+    return f"{line}; the model is NOT below, so no reading is shown"
 
 
 def reading_line(found: Mapping[str, float]) -> str | None:

@@ -1,25 +1,19 @@
-"""DOWN of CANINE: block-local layers, then a strided convolution; CLS is kept as unit 0.
+"""DOWN of CANINE: local attention over blocks of characters, then a strided convolution.
 
-B batch, C characters (Q as queries, K as keys), U units, X values of a group of characters, N blocks, H heads,
-E width of a head, D width
+B batch, U units, X values of a group of characters, D width
 """
 
-import dataclasses
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-import torch
 from pydantic import Field
 from torch import Tensor, nn
 
 from tokenfree.preprocess.common.settings import settings
-from tokenfree.train.model.common.attention import Core, hide
-from tokenfree.train.model.common.bert_layer import BertLayer
 from tokenfree.train.model.common.cost import Cost, count_parameters
-from tokenfree.train.model.common.dense import Dense, linear
-from tokenfree.train.model.common.dimensions import Activation, Dimensions, activate, layer_norm
-from tokenfree.train.model.common.grouping import Downsampled, Grouping
-from tokenfree.train.model.common.heads import Heads
-from tokenfree.train.model.common.slots.frame import DownsamplerDefaults, DownsamplerModule
+from tokenfree.train.model.common.dense import linear
+from tokenfree.train.model.common.dimensions import Dimensions, activate
+from tokenfree.train.model.common.slots.frame import DownsamplerDefaults
+from tokenfree.train.model.downsamplers.strided import Strided
 
 
 @settings
@@ -44,113 +38,30 @@ class Config(DownsamplerDefaults):
 
     def build(self, dimensions: Dimensions) -> "StridedConv":
         """The module with fresh weights."""
-        return StridedConv(self, dimensions)
+        return StridedConv(dimensions, rate=self.rate, block=self.block, layers=self.layers, align_mask=self.align_mask)
 
     def num_units(self, length: int) -> int:
         """Units for `length` characters; shorter sequences are padded to one group."""
         return max(length, self.rate) // self.rate
 
 
-class BlockAttention(Core):
-    """Each query sees the valid keys of its own block [i * block, (i + 1) * block); CLS gets no special treatment."""
+class StridedConv(Strided):
+    """A convolution with kernel and stride `rate`, and GELU."""
 
-    def __init__(self, block: int, dropout: float) -> None:
-        super().__init__(dropout)
-        self.block = block
+    def add_pooling(self, narrow: int, width: int) -> None:
+        """The convolution's kernel and bias."""
+        self.convolution = nn.Conv1d(narrow, width, self.rate, stride=self.rate)
 
-    def forward(self, heads: Heads) -> Tensor:
-        """The context of every character, [B, H, C, E]."""
-        q_BHCE, k_BHCE, v_BHCE = heads.queries_BHQE, heads.keys_BHKE, heads.values_BHKE
-        bias_BC = hide(heads.valid_BK, q_BHCE.dtype)
-        num_characters = q_BHCE.shape[2]
-        whole = num_characters // self.block * self.block
-        contexts = []
-        # A short last block is a second call: padding it would change the even weights of a block without valid keys.
-        for start, end in ((0, whole), (whole, num_characters)):
-            if start < end:
-                num_blocks = max(1, (end - start) // self.block)
-                q, k, v = (x[:, :, start:end].unflatten(2, (num_blocks, -1)) for x in (q_BHCE, k_BHCE, v_BHCE))
-                contexts.append(self._blocks(q, k, v, bias_BC[:, start:end].unflatten(1, (num_blocks, -1))))
-        return contexts[0] if len(contexts) == 1 else torch.cat(contexts, dim=2)
-
-    def num_pairs(self, num_queries: int, num_keys: int, num_heads: int) -> int:
-        """All pairs within the blocks."""
-        num_blocks, rest = divmod(num_keys, self.block)
-        return num_heads * (num_blocks * self.block**2 + rest**2)
-
-    def _blocks(self, q_BHNCE: Tensor, k_BHNCE: Tensor, v_BHNCE: Tensor, bias_BNC: Tensor) -> Tensor:
-        q, k, v = (x.transpose(1, 2).flatten(0, 1) for x in (q_BHNCE, k_BHNCE, v_BHNCE))  # blocks join the batch
-        context = self.attend(q, k, v, bias_BNC.flatten(0, 1)[:, None, None, :])
-        return context.unflatten(0, bias_BNC.shape[:2]).transpose(1, 2).flatten(2, 3)
-
-
-class StridedConv(DownsamplerModule):
-    """Local layers, convolution with kernel and stride `rate`, GELU, CLS in front, LayerNorm.
-
-    Characters narrower than the units keep their width; CLS is brought to that of the units by a layer of its own.
-    """
-
-    def __init__(self, config: Config, dimensions: Dimensions) -> None:
-        super().__init__()
-        width, narrow = dimensions.width, dimensions.character_width
-        characters = dataclasses.replace(dimensions, width=narrow, inner_width=dimensions.inner_width * narrow // width)
-        self.rate, self.align_mask = config.rate, config.align_mask
-        self.min_characters = config.rate
-        self.activation: Activation = dimensions.activation
-        self.local = nn.ModuleList(
-            BertLayer(characters, BlockAttention(config.block, dimensions.dropout)) for _ in range(config.layers)
-        )
-        self.convolution = nn.Conv1d(narrow, width, config.rate, stride=config.rate)
-        self.widen = nn.Identity() if narrow == width else Dense(narrow, width)
-        self.norm = layer_norm(width)
-
-    def forward(self, x_BCD: Tensor, mask_BC: Tensor) -> Downsampled:
-        """U = floor(C / rate) units [B, U, D]: the character CLS, then one for each group of `rate` but the last.
-
-        `mask_BC`, bool, tells the real characters.
-
-        Where `rate` does not divide C, the characters after the last group have no unit, and UP gives them the last.
-
-        Official rule: the mask entry j tells whether group j has a real character, although unit j holds group j - 1.
-        So the unit of the last real group is never seen as a key. `align_mask` gives each unit its own group's entry.
-        """
-        for layer in self.local:
-            x_BCD = layer(x_BCD, mask_BC)
-        num_units = self.num_units(x_BCD.shape[1])
-        groups_BUX = x_BCD[:, : (num_units - 1) * self.rate].unflatten(1, (num_units - 1, self.rate)).flatten(2)
+    def pool(self, groups_BUX: Tensor) -> Tensor:
+        """GELU(W x + b) of each group, [B, U, D] (arXiv 2103.06874, equation of section 3.1)."""
         kernel_DX = self.convolution.weight.transpose(1, 2).flatten(1)
-        units_BUD = activate(linear(groups_BUX, kernel_DX, self.convolution.bias), self.activation)
-        units_BUD = self.norm(torch.cat([self.widened(x_BCD[:, :1]), units_BUD], dim=1))
-        valid_BU = mask_BC[:, : num_units * self.rate].unflatten(1, (num_units, self.rate)).any(dim=-1)
-        if self.align_mask:
-            valid_BU = torch.cat([mask_BC[:, :1], valid_BU[:, :-1]], dim=1)
-        grouping = Grouping(unit_of_characters(x_BCD.shape[1], self.rate, x_BCD.device)[None], self.rate)
-        return Downsampled(units_BUD, valid_BU, grouping, x_BCD)
+        return activate(linear(groups_BUX, kernel_DX, self.convolution.bias), self.activation)
 
-    def widened(self, x_BCD: Tensor) -> Tensor:
-        """Characters in the width of the units, by the layer that brings CLS there."""
-        return self.widen(x_BCD)
-
-    def num_units(self, num_characters: int) -> int:
-        """Units for `num_characters` characters (at least `min_characters`)."""
-        return max(num_characters, self.min_characters) // self.rate
-
-    def costs(self, length: int) -> list[Cost]:
-        """The local layers and the convolution, for an example of `length` characters."""
-        layers: list[Any] = list(self.local)
-        narrow, width, num_units = self.convolution.in_channels, self.convolution.out_channels, self.num_units(length)
-        local = sum(layer.multiply_accumulates(length) for layer in layers)
-        convolution = num_units * self.rate * narrow * width
+    def pooling_cost(self, num_units: int) -> Cost:
+        """See `Strided.pooling_cost`."""
+        narrow, width = self.convolution.in_channels, self.convolution.out_channels
+        multiply_accumulates = num_units * self.rate * narrow * width
         if narrow != width:
-            convolution += narrow * width  # CLS
+            multiply_accumulates += narrow * width  # CLS
         parameters = count_parameters(self.convolution, self.widen, self.norm)
-        return [
-            Cost("local layer", (length, narrow), count_parameters(self.local), local),
-            Cost("down convolution + norm", (num_units, width), parameters, convolution),
-        ]
-
-
-def unit_of_characters(num_characters: int, rate: int, device: torch.device) -> Tensor:
-    """The unit that stands for each character, int64 [C]; the last units' characters and the rest get the last one."""
-    characters_C = torch.arange(num_characters, device=device)
-    return (1 + characters_C // rate).clamp(max=num_characters // rate - 1)
+        return Cost("down convolution + norm", (num_units, width), parameters, multiply_accumulates)

@@ -14,7 +14,7 @@ from tokenfree.train.model.common.bert_layer import BertLayer
 from tokenfree.train.model.common.dimensions import Dimensions
 from tokenfree.train.model.common.heads import Heads
 from tokenfree.train.model.downsamplers import strided_conv
-from tokenfree.train.model.downsamplers.strided_conv import BlockAttention, unit_of_characters
+from tokenfree.train.model.downsamplers.strided import BlockAttention, unit_of_characters
 
 DIMENSIONS = Dimensions(width=8, heads=2, inner_width=12, dropout=0.0, activation="gelu_tanh")
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tokenfree.train.model.common.dimensions import Dimensions
 from tokenfree.train.model.common.grouping import Grouping
-from tokenfree.train.model.downsamplers.strided_conv import unit_of_characters
+from tokenfree.train.model.downsamplers.strided import unit_of_characters
 from tokenfree.train.model.upsamplers import repeat_add, repeat_concat
 
 DIMENSIONS = Dimensions(width=8, heads=2, inner_width=12, dropout=0.0, activation="gelu_tanh")

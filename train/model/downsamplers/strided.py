@@ -1,0 +1,134 @@
+"""What downsamplers of a fixed rate share: local layers in front, CLS as the first unit, LayerNorm behind.
+
+B batch, C characters (Q as queries, K as keys), U units, X values of a group of characters, N blocks, H heads,
+E width of a head, D width
+"""
+
+import dataclasses
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tokenfree.train.model.common.attention import Core, hide
+from tokenfree.train.model.common.bert_layer import BertLayer
+from tokenfree.train.model.common.cost import Cost, count_parameters
+from tokenfree.train.model.common.dense import Dense
+from tokenfree.train.model.common.dimensions import Activation, Dimensions, layer_norm
+from tokenfree.train.model.common.grouping import Downsampled, Grouping
+from tokenfree.train.model.common.heads import Heads
+from tokenfree.train.model.common.slots.frame import DownsamplerModule
+
+
+class BlockAttention(Core):
+    """Each query sees the valid keys of its own block [i * block, (i + 1) * block); CLS gets no special treatment."""
+
+    def __init__(self, block: int, dropout: float) -> None:
+        super().__init__(dropout)
+        self.block = block
+
+    def forward(self, heads: Heads) -> Tensor:
+        """The context of every character, [B, H, C, E]."""
+        q_BHCE, k_BHCE, v_BHCE = heads.queries_BHQE, heads.keys_BHKE, heads.values_BHKE
+        bias_BC = hide(heads.valid_BK, q_BHCE.dtype)
+        num_characters = q_BHCE.shape[2]
+        whole = num_characters // self.block * self.block
+        contexts = []
+        # A short last block is a second call: padding it would change the even weights of a block without valid keys.
+        for start, end in ((0, whole), (whole, num_characters)):
+            if start < end:
+                num_blocks = max(1, (end - start) // self.block)
+                q, k, v = (x[:, :, start:end].unflatten(2, (num_blocks, -1)) for x in (q_BHCE, k_BHCE, v_BHCE))
+                contexts.append(self._blocks(q, k, v, bias_BC[:, start:end].unflatten(1, (num_blocks, -1))))
+        return contexts[0] if len(contexts) == 1 else torch.cat(contexts, dim=2)
+
+    def num_pairs(self, num_queries: int, num_keys: int, num_heads: int) -> int:
+        """All pairs within the blocks."""
+        num_blocks, rest = divmod(num_keys, self.block)
+        return num_heads * (num_blocks * self.block**2 + rest**2)
+
+    def _blocks(self, q_BHNCE: Tensor, k_BHNCE: Tensor, v_BHNCE: Tensor, bias_BNC: Tensor) -> Tensor:
+        q, k, v = (x.transpose(1, 2).flatten(0, 1) for x in (q_BHNCE, k_BHNCE, v_BHNCE))  # blocks join the batch
+        context = self.attend(q, k, v, bias_BNC.flatten(0, 1)[:, None, None, :])
+        return context.unflatten(0, bias_BNC.shape[:2]).transpose(1, 2).flatten(2, 3)
+
+
+class Strided(DownsamplerModule):
+    """Local layers, then a unit for each `rate` characters, CLS in front, LayerNorm.
+
+    Characters narrower than the units keep their width; CLS is brought to that of the units by a layer of its own. How
+    a group of characters becomes a unit is `pool`, whose weights `add_pooling` makes.
+
+    Args:
+        rate, block, layers, align_mask: see `tokenfree.train.model.downsamplers.strided_conv.Config`.
+    """
+
+    def __init__(self, dimensions: Dimensions, *, rate: int, block: int, layers: int, align_mask: bool) -> None:
+        super().__init__()
+        width, narrow = dimensions.width, dimensions.character_width
+        characters = dataclasses.replace(dimensions, width=narrow, inner_width=dimensions.inner_width * narrow // width)
+        self.rate, self.align_mask = rate, align_mask
+        self.min_characters = rate
+        self.activation: Activation = dimensions.activation
+        self.local = nn.ModuleList(
+            BertLayer(characters, BlockAttention(block, dimensions.dropout)) for _ in range(layers)
+        )
+        self.add_pooling(narrow, width)
+        self.widen = nn.Identity() if narrow == width else Dense(narrow, width)
+        self.norm = layer_norm(width)
+
+    def add_pooling(self, narrow: int, width: int) -> None:
+        """Make the weights of `pool`, for characters `narrow` wide and units of `width`."""
+
+    def pool(self, groups_BUX: Tensor) -> Tensor:
+        """Units [B, U, D] of groups of `rate` characters, whose vectors stand one after another in [B, U, X]."""
+        raise NotImplementedError
+
+    def pooling_cost(self, num_units: int) -> Cost:
+        """What `pool` and the LayerNorm behind it cost for so many units."""
+        raise NotImplementedError
+
+    def forward(self, x_BCD: Tensor, mask_BC: Tensor) -> Downsampled:
+        """U = floor(C / rate) units [B, U, D]: the character CLS, then one for each group of `rate` but the last.
+
+        `mask_BC`, bool, tells the real characters.
+
+        Where `rate` does not divide C, the characters after the last group have no unit, and UP gives them the last.
+
+        Official rule: the mask entry j tells whether group j has a real character, although unit j holds group j - 1.
+        So the unit of the last real group is never seen as a key. `align_mask` gives each unit its own group's entry.
+        """
+        for layer in self.local:
+            x_BCD = layer(x_BCD, mask_BC)
+        num_units = self.num_units(x_BCD.shape[1])
+        groups_BUX = x_BCD[:, : (num_units - 1) * self.rate].unflatten(1, (num_units - 1, self.rate)).flatten(2)
+        units_BUD = self.norm(torch.cat([self.widened(x_BCD[:, :1]), self.pool(groups_BUX)], dim=1))
+        valid_BU = mask_BC[:, : num_units * self.rate].unflatten(1, (num_units, self.rate)).any(dim=-1)
+        if self.align_mask:
+            valid_BU = torch.cat([mask_BC[:, :1], valid_BU[:, :-1]], dim=1)
+        grouping = Grouping(unit_of_characters(x_BCD.shape[1], self.rate, x_BCD.device)[None], self.rate)
+        return Downsampled(units_BUD, valid_BU, grouping, x_BCD)
+
+    def widened(self, x_BCD: Tensor) -> Tensor:
+        """Characters in the width of the units, by the layer that brings CLS there."""
+        return self.widen(x_BCD)
+
+    def num_units(self, num_characters: int) -> int:
+        """Units for `num_characters` characters (at least `min_characters`)."""
+        return max(num_characters, self.min_characters) // self.rate
+
+    def costs(self, length: int) -> list[Cost]:
+        """The local layers and the pooling, for an example of `length` characters."""
+        layers: list[Any] = list(self.local)
+        narrow = self.norm.normalized_shape[0] if isinstance(self.widen, nn.Identity) else self.widen.in_features
+        local = sum(layer.multiply_accumulates(length) for layer in layers)
+        return [
+            Cost("local layer", (length, narrow), count_parameters(self.local), local),
+            self.pooling_cost(self.num_units(length)),
+        ]
+
+
+def unit_of_characters(num_characters: int, rate: int, device: torch.device) -> Tensor:
+    """The unit that stands for each character, int64 [C]; the last units' characters and the rest get the last one."""
+    characters_C = torch.arange(num_characters, device=device)
+    return (1 + characters_C // rate).clamp(max=num_characters // rate - 1)

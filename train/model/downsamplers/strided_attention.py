@@ -1,0 +1,73 @@
+"""DOWN by attention from one learned query to so many characters, in the place of CANINE's convolution.
+
+B batch, U units, R characters of a unit, X values of all of them, N width of a character, D width of a unit
+"""
+
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.model.common.cost import Cost, count_parameters
+from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.common.initialise import FanInDense
+from tokenfree.train.model.common.slots.frame import DownsamplerDefaults
+from tokenfree.train.model.downsamplers.strided import Strided
+
+
+@settings
+class Config(DownsamplerDefaults):
+    """Attention pooling over groups of a fixed size, as Byte2Word has it over words (Lee, Guo, Qiu, arXiv 2211.12677,
+    section 3), in the place of CANINE's convolution. Local layers, CLS and LayerNorm are as those of `strided_conv`.
+
+    Attributes:
+        rate: characters of a unit, at least 1; what is left of the length after whole units has the last unit.
+        block: characters that see each other in the local layers, at least 1.
+        layers: local layers; 0: none.
+        align_mask: see `strided_conv`.
+    """
+
+    name: Literal["strided_attention"] = "strided_attention"
+    rate: Annotated[int, Field(ge=1)] = 4
+    block: Annotated[int, Field(ge=1)] = 128
+    layers: Annotated[int, Field(ge=0)] = 1
+    align_mask: bool = False
+
+    changes_width = True
+
+    def build(self, dimensions: Dimensions) -> "StridedAttention":
+        """The module with fresh weights."""
+        return StridedAttention(
+            dimensions, rate=self.rate, block=self.block, layers=self.layers, align_mask=self.align_mask
+        )
+
+    def num_units(self, length: int) -> int:
+        """Units for `length` characters; shorter sequences are padded to one group."""
+        return max(length, self.rate) // self.rate
+
+
+class StridedAttention(Strided):
+    """softmax(q K^T / sqrt(N)) V over the `rate` characters of a group, one head; positions are the characters' own."""
+
+    def add_pooling(self, narrow: int, width: int) -> None:
+        """The query, and the maps to keys and values."""
+        self.query = nn.Embedding(1, narrow)
+        self.key = FanInDense(narrow, narrow, bias=False)
+        self.value = FanInDense(narrow, narrow, bias=False)
+
+    def pool(self, groups_BUX: Tensor) -> Tensor:
+        """The mixed values of each group, brought to the width of the units as CLS is: [B, U, D]."""
+        x_BURN = groups_BUX.unflatten(-1, (self.rate, -1))
+        logits_BUR = (self.key(x_BURN) * self.query.weight).sum(dim=-1) * x_BURN.shape[-1] ** -0.5
+        weights_BUR = torch.softmax(logits_BUR, dim=-1)
+        return self.widened((weights_BUR[..., None] * self.value(x_BURN)).sum(dim=-2))
+
+    def pooling_cost(self, num_units: int) -> Cost:
+        """See `Strided.pooling_cost`."""
+        narrow, width = self.key.in_features, self.norm.normalized_shape[0]
+        parameters = count_parameters(self.query, self.key, self.value, self.widen, self.norm)
+        mixed = num_units * self.rate * 2 * (narrow**2 + narrow)
+        widened = 0 if isinstance(self.widen, nn.Identity) else num_units * narrow * width
+        return Cost("attention pooling + norm", (num_units, width), parameters, mixed + widened)
