@@ -168,6 +168,19 @@ def test_folders_hold_about_a_dozen_files_and_no_loose_ones() -> None:
     assert loose == {"__init__", "config", "evaluate", "pretrain"}
 
 
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_two_public_classes_of_a_package_have_one_name(package: str) -> None:
+    """But for `Config`, which every part has by contract."""
+    homes: dict[str, list[str]] = {}
+    for path in files():
+        if path.parts[0] == package:
+            for node in ast.parse((REPOSITORY / path).read_text(encoding="utf-8")).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    homes.setdefault(node.name, []).append(str(path))
+    assert homes
+    assert {name: paths for name, paths in homes.items() if len(paths) > 1 and name != "Config"} == {}
+
+
 @pytest.mark.parametrize("package", FOREIGN)
 def test_foreign_packages_stay_where_they_belong(package: str) -> None:
     for path in files():

@@ -48,14 +48,16 @@ class Config(ObjectiveDefaults):
         """The head over `vocabulary_size` subwords for an encoder of `width`."""
         return MaskedHead(width, vocabulary_size)
 
-    def collator(self, vocabulary: Vocabulary | None, length: int, seed: int) -> "Collator":
+    def collator(self, vocabulary: Vocabulary | None, length: int, seed: int) -> "Byte2WordCollator":
         """Masks for inputs of `length` bytes, drawn by `seed`.
 
         Raises:
             UserError: there is no vocabulary, or not every word fits.
         """
         room_for_words(length, self.bytes_per_word)
-        return Collator(self, self._source(vocabulary), predictable(needed_pieces(self.name, vocabulary)), length, seed)
+        return Byte2WordCollator(
+            self, self._source(vocabulary), predictable(needed_pieces(self.name, vocabulary)), length, seed
+        )
 
     def check(self, model: ModelConfig, vocabulary: Vocabulary | None) -> list[str]:
         """The problems of parts that do not read bytes, take words, or make a vector for each subword of a word."""
@@ -129,7 +131,7 @@ class _Masked(NamedTuple):
     targets: Arrays
 
 
-class Collator:
+class Byte2WordCollator:
     """Windows to masked words of bytes and the subwords behind them.
 
     15% (`mask_fraction`) of the words of a window are drawn, rounded, at least one; of them those of which a subword

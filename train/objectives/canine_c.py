@@ -68,14 +68,14 @@ class Config(ObjectiveDefaults):
         """None is needed."""
         return 0
 
-    def collator(self, vocabulary: Pieces | None, length: int, seed: int) -> "Collator | PairCollator":
+    def collator(self, vocabulary: Pieces | None, length: int, seed: int) -> "CanineCCollator | PairCollator":
         """Masks for inputs of `length` positions, drawn by `seed`.
 
         Raises:
             UserError: no character fits.
         """
         room = room_for_characters(length, self.spare)
-        single = Collator(self, length, seed)
+        single = CanineCCollator(self, length, seed)
         return PairCollator(single, room, seed) if self.next_sentence else single
 
     def check(self, model: ModelConfig, vocabulary: Pieces | None) -> list[str]:
@@ -100,7 +100,7 @@ class Config(ObjectiveDefaults):
         return character_symbols(self.buckets)
 
 
-class Collator:
+class CanineCCollator:
     """Windows to masked inputs and the characters to predict, in the order in which they are predicted.
 
     15% (`mask_fraction`) of the words (runs without white space) of a window are selected, rounded, at least one; drawn

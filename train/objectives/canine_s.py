@@ -45,14 +45,14 @@ class Config(ObjectiveDefaults):
         """The head over `vocabulary_size` subwords for an encoder of `width`."""
         return MaskedHead(width, vocabulary_size, next_sentence=self.next_sentence)
 
-    def collator(self, vocabulary: Pieces | None, length: int, seed: int) -> "Collator | PairCollator":
+    def collator(self, vocabulary: Pieces | None, length: int, seed: int) -> "CanineSCollator | PairCollator":
         """Masks for inputs of `length` positions, drawn by `seed`.
 
         Raises:
             UserError: there is no vocabulary, or no character fits.
         """
         room = room_for_characters(length, self.spare)
-        single = Collator(self, needed_pieces(self.name, vocabulary), length, seed)
+        single = CanineSCollator(self, needed_pieces(self.name, vocabulary), length, seed)
         return PairCollator(single, room, seed) if self.next_sentence else single
 
     def check(self, model: ModelConfig, vocabulary: Pieces | None) -> list[str]:
@@ -64,7 +64,7 @@ class Config(ObjectiveDefaults):
         return None if vocabulary is None else subword_symbols(vocabulary, shown=True)
 
 
-class Collator:
+class CanineSCollator:
     """Windows to masked inputs and their targets.
 
     15% (`mask_fraction`) of the subwords of a window are selected, rounded, at least one, at most `max_predictions` P.

@@ -45,14 +45,14 @@ class Config(ObjectiveDefaults):
         """None is needed."""
         return 0
 
-    def collator(self, vocabulary: Pieces | None, length: int, seed: int) -> "Collator | PairCollator":
+    def collator(self, vocabulary: Pieces | None, length: int, seed: int) -> "MaskedCharactersCollator | PairCollator":
         """Masks for inputs of `length` positions, drawn by `seed`.
 
         Raises:
             UserError: no character fits.
         """
         room = room_for_characters(length, self.spare)
-        single = Collator(self, length, seed)
+        single = MaskedCharactersCollator(self, length, seed)
         return PairCollator(single, room, seed) if self.next_sentence else single
 
     def check(self, model: ModelConfig, vocabulary: Pieces | None) -> list[str]:
@@ -68,7 +68,7 @@ class Config(ObjectiveDefaults):
         return character_symbols(self.buckets)
 
 
-class Collator:
+class MaskedCharactersCollator:
     """Windows to masked inputs and their targets.
 
     15% (`mask_fraction`) of the characters of a window that are no white space are selected, rounded, at least one, at

@@ -47,7 +47,7 @@ class Config(ObjectiveDefaults):
         """The rows of the embedder's table but those of CLS, SEP and MASK."""
         return model.embedder.size - NUM_SPECIAL
 
-    def collator(self, vocabulary: Pieces | None, length: int, seed: int) -> "Collator | PairCollator":
+    def collator(self, vocabulary: Pieces | None, length: int, seed: int) -> "MaskedSubwordsCollator | PairCollator":
         """Masks for inputs of `length` subwords, drawn by `seed`.
 
         Raises:
@@ -56,7 +56,7 @@ class Config(ObjectiveDefaults):
         pieces = needed_pieces(self.name, vocabulary)
         if length < 3:
             raise UserError(f"train.length: {length} leaves no subword; make it at least 3")
-        single = Collator(self, pieces, length, seed)
+        single = MaskedSubwordsCollator(self, pieces, length, seed)
         if not self.next_sentence:
             return single
         return PairCollator(single, length - 2, seed, units="subword_ids", separator=len(pieces) + SEP)
@@ -85,7 +85,7 @@ class Config(ObjectiveDefaults):
         return None if vocabulary is None else subword_symbols(vocabulary, shown=False)
 
 
-class Collator:
+class MaskedSubwordsCollator:
     """Windows to masked inputs of subword ids, [CLS] ids [SEP], and their targets.
 
     15% (`mask_fraction`) of the subwords of a window are selected, rounded, at least one, at most `max_predictions` P.
