@@ -1,0 +1,61 @@
+"""Which tests a mutant must get past: those of its own part first, then those of whole models. Each takes seconds."""
+
+from __future__ import annotations
+
+MODEL, OBJECTIVES, OPTIMIZERS = "tests/train/model", "tests/train/objectives", "tests/train/optimizers"
+
+# Left out is what compiles, starts processes or learns: it would take longer than all the rest.
+SLOW = ("compiles", "two_processes", "learnt_from_their_context", "it_learns", "goes_on_bit_for_bit")
+OPTIONS = ("-k", " and ".join(f"not {name}" for name in SLOW))
+
+_EQUATIONS = (f"{MODEL}/test_equations.py",)
+_WHOLE = tuple(f"{MODEL}/test_{name}.py" for name in ("encoder", "costs", "slots", "character_width"))
+_WORDS = (f"{MODEL}/downsamplers/test_words_by_loops.py", f"{MODEL}/test_byte2word_model.py",
+          f"{OBJECTIVES}/test_byte2word_start.py")  # fmt: skip
+_PROPERTIES = (f"{MODEL}/test_model_properties.py",)
+_CODES = tuple(f"{MODEL}/trunk/test_{name}.py" for name in ("diet", "positions", "bias_reuse", "without_gradients"))
+_WINDOWS = tuple(
+    f"{MODEL}/trunk/test_{name}.py"
+    for name in ("multi_scale_layer", "heads_alone", "sliding_global", "longformer", "linformer", "multi_scale")
+)
+_BATCHES = tuple(
+    f"{OBJECTIVES}/test_{name}.py"
+    for name in (
+        "canine_c",
+        "canine_s",
+        "masked_characters",
+        "masked_subwords",
+        "byte2word",
+        "replacements",
+        "training",
+    )
+)
+
+# The first folder that holds the file counts.
+TESTS: dict[str, tuple[str, ...]] = {
+    "train/model/embedders": (*_EQUATIONS, f"{MODEL}/embedders", *_WHOLE, *_WORDS, *_PROPERTIES),
+    "train/model/downsamplers/strided_conv": (
+        *_EQUATIONS, f"{MODEL}/downsamplers/test_strided_conv.py", *_WHOLE, *_PROPERTIES),
+    "train/model/downsamplers": (*_EQUATIONS, *_WORDS, *_WHOLE, *_PROPERTIES),
+    "train/model/trunk/attention": (*_EQUATIONS, *_WINDOWS, *_WHOLE, *_PROPERTIES),
+    "train/model/trunk/layers": (*_EQUATIONS, *_WINDOWS, *_WHOLE, *_PROPERTIES),
+    "train/model/trunk": (*_EQUATIONS, *_CODES, *_WHOLE, *_PROPERTIES),
+    "train/model/upsamplers": (*_EQUATIONS, f"{MODEL}/upsamplers", *_WHOLE, *_WORDS, *_PROPERTIES),
+    "train/model/common": (*_EQUATIONS, f"{MODEL}/common", *_WHOLE, *_WORDS, *_CODES, *_PROPERTIES),
+    "train/objectives": (*_BATCHES, f"{OBJECTIVES}/test_byte2word_training.py"),
+    "train/optimizers": (OPTIMIZERS, f"{OBJECTIVES}/test_training.py"),
+}  # fmt: skip
+
+
+def tests_of(file: str) -> tuple[str, ...]:
+    """The arguments of pytest for a mutant of `file`.
+
+    Raises:
+        ValueError: no tests are known for its folder.
+    """
+    stem = file.rsplit("/", 1)[-1].removesuffix(".py")
+    for folder, tests in TESTS.items():
+        if file.startswith(folder):
+            own = tuple(test for test in tests if f"test_{stem}" in test)
+            return (*own, *(test for test in tests if test not in own), *OPTIONS)
+    raise ValueError(f"{file}: no tests are known for it; add its folder to {__name__}.TESTS")
