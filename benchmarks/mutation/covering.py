@@ -4,11 +4,14 @@ from __future__ import annotations
 
 MODEL, OBJECTIVES, OPTIMIZERS = "tests/train/model", "tests/train/objectives", "tests/train/optimizers"
 
-# Left out is what compiles, starts processes or learns: it would take longer than all the rest.
-SLOW = ("compiles", "two_processes", "learnt_from_their_context", "it_learns", "goes_on_bit_for_bit")
+# Left out is what compiles, starts processes, learns, or repeats at many sizes what another test does at one: these
+# few tests would take longer than all the rest.
+SLOW = ("compiles", "two_processes", "learnt_from_their_context", "it_learns", "goes_on_bit_for_bit", "at_any_size",
+        "windows_equal_loops", "work_or_are_refused", "memory_of_a_step", "micro_batches_and_interruptions",
+        "trunk_sees_words_and_places", "linear_in_the_length")  # fmt: skip
 OPTIONS = ("-k", " and ".join(f"not {name}" for name in SLOW))
 
-_EQUATIONS = (f"{MODEL}/test_equations.py",)
+_EQUATIONS = (f"{MODEL}/test_equations.py", f"{MODEL}/test_equations_of_characters.py")
 _WHOLE = tuple(f"{MODEL}/test_{name}.py" for name in ("encoder", "costs", "slots", "character_width"))
 _WORDS = (f"{MODEL}/downsamplers/test_words_by_loops.py", f"{MODEL}/test_byte2word_model.py",
           f"{OBJECTIVES}/test_byte2word_start.py")  # fmt: skip
@@ -42,13 +45,13 @@ TESTS: dict[str, tuple[str, ...]] = {
     "train/model/trunk": (*_EQUATIONS, *_CODES, *_WHOLE, *_PROPERTIES),
     "train/model/upsamplers": (*_EQUATIONS, f"{MODEL}/upsamplers", *_WHOLE, *_WORDS, *_PROPERTIES),
     "train/model/common": (*_EQUATIONS, f"{MODEL}/common", *_WHOLE, *_WORDS, *_CODES, *_PROPERTIES),
-    "train/objectives": (*_BATCHES, f"{OBJECTIVES}/test_byte2word_training.py"),
+    "train/objectives": (f"{MODEL}/test_equations_of_characters.py", *_BATCHES),
     "train/optimizers": (OPTIMIZERS, f"{OBJECTIVES}/test_training.py"),
 }  # fmt: skip
 
 
-def tests_of(file: str) -> tuple[str, ...]:
-    """The arguments of pytest for a mutant of `file`.
+def tests_of(file: str) -> list[list[str]]:
+    """The arguments of pytest for a mutant of `file`, in rounds: what is most likely to fail comes first.
 
     Raises:
         ValueError: no tests are known for its folder.
@@ -56,6 +59,10 @@ def tests_of(file: str) -> tuple[str, ...]:
     stem = file.rsplit("/", 1)[-1].removesuffix(".py")
     for folder, tests in TESTS.items():
         if file.startswith(folder):
-            own = tuple(test for test in tests if f"test_{stem}" in test)
-            return (*own, *(test for test in tests if test not in own), *OPTIONS)
+            own = [test for test in tests if f"test_{stem}" in test]
+            others = [test for test in tests if test not in own]
+            rounds = [[test for test in others if "equations" in test], own]
+            others = [test for test in others if "equations" not in test]
+            rounds += [others[:1], others[1:4], others[4:]]
+            return [[*tests, *OPTIONS] for tests in rounds if tests]
     raise ValueError(f"{file}: no tests are known for it; add its folder to {__name__}.TESTS")

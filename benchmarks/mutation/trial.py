@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import io
 import os
 import pickle
 import pkgutil
@@ -50,13 +51,18 @@ def warm_up() -> None:
         if name.startswith("tokenfree"):
             for module in pkgutil.walk_packages(package.__path__, f"{name}."):
                 importlib.import_module(module.name)
+    with contextlib.redirect_stdout(io.StringIO()):
+        pytest.main(["--collect-only", "-qq", "-p", "no:cacheprovider", "tests/preprocess/text"])  # loads its plugins
     import torch
 
     torch.set_num_threads(1)
 
 
-def attempt(module: str, path: Path, source: str, tests: Sequence[str], limit: float) -> Outcome:
-    """Run `tests` (arguments of pytest) up to the first that fails, at most `limit` seconds, with `source` as `module`.
+def attempt(module: str, path: Path, source: str, rounds: Sequence[Sequence[str]], limit: float) -> Outcome:
+    """Run tests up to the first that fails, at most `limit` seconds, with `source` as `module`.
+
+    Each of the `rounds` is what pytest is given at once: to collect tests takes time too, and most mutants fall in the
+    first round.
 
     Raises:
         RuntimeError: pytest could not run them.
@@ -66,7 +72,7 @@ def attempt(module: str, path: Path, source: str, tests: Sequence[str], limit: f
     child = os.fork()
     if child == 0:
         os.close(reading)
-        _in_child(writing, module, path, source, tests)
+        _in_child(writing, module, path, source, rounds)
     os.close(writing)
     signal.signal(signal.SIGALRM, _too_late)
     try:
@@ -123,7 +129,7 @@ class _FirstFailure:
             self.name = f"{report.nodeid} (import)"
 
 
-def _in_child(writing: int, module: str, path: Path, source: str, tests: Sequence[str]) -> None:
+def _in_child(writing: int, module: str, path: Path, source: str, rounds: Sequence[Sequence[str]]) -> None:
     """The whole life of the forked process."""
     os.setsid()
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
@@ -133,13 +139,17 @@ def _in_child(writing: int, module: str, path: Path, source: str, tests: Sequenc
     assert not any(name.startswith("tokenfree.train") for name in sys.modules)
     mutated, failure = _Mutated(module, path, source), _FirstFailure()
     sys.meta_path.insert(0, mutated)
-    status = pytest.main(["-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", *tests], plugins=[failure])
+    options = ["-x", "-q", "-m", "not slow", "-p", "no:cacheprovider"]
+    status: int = pytest.ExitCode.OK
+    for tests in rounds:
+        if status == pytest.ExitCode.OK:
+            status = pytest.main([*options, *tests], plugins=[failure])
     if failure.name:
         found = ("killed", failure.name)
-    elif not mutated.was_read:
-        found = ("unread", "no test imports it")
+    elif status != pytest.ExitCode.OK:
+        found = ("error", f"pytest ended with {status!r}")
     else:
-        found = ("survived", "") if status == pytest.ExitCode.OK else ("error", f"pytest ended with {status!r}")
+        found = ("survived", "") if mutated.was_read else ("unread", "no test imports it")
     with open(writing, "wb") as pipe:
         pickle.dump(found, pipe)
     os._exit(0)
