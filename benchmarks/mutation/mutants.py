@@ -70,9 +70,9 @@ def draw(root: Path, seed: int) -> list[Mutant]:
 
     A place is a stretch of code that can be changed; an operator between two operands has a dozen changes, a number has
     two. Drawn is the place first, then a kind of change (such as another operator, or no operand), then the change. So
-    each place has the same say.
+    each place has the same say. What is drawn for a place follows from where it is: a change in one file leaves what is
+    drawn in the others.
     """
-    generator = random.Random(seed)
     places: dict[tuple[str, Any], dict[str, list[Mutant]]] = {}
     for folder in FOLDERS:
         files = sorted((root / folder).rglob("*.py"))
@@ -80,9 +80,12 @@ def draw(root: Path, seed: int) -> list[Mutant]:
             for span, mutant in _mutants(root, path):
                 family = mutant.kind.split("_")[0]
                 places.setdefault((mutant.file, span), {}).setdefault(family, []).append(mutant)
-    chosen = [generator.choice(families[generator.choice(sorted(families))]) for families in places.values()]
-    generator.shuffle(chosen)
-    return chosen
+    chosen = []
+    for place, families in places.items():
+        generator = random.Random(f"{seed} {place}")
+        order, family = generator.random(), generator.choice(sorted(families))
+        chosen.append((order, generator.choice(families[family])))
+    return [mutant for _, mutant in sorted(chosen)]
 
 
 def _mutants(root: Path, path: Path) -> Iterator[tuple[Any, Mutant]]:
@@ -105,6 +108,8 @@ def _is_equation(node: Any) -> bool:
     while node.parent is not None:
         child, node = node, node.parent
         if node.type in LEFT_OUT:
+            return False
+        if node.type == "argument" and node.children[0].get_code().strip() == "strict":  # of zip: an assertion as well
             return False
         if node.type == "annassign" and node.children[1] is child:
             return False

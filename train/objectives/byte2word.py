@@ -53,7 +53,6 @@ class Config(ObjectiveDefaults):
         Raises:
             UserError: there is no vocabulary, or not every word fits.
         """
-        room_for_words(length, self.bytes_per_word)
         return Collator(self, self._source(vocabulary), predictable(needed_pieces(self.name, vocabulary)), length, seed)
 
     def check(self, model: ModelConfig, vocabulary: Vocabulary | None) -> list[str]:

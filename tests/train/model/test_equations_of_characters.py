@@ -157,7 +157,7 @@ def test_attention_weights_are_dropped_out_in_training(name: str) -> None:
     heads = Heads(q, k, torch.ones(8, 2, q.shape[2], 16), valid, source)
     dropped = core.train()(heads)
     assert dropped.mean().item() == pytest.approx(1, abs=0.02)
-    assert (dropped != 1).float().mean() > 0.2
+    assert ((dropped - 1).abs() > 0.001).float().mean() > 0.2
     if name == "alone":
         assert (dropped == 0).float().mean().item() == pytest.approx(0.25, abs=0.05)
     torch.testing.assert_close(core.eval()(heads), torch.ones_like(dropped))
