@@ -12,11 +12,12 @@ SLOW = ("compiles", "two_processes", "learnt_from_their_context", "it_learns", "
 OPTIONS = ("-k", " and ".join(f"not {name}" for name in SLOW))
 
 _EQUATIONS = (f"{MODEL}/test_equations.py", f"{MODEL}/test_equations_of_characters.py")
-_WHOLE = tuple(f"{MODEL}/test_{name}.py" for name in ("encoder", "costs", "slots", "character_width"))
+_WHOLE = (*(f"{MODEL}/test_{name}.py" for name in ("counts", "encoder", "costs", "slots", "character_width")),
+          "tests/workflows/test_recipe_figures.py")  # fmt: skip
 _WORDS = (f"{MODEL}/downsamplers/test_words_by_loops.py", f"{MODEL}/test_byte2word_model.py",
           f"{OBJECTIVES}/test_byte2word_start.py")  # fmt: skip
 _PROPERTIES = (f"{MODEL}/test_model_properties.py",)
-_CODES = tuple(f"{MODEL}/trunk/test_{name}.py" for name in ("diet", "positions", "bias_reuse", "without_gradients"))
+_CODES = tuple(f"{MODEL}/trunk/test_{name}.py" for name in ("positions", "diet", "bias_reuse", "without_gradients"))
 _WINDOWS = tuple(
     f"{MODEL}/trunk/test_{name}.py"
     for name in ("multi_scale_layer", "heads_alone", "sliding_global", "longformer", "linformer", "multi_scale")
@@ -45,7 +46,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "train/model/trunk": (*_EQUATIONS, *_CODES, *_WHOLE, *_PROPERTIES),
     "train/model/upsamplers": (*_EQUATIONS, f"{MODEL}/upsamplers", *_WHOLE, *_WORDS, *_PROPERTIES),
     "train/model/common": (*_EQUATIONS, f"{MODEL}/common", *_WHOLE, *_WORDS, *_CODES, *_PROPERTIES),
-    "train/objectives": (f"{MODEL}/test_equations_of_characters.py", *_BATCHES),
+    "train/objectives": (f"{MODEL}/test_equations_of_characters.py", *_BATCHES, f"{MODEL}/test_counts.py"),
     "train/optimizers": (OPTIMIZERS, f"{OBJECTIVES}/test_training.py"),
 }  # fmt: skip
 
