@@ -45,15 +45,17 @@ def embedded(embedder: Any) -> Tensor:
     return torch.stack(rows)
 
 
+def taps(convolution: Any, window: Tensor) -> Tensor:
+    """Sum of W_k x_k over the rows of a window, and the bias."""
+    products = [convolution.weight[:, :, k] @ x for k, x in enumerate(window)]
+    return torch.stack(products).sum(0) + convolution.bias
+
+
 def convolved(characters: Tensor, repeated: Tensor | None, convolution: Any) -> Tensor:
     """A convolution over [characters ; repeated units] with one zero before and two after."""
     joined = characters if repeated is None else torch.cat([characters, repeated], dim=-1)
     padded = torch.cat([joined.new_zeros(1, joined.shape[1]), joined, joined.new_zeros(2, joined.shape[1])])
-    rows = [
-        sum((convolution.weight[:, :, k] @ padded[at + k] for k in range(4)), start=convolution.bias)
-        for at in range(len(joined))
-    ]
-    return torch.stack(rows)
+    return torch.stack([taps(convolution, padded[at : at + 4]) for at in range(len(joined))])
 
 
 @pytest.mark.parametrize("up", ["repeat_concat", "repeat_add", "repeat_add with residuals"])
@@ -69,11 +71,7 @@ def test_canine_from_end_to_end(up: str) -> None:
     for layer in down.local:
         x = torch.cat([bert_layer(layer, block) for block in x.split(4)])
     groups = [x[3 * j : 3 * j + 3] for j in range(3)]  # of the last one there is no unit
-    products = [
-        gelu(sum((down.convolution.weight[:, :, k] @ group[k] for k in range(3)), start=down.convolution.bias))
-        for group in groups
-    ]
-    units = norm(torch.stack([x[0], *products]), down.norm)
+    units = norm(torch.stack([x[0], *(gelu(taps(down.convolution, group)) for group in groups)]), down.norm)
     for layer in encoder.trunk.layers:
         units = bert_layer(layer, units)
     repeated = units[[1, 1, 1, 2, 2, 2, 3, 3, 3, 3, 3, 3]]
@@ -108,12 +106,12 @@ def test_masked_heads() -> None:
     torch.testing.assert_close(head.logits(head, h), logits)
     gold, real = torch.tensor([8, 0, 3, 3]), torch.tensor([True, True, False, True])
     loss = score(logits, gold, real, bits=True)
-    nats = [-(logits[i].exp() / logits[i].exp().sum()).log()[gold[i]] for i in (0, 1, 3)]
-    assert loss.total.item() == pytest.approx(sum(nats).item(), rel=1e-5)
+    nats = torch.stack([-(logits[i].exp() / logits[i].exp().sum()).log()[gold[i]] for i in (0, 1, 3)])
+    assert loss.total.item() == pytest.approx(nats.sum().item(), rel=1e-5)
     assert loss.num_targets.item() == 3
     assert loss.num_correct.item() == sum(int(logits[i].argmax() == gold[i]) for i in (0, 1, 3))
     total, count = loss.means["bits_per_character"]
-    assert (total / count).item() == pytest.approx((sum(nats) / 3).item() / 0.6931472, rel=1e-5)
+    assert (total / count).item() == pytest.approx(nats.mean().item() / 0.6931472, rel=1e-5)
 
 
 def test_next_sentences_count_once_for_each_target() -> None:
