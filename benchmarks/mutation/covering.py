@@ -12,12 +12,13 @@ SLOW = ("compiles", "two_processes", "learnt_from_their_context", "it_learns", "
 OPTIONS = ("-k", " and ".join(f"not {name}" for name in SLOW))
 
 _EQUATIONS = (f"{MODEL}/test_equations.py", f"{MODEL}/test_equations_of_characters.py")
-_WHOLE = (*(f"{MODEL}/test_{name}.py" for name in ("counts", "encoder", "costs", "slots", "character_width")),
+_WHOLE = (*(f"{MODEL}/test_{name}.py" for name in ("counts", "defaults", "encoder", "costs", "slots", "character_width")),
           "tests/workflows/test_recipe_figures.py")  # fmt: skip
 _WORDS = (f"{MODEL}/downsamplers/test_words_by_loops.py", f"{MODEL}/test_byte2word_model.py",
           f"{OBJECTIVES}/test_byte2word_start.py")  # fmt: skip
 _PROPERTIES = (f"{MODEL}/test_model_properties.py",)
-_CODES = tuple(f"{MODEL}/trunk/test_{name}.py" for name in ("positions", "diet", "bias_reuse", "without_gradients"))
+_CODES = tuple(f"{MODEL}/trunk/test_{name}.py" for name in ("diet", "bias_reuse", "without_gradients"))
+_POSITIONS = (f"{MODEL}/trunk/test_positions.py",)
 _WINDOWS = tuple(
     f"{MODEL}/trunk/test_{name}.py"
     for name in ("multi_scale_layer", "heads_alone", "sliding_global", "longformer", "linformer", "multi_scale")
@@ -37,17 +38,18 @@ _BATCHES = tuple(
 
 # The first folder that holds the file counts.
 TESTS: dict[str, tuple[str, ...]] = {
-    "train/model/embedders": (*_EQUATIONS, f"{MODEL}/embedders", *_WHOLE, *_WORDS, *_PROPERTIES),
-    "train/model/downsamplers/strided_conv": (
-        *_EQUATIONS, f"{MODEL}/downsamplers/test_strided_conv.py", *_WHOLE, *_PROPERTIES),
-    "train/model/downsamplers": (*_EQUATIONS, *_WORDS, *_WHOLE, *_PROPERTIES),
+    "train/model/embedders": (*_EQUATIONS, f"{MODEL}/embedders", *_WHOLE, *_WORDS),
+    "train/model/downsamplers/strided_conv": (*_EQUATIONS, f"{MODEL}/downsamplers/test_strided_conv.py", *_WHOLE),
+    "train/model/downsamplers": (*_EQUATIONS, *_WORDS, *_WHOLE),
     "train/model/trunk/attention": (*_EQUATIONS, *_WINDOWS, *_WHOLE, *_PROPERTIES),
-    "train/model/trunk/layers": (*_EQUATIONS, *_WINDOWS, *_WHOLE, *_PROPERTIES),
-    "train/model/trunk": (*_EQUATIONS, *_CODES, *_WHOLE, *_PROPERTIES),
-    "train/model/upsamplers": (*_EQUATIONS, f"{MODEL}/upsamplers", *_WHOLE, *_WORDS, *_PROPERTIES),
-    "train/model/common": (*_EQUATIONS, f"{MODEL}/common", *_WHOLE, *_WORDS, *_CODES, *_PROPERTIES),
-    "train/objectives": (f"{MODEL}/test_equations_of_characters.py", *_BATCHES, f"{MODEL}/test_counts.py"),
-    "train/optimizers": (OPTIMIZERS, f"{OBJECTIVES}/test_training.py"),
+    "train/model/trunk/layers": (*_EQUATIONS, *_WINDOWS, *_WHOLE),
+    "train/model/trunk": (*_EQUATIONS, *_CODES, *_WHOLE, *_PROPERTIES, *_POSITIONS),
+    "train/model/upsamplers": (*_EQUATIONS, f"{MODEL}/upsamplers", *_WHOLE, *_WORDS),
+    "train/model/common/position_bias": (*_EQUATIONS, *_CODES, *_PROPERTIES, *_POSITIONS),
+    "train/model/common/heads": (*_EQUATIONS, *_CODES, *_PROPERTIES, *_POSITIONS),
+    "train/model/common": (*_EQUATIONS, f"{MODEL}/common", *_WHOLE, *_WORDS, *_CODES),
+    "train/objectives": (_EQUATIONS[1], *_BATCHES, f"{MODEL}/test_counts.py", f"{MODEL}/test_defaults.py"),
+    "train/optimizers": (OPTIMIZERS, f"{OBJECTIVES}/test_training.py", f"{MODEL}/test_defaults.py"),
 }  # fmt: skip
 
 
