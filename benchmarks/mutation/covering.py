@@ -12,8 +12,8 @@ SLOW = ("compiles", "two_processes", "learnt_from_their_context", "it_learns", "
 OPTIONS = ("-k", " and ".join(f"not {name}" for name in SLOW))
 
 _EQUATIONS = (f"{MODEL}/test_equations.py", f"{MODEL}/test_equations_of_characters.py")
-_WHOLE = (*(f"{MODEL}/test_{name}.py" for name in ("counts", "defaults", "encoder", "costs", "slots", "character_width")),
-          "tests/workflows/test_recipe_figures.py")  # fmt: skip
+_OF_MODELS = ("counts", "defaults", "encoder", "costs", "slots", "character_width")
+_WHOLE = (*(f"{MODEL}/test_{name}.py" for name in _OF_MODELS), "tests/workflows/test_recipe_figures.py")
 _WORDS = (f"{MODEL}/downsamplers/test_words_by_loops.py", f"{MODEL}/test_byte2word_model.py",
           f"{OBJECTIVES}/test_byte2word_start.py")  # fmt: skip
 _PROPERTIES = (f"{MODEL}/test_model_properties.py",)

@@ -79,15 +79,21 @@ def from_pooled(output: Any, pooled: Tensor, place: int, segment: int) -> Tensor
     return output.projection.weight @ (2 * norm(summed, output.norm)) + output.projection.bias
 
 
-def test_word_pooling() -> None:
+@pytest.mark.parametrize("num_queries", [None, 1])
+@pytest.mark.parametrize("byte_positions", ["none", "learned"])
+def test_word_pooling(num_queries: int | None, byte_positions: str) -> None:
     """arXiv 2211.12677: e = softmax(Q K^T / sqrt(d)) V; H = LN(FFN(e) + e + place + type) W_proj."""
-    encoder = encoder_of(WORDS)
+    options = {"num_queries": num_queries, "byte_positions": byte_positions}
+    encoder = encoder_of(merge(WORDS, {"downsampler": options}))
     found, segments = units_of(encoder)
     down: Any = encoder.downsampler
     for place, word in enumerate(TEXT):
         rows = encoder.embedder.table.weight[list(word)]
+        if byte_positions == "learned":
+            rows = rows + down.byte_positions.weight[: len(word)]
         keys, values = rows @ down.key.weight.T, rows @ down.value.weight.T
-        logits = torch.stack([down.queries.weight[place] @ key / 8**0.5 for key in keys])
+        query = down.queries.weight[0 if num_queries else place]
+        logits = torch.stack([query @ key / 8**0.5 for key in keys])
         e = sum(weight * value for weight, value in zip(logits.softmax(0), values, strict=True))
         ffn = down.outer.weight @ gelu(down.inner.weight @ e + down.inner.bias) + down.outer.bias
         expected = from_pooled(down.output, ffn + e, place, int(segments[place]))
