@@ -6,6 +6,7 @@ The process is forked from one that has already imported what takes long and is 
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import io
 import os
@@ -56,6 +57,7 @@ def warm_up() -> None:
     import torch
 
     torch.set_num_threads(1)
+    gc.freeze()  # pytest collects garbage at its end, which was half of the time of a trial
 
 
 def attempt(module: str, path: Path, source: str, rounds: Sequence[Sequence[str]], limit: float) -> Outcome:
@@ -139,7 +141,7 @@ def _in_child(writing: int, module: str, path: Path, source: str, rounds: Sequen
     assert not any(name.startswith("tokenfree.train") for name in sys.modules)
     mutated, failure = _Mutated(module, path, source), _FirstFailure()
     sys.meta_path.insert(0, mutated)
-    options = ["-x", "-q", "-m", "not slow", "-p", "no:cacheprovider"]
+    options = ["-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", "--hypothesis-profile=mutation"]
     status: int = pytest.ExitCode.OK
     for tests in rounds:
         if status == pytest.ExitCode.OK:
