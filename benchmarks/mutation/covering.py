@@ -17,8 +17,10 @@ _WHOLE = (*(f"{MODEL}/test_{name}.py" for name in _OF_MODELS), "tests/workflows/
 _WORDS = (f"{MODEL}/downsamplers/test_words_by_loops.py", f"{MODEL}/test_byte2word_model.py",
           f"{OBJECTIVES}/test_byte2word_start.py")  # fmt: skip
 _PROPERTIES = (f"{MODEL}/test_model_properties.py",)
-_CODES = tuple(f"{MODEL}/trunk/test_{name}.py" for name in ("biases", "diet", "bias_reuse", "without_gradients"))
-_POSITIONS = (f"{MODEL}/trunk/test_positions.py",)
+_CODES = tuple(
+    f"{MODEL}/trunk/test_{name}.py"
+    for name in ("position_equations", "biases", "diet", "bias_reuse", "without_gradients")
+)
 _WINDOWS = tuple(
     f"{MODEL}/trunk/test_{name}.py"
     for name in ("multi_scale_layer", "heads_alone", "sliding_global", "longformer", "linformer", "multi_scale")
@@ -43,10 +45,10 @@ TESTS: dict[str, tuple[str, ...]] = {
     "train/model/downsamplers": (*_EQUATIONS, *_WORDS, *_WHOLE),
     "train/model/trunk/attention": (*_EQUATIONS, *_WINDOWS, *_WHOLE, *_PROPERTIES),
     "train/model/trunk/layers": (*_EQUATIONS, *_WINDOWS, *_WHOLE),
-    "train/model/trunk": (*_EQUATIONS, *_CODES, *_WHOLE, *_PROPERTIES, *_POSITIONS),
+    "train/model/trunk": (*_EQUATIONS, *_CODES, *_WHOLE, *_PROPERTIES),
     "train/model/upsamplers": (*_EQUATIONS, f"{MODEL}/upsamplers", *_WHOLE, *_WORDS),
-    "train/model/common/position_bias": (*_EQUATIONS, *_CODES, *_PROPERTIES, *_POSITIONS),
-    "train/model/common/heads": (*_EQUATIONS, *_CODES, *_PROPERTIES, *_POSITIONS),
+    "train/model/common/position_bias": (*_EQUATIONS, *_CODES, *_PROPERTIES),
+    "train/model/common/heads": (*_EQUATIONS, *_CODES, *_PROPERTIES),
     "train/model/common": (*_EQUATIONS, f"{MODEL}/common", *_WHOLE, *_WORDS, *_CODES, f"{MODEL}/upsamplers"),
     "train/objectives": (_EQUATIONS[1], *_BATCHES, f"{MODEL}/test_counts.py", f"{MODEL}/test_defaults.py"),
     "train/optimizers": (OPTIMIZERS, f"{OBJECTIVES}/test_training.py", f"{MODEL}/test_defaults.py"),

@@ -5,11 +5,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tokenfree.train.model.common import dropout as dropout_module
 from tokenfree.train.model.common.dropout import STEPS, Dropout, average, dropout
 
 
+@pytest.mark.parametrize("here", [True, False], ids=["ours", "pytorch's"])
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
-def test_rate_and_scale(rate: float) -> None:
+def test_rate_and_scale(rate: float, here: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dropout_module, "draws_here", lambda x: here)
     torch.manual_seed(0)
     x = torch.ones(1001, 997, requires_grad=True)
     y = dropout(x, rate, training=True)
