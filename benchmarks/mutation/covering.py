@@ -4,11 +4,10 @@ from __future__ import annotations
 
 MODEL, OBJECTIVES, OPTIMIZERS = "tests/train/model", "tests/train/objectives", "tests/train/optimizers"
 
-# Left out is what compiles, starts processes, learns, or repeats at many sizes what another test does at one: these
-# few tests would take longer than all the rest.
-SLOW = ("compiles", "two_processes", "learnt_from_their_context", "it_learns", "goes_on_bit_for_bit", "at_any_size",
-        "windows_equal_loops", "work_or_are_refused", "memory_of_a_step", "micro_batches_and_interruptions",
-        "trunk_sees_words_and_places", "linear_in_the_length")  # fmt: skip
+# Left out is what compiles, starts processes or learns: these few tests would take longer than all the rest.
+SLOW = ("compiles", "two_processes", "learnt_from_their_context", "it_learns", "goes_on_bit_for_bit",
+        "work_or_are_refused", "memory_of_a_step", "micro_batches_and_interruptions", "trunk_sees_words_and_places",
+        "linear_in_the_length")  # fmt: skip
 OPTIONS = ("-k", " and ".join(f"not {name}" for name in SLOW))
 
 _EQUATIONS = (f"{MODEL}/test_equations.py", f"{MODEL}/test_equations_of_characters.py")
@@ -25,6 +24,7 @@ _WINDOWS = tuple(
     f"{MODEL}/trunk/test_{name}.py"
     for name in ("multi_scale_layer", "heads_alone", "sliding_global", "longformer", "linformer", "multi_scale")
 )
+_ANY_SIZE = (f"{MODEL}/trunk/test_positions.py::test_codes_equal_loops_at_any_size",)
 _BATCHES = tuple(
     f"{OBJECTIVES}/test_{name}.py"
     for name in (
@@ -43,12 +43,12 @@ TESTS: dict[str, tuple[str, ...]] = {
     "train/model/embedders": (*_EQUATIONS, f"{MODEL}/embedders", *_WHOLE, *_WORDS),
     "train/model/downsamplers/strided_conv": (*_EQUATIONS, f"{MODEL}/downsamplers/test_strided_conv.py", *_WHOLE),
     "train/model/downsamplers": (*_EQUATIONS, *_WORDS, *_WHOLE),
-    "train/model/trunk/attention": (*_EQUATIONS, *_WINDOWS, *_WHOLE, *_PROPERTIES),
+    "train/model/trunk/attention": (*_EQUATIONS, *_WINDOWS, *_WHOLE, *_PROPERTIES, *_ANY_SIZE),
     "train/model/trunk/layers": (*_EQUATIONS, *_WINDOWS, *_WHOLE),
     "train/model/trunk": (*_EQUATIONS, *_CODES, *_WHOLE, *_PROPERTIES),
     "train/model/upsamplers": (*_EQUATIONS, f"{MODEL}/upsamplers", *_WHOLE, *_WORDS),
     "train/model/common/position_bias": (*_EQUATIONS, *_CODES, *_PROPERTIES),
-    "train/model/common/heads": (*_EQUATIONS, *_CODES, *_PROPERTIES),
+    "train/model/common/heads": (*_EQUATIONS, *_CODES, *_PROPERTIES, *_ANY_SIZE),
     "train/model/common": (*_EQUATIONS, f"{MODEL}/common", *_WHOLE, *_WORDS, *_CODES, f"{MODEL}/upsamplers"),
     "train/objectives": (_EQUATIONS[1], *_BATCHES, f"{MODEL}/test_counts.py", f"{MODEL}/test_defaults.py"),
     "train/optimizers": (OPTIMIZERS, f"{OBJECTIVES}/test_training.py", f"{MODEL}/test_defaults.py"),

@@ -128,22 +128,22 @@ def test_the_first_of_two_may_replace_the_second(corpus: str, place: int) -> Non
         "word_ends": [np.array([2, 5], np.uint16)],
     }
     collator = masked_characters.Config().collator(None, 16, 0)
-    batches = [collator(rows, np.array([number])) for number in range(3000)]
+    batches = [collator(rows, np.array([number])) for number in range(1500)]
     shown = [
         int(batch["codepoints"][0, place + 1]) for batch in batches if batch["target_positions"][0, 0] == place + 1
     ]
-    assert shares(shown, 0x4E00 + place, MASK, 0x4E01 - place) == pytest.approx([0.8, 0.1, 0.1], abs=0.03)
+    assert shares(shown, 0x4E00 + place, MASK, 0x4E01 - place) == pytest.approx([0.8, 0.1, 0.1], abs=0.04)
 
     of_words = byte2word.Config(bytes_per_word=4).collator(load_vocabulary(corpus), 256, 0)
     words = []
-    for number in range(3000):
+    for number in range(1500):
         batch = of_words(rows, np.array([number]))
         if batch["target_positions"][0, 0, 0] == place + 1:
             start, end = batch["unit_ends"][0, place : place + 2]
             words.append(batch["codepoints"][0, start:end].astype(np.uint8).tobytes())
     pair = [b"at", b"en"]
     found = shares(words, pair[place], bytes([MASKED_WORD]), pair[1 - place])
-    assert found == pytest.approx([0.8, 0.1, 0.1], abs=0.03)
+    assert found == pytest.approx([0.8, 0.1, 0.1], abs=0.04)
 
 
 def test_unselected_items_are_drawn_evenly() -> None:
