@@ -24,6 +24,7 @@ _WINDOWS = tuple(
     f"{MODEL}/trunk/test_{name}.py"
     for name in ("multi_scale_layer", "heads_alone", "sliding_global", "longformer", "linformer", "multi_scale")
 )
+_GROUPS = (f"{OPTIMIZERS}/test_optimizers.py",)  # which parameters are several tensors in one
 _ANY_SIZE = (f"{MODEL}/trunk/test_positions.py::test_codes_equal_loops_at_any_size",)
 _BATCHES = tuple(
     f"{OBJECTIVES}/test_{name}.py"
@@ -40,12 +41,12 @@ _BATCHES = tuple(
 
 # The first folder that holds the file counts.
 TESTS: dict[str, tuple[str, ...]] = {
-    "train/model/embedders": (*_EQUATIONS, f"{MODEL}/embedders", *_WHOLE, *_WORDS),
+    "train/model/embedders": (*_EQUATIONS, f"{MODEL}/embedders", *_WHOLE, *_WORDS, *_GROUPS),
     "train/model/downsamplers/strided_conv": (*_EQUATIONS, f"{MODEL}/downsamplers/test_strided_conv.py", *_WHOLE),
     "train/model/downsamplers": (*_EQUATIONS, *_WORDS, *_WHOLE),
     "train/model/trunk/attention": (*_EQUATIONS, *_WINDOWS, *_WHOLE, *_PROPERTIES, *_ANY_SIZE),
     "train/model/trunk/layers": (*_EQUATIONS, *_WINDOWS, *_WHOLE),
-    "train/model/trunk": (*_EQUATIONS, *_CODES, *_WHOLE, *_PROPERTIES),
+    "train/model/trunk": (*_EQUATIONS, *_CODES, *_WHOLE, *_PROPERTIES, *_GROUPS),
     "train/model/upsamplers": (*_EQUATIONS, f"{MODEL}/upsamplers", *_WHOLE, *_WORDS),
     "train/model/common/position_bias": (*_EQUATIONS, *_CODES, *_PROPERTIES),
     "train/model/common/heads": (*_EQUATIONS, *_CODES, *_PROPERTIES, *_ANY_SIZE),

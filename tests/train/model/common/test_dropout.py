@@ -79,3 +79,10 @@ def test_equals_a_mask_and_a_product(shape: list[int], queries: int, keys: int, 
             strict=True,
         ):
             torch.testing.assert_close(one, other, atol=1e-12, rtol=1e-12)
+
+
+def test_kernels_under_compilation_are_pytorchs(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert dropout_module.draws_here(torch.ones(1))
+    assert not dropout_module.draws_here(torch.ones(1, device="meta"))
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    assert not dropout_module.draws_here(torch.ones(1))

@@ -41,6 +41,12 @@ def test_official_buckets(codepoint: int, buckets: list[int]) -> None:
     assert official(codepoint, len(buckets)) == buckets
 
 
+def test_independent_multipliers() -> None:
+    """The first numbers of SplitMix64 from 0, as published; 41 bits of them, made odd."""
+    published = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F, 0xF88BB8A8724C81EC]
+    assert multipliers("independent", 4).tolist() == [number >> 23 | 1 for number in published]
+
+
 def test_official_hash_collides_totally_and_the_independent_one_does_not() -> None:
     x = torch.tensor([[0x4E2D, 0xE000, 0xE003, 5]])
     y = torch.tensor([[0x0E2D, 0x2000, 0x2003, 5 + 3 * 16384]])

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tokenfree.train.model.common.heads import Heads
 from tokenfree.train.model.common.position_bias import LayerBias
 from tokenfree.train.model.trunk.positions.biases import FactorBias, OffsetBias
 
@@ -64,3 +65,11 @@ def test_gradient_of_offsets() -> None:
     for h, i, j in itertools.product(range(HEADS), range(UNITS), range(UNITS)):
         expected[h, j - i + UNITS - 1] += weights[h, i, j]
     torch.testing.assert_close(by_offset.grad, expected)
+
+
+def test_a_code_of_its_own_leaves_queries_as_they_are() -> None:
+    q, valid = torch.randn(1, HEADS, UNITS, RANK), torch.ones(1, UNITS, dtype=torch.bool)
+    bias = LayerBias()
+    heads = bias.bind(Heads(q, q, q, valid, q))
+    assert heads.bias is bias
+    assert torch.equal(heads.queries_BHQE, q)

@@ -118,3 +118,10 @@ def test_position_codes(code: dict[str, Any], segments: str) -> None:
     torch.testing.assert_close(trunk(x[None], valid, SEGMENTS[None])[0], expected)
     with torch.no_grad():  # in memory that the layers use in turn
         torch.testing.assert_close(trunk(x[None], valid, SEGMENTS[None])[0], expected)
+
+
+def test_a_stack_of_one_layer() -> None:
+    code = {"name": "diet_rel", "max_units": MOST}
+    trunk = trunk_of(layers=1, positions=code, segments="per_head")
+    x, valid = torch.randn(UNITS, 12, dtype=torch.float64), torch.ones(1, UNITS, dtype=torch.bool)
+    torch.testing.assert_close(trunk(x[None], valid, SEGMENTS[None])[0], by_hand(code, trunk, x, True))
