@@ -22,7 +22,15 @@ _CODES = tuple(
 )
 _WINDOWS = tuple(
     f"{MODEL}/trunk/test_{name}.py"
-    for name in ("multi_scale_layer", "heads_alone", "sliding_global", "longformer", "linformer", "multi_scale")
+    for name in (
+        "position_equations",
+        "multi_scale_layer",
+        "heads_alone",
+        "sliding_global",
+        "longformer",
+        "linformer",
+        "multi_scale",
+    )
 )
 _GROUPS = (f"{OPTIMIZERS}/test_optimizers.py",)  # which parameters are several tensors in one
 _ANY_SIZE = (f"{MODEL}/trunk/test_positions.py::test_codes_equal_loops_at_any_size",)

@@ -174,3 +174,18 @@ def test_softmax_in_training_is_of_full_precision() -> None:
     kept = found > 0
     assert kept.float().mean() > 0.99
     assert ((found - exact).abs() / exact)[kept].max() < 2**-8 * 1.01
+
+
+def test_attention_under_compilation_is_pytorchs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fused kernels drop weights out themselves; ours would be made again of many."""
+    rates = []
+    kernel = "scaled_dot_product_attention"
+    monkeypatch.setattr(torch.nn.functional, kernel, lambda q, k, v, mask, rate: rates.append(rate))
+    q, valid = torch.randn(1, 2, 5, 16), torch.ones(1, 5, dtype=torch.bool)
+    core = full.Config().build(Dimensions(32, 2, 32, 0.25, "gelu"), 0, 1)
+    core.train()(Heads(q, q, q, valid, q))
+    assert rates == []
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    core(Heads(q, q, q, valid, q))
+    core.eval()(Heads(q, q, q, valid, q))
+    assert rates == [0.25, 0.0]

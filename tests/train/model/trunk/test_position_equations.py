@@ -12,8 +12,8 @@ from tokenfree.preprocess.common.settings import build
 from tokenfree.train.model.common.dimensions import Dimensions
 from tokenfree.train.model.trunk.stack import TrunkConfig
 
-HEADS, E, UNITS, MOST, CLIP = 3, 4, 8, 11, 3
-SEGMENTS = torch.tensor([0, 0, 0, 1, 1, 0, 1, 1])
+HEADS, E, UNITS, MOST = 3, 4, 8, 61
+SEGMENTS = torch.tensor([0, 0, 0, 1, 1, 0, 1, 1] * 7)
 
 
 def trunk_of(**options: Any) -> Any:
@@ -50,7 +50,7 @@ def logit(code: dict[str, Any], trunk: Any, layer: int, head: int, pair: tuple[i
     if name == "t5":
         return content + own(module.by_bucket_LHN, layer, head)[bucket(j - i, 8, 6)]
     if name == "shaw":
-        return q @ (k + own(module.keys_LHOE, layer, head)[clipped(i, j)]) / math.sqrt(E)
+        return q @ (k + own(module.keys_LHOE, layer, head)[clipped(code, i, j)]) / math.sqrt(E)
     if name == "tupe":
         if code.get("untie_cls", True) and 0 in pair:
             return q @ k / math.sqrt(2 * E) + module.thetas_2H[0 if i == 0 else 1, head]
@@ -63,27 +63,27 @@ def logit(code: dict[str, Any], trunk: Any, layer: int, head: int, pair: tuple[i
     return content
 
 
-def clipped(i: int, j: int) -> int:
-    return min(max(j - i, -CLIP), CLIP) + CLIP
+def clipped(code: dict[str, Any], i: int, j: int) -> int:
+    return min(max(j - i, -code["clip"]), code["clip"]) + code["clip"]
 
 
-def by_hand(code: dict[str, Any], trunk: Any, x: Tensor, has_segments: bool) -> Tensor:
-    """The whole stack, [U, D]."""
+def by_hand(code: dict[str, Any], trunk: Any, x: Tensor, has_segments: bool, reach: int = MOST) -> Tensor:
+    """The whole stack, [U, D], whose units see others up to a distance."""
     for number, layer in enumerate(trunk.layers):
         q, k, v = (dense(each, x).unflatten(-1, (HEADS, E)) for each in (layer.query, layer.key, layer.value))
         rows = []
-        for i in range(UNITS):
-            heads = []
+        for i in range(len(x)):
+            heads, seen = [], [j for j in range(len(x)) if abs(i - j) <= reach]
             for head in range(HEADS):
-                logits = [logit(code, trunk, number, head, (i, j), q[i, head], k[j, head]) for j in range(UNITS)]
+                logits = [logit(code, trunk, number, head, (i, j), q[i, head], k[j, head]) for j in seen]
                 if has_segments:
                     table = own(trunk.segments.table_LHSS, number, head)
-                    logits = [each + table[SEGMENTS[i], SEGMENTS[j]] for j, each in enumerate(logits)]
+                    logits = [each + table[SEGMENTS[i], SEGMENTS[j]] for j, each in zip(seen, logits, strict=True)]
                 weights = torch.stack(logits).softmax(0)
-                values = [v[j, head] for j in range(UNITS)]
+                values = [v[j, head] for j in seen]
                 if code.get("values"):
                     of_offsets = own(trunk.positions.values_LHOE, number, head)
-                    values = [value + of_offsets[clipped(i, j)] for j, value in enumerate(values)]
+                    values = [value + of_offsets[clipped(code, i, j)] for j, value in zip(seen, values, strict=True)]
                 heads.append(weights @ torch.stack(values))
             rows.append(torch.cat(heads))
         h = norm(x + 2 * dense(layer.attention_output, torch.stack(rows)), layer.attention_norm)
@@ -99,9 +99,9 @@ CODES: list[dict[str, Any]] = [
     *({"name": "diet_rel", "max_units": MOST, "sharing": sharing} for sharing in SHARING),
     {"name": "diet_rel", "max_units": MOST, "scale": "width"},
     *({"name": "t5", "buckets": 8, "max_distance": 6, "sharing": sharing} for sharing in SHARING),
-    *({"name": "shaw", "clip": CLIP, "sharing": sharing} for sharing in SHARING),
-    {"name": "shaw", "clip": CLIP, "values": True},
-    {"name": "shaw", "clip": CLIP, "values": True, "sharing": "layer_wise"},
+    *({"name": "shaw", "clip": 3, "sharing": sharing} for sharing in SHARING),
+    {"name": "shaw", "clip": 3, "values": True},
+    {"name": "shaw", "clip": 3, "values": True, "sharing": "layer_wise"},
     {"name": "tupe", "max_units": MOST},
     {"name": "tupe", "max_units": MOST, "relative": False},
     {"name": "tupe", "max_units": MOST, "untie_cls": False},
@@ -115,13 +115,35 @@ def test_position_codes(code: dict[str, Any], segments: str) -> None:
     trunk = trunk_of(positions=code, segments=options[segments])
     x, valid = torch.randn(UNITS, 12, dtype=torch.float64), torch.ones(1, UNITS, dtype=torch.bool)
     expected = by_hand(code, trunk, x, segments != "none")
-    torch.testing.assert_close(trunk(x[None], valid, SEGMENTS[None])[0], expected)
+    torch.testing.assert_close(trunk(x[None], valid, SEGMENTS[None, :UNITS])[0], expected)
     with torch.no_grad():  # in memory that the layers use in turn
-        torch.testing.assert_close(trunk(x[None], valid, SEGMENTS[None])[0], expected)
+        torch.testing.assert_close(trunk(x[None], valid, SEGMENTS[None, :UNITS])[0], expected)
 
 
 def test_a_stack_of_one_layer() -> None:
     code = {"name": "diet_rel", "max_units": MOST}
     trunk = trunk_of(layers=1, positions=code, segments="per_head")
     x, valid = torch.randn(UNITS, 12, dtype=torch.float64), torch.ones(1, UNITS, dtype=torch.bool)
-    torch.testing.assert_close(trunk(x[None], valid, SEGMENTS[None])[0], by_hand(code, trunk, x, True))
+    torch.testing.assert_close(trunk(x[None], valid, SEGMENTS[None, :UNITS])[0], by_hand(code, trunk, x, True))
+
+
+BLOCKS: list[dict[str, Any]] = [
+    {"name": "none"},
+    {"name": "diet_abs", "rank": 2, "max_units": MOST},
+    {"name": "diet_rel", "max_units": MOST},
+    {"name": "shaw", "clip": 1},
+    {"name": "tupe", "max_units": MOST},
+]
+
+
+@pytest.mark.parametrize("code", BLOCKS, ids=lambda code: code["name"])
+@pytest.mark.parametrize("attention", ["multi_scale", "sliding_global"])
+def test_in_windows_that_are_computed_in_blocks(attention: str, code: dict[str, Any]) -> None:
+    """55 units in windows of five: blocks of 16, the last of which is not full."""
+    code = {**code, "values": True} if (attention, code["name"]) == ("multi_scale", "shaw") else code
+    options = {"scales": [5]} if attention == "multi_scale" else {"one_sided_window": 2, "global_units": 0}
+    trunk = trunk_of(positions=code, segments="per_head", attention={"name": attention, **options})
+    x, valid = torch.randn(55, 12, dtype=torch.float64), torch.ones(1, 55, dtype=torch.bool)
+    with torch.no_grad():
+        found = trunk(x[None], valid, SEGMENTS[None, :55])[0]
+        torch.testing.assert_close(found, by_hand(code, trunk, x, True, reach=2))
