@@ -3,12 +3,14 @@
     python -m benchmarks.mutation --sample 500 --seed 0
 
 Results are kept in a file, a line each, so that what was stopped goes on. A mutant counts as killed where a test fails
-or does not end in time. Survivors are listed; `--again` tries them with the tests as they are now.
+or does not end in time. Survivors are listed; `--again` tries them with the tests as they are now. Those of which
+`equivalent.tsv` says why no test can tell them from the code are counted apart: they are survivors all the same.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import hashlib
 import json
 import math
@@ -21,6 +23,7 @@ from benchmarks.mutation.covering import tests_of
 from benchmarks.mutation.mutants import Mutant, draw
 
 ROOT = Path(__file__).resolve().parents[2]
+EQUIVALENT = Path(__file__).with_name("equivalent.tsv")
 LIMIT = 300  # seconds a mutant: several times what all its tests take
 
 
@@ -40,7 +43,7 @@ def main() -> None:
     for number, mutant in enumerate(sample):
         source = mutant.source(ROOT)
         key = _key(mutant, source)
-        if key in known and not (options.again and not known[key]["killed"]):
+        if key in known and (known[key]["killed"] or not options.again or _reason(mutant)):
             continue
         outcome = trial.attempt(_module(mutant), ROOT / _inside(mutant), source, tests_of(mutant.file), LIMIT)
         known[key] = {"key": key, "killed": outcome.is_killed, **outcome._asdict()}
@@ -62,14 +65,26 @@ def wilson(hits: int, trials: int, z: float = 1.96) -> tuple[float, float]:
 
 
 def _report(sample: Sequence[Mutant], results: Sequence[dict[str, Any]]) -> None:
-    for mutant, result in zip(sample, results, strict=True):
-        if not result["killed"]:
-            print(f"\n{mutant.name}: {result['verdict']}", *mutant.diff(ROOT), sep="\n    ")
-    killed = sum(result["killed"] for result in results)
-    low, high = wilson(killed, len(results))
-    print(
-        f"\n{killed} of {len(results)} mutants were killed: {killed / len(results):.1%} ({low:.1%} to {high:.1%}, 95%)"
-    )
+    survivors = [mutant for mutant, result in zip(sample, results, strict=True) if not result["killed"]]
+    for mutant in survivors:
+        print(f"\n{mutant.name}", *mutant.diff(ROOT), _reason(mutant) or "not explained", sep="\n    ")
+    killed, explained = len(sample) - len(survivors), sum(bool(_reason(mutant)) for mutant in survivors)
+    low, high = wilson(killed, len(sample))
+    print(f"\n{killed} of {len(sample)} mutants were killed: {killed / len(sample):.1%} ({low:.1%} to {high:.1%}, 95%)")
+    print(f"of the {len(survivors)} others, {explained} are explained in {EQUIVALENT.relative_to(ROOT)}")
+
+
+def _reason(mutant: Mutant) -> str:
+    """Why no test can tell this mutant from the code; empty where nothing is known."""
+    return _reasons().get((mutant.file, *mutant.diff(ROOT)), "")
+
+
+@functools.cache
+def _reasons() -> dict[tuple[str, ...], str]:
+    """By file and changed lines; the first line of the file names its columns."""
+    lines = EQUIVALENT.read_text(encoding="utf-8").splitlines()[1:]
+    columns = (line.split("\t") for line in lines)
+    return {(file, f"- {before}", f"+ {after}"): why for file, before, after, why in columns}
 
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:

@@ -6,8 +6,8 @@ MODEL, OBJECTIVES, OPTIMIZERS = "tests/train/model", "tests/train/objectives", "
 
 # Left out is what compiles, starts processes or learns: these few tests would take longer than all the rest.
 SLOW = ("compiles", "two_processes", "learnt_from_their_context", "it_learns", "goes_on_bit_for_bit",
-        "work_or_are_refused", "memory_of_a_step", "micro_batches_and_interruptions", "trunk_sees_words_and_places",
-        "linear_in_the_length")  # fmt: skip
+        "work_or_are_refused", "memory_of_a_step", "micro_batches_and_interruptions",
+        "trunk_sees_words_and_places")  # fmt: skip
 OPTIONS = ("-k", " and ".join(f"not {name}" for name in SLOW))
 
 _EQUATIONS = (f"{MODEL}/test_equations.py", f"{MODEL}/test_equations_of_characters.py")

@@ -15,7 +15,7 @@ from tokenfree.train.model.common.dimensions import Dimensions
 from tokenfree.train.model.common.heads import Heads
 from tokenfree.train.model.trunk.attention import full, linformer, multi_scale, sliding_global
 from tokenfree.train.objectives import canine_c
-from tokenfree.train.objectives.heads import MaskedHead, NextSentence, score
+from tokenfree.train.objectives.heads import MaskedHead, NextSentence, drops_empty_targets, score
 
 CHARACTERS: dict[str, Any] = {
     "width": 12,
@@ -189,3 +189,10 @@ def test_attention_under_compilation_is_pytorchs(monkeypatch: pytest.MonkeyPatch
     core(Heads(q, q, q, valid, q))
     core.eval()(Heads(q, q, q, valid, q))
     assert rates == [0.25, 0.0]
+
+
+def test_rows_without_target_are_left_out_where_that_costs_no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert drops_empty_targets(torch.ones(1))
+    assert not drops_empty_targets(torch.ones(1, device="meta"))
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    assert not drops_empty_targets(torch.ones(1))

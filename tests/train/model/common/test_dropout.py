@@ -86,3 +86,11 @@ def test_kernels_under_compilation_are_pytorchs(monkeypatch: pytest.MonkeyPatch)
     assert not dropout_module.draws_here(torch.ones(1, device="meta"))
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
     assert not dropout_module.draws_here(torch.ones(1))
+
+
+def test_no_rate_drops_everything() -> None:
+    """A rate that is rounded to 1 leaves one value in 65,536, and no infinite factor."""
+    torch.manual_seed(0)
+    dropped = dropout(torch.ones(1_000_000), 1 - 1e-7, training=True)
+    assert 0 < (dropped > 0).sum() < 50
+    assert dropped.max() == STEPS

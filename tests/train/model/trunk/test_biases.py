@@ -15,6 +15,8 @@ HEADS, UNITS, RANK = 3, 7, 2
 PAIRS = {
     "all": ((4, 1), (1, 5)),
     "one by one": ((6,), (6,)),
+    "a row of them": ((1, 6), (1, 6)),
+    "rows of queries": ((2, 6), (1, 6)),
     "blocks": ((2, 3, 4, 1), (2, 3, 1, 5)),
     "a block of one query": ((2, 3, 1, 1), (2, 3, 1, 5)),
     "one block": ((1, 1, 4, 1), (1, 1, 1, 5)),
