@@ -6,7 +6,7 @@ OUTPUT ?= demo
 # The main job on a dump of your own: make demo DUMP=path/to/pages-articles.xml.bz2
 DUMP ?=
 
-.PHONY: help setup demo test test-all lint format docs lock clean
+.PHONY: help setup demo test test-all mutate lint format docs lock clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -30,6 +30,9 @@ test: setup  ## The tests that run in minutes
 
 test-all: setup  ## All tests
 	$(BIN)/python -m pytest
+
+mutate: setup  ## An hour or two: make 500 small mistakes in the equations, and see which ones no test notices
+	$(BIN)/python -m benchmarks.mutation
 
 lint: setup  ## Style, types, formatting
 	$(BIN)/ruff check .

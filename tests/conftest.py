@@ -15,6 +15,9 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # No deadlines: a busy machine is no failure. The same examples each time: what CI saw can be seen again.
 hypothesis.settings.register_profile("tokenfree", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("tokenfree")
+# For `make mutate`, which wants to know that a test fails, and not the smallest example with which it does.
+WITHOUT_SHRINKING = (hypothesis.Phase.explicit, hypothesis.Phase.generate)
+hypothesis.settings.register_profile("mutation", deadline=None, derandomize=True, phases=WITHOUT_SHRINKING)
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 

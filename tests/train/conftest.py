@@ -46,14 +46,14 @@ RECIPE: dict[str, Any] = {
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A data directory of the interpreter's help topics: 40 documents to train on, 5 to validate, 300 subwords."""
     texts = [(name, text[:2000]) for name, text in sorted(topics.topics.items())[:45]]
-    return _write_corpus(tmp_path_factory.mktemp("corpus"), texts, max_characters=48, vocabulary=400)
+    return write_corpus(tmp_path_factory.mktemp("corpus"), texts, max_characters=48, vocabulary=400)
 
 
 @pytest.fixture(scope="session")
 def long_corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
     """All 79 topics, whole: 400 windows of 1,200 characters to train on, of some 20 sentences each."""
     texts = sorted(topics.topics.items())
-    return _write_corpus(tmp_path_factory.mktemp("long"), texts, max_characters=1200, vocabulary=1000)
+    return write_corpus(tmp_path_factory.mktemp("long"), texts, max_characters=1200, vocabulary=1000)
 
 
 @pytest.fixture(scope="session")
@@ -72,7 +72,8 @@ def make_recipe() -> MakeRecipe:
     return make
 
 
-def _write_corpus(folder: Path, texts: Sequence[tuple[str, str]], *, max_characters: int, vocabulary: int) -> str:
+def write_corpus(folder: Path, texts: Sequence[tuple[str, str]], *, max_characters: int, vocabulary: int) -> str:
+    """A data directory of (name, text), of which the first five are to validate; the path of `folder`."""
     documents = [Document(f"help:{name}", "en", name, text) for name, text in texts]
     config = PreprocessConfig(
         window=WindowConfig(max_characters=max_characters), vocabulary=VocabularyConfig(size=vocabulary)

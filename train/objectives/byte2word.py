@@ -54,7 +54,6 @@ class Config(ObjectiveDefaults):
         Raises:
             UserError: there is no vocabulary, or not every word fits.
         """
-        room_for_words(length, self.bytes_per_word)
         return Byte2WordCollator(
             self, self._source(vocabulary), predictable(needed_pieces(self.name, vocabulary)), length, seed
         )

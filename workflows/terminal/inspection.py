@@ -119,13 +119,12 @@ def _marked(console: Console, title: str, shown: str, spans: Sequence[tuple[int,
 def _masked(row: pa.RecordBatch, vocabulary: Vocabulary, number: int, width: int) -> Text:
     """The window as CANINE-S would see it: masked characters as blocks, replaced ones underlined."""
     from tokenfree.train.batches.framing import MASK
-    from tokenfree.train.objectives.canine_s import Collator, Config
+    from tokenfree.train.objectives.canine_s import Config
 
     text = Text("masks    ", style="bold")
-    columns = {name: [row.column(name)[0].values.to_numpy()] for name in Collator.columns}
-    window = columns["codepoints"][0]
-    config = Config()
+    window, config = row.column("codepoints")[0].values.to_numpy(), Config()
     collate = config.collator(vocabulary, len(window) + 2 + config.spare, seed=0)
+    columns = {name: [row.column(name)[0].values.to_numpy()] for name in collate.columns}
     seen = collate(columns, np.array([number]))["codepoints"][0, 1 : len(window) + 1]
     for old, new in zip(window[:width], seen[:width], strict=True):
         if new == MASK:

@@ -70,7 +70,7 @@ def runs(corpus: str, make_recipe: MakeRecipe, tmp_path_factory: pytest.TempPath
 @torch.no_grad()
 def teach(predictor: Predictor, *answers: int) -> None:
     """Let the head find these classes certain, the first most, whatever it is given."""
-    output = predictor._model["head"].output
+    output: Any = predictor._model["head"].output
     output.weight.zero_()
     output.bias.zero_()
     for rank, answer in enumerate(answers):

@@ -61,6 +61,12 @@ def units(encoder: Encoder, *words: bytes, size: int = 0) -> Tensor:
         return encoder.encode(codepoints, mask, None, ends)[0].units_BUD[0]
 
 
+def test_rows_of_bytes_and_of_what_is_none() -> None:
+    """PAD's row is its own; numbers that are no byte have that of UNK."""
+    rows = encoder_of().embedder(torch.tensor([[0, 1, 65, 255, 256, -1, 0x4E2D]]))
+    assert rows.index_BC.tolist() == [[0, 1, 65, 255, 1, 1, 1]]
+
+
 def test_parameters_of_the_front() -> None:
     parts = {part.name: part for part in costs(base().model, 4096)}
     front = {name: part.parameters for name, part in parts.items() if name.startswith(("byte", "word"))}
@@ -206,6 +212,7 @@ def test_a_slot_learns_from_words_with_so_many_subwords_only() -> None:
             "target_positions": torch.tensor([some + [(0, 0)] * (7 - len(some))]),
             "target_ids": torch.arange(7)[None],
             "target_mask": torch.arange(7)[None] < len(some),
+            "target_kinds": torch.zeros(1, 7, dtype=torch.int64),
         }
         (gradient,) = torch.autograd.grad(head(encoder, batch).total, [encoder.upsampler.slots.weight])
         reached.append((gradient != 0).any(dim=1).tolist())

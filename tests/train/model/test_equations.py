@@ -1,13 +1,17 @@
-"""The equations of single parts, written out in loops over words, units and heads, against the modules."""
+"""The equations of single parts, written out in loops over words, units and heads, against the modules.
+
+Every dropout is made to double what it is given, so that an equation shows where it stands.
+"""
 
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tokenfree.preprocess.common.settings import build, merge
 from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.common.dropout import Dropout
 from tokenfree.train.model.common.heads import Heads
 from tokenfree.train.model.encoder import Encoder, ModelConfig
 from tokenfree.train.model.trunk.attention import sliding_global
@@ -24,13 +28,28 @@ CNN = {"downsampler": {"name": "character_cnn", "widths": [1, 2, 4], "counts": [
 TEXT = [b"\x02", b"ab", b"abcdefg", b"x", b"\x04", b"zzz", b"\x03"]
 
 
+class Twice(nn.Module):
+    """Stands where a dropout stood."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * x
+
+
+def shown(module: nn.Module) -> Any:
+    """In float64, with weights and biases so large that every part of an equation shows, and each dropout a factor."""
+    module = module.double().eval()
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    for part in [*module.modules()]:
+        for name, child in [*part.named_children()]:
+            if isinstance(child, Dropout):
+                setattr(part, name, Twice())
+    return module
+
+
 def encoder_of(mapping: dict[str, Any]) -> Encoder:
-    """In float64, with weights and biases so large that every part of an equation shows."""
     torch.manual_seed(0)
-    encoder = build(ModelConfig, mapping, source="test").build().double().eval()
-    for parameter in encoder.parameters():
-        torch.nn.init.normal_(parameter, std=0.5)
-    return encoder
+    return shown(build(ModelConfig, mapping, source="test").build())
 
 
 def units_of(encoder: Encoder) -> tuple[Tensor, Tensor]:
@@ -55,20 +74,26 @@ def norm(x: Tensor, layer: Any) -> Tensor:
 
 
 def from_pooled(output: Any, pooled: Tensor, place: int, segment: int) -> Tensor:
-    """LN(e + place + type) W_proj."""
+    """dropout(LN(e + place + type)) W_proj."""
     summed = pooled + output.places.weight[place] + output.types.weight[segment]
-    return output.projection.weight @ norm(summed, output.norm) + output.projection.bias
+    return output.projection.weight @ (2 * norm(summed, output.norm)) + output.projection.bias
 
 
-def test_word_pooling() -> None:
+@pytest.mark.parametrize("num_queries", [None, 1])
+@pytest.mark.parametrize("byte_positions", ["none", "learned"])
+def test_word_pooling(num_queries: int | None, byte_positions: str) -> None:
     """arXiv 2211.12677: e = softmax(Q K^T / sqrt(d)) V; H = LN(FFN(e) + e + place + type) W_proj."""
-    encoder = encoder_of(WORDS)
+    options = {"num_queries": num_queries, "byte_positions": byte_positions}
+    encoder = encoder_of(merge(WORDS, {"downsampler": options}))
     found, segments = units_of(encoder)
     down: Any = encoder.downsampler
     for place, word in enumerate(TEXT):
         rows = encoder.embedder.table.weight[list(word)]
+        if byte_positions == "learned":
+            rows = rows + down.byte_positions.weight[: len(word)]
         keys, values = rows @ down.key.weight.T, rows @ down.value.weight.T
-        logits = torch.stack([down.queries.weight[place] @ key / 8**0.5 for key in keys])
+        query = down.queries.weight[0 if num_queries else place]
+        logits = torch.stack([query @ key / 8**0.5 for key in keys])
         e = sum(weight * value for weight, value in zip(logits.softmax(0), values, strict=True))
         ffn = down.outer.weight @ gelu(down.inner.weight @ e + down.inner.bias) + down.outer.bias
         expected = from_pooled(down.output, ffn + e, place, int(segments[place]))
@@ -96,12 +121,20 @@ def test_character_convolutions() -> None:
         torch.testing.assert_close(found[place], from_pooled(down.output, pooled, place, int(segments[place])))
 
 
+def dense(layer: Any, x: Tensor) -> Tensor:
+    return x @ layer.weight.T + layer.bias
+
+
+def feed_forward(layer: Any, x: Tensor) -> Tensor:
+    return dense(layer.outer, gelu(dense(layer.inner, x)))
+
+
 def attention(layer: Any, x: Tensor, num_heads: int) -> Tensor:
     """Multi-head attention of all units [U, D] among themselves."""
-    q, k, v = ((x @ each.weight.T + each.bias).chunk(num_heads, -1) for each in (layer.query, layer.key, layer.value))
+    q, k, v = (dense(each, x).chunk(num_heads, -1) for each in (layer.query, layer.key, layer.value))
     width = q[0].shape[1]
     heads = [((a @ b.T) / width**0.5).softmax(-1) @ c for a, b, c in zip(q, k, v, strict=True)]
-    return torch.cat(heads, dim=-1) @ layer.attention_output.weight.T + layer.attention_output.bias
+    return dense(layer.attention_output, torch.cat(heads, dim=-1))
 
 
 def test_pre_ln_layers() -> None:
@@ -112,9 +145,8 @@ def test_pre_ln_layers() -> None:
     with torch.no_grad():
         found = trunk(x[None], torch.ones(1, 5, dtype=torch.bool))[0]
     for layer in trunk.layers:
-        x = x + attention(layer, norm(x, layer.attention_norm), 3)
-        inner = gelu(norm(x, layer.norm) @ layer.inner.weight.T + layer.inner.bias)
-        x = x + inner @ layer.outer.weight.T + layer.outer.bias
+        x = x + 2 * attention(layer, norm(x, layer.attention_norm), 3)
+        x = x + 2 * feed_forward(layer, norm(x, layer.norm))
     torch.testing.assert_close(found, norm(x, trunk.end))
 
 

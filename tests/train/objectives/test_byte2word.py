@@ -270,6 +270,11 @@ def test_the_loader_divides_batches(corpus: str, vocabulary: Vocabulary) -> None
             np.testing.assert_array_equal(np.concatenate([part[name] for part in parts]), array)
 
 
+def test_only_words_by_rules_are_those_of_the_text() -> None:
+    assert Config().gives_words
+    assert not Config(words="subwords").gives_words
+
+
 def test_parts_that_cannot_serve_are_named(vocabulary: Vocabulary) -> None:
     config, serving = Config(), build(PretrainRecipe, library.read_based("byte2word-base"), source="test")
     mistakes = config.check(ModelConfig(), vocabulary)

@@ -101,9 +101,10 @@ def test_mistakes_are_named() -> None:
     assert mistake.startswith(f"model.embedder.size: {V + 2} rows")
     assert mistake.endswith(f"set it to {V + 3}")
     assert Config().check(sized(V + 3), FakeVocabulary()) == []
-    narrow = sized(V + 3, character_width=384)
-    (mistake,) = Config(tied=True).check(narrow, FakeVocabulary())
-    assert mistake.startswith("objective.tied: the embedder's table is 384 wide and model.width is 768")
+    narrow, wide = (sized(V + 3, character_width=width) for width in (384, 1000))
+    for model, width in ((narrow, 384), (wide, 1000)):
+        (mistake,) = Config(tied=True).check(model, FakeVocabulary())
+        assert mistake.startswith(f"objective.tied: the embedder's table is {width} wide and model.width is 768")
     assert Config().check(narrow, FakeVocabulary()) == Config(tied=True).check(sized(V + 3), FakeVocabulary()) == []
 
 

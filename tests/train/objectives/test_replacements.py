@@ -111,6 +111,41 @@ def test_subwords_come_from_the_whole_vocabulary(name: str) -> None:
     assert shown.sum() / replaced.sum() == pytest.approx((masked * replaced).sum() / replaced.sum() / 49, abs=0.02)
 
 
+def shares(shown: list[Any], gold: Any, masked: Any, other: Any) -> list[float]:
+    """How often an item is masked, replaced by the only other one of its window, and kept."""
+    assert set(shown) <= {gold, masked, other}
+    return [shown.count(each) / len(shown) for each in (masked, other, gold)]
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_the_first_of_two_may_replace_the_second(corpus: str, place: int) -> None:
+    """80% masked, 10% replaced and 10% kept, also in windows of two items; each is a batch by itself."""
+    rows: dict[str, list[np.ndarray]] = {
+        "codepoints": [np.array([0x4E00, 0x4E01], np.int32)],
+        "whitespace": [np.zeros(2, np.bool_)],
+        "text": [np.frombuffer(b"at en", np.uint8)],
+        "word_starts": [np.array([0, 3], np.uint16)],
+        "word_ends": [np.array([2, 5], np.uint16)],
+    }
+    collator = masked_characters.Config().collator(None, 16, 0)
+    batches = [collator(rows, np.array([number])) for number in range(1500)]
+    shown = [
+        int(batch["codepoints"][0, place + 1]) for batch in batches if batch["target_positions"][0, 0] == place + 1
+    ]
+    assert shares(shown, 0x4E00 + place, MASK, 0x4E01 - place) == pytest.approx([0.8, 0.1, 0.1], abs=0.04)
+
+    of_words = byte2word.Config(bytes_per_word=4).collator(load_vocabulary(corpus), 256, 0)
+    words = []
+    for number in range(1500):
+        batch = of_words(rows, np.array([number]))
+        if batch["target_positions"][0, 0, 0] == place + 1:
+            start, end = batch["unit_ends"][0, place : place + 2]
+            words.append(batch["codepoints"][0, start:end].astype(np.uint8).tobytes())
+    pair = [b"at", b"en"]
+    found = shares(words, pair[place], bytes([MASKED_WORD]), pair[1 - place])
+    assert found == pytest.approx([0.8, 0.1, 0.1], abs=0.04)
+
+
 def test_unselected_items_are_drawn_evenly() -> None:
     counts, selected = np.array([5, 2, 0, 3]), np.array([1, 3, 5, 6, 8])
     rows = np.repeat([0, 1, 3], 300)

@@ -1,5 +1,6 @@
 """Dense layers by oneDNN: the same as nn.Linear, to rounding, in outputs and gradients."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -92,3 +93,23 @@ def test_other_types_stay_what_they_are(by_onednn: bool, dtype: torch.dtype) -> 
 def test_autocast(by_onednn: bool) -> None:
     with torch.autocast("cpu", torch.bfloat16):
         assert dense.Dense(160, 130)(torch.randn(130, 160)).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "slow"),
+    [
+        ("vendor_id : AuthenticAMD\nflags : sse2 avx2 avx512f avx512bw", True),
+        ("vendor_id : AuthenticAMD\nflags : sse2 avx2", False),
+        ("vendor_id : GenuineIntel\nflags : sse2 avx2 avx512f", False),
+        (None, False),
+    ],
+)
+def test_mkl_is_slow_on_other_cpus_with_avx512(
+    cpuinfo: str | None, slow: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "cpuinfo"
+    if cpuinfo is not None:
+        file.write_text(cpuinfo)
+    monkeypatch.setattr(dense, "Path", lambda path: file if path == "/proc/cpuinfo" else Path(path))
+    usable = torch.backends.mkl.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    assert dense.mkl_is_slow.__wrapped__() == (slow and usable)

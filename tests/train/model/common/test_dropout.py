@@ -5,11 +5,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tokenfree.train.model.common import dropout as dropout_module
 from tokenfree.train.model.common.dropout import STEPS, Dropout, average, dropout
 
 
+@pytest.mark.parametrize("here", [True, False], ids=["ours", "pytorch's"])
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
-def test_rate_and_scale(rate: float) -> None:
+def test_rate_and_scale(rate: float, here: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dropout_module, "draws_here", lambda x: here)
     torch.manual_seed(0)
     x = torch.ones(1001, 997, requires_grad=True)
     y = dropout(x, rate, training=True)
@@ -76,3 +79,18 @@ def test_equals_a_mask_and_a_product(shape: list[int], queries: int, keys: int, 
             strict=True,
         ):
             torch.testing.assert_close(one, other, atol=1e-12, rtol=1e-12)
+
+
+def test_kernels_under_compilation_are_pytorchs(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert dropout_module.draws_here(torch.ones(1))
+    assert not dropout_module.draws_here(torch.ones(1, device="meta"))
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    assert not dropout_module.draws_here(torch.ones(1))
+
+
+def test_no_rate_drops_everything() -> None:
+    """A rate that is rounded to 1 leaves one value in 65,536, and no infinite factor."""
+    torch.manual_seed(0)
+    dropped = dropout(torch.ones(1_000_000), 1 - 1e-7, training=True)
+    assert 0 < (dropped > 0).sum() < 50
+    assert dropped.max() == STEPS

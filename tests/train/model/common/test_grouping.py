@@ -1,10 +1,10 @@
-"""Segments of units from those of characters."""
+"""Segments of units from those of characters, and marks of characters that reach units."""
 
 import pytest
 import torch
 
 from tokenfree.preprocess.common.settings import build
-from tokenfree.train.model.common.grouping import Grouping, unit_segments
+from tokenfree.train.model.common.grouping import Grouping, any_of_units, unit_segments
 from tokenfree.train.model.encoder import ModelConfig
 
 
@@ -18,6 +18,14 @@ def test_each_example_may_have_its_own_groups() -> None:
     grouping = Grouping(torch.tensor([[0, 1, 1, 2], [0, 1, 2, 2]]), None)
     segments = torch.tensor([[0, 0, 1, 1], [0, 0, 1, 1]])
     assert unit_segments(segments, grouping, 3).tolist() == [[0, 0, 1], [0, 0, 1]]
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int64])
+def test_units_of_marked_characters(dtype: torch.dtype) -> None:
+    marked = torch.tensor([[1, 1, 0, 0, 0], [0, 0, 0, 0, 1]]).to(dtype)
+    shared, own = torch.tensor([[1, 1, 1, 2, 3]]), torch.tensor([[1, 1, 1, 2, 3], [0, 1, 1, 3, 2]])
+    found = [any_of_units(marked, Grouping(units), 4).long().tolist() for units in (shared, own)]
+    assert found == [[[0, 1, 0, 0], [0, 0, 0, 1]], [[0, 1, 0, 0], [0, 0, 1, 0]]]
 
 
 @pytest.mark.parametrize("down", ["strided_conv", "identity"])

@@ -16,9 +16,9 @@ from tokenfree.train.model.embedders.hashing import Family, hash_buckets, multip
 DIMENSIONS = Dimensions(width=32, heads=4, inner_width=64, dropout=0.1, activation="gelu_tanh")
 
 
-def official(codepoint: int) -> list[int]:
+def official(codepoint: int, num_hashes: int = 8) -> list[int]:
     symbols = torch.tensor([codepoint])
-    return hash_buckets(symbols, multipliers("official", 8), 16384, "official").tolist()
+    return hash_buckets(symbols, multipliers("official", num_hashes), 16384, "official").tolist()
 
 
 def embedder(**options: Any) -> CharacterEmbedder:
@@ -34,11 +34,17 @@ def embedder(**options: Any) -> CharacterEmbedder:
         (0xE9, [7254, 10062, 13806, 14274, 698, 6314, 7718, 10058]),
         (0x4E2D, [14226, 8634, 1178, 8438, 2846, 8046, 13442, 590]),
         (0xE000, [8223, 8235, 8251, 8253, 8265, 8289, 8295, 8305]),
-        (0, [31, 43, 59, 61, 73, 97, 103, 113]),
+        (0, [31, 43, 59, 61, 73, 97, 103, 113, 137, 149, 157, 173, 181, 193, 211, 223]),
     ],
 )
 def test_official_buckets(codepoint: int, buckets: list[int]) -> None:
-    assert official(codepoint) == buckets
+    assert official(codepoint, len(buckets)) == buckets
+
+
+def test_independent_multipliers() -> None:
+    """The first numbers of SplitMix64 from 0, as published; 41 bits of them, made odd."""
+    published = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F, 0xF88BB8A8724C81EC]
+    assert multipliers("independent", 4).tolist() == [number >> 23 | 1 for number in published]
 
 
 def test_official_hash_collides_totally_and_the_independent_one_does_not() -> None:

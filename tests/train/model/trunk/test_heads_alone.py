@@ -6,6 +6,7 @@ from torch import Tensor
 
 from tokenfree.preprocess.common.settings import build
 from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.common.heads import Heads
 from tokenfree.train.model.trunk.stack import Trunk, TrunkConfig
 
 WIDTH, HEADS = 20, 5
@@ -33,6 +34,25 @@ def test_heads_alone_need_no_queries_and_keys() -> None:
         layer.core.num_alone = 0  # pyright: ignore
     for ours, whole in zip(left_out, output_and_gradients(trunk), strict=True):
         torch.testing.assert_close(ours, whole, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("code", ["none", "diet_rel", "shaw"])
+def test_position_codes_need_all_heads(code: str) -> None:
+    """Some read the queries of all heads; without a code, those of the heads that are alone are not made."""
+    torch.manual_seed(0)
+    attention = {"name": "multi_scale", "scales": [1, 3], "alpha": 0}
+    fields = {"layers": 1, "heads": 4, "layer": "multi_scale", "attention": attention, "positions": code}
+    trunk = build(TrunkConfig, fields, source="test").build(Dimensions(WIDTH, 4, 80, 0.0, "gelu")).eval()
+    for parameter in trunk.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    (layer,) = trunk.layers
+    given: list[Heads] = []
+    layer.core.register_forward_pre_hook(lambda core, arguments: given.append(arguments[0]))  # pyright: ignore
+    units, valid = torch.randn(1, 9, WIDTH), torch.ones(1, 9, dtype=torch.bool)
+    before = trunk(units, valid)
+    layer.core.num_alone = 0  # pyright: ignore
+    torch.testing.assert_close(before, trunk(units, valid))
+    assert [heads.queries_BHQE.shape[1] for heads in given] == [2 if code == "none" else 4, 4]
 
 
 @pytest.mark.parametrize(("scales", "convention"), [((3, 1), "width"), ((1, 3), "half"), (("N/90", 3), "width")])
