@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import parso
 from cosmic_ray.ast import ast_nodes
 from cosmic_ray.mutating import mutate_code
-from cosmic_ray.operators.operator import Operator
 from cosmic_ray.operators.provider import OperatorProvider
 
 from benchmarks.mutation.operators import LeaveOutCall, LeaveOutOperand
@@ -53,12 +52,14 @@ class Mutant(NamedTuple):
         return [sign + line.strip() for sign, lines in pairs for line in lines]
 
 
-def _operators() -> dict[str, Operator]:
-    provider = OperatorProvider()
+def _operators() -> dict[str, Any]:
+    """Instances of `cosmic_ray.operators.operator.Operator`, by name."""
+    provider: Any = OperatorProvider()
     # What is equal is often the same object, by chance of the interpreter: `is` for `==` is no mistake to find.
     names = [name for name in provider if name not in NO_EQUATIONS and not name.endswith(("Eq_Is", "Eq_IsNot"))]
-    return {name: provider[name]() for name in names} | {
-        kind.__name__: kind() for kind in (LeaveOutOperand, LeaveOutCall)
+    return {
+        **{name: provider[name]() for name in names},
+        **{kind.__name__: kind() for kind in (LeaveOutOperand, LeaveOutCall)},
     }
 
 
