@@ -15,6 +15,7 @@ _OF_MODELS = ("counts", "defaults", "encoder", "costs", "slots", "character_widt
 _WHOLE = (*(f"{MODEL}/test_{name}.py" for name in _OF_MODELS), "tests/workflows/test_recipe_figures.py")
 _WORDS = (f"{MODEL}/downsamplers/test_words_by_loops.py", f"{MODEL}/test_byte2word_model.py",
           f"{OBJECTIVES}/test_byte2word_start.py")  # fmt: skip
+_STRIDED = (f"{MODEL}/downsamplers/test_strided_conv.py", f"{MODEL}/downsamplers/test_strided_pooling.py")
 _PROPERTIES = (f"{MODEL}/test_model_properties.py",)
 _CODES = tuple(
     f"{MODEL}/trunk/test_{name}.py"
@@ -50,7 +51,7 @@ _BATCHES = tuple(
 # The first folder that holds the file counts.
 TESTS: dict[str, tuple[str, ...]] = {
     "train/model/embedders": (*_EQUATIONS, f"{MODEL}/embedders", *_WHOLE, *_WORDS, *_GROUPS),
-    "train/model/downsamplers/strided_conv": (*_EQUATIONS, f"{MODEL}/downsamplers/test_strided_conv.py", *_WHOLE),
+    "train/model/downsamplers/strided": (*_EQUATIONS, *_STRIDED, *_WHOLE),
     "train/model/downsamplers": (*_EQUATIONS, *_WORDS, *_WHOLE),
     "train/model/trunk/attention": (*_EQUATIONS, *_WINDOWS, *_WHOLE, *_PROPERTIES, *_ANY_SIZE),
     "train/model/trunk/layers": (*_EQUATIONS, *_WINDOWS, *_WHOLE),

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import parso
 from cosmic_ray.ast import ast_nodes
 from cosmic_ray.mutating import mutate_code
-from cosmic_ray.operators.operator import Operator
 from cosmic_ray.operators.provider import OperatorProvider
 
 from benchmarks.mutation.operators import LeaveOutCall, LeaveOutOperand
@@ -53,13 +52,15 @@ class Mutant(NamedTuple):
         return [sign + line.strip() for sign, lines in pairs for line in lines]
 
 
-def _operators() -> dict[str, Operator]:
-    provider = OperatorProvider()
+def _operators() -> dict[str, Any]:
+    """Instances of `cosmic_ray.operators.operator.Operator`, by name."""
+    provider: Any = OperatorProvider()
     # What is equal is often the same object, by chance of the interpreter: `is` for `==` is no mistake to find.
     names = [name for name in provider if name not in NO_EQUATIONS and not name.endswith(("Eq_Is", "Eq_IsNot"))]
-    found: dict[str, Any] = {name: provider[name] for name in names}
-    found |= {kind.__name__: kind for kind in (LeaveOutOperand, LeaveOutCall)}
-    return {name: kind() for name, kind in found.items()}
+    return {
+        **{name: provider[name]() for name in names},
+        **{kind.__name__: kind() for kind in (LeaveOutOperand, LeaveOutCall)},
+    }
 
 
 OPERATORS = _operators()
@@ -94,7 +95,7 @@ def _mutants(root: Path, path: Path) -> Iterator[tuple[Any, Mutant]]:
     usable = {id(node): _is_equation(node) for node in nodes}
     file = path.relative_to(root).as_posix()
     for name, operator in OPERATORS.items():
-        found = ((node, span) for node in nodes for span in list(operator.mutation_positions(node) or ()))
+        found = ((node, span) for node in nodes for span in operator.mutation_positions(node))
         for occurrence, (node, span) in enumerate(found):
             if usable[id(node)]:
                 (line, column), _ = span

@@ -62,7 +62,7 @@ class Lamb(torch.optim.Optimizer):
     State of a parameter: `step`, `exp_avg`, `exp_avg_sq`, as AdamW's.
     """
 
-    def __init__(self, groups: Any, *, betas: tuple[float, float] = (0.9, 0.999), epsilon: float = 1e-6) -> None:
+    def __init__(self, groups: Any, *, betas: tuple[float, float], epsilon: float) -> None:
         defaults = {"lr": 0.0, "betas": betas, "epsilon": epsilon, "weight_decay": 0.0, "tensors": 1}
         super().__init__(groups, defaults)
 

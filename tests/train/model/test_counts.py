@@ -122,6 +122,7 @@ def test_position_codes(code: dict[str, Any], expected: int) -> None:
     trunk = stack(positions=code)
     codes = {cost.name: cost.multiply_accumulates for cost in trunk.costs(37)}
     assert codes.get("positions + segments", 0) == expected
+    assert all(isinstance(count, int) for count in codes.values())
     assert codes["deep stack"] == 3 * trunk.layers[0].multiply_accumulates(37)
 
 

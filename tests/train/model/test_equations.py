@@ -59,7 +59,8 @@ def units_of(encoder: Encoder) -> tuple[Tensor, Tensor]:
     codepoints = torch.tensor([list(b"".join(TEXT))])
     mask = torch.ones_like(codepoints, dtype=torch.bool)
     with torch.no_grad():
-        down, _ = encoder.encode(codepoints, mask, segments[None], ends[None])
+        nothing = ends[-1:].repeat(2)  # words without bytes, as after the last word of every example
+        down, _ = encoder.encode(codepoints, mask, segments[None], torch.cat([ends, nothing])[None])
     return down.units_BUD[0], segments[ends - 1]
 
 

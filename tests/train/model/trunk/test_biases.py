@@ -8,6 +8,7 @@ from torch import Tensor
 
 from tokenfree.train.model.common.heads import Heads
 from tokenfree.train.model.common.position_bias import LayerBias
+from tokenfree.train.model.common.workspace import Workspace
 from tokenfree.train.model.trunk.positions.biases import FactorBias, OffsetBias
 
 HEADS, UNITS, RANK = 3, 7, 2
@@ -56,6 +57,7 @@ def test_of_all_pairs(kind: str, shared: bool) -> None:
     bias, values = made(kind, shared)
     for heads in (slice(None), slice(1, 3), slice(0, 1)):
         torch.testing.assert_close(bias.dense(heads), values[heads])
+        torch.testing.assert_close(bias.dense(heads, Workspace()), values[heads])
 
 
 def test_gradient_of_offsets() -> None:
