@@ -35,17 +35,20 @@ _WINDOWS = tuple(
 )
 _GROUPS = (f"{OPTIMIZERS}/test_optimizers.py",)  # which parameters are several tensors in one
 _ANY_SIZE = (f"{MODEL}/trunk/test_positions.py::test_codes_equal_loops_at_any_size",)
-_BATCHES = tuple(
-    f"{OBJECTIVES}/test_{name}.py"
-    for name in (
-        "canine_c",
-        "canine_s",
-        "masked_characters",
-        "masked_subwords",
-        "byte2word",
-        "replacements",
-        "training",
-    )
+_COLLATORS = (
+    "canine_c",
+    "canine_s",
+    "masked_characters",
+    "masked_subwords",
+    "byte2word",
+    "replacements",
+    "training",
+)
+_BATCHES = (
+    *(f"{OBJECTIVES}/test_{name}.py" for name in _COLLATORS),
+    "tests/train/batches/test_target_kinds.py",
+    "tests/train/data/test_baselines.py",
+    "tests/train/analyses/test_what_is_read.py",
 )
 
 # The first folder that holds the file counts.

@@ -155,3 +155,16 @@ def test_a_tied_output_layer_is_the_embedders_table() -> None:
     assert table.grad is not None
     table.grad[: V + 3] += apart.output.weight.grad
     torch.testing.assert_close(table.grad, gradient)
+
+
+def test_the_shortest_input() -> None:
+    """CLS, one subword, SEP."""
+    collator = Config().collator(FakeVocabulary(), 3, 0)
+    rows = {
+        "subword_ids": [np.array([260, 261])],
+        "subword_starts": [np.array([0, 1])],
+        "subword_ends": [np.array([1, 2])],
+    }
+    assert collator(rows, np.array([0]))["target_mask"].sum() == 1
+    with pytest.raises(UserError, match=r"train\.length: 2 leaves no subword; make it at least 3"):
+        Config().collator(FakeVocabulary(), 2, 0)
