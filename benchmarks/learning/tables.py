@@ -82,7 +82,7 @@ def shown_to_read(lines: Sequence[Line]) -> str:
 
 
 def claims(lines: Sequence[Line], made: Sequence[Claim] = CLAIMS) -> list[str]:
-    """A row for each claim, then how many there are of each verdict."""
+    """A row for each claim whose rows have runs, then how many there are of each verdict, and how many have none."""
     head = [
         "",
         "document",
@@ -97,6 +97,8 @@ def claims(lines: Sequence[Line], made: Sequence[Claim] = CLAIMS) -> list[str]:
     rows, found = [], []
     for number, claim in enumerate(made, 1):
         better, worse = ([line for line in lines if line["model"] == name] for name in (claim.better, claim.worse))
+        if not better and not worse:  # nothing to tell of yet
+            continue
         seeds = min(len(better), len(worse))
         interval = difference(*([_measured(line, claim) for line in side] for side in (better, worse)))
         found.append(verdict(interval, seeds, claim.within))
@@ -109,7 +111,10 @@ def claims(lines: Sequence[Line], made: Sequence[Claim] = CLAIMS) -> list[str]:
         sides = ", ".join(f"{sum(map(_reads, side))} of {len(side)}" for side in (better, worse))
         rows.append([str(number), claim.document, text, claim.numbers, *ours, str(seeds), sides, found[-1]])
     counts = ", ".join(f"{found.count(kind)} {kind}" for kind in (AGREES, DISAGREES, UNTOLD))
-    return [*_table(head, rows), "", f"Of {len(made)} claims: {counts}."]
+    without = len(made) - len(found)
+    told = [f"Of {len(found)} claims: {counts}."] if found else []
+    told += [f"{without} claims of `benchmarks/learning/claims.py` have no run yet."] if without else []
+    return [*(_table(head, rows) if found else []), "", " ".join(told)]
 
 
 def comparisons(lines: Sequence[Line]) -> list[str]:
@@ -124,7 +129,8 @@ def comparisons(lines: Sequence[Line]) -> list[str]:
         reading = [_interval(_least(of_row, "probe")), _plateau(of_row, "characters"), _hours(of_row)]
         rows.append([f"`{row.name}`", row.label, *budget, f"{statistics.fmean(losses):.3f}", each, *reading])
     total = sum(line["seconds"] for line in lines) / 3600
-    return [*_table(head, rows), "", f"All {len(lines)} runs of this page: {total:.1f} thread-hours of training."]
+    table = [*_table(head, rows), ""] if rows else []
+    return [*table, f"All {len(lines)} runs of this page: {total:.1f} thread-hours of training."]
 
 
 def commands(lines: Sequence[Line]) -> list[str]:

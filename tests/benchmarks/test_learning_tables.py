@@ -124,6 +124,17 @@ def test_the_table_of_claims_has_our_difference_and_the_verdict() -> None:
     assert cells(claims(found, [alike]), "1")[-1] == "agrees"
 
 
+def test_claims_without_a_run_are_only_counted() -> None:
+    made = [Claim("paper", "one beats two", "3 against 2", better, "s-rate-5") for better in ("s-base", "ms-base")]
+    assert claims([], made) == ["", "2 claims of `benchmarks/learning/claims.py` have no run yet."]
+    found = claims([line("s-base", 0, 4.0)], made)
+    assert found[-1] == (
+        "Of 1 claims: 0 agrees, 0 disagrees, 1 cannot be told. "
+        "1 claims of `benchmarks/learning/claims.py` have no run yet."
+    )
+    assert comparisons([])[0].startswith("All 0 runs")
+
+
 def test_the_table_of_comparisons_has_budget_losses_and_the_least_probe() -> None:
     found = [line("ms-base", 0, 4.0), line("ms-base", 1, 4.2, probe=0.4, probe_other=0.4)]
     found[1]["plateau"] = None

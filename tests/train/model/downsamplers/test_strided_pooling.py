@@ -71,3 +71,15 @@ def test_all_but_the_pooling_is_as_with_the_convolution(variant: object, dimensi
     assert torch.equal(one.characters_BCD, other.characters_BCD)
     assert downs[0].costs(CHARACTERS)[0].name == "local layer"
     assert sum(cost.parameters for cost in downs[0].costs(CHARACTERS)) == sum(p.numel() for p in downs[0].parameters())
+
+
+def test_costs(dimensions: Dimensions) -> None:
+    """Four units: keys and values of twelve characters and two products with each; CLS and means are only widened."""
+    narrow = dimensions.character_width
+    mean, attention = (
+        part.Config(rate=RATE, layers=0).build(dimensions).costs(CHARACTERS)[1]
+        for part in (strided_mean, strided_attention)
+    )
+    widened = 0 if narrow == WIDTH else 4 * narrow * WIDTH
+    assert mean[1::2] == ((4, WIDTH), widened)
+    assert attention[1::2] == ((4, WIDTH), 12 * (2 * narrow * narrow + 2 * narrow) + widened)
