@@ -119,6 +119,15 @@ def test_masked_heads() -> None:
     assert (right[0].item(), right[1].item()) == (int(logits[0].argmax() == 8), 1)
 
 
+def test_scores_are_in_full_precision() -> None:
+    """Whatever the precision of the products, the softmax over the classes is in float32."""
+    torch.manual_seed(0)
+    logits, gold = (3 * torch.randn(50, 300)).bfloat16(), torch.arange(50)
+    targets = {"target_ids": gold, "target_mask": gold >= 0, "target_kinds": torch.zeros(50)}
+    expected = -logits.float().log_softmax(-1)[gold, gold].sum()
+    torch.testing.assert_close(score(logits, targets, bits=False).total, expected)
+
+
 def test_next_sentences_count_once_for_each_target() -> None:
     torch.manual_seed(0)
     head, pooled = shown(NextSentence(6)).float(), torch.randn(3, 6)
