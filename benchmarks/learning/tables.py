@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from benchmarks.learning.claims import AGREES, CLAIMS, DISAGREES, MIN_SEEDS, UNTOLD, Claim, verdict
@@ -214,5 +214,5 @@ def _hours(lines: Sequence[Line]) -> str:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
-    line: Callable[[Iterable[Any]], str] = lambda cells: f"| {' | '.join(map(str, cells))} |"  # noqa: E731
-    return [line(head), f"|{'|'.join('---' for _ in head)}|", *map(line, rows)]
+    above, *below = (f"| {' | '.join(map(str, cells))} |" for cells in (head, *rows))
+    return [above, f"|{'|'.join('---' for _ in head)}|", *below]

@@ -15,7 +15,10 @@ from tokenfree.preprocess.common.local_files import lock
 MODEL = Row("one", "One", "canine-s-tiny", "en", 4, stage=MODELS)
 COMPARED = [Row(name, name, "canine-s-tiny", "en", 4) for name in ("two", "three")]
 ENTRIES = queue([*COMPARED, MODEL])
-SILENT = lambda text: None  # noqa: E731
+
+
+def silent(text: str) -> None:
+    """Tells nothing."""
 
 
 class FakeRunner:
@@ -48,10 +51,10 @@ def test_models_come_first_and_seed_0_of_a_stage_before_seed_1() -> None:
 def test_what_is_done_is_not_done_again(tmp_path: Path, results: Results) -> None:
     first = FakeRunner(stop_at="two-0")
     with pytest.raises(KeyboardInterrupt):
-        work(ENTRIES, results, tmp_path / "locks", first, SILENT)
+        work(ENTRIES, results, tmp_path / "locks", first, silent)
     assert first.done == ["one-0", "one-1", "one-2"]
     second = FakeRunner()
-    assert work(ENTRIES, results, tmp_path / "locks", second, SILENT) == []
+    assert work(ENTRIES, results, tmp_path / "locks", second, silent) == []
     assert second.done == ["two-0", "three-0", "two-1", "three-1", "two-2", "three-2"]
     assert [line["name"] for line in results.lines()] == [entry.name for entry in ENTRIES]
 
@@ -63,7 +66,7 @@ def test_a_run_that_fails_is_passed_over_named_and_tried_again(tmp_path: Path, r
     assert "2/9 one-1: failed: the loss is not a number" in told
     assert len(runner.done) == len(ENTRIES) - 1
     again = FakeRunner()
-    work(ENTRIES, results, tmp_path / "locks", again, SILENT)
+    work(ENTRIES, results, tmp_path / "locks", again, silent)
     assert again.done == ["one-1"]
 
 
@@ -71,7 +74,7 @@ def test_what_another_command_trains_is_left_to_it(tmp_path: Path, results: Resu
     runner = FakeRunner()
     (tmp_path / "locks").mkdir()
     with lock(tmp_path / "locks" / "one-1"):
-        assert work(ENTRIES, results, tmp_path / "locks", runner, SILENT) == []
+        assert work(ENTRIES, results, tmp_path / "locks", runner, silent) == []
     assert "one-1" not in runner.done
     assert len(runner.done) == len(ENTRIES) - 1
 
@@ -82,7 +85,7 @@ def test_a_torn_line_makes_way_and_its_run_is_done_again(tmp_path: Path, results
         file.write('{"name": "one-1", "eval')
     assert results.names() == {"one-0"}
     runner = FakeRunner()
-    work(ENTRIES[:3], results, tmp_path / "locks", runner, SILENT)
+    work(ENTRIES[:3], results, tmp_path / "locks", runner, silent)
     assert runner.done == ["one-1", "one-2"]
     assert [json.loads(line)["name"] for line in results.path.read_text().splitlines()] == ["one-0", "one-1", "one-2"]
 

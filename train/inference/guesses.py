@@ -117,21 +117,27 @@ def guess_subword(
     Raises:
         UserError: the text is too long for the model.
     """
-    pieces = vocabulary.pieces()
-    mask_id, ids, place = vocabulary.size + masked_subwords.MASK, [vocabulary.size + masked_subwords.CLS], 0
-    for at, part in enumerate(text.parts):
-        ids += [int(i) for i in vocabulary.encode_flat([part]).ids]
-        if at < len(text.sizes):
-            place = len(ids) if at == number else place
-            ids.append(mask_id)
-    ids.append(vocabulary.size + masked_subwords.SEP)
+    pieces, size = vocabulary.pieces(), vocabulary.size
+    # In one piece, with a character in the place of each mark: a part alone would begin as a text does, with a space.
+    flat = vocabulary.encode_flat([chr(MASK).join(text.parts)])
+    lengths = np.array([len(part) for part in text.parts[:-1]])
+    marks = np.cumsum(lengths + 1) - 1
+    before, after = (np.searchsorted(marks, edges, side="left") for edges in (flat.starts, flat.ends))
+    ids, place, last = [size + masked_subwords.CLS], 0, -1
+    for mark, is_mark, id_ in zip(before.tolist(), (after > before).tolist(), flat.ids.tolist(), strict=True):
+        if not is_mark:
+            ids.append(id_)
+        elif ids[-1] != size + masked_subwords.MASK or mark != last:  # several bytes stand for one character
+            place, last = len(ids) if mark == number else place, mark
+            ids.append(size + masked_subwords.MASK)
+    ids.append(size + masked_subwords.SEP)
     if len(ids) > length:
         raise UserError(f"the text has {len(ids) - 2} subwords and this model reads {length - 2}; shorten it")
     codepoints = np.zeros((1, length), dtype=np.int64)
     codepoints[0, : len(ids)] = ids
     arrays = {"codepoints": codepoints, "mask": np.arange(length)[None] < len(ids)}
     scores = score(one_target(arrays, np.array([place])))[0].tolist()
-    return [(piece, scores[id_]) for id_, piece in enumerate(pieces) if predictable([piece])[0]]
+    return [(pieces[id_], scores[id_]) for id_ in np.flatnonzero(predictable(pieces)).tolist()]
 
 
 def guess_word(

@@ -53,6 +53,8 @@ class Predictor:
             room, _ = room_for_words(length, objective.bytes_per_word)
             pieces = self._pieces()
             return guesses.guess_word(text, number, pieces, self._score, length=length, num_words=room)
+        if objective.name not in ("canine_s", "canine_c", "masked_characters"):
+            raise UserError(f"this model was trained with objective.name: {objective.name}, which guesses no text")
         room = room_for_characters(length, objective.spare)
         if objective.name == "canine_s":
             pieces = self._pieces()

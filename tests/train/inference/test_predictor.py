@@ -205,3 +205,22 @@ def test_the_command(
     assert shown[1].count("%") == 5
     assert main(["predict", run, "nothing"]) == 2
     assert main(["predict", run, "[MASK]", "--top", "0"]) == 2
+
+
+def test_a_text_of_subwords_is_read_as_one(
+    runs: Callable[[str], str], corpus: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What stands behind a mark begins no word of its own; each mark is one MASK, and the asked one is the target."""
+    predictor, pieces = load_predictor(runs("masked_subwords")), pieces_of(corpus)
+    given: list[Mapping[str, torch.Tensor]] = []
+
+    def logits(encoder: Any, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        given.append(batch)
+        return torch.zeros(1, len(pieces))
+
+    monkeypatch.setattr(predictor._model["head"], "target_logits", logits)
+    predictor("the [MASK]ing of[MASK][MASK] the")
+    special = ["CLS", "SEP", "MASK"]
+    names = [([*pieces, *special])[int(i)] for i in given[0]["codepoints"][0][given[0]["mask"][0]]]
+    assert names == ["CLS", "▁the", "MASK", "ing", "▁of", "MASK", "MASK", "▁the", "SEP"]
+    assert [int(batch["target_positions"][0, 0]) for batch in given] == [2, 5, 6]

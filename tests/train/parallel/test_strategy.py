@@ -146,7 +146,10 @@ def test_shards_on_a_gpu(corpus: str, make_recipe: MakeRecipe, tmp_path: Path, m
     try:
         recipe = make_recipe(precision="bfloat16", model={"trunk": {"dropout": 0.0}})
         plain = Loop(recipe, corpus, device="cuda:0")
-        by_hand: Any = lambda task, layers, *, device, **more: FullyShardedDataParallel(task, layers, device)  # noqa: E731
+
+        def by_hand(task: Any, layers: Any, *, device: Any, **more: Any) -> FullyShardedDataParallel:
+            return FullyShardedDataParallel(task, layers, device)
+
         monkeypatch.setattr(loop_module, "share", by_hand)
         sharded = Loop(recipe, corpus, device="cuda:0")
         lines: list[list[Any]] = [[], []]

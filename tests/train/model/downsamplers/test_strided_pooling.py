@@ -1,6 +1,7 @@
 """Mean and attention pooling in the place of the convolution, against loops in double precision."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -58,10 +59,10 @@ def test_attention(dimensions: Dimensions) -> None:
 
 
 @pytest.mark.parametrize("variant", [strided_mean, strided_attention])
-def test_all_but_the_pooling_is_as_with_the_convolution(variant: object, dimensions: Dimensions) -> None:
+def test_all_but_the_pooling_is_as_with_the_convolution(variant: Any, dimensions: Dimensions) -> None:
     """Local layers, masks and the units of characters."""
     options = {"rate": RATE, "block": 4, "align_mask": True}
-    downs = [part.Config(**options).build(dimensions) for part in (variant, strided_conv)]  # type: ignore[attr-defined]
+    downs = [part.Config(**options).build(dimensions) for part in (variant, strided_conv)]
     downs[0].local.load_state_dict(downs[1].local.state_dict())
     x = torch.randn(2, CHARACTERS, dimensions.character_width)
     mask = torch.arange(CHARACTERS) < torch.tensor([[14], [7]])
