@@ -72,6 +72,38 @@ def make_recipe() -> MakeRecipe:
     return make
 
 
+SUBWORDS: dict[str, Any] = {
+    "embedder": {"name": "subword_table", "size": 600},
+    "downsampler": {"name": "identity"},
+    "upsampler": {"name": "identity"},
+}
+WORDS: dict[str, Any] = {
+    "character_width": 8,
+    "embedder": {"name": "word_bytes"},
+    "downsampler": {"name": "word_pooling", "max_words": 36, "bytes_per_word": 4},
+    "trunk": {**RECIPE["model"]["trunk"], "layer": {"name": "pre_ln"}},
+    "upsampler": {"name": "subword_queries"},
+}
+
+
+@pytest.fixture(scope="session")
+def make_recipe_for() -> MakeRecipe:
+    """Makes a recipe for an objective, given as its mapping, with a model that fits it; keywords are of `train`."""
+
+    def make(objective: Mapping[str, Any], **train: Any) -> PretrainRecipe:
+        over = {"masked_subwords": SUBWORDS, "byte2word": WORDS}.get(objective["name"], {})
+        words = {"bytes_per_word": 4} if objective["name"] == "byte2word" else {}
+        length = {"length": 144} if words else {}
+        mapping = {
+            "model": {**RECIPE["model"], **over},
+            "objective": {**objective, **words},
+            "train": {**RECIPE["train"], **length, **train},
+        }
+        return build(PretrainRecipe, mapping, source="test")
+
+    return make
+
+
 def write_corpus(folder: Path, texts: Sequence[tuple[str, str]], *, max_characters: int, vocabulary: int) -> str:
     """A data directory of (name, text), of which the first five are to validate; the path of `folder`."""
     documents = [Document(f"help:{name}", "en", name, text) for name, text in texts]

@@ -8,50 +8,23 @@ import pytest
 import torch
 
 from tests.train.conftest import MakeRecipe
-from tokenfree.preprocess.common.settings import build, merge, to_mapping
 from tokenfree.train.analyses.target_scores import score_targets
-from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.evaluate import what_is_read
 from tokenfree.train.loop.loop import Loop
 
-SUBWORDS = {
-    "model": {"embedder": {"name": "subword_table", "size": 600}, "downsampler": {"name": "identity"}},
-    "objective": {"name": "masked_subwords", "tied": True},
-}
-WORDS = {
-    "model": {
-        "character_width": 8,
-        "embedder": {"name": "word_bytes"},
-        "downsampler": {"name": "word_pooling", "max_words": 36, "bytes_per_word": 4},
-        "trunk": {"layer": {"name": "pre_ln"}},
-        "upsampler": {"name": "subword_queries"},
-    },
-    "objective": {"name": "byte2word", "bytes_per_word": 4},
-    "train": {"length": 144},
-}
 OBJECTIVES: dict[str, Mapping[str, Any]] = {
-    "canine_s": {},
-    "canine_s with pairs": {"objective": {"next_sentence": True}},
-    "canine_c": {"objective": {"name": "canine_c", "heads": 2}},
-    "masked_characters": {"objective": {"name": "masked_characters"}},
-    "masked_subwords": SUBWORDS,
-    "byte2word": WORDS,
+    "canine_s": {"name": "canine_s"},
+    "canine_s with pairs": {"name": "canine_s", "next_sentence": True},
+    "canine_c": {"name": "canine_c", "heads": 2},
+    "masked_characters": {"name": "masked_characters"},
+    "masked_subwords": {"name": "masked_subwords", "tied": True},
+    "byte2word": {"name": "byte2word"},
 }
 
 
 @pytest.fixture(params=OBJECTIVES)
-def loop(request: pytest.FixtureRequest, corpus: str, make_recipe: MakeRecipe) -> Loop:
-    mapping = to_mapping(make_recipe(validation_windows=40))
-    over = OBJECTIVES[request.param]
-    for key in ("embedder", "downsampler", "upsampler"):
-        if key in over.get("model", {}):
-            del mapping["model"][key]
-    if "name" in over.get("objective", {}):
-        del mapping["objective"]
-    if "subword" in str(over):
-        mapping["model"].pop("upsampler", None)
-        over = merge(over, {"model": {"upsampler": over["model"].get("upsampler", {"name": "identity"})}})
-    return Loop(build(PretrainRecipe, merge(mapping, over), source="test"), corpus)
+def loop(request: pytest.FixtureRequest, corpus: str, make_recipe_for: MakeRecipe) -> Loop:
+    return Loop(make_recipe_for(OBJECTIVES[request.param], validation_windows=40), corpus)
 
 
 def test_scores_by_target_are_those_of_validation(loop: Loop) -> None:

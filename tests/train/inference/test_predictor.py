@@ -13,54 +13,31 @@ import torch
 
 from tests.train.conftest import MakeRecipe
 from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import build, merge, to_mapping
 from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
-from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.inference.guesses import LONGEST, best
 from tokenfree.train.inference.masked_text import read_masked_text
 from tokenfree.train.inference.predictor import Predictor, load_predictor
 from tokenfree.train.pretrain import pretrain
 from tokenfree.workflows.cli import main
 
-CHANGES: dict[str, Mapping[str, Any]] = {
-    "canine_s": {},
-    "canine_c": {"objective": {"name": "canine_c", "heads": 2, "buckets": 300}},
-    "masked_characters": {"objective": {"name": "masked_characters", "buckets": 300}},
-    "masked_subwords": {
-        "model": {
-            "embedder": {"name": "subword_table", "size": 600},
-            "downsampler": {"name": "identity"},
-            "upsampler": {"name": "identity"},
-        },
-        "objective": {"name": "masked_subwords"},
-    },
-    "byte2word": {
-        "model": {
-            "character_width": 8,
-            "embedder": {"name": "word_bytes"},
-            "downsampler": {"name": "word_pooling", "max_words": 36, "bytes_per_word": 4},
-            "trunk": {"layer": {"name": "pre_ln"}},
-            "upsampler": {"name": "subword_queries"},
-        },
-        "objective": {"name": "byte2word", "bytes_per_word": 4},
-        "train": {"length": 144},
-    },
+OBJECTIVES: dict[str, Mapping[str, Any]] = {
+    "canine_s": {"name": "canine_s"},
+    "canine_c": {"name": "canine_c", "heads": 2, "buckets": 300},
+    "masked_characters": {"name": "masked_characters", "buckets": 300},
+    "masked_subwords": {"name": "masked_subwords"},
+    "byte2word": {"name": "byte2word"},
 }
 TEXT = "the [MASK] of a"
 
 
 @pytest.fixture(scope="module")
-def runs(corpus: str, make_recipe: MakeRecipe, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+def runs(corpus: str, make_recipe_for: MakeRecipe, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
     """The run of an objective, after one step."""
     made: dict[str, str] = {}
 
     def run(name: str) -> str:
         if name not in made:
-            mapping, over = to_mapping(make_recipe(steps=1, validate_every_steps=1)), CHANGES[name]
-            for key in set(over.get("model", {})) & {"embedder", "downsampler", "upsampler"}:
-                del mapping["model"][key]
-            mapping.pop("objective")
-            recipe = build(PretrainRecipe, merge(mapping, over), source="test")
+            recipe = make_recipe_for(OBJECTIVES[name], steps=1, validate_every_steps=1)
             made[name] = pretrain(recipe, corpus, str(tmp_path_factory.mktemp(name) / "run")).run
         return made[name]
 
@@ -150,7 +127,7 @@ def test_characters_know_those_before(runs: Callable[[str], str], monkeypatch: p
     assert given[1][:2].tolist() == [[ord("a"), 0], [ord("b"), 0]]
 
 
-@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("name", OBJECTIVES)
 def test_guesses_are_probabilities_and_repeat(runs: Callable[[str], str], corpus: str, name: str) -> None:
     predictor = load_predictor(runs(name), corpus)
     found = predictor(TEXT, top=1000)
@@ -176,7 +153,7 @@ def test_marks() -> None:
             read_masked_text(wrong)
 
 
-@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("name", OBJECTIVES)
 def test_texts_that_are_too_long(runs: Callable[[str], str], name: str) -> None:
     with pytest.raises(UserError, match=r"the text has \d+ .*this model reads \d+.*shorten it"):
         load_predictor(runs(name))("ab " * 200 + "[MASK]")
