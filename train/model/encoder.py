@@ -4,6 +4,7 @@ B batch, C characters, P targets, U units after DOWN, N single characters, D wid
 """
 
 import dataclasses
+from functools import partial
 from typing import Annotated, Any, NamedTuple
 
 import torch
@@ -16,7 +17,7 @@ from tokenfree.preprocess.common.settings import settings
 from tokenfree.train.model.common.cost import Cost, count_parameters
 from tokenfree.train.model.common.dimensions import Dimensions
 from tokenfree.train.model.common.grouping import Downsampled, any_of_units, unit_segments
-from tokenfree.train.model.common.initialise import initialise
+from tokenfree.train.model.common.initialise import Initialisation, initialise
 from tokenfree.train.model.common.rows import TableRows, look_up
 from tokenfree.train.model.common.slots.contracts import PartSlot
 from tokenfree.train.model.common.slots.frame import (
@@ -45,6 +46,8 @@ class ModelConfig:
         downsampler: DOWN, characters to units.
         trunk: ENCODE, the deep stack over units.
         upsampler: UP, units back to characters.
+        initialisation: how fresh weights begin: `official`, as in the code of CANINE and BERT; `scaled`, kernels to
+            their width and positions as sinusoids, with which small models learn sooner.
     """
 
     width: Annotated[int, Field(ge=1)] = 768
@@ -53,6 +56,7 @@ class ModelConfig:
     downsampler: Annotated[Any, DOWNSAMPLER] = DOWNSAMPLER.field()
     trunk: TrunkConfig = dataclasses.field(default_factory=TrunkConfig)
     upsampler: Annotated[Any, UPSAMPLER] = UPSAMPLER.field()
+    initialisation: Initialisation = "official"
 
     @property
     def dimensions(self) -> Dimensions:
@@ -138,7 +142,7 @@ class Encoder(nn.Module):
         self.trunk = config.trunk.build(dimensions)
         self.upsampler = config.upsampler.build(dimensions)
         self.pooler = nn.Linear(config.width, config.width)
-        self.apply(initialise)
+        self.apply(partial(initialise, how=config.initialisation))
 
     def forward(
         self,

@@ -8,6 +8,7 @@ from torch import nn
 
 from tokenfree.preprocess.common.settings import build, merge
 from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.model.common.initialise import sinusoids
 from tokenfree.train.model.downsamplers.strided import BlockAttention
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.model.trunk.attention import full, multi_scale, sliding_global
@@ -176,7 +177,7 @@ DOWN: list[dict[str, Any]] = [{"name": "word_pooling", "byte_positions": "learne
 
 @pytest.mark.parametrize("down", DOWN, ids=["pooling", "cnn"])
 def test_words_begin_with_fan_in_and_nearly_shut_gates(down: dict[str, Any]) -> None:
-    """0.02 but for what stands alone: in^-1/2; for bytes 1, for places 0.2; biases of gates -2."""
+    """0.02 but for what stands alone: in^-1/2; for bytes 1; biases of gates -2; places are sinusoids."""
     torch.manual_seed(0)
     encoder = build(ModelConfig, {**WORDS, "downsampler": down}, source="test").build()
     alone = ("key.", "value.", "filters.", "downsampler.projection.")
@@ -186,14 +187,40 @@ def test_words_begin_with_fan_in_and_nearly_shut_gates(down: dict[str, Any]) -> 
         if parameter.dim() == 1:
             assert (parameter == (-2 if ".gate." in name else 0)).all(), name
             continue
+        if "places" in name:
+            assert torch.equal(parameter, sinusoids(*parameter.shape) * 0.8 * 2**0.5)
+            continue
         std = 0.02
         if name.startswith("downsampler") and any(part in name for part in alone):
             std = parameter.shape[1] ** -0.5
-        elif "places" in name or name == "embedder.table.weight":
-            std = 0.2 if "places" in name else 1.0
+        elif name == "embedder.table.weight":
+            std = 1.0
         assert parameter.abs().max() <= 2 * std, name
         if parameter.numel() > 1000:
             assert parameter.std().item() == pytest.approx(0.88 * std, rel=0.07), name
+
+
+def test_scaled_kernels_do_as_much_as_those_of_a_large_model() -> None:
+    """What 0.02 is at a width of 1,024; tables but for the positions stay as they are."""
+    model = {"width": 64, "embedder": {"name": "byte_table", "max_characters": 128}, "initialisation": "scaled"}
+    torch.manual_seed(0)
+    encoder = build(ModelConfig, {**model, "trunk": {"layers": 1, "heads": 4}}, source="test").build()
+    for name, parameter in encoder.named_parameters():
+        if parameter.dim() != 2 or parameter.numel() < 1000:
+            continue
+        if name == "embedder.positions.weight":
+            assert torch.equal(parameter, sinusoids(128, 64) * 0.02 * 2**0.5)
+            continue
+        std = 0.02 if "embedder" in name else 0.64 * parameter.shape[1] ** -0.5
+        assert parameter.std().item() == pytest.approx(0.88 * std, rel=0.07), name
+
+
+def test_sinusoids_turn_by_the_same_angle_from_place_to_place() -> None:
+    """So that a linear map finds the neighbour: products of two rows depend on their distance alone."""
+    table = sinusoids(40, 16)
+    products = table @ table.T
+    for distance in range(40):
+        torch.testing.assert_close(products.diagonal(distance), products[0, distance].expand(40 - distance))
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ from tokenfree.train.model.common.cost import Cost, count_parameters
 from tokenfree.train.model.common.dense import Dense
 from tokenfree.train.model.common.dimensions import Dimensions, layer_norm
 from tokenfree.train.model.common.dropout import Dropout
-from tokenfree.train.model.common.initialise import ScaledEmbedding
+from tokenfree.train.model.common.initialise import SinusoidTable
 
 NUM_TYPES = 2
-PLACE_STD = 0.2  # of the places as they begin; see `WordOutput`
+PLACE_STD = 0.8  # of the places as they begin; see `WordOutput`
 
 
 class WordSpans(NamedTuple):
@@ -86,7 +86,7 @@ class WordOutput(nn.Module):
 
     def __init__(self, word_width: int, max_words: int, dimensions: Dimensions) -> None:
         super().__init__()
-        self.places = ScaledEmbedding(max_words, word_width, std=PLACE_STD)
+        self.places = SinusoidTable(max_words, word_width, std=PLACE_STD)
         self.types = nn.Embedding(NUM_TYPES, word_width)
         self.norm = layer_norm(word_width)
         self.dropout = Dropout(dimensions.dropout)

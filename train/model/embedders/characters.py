@@ -16,6 +16,7 @@ from tokenfree.preprocess.common.settings import settings
 from tokenfree.train.model.common.cost import Cost, count_parameters
 from tokenfree.train.model.common.dimensions import Dimensions, layer_norm
 from tokenfree.train.model.common.dropout import Dropout
+from tokenfree.train.model.common.initialise import PositionTable, sinusoids
 from tokenfree.train.model.common.slots.frame import EmbedderDefaults, EmbedderModule
 
 NUM_SEGMENTS = 16
@@ -46,16 +47,13 @@ class InputConfig(EmbedderDefaults):
 
 
 class Sinusoids(nn.Module):
-    """Fixed positions (Vaswani et al., arXiv 1706.03762, section 3.5): sines in even columns, cosines in odd ones."""
+    """Fixed positions (Vaswani et al., arXiv 1706.03762, section 3.5)."""
 
     weight: Tensor
 
     def __init__(self, num_positions: int, width: int) -> None:
         super().__init__()
-        rates_D = 10000.0 ** (-(torch.arange(width) // 2 * 2) / width)
-        angles_XD = torch.arange(num_positions)[:, None] * rates_D
-        table_XD = torch.where(torch.arange(width) % 2 == 0, angles_XD.sin(), angles_XD.cos())
-        self.register_buffer("weight", table_XD, persistent=False)
+        self.register_buffer("weight", sinusoids(num_positions, width), persistent=False)
 
     def forward(self, positions: Tensor) -> Tensor:
         """Vectors [..., D] of int64 positions."""
@@ -87,9 +85,9 @@ class CharacterEmbedder(EmbedderModule):
         width = dimensions.width
         self.table, self.width, self.max_characters = table, width, config.max_characters
         self.segments = nn.Embedding(config.segments, width) if config.segments else None
-        self.positions: nn.Embedding | Sinusoids | None = None
+        self.positions: PositionTable | Sinusoids | None = None
         if config.positions == "learned":
-            self.positions = nn.Embedding(config.max_characters, width)
+            self.positions = PositionTable(config.max_characters, width)
         elif config.positions == "sinusoidal":
             self.positions = Sinusoids(config.max_characters, width)
         self.norm = layer_norm(width)
