@@ -1,6 +1,8 @@
-"""The data directories of the queue, made by `tokenfree preprocess` where they are absent: pages and books in English.
+"""The data directories of the queue, made by `tokenfree preprocess` where they are absent.
 
-They differ only in the length of their windows, and hold the same documents and the same 2,000 subwords.
+`en` and `en-short` are pages and books in English, the same documents in longer and in shorter windows. `vi-short` are
+pages in Vietnamese, which sets a space after each syllable: what stands between two spaces is short, and hangs together
+with its neighbours.
 """
 
 from __future__ import annotations
@@ -8,14 +10,37 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.learning.children import call
 from tokenfree.preprocess.common.errors import UserError
 
-DIRECTORIES = {"en": 508, "en-short": 236}  # the most characters of a window
-DUMP, BOOKS = "wiki-dumps/enwiki-2016-shortened.xml.bz2", "books/en"
 VARIABLE = "TOKENFREE_TEST_DATA"
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a data directory is made of: a dump and books, relative to the folder of the inputs, and the most characters
+    of a window."""
+
+    dump: str
+    books: str | None
+    max_characters: int
+
+    @property
+    def paths(self) -> list[str]:
+        """All inputs."""
+        return [self.dump] if self.books is None else [self.dump, self.books]
+
+
+ENGLISH, BOOKS = "wiki-dumps/enwiki-2016-shortened.xml.bz2", "books/en"
+VIETNAMESE = "wiki-dumps/viwiki-20230501-excerpt-multistream.xml.bz2"
+DIRECTORIES = {
+    "en": Source(ENGLISH, BOOKS, 508),
+    "en-short": Source(ENGLISH, BOOKS, 236),
+    "vi-short": Source(VIETNAMESE, None, 236),
+}
 
 
 def prepare(folder: Path, names: Sequence[str], logs: Path) -> None:
@@ -27,30 +52,33 @@ def prepare(folder: Path, names: Sequence[str], logs: Path) -> None:
     """
     for name in names:
         if not (folder / name / "_SUCCESS").exists():
-            call(arguments(name, folder, source()), logs / f"data-{name}.log")
+            call(arguments(name, folder, inputs(name)), logs / f"data-{name}.log")
 
 
 def arguments(name: str, folder: Path | str, inputs: Path | str) -> list[str]:
     """The arguments of `tokenfree` that make a data directory."""
+    source = DIRECTORIES[name]
+    books = [] if source.books is None else ["--books", f"{inputs}/{source.books}"]
     return [
-        *("preprocess", "--wikipedia", f"{inputs}/{DUMP}", "--books", f"{inputs}/{BOOKS}"),
+        *("preprocess", "--wikipedia", f"{inputs}/{source.dump}", *books),
         *("--output", f"{folder}/{name}", "--workers", "1"),
-        *("--window.max_characters", str(DIRECTORIES[name]), "--vocabulary.size", "2000"),
+        *("--window.max_characters", str(source.max_characters), "--vocabulary.size", "2000"),
     ]
 
 
-def source() -> Path:
-    """The folder of the inputs.
+def inputs(name: str) -> Path:
+    """The folder of the inputs, which has those of the data directory `name`.
 
     Raises:
         UserError: it is not named, or holds no such dump or books.
     """
     folder = os.environ.get(VARIABLE)
+    paths = DIRECTORIES[name].paths
     if not folder:
-        raise UserError(f"{VARIABLE} is not set; let it name the folder with {DUMP} and {BOOKS}, or give --data")
-    for name in (DUMP, BOOKS):
-        if not (Path(folder) / name).exists():
-            raise UserError(f"{VARIABLE}={folder}: no {name} in it; name the folder that has it, or give --data")
+        raise UserError(f"{VARIABLE} is not set; let it name the folder with {' and '.join(paths)}, or give --data")
+    for path in paths:
+        if not (Path(folder) / path).exists():
+            raise UserError(f"{VARIABLE}={folder}: no {path} in it; name the folder that has it, or give --data")
     return Path(folder)
 
 

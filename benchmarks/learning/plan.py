@@ -100,22 +100,24 @@ SUBWORD_STEPS = 3000  # DIET-REL leaves the plateau at 1,500 of 5,000
 WORD_STEPS = 3000
 PSEUDO_WORD_STEPS = 2000  # fewer, because a step with convolutions takes five times as long
 
-DEEP: Options = (("model.width", "128"), ("model.trunk.layers", "4"), ("train.length", "80"))
+DEEP: Options = (("model.width", "128"), ("model.trunk.layers", "4"))
+SHORT: Options = (*DEEP, ("train.length", "80"))
+SCALED: Options = (("model.initialisation", "scaled"),)  # small models read sooner so
 
 SHOWN = (
     Row("canine-s", "CANINE-S", "canine-s-tiny", "en-short", 3500, ((RATE, "0.0015"),), MODELS),
-    Row("canine-c", "CANINE-C", "canine-c-tiny", "en-short", 3000, ((RATE, "0.0015"),), MODELS),
-    Row("bert", "subword BERT", "bert-tiny", "en-short", 6000, DEEP, MODELS),
+    Row("canine-c", "CANINE-C", "canine-c-tiny", "vi-short", 6000, ((RATE, "0.0015"), *SCALED), MODELS),
+    Row("bert", "subword BERT", "bert-tiny", "en-short", 6000, SHORT, MODELS),
     Row(
         "diet_rel",
         "DIET-REL",
         "bert-diet_rel-tiny",
         "en-short",
         5000,
-        (*DEEP, ("model.trunk.positions.max_units", "80")),
+        (*SHORT, ("model.trunk.positions.max_units", "80")),
         MODELS,
     ),
-    Row("byte2word", "Byte2Word", "byte2word-tiny", "en-short", 5000, ((RATE, "0.001"),), MODELS),
+    Row("byte2word", "Byte2Word", "byte2word-tiny", "en", 5000, ((RATE, "0.001"), *DEEP, *SCALED), MODELS),
     Row("ms", "multi-scale Transformer", "ms-transformer-tiny", "en-short", 3500, ((RATE, "0.0015"),), MODELS),
 )
 
@@ -127,7 +129,7 @@ def _characters(name: str, label: str, recipe: str, *options: tuple[str, str]) -
 
 def _subwords(name: str, label: str, recipe: str, *options: tuple[str, str]) -> Row:
     """A subword BERT of the size of those that are shown to read."""
-    return Row(name, label, recipe, "en-short", SUBWORD_STEPS, (*DEEP, *options))
+    return Row(name, label, recipe, "en-short", SUBWORD_STEPS, (*SHORT, *options))
 
 
 def _words(name: str, label: str, recipe: str) -> Row:
