@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.learning.children import call, last_line
-from benchmarks.learning.data import DIRECTORIES, prepare
+from benchmarks.learning.data import prepare
 from tokenfree.preprocess.common.errors import JobError, UserError
 
 
@@ -71,13 +71,18 @@ def test_only_data_that_are_absent_are_made(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.delenv("TOKENFREE_TEST_DATA", raising=False)
     prepare(tmp_path, ["en"], tmp_path / "logs")
     with pytest.raises(UserError, match="TOKENFREE_TEST_DATA is not set"):
-        prepare(tmp_path, list(DIRECTORIES), tmp_path / "logs")
+        prepare(tmp_path, ["en", "en-short"], tmp_path / "logs")
     monkeypatch.setenv("TOKENFREE_TEST_DATA", str(tmp_path))
     with pytest.raises(UserError, match=r"no wiki-dumps/enwiki-2016-shortened\.xml\.bz2 in it"):
-        prepare(tmp_path, list(DIRECTORIES), tmp_path / "logs")
+        prepare(tmp_path, ["en", "en-short"], tmp_path / "logs")
     (tmp_path / "wiki-dumps").mkdir()
     (tmp_path / "wiki-dumps" / "enwiki-2016-shortened.xml.bz2").touch()
     (tmp_path / "books" / "en").mkdir(parents=True)
-    prepare(tmp_path, list(DIRECTORIES), tmp_path / "logs")
+    prepare(tmp_path, ["en", "en-short"], tmp_path / "logs")
+    with pytest.raises(UserError, match=r"no wiki-dumps/viwiki-.* in it"):
+        prepare(tmp_path, ["vi-short"], tmp_path / "logs")
+    (tmp_path / "wiki-dumps" / "viwiki-20230501-excerpt-multistream.xml.bz2").touch()
+    prepare(tmp_path, ["vi-short"], tmp_path / "logs")
+    assert "--books" not in (tmp_path / "logs" / "data-vi-short.log").read_text()
     assert not (tmp_path / "logs" / "data-en.log").exists()
     assert "--window.max_characters 236 --vocabulary.size 2000" in (tmp_path / "logs" / "data-en-short.log").read_text()
