@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import threading
 from collections.abc import Iterator
 from types import FrameType
+
+_STANDARD_ERROR = 2
+ANSWER = b"\nstopping after this step, with a checkpoint; Ctrl-C again ends it now\n"
 
 
 class Stop:
@@ -27,7 +31,10 @@ class Stop:
 
 @contextlib.contextmanager
 def stop_on_signals() -> Iterator[Stop]:
-    """Catch SIGINT and SIGTERM in the block; a second one acts as it did before. Only the main thread can catch any."""
+    """Catch SIGINT and SIGTERM in the block; a second one acts as it did before. Only the main thread can catch any.
+
+    Whoever presses Ctrl-C is told on standard error what follows.
+    """
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():
         yield stop
@@ -37,6 +44,9 @@ def stop_on_signals() -> Iterator[Stop]:
 
     def note(number: int, frame: FrameType | None) -> None:
         stop.ask(signal.Signals(number).name)
+        if number == signal.SIGINT:
+            with contextlib.suppress(OSError):  # not by print: the signal may have come in the midst of one
+                os.write(_STANDARD_ERROR, ANSWER)
         for kind in kinds:
             signal.signal(kind, before[kind])
 

@@ -12,6 +12,8 @@ from tokenfree.workflows.terminal.live_line import LiveLine
 class DownloadLine(LiveLine):
     """The live line of a download: wiki, bytes of all files, rate and time left; or why nothing moves."""
 
+    separator = " · "
+
     def __init__(self, stream: TextIO | None = None) -> None:
         super().__init__(stream)
         self.start: float | None = None
@@ -30,4 +32,4 @@ class DownloadLine(LiveLine):
             if progress.total is not None and progress.done < progress.total:
                 minutes, seconds = divmod(int((progress.total - progress.done) / rate), 60)
                 parts.append(f"{minutes}:{seconds:02} left")
-        self.show(" · ".join(parts))
+        self.show(*parts)

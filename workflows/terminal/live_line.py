@@ -3,65 +3,97 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from types import TracebackType
 from typing import TextIO
 
+from rich.cells import cell_len
 from typing_extensions import Self
 
 from tokenfree.workflows.terminal.frame import Frame
 
 LOG_INTERVAL = 10.0  # seconds between lines where the output is no terminal
 _LIVE_INTERVAL = 0.1  # where it is one
+_TICK = 1.0  # seconds between two looks at the clock
 
 
 class LiveLine:
     """A line that is drawn over itself in a terminal, and written anew every `interval` seconds in a log file.
+
+    It has parts, the most important first. A terminal shows as many of them as fit into a line; a log file has them
+    all, after the time of the day.
 
     Args:
         stream: standard error by default.
         interval: seconds between two lines of a log file.
     """
 
+    separator = "  "
+
     def __init__(self, stream: TextIO | None = None, *, interval: float = LOG_INTERVAL) -> None:
         self.stream = sys.stderr if stream is None else stream
         self._frame = Frame(self.stream)
         self.live = self._frame.live
         self.interval = _LIVE_INTERVAL if self.live else interval
-        self.shown = ""  # what is not kept yet
+        self.shown: tuple[str, ...] = ()  # what is not kept yet
         self.time = float("-inf") if self.live else time.monotonic()  # of the last line written
+        self._waiting: threading.Event | None = None  # set when the wait is over
+        self._drawing = threading.Lock()
 
-    def show(self, text: str, *, final: bool = False) -> None:
-        """Show `text` in place of the last one, unless that is too recent; a final one is shown at once and stays."""
+    def show(self, *parts: str, final: bool = False) -> None:
+        """Show `parts` in place of the last ones, unless those are too new; final ones are shown at once and stay."""
         now = time.monotonic()
         due = final or now - self.time >= self.interval
         if due:
+            self._end_wait()
             self.time = now
             if not self.live:
-                self._log(text)
+                self._log(self.separator.join(parts))
             elif final:
-                self._frame.finish(text)
+                self._frame.finish(self._fitted(parts))
             else:
-                self._frame.draw([text])
-        self.shown = "" if final or (due and not self.live) else text
+                self._frame.draw([self._fitted(parts)])
+        self.shown = () if final or (due and not self.live) else parts
 
     def message(self, text: str) -> None:
         """Write `text` as a line of its own, above the live one."""
         if self.live:
-            self._frame.above(text)
+            with self._drawing:
+                self._frame.above(text)
         else:
             self._log(text)
 
+    def wait(self, text: str) -> None:
+        """Show `text` and for how long it has been shown, until there is something else to show."""
+        if not self.live:
+            return self._log(text)
+        self._end_wait()
+        over, began = threading.Event(), time.monotonic()
+        self._waiting = over
+
+        def tick() -> None:
+            while True:
+                with self._drawing:
+                    if over.is_set():
+                        return
+                    self._frame.draw([self._fitted((clock(int(time.monotonic() - began)), text))])
+                over.wait(_TICK)
+
+        threading.Thread(target=tick, daemon=True).start()
+
     def clear(self) -> None:
         """Forget what is shown, so that plain lines can follow."""
+        self._end_wait()
         if self.live and self.shown:
             self._frame.clear()
-        self.shown = ""
+        self.shown = ()
 
     def close(self) -> None:
         """Keep what is shown and move to a fresh line."""
+        self._end_wait()
         if self.shown:
-            self.show(self.shown, final=True)
+            self.show(*self.shown, final=True)
 
     def __enter__(self) -> Self:
         return self
@@ -71,8 +103,23 @@ class LiveLine:
     ) -> None:
         self.close()
 
+    def _end_wait(self) -> None:
+        if self._waiting is None:
+            return
+        with self._drawing:
+            self._waiting.set()
+            self._waiting = None
+            self._frame.clear()
+
+    def _fitted(self, parts: tuple[str, ...]) -> str:
+        """The parts from the left that fit into the terminal's width: the first one at least."""
+        columns, kept = self._frame.size[0] - 1, 1
+        while kept < len(parts) and cell_len(self.separator.join(parts[: kept + 1])) <= columns:
+            kept += 1
+        return self.separator.join(parts[:kept])
+
     def _log(self, text: str) -> None:
-        self.stream.write(text + "\n")
+        self.stream.write(f"{time.strftime('%H:%M:%S')}  {text}\n")
         self.stream.flush()
 
 

@@ -12,6 +12,8 @@ _STAGE_BEFORE = {"vocabulary": "read", "finish": "build"}  # stages that count t
 class StageLine(LiveLine):
     """The live line of preprocessing: stage, input splits or shards done, rate and time left."""
 
+    separator = " · "
+
     def __init__(self, stream: TextIO | None = None) -> None:
         super().__init__(stream)
         self.stage = ""
@@ -30,8 +32,8 @@ class StageLine(LiveLine):
         if progress != self.last:
             self.last, self.changed = progress, now
         characters = [f"{progress.characters:,} characters"] if progress.characters else []
-        parts = [self._parts_done(), *self._bytes(), *characters, *self._left(now), clock(int(now - self.start))]
-        self.show(" · ".join(parts))
+        parts = [self._parts_done(), *self._left(now), clock(int(now - self.start)), *self._bytes(), *characters]
+        self.show(*parts)
 
     def _parts_done(self) -> str:
         if self.stage == "vocabulary":  # made by one worker from all input splits

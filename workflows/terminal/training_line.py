@@ -35,33 +35,34 @@ class ProgressLine(LiveLine):
         elif "validation_loss" in line:
             self._validation = line["validation_loss"]
             if self._recent:
-                self.show(self.text(), final=not self.live)
+                self.show(*self.parts(), final=not self.live)
         else:
             self._recent.append(line)
-            self.show(self.text(), final=line["step"] == self._steps and not self.live)
+            self.show(*self.parts(), final=line["step"] == self._steps and not self.live)
 
-    def text(self) -> str:
-        """The line as it stands, such as `step 120/1000  loss 4.312  held-out 4.401  12.3k characters/s  ...`."""
-        last = self._recent[-1]
-        seconds = sum(line["seconds"] for line in self._recent)
+    def parts(self) -> list[str]:
+        """The line as it stands, such as `step 120/1,000`, `loss 4.312`, `held-out 4.401`, `8:15 left` and so on."""
+        recent, last = self._recent, self._recent[-1]
+        seconds = sum(line["seconds"] for line in recent)
         parts = [f"step {last['step']:,}/{self._steps:,}", f"loss {last['loss']:.3f}"]
-        if "bits_per_character" in last:
-            parts.append(f"{last['bits_per_character']:.2f} bits per character")
         if self._validation is not None:
             parts.append(f"held-out {self._validation:.3f}")
-        parts.append(f"{short(sum(line['characters'] for line in self._recent) / seconds)} characters/s")
-        parts.append(f"utilisation {sum(line['utilisation'] for line in self._recent) / len(self._recent):.0%}")
-        parts.append(f"data wait {sum(line['data_wait'] for line in self._recent) / seconds:.0%}")
-        left = (self._steps - last["step"]) * seconds / len(self._recent)
-        parts.append(f"{clock(left)} left")
+        parts.append(f"{clock((self._steps - last['step']) * seconds / len(recent))} left")
         if self._restarts:
             parts.append(f"restarts {self._restarts}")
-        return "  ".join(parts)
+        parts.append(f"{short(sum(line['characters'] for line in recent) / seconds)} characters/s")
+        if "bits_per_character" in last:
+            parts.append(f"{last['bits_per_character']:.2f} bits per character")
+        parts.append(f"utilisation {sum(line['utilisation'] for line in recent) / len(recent):.0%}")
+        parts.append(f"data wait {sum(line['data_wait'] for line in recent) / seconds:.0%}")
+        return parts
 
     def _event(self, line: Mapping[str, Any]) -> None:
         if line["event"] == "worker_lost":
             self._restarts += 1
         if line["event"] == "roll_back":  # the steps from there on come again
             self._recent.clear()
-        if line.get("message"):
+        if line["event"] == "launch":
+            self.wait(line["message"])
+        elif line.get("message"):
             self.message(line["message"])

@@ -16,15 +16,24 @@ def interrupts() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("interrupts")
-def test_the_first_signal_is_noted_and_the_second_acts_as_before() -> None:
+def test_the_first_signal_is_noted_and_the_second_acts_as_before(capfd: pytest.CaptureFixture[str]) -> None:
     before = signal.getsignal(signal.SIGINT)
     with stop_on_signals() as stop:
         assert not stop
         signal.raise_signal(signal.SIGINT)
         assert (stop.reason, stop.goes_on) == ("SIGINT", False)
+        assert capfd.readouterr().err == "\nstopping after this step, with a checkpoint; Ctrl-C again ends it now\n"
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
+        assert not capfd.readouterr().err
     assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_who_sends_sigterm_reads_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    with stop_on_signals() as stop:
+        signal.raise_signal(signal.SIGTERM)
+        assert stop
+    assert not capfd.readouterr().err
 
 
 def test_other_threads_cannot_catch_signals_and_do_not_try() -> None:

@@ -1,6 +1,7 @@
 """What is drawn in a terminal stays within it and comes in single pieces; where there is none, nothing is drawn."""
 
 import io
+import re
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +11,15 @@ from tokenfree.workflows.terminal.frame import Frame
 from tokenfree.workflows.terminal.live_line import LiveLine
 
 BACK, UP = "\r\x1b[2K", "\x1b[1A\x1b[2K"
+
+
+TIME = re.compile(r"^\d\d:\d\d:\d\d  ", re.MULTILINE)  # before each line of a log file
+
+
+class Parts(LiveLine):
+    """A line with a separator of its own."""
+
+    separator = " · "
 
 
 pytestmark = pytest.mark.usefixtures("resize")
@@ -77,7 +87,7 @@ def test_wishes_about_colours_do_not_change_lines(monkeypatch: pytest.MonkeyPatc
     for stream, shown in ((Terminal(), f"{BACK}step 1\n"), (io.StringIO(), "step 1\n")):
         with LiveLine(stream) as line:
             line.show("step 1", final=True)
-        assert stream.getvalue() == shown
+        assert TIME.sub("", stream.getvalue()) == shown
 
 
 def test_a_terminal_that_cannot_go_back_gets_the_lines_of_a_log_file(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +97,30 @@ def test_a_terminal_that_cannot_go_back_gets_the_lines_of_a_log_file(monkeypatch
         line.show("step 1")
         line.message("longer than the width of this terminal")
         line.show("step 2")
-    assert terminal.getvalue() == "longer than the width of this terminal\nstep 2\n"
+    lines = terminal.getvalue().splitlines()
+    assert [TIME.sub("", line) for line in lines] == ["longer than the width of this terminal", "step 2"]
+    assert all(TIME.match(line) for line in lines)
+
+
+SHOWN = {80: "a · bb · 日本 · dddd", 19: "a · bb · 日本", 14: "a · bb · 日本", 13: "a · bb", 3: "a"}
+
+
+@pytest.mark.parametrize(("columns", "shown"), SHOWN.items())
+def test_parts_that_do_not_fit_are_left_out_from_the_right(
+    resize: Callable[[int, int], None], columns: int, shown: str
+) -> None:
+    resize(columns, 5)
+    terminal = Terminal()
+    with Parts(terminal) as line:
+        line.show("a", "bb", "日本", "dddd")  # two columns each of the Japanese
+    assert terminal.pieces == [f"{BACK}{shown}", f"{BACK}{shown}\n"]
+
+
+def test_a_log_file_has_all_parts() -> None:
+    log = io.StringIO()
+    with Parts(log) as line:
+        line.show("a" * 50, "b" * 50, final=True)
+    assert TIME.sub("", log.getvalue()) == f"{'a' * 50} · {'b' * 50}\n"
 
 
 def test_clear_leaves_nothing() -> None:

@@ -1,8 +1,13 @@
 """The live line of a training run, in a terminal and in a log file."""
 
 import io
+import time
+from collections.abc import Callable
+
+import pytest
 
 from tests.workflows.terminal.conftest import Terminal
+from tokenfree.workflows.terminal import live_line
 from tokenfree.workflows.terminal.training_line import ProgressLine
 
 
@@ -24,10 +29,10 @@ def test_the_line() -> None:
         progress(step(10))
         progress({"step": 10, "validation_loss": 5.5, "validation_accuracy": 0.0})
         progress({"event": "worker_lost", "step": None, "message": "worker 1 was lost"})
-    assert progress.text() == (
-        "step 10/1,000  loss 5.250  held-out 5.500  6.0k characters/s  utilisation 40%  data wait 10%  8:15 left  "
-        "restarts 1"
-    )
+    assert progress.parts() == [
+        *("step 10/1,000", "loss 5.250", "held-out 5.500", "8:15 left", "restarts 1"),
+        *("6.0k characters/s", "utilisation 40%", "data wait 10%"),
+    ]
     assert "\r\x1b[2Kstep 10/1,000" in stream.getvalue()
     assert "\r\x1b[2Kworker 1 was lost\n" in stream.getvalue()
     assert stream.getvalue().endswith("\n")
@@ -47,7 +52,7 @@ def test_a_log_file_gets_plain_lines_now_and_then_and_the_last() -> None:
         for number in range(1, 501):
             progress(step(number))
     lines = stream.getvalue().splitlines()
-    assert [line.split()[1] for line in lines] == ["1/500", "500/500"]
+    assert [line.split()[2] for line in lines] == ["1/500", "500/500"]
     assert "\r" not in stream.getvalue()
 
 
@@ -56,7 +61,7 @@ def test_the_newest_line_is_shown_when_training_fails() -> None:
     with ProgressLine(steps=500, stream=stream, interval=3600) as progress:
         for number in (1, 2, 3):
             progress(step(number))
-    assert stream.getvalue().splitlines()[-1].startswith("step 3/500")
+    assert stream.getvalue().splitlines()[-1][10:].startswith("step 3/500")
 
 
 def test_nothing_to_show() -> None:
@@ -64,3 +69,42 @@ def test_nothing_to_show() -> None:
     with ProgressLine(steps=5, stream=stream) as progress:
         progress({"event": "start", "step": 0})
     assert stream.getvalue() == ""
+
+
+def test_who_waits_for_workers_sees_for_how_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_line, "_TICK", 0.001)
+    stream = Terminal()
+    with ProgressLine(steps=5, stream=stream) as progress:
+        progress({"event": "launch", "step": None, "message": "starting 2 workers under Ray"})
+        _until(lambda: stream.getvalue().count("0:00  starting 2 workers") > 2)
+        progress({"event": "start", "step": 0, "message": "on 2 nodes"})
+        progress(step(1))
+        drawn = len(stream.pieces)
+        time.sleep(0.05)
+        assert len(stream.pieces) == drawn
+    assert "on 2 nodes\n" in stream.getvalue()
+    assert "step 1/5" in stream.pieces[-1]
+    assert stream.getvalue().count("\n") == 2
+
+
+def test_a_wait_that_ends_in_nothing_leaves_nothing() -> None:
+    stream = Terminal()
+    with ProgressLine(steps=5, stream=stream) as progress:
+        progress({"event": "launch", "step": None, "message": "starting 2 workers under Ray"})
+        _until(lambda: "starting" in stream.getvalue())
+    assert stream.pieces[-1] == "\r\x1b[2K"
+
+
+def test_a_log_file_is_told_once_what_is_awaited() -> None:
+    stream = io.StringIO()
+    with ProgressLine(steps=5, stream=stream) as progress:
+        progress({"event": "launch", "step": None, "message": "starting 2 workers under Ray"})
+    assert stream.getvalue()[10:] == "starting 2 workers under Ray\n"
+
+
+def _until(true: Callable[[], bool]) -> bool:
+    end = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+    return True
