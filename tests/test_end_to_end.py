@@ -68,6 +68,18 @@ def recipe(tmp_path: Path) -> str:
     return str(path)
 
 
+def _check_inspected(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What `inspect --json` says of the windows is what stands in their text."""
+    assert main(["inspect", str(data), "--sample", "60", "--width", "90", "--json"]) == 0
+    windows = json.loads(capsys.readouterr().out)["windows"]
+    assert len(windows) == 60
+    for window in windows:
+        text = window["text"]
+        assert len(text) == len(window["masked"]) <= 90
+        for start, end, drawn in [*window["words"], *window["subwords"]]:
+            assert drawn == text[start:end]
+
+
 def test_the_whole_path(
     dump: Path, data: Path, recipe: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -88,6 +100,11 @@ def test_the_whole_path(
     shown = capsys.readouterr().out
     for word in ("documents", "subword_starts", "words", "masks"):
         assert word in shown
+    assert main(["verify", str(data), "--json"]) == 0
+    rows = sum(len(split) for split in opened.values())
+    found = json.loads(capsys.readouterr().out)
+    assert (found["good"], found["windows"], found["characters"]) == (True, rows, counters["characters"])
+    _check_inspected(data, capsys)
 
     run = tmp_path / "run"
     arguments = ["pretrain", recipe, "--data", str(data), "--output", str(run)]

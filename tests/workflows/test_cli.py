@@ -1,7 +1,9 @@
 """The command line: help, overrides, and mistakes that end in one line with status 2."""
 
 import argparse
+import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -119,3 +121,28 @@ def test_workers() -> None:
     for wrong in ("0", "3:2", "x", "2:"):
         with pytest.raises(UserError, match="--workers"):
             pretrain.parse_workers(wrong)
+
+
+def test_model_and_doctor_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["model", "canine-s-tiny", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["parameters"] == sum(part["parameters"] for part in found["parts"]) > 10**6
+    assert found["memory_bytes"]["total"] == sum(v for k, v in found["memory_bytes"].items() if k != "total")
+    assert (found["length"], found["examples"]) == (240, 32)
+    status = cli.main(["doctor", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert status == (1 if found["missing"] else 0)
+    assert {"python", "torch"} <= {finding["what"] for finding in found["findings"]}
+
+
+def test_verify_as_json_says_what_is_wrong(capsys: pytest.CaptureFixture[str],
+                                           monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    def verify(directory: str) -> None:
+        raise JobError(f"{directory}: row 7 is damaged")
+
+    monkeypatch.setattr("tokenfree.preprocess.dataset.manifest.load_manifest", lambda _: SimpleNamespace(splits={}))
+    monkeypatch.setattr("tokenfree.preprocess.dataset.verify.verify", verify)
+    assert cli.main(["verify", "data/en", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out) == {"good": False, "problem": "data/en: row 7 is damaged"}
+    assert cli.main(["verify", "data/en"]) == 1
+    assert one_line(capsys) == "tokenfree: data/en: row 7 is damaged\n"

@@ -8,6 +8,8 @@ Example:
 """
 
 import argparse
+import dataclasses
+import json
 
 from tokenfree.workflows.doctor import CHECKS, step_memory, storage
 
@@ -18,24 +20,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`[RECIPE] [--storage URL ...]`."""
     parser.add_argument("recipe", metavar="RECIPE", nargs="?", help="a pretraining recipe to check for memory")
     parser.add_argument("--storage", metavar="URL", nargs="+", default=["."], help="folders or URLs to be written to")
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the findings; 1 if something that is needed is missing."""
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
+
+    from tokenfree.workflows.terminal.console import console
 
     findings = [finding for check in CHECKS for finding in check()]
     findings += [finding for url in args.storage for finding in storage(url)]
     if args.recipe:
         findings += step_memory(args.recipe)
+    missing = [finding.what for finding in findings if finding.state == "missing"]
+    if args.json:
+        print(json.dumps({"findings": [dataclasses.asdict(finding) for finding in findings], "missing": missing}))
+        return 1 if missing else 0
     table = Table(box=None, pad_edge=False, header_style="bold")
     for header in ("", "what", "found", "remedy"):
         table.add_column(header, overflow="fold")
     for finding in findings:
         table.add_row(MARKS[finding.state], escape(finding.what), escape(finding.value), escape(finding.remedy))
-    Console().print(table)
-    missing = [finding.what for finding in findings if finding.state == "missing"]
+    console().print(table)
     print(f"missing: {', '.join(missing)}" if missing else "nothing that tokenfree needs is missing")
     return 1 if missing else 0

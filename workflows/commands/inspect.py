@@ -1,13 +1,15 @@
 """Show what a data directory holds: counts, columns, and a few windows with words, subwords and masks marked.
 
-Words and subwords alternate in colour; masked characters are shown as a block, replaced ones are underlined. Where the
-output is no terminal, words are parted by `|`, subwords by `·`.
+Words and subwords alternate in colour; masked characters are shown as a block, replaced ones are underlined. Without
+colours words are parted by `|`, subwords by `·`. Characters that the vocabulary lacks are drawn as their bytes.
 
 Example:
   tokenfree inspect data/en --sample 2
 """
 
 import argparse
+import dataclasses
+import json
 
 from tokenfree.preprocess.common.errors import UserError
 
@@ -17,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("directory", metavar="DIR", help="a data directory made by `tokenfree preprocess`")
     parser.add_argument("--sample", metavar="N", type=int, default=3, help="windows to show (default 3)")
     parser.add_argument("--width", metavar="N", type=int, default=400, help="characters of each to show (default 400)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -25,17 +28,27 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         UserError: a number is out of its range, or there is no finished data directory.
     """
-    from rich.console import Console
-
     from tokenfree.preprocess.dataset.manifest import load_manifest
-    from tokenfree.workflows.terminal.inspection import columns_table, counts_table, pages_line, show_windows
+    from tokenfree.workflows.terminal import inspection
+    from tokenfree.workflows.terminal.console import console
 
     if args.sample < 0 or args.width < 1:
         raise UserError("--sample must not be negative and --width must be positive")
     manifest = load_manifest(args.directory)
-    console = Console(highlight=False)
-    console.print(counts_table(manifest))
-    console.print(pages_line(manifest))
-    console.print(columns_table(manifest))
-    show_windows(console, args.directory, manifest, num_windows=args.sample, width=args.width)
+    windows = inspection.windows(args.directory, manifest, num_windows=args.sample, width=args.width)
+    if args.json:
+        found = {
+            "counts": list(inspection.counts(manifest)),
+            "pages": manifest.counters,
+            "columns": inspection.columns(manifest),
+            "windows": [dataclasses.asdict(window) for window in windows],
+        }
+        print(json.dumps(found, ensure_ascii=False))
+        return 0
+    out = console()
+    out.print(inspection.counts_table(manifest))
+    out.print(inspection.pages_line(manifest))
+    out.print(inspection.columns_table(manifest))
+    for window in windows:
+        inspection.show_window(out, window)
     return 0

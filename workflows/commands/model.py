@@ -8,6 +8,7 @@ Example:
 """
 
 import argparse
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ def recipe_keys() -> list[str]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`RECIPE`, or `--list` in its place."""
     command_line.add_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     parser.add_argument("--list", action=_List, nargs=0, help="show all recipes that come with tokenfree, and exit")
 
 
@@ -32,13 +34,13 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         UserError: the recipe cannot be read, or its parts do not fit together.
     """
-    from rich.console import Console
     from rich.table import Table
 
     from tokenfree.train.config import PretrainRecipe
     from tokenfree.train.model.costs import costs, step_memory
     from tokenfree.train.model.encoder import check
     from tokenfree.train.objectives.base import head_cost
+    from tokenfree.workflows.terminal.console import console
 
     recipe = command_line.load(PretrainRecipe, args)
     length = recipe.train.length
@@ -49,11 +51,26 @@ def run(args: argparse.Namespace) -> int:
     parts = costs(recipe.model, length, targets)
     head = head_cost(recipe.objective, recipe.model, targets)
     parts += [] if head is None else [head]
+    total = sum(part.multiply_accumulates for part in parts)
+    batch = recipe.train.micro_batch or recipe.train.global_batch
+    memory = step_memory(recipe.model, length, batch, targets)
+    if args.json:
+        found = {
+            "parts": [part._asdict() for part in parts],
+            "parameters": sum(part.parameters for part in parts),
+            "multiply_accumulates": total,
+            "length": length,
+            "targets": targets,
+            "head_is_counted": head is not None,
+            "examples": batch,
+            "memory_bytes": {**memory._asdict(), "total": memory.total},
+        }
+        print(json.dumps(found))
+        return 0
     table = Table(box=None, header_style="bold", pad_edge=False, show_footer=True, footer_style="bold")
     table.add_column("part", "all")
     table.add_column("shape after it")
     table.add_column("parameters", f"{sum(part.parameters for part in parts):,}", justify="right")
-    total = sum(part.multiply_accumulates for part in parts)
     table.add_column("multiply-accumulates", f"{total:,}", justify="right")
     table.add_column("share", justify="right")
     for part in parts:
@@ -61,15 +78,13 @@ def run(args: argparse.Namespace) -> int:
         table.add_row(
             part.name, " x ".join(map(str, part.shape)), f"{part.parameters:,}", f"{macs:,}", f"{macs / total:.1%}"
         )
-    batch = recipe.train.micro_batch or recipe.train.global_batch
-    memory = step_memory(recipe.model, length, batch, targets)
     sizes = ", ".join(f"{name} {size / 2**20:,.0f}" for name, size in memory._asdict().items())
-    console = Console(highlight=False)
-    console.print(table)
+    out = console()
+    out.print(table)
     symbols = recipe.model.embedder.symbols
     without = "; the head of the objective, which grows with the data's vocabulary, is not counted"
-    console.print(f"\n{length:,} {symbols}, {targets} targets{without if head is None else ''}")
-    console.print(f"memory of a step with {batch} examples: {memory.total / 2**20:,.0f} MiB ({sizes})")
+    out.print(f"\n{length:,} {symbols}, {targets} targets{without if head is None else ''}")
+    out.print(f"memory of a step with {batch} examples: {memory.total / 2**20:,.0f} MiB ({sizes})")
     return 0
 
 

@@ -7,21 +7,33 @@ Example:
 """
 
 import argparse
+import json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`DIR`."""
     parser.add_argument("directory", metavar="DIR", help="a data directory made by `tokenfree preprocess`")
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 
 def run(args: argparse.Namespace) -> int:
     """Verify, and say how much was found good."""
+    from tokenfree.preprocess.common.errors import JobError
     from tokenfree.preprocess.dataset.manifest import load_manifest
     from tokenfree.preprocess.dataset.verify import verify
 
     manifest = load_manifest(args.directory)
-    verify(args.directory)
     shards = [shard for split in manifest.splits.values() for shard in split.shards]
     windows, characters = sum(shard.rows for shard in shards), sum(shard.characters for shard in shards)
-    print(f"{args.directory}: good: {len(shards)} shards, {windows:,} windows, {characters:,} characters")
+    try:
+        verify(args.directory)
+    except JobError as error:
+        if not args.json:
+            raise
+        print(json.dumps({"good": False, "problem": str(error)}))
+        return 1
+    if args.json:
+        print(json.dumps({"good": True, "shards": len(shards), "windows": windows, "characters": characters}))
+    else:
+        print(f"{args.directory}: good: {len(shards)} shards, {windows:,} windows, {characters:,} characters")
     return 0

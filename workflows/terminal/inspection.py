@@ -1,6 +1,9 @@
 """The parts of `tokenfree inspect`: tables of counts and columns, and windows with their features marked."""
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,23 +18,29 @@ from tokenfree.preprocess.features.vocabulary import Vocabulary
 
 ALTERNATE = ("cyan", "yellow")
 BLOCK = "█"
+_BYTE = re.compile("<0x[0-9A-F]{2}>")  # the name of a byte-fallback piece
+
+
+def counts(manifest: Manifest) -> Iterator[dict[str, Any]]:
+    """Documents, windows, characters, bytes and shards of each split and language."""
+    for split, content in manifest.splits.items():
+        for language in sorted({shard.language for shard in content.shards}):
+            shards = [shard for shard in content.shards if shard.language == language]
+            names = {"documents": "documents", "windows": "rows", "characters": "characters", "bytes": "bytes"}
+            sums = {name: sum(getattr(shard, key) for shard in shards) for name, key in names.items()}
+            yield {"split": split, "language": language, **sums, "shards": len(shards)}
 
 
 def counts_table(manifest: Manifest) -> Table:
-    """Documents, windows, characters and shards by split and language."""
+    """The same as a table."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in ("split", "language"):
         table.add_column(name)
     for name in ("documents", "windows", "characters", "MB", "shards"):
         table.add_column(name, justify="right")
-    for split, content in manifest.splits.items():
-        for language in sorted({shard.language for shard in content.shards}):
-            shards = [shard for shard in content.shards if shard.language == language]
-            sums = [
-                sum(getattr(shard, key) for shard in shards) for key in ("documents", "rows", "characters", "bytes")
-            ]
-            numbers = [f"{number:,}" for number in sums[:3]] + [f"{sums[3] / 1e6:,.1f}", str(len(shards))]
-            table.add_row(split, language, *numbers)
+    for row in counts(manifest):
+        numbers = [f"{row[name]:,}" for name in ("documents", "windows", "characters")]
+        table.add_row(row["split"], row["language"], *numbers, f"{row['bytes'] / 1e6:,.1f}", f"{row['shards']:,}")
     return table
 
 
@@ -46,40 +55,89 @@ def pages_line(manifest: Manifest) -> str:
     return "\n[bold]pages[/]  " + ", ".join(parts)
 
 
-def columns_table(manifest: Manifest) -> Table:
+def columns(manifest: Manifest) -> dict[str, str]:
     """The columns with their types."""
+    return {field.name: str(field.type).replace(" not null", "") for field in schema(manifest.config["columns"])}
+
+
+def columns_table(manifest: Manifest) -> Table:
+    """The same as a table."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("\ncolumn")
     table.add_column("\ntype")
-    for field in schema(manifest.config["columns"]):
-        table.add_row(field.name, str(field.type).replace(" not null", ""))
+    for name, type in columns(manifest).items():
+        table.add_row(name, type)
     return table
 
 
-def show_windows(console: Console, directory: str, manifest: Manifest, *, num_windows: int, width: int) -> None:
-    """Print `num_windows` windows, spread evenly over the training split, the first `width` characters of each."""
+class Piece(NamedTuple):
+    """A word or subword of a window: from character `start` to `end`, drawn as `text`."""
+
+    start: int
+    end: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Window:
+    """A window, or its first characters, with its features."""
+
+    number: int  # in the training split
+    labels: Mapping[str, str]  # document and language, where they are kept
+    characters: int  # of the whole window
+    text: str
+    words: Sequence[Piece] | None  # None: the data have no such columns
+    subwords: Sequence[Piece] | None
+    masked: str | None  # as CANINE-S sees it, masked characters as blocks; None without subwords
+
+
+def windows(directory: str, manifest: Manifest, *, num_windows: int, width: int) -> Iterator[Window]:
+    """`num_windows` windows, spread evenly over the training split, the first `width` characters of each."""
     storage = Storage.at(directory)
     vocabulary = None
     if manifest.vocabulary_sha256 is not None:
         vocabulary = Vocabulary.load(storage.read_bytes("vocabulary/subwords.model"))
     for number, row in _sample(storage, manifest, num_windows):
-        known = {name: row.column(name)[0] for name in row.schema.names}
-        text = known["text"].as_py()
-        label = " ".join(str(known[name]) for name in ("document", "language") if name in known)
-        console.print(f"\n[bold]window {number:,}[/]  {label}, {len(text):,} characters")
-        shown = text[:width] + ("…" if len(text) > width else "")
-        console.print(Text(shown.replace("\n", "⏎ ")))
+        known = set(row.schema.names)
+        text = row.column("text")[0].as_py()
+        words = subwords = masked = None
         if "word_starts" in known:
-            encoded = text.encode()
-            spans = [
-                (len(encoded[:start].decode()), len(encoded[:end].decode()))
-                for start, end in _spans(row, "word")
-                if start <= 4 * width  # bytes: enough for `width` characters
-            ]
-            console.print(_marked(console, "words", text[:width], spans, "|"))
+            words = [Piece(*span, text[slice(*span)]) for span in _character_spans(text, _spans(row, "word"), width)]
         if "subword_starts" in known and vocabulary is not None:
-            console.print(_marked(console, "subwords", text[:width], _spans(row, "subword"), "·"))
-            console.print(_masked(row, vocabulary, number, width))
+            names = vocabulary.pieces()
+            spelled = [names[id] for id in row.column("subword_ids")[0].values.to_pylist()]
+            subwords = subword_pieces(text[:width], _spans(row, "subword"), spelled)
+            masked = _masked(row, vocabulary, number, width)
+        labels = {name: str(row.column(name)[0]) for name in ("document", "language") if name in known}
+        yield Window(number, labels, len(text), text[:width], words, subwords, masked)
+
+
+def subword_pieces(text: str, spans: Sequence[tuple[int, int]], names: Sequence[str]) -> list[Piece]:
+    """The subwords of `text` by their spans of characters and names; those of a character in bytes show these."""
+    shown = [(span, name) for span, name in zip(spans, names, strict=True) if span[1] <= len(text)]
+    return [Piece(*span, name if _BYTE.fullmatch(name) else text[slice(*span)]) for span, name in shown]
+
+
+def show_window(console: Console, window: Window) -> None:
+    """Print a window, with its words, subwords and masks below it."""
+    labels = " ".join(window.labels.values())
+    console.print(f"\n[bold]window {window.number:,}[/]  {labels}, {window.characters:,} characters")
+    rest = "…" if window.characters > len(window.text) else ""
+    console.print(Text(_line(window.text) + rest))
+    if window.words is not None:
+        console.print(_marked(console, "words", window.text, window.words, "|"))
+    if window.subwords is not None:
+        console.print(_marked(console, "subwords", window.text, window.subwords, "·"))
+    if window.masked is not None:
+        console.print(_with_masks(window.text, window.masked))
+
+
+def _character_spans(text: str, spans: Sequence[tuple[int, int]], width: int) -> list[tuple[int, int]]:
+    """Spans of UTF-8 bytes as spans of characters, of those that end within `width`."""
+    encoded = text.encode()
+    near = [span for span in spans if span[0] <= 4 * width]  # bytes: enough for `width` characters
+    found = [(len(encoded[:start].decode()), len(encoded[:end].decode())) for start, end in near]
+    return [span for span in found if span[1] <= width]
 
 
 def _spans(row: pa.RecordBatch, kind: str) -> list[tuple[int, int]]:
@@ -103,32 +161,39 @@ def _sample(storage: Storage, manifest: Manifest, num_windows: int) -> Iterator[
                 offset -= batch.num_rows
 
 
-def _marked(console: Console, title: str, shown: str, spans: Sequence[tuple[int, int]], separator: str) -> Text:
-    """The text with its spans in alternating colours, or parted by `separator` where there are no colours."""
+def _line(text: str) -> str:
+    return text.replace("\n", "⏎ ")
+
+
+def _marked(console: Console, title: str, shown: str, pieces: Sequence[Piece], separator: str) -> Text:
+    """The text with its pieces in alternating colours, or parted by `separator` where there are no colours."""
     text = Text(f"{title:<9}", style="bold")
-    coloured = console.is_terminal and console.color_system is not None
+    coloured = console.is_terminal and console.color_system is not None and not console.no_color
     before = 0
-    for index, (start, end) in enumerate(span for span in spans if span[1] <= len(shown)):
-        gap = shown[before:start] if coloured else separator if index else ""
-        text.append(gap.replace("\n", "⏎ "), style="not bold dim")
-        text.append(shown[start:end], style=f"not bold {ALTERNATE[index % 2]}")
-        before = end
+    for index, piece in enumerate(pieces):
+        gap = shown[before : piece.start] if coloured else separator if index else ""
+        text.append(_line(gap), style="not bold dim")
+        text.append(piece.text, style=f"not bold {ALTERNATE[index % 2]}")
+        before = piece.end
     return text
 
 
-def _masked(row: pa.RecordBatch, vocabulary: Vocabulary, number: int, width: int) -> Text:
-    """The window as CANINE-S would see it: masked characters as blocks, replaced ones underlined."""
+def _masked(row: pa.RecordBatch, vocabulary: Vocabulary, number: int, width: int) -> str:
+    """The window as CANINE-S would see it, masked characters as blocks."""
     from tokenfree.train.batches.framing import MASK
     from tokenfree.train.objectives.canine_s import Config
 
-    text = Text("masks    ", style="bold")
     window, config = row.column("codepoints")[0].values.to_numpy(), Config()
     collate = config.collator(vocabulary, len(window) + 2 + config.spare, seed=0)
     columns = {name: [row.column(name)[0].values.to_numpy()] for name in collate.columns}
     seen = collate(columns, np.array([number]))["codepoints"][0, 1 : len(window) + 1]
-    for old, new in zip(window[:width], seen[:width], strict=True):
-        if new == MASK:
-            text.append(BLOCK, style="not bold magenta")
-        else:
-            text.append(chr(new).replace("\n", "⏎"), style="not bold" if old == new else "not bold underline magenta")
+    return "".join(BLOCK if new == MASK else chr(new) for new in seen[:width])
+
+
+def _with_masks(before: str, masked: str) -> Text:
+    """Blocks coloured, replaced characters underlined."""
+    text = Text("masks    ", style="bold")
+    for old, new in zip(before, masked, strict=True):
+        style = "" if old == new else " magenta" if new == BLOCK else " underline magenta"
+        text.append(new.replace("\n", "⏎"), style=f"not bold{style}")
     return text
