@@ -9,9 +9,10 @@ from tokenfree.preprocess.common.settings import build
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.workflows.recipes import library
 from tokenfree.workflows.terminal.live_line import LiveLine
+from tokenfree.workflows.terminal.next_command import next_command
 from tokenfree.workflows.terminal.run_result import loss_lines
 from tokenfree.workflows.terminal.stage_line import StageLine
-from tokenfree.workflows.terminal.sweep_table import SweepTable
+from tokenfree.workflows.terminal.sweep.table import SweepTable
 
 DATA_RECIPE, MODEL_RECIPE, SWEEP_RECIPE = "wikipedia-tiny", "canine-s-tiny", "three-knobs-tiny"
 
@@ -76,6 +77,7 @@ def run_demo(output: str, *, dump: str | None = None, workers: int = 2) -> None:
     print("files made:")
     for path, what in _files(demo.folder, data, run, sweep, report):
         print(f"  {path!s:<44} {what}")
+    print(next_command("predict", run, "This function [MASK] a value."))
 
 
 def _write_corpus(folder: Path) -> dict[str, tuple[str, ...]]:

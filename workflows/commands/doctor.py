@@ -29,6 +29,7 @@ def run(args: argparse.Namespace) -> int:
     from rich.table import Table
 
     from tokenfree.workflows.terminal.console import console
+    from tokenfree.workflows.terminal.next_command import next_command
 
     findings = [finding for check in CHECKS for finding in check()]
     findings += [finding for url in args.storage for finding in storage(url)]
@@ -45,4 +46,6 @@ def run(args: argparse.Namespace) -> int:
         table.add_row(MARKS[finding.state], escape(finding.what), escape(finding.value), escape(finding.remedy))
     console().print(table)
     print(f"missing: {', '.join(missing)}" if missing else "nothing that tokenfree needs is missing")
+    if not missing:
+        print(next_command("demo", "--output", "demo"))
     return 1 if missing else 0

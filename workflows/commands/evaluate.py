@@ -32,6 +32,7 @@ def run(args: argparse.Namespace) -> int:
         UserError: `--windows` is less than 1, or see `tokenfree.train.evaluate.evaluate`.
     """
     from tokenfree.train.evaluate import evaluate
+    from tokenfree.workflows.terminal.next_command import next_command
     from tokenfree.workflows.terminal.run_result import reading_line
 
     if args.windows is not None and args.windows < 1:
@@ -45,4 +46,5 @@ def run(args: argparse.Namespace) -> int:
     line = reading_line(found)
     if line is not None:
         print(line)
+    print(next_command("report", args.data, args.run_folder, "--output", "report.html"))
     return 0

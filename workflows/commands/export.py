@@ -23,5 +23,5 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.train.huggingface.folders import export_run
 
     reader = export_run(args.run_folder, args.folder)
-    print(f"transformers.{reader}.from_pretrained({args.folder!r})")
+    print(f'  next        python -c "from transformers import {reader}; {reader}.from_pretrained({args.folder!r})"')
     return 0

@@ -31,6 +31,7 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.preprocess.dataset.manifest import load_manifest
     from tokenfree.workflows.terminal import inspection
     from tokenfree.workflows.terminal.console import console
+    from tokenfree.workflows.terminal.next_command import next_command
 
     if args.sample < 0 or args.width < 1:
         raise UserError("--sample must not be negative and --width must be positive")
@@ -51,4 +52,5 @@ def run(args: argparse.Namespace) -> int:
     out.print(inspection.columns_table(manifest))
     for window in windows:
         inspection.show_window(out, window)
+    out.print(f"\n{next_command('verify', args.directory)}", markup=False)
     return 0

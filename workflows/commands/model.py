@@ -41,6 +41,7 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.train.model.encoder import check
     from tokenfree.train.objectives.base import head_cost
     from tokenfree.workflows.terminal.console import console
+    from tokenfree.workflows.terminal.next_command import next_command
 
     recipe = command_line.load(PretrainRecipe, args)
     length = recipe.train.length
@@ -85,6 +86,7 @@ def run(args: argparse.Namespace) -> int:
     without = "; the head of the objective, which grows with the data's vocabulary, is not counted"
     out.print(f"\n{length:,} {symbols}, {targets} targets{without if head is None else ''}")
     out.print(f"memory of a step with {batch} examples: {memory.total / 2**20:,.0f} MiB ({sizes})")
+    print(next_command("pretrain", args.recipe or "RECIPE", "--data", "DIR", "--output", "RUN"))
     return 0
 
 

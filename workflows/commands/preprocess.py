@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tokenfree.pipelines.dry_run import PlanDescription
 
 PASSES_ON = True  # options after `--` go to Beam
+_SHORT = 512  # characters: with such windows one begins with a tiny model
 
 
 def recipe_keys() -> list[str]:
@@ -57,6 +58,7 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.pipelines.preprocess import run_preprocess
     from tokenfree.preprocess.sources.books.books import is_book_name
     from tokenfree.preprocess.sources.wikipedia.dumps import is_dump_name
+    from tokenfree.workflows.terminal.next_command import next_command
     from tokenfree.workflows.terminal.stage_line import StageLine, counted
 
     if args.recipe and (is_dump_name(args.recipe) or is_book_name(args.recipe)):
@@ -95,6 +97,15 @@ def run(args: argparse.Namespace) -> int:
     if failed:
         print(f"  failed      {counted(failed, 'page')}: see {args.output}/failures, or tokenfree replay {args.output}")
     print(f"  card        {args.output}/README.md")
+    empty = [name for name, split in manifest.splits.items() if not split.rows]
+    if empty:
+        key = f"--validation_fraction (now {config.validation_fraction:g})"
+        print(
+            f"  note        no text for {' and '.join(empty)}, which pretrain needs: give more text, or another {key}"
+        )
+    else:
+        recipe = "canine-s-tiny" if config.window.max_characters <= _SHORT else "canine-s-small"
+        print(next_command("pretrain", recipe, "--data", args.output, "--output", "runs/first"))
     return 0
 
 

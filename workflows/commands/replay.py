@@ -18,6 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Replay; say how many pages succeed now, why the others fail, and what to do with the documents."""
     from tokenfree.preprocess.job.replay import replay
+    from tokenfree.workflows.terminal.next_command import next_command
     from tokenfree.workflows.terminal.stage_line import counted
 
     result = replay(args.directory)
@@ -30,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"  still       {count:,} {reason}")
     if result.path:
         print(f"  written to  {result.path}")
-        print(f"  next        tokenfree preprocess --books {result.path} --output NEW_DIRECTORY")
+        print(next_command("preprocess", "--books", str(result.path), "--output", "NEW_DIRECTORY"))
     else:
         print(f"  raw text    {args.directory}/failures: mend the input there, or leave these pages out")
     return 0

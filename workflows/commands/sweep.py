@@ -49,8 +49,8 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.train.sweep.results.tables import TABLE
     from tokenfree.train.sweep.run import run_sweep
     from tokenfree.workflows.report.write import write_report
-    from tokenfree.workflows.terminal.sweep_plan import describe
-    from tokenfree.workflows.terminal.sweep_table import SweepTable
+    from tokenfree.workflows.terminal.sweep.plan import describe
+    from tokenfree.workflows.terminal.sweep.table import SweepTable
 
     sweep = _sweep(args)
     if args.dry_run:

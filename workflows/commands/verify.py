@@ -21,6 +21,7 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.preprocess.common.errors import JobError
     from tokenfree.preprocess.dataset.manifest import load_manifest
     from tokenfree.preprocess.dataset.verify import verify
+    from tokenfree.workflows.terminal.next_command import next_command
 
     manifest = load_manifest(args.directory)
     shards = [shard for split in manifest.splits.values() for shard in split.shards]
@@ -36,4 +37,5 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({"good": True, "shards": len(shards), "windows": windows, "characters": characters}))
     else:
         print(f"{args.directory}: good: {len(shards)} shards, {windows:,} windows, {characters:,} characters")
+        print(next_command("pretrain", "canine-s-tiny", "--data", args.directory, "--output", "runs/first"))
     return 0

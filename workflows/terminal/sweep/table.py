@@ -8,8 +8,8 @@ from typing import TextIO
 
 from tokenfree.train.sweep.control.history import Event, History
 from tokenfree.workflows.terminal.frame import Frame
-from tokenfree.workflows.terminal.sweep_frame import frame, news
-from tokenfree.workflows.terminal.sweep_pace import SweepPace
+from tokenfree.workflows.terminal.sweep.frame import frame, news
+from tokenfree.workflows.terminal.sweep.pace import SweepPace
 
 TICK = 1.0  # seconds between two drawings of the clock
 

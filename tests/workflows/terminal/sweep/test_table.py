@@ -8,8 +8,8 @@ import pytest
 
 from tests.workflows.terminal.conftest import Terminal
 from tokenfree.train.sweep.control.history import Event, History
-from tokenfree.workflows.terminal import sweep_table
-from tokenfree.workflows.terminal.sweep_table import SweepTable
+from tokenfree.workflows.terminal.sweep import table as sweep_table
+from tokenfree.workflows.terminal.sweep.table import SweepTable
 
 
 class Screen:

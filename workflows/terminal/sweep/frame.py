@@ -3,7 +3,7 @@
 from tokenfree.train.sweep.control.history import History, TrialState
 from tokenfree.train.sweep.results.trial_result import is_number, short_names, shown
 from tokenfree.workflows.terminal.live_line import clock, short
-from tokenfree.workflows.terminal.sweep_pace import SweepPace
+from tokenfree.workflows.terminal.sweep.pace import SweepPace
 
 _HEADER = ("trial", "settings", "step", "loss", "chars/s", "state", "left")
 _FLUSH_RIGHT = frozenset({2, 3, 4, 6})

@@ -1,0 +1,36 @@
+"""The next command is one that a shell understands."""
+
+import shlex
+from types import SimpleNamespace
+
+import pytest
+
+from tokenfree.workflows import cli
+from tokenfree.workflows.terminal.next_command import next_command
+
+
+def test_what_the_shell_needs_quoted_is_quoted() -> None:
+    line = next_command("predict", "my runs/it's", "A [MASK].", "--output", "RUN")
+    assert line.startswith("  next        tokenfree predict ")
+    assert shlex.split(line)[1:] == ["tokenfree", "predict", "my runs/it's", "A [MASK].", "--output", "RUN"]
+
+
+@pytest.mark.parametrize(("windows", "characters", "said"), [
+    (5, 2040, "  next        tokenfree pretrain canine-s-small --data out --output runs/first"),
+    (5, 232, "  next        tokenfree pretrain canine-s-tiny --data out --output runs/first"),
+    (0, 232, "  note        no text for validation, which pretrain needs: give more text, or another "
+             "--validation_fraction (now 0.05)"),
+])  # fmt: skip
+def test_after_preprocessing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], windows: int, characters: int, said: str
+) -> None:
+    def splits(rows: int) -> SimpleNamespace:
+        return SimpleNamespace(documents=rows, rows=rows, characters=9, shards=[1])
+
+    manifest = SimpleNamespace(
+        splits={"train": splits(5), "validation": splits(windows)}, vocabulary_size=None, counters={"failed": {}}
+    )
+    monkeypatch.setattr("tokenfree.pipelines.preprocess.run_preprocess", lambda *_, **__: manifest)
+    arguments = ["--output", "out", "--window.max_characters", str(characters)]
+    assert cli.main(["preprocess", "--wikipedia", "a.xml", *arguments]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == said

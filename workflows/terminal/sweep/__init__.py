@@ -1,0 +1,1 @@
+"""The live table of a sweep."""
