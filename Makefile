@@ -6,52 +6,80 @@ OUTPUT ?= demo
 # The main job on a dump of your own: make demo DUMP=path/to/pages-articles.xml.bz2
 DUMP ?=
 
-.PHONY: help setup demo test test-all mutate lint format docs lock clean
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Without CUDA libraries: make setup TORCH="--index-url INDEX", the index of CPU builds that pytorch.org names
+TORCH ?=
+VERSIONS := 3.11 3.12 3.13
+FREEZE = build/lock-venv/bin/pip freeze --all --exclude tokenfree --exclude pip | sed 's/+cpu$$//' | grep -v '^nvidia-\|^cuda-\|^triton='
+
+.PHONY: help setup develop demo test test-all test-versions mutate lint format docs lock clean
 
 help:  ## Show this list
-	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 15
 
-setup: $(VENV)/.installed  ## Make .venv with the exact versions of requirements.lock
+setup: $(VENV)/.installed  ## Make .venv with what tokenfree needs, in the exact versions of requirements.lock
+
+develop: $(VENV)/.developing  ## The same, and what tests, types and docs need
 
 $(VENV)/.installed: requirements.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo "make: no python3.11 found; install Python 3.11 or run make PYTHON=/path/to/python"; exit 2; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
 		{ echo "make: the lock is for Python 3.11, and $(PYTHON) is another version; run make PYTHON=/path/to/python3.11"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	$(if $(TORCH),$(PIP) $(TORCH) --no-deps $(shell grep ^torch== requirements.lock))
+	$(PIP) -r requirements.lock
+	$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.developing: $(VENV)/.installed requirements-dev.lock
+	$(PIP) -r requirements.lock -r requirements-dev.lock
 	@touch $@
 
 demo: setup  ## Text -> shards -> pretraining -> sweep -> report, on this machine, in minutes
 	$(BIN)/tokenfree demo --output "$(OUTPUT)" $(if $(DUMP),--dump "$(DUMP)")
 
-test: setup  ## The tests that run in minutes
+test: develop  ## The tests that run in minutes
 	$(BIN)/python -m pytest -m "not slow"
 
-test-all: setup  ## All tests
+test-all: develop  ## All tests
 	$(BIN)/python -m pytest
 
-mutate: setup  ## An hour or two: make 500 small mistakes in the equations, and see which ones no test notices
+test-versions: develop  ## The quick tests on each version of Python that is installed, in environments in build/
+	for version in $(VERSIONS); do \
+	  command -v python$$version > /dev/null || { echo "python$$version: not installed"; continue; }; \
+	  python$$version -m venv build/python$$version && \
+	  build/python$$version/bin/pip install --quiet --editable ".[s3,huggingface,tracking,dev]" && \
+	  build/python$$version/bin/python -m pytest -q -m "not slow" tests || exit 1; \
+	done
+
+mutate: develop  ## An hour or two: make 500 small mistakes in the equations, and see which ones no test notices
 	$(BIN)/python -m benchmarks.mutation
 
-lint: setup  ## Style, types, formatting
+lint: develop  ## Style, types, formatting
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-format: setup  ## Format the code and sort the imports
+format: develop  ## Format the code and sort the imports
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: setup  ## Draw the picture of the house, and build the site of docs/ into site/
+docs: develop  ## Draw the picture of the house, and build the site of docs/ into site/
 	$(BIN)/python -m docs.tools.draw_house
 	$(BIN)/mkdocs build --strict --quiet
 
-lock:  ## Resolve pyproject.toml anew into requirements.lock
+lock:  ## Resolve pyproject.toml anew into the locks, and see that other versions of Python can be resolved
 	rm -rf build/lock-venv && $(PYTHON) -m venv build/lock-venv
-	build/lock-venv/bin/pip install --quiet torch==2.13.0 setuptools wheel ".[s3,huggingface,tracking,dev]"
-	{ echo "# Exact versions for Python 3.11, written by 'make lock'."; \
-	  build/lock-venv/bin/pip freeze --all --exclude tokenfree --exclude pip | sed 's/+cpu$$//'; } > requirements.lock
+	build/lock-venv/bin/pip install --quiet torch==2.13.0 setuptools wheel .
+	{ echo "# Exact versions of what tokenfree needs, for Python 3.11, written by 'make lock'."; \
+	  $(FREEZE); } > requirements.lock
+	build/lock-venv/bin/pip install --quiet -c requirements.lock ".[s3,huggingface,tracking,dev]"
+	{ echo "# Exact versions of what tests, types and docs need beside requirements.lock, written by 'make lock'."; \
+	  $(FREEZE) | grep -vxFf requirements.lock; } > requirements-dev.lock
+	for version in $(VERSIONS); do \
+	  build/lock-venv/bin/pip install --quiet --dry-run --ignore-installed --only-binary=:all: \
+	    --python-version $$version --target build/none . || exit 1; \
+	done
 
 clean:  ## Remove what the targets above made, except .venv
 	rm -rf build site demo .pytest_cache .ruff_cache .hypothesis

@@ -1,8 +1,10 @@
 """What the docs say of the code is what the code is: the site builds, the picture and the maps are of this house."""
 
+import ast
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from docs.tools.draw_house import PICTURE, picture
@@ -55,3 +57,21 @@ def test_contributing_names_the_rooms_floor_by_floor() -> None:
         floors = [rooms_in(floor) for floor in rows[package].split(" · ")]
         on_disk = rooms_on_disk(package)
         assert floors == [floor & on_disk for floor in FLOORS.get(package, [set[str]()])], package
+
+
+def test_troubleshooting_quotes_messages_that_there_are() -> None:
+    """Each quoted message, but for its words in capitals, stands in a string of the code."""
+    strings = "\n".join(_strings())
+    rows = re.findall(r"^\| `([^`]+)` \|", (REPOSITORY / "docs/troubleshooting.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(rows) > 20
+    for message in rows:
+        for piece in re.split(r"\b(?!RAY_|TOKENFREE_|SHA)[A-Z]{2,}\b", message):
+            assert piece.strip() in strings, message
+
+
+def _strings() -> Iterator[str]:
+    """All strings of the four packages; what is put into them is left out."""
+    for path in (path for package in PACKAGES for path in (REPOSITORY / package).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value

@@ -29,7 +29,7 @@ class Finding:
 
 def python() -> Iterator[Finding]:
     """The interpreter's version."""
-    good = (3, 10) <= sys.version_info[:2] <= (3, 13)
+    good = (3, 11) <= sys.version_info[:2] <= (3, 13)
     remedy = "" if good else "install Python 3.11 and make the environment anew: make setup"
     yield Finding("ok" if good else "missing", "python", f"{platform.python_version()} on {platform.system()}", remedy)
 
