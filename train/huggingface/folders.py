@@ -6,29 +6,41 @@ import json
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import safetensors
 import safetensors.torch
 import torch
+from torch import Tensor
 
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.local_files import write_atomically
 from tokenfree.preprocess.common.settings import build, fingerprint, merge, to_mapping
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.huggingface import bert, canine
-from tokenfree.train.huggingface.weight_names import StateDict
+from tokenfree.train.huggingface.weight_names import POOLER, StateDict
 from tokenfree.train.inference.text_encoder import load_encoder
 from tokenfree.train.model.encoder import Encoder, ModelConfig, check
 from tokenfree.train.parallel.full_state import model_tensors
 from tokenfree.train.runs import checkpoints
 from tokenfree.train.runs.checkpoint_state import CheckpointState
+from tokenfree.train.runs.locate import newest_checkpoint
 from tokenfree.train.runs.run_config import open_run
 
 KINDS = {"canine": canine, "bert": bert}
 OBJECTIVES = {"canine": "canine_s", "bert": "masked_subwords"}
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 PRETRAINED_LENGTH = 2048  # of CANINE's examples; later rows of its position table never saw training
+VOCABULARY = "tokenfree_vocabulary"  # a field of config.json that we add: the SHA-256 of the data's vocabulary
+
+
+class FolderModel(NamedTuple):
+    """The model in a folder of transformers."""
+
+    kind: str  # its model_type
+    encoder: Encoder
+    has_pooler: bool  # else that of `encoder` is fresh
+    vocabulary: str | None  # SHA-256 of the vocabulary whose subwords it reads; None: none, or it is not known
 
 
 def export_run(run: str | Path, folder: str | Path) -> str:
@@ -44,6 +56,8 @@ def export_run(run: str | Path, folder: str | Path) -> str:
     config = encoder.encoder.config
     kind = "bert" if config.embedder.name == "subword_table" else "canine"
     state, fields = KINDS[kind].to_huggingface(encoder.encoder, config)
+    if kind == "bert":
+        fields[VOCABULARY] = newest_checkpoint(run).state.vocabulary
     folder.mkdir(parents=True, exist_ok=True)
     contiguous = {name: tensor.contiguous() for name, tensor in state.items()}
     safetensors.torch.save_file(contiguous, folder / WEIGHTS[0], metadata={"format": "pt"})
@@ -67,21 +81,13 @@ def import_folder(folder: str | Path, run: str | Path, overrides: Mapping[str, A
         UserError: the folder holds no such model, the overrides do not go with its weights, or `run` holds files.
     """
     folder = Path(folder)
-    fields = _read_fields(folder)
-    kind = fields.get("model_type")
-    if kind not in KINDS:
-        raise UserError(f"{folder}/config.json: model_type {kind!r} is not known; known are {', '.join(KINDS)}")
-    with torch.random.fork_rng():  # weights that the folder lacks are drawn the same every time
-        torch.manual_seed(0)
-        weights = _read_weights(folder)
-        has_pooler = any(name.endswith("pooler.dense.weight") for name in weights)
-        encoder, config = KINDS[kind].from_huggingface(weights, fields)
-        mapping = merge(_recipe_of(kind, config, has_pooler=has_pooler), overrides or {})
-        recipe = build(PretrainRecipe, mapping, source=f"import of {folder}")
-        problems = check(recipe.model, recipe.train.length)
-        if problems:
-            raise UserError("; ".join(problems))
-        encoder = converted(encoder, recipe.model)
+    found = read_folder(folder)
+    mapping = merge(_recipe_of(found), overrides or {})
+    recipe = build(PretrainRecipe, mapping, source=f"import of {folder}")
+    problems = check(recipe.model, recipe.train.length)
+    if problems:
+        raise UserError("; ".join(problems))
+    encoder = converted(found.encoder, recipe.model)
     run = Path(run)
     open_run(run, recipe, f"imported from {folder.absolute()}", manifest="")
     tensors = {f"encoder.{name}": tensor for name, tensor in model_tensors(encoder).items()}
@@ -90,12 +96,30 @@ def import_folder(folder: str | Path, run: str | Path, overrides: Mapping[str, A
         seed=recipe.train.seed,
         recipe=fingerprint(recipe),
         manifest="",
-        vocabulary=None,
+        vocabulary=found.vocabulary,
         loader={},
         world_size=1,
     )
     checkpoints.write(run / "checkpoints" / checkpoints.name(0), {checkpoints.MODEL: tensors}, state)
     return recipe
+
+
+def read_folder(folder: Path) -> FolderModel:
+    """The model in a `folder` of transformers, as written by `save_pretrained`: config.json and the weights.
+
+    Raises:
+        UserError: the folder holds no such model, or its weights cannot be read.
+    """
+    fields = _read_fields(folder)
+    kind = fields.get("model_type")
+    if kind not in KINDS:
+        raise UserError(f"{folder}/config.json: model_type {kind!r} is not known; known are {', '.join(KINDS)}")
+    weights = _read_weights(folder)
+    has_pooler = any(name.endswith(POOLER) for name in weights)
+    with torch.random.fork_rng():  # weights that the folder lacks are drawn the same every time
+        torch.manual_seed(0)
+        encoder, _ = KINDS[kind].from_huggingface(weights, fields)
+    return FolderModel(kind, encoder, has_pooler, fields.get(VOCABULARY))
 
 
 def converted(encoder: Encoder, config: ModelConfig) -> Encoder:
@@ -106,7 +130,8 @@ def converted(encoder: Encoder, config: ModelConfig) -> Encoder:
     """
     if config == encoder.config:
         return encoder
-    new, state = config.build(), encoder.state_dict()
+    with torch.random.fork_rng():  # fresh weights are drawn, then overwritten
+        new, state = config.build(), encoder.state_dict()
     layers: list[Any] = list(new.trunk.layers)
     copied = {
         f"trunk.layers.{index}.core.{name}"
@@ -124,11 +149,12 @@ def converted(encoder: Encoder, config: ModelConfig) -> Encoder:
     return new
 
 
-def _recipe_of(kind: str, config: ModelConfig, *, has_pooler: bool) -> dict[str, Any]:
+def _recipe_of(found: FolderModel) -> dict[str, Any]:
     """The settings of an imported model; a pooler comes from training with pairs of sentences."""
+    config = found.encoder.config
     length = min(PRETRAINED_LENGTH, config.embedder.max_characters)
     length -= length % config.downsampler.rate
-    objective = {"name": OBJECTIVES[kind], "next_sentence": has_pooler}
+    objective = {"name": OBJECTIVES[found.kind], "next_sentence": found.has_pooler}
     return {"model": to_mapping(config), "objective": objective, "train": {"length": length}}
 
 
@@ -151,7 +177,10 @@ def _read_weights(folder: Path) -> StateDict:
     try:
         if path.suffix == ".safetensors":
             return safetensors.torch.load_file(path)
-        return torch.load(path, map_location="cpu", weights_only=True)
+        weights = torch.load(path, map_location="cpu", weights_only=True)
     except (safetensors.SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError) as error:
         reason = str(error).strip().split("\n")[0]
         raise UserError(f"cannot read the weights {path}: {reason}; download them again") from None
+    if not isinstance(weights, Mapping) or not all(isinstance(tensor, Tensor) for tensor in weights.values()):
+        raise UserError(f"{path} holds no weights by name; give the file that `save_pretrained` wrote")
+    return dict(weights)
