@@ -19,6 +19,7 @@ from tokenfree.train.runs import trackers
 from tokenfree.train.runs.locate import run_at
 from tokenfree.train.runs.metrics import OnLine
 from tokenfree.train.runs.run import Run
+from tokenfree.train.runs.run_config import RunConfig
 from tokenfree.train.worker.worker import TrainJob, work
 
 
@@ -76,7 +77,7 @@ def pretrain(
         raise UserError("; ".join(problems))
     trackers.check(recipe.train.log_to)
     target = run_at(run)
-    target.open(recipe, data, manifest.fingerprint)
+    target.open(RunConfig(recipe, data, manifest.fingerprint))
     result = target.result()
     if result is not None:
         return _result(target, result, already_complete=True)

@@ -25,7 +25,7 @@ from tokenfree.train.parallel.full_state import model_tensors
 from tokenfree.train.runs import checkpoints
 from tokenfree.train.runs.checkpoint_state import CheckpointState
 from tokenfree.train.runs.locate import newest_checkpoint
-from tokenfree.train.runs.run_config import open_run
+from tokenfree.train.runs.run_config import RunConfig, open_run
 
 KINDS = {"canine": canine, "bert": bert}
 OBJECTIVES = {"canine": "canine_s", "bert": "masked_subwords"}
@@ -89,7 +89,7 @@ def import_folder(folder: str | Path, run: str | Path, overrides: Mapping[str, A
         raise UserError("; ".join(problems))
     encoder = converted(found.encoder, recipe.model)
     run = Path(run)
-    open_run(run, recipe, f"imported from {folder.absolute()}", manifest="")
+    open_run(run, RunConfig(recipe, f"imported from {folder.absolute()}", manifest=""))
     tensors = {f"encoder.{name}": tensor for name, tensor in model_tensors(encoder).items()}
     state = CheckpointState(
         step=0,

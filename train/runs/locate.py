@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.storage import Storage
-from tokenfree.train.runs.checkpoints import Checkpoint
+from tokenfree.train.runs.checkpoints import Checkpoint, Warn
 from tokenfree.train.runs.object_store import RunStore
 from tokenfree.train.runs.run import Run
 from tokenfree.train.runs.run_folder import RunFolder
@@ -24,8 +24,10 @@ def run_at(run: str | Path, owner: str | None = None) -> Run:
     return RunFolder(Path(storage.path(""))) if storage.is_local else RunStore(str(run), owner)
 
 
-def newest_checkpoint(run: str | Path) -> Checkpoint:
+def newest_checkpoint(run: str | Path, warn: Warn | None = None) -> Checkpoint:
     """The newest sound checkpoint of the run at a path or an address, on this machine.
+
+    `warn` is told of each damaged one that was passed over for it.
 
     Raises:
         UserError: it has none; the message names those that are damaged.
@@ -34,4 +36,7 @@ def newest_checkpoint(run: str | Path) -> Checkpoint:
     checkpoint = run_at(run).newest(damaged.append)
     if checkpoint is None:
         raise UserError(f"{run} has no sound checkpoint; " + ("; ".join(damaged) or "train it first"))
+    if warn is not None:
+        for warning in damaged:
+            warn(warning)
     return checkpoint

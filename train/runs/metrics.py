@@ -11,8 +11,8 @@ are cut off, so no step occurs twice. Lines of steps:
 
 Lines of validations: step, validation_loss, validation_accuracy, validation_targets, and validation_ with the names of
 what else the objective reports. `events.jsonl` is never cut:
-event ("start", "resume", "roll_back", "damaged_checkpoint", "worker_lost", "not_a_number", "loss_spike", "profile",
-"tracker", "complete"), step, time (seconds since 1970), and more.
+event ("init_from", "extend", "start", "resume", "roll_back", "damaged_checkpoint", "worker_lost", "not_a_number",
+"loss_spike", "profile", "tracker", "complete"), step, time (seconds since 1970), and more.
 """
 
 from __future__ import annotations

@@ -19,18 +19,17 @@ from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.preprocess.common.json_lines import json_lines
 from tokenfree.preprocess.common.local_files import lock
 from tokenfree.preprocess.common.storage import Storage
-from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.machine import cache_folder
 from tokenfree.train.runs import checkpoints, store_lock
 from tokenfree.train.runs.checkpoints import Checkpoint, Warn
 from tokenfree.train.runs.metrics import append_event
-from tokenfree.train.runs.run_config import open_run, read_config
+from tokenfree.train.runs.run_config import RunConfig, open_run, read_config
 from tokenfree.train.runs.run_folder import held_by_worker, trained_by_another
 from tokenfree.train.runs.store_retry import retry_store
 
 T = TypeVar("T")
 _NOT_COPIED = ("checkpoints", "ray", store_lock.NAME, "lock.worker", "lock.fetch")  # by the general rule
-_EVENTS = "events.jsonl"
+_CONFIG, _EVENTS = "config.yaml", "events.jsonl"
 
 
 class RunStore:
@@ -53,21 +52,31 @@ class RunStore:
         self._owner = owner
         self._copied: dict[str, tuple[int, int]] = {}
 
-    def open(self, recipe: PretrainRecipe, data: str, manifest: str) -> None:
+    def open(self, config: RunConfig) -> None:
         """See `open_run`.
 
         Raises:
             UserError: it is a run of another recipe or other data, or cannot be written.
         """
         names = [name for name in self.storage.names() if name != store_lock.NAME]
-        if names and "config.yaml" not in names:
+        if names and _CONFIG not in names:
             raise UserError(f"{self.name} holds other files and no run; give an empty or new address as --output")
         with tempfile.TemporaryDirectory(prefix="tokenfree-") as scratch:
-            config = Path(scratch) / "config.yaml"
+            file = Path(scratch) / _CONFIG
             if names:
-                config.write_bytes(self._retry(lambda: self.storage.read_bytes(config.name)))
-            open_run(Path(scratch), recipe, data, manifest, name=self.name)
-            self._retry(lambda: self.storage.write_bytes(config.name, config.read_bytes()))
+                file.write_bytes(self._retry(lambda: self.storage.read_bytes(_CONFIG)))
+            open_run(Path(scratch), config, name=self.name)
+            self._retry(lambda: self.storage.write_bytes(_CONFIG, file.read_bytes()))
+
+    def reopen(self, config: RunConfig) -> None:
+        """Remove its result, then write its config: killed in between, it is an unfinished run as it was before.
+
+        Raises:
+            JobError: another command took the run over.
+        """
+        self._check_owner()
+        self._retry(lambda: self.storage.remove("result.json"))
+        self._retry(lambda: self.storage.write_bytes(_CONFIG, config.text().encode()))
 
     @contextlib.contextmanager
     def claimed(self) -> Iterator[str]:
@@ -107,13 +116,13 @@ class RunStore:
         except FileNotFoundError:
             return []
 
-    def add_event(self, event: str, **more: Any) -> dict[str, Any]:
+    def add_event(self, event: str, *, step: int | None = None, **more: Any) -> dict[str, Any]:
         """Append a line to events.jsonl, which is written anew: stores know no appending; returns it."""
         with tempfile.TemporaryDirectory(prefix="tokenfree-") as scratch:
             path = Path(scratch) / _EVENTS
             with contextlib.suppress(FileNotFoundError):
                 path.write_bytes(self._retry(lambda: self.storage.read_bytes(_EVENTS)))
-            line = append_event(path, event, step=None, **more)
+            line = append_event(path, event, step=step, **more)
             self._retry(lambda: self.storage.put(str(path), _EVENTS))
         return line
 

@@ -6,8 +6,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
-from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.runs.checkpoints import Checkpoint, Warn
+from tokenfree.train.runs.run_config import RunConfig
 
 
 class Run(Protocol):
@@ -16,11 +16,19 @@ class Run(Protocol):
     folder: Path  # where the worker of rank 0 reads and writes
     name: str  # its path or address
 
-    def open(self, recipe: PretrainRecipe, data: str, manifest: str) -> None:
+    def open(self, config: RunConfig) -> None:
         """Make a new run, or see that the existing one is of the same recipe and data; see `open_run`.
 
         Raises:
             UserError: it is of others, or cannot be written.
+        """
+        ...
+
+    def reopen(self, config: RunConfig) -> None:
+        """For the command that has it claimed: make it a run of `config`, and one that is not complete.
+
+        Raises:
+            UserError: it cannot be written.
         """
         ...
 
@@ -49,7 +57,7 @@ class Run(Protocol):
         """The lines of events.jsonl; none of a new run."""
         ...
 
-    def add_event(self, event: str, **more: Any) -> dict[str, Any]:
+    def add_event(self, event: str, *, step: int | None = None, **more: Any) -> dict[str, Any]:
         """Append a line to events.jsonl while no worker lives; returns it."""
         ...
 

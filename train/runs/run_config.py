@@ -1,4 +1,6 @@
-"""The config of a run: its resolved recipe, the data and their fingerprint; written before anything starts."""
+"""The config of a run: its resolved recipe, the data and their fingerprint, and the weights that it began with; written
+before anything starts.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,28 @@ from tokenfree.train.config import OPERATIONAL, PretrainRecipe
 
 
 @dataclasses.dataclass(frozen=True)
+class InitFrom:
+    """The weights that a run began with, see train/start/."""
+
+    path: str  # absolute path or address
+    sha256: str  # of the weights
+
+
+@dataclasses.dataclass(frozen=True)
 class RunConfig:
     """What config.yaml holds."""
 
     recipe: PretrainRecipe  # resolved
     data: str  # path or address of the data directory; of an imported run, what it was imported from
     manifest: str  # fingerprint of the data; "" of an imported run
+    init_from: InitFrom | None = None  # None: it began with fresh weights
+
+    def text(self) -> str:
+        """The content of config.yaml."""
+        mapping = {"recipe": to_mapping(self.recipe), "data": self.data, "manifest": self.manifest}
+        if self.init_from is not None:
+            mapping["init_from"] = dataclasses.asdict(self.init_from)
+        return yaml.safe_dump(mapping, sort_keys=False, allow_unicode=True)
 
 
 def read_config(run: str | Path) -> RunConfig:
@@ -29,22 +47,36 @@ def read_config(run: str | Path) -> RunConfig:
     Raises:
         UserError: there is no run in that folder, or its recipe is not one that we know.
     """
+    config = config_of(run)
+    if config is None:
+        raise UserError(f"{run} holds no run (no config.yaml); give the --output of a `tokenfree pretrain`")
+    return config
+
+
+def config_of(run: str | Path) -> RunConfig | None:
+    """The config of the run at a path or an address, None where there is none.
+
+    Raises:
+        UserError: its recipe is not one that we know, or the file is damaged.
+    """
     path = f"{run}/config.yaml"
     try:
         mapping = yaml.safe_load(Storage.at(str(run)).read_bytes("config.yaml"))
+        recipe, data, manifest = (mapping[key] for key in ("recipe", "data", "manifest"))
+        init_from = InitFrom(**mapping["init_from"]) if "init_from" in mapping else None
     except OSError:
-        raise UserError(f"{run} holds no run (no config.yaml); give the --output of a `tokenfree pretrain`") from None
-    recipe = build(PretrainRecipe, mapping["recipe"], source=path)
-    return RunConfig(recipe, mapping["data"], mapping["manifest"])
+        return None
+    except (yaml.YAMLError, KeyError, TypeError):
+        raise UserError(f"{path} is damaged: it is not the config of a run; give another run") from None
+    return RunConfig(build(PretrainRecipe, recipe, source=path), data, manifest, init_from)
 
 
-def open_run(run: Path, recipe: PretrainRecipe, data: str, manifest: str, *, name: str | None = None) -> None:
-    """Make the folder of a new run, or see that an existing one is of the same recipe and data.
+def open_run(run: Path, config: RunConfig, *, name: str | None = None) -> None:
+    """Make the folder of a new run, or see that an existing one is of the same recipe, data and first weights.
 
     Args:
         run: the folder.
-        data: path or address of the data directory, to be remembered.
-        manifest: the fingerprint of the data.
+        config: to be written; its paths may be others than those of the existing run, if their content is the same.
         name: what messages call the run, by default its path.
 
     Raises:
@@ -53,24 +85,32 @@ def open_run(run: Path, recipe: PretrainRecipe, data: str, manifest: str, *, nam
     try:
         run.mkdir(parents=True, exist_ok=True)
         if (run / "config.yaml").exists():
-            _compare(run, recipe, manifest, name or str(run))
+            _compare(read_config(run), config, name or str(run))
         elif any(path.name != "lock" for path in run.iterdir()):
             raise UserError(f"{run} holds other files and no run; give an empty or new folder as --output")
-        mapping = {"recipe": to_mapping(recipe), "data": data, "manifest": manifest}
-        write_atomically(run / "config.yaml", yaml.safe_dump(mapping, sort_keys=False, allow_unicode=True))
+        write_atomically(run / "config.yaml", config.text())
     except OSError as error:
         raise UserError(f"cannot write the run folder {run}: {error.strerror}; give another --output") from None
 
 
-def _compare(run: Path, recipe: PretrainRecipe, manifest: str, name: str) -> None:
-    before = read_config(run)
-    old, new = (dict(flatten(to_mapping(each))) for each in (before.recipe, recipe))
+def _compare(before: RunConfig, now: RunConfig, name: str) -> None:
+    """Refuse to go on with the run `name` as another than it was."""
+    if now.manifest and before.manifest == "":  # see train/huggingface/folders.py
+        raise UserError(
+            f"{name} was {before.data} and is trained on no data; to train on from its weights, give --init_from "
+            f"{name} and another --output"
+        )
+    old, new = (dict(flatten(to_mapping(each.recipe))) for each in (before, now))
     keys = [key for key in dict.fromkeys([*old, *new]) if old.get(key) != new.get(key) and key not in OPERATIONAL]
     differences = [f"{key} is {new.get(key)!r}, was {old.get(key)!r}" for key in keys]
-    if before.manifest != manifest:
+    if before.manifest != now.manifest:
         differences.append(f"the data differ from those of {before.data}")
+    first, given = before.init_from, now.init_from
+    if (first and first.sha256) != (given and given.sha256):
+        shown = [f"--init_from {each.path}" if each else "no --init_from" for each in (first, given)]
+        differences.append(f"it began with {shown[0]}, not with {shown[1]}")
     if differences:
         remedy = "give the settings of the run, or another --output to start a new one"
         if "train.steps" in keys:
-            remedy += " (the learning rate of every step depends on train.steps)"
+            remedy += " (the learning rate of every step depends on train.steps; --extend_to makes a run longer)"
         raise UserError(f"{name} is a run of other settings: {'; '.join(differences)}; {remedy}")

@@ -18,11 +18,10 @@ from typing import Any
 
 from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.preprocess.common.json_lines import read_json_lines
-from tokenfree.preprocess.common.local_files import lock
-from tokenfree.train.config import PretrainRecipe
+from tokenfree.preprocess.common.local_files import lock, write_atomically
 from tokenfree.train.runs.checkpoints import Checkpoint, Warn, newest, prune
 from tokenfree.train.runs.metrics import append_event
-from tokenfree.train.runs.run_config import open_run, read_config
+from tokenfree.train.runs.run_config import RunConfig, open_run, read_config
 
 
 class RunFolder:
@@ -32,13 +31,18 @@ class RunFolder:
         self.folder = folder
         self.name = str(folder)
 
-    def open(self, recipe: PretrainRecipe, data: str, manifest: str) -> None:
+    def open(self, config: RunConfig) -> None:
         """See `open_run`.
 
         Raises:
             UserError: it is a run of another recipe or other data, or cannot be written.
         """
-        open_run(self.folder, recipe, data, manifest)
+        open_run(self.folder, config)
+
+    def reopen(self, config: RunConfig) -> None:
+        """Remove its result, then write its config: killed in between, it is an unfinished run as it was before."""
+        (self.folder / "result.json").unlink(missing_ok=True)
+        write_atomically(self.folder / "config.yaml", config.text())
 
     @contextlib.contextmanager
     def claimed(self) -> Iterator[str | None]:
@@ -70,9 +74,9 @@ class RunFolder:
         path = self.folder / "events.jsonl"
         return read_json_lines(path) if path.exists() else []
 
-    def add_event(self, event: str, **more: Any) -> dict[str, Any]:
+    def add_event(self, event: str, *, step: int | None = None, **more: Any) -> dict[str, Any]:
         """Append a line to events.jsonl; returns it."""
-        return append_event(self.folder / "events.jsonl", event, step=None, **more)
+        return append_event(self.folder / "events.jsonl", event, step=step, **more)
 
     def fetch(self) -> None:
         """The files are here: only see that it is a run.
