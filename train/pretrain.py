@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 from collections.abc import Mapping
@@ -20,6 +21,8 @@ from tokenfree.train.runs.locate import run_at
 from tokenfree.train.runs.metrics import OnLine
 from tokenfree.train.runs.run import Run
 from tokenfree.train.runs.run_config import RunConfig
+from tokenfree.train.start.extension import Extension
+from tokenfree.train.start.first_checkpoint import GivenStart
 from tokenfree.train.worker.worker import TrainJob, work
 
 
@@ -55,6 +58,8 @@ def pretrain(
     workers: tuple[int, int] = (1, 1),
     progress: OnLine | None = None,
     profile: bool = False,
+    init_from: str | None = None,
+    extend_to: int | None = None,
 ) -> PretrainResult:
     """Train `recipe` on the data directory `data` into the folder `run`, or go on where that run stood.
 
@@ -65,9 +70,15 @@ def pretrain(
             the cluster of RAY_ADDRESS or on this machine alone.
         progress: gets every line of metrics.jsonl and events.jsonl as it appears.
         profile: leave a Chrome trace of a few steps in `<run>/profile/`.
+        init_from: path or address of the weights to begin with: a run, or a folder of transformers. What fits by name
+            and shape is loaded; optimizer, step and order of the data begin afresh. It is part of the run: to go on,
+            give it again.
+        extend_to: the steps that an existing run, finished or not, is to have in place of `train.steps`; the learning
+            rate of the steps that are left is that of a run of so many, see train/start/extension.py.
 
     Raises:
-        UserError: settings, data and run do not fit together (all problems in one line).
+        UserError: settings, data and run do not fit together (all problems in one line); there are no such weights, or
+            they do not fit the model; or the run has more steps already.
         JobError: training failed; the message says on which rank and what to do.
     """
     data = data if "://" in data else os.path.abspath(data)
@@ -77,26 +88,40 @@ def pretrain(
         raise UserError("; ".join(problems))
     trackers.check(recipe.train.log_to)
     target = run_at(run)
-    target.open(RunConfig(recipe, data, manifest.fingerprint))
+    extension = None if extend_to is None else Extension(target, recipe, extend_to)
+    if extension is not None:
+        recipe = extension.before
+    start = None if init_from is None else GivenStart(target, recipe, data, init_from)
+    target.open(RunConfig(recipe, data, manifest.fingerprint, None if start is None else start.record))
     result = target.result()
-    if result is not None:
+    if result is not None and (extension is None or extension.is_done):
         return _result(target, result, already_complete=True)
-    with (
-        target.claimed() as owner,
-        trackers.tracked(recipe.train.log_to, target, to_mapping(recipe), progress) as on_line,
-    ):
-        job = TrainJob(recipe, data, target.name, profile=profile, owner=owner)
-        if workers[1] == 1:
-            device = "cuda" if torch.cuda.is_available() else "cpu"
-            threads = recipe.train.threads or min(cores(), torch.get_num_threads())
-            work(job, device=device, threads=threads, on_line=on_line)
-        else:
-            from tokenfree.train.ray.launch import work_on_ray  # Ray takes seconds to import
-
-            work_on_ray(job, workers, on_line)
+    with contextlib.ExitStack() as stack:
+        owner = stack.enter_context(target.claimed())
+        claimed = run_at(run, owner)
+        if extension is not None:
+            extension.write(claimed, progress)
+            recipe = extension.after
+        if start is not None:
+            start.write(claimed, progress)
+        on_line = stack.enter_context(trackers.tracked(recipe.train.log_to, target, to_mapping(recipe), progress))
+        job = TrainJob(recipe, data, target.name, profile, has_first_checkpoint=start is not None, owner=owner)
+        _train(job, workers, on_line)
     result = target.result()
     assert result is not None, "the worker of rank 0 writes the result before it ends"
     return _result(target, result)
+
+
+def _train(job: TrainJob, workers: tuple[int, int], on_line: OnLine | None) -> None:
+    """Do the job in this process, or with workers of Ray where there are to be several."""
+    if workers[1] > 1:
+        from tokenfree.train.ray.launch import work_on_ray  # Ray takes seconds to import
+
+        work_on_ray(job, workers, on_line)
+        return
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    threads = job.recipe.train.threads or min(cores(), torch.get_num_threads())
+    work(job, device=device, threads=threads, on_line=on_line)
 
 
 def _result(run: Run, result: dict[str, Any], *, already_complete: bool = False) -> PretrainResult:

@@ -250,6 +250,13 @@ class Loop:
         self._training_step.recent.load(state.recent_losses)
         self.step = state.step
 
+    def begin_with(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take these tensors, whole, by name, in place of fresh ones, before the first step; the average begins so."""
+        own = model_tensors(self.model)
+        load_model(self.model, {**own, **tensors})
+        if self._average is not None:
+            self._average.load({**own, **tensors})
+
     def load_model(self, checkpoint: Checkpoint) -> None:
         """Take only the weights of a checkpoint, to validate them, on these data or others."""
         load_model(self.model, checkpoint.tensors(MODEL))

@@ -111,17 +111,13 @@ class RunStore:
 
     def events(self) -> list[dict[str, Any]]:
         """The lines of events.jsonl; none of a new run."""
-        try:
-            return list(json_lines(self.storage.read_bytes(_EVENTS).splitlines(keepends=True)))
-        except FileNotFoundError:
-            return []
+        return list(json_lines(self._retry(self._read_events).splitlines(keepends=True)))
 
     def add_event(self, event: str, *, step: int | None = None, **more: Any) -> dict[str, Any]:
         """Append a line to events.jsonl, which is written anew: stores know no appending; returns it."""
         with tempfile.TemporaryDirectory(prefix="tokenfree-") as scratch:
             path = Path(scratch) / _EVENTS
-            with contextlib.suppress(FileNotFoundError):
-                path.write_bytes(self._retry(lambda: self.storage.read_bytes(_EVENTS)))
+            path.write_bytes(self._retry(self._read_events))
             line = append_event(path, event, step=step, **more)
             self._retry(lambda: self.storage.put(str(path), _EVENTS))
         return line
@@ -189,6 +185,12 @@ class RunStore:
                 shutil.rmtree(path)
             elif path.is_file() and path.name not in _NOT_COPIED:
                 path.unlink()
+
+    def _read_events(self) -> bytes:
+        try:
+            return self.storage.read_bytes(_EVENTS)
+        except FileNotFoundError:  # of a new run
+            return b""
 
     def _small_files(self) -> list[str]:
         names = self.storage.find()

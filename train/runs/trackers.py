@@ -104,7 +104,9 @@ class Mlflow:
             found = self._client.get_experiment_by_name(experiment)
             number = self._client.create_experiment(experiment) if found is None else found.experiment_id
             self.id = id or self._client.create_run(number, run_name=name, tags={}).info.run_id
-            params = [Param(key, str(value)) for key, value in settings.items()]
+            # They cannot be changed: of a setting that is another when the run goes on, the first value stays.
+            known = self._client.get_run(self.id).data.params
+            params = [Param(key, str(value)) for key, value in settings.items() if key not in known]
             for start in range(0, len(params), 100):  # as many as a request may hold
                 self._client.log_batch(self.id, params=params[start : start + 100])
             self._client.log_batch(self.id, tags=[RunTag("tokenfree.run", name)])

@@ -36,6 +36,7 @@ class TrainJob:
     data: str  # path or address of the data directory
     run: str  # path or address of the run
     profile: bool = False  # leave a trace of a few steps
+    has_first_checkpoint: bool = False  # the run begins with given weights, see train/start/
     owner: str | None = None  # see `tokenfree.train.runs.locate.run_at`
 
 
@@ -95,6 +96,11 @@ def _attempt(job: TrainJob, run: Run, on_line: OnLine | None, loop: Loop, *, bac
     with contextlib.ExitStack() as stack:
         damaged: list[str] = []
         checkpoint = loop.restore_newest(run, damaged.append)
+        if checkpoint is None and job.has_first_checkpoint:
+            raise JobError(
+                f"{job.run} began with given weights and has no sound checkpoint left; run the same command again: it "
+                "loads them again"
+            )
         before = broadcast(roll_backs(run.folder) if loop.rank == 0 else [])
         loop.leave_out(batch for record in before for batch in record["left_out"])
         writer = None

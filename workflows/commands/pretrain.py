@@ -3,15 +3,28 @@
 The same command goes on where a run was stopped or killed. With one worker training runs in this process, with more
 under Ray Train; the batches do not depend on the number of workers. Keys of the recipe are options too.
 
+--init_from begins a new run with weights of another run, or of a folder of transformers, such as the official CANINE:
+what fits by name and shape is loaded, and what is new or was left is printed. Optimizer and step begin afresh.
+
+--extend_to makes an existing run longer, finished or not. The learning rate of the steps that are left is that of a run
+of so many steps: after a finished run, where it was nearly 0, it jumps up, and the line printed says from what to what.
+
 Examples:
   tokenfree pretrain canine-s-tiny --data data/en --output runs/tiny --workers 2
   tokenfree pretrain canine-s-base --data data/en --output runs/base --workers 2:8 --train.learning_rate 0.002
+  tokenfree pretrain canine-s-tiny --data data/de --output runs/de --init_from runs/tiny
+  tokenfree pretrain canine-s-tiny --data data/en --output runs/tiny --extend_to 2000
 """
 
 import argparse
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.workflows.recipes import command_line
+
+if TYPE_CHECKING:
+    from tokenfree.train.config import PretrainRecipe
 
 
 def recipe_keys() -> list[str]:
@@ -20,13 +33,19 @@ def recipe_keys() -> list[str]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`RECIPE --data DIR --output RUN [--workers N | MIN:MAX] [--profile]`."""
+    """`RECIPE --data DIR --output RUN [--workers N | MIN:MAX] [--init_from RUN|FOLDER] [--extend_to STEPS]`."""
     command_line.add_arguments(parser)
     parser.add_argument("--data", metavar="DIR", required=True, help="a data directory made by `tokenfree preprocess`")
     parser.add_argument("--output", metavar="RUN", required=True, help="the folder of the run")
     parser.add_argument("--workers", metavar="N | MIN:MAX", default="1", help="training processes (default 1)")
+    parser.add_argument(
+        "--init_from", metavar="RUN|FOLDER", help="weights to begin with: a run, or a folder of transformers"
+    )
+    parser.add_argument(
+        "--extend_to", metavar="STEPS", type=int, help="the steps that this run is to have, in place of train.steps"
+    )
     parser.add_argument("--profile", action="store_true", help="leave a Chrome trace of a few steps in RUN/profile")
-    parser.add_argument("--dry-run", action="store_true", help="only check the recipe against the data")
+    parser.add_argument("--dry-run", action="store_true", help="only check the recipe against the data and weights")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -48,9 +67,19 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"recipe {args.recipe}: " + "; ".join(problems))
     if args.dry_run:
         print(f"recipe {args.recipe}: fits the data {args.data} and {args.workers} workers")
+        print("".join(f"{line}\n" for line in _what_would_be(recipe, args)), end="")
         return 0
-    with ProgressLine(steps=recipe.train.steps) as line:
-        result = pretrain(recipe, args.data, args.output, workers=workers, progress=line, profile=args.profile)
+    with ProgressLine(steps=args.extend_to or recipe.train.steps) as line:
+        result = pretrain(
+            recipe,
+            args.data,
+            args.output,
+            workers=workers,
+            progress=line,
+            profile=args.profile,
+            init_from=args.init_from,
+            extend_to=args.extend_to,
+        )
     if result.already_complete:
         print(f"{args.output}: already complete ({result.steps} steps); nothing to do")
     print("\n".join(loss_lines(result)))
@@ -60,6 +89,22 @@ def run(args: argparse.Namespace) -> int:
     for what, path in files:
         print(f"  {what:<12}{path}")
     return 0
+
+
+def _what_would_be(recipe: "PretrainRecipe", args: argparse.Namespace) -> Iterator[str]:
+    """What the run would begin with, and how it would be made longer."""
+    from tokenfree.train.runs.locate import run_at
+    from tokenfree.train.start.extension import Extension
+    from tokenfree.train.start.first_checkpoint import GivenStart
+
+    run = run_at(args.output)
+    if args.extend_to is not None:
+        extension = Extension(run, recipe, args.extend_to)
+        recipe = extension.before
+        if not extension.is_done:
+            yield extension.line()
+    if args.init_from is not None:
+        yield from GivenStart(run, recipe, args.data, args.init_from).lines()
 
 
 def parse_workers(text: str) -> tuple[int, int]:

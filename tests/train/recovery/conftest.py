@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,10 @@ from tokenfree.preprocess.common.settings import build
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.pretrain import pretrain
 
-mapping, data, run, least, most = json.loads(sys.argv[1]), *sys.argv[2:6]
+mapping, data, run, least, most, options = json.loads(sys.argv[1]), *sys.argv[2:7]
 try:
     pretrain(build(PretrainRecipe, mapping, source="test"), data, run, workers=(int(least), int(most)),
-             progress=lambda line: print(json.dumps(line), flush=True))
+             progress=lambda line: print(json.dumps(line), flush=True), **json.loads(options))
 except (JobError, UserError) as error:
     sys.exit(f"tokenfree: {error}")
 """
@@ -45,10 +45,11 @@ class Training:
         log: Path,
         workers: tuple[int, int] = (1, 1),
         python: Sequence[str] = (sys.executable,),
+        options: Mapping[str, Any] | None = None,
         **env: str,
     ) -> None:
         self.log = log
-        arguments = [json.dumps(to_mapping(recipe)), data, run, *map(str, workers)]
+        arguments = [json.dumps(to_mapping(recipe)), data, run, *map(str, workers), json.dumps(options or {})]
         with log.open("wb") as output:
             self.process = subprocess.Popen(
                 [*python, "-c", COMMAND, *arguments],

@@ -210,3 +210,29 @@ def test_places_that_will_not_do(corpus: str, make_recipe: MakeRecipe, bucket: s
         load_encoder(f"{bucket}/none")
     with pytest.raises(UserError, match="no file system for this address"):
         pretrain(make_recipe(), corpus, "nosuch://bucket/run")
+
+
+def test_given_weights_and_more_steps(
+    corpus: str, make_recipe: MakeRecipe, bucket: str, tmp_path: Path, start: Any, history: History
+) -> None:
+    recipe = make_recipe(steps=40, checkpoint_every_steps=30, validate_every_steps=20)
+    source, run = f"{bucket}/source", f"{bucket}/run"
+    pretrain(make_recipe(), corpus, source)
+    training = start(recipe, corpus, run, options={"init_from": source})
+    training.wait_for_step(9)
+    training.process.kill()
+    training.end()
+    assert steps(run) == [0]
+    shutil.rmtree(tmp_path / "cache")  # it goes on from another machine, as it were
+    pretrain(recipe, corpus, run, init_from=source)
+    assert pretrain(recipe, corpus, run, init_from=source, extend_to=60).steps == 60
+    assert [line["event"] for line in run_at(run).events()] == [
+        "init_from", "start", "start", "complete", "extend", "resume", "complete"]  # fmt: skip
+    here = tmp_path / "here"
+    pretrain(make_recipe(), corpus, str(tmp_path / "source"))
+    pretrain(recipe, corpus, str(here), init_from=str(tmp_path / "source"))
+    pretrain(recipe, corpus, str(here), init_from=str(tmp_path / "source"), extend_to=60)
+    assert history(fetched(run)) == history(here)
+    assert (read_config(run).recipe, read_config(run).data) == (read_config(here).recipe, corpus)
+    assert read_config(run).init_from is not None
+    assert not list((tmp_path / "cache" / "runs").rglob("train/*/*"))  # nothing stays on this machine

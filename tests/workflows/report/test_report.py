@@ -168,7 +168,7 @@ def make_sweep(folder: Path, trials: list[TrialResult], skipped: dict[str, int] 
 
 def test_a_run_says_loss_throughput_and_restarts(report: Callable[..., Page], tmp_path: Path) -> None:
     page = report(make_run(tmp_path / "run<1>", lost=True))
-    assert page.headings == ["Pretraining · run<1>", "Restarts and warnings"]
+    assert page.headings == ["Pretraining · run<1>", "Starts, restarts and warnings"]
     assert page.numbers == {
         "held-out loss (nats per subword)": "5.100", "unigram entropy of the targets": "6.200", "of 100 steps": "100",
         "characters read": "500 k", "characters per second (median)": "10 k", "in steps": "50.0 s", "restart": "1",

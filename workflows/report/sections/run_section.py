@@ -117,7 +117,7 @@ def _tables(run: RunRecord) -> list[Block]:
     events = [event for event in run.events if event.get("event") not in ("start", "complete")]
     if events:
         table = Table("Events", ["time (UTC)", "event", "step", "what"], [_event(event) for event in events])
-        blocks.append(Block("Restarts and warnings", tables=[table]))
+        blocks.append(Block("Starts, restarts and warnings", tables=[table]))
     folded = []
     if run.validations:
         rows = [

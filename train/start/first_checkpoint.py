@@ -1,0 +1,145 @@
+"""A run that begins with given weights: they become its checkpoint of step 0, from which its workers go on as from any.
+
+So they are read once, by the command; all workers have the same, on any number of machines and however they share the
+model, and so has a run that is killed before its next checkpoint. The optimizer, the step and the order of the data
+begin as in any other run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Any
+
+from torch import Tensor
+
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.settings import fingerprint
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.loop.loop import Loop
+from tokenfree.train.runs import checkpoints
+from tokenfree.train.runs.metrics import OnLine
+from tokenfree.train.runs.run import Run
+from tokenfree.train.runs.run_config import InitFrom, RunConfig, config_of
+from tokenfree.train.start.fitting import Fit, fit
+from tokenfree.train.start.given_weights import GivenWeights, absolute, read_weights
+
+
+class GivenStart:
+    """The weights at `source` as the beginning of `run`.
+
+    They are read only where they are needed: where the run is new, or was begun from another path.
+
+    Args:
+        run: new or begun before.
+        recipe: already checked against the data.
+        data: path or address of the data directory.
+        source: path or address of a run or of a folder of transformers.
+
+    Raises:
+        UserError: there are no such weights, or (next to) nothing of them fits; nothing was written.
+    """
+
+    def __init__(self, run: Run, recipe: PretrainRecipe, data: str, source: str) -> None:
+        if _same(source, run.name):
+            raise UserError(f"--init_from {source} is the run itself; give another --output")
+        self._recipe, self._data = recipe, data
+        self._path = absolute(source)
+        self._given: GivenWeights | None = None
+        self._begun: tuple[Loop, Fit] | None = None
+        before = config_of(run.name)
+        self.record = self._record(before)
+
+    def lines(self) -> list[str]:
+        """What would be loaded, for people."""
+        return self._fit()[1].lines()
+
+    def write(self, run: Run, on_line: OnLine | None) -> None:
+        """For the command that has `run` claimed: make its first checkpoint, where it has none that is sound.
+
+        Raises:
+            UserError: the weights have changed since the run was begun, or cannot be read any more.
+        """
+        if run.newest(lambda warning: None) is not None:  # the workers say what is damaged
+            return
+        if self._read().sha256 != self.record.sha256:
+            raise UserError(
+                f"--init_from {self._path}: the weights are not those that {run.name} was begun with, and it has no "
+                "checkpoint yet; give another --output"
+            )
+        loop, found = self._fit()
+        line = run.add_event("init_from", step=0, **_numbers(found), message="\n".join(found.lines()))
+        if on_line is not None:
+            on_line(line)
+        parts, state = loop.snapshot()
+        with run.written():
+            state = dataclasses.replace(state, recipe=fingerprint(self._recipe))
+            checkpoints.write(run.folder / "checkpoints" / checkpoints.name(0), parts, state)
+            run.saved(0, keep=self._recipe.train.keep_checkpoints, best=None)
+        self._given = self._begun = None  # their memory is wanted for training
+
+    def _record(self, before: RunConfig | None) -> InitFrom:
+        if before is not None and before.init_from is None:
+            return InitFrom(self._path, "")  # such a run is refused when it is opened
+        if before is not None and before.init_from is not None and before.init_from.path == self._path:
+            return before.init_from
+        if before is None:
+            self._fit()
+        return InitFrom(self._path, self._read().sha256)
+
+    def _read(self) -> GivenWeights:
+        if self._given is None:
+            self._given = read_weights(self._path)
+        return self._given
+
+    def _fit(self) -> tuple[Loop, Fit]:
+        if self._begun is None:
+            self._begun = begun(self._recipe, self._data, self._read())
+        return self._begun
+
+
+def begun(recipe: PretrainRecipe, data: str, given: GivenWeights) -> tuple[Loop, Fit]:
+    """Training of `recipe` in this process, on the CPU, that begins with what fits of the weights `given`.
+
+    Projections that an attention pattern has besides those of its layer, and that are not among the given ones, begin
+    as copies of the layer's, as in `tokenfree import`.
+
+    Raises:
+        UserError: (next to) nothing fits.
+    """
+    plain = dataclasses.replace(recipe.train, compile=False)
+    loop = Loop(dataclasses.replace(recipe, train=plain), data)
+    sizes = {name: parameter.numel() for name, parameter in loop.model.named_parameters()}
+    found = fit(loop.model.state_dict(), sizes, given, recipe, loop.vocabulary)
+    loop.begin_with(found.taken)
+    copied = _copies_of_layers(loop) if found.taken else {}
+    loop.begin_with({**copied, **found.taken})
+    copied = dict.fromkeys(copied.keys() - found.taken.keys(), "copies of its layer's own")
+    return loop, dataclasses.replace(found, new={**found.new, **copied})
+
+
+def _copies_of_layers(loop: Loop) -> dict[str, Tensor]:
+    """Let attention patterns copy from their layers what they have besides; what they have then, by name."""
+    layers: list[Any] = list(loop.encoder.trunk.layers)
+    copied = [f"encoder.trunk.layers.{index}.core.{name}"
+              for index, layer in enumerate(layers) for name in layer.core.copy_projections(layer)]  # fmt: skip
+    state = loop.model.state_dict()
+    return {name: state[name].clone() for name in copied}
+
+
+def _numbers(found: Fit) -> dict[str, Any]:
+    """What the event says of a fit besides its message."""
+    given = found.given
+    return {
+        "source": given.path,
+        "sha256": given.sha256,
+        "tensors": len(found.taken),
+        "parameters": found.num_parameters,
+        "share": round(found.share, 4),
+    }
+
+
+def _same(source: str, run: str) -> bool:
+    """Whether two paths or addresses are one place."""
+    one, other = (each.rstrip("/") if "://" in each else os.path.realpath(each) for each in (source, run))
+    return one == other

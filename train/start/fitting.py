@@ -1,0 +1,201 @@
+"""Which of given weights a new model takes: those that fit by name and shape, and mean the same there."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.settings import flatten, to_mapping
+from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.objectives.base import Objective
+from tokenfree.train.start.given_weights import GivenWeights
+
+LEAST_SHARE = 0.01  # of the model's parameters; less is taken for a mistake
+_ABSENT = "not there"
+_MOST_SETTINGS = 6  # shown of those that differ
+_TABLE = "encoder.embedder.table."
+_NOT_OF_THE_TABLE = ("positions", "max_characters", "segments")  # settings of an embedder
+_IN_LAYER = re.compile(r"(.*\blayers)\.(\d+)\.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Fit:
+    """What becomes of each tensor of a new model, and of each that was given."""
+
+    given: GivenWeights
+    taken: Mapping[str, Tensor]  # by the name that both have
+    new: Mapping[str, str]  # names of the model that stay fresh, each with the reason
+    left: Mapping[str, str]  # names of given tensors that are not used, each with the reason
+    sizes: Mapping[str, int]  # parameters by name; buffers are not in
+    other_settings: tuple[str, ...]  # of the models, a line each
+
+    @property
+    def num_parameters(self) -> int:
+        """Of the model, that begin as they were given."""
+        return sum(self.sizes.get(name, 0) for name in self.taken)
+
+    @property
+    def share(self) -> float:
+        """`num_parameters` by those of the whole model."""
+        return self.num_parameters / sum(self.sizes.values())
+
+    def lines(self) -> list[str]:
+        """What was loaded, what is new and what was left, for people."""
+        given = self.given
+        lines = [
+            f"weights of {given.path} ({given.what}): {len(self.taken)} of {len(given.tensors)} tensors loaded, "
+            f"{self.num_parameters:,} parameters, {self.share:.1%} of this model"
+        ]
+        lines += [f"  new: {words}" for words in grouped(self.new, self.sizes)]
+        lines += [f"  left there: {words}" for words in grouped(self.left, {})]
+        if self.other_settings:
+            lines.append(f"  settings that differ: {_shortened(self.other_settings)}")
+        return [*lines, *(f"  warning: {warning}" for warning in given.warnings)]
+
+
+def fit(
+    own: Mapping[str, Tensor],
+    sizes: Mapping[str, int],
+    given: GivenWeights,
+    recipe: PretrainRecipe,
+    vocabulary: Vocabulary | None,
+) -> Fit:
+    """Compare the tensors of a model with given ones.
+
+    Args:
+        own: tensors of the model of `recipe` by name.
+        sizes: how many values its parameters have, by name.
+        vocabulary: of the data; None: they have none.
+
+    Raises:
+        UserError: nothing fits, or next to nothing, or given weights are no numbers.
+    """
+    foreign = _foreign(own, given, recipe, vocabulary)
+    taken, new, left = dict[str, Tensor](), dict[str, str](), dict[str, str]()
+    for name, tensor in own.items():
+        theirs = given.tensors.get(name)
+        if theirs is None:
+            new[name] = _ABSENT
+        elif name in foreign:
+            new[name] = left[name] = foreign[name]
+        elif theirs.shape != tensor.shape:
+            new[name] = left[name] = f"of another shape: {_shape(theirs)} there, {_shape(tensor)} here"
+        else:
+            taken[name] = theirs
+    left |= {name: "no such here" for name in given.tensors if name not in own}
+    _check_finite(taken, given)
+    found = Fit(given, taken, new, left, sizes, tuple(_other_settings(given, recipe)))
+    if found.share < LEAST_SHARE:
+        raise UserError(_refusal(found))
+    return found
+
+
+def grouped(reasons: Mapping[str, str], sizes: Mapping[str, int]) -> Iterator[str]:
+    """Names of tensors with a reason each, in words, a line for each module and kind of reason (up to its colon): how
+    many tensors and, where `sizes` tells, parameters.
+    """
+    groups = collections.defaultdict[tuple[str, str], list[str]](list)
+    for name, reason in reasons.items():
+        groups[_module(name), reason.partition(":")[0]].append(name)
+    for (module, kind), names in groups.items():
+        numbers = sorted({int(match[2]) for name in names if (match := _IN_LAYER.match(name))})
+        layers = f" {_ranges(numbers)}" if numbers else ""
+        count = f"{len(names)} tensor{'s' if len(names) > 1 else ''}"
+        values = sum(sizes.get(name, 0) for name in names)
+        example = reasons[names[0]].removeprefix(kind)
+        of = f" ({names[0].removeprefix(module)[1:]})" if example and len(names) > 1 else ""
+        yield f"{module}{layers}: {count}{f', {values:,} parameters' if values else ''}, {kind}{example}{of}"
+
+
+def _foreign(
+    own: Mapping[str, Tensor], given: GivenWeights, recipe: PretrainRecipe, vocabulary: Vocabulary | None
+) -> dict[str, str]:
+    """Tensors whose values mean something else in the model of `recipe`, though their shapes may fit; with reasons."""
+    found = dict[str, str]()
+    subwords = None if vocabulary is None else vocabulary.sha256
+    other_vocabulary = "of another vocabulary" if given.vocabulary else "of a vocabulary that is not known"
+    here, there = (_table_settings(embedder) for embedder in (recipe.model.embedder, given.model.embedder))
+    other = [f"{key} {here.get(key)!r} here, {there.get(key)!r} there" for key in {**here, **there}
+             if here.get(key) != there.get(key)]  # fmt: skip
+    if other:
+        found |= {name: f"another embedder, {other[0]}" for name in own if name.startswith(_TABLE)}
+    elif recipe.model.embedder.symbols == "subwords" and given.vocabulary != subwords:
+        found |= {name: other_vocabulary for name in own if name.startswith(_TABLE)}
+    if given.objective is not None and given.objective.name != recipe.objective.name:
+        reason = f"of the objective {given.objective.name}"
+        return found | {name: reason for name in own if name.startswith("head.")}
+    if given.vocabulary != subwords:
+        size = 0 if vocabulary is None else vocabulary.size
+        found |= {f"head.{name}": other_vocabulary for name in _of_subwords(recipe.objective, recipe.model.width, size)}
+    return found
+
+
+def _table_settings(embedder: Any) -> dict[str, Any]:
+    """What decides which symbol has which row of an embedder's table."""
+    return {key: value for key, value in to_mapping(embedder).items() if key not in _NOT_OF_THE_TABLE}
+
+
+def _of_subwords(objective: Objective, width: int, num_subwords: int) -> set[str]:
+    """The tensors of a head that have something for each subword: their shapes change with the vocabulary."""
+    with torch.device("meta"):
+        heads = [objective.build(width, size).state_dict() for size in (num_subwords, num_subwords + 1)]
+    return {name for name in heads[0] if heads[0][name].shape != heads[1][name].shape}
+
+
+def _other_settings(given: GivenWeights, recipe: PretrainRecipe) -> Iterator[str]:
+    """The settings of the models that differ; of a part with another name, that name alone."""
+    here, there = (dict(flatten(to_mapping(model))) for model in (recipe.model, given.model))
+    keys = [key for key in dict.fromkeys([*here, *there]) if here.get(key) != there.get(key)]
+    parts = [key.removesuffix("name") for key in keys if key.endswith(".name")]
+    for key in keys:
+        if key.endswith(".name") or not key.startswith(tuple(parts)):
+            yield f"model.{key} {here.get(key)!r}, there {there.get(key)!r}"
+
+
+def _check_finite(taken: Mapping[str, Tensor], given: GivenWeights) -> None:
+    for name, tensor in taken.items():
+        if tensor.is_floating_point() and not tensor.isfinite().all():
+            raise UserError(f"--init_from {given.path}: {name} has values that are no numbers; give other weights")
+
+
+def _refusal(found: Fit) -> str:
+    given, taken = found.given, len(found.taken)
+    what = f"only {taken} tensors, {found.share:.2%} of the parameters," if taken else "no tensor"
+    why = _shortened(found.other_settings) or "; ".join(grouped(found.new, {}))
+    return (
+        f"--init_from {given.path}: {what} of this model would be loaded ({why}); give a recipe more like the one of "
+        "those weights, or leave it out"
+    )
+
+
+def _shortened(settings: Sequence[str]) -> str:
+    more = len(settings) - _MOST_SETTINGS
+    return "; ".join([*settings[:_MOST_SETTINGS], *([f"and {more} more"] if more > 0 else [])])
+
+
+def _module(name: str) -> str:
+    match = _IN_LAYER.match(name)
+    return match[1] if match else ".".join(name.split(".")[: 1 if name.startswith("head.") else 2])
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """Ascending numbers as 0-3, 7."""
+    runs = list[list[int]]()
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1] = [runs[-1][0], number]
+        else:
+            runs.append([number])
+    return ", ".join("-".join(map(str, run)) for run in runs)
+
+
+def _shape(tensor: Tensor) -> str:
+    return " x ".join(map(str, tensor.shape)) or "a number"

@@ -1,0 +1,134 @@
+"""Weights to begin with, wherever they come from: a run, or a folder of transformers such as the official CANINE.
+
+Either may lie on this machine or at an address that fsspec knows. Only the command reads them: workers need not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.storage import Storage
+from tokenfree.train.huggingface.folders import WEIGHTS, read_folder
+from tokenfree.train.model.encoder import ModelConfig
+from tokenfree.train.objectives.base import Objective
+from tokenfree.train.parallel.full_state import model_tensors
+from tokenfree.train.runs.locate import newest_checkpoint
+from tokenfree.train.runs.run_config import read_config
+
+_CONFIG = "config.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class GivenWeights:
+    """The weights of a trained model, on the CPU, and what tells whether they fit another."""
+
+    path: str  # absolute path or address
+    what: str  # in words, such as "step 400 of a run"
+    tensors: Mapping[str, Tensor]  # by the names of a run: `encoder.` and what follows, `head.` and what follows
+    model: ModelConfig
+    objective: Objective | None  # None: there is no head
+    vocabulary: str | None  # SHA-256 of its subwords; None: none, or not known
+    warnings: tuple[str, ...] = ()  # of damaged checkpoints that were passed over
+
+    @functools.cached_property
+    def sha256(self) -> str:
+        """Of names, shapes, types and values; the same whatever kind of file they were read from."""
+        digest = hashlib.sha256()
+        for name, tensor in sorted(self.tensors.items()):
+            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+            digest.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        return digest.hexdigest()
+
+
+def absolute(source: str) -> str:
+    """The absolute path, or the address as it is, by which `source` is remembered."""
+    return source if "://" in source else os.path.abspath(source)
+
+
+def read_weights(source: str) -> GivenWeights:
+    """The weights of the newest sound checkpoint of a run (the averages where it has some), or those in a folder of
+    transformers.
+
+    Args:
+        source: path or address.
+
+    Raises:
+        UserError: there is neither, or it is damaged; the message names the option `--init_from`.
+    """
+    storage = Storage.at(absolute(source))
+    try:
+        names = storage.names()
+    except Exception as error:  # whatever a store raises, such as a lack of credentials
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"--init_from {source}: cannot be read ({reason}); mend that or give another") from None
+    if "config.yaml" in names:
+        return _of_run(source)
+    if _CONFIG in names:
+        return _of_folder(storage, source)
+    raise UserError(f"--init_from {source}: {_missing(storage, names)}")
+
+
+def _of_run(source: str) -> GivenWeights:
+    config, warnings = read_config(source), list[str]()
+    checkpoint = newest_checkpoint(source, warnings.append)
+    imported = config.manifest == ""
+    return GivenWeights(
+        absolute(source),
+        "an imported run" if imported else f"step {checkpoint.step:,} of a run",
+        checkpoint.weights(),
+        config.recipe.model,
+        None if imported else config.recipe.objective,
+        checkpoint.state.vocabulary,
+        tuple(warnings),
+    )
+
+
+def _of_folder(storage: Storage, source: str) -> GivenWeights:
+    with _on_this_machine(storage) as folder:
+        found = read_folder(folder)
+    tensors = {f"encoder.{name}": tensor for name, tensor in model_tensors(found.encoder).items()}
+    if not found.has_pooler:
+        tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith("encoder.pooler.")}
+    what = f"a {found.kind} of transformers"
+    return GivenWeights(absolute(source), what, tensors, found.encoder.config, None, found.vocabulary)
+
+
+@contextlib.contextmanager
+def _on_this_machine(storage: Storage) -> Iterator[Path]:
+    """The folder itself, or a copy of what is read of it, for the time of the block."""
+    if storage.is_local:
+        yield Path(storage.path(""))
+        return
+    names = storage.names()
+    with tempfile.TemporaryDirectory(prefix="tokenfree-") as scratch:
+        for name in (_CONFIG, *[name for name in WEIGHTS if name in names][:1]):
+            storage.get(name, f"{scratch}/{name}")
+        try:
+            yield Path(scratch)
+        except UserError as error:
+            raise UserError(str(error).replace(scratch, storage.url)) from None
+
+
+def _missing(storage: Storage, names: list[str]) -> str:
+    """What is wrong with a place that holds neither a run nor a model, and what to give."""
+    path = Path(storage.path(""))
+    if "state.json" in names:
+        return (
+            f"is a checkpoint; give the run that it is of, {storage.url.rpartition('/checkpoints/')[0] or 'its folder'}"
+        )
+    if storage.is_local and path.is_file():
+        return f"is a file; give the folder that it is in, {path.parent}"
+    if storage.is_local and not path.exists():
+        return "there is no such folder; give a run, or a folder with a model of transformers, downloaded before"
+    return f"this holds neither a run (config.yaml) nor a model of transformers ({_CONFIG}); give a folder of either"
