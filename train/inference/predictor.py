@@ -91,7 +91,9 @@ def load_predictor(run: str | Path, data: str | None = None) -> Predictor:
     """
     config = read_config(run)
     if not config.manifest:
-        raise UserError(f"{run} was {config.data}: an encoder without the head that predicts; pretrain it first")
+        raise UserError(
+            f"{run} was {config.data}: an encoder without the head that predicts; train on with --init_from"
+        )
     recipe, checkpoint = config.recipe, newest_checkpoint(run)
     vocabulary = load_vocabulary(data or config.data)
     if checkpoint.state.vocabulary != (None if vocabulary is None else vocabulary.sha256):

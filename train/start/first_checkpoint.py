@@ -60,8 +60,11 @@ class GivenStart:
         Raises:
             UserError: the weights have changed since the run was begun, or cannot be read any more.
         """
-        if run.newest(lambda warning: None) is not None:  # the workers say what is damaged
-            return
+        if run.newest(lambda warning: None) is None:  # the workers say what is damaged
+            self._write(run, on_line)
+        self._given = self._begun = None  # their memory is wanted for training
+
+    def _write(self, run: Run, on_line: OnLine | None) -> None:
         if self._read().sha256 != self.record.sha256:
             raise UserError(
                 f"--init_from {self._path}: the weights are not those that {run.name} was begun with, and it has no "
@@ -76,15 +79,15 @@ class GivenStart:
             state = dataclasses.replace(state, recipe=fingerprint(self._recipe))
             checkpoints.write(run.folder / "checkpoints" / checkpoints.name(0), parts, state)
             run.saved(0, keep=self._recipe.train.keep_checkpoints, best=None)
-        self._given = self._begun = None  # their memory is wanted for training
 
     def _record(self, before: RunConfig | None) -> InitFrom:
-        if before is not None and before.init_from is None:
-            return InitFrom(self._path, "")  # such a run is refused when it is opened
-        if before is not None and before.init_from is not None and before.init_from.path == self._path:
-            return before.init_from
+        """What config.yaml is to say of the weights, given what it says `before` of those of an existing run."""
         if before is None:
             self._fit()
+        elif before.init_from is None:
+            return InitFrom(self._path, "")  # the run is refused when it is opened
+        elif before.init_from.path == self._path:
+            return before.init_from
         return InitFrom(self._path, self._read().sha256)
 
     def _read(self) -> GivenWeights:

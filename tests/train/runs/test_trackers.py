@@ -54,6 +54,11 @@ def test_mlflow(corpus: str, make_recipe: MakeRecipe, tmp_path: Path, monkeypatc
     assert steps == {line["step"]: line["loss"] for line in read_json_lines(run / "metrics.jsonl") if "loss" in line}
     assert {metric.step for metric in client.get_metric_history(number, "validation_loss")} == {4, 8}
 
+    pretrain(make_recipe(log_to=["mlflow"], micro_batch=4), corpus, str(run), extend_to=10)  # params cannot be changed
+    assert ids(run, "mlflow") == [number]
+    assert client.get_run(number).data.params["train.steps"] == "8"
+    assert {metric.step for metric in client.get_metric_history(number, "loss")} == set(range(1, 11))
+
 
 def test_wandb_offline(corpus: str, make_recipe: MakeRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("wandb", reason="needs tokenfree[tracking]")

@@ -1,5 +1,6 @@
 """Runs made longer: finished or not, killed on the way, twice, and asked for nonsense."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -69,11 +70,11 @@ def test_killed_on_the_way(
 ) -> None:
     recipe = make_recipe(steps=20, checkpoint_every_steps=25, validate_every_steps=10)
     undisturbed, run = tmp_path / "undisturbed", tmp_path / "killed"
-    for folder in (undisturbed, run):
-        pretrain(recipe, corpus, str(folder))
-    pretrain(recipe, corpus, str(undisturbed), extend_to=90)
-    assert kill_at(22 + 12, recipe, corpus, run, extend_to=90) < 70  # in the steps done again from step 25
-    assert pretrain(recipe, corpus, str(run), extend_to=90).restarts == 2
+    pretrain(recipe, corpus, str(undisturbed))
+    shutil.copytree(undisturbed, run)
+    pretrain(recipe, corpus, str(undisturbed), extend_to=70)
+    assert kill_at(22 + 12, recipe, corpus, run, extend_to=70) < 70  # after step 30: it goes on from that of step 25
+    assert pretrain(recipe, corpus, str(run), extend_to=70).restarts == 2
     assert history(run) == history(undisturbed)
     assert events(run) == ["start", "complete", "extend", "resume", "resume", "complete"]
 
@@ -113,6 +114,13 @@ def test_killed_while_it_is_made_longer(
     pretrain(make_recipe(), corpus, str(one), extend_to=12)
     pretrain(make_recipe(), corpus, str(two), extend_to=12)
     assert history(one) == history(two)
+
+
+def test_a_run_that_warms_up_to_its_end(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    pretrain(make_recipe(steps=2, warmup=1.0), corpus, str(tmp_path / "run"))
+    lines: list[Any] = []
+    pretrain(make_recipe(steps=2, warmup=1.0), corpus, str(tmp_path / "run"), extend_to=4, progress=lines.append)
+    assert lines[0]["message"].endswith("of a run of 4 steps: 0.0075 there, not 0")
 
 
 def test_with_given_weights(first_run: str, corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:

@@ -1,0 +1,78 @@
+"""The options of `tokenfree pretrain`: what is told before anything starts, and mistakes in one line."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tokenfree.preprocess.common.settings import to_mapping
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.workflows import cli
+
+MakeRecipe = Callable[..., PretrainRecipe]
+
+
+@pytest.fixture
+def recipe(make_recipe: MakeRecipe, tmp_path: Path) -> str:
+    path = tmp_path / "recipe.yaml"
+    path.write_text(yaml.safe_dump(to_mapping(make_recipe(steps=2))))
+    return str(path)
+
+
+def test_a_dry_run_tells_what_would_be(
+    recipe: str, first_run: str, corpus: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = ["pretrain", recipe, "--data", corpus, "--output", str(tmp_path / "run")]
+    dry = ["--model.trunk.layers", "3", "--dry-run"]
+    assert cli.main([*run, *dry, "--init_from", first_run]) == 0
+    fits, loaded, new, settings = capsys.readouterr().out.splitlines()
+    assert fits.endswith("and 1 workers")
+    assert loaded.startswith(f"weights of {first_run} (step 8 of a run): 69 of 69 tensors loaded")
+    assert new == "  new: encoder.trunk.layers 1-2: 32 tensors, 4,448 parameters, not there"
+    assert settings == "  settings that differ: model.trunk.layers 3, there 1"
+    assert not (tmp_path / "run").exists()
+    longer = ["pretrain", recipe, "--data", corpus, "--output", first_run, "--dry-run", "--extend_to"]
+    assert cli.main([*longer, "16"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].startswith("made longer, from 8 to 16 steps; step 9 and those after")
+    assert cli.main([*longer, "8"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+def test_what_was_loaded_and_the_new_rate_are_told_while_it_trains(
+    recipe: str, first_run: str, corpus: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = ["pretrain", recipe, "--data", corpus, "--output", str(tmp_path / "run"), "--init_from", first_run]
+    assert cli.main(run) == 0
+    assert f"weights of {first_run} (step 8 of a run): 69 of 69 tensors loaded" in capsys.readouterr().err
+    assert cli.main([*run, "--extend_to", "4"]) == 0
+    told = capsys.readouterr().err
+    assert "have the learning rate of a run of 4 steps: 0.00667 there, not 0" in told
+    assert "step 4/4" in told
+    assert cli.main([*run, "--extend_to", "4"]) == 0
+    assert "already complete (4 steps); nothing to do" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--init_from", "google/canine-s"], "--init_from {here}/google/canine-s: there is no such folder"),
+        (["--init_from", "recipe.yaml"], "--init_from {here}/recipe.yaml: is a file"),
+        (["--init_from", "nosuch://bucket/run"], "nosuch://bucket/run: no file system for this address"),
+        (["--extend_to", "4"], "--extend_to 4: {here}/run is no run yet; begin it with --train.steps 4"),
+        (["--extend_to", "many"], "argument --extend_to: invalid int value: 'many'"),
+    ],
+)
+def test_mistakes(
+    options: list[str], words: str, recipe: str, corpus: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    try:
+        status = cli.main(["pretrain", recipe, "--data", corpus, "--output", "run", *options])
+    except SystemExit as ended:
+        status = ended.code
+    (line,) = capsys.readouterr().err.splitlines()
+    assert status == 2
+    assert words.format(here=tmp_path) in line
+    assert not (tmp_path / "run").exists()
