@@ -15,6 +15,7 @@ from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.settings import flatten, to_mapping
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.base import Objective
 from tokenfree.train.start.given_weights import GivenWeights
 
@@ -152,12 +153,19 @@ def _of_subwords(objective: Objective, width: int, num_subwords: int) -> set[str
 
 def _other_settings(given: GivenWeights, recipe: PretrainRecipe) -> Iterator[str]:
     """The settings of the models that differ; of a part with another name, that name alone."""
-    here, there = (dict(flatten(to_mapping(model))) for model in (recipe.model, given.model))
+    here, there = (dict(flatten(to_mapping(_resolved(model)))) for model in (recipe.model, given.model))
     keys = [key for key in dict.fromkeys([*here, *there]) if here.get(key) != there.get(key)]
     parts = [key.removesuffix("name") for key in keys if key.endswith(".name")]
     for key in keys:
         if key.endswith(".name") or not key.startswith(tuple(parts)):
             yield f"model.{key} {here.get(key)!r}, there {there.get(key)!r}"
+
+
+def _resolved(model: ModelConfig) -> ModelConfig:
+    """The same model with the widths that it leaves to be derived from others."""
+    dimensions = model.dimensions
+    trunk = dataclasses.replace(model.trunk, inner_width=dimensions.inner_width)
+    return dataclasses.replace(model, trunk=trunk, character_width=dimensions.character_width)
 
 
 def _check_finite(taken: Mapping[str, Tensor], given: GivenWeights) -> None:

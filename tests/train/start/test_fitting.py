@@ -77,6 +77,13 @@ def test_another_depth_and_another_length(make_recipe: MakeRecipe, vocabulary: V
     assert back.share == pytest.approx(sum(sizes) / (sum(sizes) + 64 * 16))
 
 
+def test_widths_that_are_derived_are_no_difference(make_recipe: MakeRecipe, vocabulary: Vocabulary) -> None:
+    written = make_recipe(model={"character_width": 16, "trunk": {"inner_width": 64, "activation": "gelu"}})
+    derived = make_recipe(model={"trunk": {"inner_width": None}})
+    found = fit_of(derived, vocabulary, given_of(written, vocabulary))
+    assert found.other_settings == ("model.trunk.activation 'gelu_tanh', there 'gelu'",)
+
+
 def test_another_vocabulary(make_recipe: MakeRecipe, vocabulary: Vocabulary) -> None:
     """The rows of subwords are others, whatever their number; the rest of the head serves."""
     for sha256, words in (("0" * 64, "of another vocabulary"), (None, "of a vocabulary that is not known")):
