@@ -26,6 +26,7 @@ __all__ = ["MAX_TEXT_CHARACTERS", "Encoding", "FlatEncoding", "Vocabulary", "tra
 
 MAX_TEXT_CHARACTERS = 65_535  # offsets are uint16
 _SPACE_MARK = "▁"  # what SentencePiece makes of U+0020
+_SPACE_BYTES = ["<0xE2>", "<0x96>", "<0x81>"]  # the same where no piece holds it
 
 
 class Encoding(NamedTuple):
@@ -148,10 +149,9 @@ class Vocabulary:
         shifts = np.repeat(bases[:-1] - ends[offsets[:-1]] - self._prefix, counts)
         starts, ends = ends[:-1] + shifts, ends[1:] + shifts
         starts -= (lengths == 0) & self._is_byte[ids]  # the second to fourth byte of the character before
-        filled = counts > 0
-        firsts, lasts = offsets[:-1][filled], offsets[1:][filled] - 1
-        starts[firsts] = np.maximum(starts[firsts], bases[:-1][filled])
-        ends[lasts] = np.minimum(ends[lasts], bases[1:][filled])
+        # The space that SentencePiece adds lies outside the text, whether it is a piece, part of one, or three bytes.
+        starts = np.maximum(starts, np.repeat(bases[:-1], counts))
+        ends = np.minimum(ends, np.repeat(bases[1:], counts))
         return starts, ends, exact
 
     def _measure_unknown(
@@ -181,8 +181,11 @@ class Vocabulary:
         mapping = self._processor.encode(text, return_type="offset_mapping")
         ids = np.array(mapping["ids"], dtype=np.int32)
         spans = np.array(mapping["offsets"], dtype=np.int64).reshape(-1, 2)
-        # Only the last byte of a character has a width there.
-        spans[:, 1] += self._is_byte[ids] & (spans[:, 0] == spans[:, 1])
+        # Only the last byte of a character has a width there; the space that SentencePiece adds has none in all three.
+        has_none = self._is_byte[ids] & (spans[:, 0] == spans[:, 1])
+        if [self._pieces[id] for id in ids[:3]] == _SPACE_BYTES and has_none[:3].all():
+            has_none[:3] = False
+        spans[:, 1] = np.minimum(spans[:, 1] + has_none, len(text))
         return ids, spans[:, 0] + base, spans[:, 1] + base
 
 

@@ -3,6 +3,7 @@
 import bz2
 import functools
 import lzma
+import random
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,17 +29,23 @@ CORPUS = [
 ] * 3
 SIZES = {"bytes": 390, "unknown": 130}
 VARIANTS = ("unigram-bytes", "unigram-unknown", "bpe-bytes", "bpe-unknown")
+SPACELESS = "unigram-bytes-without-spaces"  # no piece for a space: it is written as three bytes
 
 
 def config_of(variant: str, **changes: object) -> VocabularyConfig:
-    algorithm, rest = variant.split("-")
+    algorithm, rest = variant.split("-")[:2]
     values = {"size": SIZES[rest], "algorithm": algorithm, "byte_fallback": rest == "bytes", "character_coverage": 0.98}
     return VocabularyConfig(**(values | changes))  # pyright: ignore[reportArgumentType]
 
 
 @pytest.fixture(scope="module")
 def vocabularies() -> dict[str, Vocabulary]:
-    return {variant: Vocabulary.load(train_vocabulary(CORPUS, config_of(variant), 0)) for variant in VARIANTS}
+    trained = {variant: train_vocabulary(CORPUS, config_of(variant), 0) for variant in VARIANTS}
+    draw = random.Random(0)
+    spaceless = ["".join(draw.choices("ACGT", k=2000)) for _ in range(20)]
+    trained[SPACELESS] = train_vocabulary(spaceless, config_of(SPACELESS, size=300), 0)
+    assert "▁" not in Vocabulary.load(trained[SPACELESS]).pieces()
+    return {variant: Vocabulary.load(model) for variant, model in trained.items()}
 
 
 @functools.cache
@@ -52,7 +59,10 @@ def truth(vocabulary: Vocabulary, text: str) -> list[tuple[int, int, int]]:
     spaced = text.replace("\n", " ")
     characters = np.repeat(np.arange(len(text) + 1), [*(len(character.encode()) for character in text), 1])
     pieces = []
-    for piece in processor.encode(spaced, return_type="proto").pieces:
+    found = processor.encode(spaced, return_type="proto").pieces
+    if [piece.piece for piece in found[:3]] == ["<0xE2>", "<0x96>", "<0x81>"] and not found[2].surface:
+        found = found[3:]  # the space that SentencePiece puts before a text
+    for piece in found:
         start, end = int(characters[piece.begin]), int(characters[piece.end])
         if kinds[piece.id] == BYTE:
             end = max(end, start + 1)
@@ -134,11 +144,11 @@ def test_example(vocabularies: dict[str, Vocabulary]) -> None:
     assert (encoding.ids.dtype, encoding.starts.dtype, encoding.ends.dtype) == (np.int32, np.uint16, np.uint16)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", [*VARIANTS, SPACELESS])
 @settings(max_examples=400, deadline=None)
 @given(
     texts=st.lists(
-        st.text() | st.text(st.sampled_from("the dog Würde правах 自由 ▁▅é\u0301👩\u200d🔬\n\t\xa0\u3000<unk>0x")),
+        st.text() | st.text(st.sampled_from("the dog ACGT Würde правах 自由 ▁▅é\u0301👩\u200d🔬\n\t\xa0\u3000<unk>0x")),
         max_size=5,
     )
 )
@@ -165,7 +175,7 @@ def real_texts(test_data: Path) -> Iterator[str]:
             yield stream.read(40_000)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", [*VARIANTS, SPACELESS])
 def test_real_text_in_every_script(vocabularies: dict[str, Vocabulary], variant: str, test_data: Path) -> None:
     texts = [text[start : start + 4000] for text in real_texts(test_data) for start in range(0, len(text), 4000)]
     vocabulary = vocabularies[variant]
