@@ -40,12 +40,22 @@ def sample_texts(
     characters = {language: found.characters for language, found in training.items()}
     quotas = sample_quotas(characters, config.sample_characters, config.smoothing)
     for language, quota in sorted(quotas.items()):
-        found = training[language]
-        share = MARGIN * quota / characters[language]
-        # A single text that was moved here may lie anywhere; it is all there is.
-        high = KEY_SPACE if found.is_one_text else min(KEY_SPACE, max(1, int(KEY_SPACE * share)))
-        for _, document in found.between(0, high).merged(storage):
+        yield from _prefix(storage, training[language], quota)
+
+
+def _prefix(storage: Storage, documents: DocumentSet, quota: int) -> Iterator[str]:
+    """The first `quota` characters of documents in the order of their keys, however few these are.
+
+    Keys are read a range at a time, the first of which holds about as many characters as are wanted: with few long
+    documents it may hold none of them.
+    """
+    share = MARGIN * quota / documents.characters
+    # A single text that was moved here may lie anywhere; it is all there is.
+    low, high = 0, KEY_SPACE if documents.is_one_text else min(KEY_SPACE, max(1, int(KEY_SPACE * share)))
+    while low < high and quota > 0:
+        for _, document in documents.between(low, high).merged(storage):
             yield document.text[:quota]
             quota -= len(document.text)
             if quota <= 0:
-                break
+                return
+        low, high = high, min(KEY_SPACE, 2 * high)

@@ -3,8 +3,8 @@
 import bz2
 import functools
 import lzma
-import random
 import pickle
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

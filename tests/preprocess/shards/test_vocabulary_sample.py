@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -68,3 +69,17 @@ def test_a_text_that_is_moved_counts_where_it_goes(tmp_path: Path) -> None:
             assert 0 < len(sample) <= num_texts
             assert characters == 6 or len(sample) == num_texts
             assert {rule.dataset_split(document_key(text)) for text in sample if text in texts} <= {"train"}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_few_long_documents_give_the_quota_too(tmp_path: Path, seed: int) -> None:
+    """A range of keys that should hold a thousandth of the text holds none of four documents."""
+    storage = Storage.at(str(tmp_path))
+    found = [Document(str(n), "en", "", f"{seed} {n} " * 50_000) for n in range(4)]
+    run = SortedRun("r", "", 0, {}, 0, write_documents(storage, "runs", "0", found, 0.0))
+    whole = partitions([run], Partitioning(0.0))
+    for characters in (100, 1000, 300_000):
+        texts = list(sample_texts(storage, whole, VocabularyConfig(sample_characters=characters)))
+        assert sum(map(len, texts)) == characters
+        keys = [document_key(document.text) for document in sorted(found, key=lambda it: document_key(it.text))]
+        assert [document_key(text) for text in texts[:-1]] == keys[: len(texts) - 1]
