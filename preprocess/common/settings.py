@@ -27,7 +27,8 @@ T = TypeVar("T")
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def settings(cls: type[T]) -> type[T]:
     """Make `cls` a frozen, keyword-only dataclass that refuses unknown keys when it is built from a mapping."""
-    cls.__pydantic_config__ = ConfigDict(extra="forbid")  # pyright: ignore[reportAttributeAccessIssue]
+    config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    cls.__pydantic_config__ = config  # pyright: ignore[reportAttributeAccessIssue]
     return dataclasses.dataclass(frozen=True, kw_only=True)(cls)
 
 

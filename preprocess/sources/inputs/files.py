@@ -80,6 +80,8 @@ def list_inputs(paths: Iterable[str], field: str, wanted: Callable[[str], bool])
 
 
 def _expand(path: str, field: str, wanted: Callable[[str], bool]) -> list[InputFile]:
+    if not path.strip():  # a variable of a shell that is not set; fsspec would take it for the working directory
+        raise UserError(f"{field}: a path is empty; give {_KINDS[field]}, or a folder or glob of them")
     fs, inner = url_to_fs(path)
     if has_magic(inner) and not fs.exists(inner):
         root = posixpath.dirname(inner[: min(inner.find(sign) for sign in "*?[" if sign in inner)])

@@ -42,6 +42,12 @@ def test_all_mistakes_come_together() -> None:
     assert "\n" not in message
 
 
+@pytest.mark.parametrize("value", [".inf", "-.inf", ".nan"])
+def test_numbers_are_finite(value: str) -> None:
+    with pytest.raises(UserError, match=r"vocabulary\.character_coverage: should be a finite number"):
+        build(PreprocessConfig, nest([("vocabulary.character_coverage", value)]), source="test")
+
+
 def test_a_part_is_found_by_its_file_name_and_its_mistakes_carry_the_whole_key() -> None:
     from tokenfree.train.config import PretrainRecipe
 

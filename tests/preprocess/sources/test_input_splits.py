@@ -241,3 +241,15 @@ def test_what_is_no_language_is_refused(language: str, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("Honk.")
     with pytest.raises(UserError, match="is no language tag"):
         plan_splits(PreprocessConfig(books=(str(tmp_path),), language=language))
+
+
+@pytest.mark.parametrize("path", ["", " "])
+@pytest.mark.parametrize("field", ["wikipedia", "books"])
+def test_an_empty_path_is_not_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str, path: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").write_text("a book")
+    (tmp_path / "a.xml").write_text("<mediawiki>")
+    with pytest.raises(UserError, match=f"{field}: a path is empty"):
+        find_inputs(PreprocessConfig(**{field: (path,)}))
