@@ -178,6 +178,14 @@ def test_not_a_number(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> N
     assert [line["step"] for line in history(tmp_path)] == [1]
 
 
+def test_a_held_out_loss_that_is_no_number(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    """After the only step, of which the loss was one; no line of the run holds what JSON cannot."""
+    with pytest.raises(JobError, match="the held-out loss is not a number at step 1"):
+        pretrain(make_recipe(steps=1, warmup=0.0, learning_rate=1e38), corpus, str(tmp_path))
+    assert "NaN" not in (tmp_path / "metrics.jsonl").read_text()
+    assert not checkpoints.steps(tmp_path / "checkpoints")
+
+
 def test_bad_places(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "full").mkdir()

@@ -10,6 +10,7 @@ import dataclasses
 import errno
 import functools
 import gc
+import math
 from collections.abc import Iterator, Mapping
 
 import torch
@@ -190,6 +191,11 @@ class _Training:
 
     def _validate(self) -> None:
         validation = self._loop.validate()
+        if not all(map(math.isfinite, validation.values())):  # of no use to anyone, and JSON has no such numbers
+            raise JobError(
+                f"the held-out loss is not a number at step {self._loop.step}, after losses that were: the last updates "
+                "were too large; lower train.learning_rate or raise train.warmup and start another run"
+            )
         self._progress = self._progress.after_validation(self._loop.step, validation)
         if self._writer is not None:
             self._writer.record({"step": self._loop.step, **validation})
