@@ -193,8 +193,8 @@ class _Training:
         validation = self._loop.validate()
         if not all(map(math.isfinite, validation.values())):  # of no use to anyone, and JSON has no such numbers
             raise JobError(
-                f"the held-out loss is not a number at step {self._loop.step}, after losses that were: the last updates "
-                "were too large; lower train.learning_rate or raise train.warmup and start another run"
+                f"the held-out loss is not a number at step {self._loop.step}, after losses that were: the last "
+                "updates were too large; lower train.learning_rate or raise train.warmup and start another run"
             )
         self._progress = self._progress.after_validation(self._loop.step, validation)
         if self._writer is not None:
