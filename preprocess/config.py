@@ -21,7 +21,13 @@ Column = Annotated[str, AfterValidator(_known_column)]
 
 @settings
 class WindowConfig:
-    """How documents become windows. `max_characters` counts codepoints; offsets are uint16, hence the limit."""
+    """How documents become windows.
+
+    Attributes:
+        max_characters: the most codepoints of a window, 16 to 16383, because offsets are uint16.
+        pack: `none`: a window is of one document; `across_documents`: neighbours of one language are joined
+            before they are cut.
+    """
 
     max_characters: Annotated[int, Field(ge=16, le=16383)] = 2040
     pack: Literal["none", "across_documents"] = "none"
@@ -29,13 +35,24 @@ class WindowConfig:
 
 @settings
 class VocabularyConfig:
-    """The SentencePiece model: trained on a sample of the corpus, or the given `model` file. `size` is the most pieces:
-    a small corpus gives fewer."""
+    """The SentencePiece model: trained on a sample of the corpus, or the given `model` file.
+
+    Attributes:
+        model: file of a SentencePiece model to take; null: one is trained.
+        size: the most pieces, 300 to 500000; a small corpus gives fewer.
+        algorithm: of SentencePiece.
+        character_coverage: share of the sample's characters that have a piece of their own, 0.98 to 1; SentencePiece
+            takes no less.
+        byte_fallback: characters without a piece are spelled in bytes, and not unknown.
+        sample_characters: characters of the sample that it is trained on.
+        smoothing: a language's share of the sample is proportional to its characters to this power: 1 as it is, 0 all
+            alike.
+    """
 
     model: str | None = None
     size: Annotated[int, Field(ge=300, le=500_000)] = 32_000
     algorithm: Literal["unigram", "bpe"] = "unigram"
-    character_coverage: Annotated[float, Field(ge=0.98, le=1)] = 0.9995  # SentencePiece takes no less
+    character_coverage: Annotated[float, Field(ge=0.98, le=1)] = 0.9995
     byte_fallback: bool = True
     sample_characters: Annotated[int, Field(gt=0)] = 20_000_000
     smoothing: Annotated[float, Field(ge=0, le=1)] = 0.7
@@ -43,7 +60,12 @@ class VocabularyConfig:
 
 @settings
 class FilterConfig:
-    """Documents outside these bounds are dropped, counted by reason."""
+    """Documents outside these bounds are dropped, counted by reason.
+
+    Attributes:
+        min_characters: shorter documents are dropped.
+        max_characters: longer documents are dropped.
+    """
 
     min_characters: Annotated[int, Field(ge=1)] = 64
     max_characters: Annotated[int, Field(ge=1)] = 20_000_000
@@ -51,20 +73,38 @@ class FilterConfig:
 
 @settings
 class PreprocessConfig:
-    """Everything that decides the bytes of the shards, with the inputs."""
+    """Everything that decides the bytes of the shards, with the inputs.
+
+    Attributes:
+        wikipedia: dump files, folders, globs or URLs.
+        books: book files, folders, globs or URLs.
+        hf_dataset: Hugging Face datasets: a folder or a name, with :CONFIG and @SPLIT.
+        text_column: of these datasets: the column with the text.
+        language: of all inputs; null: told by each dump and by folder names of books.
+        namespaces: of a wiki, by number, whose pages are read; 0: articles.
+        window: how documents become windows.
+        vocabulary: the subwords.
+        filters: which documents are dropped.
+        columns: of the windows; what no model will read may be left out.
+        shards: of each language of a split, 1 to 99999; null: by its size.
+        shard_characters: about how many characters a shard has where `shards` is null.
+        split_bytes: of decompressed input, read by one worker.
+        validation_fraction: share of the documents that are held out, 0 to below 1.
+        seed: of the training of the vocabulary.
+    """
 
     wikipedia: tuple[str, ...] = ()
     books: tuple[str, ...] = ()
-    hf_dataset: tuple[str, ...] = ()  # Hugging Face datasets: a folder or a name, with :CONFIG and @SPLIT
-    text_column: str = "text"  # of these datasets
-    language: str | None = None  # of all inputs; by default told by each dump and by folder names of books
+    hf_dataset: tuple[str, ...] = ()
+    text_column: str = "text"
+    language: str | None = None
     namespaces: tuple[int, ...] = (0,)
     window: WindowConfig = WindowConfig()
     vocabulary: VocabularyConfig = VocabularyConfig()
     filters: FilterConfig = FilterConfig()
     columns: tuple[Column, ...] = COLUMNS
-    shards: Annotated[int, Field(ge=1, le=99_999)] | None = None  # a language of a split; by default by its size
+    shards: Annotated[int, Field(ge=1, le=99_999)] | None = None
     shard_characters: Annotated[int, Field(ge=1000)] = 64_000_000
-    split_bytes: Annotated[int, Field(ge=1000)] = 32 * 1024 * 1024  # of decompressed input, read by one worker
+    split_bytes: Annotated[int, Field(ge=1000)] = 32 * 1024 * 1024
     validation_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.05
     seed: int = 0

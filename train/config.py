@@ -1,13 +1,15 @@
 """The settings of pretraining, and the check of what no single field tells: how they fit together and to the data.
 
-What a setting means and in what unit stands in the string below its field; its range and default, in the field.
+What a setting means stands in the docstring of its class, its range and default in its field.
 """
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.refused import known, problems_of
 from tokenfree.preprocess.common.settings import Slot, part, settings
 from tokenfree.preprocess.dataset.manifest import Manifest
 from tokenfree.preprocess.features.vocabulary import Vocabulary
@@ -17,94 +19,73 @@ from tokenfree.train.model.encoder import check as check_model
 
 @settings
 class TrainConfig:
-    """One pretraining run. The global batch, the schedule and the data order do not depend on the number of workers."""
+    """One pretraining run. The global batch, the schedule and the data order do not depend on the number of workers.
+
+    Attributes:
+        steps: optimizer steps of the whole run.
+        global_batch: examples of one optimizer step, over all workers.
+        micro_batch: examples that a worker holds at once; null: its whole share of the global batch.
+        length: positions of an example, special ones included: characters, or what else the model reads.
+        seed: of the weights, the order of the data, the masks and dropout.
+        optimizer: what turns gradients into new weights.
+        learning_rate: the highest learning rate, reached at the end of the warm-up.
+        warmup: share of the steps in which the learning rate rises from 0; it then falls to 0 in a straight line.
+        clip_norm: the most that the 2-norm of the gradient over all parameters may be; a longer one is shortened to it.
+        precision: of the matrix products; weights, gradients and the optimizer's state stay float32.
+        ema_decay: validate and export a running average of the weights, of which each step keeps this share; null: the
+            weights.
+        parallel: each worker holds the whole model (ddp), or a part of each of its tensors (fsdp).
+        compile: run the model through torch.compile; dropout then draws other masks.
+        checkpoint_activations: compute the layers of the trunk again in the backward pass, which takes less memory and
+            more time.
+        on_nan: what follows a loss that is no number: an end, or the newest checkpoint without that batch.
+        on_spike: what follows a loss far above those before it: nothing, an end, or the newest checkpoint without that
+            batch.
+        spike_deviations: how many standard deviations above the mean of the losses before it a loss is a spike.
+        spike_window: how many losses before it a loss is compared with, in steps.
+        max_roll_backs: how often a run may go back to a checkpoint because of its loss.
+        smoothing: a language's share of the samples is proportional to its characters to this power: 1 as it is, 0 all
+            alike.
+        streams: streams of shards that are read side by side; they divide the global batch among them.
+        checkpoint_every_steps: steps from one checkpoint to the next.
+        checkpoint_every_seconds: seconds after which a checkpoint is due in any case; null: only the steps count.
+        keep_checkpoints: how many of the newest checkpoints are kept; the best by validation loss is kept besides.
+        validate_every_steps: steps from one validation to the next; there is one more at the end.
+        validation_windows: windows of a validation, spaced evenly over the validation split: the same ones every time.
+        threads: CPU threads of a worker; null: an even share of the machine's CPUs.
+        max_restarts: how often lost workers are started again before the run gives up.
+        log_to: experiment trackers that get the metrics, besides metrics.jsonl and TensorBoard.
+    """
 
     steps: Annotated[int, Field(ge=1)] = 1000
-    """Optimizer steps of the whole run."""
-
     global_batch: Annotated[int, Field(ge=1)] = 32
-    """Examples of one optimizer step, over all workers."""
-
     micro_batch: Annotated[int, Field(ge=1)] | None = None
-    """Examples that a worker holds at once; null: its whole share of the global batch."""
-
     length: Annotated[int, Field(ge=8)] = 2048
-    """Positions of an example, special ones included: characters, or what else the model reads."""
-
     seed: Annotated[int, Field(ge=0)] = 0
-    """Of the weights, the order of the data, the masks and dropout."""
-
     optimizer: Annotated[Any, Slot("tokenfree.train.optimizers", "adamw")] = part("tokenfree.train.optimizers", "adamw")
-    """What turns gradients into new weights."""
-
     learning_rate: Annotated[float, Field(gt=0)] = 1e-3
-    """The highest learning rate, reached at the end of the warm-up."""
-
     warmup: Annotated[float, Field(ge=0, le=1)] = 0.025
-    """Share of the steps in which the learning rate rises from 0; it then falls to 0 in a straight line."""
-
     clip_norm: Annotated[float, Field(gt=0)] = 1.0
-    """The most that the 2-norm of the gradient over all parameters may be; a longer one is shortened to it."""
-
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Of the matrix products; weights, gradients and the optimizer's state stay float32."""
-
     ema_decay: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """Validate and export a running average of the weights, of which each step keeps this share; null: the weights."""
-
     parallel: Literal["ddp", "fsdp"] = "ddp"
-    """Each worker holds the whole model (ddp), or a part of each of its tensors (fsdp)."""
-
     compile: bool = False
-    """Run the model through torch.compile; dropout then draws other masks."""
-
     checkpoint_activations: bool = False
-    """Compute the layers of the trunk again in the backward pass, which takes less memory and more time."""
-
     on_nan: Literal["stop", "roll_back"] = "stop"
-    """What follows a loss that is no number: an end, or the newest checkpoint without that batch."""
-
     on_spike: Literal["go_on", "stop", "roll_back"] = "go_on"
-    """What follows a loss far above those before it: nothing, an end, or the newest checkpoint without that batch."""
-
     spike_deviations: Annotated[float, Field(gt=0)] = 10.0
-    """How many standard deviations above the mean of the losses before it a loss is a spike."""
-
     spike_window: Annotated[int, Field(ge=2)] = 100
-    """How many losses before it a loss is compared with, in steps."""
-
     max_roll_backs: Annotated[int, Field(ge=0)] = 10
-    """How often a run may go back to a checkpoint because of its loss."""
-
     smoothing: Annotated[float, Field(ge=0, le=1)] = 0.7
-    """A language's share of the samples is proportional to its characters to this power: 1 as it is, 0 all alike."""
-
     streams: Annotated[int, Field(ge=1)] = 4
-    """Streams of shards that are read side by side; they divide the global batch among them."""
-
     checkpoint_every_steps: Annotated[int, Field(ge=1)] = 1000
-    """Steps from one checkpoint to the next."""
-
     checkpoint_every_seconds: Annotated[float, Field(gt=0)] | None = 600
-    """Seconds after which a checkpoint is due in any case; null: only the steps count."""
-
     keep_checkpoints: Annotated[int, Field(ge=1)] = 3
-    """How many of the newest checkpoints are kept; the best by validation loss is kept besides."""
-
     validate_every_steps: Annotated[int, Field(ge=1)] = 500
-    """Steps from one validation to the next; there is one more at the end."""
-
     validation_windows: Annotated[int, Field(ge=1)] = 256
-    """Windows of a validation, spaced evenly over the validation split: the same ones every time."""
-
     threads: Annotated[int, Field(ge=1)] | None = None
-    """CPU threads of a worker; null: an even share of the machine's CPUs."""
-
     max_restarts: Annotated[int, Field(ge=0)] = 20
-    """How often lost workers are started again before the run gives up."""
-
     log_to: tuple[Literal["wandb", "mlflow"], ...] = ()
-    """Experiment trackers that get the metrics, besides metrics.jsonl and TensorBoard."""
 
 
 # Settings that change how a run is done but not (beyond rounding) what comes out, unless something goes wrong: they may
@@ -119,59 +100,83 @@ OPERATIONAL = frozenset(
 
 @settings
 class PretrainRecipe:
-    """What `tokenfree pretrain` reads: a model, what it learns from, and how."""
+    """What `tokenfree pretrain` reads: a model, what it learns from, and how.
+
+    Attributes:
+        model: the encoder: embedder, downsampler, trunk and upsampler.
+        objective: what the encoder learns to predict.
+        train: how long, how fast and on what order of samples.
+    """
 
     model: ModelConfig = ModelConfig()
-    """The encoder: embedder, downsampler, trunk and upsampler."""
-
     objective: Annotated[Any, Slot("tokenfree.train.objectives", "canine_s")] = part(
         "tokenfree.train.objectives", "canine_s"
     )
-    """What the encoder learns to predict."""
-
     train: TrainConfig = TrainConfig()
-    """How long, how fast and on what order of samples."""
 
 
 def check(
     recipe: PretrainRecipe,
-    manifest: Manifest,
+    manifest: Manifest | None,
     *,
     workers: tuple[int, int] = (1, 1),
     vocabulary: Vocabulary | None = None,
 ) -> list[str]:
     """All problems that only show when the parts of a recipe, the data and the workers are seen together, a line each.
 
+    What hangs on a value of the recipe that was refused is left out.
+
     Args:
-        manifest: of the data.
+        manifest: of the data; None where they cannot be read.
         workers: the fewest and the most.
         vocabulary: of the data (see `load_vocabulary`). Without it the needs of the objective are checked only where
             the data have none.
     """
-    train = recipe.train
-    problems = check_model(recipe.model, train.length)
-    if train.global_batch % train.streams:
-        problems.append(f"train.streams: {train.streams} streams do not divide train.global_batch {train.global_batch}")
-    least, most = workers
-    if not 1 <= least <= most:
-        problems.append(f"--workers {least}:{most}: the fewest must be at least 1 and at most the most")
-    if most > train.global_batch:
-        problems.append(f"--workers: {most} workers cannot share train.global_batch {train.global_batch}")
-    for split in ("train", "validation"):
-        if split not in manifest.splits or not manifest.splits[split].rows:
-            problems.append(
-                f"the data have no windows to use for {split}; preprocess more text or set another validation_fraction"
-            )
+    length = known(lambda: recipe.train.length)
+    problems = problems_of(
+        lambda: check_model(recipe.model, length),
+        lambda: _problems_of_streams(recipe.train),
+        lambda: _problems_of_workers(recipe, workers),
+    )
+    if manifest is None:
+        return problems
+    problems += _problems_of_splits(manifest)
     if vocabulary is None and manifest.vocabulary_sha256 is not None:
         return problems  # not given
     if vocabulary is not None and vocabulary.sha256 != manifest.vocabulary_sha256:
         problems.append("vocabulary/subwords.model is not that of the data's manifest; preprocess again")
+    return problems + problems_of(
+        lambda: _problems_of_columns(recipe, manifest, vocabulary),
+        lambda: recipe.objective.check(recipe.model, vocabulary),
+    )
+
+
+def _problems_of_streams(train: TrainConfig) -> Iterator[str]:
+    if train.global_batch % train.streams:
+        yield f"train.streams: {train.streams} streams do not divide train.global_batch {train.global_batch}"
+
+
+def _problems_of_workers(recipe: PretrainRecipe, workers: tuple[int, int]) -> Iterator[str]:
+    least, most = workers
+    if not 1 <= least <= most:
+        yield f"--workers {least}:{most}: the fewest must be at least 1 and at most the most"
+    if most > recipe.train.global_batch:
+        yield f"--workers: {most} workers cannot share train.global_batch {recipe.train.global_batch}"
+
+
+def _problems_of_splits(manifest: Manifest) -> Iterator[str]:
+    for split in ("train", "validation"):
+        if split not in manifest.splits or not manifest.splits[split].rows:
+            remedy = "preprocess more text or set another validation_fraction"
+            yield f"the data have no windows to use for {split}; {remedy}"
+
+
+def _problems_of_columns(recipe: PretrainRecipe, manifest: Manifest, vocabulary: Vocabulary | None) -> Iterator[str]:
     try:
-        columns = set(recipe.objective.collator(vocabulary, train.length, train.seed).columns)
+        columns = set(recipe.objective.collator(vocabulary, recipe.train.length, recipe.train.seed).columns)
     except UserError as error:
-        return [*problems, str(error)]
-    problems += recipe.objective.check(recipe.model, vocabulary)
+        yield str(error)
+        return
     missing = sorted(columns - set(manifest.config["columns"]))
     if missing:
-        problems.append(f"the data lack the columns {', '.join(missing)} that objective {recipe.objective.name} reads")
-    return problems
+        yield f"the data lack the columns {', '.join(missing)} that objective {recipe.objective.name} reads"

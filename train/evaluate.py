@@ -52,7 +52,7 @@ def evaluate(run: str, data: str, *, num_windows: int | None = None, device: str
             "as vocabulary.model"
         )
     if problems:
-        raise UserError("; ".join(problems))
+        raise UserError(problems=problems)
     loop = Loop(recipe, data, device=device)
     loop.load_model(checkpoint)
     found: dict[str, float | int] = {"step": checkpoint.step, **loop.validate()}

@@ -85,7 +85,7 @@ def pretrain(
     manifest = load_manifest(data)
     problems = check(recipe, manifest, workers=workers, vocabulary=load_vocabulary(data))
     if problems:
-        raise UserError("; ".join(problems))
+        raise UserError(problems=problems)
     trackers.check(recipe.train.log_to)
     target = run_at(run)
     extension = None if extend_to is None else Extension(target, recipe, extend_to)

@@ -1,6 +1,6 @@
 """An extension of griffe, which reads the code for the API page: fields of records and settings as one table.
 
-A field's meaning is the comment at the end of its line.
+A field's meaning is what the docstring of its class says under `Attributes:`, or the comment at the end of its line.
 """
 
 import ast
@@ -10,6 +10,8 @@ from typing import Any
 
 import griffe
 
+from tokenfree.workflows.recipes.keys import attributes
+
 
 class Fields(griffe.Extension):
     """Moves the annotated public fields of each class into a section of its docstring, with comments and defaults."""
@@ -18,8 +20,11 @@ class Fields(griffe.Extension):
         """Called when the members of a class are known."""
         fields = [field for field in cls.attributes.values() if field.is_public and field.annotation is not None]
         if fields and cls.docstring is not None:
-            lines = [f"    {field.name} ({_type(field)}): {_meaning(field)}" for field in fields]
-            cls.docstring.value = "\n".join([cls.docstring.value, "", "Attributes:", *lines])
+            told = attributes(cls.docstring.value)
+            lines = [f"    {field.name} ({_type(field)}): {_meaning(field, told.get(field.name))}" for field in fields]
+            before, *told_of = cls.docstring.value.split("\nAttributes:\n")
+            after = "".join(told_of).partition("\n\n")[2]
+            cls.docstring.value = "\n".join([before.rstrip(), "", "Attributes:", *lines, "", after]).rstrip()
             for field in fields:
                 del cls.members[field.name]
 
@@ -39,11 +44,12 @@ def _type(field: griffe.Attribute) -> str:
     return ast.unparse(_Bare().visit(ast.parse(str(field.annotation), mode="eval")))
 
 
-def _meaning(field: griffe.Attribute) -> str:
+def _meaning(field: griffe.Attribute, told: str | None) -> str:
     tokens = tokenize.generate_tokens(io.StringIO("\n".join(field.lines).strip()).readline)
     comment = " ".join(token.string.strip("# ") for token in tokens if token.type == tokenize.COMMENT)
     default = _default(str(field.value), field.module) if field.value is not None else ""
-    return "; ".join(filter(None, (comment, default and f"default `{default}`")))
+    meaning = comment if told is None else told.rstrip(".")
+    return "; ".join(filter(None, (meaning, default and f"default `{default}`")))
 
 
 def _default(value: str, module: griffe.Module) -> str:

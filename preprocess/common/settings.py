@@ -5,14 +5,13 @@ the config of any file in a package, chosen by `name`; adding a variant is addin
 """
 
 import dataclasses
-import difflib
 import functools
 import hashlib
 import importlib
 import json
 import pkgutil
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, Generic, TypeVar, get_type_hints
 
 import yaml
 from pydantic import ConfigDict, GetCoreSchemaHandler, TypeAdapter, ValidationError
@@ -20,6 +19,8 @@ from pydantic_core import PydanticCustomError, core_schema
 from typing_extensions import dataclass_transform
 
 from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.problems import Nearest, Path, refusals
+from tokenfree.preprocess.common.refused import REFUSED
 
 T = TypeVar("T")
 
@@ -57,7 +58,7 @@ class Slot:
             ValueError: there is no such variant; the nearest known name is told.
         """
         if name not in self.names():
-            raise ValueError(f"there is no {self.title} {name!r}{_nearest(name, self.names())}")
+            raise ValueError(f"there is no {self.title} {name!r}{Nearest(name, self.names()).hint}")
         return self._module(name).Config
 
     def _module(self, name: str) -> Any:
@@ -80,6 +81,11 @@ class Slot:
             raise PydanticCustomError("part", "part", {"errors": error.errors()}) from error
 
 
+def slot_of(hint: Any) -> Slot | None:
+    """The slot in an annotation, if it has one."""
+    return next((metadata for metadata in getattr(hint, "__metadata__", ()) if isinstance(metadata, Slot)), None)
+
+
 def part(package: str, default: str) -> Any:
     """A dataclass field for a `Slot`, whose default is the default `Config` of the variant `default`."""
     return dataclasses.field(default_factory=lambda: Slot(package, default).config_class(default)())
@@ -89,17 +95,59 @@ def build(cls: type[T], mapping: Mapping[str, Any], *, source: str) -> T:
     """Build the settings `cls` from a nested mapping; `source` (a recipe or option) opens every error message.
 
     Raises:
-        UserError: with all problems of the mapping in one line, each with its dotted key.
+        UserError: with all problems of the mapping, each with its dotted key.
     """
-    problems = list(_unknown_keys(cls, mapping, ""))
+    made = draft(cls, mapping)
+    if made.problems or made.settings is None:
+        raise UserError(source, made.problems)
+    return made.settings
+
+
+@dataclasses.dataclass(frozen=True)
+class Draft(Generic[T]):
+    """The settings of a mapping that may have problems.
+
+    Attributes:
+        settings: with `REFUSED` in the place of each value that has a problem; None where the others make no settings.
+        problems: a line each, with its dotted key.
+    """
+
+    settings: T | None
+    problems: tuple[str, ...]
+
+
+def draft(cls: type[T], mapping: Mapping[str, Any]) -> Draft[T]:
+    """The settings `cls` of a nested mapping, as far as they can be built, and all problems of it.
+
+    A key that is unknown counts as the one that it is most like, whose value is then not known either.
+    """
+    kept = _copied(mapping)
+    problems: list[str] = []
+    refused: list[Path] = []
+    for path, nearest in list(_unknown_keys(cls, mapping, ())):
+        problems.append(f"there is no key {'.'.join(map(str, path))!r}{nearest.hint}")
+        if nearest.name is not None:  # without its name nothing is known of a part
+            refused.append(path[:-1] if nearest.name == "name" and len(path) > 1 else (*path[:-1], nearest.name))
+        _drop(kept, path)
+    adapter = _adapter(cls)
     try:
-        config = _adapter(cls).validate_python(dict(mapping)) if not problems else None
+        made = adapter.validate_python(kept)
     except ValidationError as error:
-        problems += _flatten(error.errors(), ())
-        config = None
-    if config is None:
-        raise UserError(f"{source}: " + "; ".join(problems))
-    return config
+        wrong = refusals(error.errors(), kept)
+        problems += (problem.text for problem in wrong)
+        paths = [problem.path for problem in wrong if problem.path is not None]
+        refused += paths
+        for path in paths:
+            _drop(kept, path)
+        try:
+            made = adapter.validate_python(kept)
+        except ValidationError:
+            return Draft(None, tuple(problems))
+    for (
+        path
+    ) in refused:  # what holds it was in the mapping, so that it is none of the defaults, which all settings share
+        _refuse(made, path)
+    return Draft(made, tuple(problems))
 
 
 def to_mapping(config: Any) -> dict[str, Any]:
@@ -167,48 +215,49 @@ def _adapter(cls: type) -> TypeAdapter[Any]:
     return TypeAdapter(cls)
 
 
-def _unknown_keys(cls: type, mapping: Any, prefix: str) -> Iterable[str]:
+def _copied(value: Any) -> Any:
+    """A copy of nested mappings; what is in them is not copied."""
+    return {key: _copied(inner) for key, inner in value.items()} if isinstance(value, Mapping) else value
+
+
+def _drop(mapping: dict[Any, Any], path: Path) -> None:
+    *parents, last = path
+    for key in parents:
+        mapping = mapping[key]
+    mapping.pop(last, None)
+
+
+def _refuse(made: Any, path: Path) -> None:
+    """Put `REFUSED` in the place of a value of settings; nothing is done where one is around it already."""
+    *parents, last = path
+    for key in parents:
+        if made is not REFUSED:
+            made = made[key] if isinstance(made, Mapping) else getattr(made, key)
+    if isinstance(made, dict):
+        made[last] = REFUSED
+    elif made is not REFUSED:
+        object.__setattr__(made, last, REFUSED)
+
+
+def _unknown_keys(cls: type, mapping: Any, prefix: Path) -> Iterable[tuple[Path, Nearest]]:
     if not isinstance(mapping, Mapping):
         return
     hints = get_type_hints(cls, include_extras=True)
     for key, value in mapping.items():
         if key not in hints:
-            yield f"there is no key {prefix + str(key)!r}{_nearest(str(key), list(hints))}"
+            yield (*prefix, key), Nearest(str(key), list(hints))
             continue
         nested = _nested_class(hints[key], value)
         if nested is not None:
-            yield from _unknown_keys(nested, value, f"{prefix}{key}.")
+            yield from _unknown_keys(nested, value, (*prefix, key))
 
 
 def _nested_class(hint: Any, value: Any) -> type | None:
-    for metadata in getattr(hint, "__metadata__", ()):
-        if isinstance(metadata, Slot) and isinstance(value, Mapping):
-            name = value.get("name", metadata.default)
-            return metadata.config_class(name) if name in metadata.names() else None
+    slot = slot_of(hint)
+    if slot is not None and isinstance(value, Mapping):
+        name = value.get("name", slot.default)
+        return slot.config_class(name) if name in slot.names() else None
     return hint if dataclasses.is_dataclass(hint) and isinstance(hint, type) else None
-
-
-def _nearest(name: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f" (did you mean {close[0]!r}?)" if close else f" (known: {', '.join(known)})"
-
-
-def _flatten(errors: Iterable[Any], prefix: tuple[Any, ...]) -> list[str]:
-    lines = []
-    for error in errors:
-        location = (*prefix, *error["loc"])
-        if error["type"] == "part":
-            lines += _flatten(error["ctx"]["errors"], location)
-            continue
-        message = error["msg"].removeprefix("Value error, ").replace("Input should", "should")
-        message = message.replace("be a valid tuple", "be a list such as [a, b]")
-        shown = (
-            ""
-            if isinstance(error["input"], (Mapping, list)) or error["type"] == "value_error"
-            else f", not {error['input']!r}"
-        )
-        lines.append(": ".join(filter(None, [".".join(map(str, location)), f"{message}{shown}"])))
-    return lines
 
 
 def flatten(mapping: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

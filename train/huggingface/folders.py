@@ -86,7 +86,7 @@ def import_folder(folder: str | Path, run: str | Path, overrides: Mapping[str, A
     recipe = build(PretrainRecipe, mapping, source=f"import of {folder}")
     problems = check(recipe.model, recipe.train.length)
     if problems:
-        raise UserError("; ".join(problems))
+        raise UserError(problems=problems)
     encoder = converted(found.encoder, recipe.model)
     run = Path(run)
     open_run(run, RunConfig(recipe, f"imported from {folder.absolute()}", manifest=""))

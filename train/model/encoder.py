@@ -4,6 +4,7 @@ B batch, C characters, P targets, U units after DOWN, N single characters, D wid
 """
 
 import dataclasses
+from collections.abc import Iterator
 from functools import partial
 from typing import Annotated, Any, NamedTuple
 
@@ -13,6 +14,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.refused import known, problems_of
 from tokenfree.preprocess.common.settings import settings
 from tokenfree.train.model.common.cost import Cost, count_parameters
 from tokenfree.train.model.common.dimensions import Dimensions
@@ -75,46 +77,53 @@ class ModelConfig:
         """
         problems = check(self)
         if problems:
-            raise UserError("; ".join(problems))
+            raise UserError(problems=problems)
         return Encoder(self)
 
 
 def check(model: ModelConfig, length: int | None = None) -> list[str]:
-    """Cross-field problems, one line each, for examples of `length` characters (any length where None)."""
+    """Cross-field problems, one line each, for examples of `length` characters (any length where None).
+
+    What hangs on a value that was refused, which `length` may be too, is left out.
+    """
     embedder: EmbedderConfig = model.embedder
     downsampler: DownsamplerConfig = model.downsampler
     upsampler: UpsamplerConfig = model.upsampler
-    width, character_width, heads = model.width, model.dimensions.character_width, model.trunk.heads
-    problems = []
-    if width % heads:
-        problems.append(f"model.trunk.heads: {heads} does not divide model.width, {width}")
-    if character_width != width:
-        problems += _problems_of_width(character_width, width, heads, downsampler, upsampler)
-    problems += embedder.check(character_width, length)
-    problems += downsampler.check(length)
-    problems += model.trunk.check(None if length is None else downsampler.num_units(length))
-    problems += upsampler.check(downsampler)
-    return problems
+    character_width = known(lambda: model.dimensions.character_width)
+    num_units = known(lambda: None if length is None else downsampler.num_units(length))
+    return problems_of(
+        lambda: _problems_of_heads(model),
+        lambda: _problems_of_width(model),
+        lambda: embedder.check(character_width, length),
+        lambda: downsampler.check(length),
+        lambda: model.trunk.check(num_units),
+        lambda: upsampler.check(downsampler),
+    )
 
 
-def _problems_of_width(
-    character_width: int, width: int, heads: int, downsampler: DownsamplerConfig, upsampler: UpsamplerConfig
-) -> list[str]:
+def _problems_of_heads(model: ModelConfig) -> Iterator[str]:
+    if model.width % model.trunk.heads:
+        yield f"model.trunk.heads: {model.trunk.heads} does not divide model.width, {model.width}"
+
+
+def _problems_of_width(model: ModelConfig) -> Iterator[str]:
     """What is wrong with characters that have a width of their own."""
-    problems = []
+    width, character_width, heads = model.width, model.dimensions.character_width, model.trunk.heads
+    downsampler: DownsamplerConfig = model.downsampler
+    if character_width == width:
+        return
     if not downsampler.changes_width:
-        problems.append(
+        yield (
             f"model.character_width: {character_width} is not model.width, {width}, and model.downsampler.name: "
             f"{downsampler.name} keeps the width; leave it out or choose another downsampler"
         )
     if character_width % heads and downsampler.layers:
-        problems.append(f"model.trunk.heads: {heads} does not divide model.character_width, {character_width}")
-    if upsampler.residual_characters:
-        problems.append(
+        yield f"model.trunk.heads: {heads} does not divide model.character_width, {character_width}"
+    if model.upsampler.residual_characters:
+        yield (
             f"model.upsampler.residual_characters: characters of width {character_width} cannot be added to vectors of "
             f"model.width, {width}; set it to false or leave out model.character_width"
         )
-    return problems
 
 
 class EncoderOutput(NamedTuple):

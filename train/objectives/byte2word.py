@@ -34,15 +34,24 @@ class Config(ObjectiveDefaults):
     """Byte2Word's loss (Lee, Guo, Qiu, arXiv 2211.12677, section 3): how many words are masked, and what a word is.
 
     15% whole, of these 80% masked, 10% replaced and 10% kept, as BERT has it.
+
+    Attributes:
+        words: `rules`: those of `tokenfree.preprocess.text.words`; `subwords`: pseudo-words, the pieces that BERT
+            reads, in bytes.
+        mask_fraction: share of the words that are selected, above 0 to 1.
+        max_predictions: the most subwords of an example that are predicted, at least 1.
+        max_pieces: subwords of a word that are predicted, at least 1; further ones are not.
+        bytes_per_word: as of the downsampler, at least 1: `train.length` / this words fit.
+        lower_case: words are tokenised in lower case: for vocabularies without capitals, as the paper's.
     """
 
     name: Literal["byte2word"] = "byte2word"
-    words: Literal["rules", "subwords"] = "rules"  # subwords: pseudo-words, the pieces that BERT reads, in bytes
-    mask_fraction: Annotated[float, Field(gt=0, le=1)] = 0.15  # of the words
-    max_predictions: Annotated[int, Field(ge=1)] = 160  # subwords
-    max_pieces: Annotated[int, Field(ge=1)] = 16  # subwords of a word that are predicted; further ones are not
-    bytes_per_word: Annotated[int, Field(ge=1)] = 8  # as of the downsampler: train.length / this words fit
-    lower_case: bool = False  # words are tokenised in lower case: for vocabularies without capitals, as the paper's
+    words: Literal["rules", "subwords"] = "rules"
+    mask_fraction: Annotated[float, Field(gt=0, le=1)] = 0.15
+    max_predictions: Annotated[int, Field(ge=1)] = 160
+    max_pieces: Annotated[int, Field(ge=1)] = 16
+    bytes_per_word: Annotated[int, Field(ge=1)] = 8
+    lower_case: bool = False
 
     def build(self, width: int, vocabulary_size: int) -> MaskedHead:
         """The head over `vocabulary_size` subwords for an encoder of `width`."""

@@ -3,7 +3,7 @@
 B batch, P targets, D width
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Literal
 
 import numpy as np
@@ -12,6 +12,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
+from tokenfree.preprocess.common.refused import problems_of
 from tokenfree.preprocess.common.settings import settings
 from tokenfree.train.batches import counter_random as random
 from tokenfree.train.batches.character_targets import character_symbols, words
@@ -48,17 +49,27 @@ _MASKED = 0.9
 class Config(ObjectiveDefaults):
     """CANINE-C's loss (Clark et al., arXiv 2103.06874, section 3.2): how many characters are predicted, into how many
     classes, and the size of the layer that does.
+
+    Attributes:
+        mask_fraction: share of the words that are selected, above 0 to 1.
+        max_predictions: the most characters of an example that are predicted, 1 to 65536.
+        max_word: characters at which longer runs are cut, at least 1: text without spaces is not masked by the page.
+        buckets: classes: codepoints modulo this, 1 to 0x110000.
+        heads: of the layer over the predictions, at least 1; must divide the width.
+        dropout: of that layer: share of values set to 0 in training, 0 to below 1.
+        spare: positions left as padding, so that padding never matters; 0: none.
+        next_sentence: windows in two parts, and whether the second follows the first is predicted too.
     """
 
     name: Literal["canine_c"] = "canine_c"
-    mask_fraction: Annotated[float, Field(gt=0, le=1)] = 0.15  # of the words
-    max_predictions: Annotated[int, Field(ge=1, le=65536)] = 320  # characters
-    max_word: Annotated[int, Field(ge=1)] = 32  # longer runs are cut: text without spaces is not masked by the page
-    buckets: Annotated[int, Field(ge=1, le=0x110000)] = 16384  # classes: codepoints modulo this
-    heads: Annotated[int, Field(ge=1)] = 12  # of the layer over the predictions
+    mask_fraction: Annotated[float, Field(gt=0, le=1)] = 0.15
+    max_predictions: Annotated[int, Field(ge=1, le=65536)] = 320
+    max_word: Annotated[int, Field(ge=1)] = 32
+    buckets: Annotated[int, Field(ge=1, le=0x110000)] = 16384
+    heads: Annotated[int, Field(ge=1)] = 12
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
-    spare: Annotated[int, Field(ge=0)] = 6  # positions left as padding, so that padding never matters
-    next_sentence: bool = False  # windows in two parts, and whether the second follows the first is predicted too
+    spare: Annotated[int, Field(ge=0)] = 6
+    next_sentence: bool = False
 
     def build(self, width: int, vocabulary_size: int) -> "CanineC":
         """The head for an encoder of `width`; it needs no vocabulary."""
@@ -80,15 +91,22 @@ class Config(ObjectiveDefaults):
 
     def check(self, model: ModelConfig, vocabulary: Pieces | None) -> list[str]:
         """The problems of an embedder that does not read characters, and of heads that do not divide the width."""
-        problems = reads_characters(self.name, model)
-        if model.width % self.heads:
-            problems.append(f"objective.heads: {self.heads} does not divide model.width, {model.width}")
+        return problems_of(
+            lambda: reads_characters(self.name, model),
+            lambda: self._problems_of_heads(model.width),
+            lambda: self._problems_of_width(model),
+        )
+
+    def _problems_of_heads(self, width: int) -> Iterator[str]:
+        if width % self.heads:
+            yield f"objective.heads: {self.heads} does not divide model.width, {width}"
+
+    def _problems_of_width(self, model: ModelConfig) -> Iterator[str]:
         if model.dimensions.character_width != model.width:
-            problems.append(
+            yield (
                 f"model.character_width: objective.name: {self.name} joins embeddings to vectors of model.width, "
                 f"{model.width}; leave it out or choose another objective"
             )
-        return problems
 
     def rules(self) -> Mapping[str, Sequence[str]]:
         """See `Objective.rules`."""

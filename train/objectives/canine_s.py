@@ -31,15 +31,19 @@ _MASKED, _REPLACED = 0.8, 0.1
 class Config(ObjectiveDefaults):
     """CANINE-S's loss (Clark et al., arXiv 2103.06874, section 3.2): how many subwords are predicted, and how long a
     window may be.
+
+    Attributes:
+        mask_fraction: share of the subwords that are selected, above 0 to 1.
+        max_predictions: the most subwords of an example that are predicted, at least 1.
+        spare: positions left as padding: a block of 4 and 2, so that padding never matters.
+        next_sentence: windows in two parts, and whether the second follows the first is predicted too.
     """
 
     name: Literal["canine_s"] = "canine_s"
     mask_fraction: Annotated[float, Field(gt=0, le=1)] = 0.15
     max_predictions: Annotated[int, Field(ge=1)] = 80
-    spare: Annotated[int, Field(ge=0)] = (
-        6  # positions left as padding: a block of 4 and 2, so that padding never matters
-    )
-    next_sentence: bool = False  # windows in two parts, and whether the second follows the first is predicted too
+    spare: Annotated[int, Field(ge=0)] = 6
+    next_sentence: bool = False
 
     def build(self, width: int, vocabulary_size: int) -> MaskedHead:
         """The head over `vocabulary_size` subwords for an encoder of `width`."""

@@ -28,14 +28,22 @@ _LONGEST_WORD = 32  # that a long window is not cut in
 
 @settings
 class Config(ObjectiveDefaults):
-    """BERT's loss over characters (arXiv 2103.06874, Table 2, row 3): how many are predicted, into how many classes."""
+    """BERT's loss over characters (arXiv 2103.06874, Table 2, row 3): how many are predicted, into how many classes.
+
+    Attributes:
+        mask_fraction: share of the characters that are selected, above 0 to 1.
+        max_predictions: the most characters of an example that are predicted, at least 1.
+        buckets: classes: codepoints modulo this, 1 to 0x110000.
+        spare: positions left as padding, so that padding never matters; 0: none.
+        next_sentence: windows in two parts, and whether the second follows the first is predicted too.
+    """
 
     name: Literal["masked_characters"] = "masked_characters"
     mask_fraction: Annotated[float, Field(gt=0, le=1)] = 0.15
     max_predictions: Annotated[int, Field(ge=1)] = 320
-    buckets: Annotated[int, Field(ge=1, le=0x110000)] = 16384  # classes: codepoints modulo this
-    spare: Annotated[int, Field(ge=0)] = 6  # positions left as padding, so that padding never matters
-    next_sentence: bool = False  # windows in two parts, and whether the second follows the first is predicted too
+    buckets: Annotated[int, Field(ge=1, le=0x110000)] = 16384
+    spare: Annotated[int, Field(ge=0)] = 6
+    next_sentence: bool = False
 
     def build(self, width: int, vocabulary_size: int) -> MaskedHead:
         """The head over the buckets for an encoder of `width`; it needs no vocabulary."""

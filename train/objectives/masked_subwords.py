@@ -30,13 +30,20 @@ _MASKED, _REPLACED = 0.8, 0.1
 
 @settings
 class Config(ObjectiveDefaults):
-    """BERT's loss (Devlin et al. 2019, section 3.1): how many subwords are predicted, and whether pairs are."""
+    """BERT's loss (Devlin et al. 2019, section 3.1): how many subwords are predicted, and whether pairs are.
+
+    Attributes:
+        mask_fraction: share of the subwords that are selected, above 0 to 1.
+        max_predictions: the most subwords of an example that are predicted, at least 1.
+        next_sentence: windows in two parts, and whether the second follows the first is predicted too.
+        tied: the output layer is the embedder's table.
+    """
 
     name: Literal["masked_subwords"] = "masked_subwords"
     mask_fraction: Annotated[float, Field(gt=0, le=1)] = 0.15
     max_predictions: Annotated[int, Field(ge=1)] = 80
-    next_sentence: bool = False  # windows in two parts, and whether the second follows the first is predicted too
-    tied: bool = False  # the output layer is the embedder's table
+    next_sentence: bool = False
+    tied: bool = False
 
     def build(self, width: int, vocabulary_size: int) -> MaskedHead:
         """The head over `vocabulary_size` subwords for an encoder of `width`."""

@@ -15,6 +15,12 @@ from tokenfree.train.optimizers.base import OptimizerDefaults
 class Config(OptimizerDefaults):
     """AdamW (Loshchilov and Hutter, arXiv 1711.05101, algorithm 2); the weight decay is multiplied by the learning rate
     of the step.
+
+    Attributes:
+        weight_decay: share of a weight that it loses in a step, times the learning rate; of matrices only, at least 0.
+        beta1: decay of the running mean of the gradients, 0 to below 1.
+        beta2: decay of the running mean of their squares, 0 to below 1.
+        epsilon: added to the root of that mean, above 0.
     """
 
     name: Literal["adamw"] = "adamw"

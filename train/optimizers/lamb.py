@@ -20,6 +20,12 @@ class Config(OptimizerDefaults):
     """LAMB (You et al., arXiv 1904.00962, algorithm 2) with the constants that CANINE inherits from BERT.
 
     Weight decay is part of the scaled update.
+
+    Attributes:
+        weight_decay: share of a weight that is added to its update before that is scaled; of matrices only, at least 0.
+        beta1: decay of the running mean of the gradients, 0 to below 1.
+        beta2: decay of the running mean of their squares, 0 to below 1.
+        epsilon: added to the root of that mean, above 0.
     """
 
     name: Literal["lamb"] = "lamb"

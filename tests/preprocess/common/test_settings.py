@@ -5,7 +5,18 @@ from dataclasses import FrozenInstanceError
 import pytest
 
 from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import Slot, build, fingerprint, merge, nest, to_mapping, value_at
+from tokenfree.preprocess.common.refused import REFUSED
+from tokenfree.preprocess.common.settings import (
+    Slot,
+    build,
+    draft,
+    fingerprint,
+    merge,
+    nest,
+    settings,
+    to_mapping,
+    value_at,
+)
 from tokenfree.preprocess.config import PreprocessConfig, WindowConfig
 
 
@@ -33,13 +44,72 @@ def test_a_misspelt_key_is_refused_with_the_nearest() -> None:
         build(PreprocessConfig, {"window": {"max_charcters": 1}}, source="recipe r.yaml")
 
 
-def test_all_mistakes_come_together() -> None:
+def test_all_problems_come_together_in_one_line_or_one_by_one() -> None:
+    mapping = {"window": {"max_characters": 99_999, "pakc": "none"}, "vocabulary": {"size": "many"}, "books": "a"}
     with pytest.raises(UserError) as caught:
-        build(PreprocessConfig, {"window": {"max_characters": 99_999}, "vocabulary": {"size": "many"}}, source="r")
-    message = str(caught.value)
-    assert "window.max_characters" in message
-    assert "vocabulary.size" in message
-    assert "\n" not in message
+        build(PreprocessConfig, mapping, source="r")
+    problems = (
+        "there is no key 'window.pakc' (did you mean 'pack'?)",
+        "books: should be a list such as [a, b], not 'a'",
+        "window.max_characters: should be less than or equal to 16383, not 99999",
+        "vocabulary.size: should be a valid integer, not 'many'",
+    )
+    assert (caught.value.source, caught.value.problems) == ("r", problems)
+    assert str(caught.value) == "r: " + "; ".join(problems)
+
+
+def test_a_draft_has_all_that_is_not_refused() -> None:
+    default = PreprocessConfig().window
+    made = draft(PreprocessConfig, {"window": {"max_characters": "x", "pakc": "y"}, "seed": 3, "namespaces": [0, "a"]})
+    found = made.settings
+    assert found is not None
+    assert [problem.split(":")[0] for problem in made.problems] == [
+        "there is no key 'window.pakc' (did you mean 'pack'?)", "namespaces.1", "window.max_characters",
+    ]  # fmt: skip
+    assert found.seed == 3
+    assert (found.window.max_characters is REFUSED, found.window.pack is REFUSED) == (True, True)
+    assert found.namespaces is REFUSED
+    assert PreprocessConfig().window == default  # which is shared by all settings
+
+
+def test_a_draft_of_what_is_no_mapping_and_of_what_lacks_a_value() -> None:
+    made = draft(PreprocessConfig, {"window": 3, "nonsense_of_mine": {"a": 1}})
+    assert made.settings is not None
+    assert made.settings.window is REFUSED
+    assert made.problems[0].startswith("there is no key 'nonsense_of_mine' (known: wikipedia, books")
+    assert made.problems[1] == "window: should be a mapping, not 3"
+
+    from tokenfree.train.sweep.space.recipe import SweepRecipe
+
+    assert draft(SweepRecipe, {"trials": 0, "space": {"a": 3}}).settings is None
+    problems = draft(SweepRecipe, {"trials": 0, "space": {"a": 3, "b": {"integer": [1, "x"]}}}).problems
+    assert problems == (
+        "base: is missing",
+        "space.a: should be a mapping, not 3",
+        "space.b.integer.1: should be a valid integer, not 'x'",
+        "trials: should be greater than or equal to 1, not 0",
+    )
+
+
+def test_of_a_part_without_a_name_that_is_known_nothing_is_known() -> None:
+    from tokenfree.train.model.encoder import ModelConfig
+
+    for embedder in ({"name": "codepoint_hsh", "hashes": 3}, {"nmae": "ngram_hash"}, "codepoint_hsh"):
+        made = draft(ModelConfig, {"embedder": embedder, "width": 96})
+        assert made.settings is not None
+        assert (made.settings.embedder is REFUSED, made.settings.width) == (True, 96)
+        assert len(made.problems) == 1
+
+
+def test_a_value_of_none_of_several_types_is_one_problem() -> None:
+    from tokenfree.train.config import PretrainRecipe
+
+    attention = {"name": "sliding_global", "one_sided_window": "x", "dilation": [1, 0]}
+    problems = draft(PretrainRecipe, {"model": {"trunk": {"attention": attention}}}).problems
+    assert problems == (
+        "model.trunk.attention.one_sided_window: should be a valid integer or should be a list such as [a, b], not 'x'",
+        "model.trunk.attention.dilation: should be a valid integer or should be greater than or equal to 1, not 0",
+    )
 
 
 @pytest.mark.parametrize("value", [".inf", "-.inf", ".nan"])
@@ -97,3 +167,25 @@ def test_values_are_found_by_their_dotted_key() -> None:
 def test_the_fingerprint_follows_values_and_not_their_order() -> None:
     assert fingerprint({"a": 1, "b": 2}) == fingerprint({"b": 2, "a": 1})
     assert fingerprint(PreprocessConfig(seed=1)) != fingerprint(PreprocessConfig(seed=2))
+
+
+@settings
+class Goose:
+    """For the test below."""
+
+    feathers: int = 3
+
+
+@settings
+class Pond:
+    """For the test below."""
+
+    geese: tuple[Goose, ...] = ()
+    depth: int = 1
+
+
+def test_of_a_list_the_whole_is_refused() -> None:
+    made = draft(Pond, {"geese": [{"feathers": 3}, {"feathers": "many"}], "depth": 2})
+    assert made.problems == ("geese.1.feathers: should be a valid integer, not 'many'",)
+    assert made.settings is not None
+    assert (made.settings.geese is REFUSED, made.settings.depth) == (True, 2)

@@ -24,7 +24,8 @@ class Config(DownsamplerDefaults):
         rate: characters of a unit, at least 1; what is left of the length after whole units has the last unit.
         block: characters that see each other in the local layers, at least 1.
         layers: local layers; 0: none.
-        align_mask: see `strided_conv`.
+        align_mask: let the mask entry of a unit describe the unit's own characters, and not, as the official code does,
+            those of the next unit.
     """
 
     name: Literal["strided_mean"] = "strided_mean"

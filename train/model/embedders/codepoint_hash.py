@@ -9,6 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from tokenfree.preprocess.common.refused import problems_of
 from tokenfree.preprocess.common.settings import settings
 from tokenfree.train.model.common.dimensions import Dimensions
 from tokenfree.train.model.embedders.characters import (
@@ -42,7 +43,8 @@ class Config(InputConfig):
 
     def check(self, width: int, length: int | None) -> list[str]:
         """Hashes that do not divide the width, and examples longer than the table of positions."""
-        return does_not_divide(self.hashes, width) + super().check(width, length)
+        of_length = super().check
+        return problems_of(lambda: does_not_divide(self.hashes, width), lambda: of_length(width, length))
 
 
 class HashTable(CharacterTable):

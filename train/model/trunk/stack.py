@@ -11,6 +11,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from tokenfree.preprocess.common.refused import problems_of
 from tokenfree.preprocess.common.settings import settings
 from tokenfree.train.model.common.cost import Cost, count_parameters
 from tokenfree.train.model.common.dimensions import Activation, Dimensions
@@ -59,9 +60,11 @@ class TrunkConfig:
 
     def check(self, num_units: int | None) -> Iterable[str]:
         """What is wrong with its parts for examples of `num_units` units (any number where None), a line each."""
-        yield from self.attention.check(self, num_units)
-        yield from self.positions.check(self, num_units)
-        yield from self.segments.check(self)
+        return problems_of(
+            lambda: self.attention.check(self, num_units),
+            lambda: self.positions.check(self, num_units),
+            lambda: self.segments.check(self),
+        )
 
 
 class Trunk(nn.Module):

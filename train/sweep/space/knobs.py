@@ -21,14 +21,22 @@ class Knob:
     """The values that one dotted key may take: exactly one of the kinds, and when the key is set at all.
 
     `grid` differs from `choice` in that every one of its values is tried with every one of the other grids.
+
+    Attributes:
+        choice: values to choose among.
+        grid: values, each of which is tried with every one of the other grids.
+        integer: the lowest and the highest whole number.
+        uniform: the lowest and the highest number.
+        log_uniform: the same, above 0, where the logarithms are spread evenly.
+        when: other keys, each with the value or the list of values that it must have; otherwise the knob is left out.
     """
 
     choice: Annotated[tuple[Any, ...], Field(min_length=1)] | None = None
     grid: Annotated[tuple[Any, ...], Field(min_length=1)] | None = None
-    integer: tuple[int, int] | None = None  # both ends included
+    integer: tuple[int, int] | None = None
     uniform: tuple[float, float] | None = None
     log_uniform: tuple[Annotated[float, Field(gt=0)], Annotated[float, Field(gt=0)]] | None = None
-    when: dict[str, Any] = field(default_factory=dict)  # other keys, each with the value or the list of values it needs
+    when: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         kinds = (self.choice, self.grid, self.integer, self.uniform, self.log_uniform)

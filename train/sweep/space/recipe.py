@@ -1,14 +1,16 @@
 """The settings of a sweep, and the recipe that each of its trials trains."""
 
+import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import Slot, build, merge, nest, part, settings, to_mapping, value_at
+from tokenfree.preprocess.common.refused import problems_of
+from tokenfree.preprocess.common.settings import Slot, build, draft, merge, nest, part, settings, to_mapping, value_at
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.sweep.space import knobs as spaces
 from tokenfree.train.sweep.space.knobs import VARIANT, Knob, Values
@@ -19,12 +21,19 @@ Objective = Literal["validation_loss", "characters_per_second"]
 
 @settings
 class Budget:
-    """What a trial may use: exactly one of the units. Characters and arithmetic are counted over all workers."""
+    """What a trial may use: exactly one of the units. Characters and arithmetic are counted over all workers.
+
+    Attributes:
+        steps: optimizer steps.
+        characters: of text, without special ones and padding.
+        flops: floating-point operations of forward and backward passes.
+        seconds: in training steps, validations left out.
+    """
 
     steps: Annotated[int, Field(ge=1)] | None = None
-    characters: Annotated[float, Field(gt=0)] | None = None  # of text, without special ones and padding
-    flops: Annotated[float, Field(gt=0)] | None = None  # of forward and backward passes
-    seconds: Annotated[float, Field(gt=0)] | None = None  # in training steps, validations left out
+    characters: Annotated[float, Field(gt=0)] | None = None
+    flops: Annotated[float, Field(gt=0)] | None = None
+    seconds: Annotated[float, Field(gt=0)] | None = None
 
     def __post_init__(self) -> None:
         if sum(amount is not None for amount in (self.steps, self.characters, self.flops, self.seconds)) != 1:
@@ -50,6 +59,23 @@ class SweepRecipe:
     `base` is that recipe (a name or file on disk, a mapping here), `overrides` is laid over it for every trial and for
     the best recipe. A knob named `variant` chooses among other recipes, which take the place of `base` (names or files
     on disk; here `variants` holds their mappings).
+
+    Attributes:
+        base: the pretraining recipe that trials change: a name, a file or the mapping itself.
+        variants: the mappings of the recipes that a knob named `variant` chooses among; filled in by their names.
+        overrides: keys laid over the recipe of every trial, and over the best one.
+        space: the knobs, by dotted keys of the recipe.
+        searcher: which settings are tried, in which order.
+        scheduler: which trials go on after a report.
+        objectives: what is to be good: one or two.
+        trials: settings to try, at least 1; null: 8, or a whole grid.
+        seeds: trials of each setting, with `train.seed`, `train.seed` + 1 and so on.
+        budget: of one trial.
+        reports: validations of a trial, evenly over its budget.
+        workers: of a trial; more than one are workers of Ray Train.
+        gpus_per_worker: null: 1 where the cluster has any.
+        concurrent: the most trials side by side; null: as many as have room.
+        seed: of the search.
     """
 
     base: dict[str, Any]
@@ -63,14 +89,14 @@ class SweepRecipe:
         "tokenfree.train.sweep.schedulers", "asha"
     )
     objectives: Annotated[tuple[Objective, ...], Field(min_length=1, max_length=2)] = ("validation_loss",)
-    trials: Annotated[int, Field(ge=1)] | None = None  # settings to try; None: 8, or a whole grid
-    seeds: Annotated[int, Field(ge=1)] = 1  # trials of each setting, with train.seed, train.seed + 1, ...
-    budget: Budget = Budget(steps=100)  # of one trial
-    reports: Annotated[int, Field(ge=1)] = 5  # validations of a trial, evenly over its budget
-    workers: Annotated[int, Field(ge=1)] = 1  # of a trial; more than one are workers of Ray Train
-    gpus_per_worker: Annotated[float, Field(ge=0)] | None = None  # None: 1 where the cluster has any
-    concurrent: Annotated[int, Field(ge=1)] | None = None  # trials side by side; None: as many as have room
-    seed: Annotated[int, Field(ge=0)] = 0  # of the search
+    trials: Annotated[int, Field(ge=1)] | None = None
+    seeds: Annotated[int, Field(ge=1)] = 1
+    budget: Budget = Budget(steps=100)
+    reports: Annotated[int, Field(ge=1)] = 5
+    workers: Annotated[int, Field(ge=1)] = 1
+    gpus_per_worker: Annotated[float, Field(ge=0)] | None = None
+    concurrent: Annotated[int, Field(ge=1)] | None = None
+    seed: Annotated[int, Field(ge=0)] = 0
 
     def mapping(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The recipe's mapping with `values` (dotted key -> value) laid over base and overrides."""
@@ -115,31 +141,66 @@ def check_space(sweep: SweepRecipe) -> None:
     """Refuse a space whose keys are no keys of the recipe, and settings of the search that do not fit together.
 
     Raises:
-        UserError: naming the key, with the nearest known one.
+        UserError: naming all keys, with the nearest known ones.
     """
-    spaces.ordered(sweep.space)
-    _check_variants(sweep)
-    for key, knob in sweep.space.items():
-        parents = {other: wanted[0] if isinstance(wanted, list) else wanted for other, wanted in knob.when.items()}
-        parents = {other: value for other, value in parents.items() if other in sweep.space}
-        for other in knob.when:
-            if other not in sweep.space and sweep.fixed(other, {}) is None:
-                raise UserError(f"space: {key}: when: {other} is no key of the recipe and none of the space")
-        if VARIANT in sweep.space and key != VARIANT:
-            parents.setdefault(VARIANT, sweep.space[VARIANT].value(0.0))
-        try:
-            sweep.recipe({**parents, key: knob.value(0.0)})
-        except UserError as error:
-            raise UserError(f"space: {key}: {error}") from None
-    problems = [*sweep.searcher.problems(sweep), *sweep.scheduler.problems(sweep)]
+    problems = space_problems(sweep)
     if problems:
-        raise UserError("; ".join(problems))
+        raise UserError(problems=problems)
 
 
-def _check_variants(sweep: SweepRecipe) -> None:
-    if VARIANT not in sweep.space:
+def space_problems(sweep: SweepRecipe) -> list[str]:
+    """What is wrong with the recipes, the knobs and the search of a sweep, a line each.
+
+    What hangs on a value of the sweep that was refused is left out.
+    """
+    return problems_of(
+        lambda: _problems_of_order(sweep.space),
+        lambda: _problems_of_variants(sweep),
+        lambda: _problems_of_recipes(sweep),
+        *(functools.partial(_problems_of_knob, sweep, key) for key in sweep.space),
+        lambda: sweep.searcher.problems(sweep),
+        lambda: sweep.scheduler.problems(sweep),
+    )
+
+
+def _problems_of_order(space: Mapping[str, Knob]) -> Iterator[str]:
+    try:
+        spaces.ordered(space)
+    except UserError as error:
+        yield str(error)
+
+
+def _problems_of_variants(sweep: SweepRecipe) -> Iterator[str]:
+    if VARIANT in sweep.space:
+        names = sweep.space[VARIANT].listed or ()
+        unknown = [str(name) for name in names if name not in sweep.variants]
+        if unknown or not names:
+            yield f"space: {VARIANT}: {', '.join(unknown) or 'a range'}: give names of recipes to choose among"
+
+
+def _problems_of_recipes(sweep: SweepRecipe) -> Iterator[str]:
+    """Of those that trials change; a base whose place variants take is none of them."""
+    bases = {f"variant {name}": mapping for name, mapping in sweep.variants.items()} or {"base": sweep.base}
+    for name, mapping in bases.items():
+        for problem in draft(PretrainRecipe, merge(mapping, sweep.overrides)).problems:
+            yield f"{name}{' with overrides' if sweep.overrides else ''}: {problem}"
+
+
+def _problems_of_knob(sweep: SweepRecipe, key: str) -> Iterator[str]:
+    """That the key, or one that its condition names, is none of the recipe, or has other values there."""
+    knob, values = sweep.space[key], {}
+    if VARIANT in sweep.space and key != VARIANT:
+        values[VARIANT] = sweep.space[VARIANT].value(0.0)
+    recipe = draft(PretrainRecipe, sweep.mapping(values))
+    for other, wanted in knob.when.items():
+        if other in sweep.space:
+            values[other] = wanted[0] if isinstance(wanted, list) else wanted
+        elif not recipe.problems and value_at(to_mapping(recipe.settings), other) is None:
+            yield f"space: {key}: when: {other} is no key of the recipe and none of the space"
+    if key == VARIANT:  # whose recipes are told of by themselves
         return
-    names = sweep.space[VARIANT].listed or ()
-    unknown = [str(name) for name in names if name not in sweep.variants]
-    if unknown or not names:
-        raise UserError(f"space: {VARIANT}: {', '.join(unknown) or 'a range'}: give names of recipes to choose among")
+    try:
+        found = draft(PretrainRecipe, sweep.mapping({**values, key: knob.value(0.0)})).problems
+    except UserError as error:
+        found = (str(error),)
+    yield from (f"space: {key}: {problem}" for problem in found if problem not in recipe.problems)

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import build, to_mapping
+from tokenfree.preprocess.common.settings import build, draft, to_mapping
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.sweep.space.recipe import SweepRecipe, check_space
+from tokenfree.train.sweep.space.recipe import SweepRecipe, check_space, space_problems
 
 
 def make(**over: Any) -> SweepRecipe:
@@ -64,3 +64,62 @@ def test_a_variant_takes_the_place_of_the_base() -> None:
 def test_a_search_that_does_not_fit_together_is_refused(over: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         check_space(make(**over))
+
+
+def test_all_problems_of_a_space_come_together() -> None:
+    sweep = make(
+        base={"train": {"stpes": 5}},
+        overrides={"model": {"width": "wide"}},
+        space={
+            "train.seed": {"choice": ["x"], "when": {"train.length": 64}},
+            "model.widht": {"choice": [1]},
+            "train.length": {"uniform": [8, 9]},
+            "train.steps": {"integer": [1, 5], "when": {"train.warmup": 0}},
+        },
+        searcher="grid",
+        seeds=2,
+        scheduler="pbt",
+    )
+    problems = space_problems(sweep)
+    assert [problem.partition(" (")[0] for problem in problems] == [
+        "base with overrides: there is no key 'train.stpes'",
+        "base with overrides: model.width: should be a valid integer, not 'wide'",
+        "space: train.seed: train.seed: should be a valid integer, not 'x'",
+        "space: model.widht: there is no key 'model.widht'",
+        "space: train.length: a grid needs a list of values; give it as choice, or take another searcher",
+        "scheduler: pbt: the space has no key that can change while a model trains",
+        "scheduler: pbt: trials take over each other's weights, so seeds must be 1; raise trials instead",
+    ]
+    with pytest.raises(UserError) as refused:
+        check_space(sweep)
+    assert list(refused.value.problems) == problems
+
+
+def test_problems_of_variants_and_of_conditions() -> None:
+    variants = {"deep": {"model": {"trunk": {"layer": 3}}}, "wide": {"model": {"width": 96}}}
+    space = {
+        "variant": {"grid": ["deep", "wide"]},
+        "train.seed": {"choice": [1], "when": {"train.steps": 3}},
+        "train.steps": {"choice": [1], "when": {"train.seed": 3}},
+        "model": {"choice": [1]},
+        "model.width": {"choice": [1], "when": {"model": 1}},
+    }
+    assert [problem.partition(" (")[0] for problem in space_problems(make(variants=variants, space=space))] == [
+        "space: the conditions",
+        "variant deep: model.trunk.layer: should be a mapping with a key 'name', not 3",
+        "space: model: model: should be a mapping, not 1",
+        "space: model.width: --model.width: 'model' was already given a single value; give one or the other",
+    ]
+
+
+def test_what_hangs_on_a_refused_value_of_a_sweep_is_left_out() -> None:
+    space = {"train.seed": {"choice": [1], "when": 3}, "train.stpes": {"choice": [1]}}
+    made = draft(SweepRecipe, {"base": 3, "space": space, "searcher": "grod"})
+    assert made.settings is None  # there is no base to stand for it
+    made = draft(SweepRecipe, {"base": {}, "space": space, "searcher": "grod", "seeds": "x", "scheduler": "pbt"})
+    assert [problem.split(":")[0] for problem in made.problems] == ["space.train.seed.when", "searcher", "seeds"]
+    assert made.settings is not None
+    assert [problem.partition(" (")[0] for problem in space_problems(made.settings)] == [
+        "space: train.stpes: there is no key 'train.stpes'",
+        "scheduler: pbt: the space has no key that can change while a model trains",
+    ]
