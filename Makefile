@@ -64,8 +64,9 @@ format: develop  ## Format the code and sort the imports
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: develop  ## Draw the picture of the house, and build the site of docs/ into site/
+docs: develop  ## Draw the picture of the house, list the keys, and build the site of docs/ into site/
 	$(BIN)/python -m docs.tools.draw_house
+	$(BIN)/python -m docs.tools.list_keys
 	$(BIN)/mkdocs build --strict --quiet
 
 lock:  ## Resolve pyproject.toml anew into the locks, and see that other versions of Python can be resolved

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from docs.tools.draw_house import PICTURE, picture
+from docs.tools.list_keys import PAGE, page
 from tests.conftest import REPOSITORY
 from tests.test_imports import FLOORS, PACKAGES
 
@@ -25,7 +26,8 @@ def rooms_in(text: str) -> set[str]:
 def table_rows(name: str) -> list[list[str]]:
     """The cells of each row of the tables in a file of the repository."""
     lines = (REPOSITORY / name).read_text(encoding="utf-8").splitlines()
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+    rows = (re.split(r"(?<!\\)\|", line.strip("|")) for line in lines if line.startswith("|"))
+    return [[cell.strip() for cell in row] for row in rows]
 
 
 def test_the_site_builds_without_a_warning_and_shows_the_api(tmp_path: Path) -> None:
@@ -36,11 +38,21 @@ def test_the_site_builds_without_a_warning_and_shows_the_api(tmp_path: Path) -> 
     for name in ("load_encoder", "load_windows", "run_preprocess", "verify", "pretrain", "evaluate", "run_sweep",
                  "export_run", "import_folder", "PretrainResult", "SweepResult", "Manifest"):  # fmt: skip
         assert re.search(rf'id="tokenfree\.[\w.]+\.{name}"', page), name
-    assert "of decompressed input, read by one worker" in page  # what the comment behind a field says
+    assert "of decompressed input, read by one worker" in page  # what a docstring says of a field
+    assert (
+        "share of the targets whose right answer had the highest logit" in page
+    )  # what the comment behind a field says
 
 
 def test_the_picture_is_of_this_house() -> None:
     assert PICTURE.read_text(encoding="utf-8") == picture(), "draw it anew: make docs"
+
+
+def test_the_page_of_keys_lists_the_keys_that_there_are() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "write it anew: make docs"
+    rows = {row[0].strip("`"): row for row in table_rows("docs/keys.md")}
+    assert {len(row) for row in rows.values()} == {4}
+    assert rows["train.learning_rate"][1:3] == ["float > 0", "`0.001`"]
 
 
 def test_readme_names_the_rooms_that_there_are() -> None:

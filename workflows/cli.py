@@ -19,6 +19,7 @@ from typing import NoReturn
 
 import tokenfree.workflows.commands
 from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.workflows.recipes.options import parted
 
 EPILOG = "Help on one command, with an example: tokenfree COMMAND --help"
 _USERS_OWN = {
@@ -85,13 +86,21 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: list[str]) -> int:
     split = argv.index("--") if "--" in argv else len(argv)
     own, passed_on = argv[:split], argv[split + 1 :]
-    modules = {name: importlib.import_module(f"tokenfree.workflows.commands.{name}") for name in command_names()}
+    names = command_names()
+    name = next((argument for argument in own if not argument.startswith("-")), None)
+    if name is not None and name not in names:
+        close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+        raise UserError(
+            f"there is no command {name!r} " + (f"(did you mean {close[0]}?)" if close else "(see tokenfree --help)")
+        )
+    wanted = names if name is None else [name]  # each takes its time to import
+    modules = {each: importlib.import_module(f"tokenfree.workflows.commands.{each}") for each in wanted}
     parser = _parser(modules)
-    name = next((argument for argument in own if argument in modules), None)
     overrides = []
     if name is not None:
         start = own.index(name) + 1
-        rest, overrides = _take_overrides(name, modules[name], own[start:])
+        options, kind = _options(modules[name]), getattr(modules[name], "KIND", None)
+        rest, overrides = parted(name, own[start:], options, kind)
         own = own[:start] + rest
     args = parser.parse_args(own)
     if not args.command:
@@ -122,35 +131,6 @@ def _parser(modules: dict[str, ModuleType]) -> Parser:
     return parser
 
 
-def _take_overrides(name: str, module: ModuleType, arguments: list[str]) -> tuple[list[str], list[tuple[str, str]]]:
-    """Part `--KEY VALUE` for keys of the command's recipe from its own arguments, before argparse sees them.
-
-    argparse would take the value of an option that it does not know for the positional RECIPE.
-    """
-    options = _options(module)
-    keys = ["--" + key for key in (module.recipe_keys() if hasattr(module, "recipe_keys") else [])]
-    own: list[str] = []
-    overrides: list[tuple[str, str]] = []
-    queue = iter(arguments)
-    for argument in queue:
-        option, equals, value = argument.partition("=")
-        if not option.startswith("--") or option in options:
-            own.append(argument)
-            continue
-        top = option.split(".")[0]
-        if top not in keys:
-            close = difflib.get_close_matches(option, [*options, *keys], n=1, cutoff=0.6)
-            hint = f"did you mean {close[0]}?" if close else f"see tokenfree {name} --help"
-            raise UserError(f"tokenfree {name}: unknown option {option} ({hint})")
-        if not equals:
-            try:
-                value = next(queue)
-            except StopIteration:
-                raise UserError(f"tokenfree {name}: {option} needs a value") from None
-        overrides.append((option[2:], value))
-    return own, overrides
-
-
 def _options(module: ModuleType) -> list[str]:
     probe = argparse.ArgumentParser()
     module.add_arguments(probe)
@@ -167,5 +147,9 @@ def _version() -> str:
 def _fail(error: Exception, status: int, debug: bool) -> int:
     if debug:
         traceback.print_exception(error)
-    print(f"tokenfree: {error}", file=sys.stderr)
+    if isinstance(error, UserError) and len(error.problems) > 1:
+        heading = f"tokenfree: {error.source or 'settings'}: {len(error.problems)} problems"
+        print("\n  ".join([heading, *error.problems]), file=sys.stderr)
+    else:
+        print(f"tokenfree: {error}", file=sys.stderr)
     return status

@@ -1,6 +1,7 @@
 """The command line: help, overrides, and mistakes that end in one line with status 2."""
 
 import argparse
+import importlib
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,7 +10,7 @@ import pytest
 
 from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.workflows import cli
-from tokenfree.workflows.commands import preprocess, pretrain
+from tokenfree.workflows.commands import pretrain
 
 
 def one_line(capsys: pytest.CaptureFixture[str]) -> str:
@@ -69,7 +70,21 @@ def test_no_command_shows_the_list(capsys: pytest.CaptureFixture[str]) -> None:
         (["preprocess", "--output", "x"], "nothing to read"),
         (["preprocess", "--books", "d", "--output", "x", "--columns", "text,codepoints"], "a list such as [a, b]"),
         (["preprocess", "--hf-dataset", "s3://geese", "--output", "x"], "s3://geese is an address"),
-        (["frobnicate"], "invalid choice"),
+        (["frobnicate"], "no command 'frobnicate' (see tokenfree --help)"),
+        (["pretrian", "canine-s-tiny"], "no command 'pretrian' (did you mean pretrain?)"),
+        (["train"], "(did you mean pretrain?)"),
+        (["sweep", "canine-s-tiny", "--data", "d", "--output", "r"], "a pretraining recipe, where a sweep recipe is"),
+        (["pretrain", "ms-alpha-tiny", "--data", "d", "--output", "r"], "run tokenfree sweep ms-alpha-tiny"),
+        (["model", "wikipedia"], "run tokenfree preprocess wikipedia"),
+        (["preprocess", "canine-s-tiny", "--output", "r"], "run tokenfree pretrain canine-s-tiny"),
+        (
+            ["sweep", "three-knobs-tiny", "--data", "d", "--output", "r", "--base", "ms-alpha-tiny"],
+            "run tokenfree sweep ms",
+        ),
+        (["doctor", "three-knobs-tiny"], "run tokenfree sweep three-knobs-tiny"),
+        (["pretrain", "--help-keys", "model.downsmapler"], "did you mean model.downsampler?"),
+        (["sweep", "--help-keys=zzz"], "no key begins with 'zzz'"),
+        (["preprocess", "--output", "x", "--chek_inputs"], "did you mean --check-inputs?"),
     ],
 )
 def test_mistakes_are_one_line_and_status_2(
@@ -85,12 +100,55 @@ def test_mistakes_are_one_line_and_status_2(
     assert not list(tmp_path.iterdir())
 
 
-def test_overrides_are_no_positionals() -> None:
-    own, overrides = cli._take_overrides(
-        "preprocess", preprocess, ["--shards", "4", "--output", "x", "--window.pack=none"]
-    )
-    assert own == ["--output", "x"]
-    assert overrides == [("shards", "4"), ("window.pack", "none")]
+def test_several_problems_are_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = ["--model.width", "wide", "--train.stpes=5", "--train.streams", "3", "--workers", "x"]
+    assert cli.main(["pretrain", "canine-s-tiny", "--data", "nowhere", "--output", "r", *wrong]) == 2
+    heading, *problems = capsys.readouterr().err.splitlines()
+    assert heading == "tokenfree: recipe canine-s-tiny: 5 problems"
+    starts = ("there is no key 'train.stpes'", "model.width:", "train.streams: 3", "--workers x:", "nowhere:")
+    for problem, start in zip(problems, starts, strict=True):
+        assert problem.startswith(f"  {start}")
+
+
+@pytest.mark.parametrize("command", ["model", "sweep", "preprocess"])
+def test_every_reader_of_recipes_names_all_problems(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    space = "{model.widht: {choice: [1]}}"
+    wrong = {
+        "model": ["canine-s-tiny", "--train.length", "99999", "--train.seed", "x"],
+        "sweep": ["three-knobs-tiny", "--data", "d", "--output", "r", "--trials", "0", "--space", space],
+        "preprocess": ["--output", "r", "--seed", "x"],
+    }
+    assert cli.main([command, *wrong[command]]) == 2
+    told = capsys.readouterr().err.splitlines()
+    assert told[0].endswith(": 2 problems")
+    words = {"model": "model.embedder.max_characters", "sweep": "space: model.widht", "preprocess": "nothing to read"}
+    assert words[command] in told[2]
+
+
+def test_options_are_taken_with_dashes_and_underscores(capsys: pytest.CaptureFixture[str]) -> None:
+    for spelled in ("--hf-dataset", "--hf_dataset"):
+        assert cli.main(["preprocess", "--output", "x", "--check_inputs", "--check-inputs", spelled, "s3://geese"]) == 2
+        assert "s3://geese is an address" in one_line(capsys)
+    for spelled in ("--train.learning-rate", "--train.learning_rate"):
+        assert cli.main(["model", "canine-s-tiny", spelled, "fast"]) == 2
+        assert "train.learning_rate: should be a valid number, not 'fast'" in one_line(capsys)
+
+
+def test_help_shows_options_with_dashes(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in cli.command_names():
+        module = importlib.import_module(f"tokenfree.workflows.commands.{name}")
+        assert [option for option in cli._options(module) if "_" in option] == [], name
+
+
+@pytest.mark.parametrize("command", ["pretrain", "model", "sweep", "preprocess"])
+def test_help_keys_lists_a_key_a_line_in_a_pipe(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main([command, "--help-keys"])
+    assert ended.value.code == 0
+    rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert {len(row) for row in rows} == {5}
+    assert len(rows) > 20
+    assert all(row[0] and row[2] and row[3] and row[4] for row in rows)
 
 
 @pytest.mark.parametrize(

@@ -13,17 +13,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.refused import known, problems_of
 from tokenfree.workflows.recipes import command_line, library
+from tokenfree.workflows.recipes.kinds import PRETRAINING
 
-
-def recipe_keys() -> list[str]:
-    """The keys of a pretraining recipe, which are options too."""
-    return ["model", "objective", "train"]
+KIND = PRETRAINING  # of recipe that the command reads
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`RECIPE`, or `--list` in its place."""
-    command_line.add_arguments(parser)
+    command_line.add_arguments(parser, KIND)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     parser.add_argument("--list", action=_List, nargs=0, help="show all recipes that come with tokenfree, and exit")
 
@@ -43,11 +42,13 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.workflows.terminal.console import console
     from tokenfree.workflows.terminal.next_command import next_command
 
-    recipe = command_line.load(PretrainRecipe, args)
+    made = command_line.drafted(PretrainRecipe, args)
+    recipe, problems = made.settings, list(made.problems)
+    if recipe is not None:
+        problems += problems_of(lambda: check(recipe.model, known(lambda: recipe.train.length)))
+    if recipe is None or problems:
+        raise UserError(command_line.source(args), problems)
     length = recipe.train.length
-    problems = check(recipe.model, length)
-    if problems:
-        raise UserError(f"recipe {args.recipe}: " + "; ".join(problems))
     targets = recipe.objective.max_predictions
     parts = costs(recipe.model, length, targets)
     head = head_cost(recipe.objective, recipe.model, targets)

@@ -13,27 +13,26 @@ Examples:
 
 import argparse
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.refused import problems_of
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.workflows.recipes import command_line
+from tokenfree.workflows.recipes.kinds import PREPROCESSING
 
 if TYPE_CHECKING:
     from tokenfree.pipelines.dry_run import PlanDescription
 
+KIND = PREPROCESSING  # of recipe that the command reads
 PASSES_ON = True  # options after `--` go to Beam
 _SHORT = 512  # characters: with such windows one begins with a tiny model
 
 
-def recipe_keys() -> list[str]:
-    """The keys of a preprocessing recipe, which are options too."""
-    return command_line.keys(PreprocessConfig)
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`[RECIPE] [inputs] --output DIR [--runner NAME] [--workers N] [--dry-run] [-- BEAM OPTIONS]`."""
-    command_line.add_arguments(parser, optional=True)
+    command_line.add_arguments(parser, KIND, optional=True)
     parser.add_argument("--wikipedia", metavar="PATH", nargs="+", help="dump files, globs or URLs")
     parser.add_argument("--books", metavar="PATH", nargs="+", help="book files, folders, globs or URLs")
     parser.add_argument("--hf-dataset", metavar="NAME", nargs="+", help="Hugging Face datasets: NAME[:CONFIG][@SPLIT]")
@@ -43,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--workers", metavar="N", type=int, default=1, help="processes of the direct runner; 0: all cores"
     )
     parser.add_argument(
-        "--check_inputs", action="store_true", help="hash all inputs of a finished job, whatever their times say"
+        "--check-inputs", action="store_true", help="hash all inputs of a finished job, whatever their times say"
     )
     parser.add_argument("--dry-run", action="store_true", help="only show splits, shards, bytes and time to come")
 
@@ -64,11 +63,7 @@ def run(args: argparse.Namespace) -> int:
     if args.recipe and (is_dump_name(args.recipe) or is_book_name(args.recipe)):
         option = "--wikipedia" if is_dump_name(args.recipe) else "--books"
         raise UserError(f"{args.recipe}: an input, where a recipe is expected; write {option} {args.recipe}")
-    config = command_line.load(
-        PreprocessConfig, args, wikipedia=args.wikipedia, books=args.books, hf_dataset=args.hf_dataset
-    )
-    if not config.wikipedia and not config.books and not config.hf_dataset:
-        raise UserError("nothing to read: give --wikipedia PATH, --books PATH or --hf-dataset NAME")
+    config = _config(args)
     if args.dry_run:
         print(_told(describe_plan(config), args.workers or os.cpu_count() or 1))
         return 0
@@ -107,6 +102,29 @@ def run(args: argparse.Namespace) -> int:
         recipe = "canine-s-tiny" if config.window.max_characters <= _SHORT else "canine-s-small"
         print(next_command("pretrain", recipe, "--data", args.output, "--output", "runs/first"))
     return 0
+
+
+def _config(args: argparse.Namespace) -> PreprocessConfig:
+    """The settings of the job.
+
+    Raises:
+        UserError: with all problems of them, or there is nothing to read.
+    """
+    made = command_line.drafted(
+        PreprocessConfig, args, wikipedia=args.wikipedia, books=args.books, hf_dataset=args.hf_dataset
+    )
+    config = made.settings
+    nothing = [] if config is None else problems_of(lambda: _problems_of_inputs(config))
+    if config is None or made.problems:
+        raise UserError(command_line.source(args), [*made.problems, *nothing])
+    if nothing:
+        raise UserError(nothing[0])
+    return config
+
+
+def _problems_of_inputs(config: PreprocessConfig) -> Iterator[str]:
+    if not config.wikipedia and not config.books and not config.hf_dataset:
+        yield "nothing to read: give --wikipedia PATH, --books PATH or --hf-dataset NAME"
 
 
 def _told(plan: "PlanDescription", workers: int) -> str:

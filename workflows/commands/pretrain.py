@@ -22,19 +22,17 @@ from typing import TYPE_CHECKING
 
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.workflows.recipes import command_line
+from tokenfree.workflows.recipes.kinds import PRETRAINING
 
 if TYPE_CHECKING:
     from tokenfree.train.config import PretrainRecipe
 
-
-def recipe_keys() -> list[str]:
-    """The keys of a pretraining recipe, which are options too."""
-    return ["model", "objective", "train"]
+KIND = PRETRAINING  # of recipe that the command reads
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`RECIPE --data DIR --output RUN [--workers N | MIN:MAX] [--init_from RUN|FOLDER] [--extend_to STEPS]`."""
-    command_line.add_arguments(parser)
+    command_line.add_arguments(parser, KIND)
     parser.add_argument("--data", metavar="DIR", required=True, help="a data directory made by `tokenfree preprocess`")
     parser.add_argument("--output", metavar="RUN", required=True, help="the folder of the run")
     parser.add_argument("--workers", metavar="N | MIN:MAX", default="1", help="training processes (default 1)")
@@ -54,17 +52,11 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         UserError: recipe, data, workers and run do not fit together.
     """
-    from tokenfree.preprocess.dataset.manifest import load_manifest
-    from tokenfree.train.config import PretrainRecipe, check
     from tokenfree.train.pretrain import pretrain
     from tokenfree.workflows.terminal.run_result import loss_lines
     from tokenfree.workflows.terminal.training_line import ProgressLine
 
-    recipe = command_line.load(PretrainRecipe, args)
-    workers = parse_workers(args.workers)
-    problems = check(recipe, load_manifest(args.data), workers=workers)
-    if problems:
-        raise UserError(f"recipe {args.recipe}: " + "; ".join(problems))
+    recipe, workers = _checked(args)
     if args.dry_run:
         print(f"recipe {args.recipe}: fits the data {args.data} and {args.workers} workers")
         print("".join(f"{line}\n" for line in _what_would_be(recipe, args)), end="")
@@ -105,6 +97,38 @@ def _what_would_be(recipe: "PretrainRecipe", args: argparse.Namespace) -> Iterat
             yield extension.line()
     if args.init_from is not None:
         yield from GivenStart(run, recipe, args.data, args.init_from).lines()
+
+
+def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, tuple[int, int]]":
+    """The recipe and the workers, after a check of them and the data.
+
+    Raises:
+        UserError: with all problems of them.
+    """
+    from tokenfree.preprocess.dataset.manifest import load_manifest
+    from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
+    from tokenfree.train.config import PretrainRecipe, check
+
+    made = command_line.drafted(PretrainRecipe, args)
+    recipe, problems = made.settings, list(made.problems)
+    workers, manifest, vocabulary = (1, 1), None, None
+    others: list[UserError] = []  # that are not the recipe's
+    try:
+        workers = parse_workers(args.workers)
+    except UserError as error:
+        others.append(error)
+    try:
+        manifest = load_manifest(args.data)
+        vocabulary = load_vocabulary(args.data)
+    except UserError as error:
+        others.append(error)
+    if recipe is not None:
+        problems += check(recipe, manifest, workers=workers, vocabulary=vocabulary)
+    if len(others) == 1 and not problems:
+        raise others[0]
+    if recipe is None or problems or others:
+        raise UserError(command_line.source(args), [*problems, *map(str, others)])
+    return recipe, workers
 
 
 def parse_workers(text: str) -> tuple[int, int]:

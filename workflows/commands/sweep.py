@@ -14,28 +14,24 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tokenfree.preprocess.common.errors import JobError
-from tokenfree.preprocess.common.settings import build, merge, nest
+from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.preprocess.common.refused import problems_of
+from tokenfree.preprocess.common.settings import draft, merge, nest
 from tokenfree.workflows.recipes import command_line, library
+from tokenfree.workflows.recipes.kinds import SWEEP
 from tokenfree.workflows.terminal.stage_line import counted
 
 if TYPE_CHECKING:
     from tokenfree.train.sweep.run import SweepResult
     from tokenfree.train.sweep.space.recipe import SweepRecipe
 
+KIND = SWEEP  # of recipe that the command reads
 REPORT = "report.html"
-
-
-def recipe_keys() -> list[str]:
-    """The keys of a sweep recipe, which are options too."""
-    from tokenfree.train.sweep.space.recipe import SweepRecipe
-
-    return command_line.keys(SweepRecipe)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`RECIPE --data DIR --output RUN [--trials N] [--concurrent N]`."""
-    command_line.add_arguments(parser)
+    command_line.add_arguments(parser, KIND)
     parser.add_argument("--data", metavar="DIR", required=True, help="a data directory made by `tokenfree preprocess`")
     parser.add_argument("--output", metavar="RUN", required=True, help="the folder of the sweep")
     parser.add_argument("--dry-run", action="store_true", help="only show settings, placement and budget")
@@ -75,16 +71,27 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _sweep(args: argparse.Namespace) -> "SweepRecipe":
-    """The sweep that the recipe and the options ask for."""
-    from tokenfree.train.sweep.space.recipe import SweepRecipe
+    """The sweep that the recipe and the options ask for.
 
+    Raises:
+        UserError: a file is no sweep recipe, or keys, values and knobs do not fit together; all of them are named.
+    """
+    from tokenfree.train.sweep.space.recipe import SweepRecipe, space_problems
+
+    for given in filter(None, (args.recipe, args.config)):
+        library.check_kind(KIND, given)
     mapping = command_line.resolve(args.recipe, args.config, [])
     if any(key.split(".")[0] == "budget" for key, _ in args.overrides):
         mapping.pop("budget", None)  # a budget in another unit takes the place of the recipe's
     mapping = library.resolve_sweep(merge(mapping, nest(args.overrides)))
     options = {"trials": args.trials, "concurrent": args.concurrent}
-    mapping = merge(mapping, {key: value for key, value in options.items() if value is not None})
-    return build(SweepRecipe, mapping, source=f"recipe {args.recipe}")
+    made = draft(SweepRecipe, merge(mapping, {key: value for key, value in options.items() if value is not None}))
+    sweep, problems = made.settings, list(made.problems)
+    if sweep is not None:
+        problems += problems_of(lambda: space_problems(sweep))
+    if sweep is None or problems:
+        raise UserError(command_line.source(args), problems)
+    return sweep
 
 
 def _results(sweep: "SweepRecipe", result: "SweepResult", args: argparse.Namespace) -> Iterator[str]:

@@ -11,7 +11,8 @@ from typing import Any
 import yaml
 
 from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import merge
+from tokenfree.preprocess.common.settings import merge, value_at
+from tokenfree.workflows.recipes.kinds import PRETRAINING, RecipeKind, expect
 
 FOLDER = Path(__file__).parent
 _END = re.compile(r"(?<!\bal)[.:;]\s(?![^()]*\))")  # of what is no abbreviation and not in parentheses
@@ -67,16 +68,34 @@ def resolve_sweep(mapping: Mapping[str, Any]) -> dict[str, Any]:
     """The mapping of a sweep with the recipes in place of their names: `base`, and the values of the knob `variant`.
 
     Raises:
-        UserError: as `read`, for a recipe that is named.
+        UserError: as `read`, for a recipe that is named; or it is no pretraining recipe.
     """
     mapping = dict(mapping)
     if isinstance(mapping.get("base"), str):
-        mapping["base"] = read_based(mapping["base"])
-    knob = (mapping.get("space") or {}).get("variant")
-    named = [name for kind in ("choice", "grid") for name in (knob or {}).get(kind) or []]
+        mapping["base"] = _read_base(mapping["base"])
+    lists = [value_at(mapping, f"space.variant.{kind}") for kind in ("choice", "grid")]
+    named = [name for names in lists if isinstance(names, list) for name in names if isinstance(name, str)]
     if named:
-        mapping["variants"] = {name: read_based(name) for name in named}
+        mapping["variants"] = {name: _read_base(name) for name in named}
     return mapping
+
+
+def _read_base(recipe: str) -> dict[str, Any]:
+    check_kind(PRETRAINING, recipe)
+    return read_based(recipe)
+
+
+def check_kind(kind: RecipeKind, recipe: str) -> None:
+    """Refuse a recipe of another kind; one that only names its base is of the kind of that.
+
+    Raises:
+        UserError: as `read`, for the recipe or its base; or it is of another kind, which is named.
+    """
+    mapping, seen = read(recipe), {recipe}
+    while set(mapping) == {"base"} and isinstance(mapping["base"], str) and mapping["base"] not in seen:
+        seen.add(mapping["base"])
+        mapping = read(mapping["base"])
+    expect(kind, mapping, recipe)
 
 
 @functools.cache

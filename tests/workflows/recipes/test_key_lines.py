@@ -1,0 +1,68 @@
+"""How keys are printed: in a terminal in paragraphs that fit, in a pipe a line each."""
+
+import argparse
+import os
+
+import pytest
+
+from tests.conftest import REPOSITORY
+from tokenfree.workflows.recipes.key_lines import HelpKeys, lines, paragraphs
+from tokenfree.workflows.recipes.keys import Key, KeyGroup
+from tokenfree.workflows.recipes.kinds import KINDS, PRETRAINING, SWEEP, RecipeKind
+
+SECTIONS = [
+    KeyGroup("", None, "What it reads.", (Key("base", "text", None, "a name."),)),
+    KeyGroup("model.pond", "duck", "A pond.", (Key("model.pond.depth", "int >= 1", "3", "how " * 30 + "deep."),)),
+]
+
+
+def test_a_line_for_each_key_whatever_its_length() -> None:
+    assert list(lines(SECTIONS)) == [
+        "base\t\ttext\trequired\ta name.",
+        "model.pond.depth\tduck\tint >= 1\tdefault 3\t" + "how " * 30 + "deep.",
+    ]
+
+
+def test_paragraphs_have_titles_and_indents() -> None:
+    found = list(paragraphs(SECTIONS, 80))
+    assert found[:3] == ["What it reads.", "  base  text, required", "      a name."]
+    assert found[3:6] == ["", "model.pond.name: duck - A pond.", "  model.pond.depth  int >= 1, default 3"]
+    assert found[6:] == ["      " + "how " * 17 + "how", "      " + "how " * 12 + "deep."]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.command)
+@pytest.mark.parametrize("width", [80, 1000])
+def test_paragraphs_fit(kind: RecipeKind, width: int) -> None:
+    assert max(map(len, paragraphs(kind.groups(), width))) <= min(width, 100)
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_terminal_gets_paragraphs_and_a_pipe_lines(
+    terminal: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((72, 24)))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("recipe")
+    parser.add_argument("--help-keys", action=HelpKeys, kind=SWEEP)
+    with pytest.raises(SystemExit) as ended:
+        parser.parse_args(["--help-keys", "space"])
+    assert ended.value.code == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert ("  space  mapping, not empty, required" in shown) == terminal
+    assert any("\t" in line for line in shown) != terminal
+    assert (max(map(len, shown)) <= 72) == terminal
+
+
+def test_without_the_option_nothing_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--help-keys", action=HelpKeys, kind=PRETRAINING)
+    parser.parse_args([])
+    assert capsys.readouterr().out == ""
+
+
+def test_the_example_of_the_docs_is_what_is_printed() -> None:
+    page = (REPOSITORY / "docs" / "recipes.md").read_text(encoding="utf-8")
+    example = page.partition("--help-keys | grep dropout | cut -f 1,2,3,4\n")[2].partition("```")[0]
+    found = [line.split("\t")[:4] for line in lines(PRETRAINING.groups()) if "dropout" in line]
+    assert [line.split("\t") for line in example.splitlines()] == found

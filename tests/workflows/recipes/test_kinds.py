@@ -1,0 +1,73 @@
+"""Recipes of another kind than a command reads are named as what they are."""
+
+from pathlib import Path
+
+import pytest
+
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.config import PreprocessConfig
+from tokenfree.workflows.recipes import library
+from tokenfree.workflows.recipes.kinds import KINDS, PREPROCESSING, PRETRAINING, SWEEP, RecipeKind, expect, kind_of
+
+
+def belongs(name: str) -> RecipeKind:
+    """The kind of a recipe that comes with tokenfree, by its folder and its keys."""
+    if name in ("wikipedia", "wikipedia-tiny"):
+        return PREPROCESSING
+    return SWEEP if "space" in library.read(name) else PRETRAINING
+
+
+@pytest.mark.parametrize("name", library.names())
+def test_the_recipes_that_come_with_tokenfree_are_of_one_kind(name: str) -> None:
+    kind = belongs(name)
+    expect(kind, library.read(name), name)
+    for other in KINDS:
+        if other != kind:
+            with pytest.raises(UserError) as refused:
+                expect(other, library.read(name) if kind == SWEEP else library.read_based(name), name)
+            assert f"recipe {name}: a {kind.title}, where a {other.title} is expected" in str(refused.value)
+            assert f"run tokenfree {kind.command} {name}" in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.command)
+def test_what_could_be_of_this_kind_is_left_to_the_settings(kind: RecipeKind) -> None:
+    for mapping in ({}, {"base": "x"}, {"nonsense": 1}, {kind.top_keys()[0]: 1, "nonsense": 2}):
+        expect(kind, mapping, "mine.yaml")
+
+
+def test_a_misspelt_key_does_not_hide_the_kind() -> None:
+    with pytest.raises(UserError, match="a pretraining recipe, where a sweep recipe"):
+        expect(SWEEP, {"model": {}, "trian": {}}, "mine.yaml")
+    expect(PRETRAINING, {"model": {}, "trian": {}}, "mine.yaml")
+
+
+def test_the_base_of_a_sweep_is_a_pretraining_recipe() -> None:
+    variants = ["canine-s-tiny", "three-knobs-tiny"]
+    for mapping in ({"base": "three-knobs-tiny"}, {"space": {"variant": {"grid": variants}}}):
+        with pytest.raises(UserError, match="three-knobs-tiny: a sweep recipe, where a pretraining recipe is expected"):
+            library.resolve_sweep(mapping)
+    for space in (3, {"variant": 3}, {"variant": {"grid": "abc"}}, {"variant": {"choice": [3]}}):
+        assert library.resolve_sweep({"space": space}) == {"space": space}  # the settings say what is wrong
+
+
+def test_a_recipe_that_only_names_its_base_is_of_the_kind_of_that(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("base: bert-learned-tiny\n")
+    assert set(library.read("bert-learned-tiny")) == {"base"}
+    library.check_kind(PRETRAINING, str(path))
+    with pytest.raises(UserError, match=r"mine\.yaml: a pretraining recipe, where a sweep recipe is expected"):
+        library.check_kind(SWEEP, str(path))
+    path.write_text(f"base: {path}\n")
+    library.check_kind(SWEEP, str(path))  # the circle is told by who reads it
+
+
+def test_the_kind_of_settings() -> None:
+    assert kind_of(PreprocessConfig) == PREPROCESSING
+    assert PREPROCESSING.top_keys()[0] == "wikipedia"
+
+
+def test_files_have_a_base_where_the_settings_have_none() -> None:
+    for kind, count in ((PREPROCESSING, 1), (PRETRAINING, 1), (SWEEP, 1)):
+        bases = [key for group in kind.groups() for key in group.keys if key.name == "base"]
+        assert len(bases) == count, kind
+    assert "base" not in PRETRAINING.top_keys()

@@ -1,0 +1,57 @@
+"""Parts the keys of a recipe among a command's arguments from its own options; `-` and `_` in names are the same."""
+
+import difflib
+from collections.abc import Sequence
+
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.workflows.recipes.keys import nearest
+from tokenfree.workflows.recipes.kinds import RecipeKind
+
+
+def parted(
+    command: str, arguments: Sequence[str], options: Sequence[str], kind: RecipeKind | None
+) -> tuple[list[str], list[tuple[str, str]]]:
+    """The arguments of a command itself, with options as in `options`, and the keys of its recipe with their values.
+
+    They are parted before argparse sees them, because it would take the value of an option that it does not know for
+    the positional RECIPE.
+
+    Raises:
+        UserError: an option is neither, with the nearest known one; or a key has no value.
+    """
+    spelled = {_plain(option): option for option in options}
+    tops = kind.top_keys() if kind else []
+    own: list[str] = []
+    overrides: list[tuple[str, str]] = []
+    queue = iter(arguments)
+    for argument in queue:
+        option, equals, value = argument.partition("=")
+        if not option.startswith("--"):
+            own.append(argument)
+            continue
+        if _plain(option) in spelled:
+            own.append(spelled[_plain(option)] + equals + value)
+            continue
+        key = option[2:].replace("-", "_")
+        if key.split(".")[0] not in tops:
+            raise UserError(f"tokenfree {command}: unknown option {option} ({_hint(command, option, options, kind)})")
+        if not equals:
+            value = next(queue, "--")
+            if value.startswith("--"):
+                raise UserError(f"tokenfree {command}: {option} needs a value")
+        overrides.append((key, value))
+    return own, overrides
+
+
+def _plain(option: str) -> str:
+    return option.replace("_", "-")
+
+
+def _hint(command: str, option: str, options: Sequence[str], kind: RecipeKind | None) -> str:
+    close = difflib.get_close_matches(_plain(option), options, n=1, cutoff=0.6)
+    if not close and kind is not None:
+        names = [key.name for group in kind.groups() for key in group.keys]
+        names += [group.name for group in kind.groups() if group.name]
+        near = nearest(option[2:].replace("-", "_"), names)
+        close = [] if near is None else [f"--{near}"]
+    return f"did you mean {close[0]}?" if close else f"see tokenfree {command} --help"
