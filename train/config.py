@@ -10,7 +10,7 @@ from pydantic import Field
 
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.refused import known, problems_of
-from tokenfree.preprocess.common.settings import Slot, part, settings
+from tokenfree.preprocess.common.settings import Draft, Slot, part, settings
 from tokenfree.preprocess.dataset.manifest import Manifest
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.model.encoder import ModelConfig
@@ -149,6 +149,14 @@ def check(
         lambda: _problems_of_columns(recipe, manifest, vocabulary),
         lambda: recipe.objective.check(recipe.model, vocabulary),
     )
+
+
+def model_problems(made: Draft[PretrainRecipe]) -> list[str]:
+    """All problems of a recipe for which neither data nor workers are needed: those of single keys and of the model."""
+    recipe, problems = made.settings, list(made.problems)
+    if recipe is not None:
+        problems += problems_of(lambda: check_model(recipe.model, known(lambda: recipe.train.length)))
+    return problems
 
 
 def _problems_of_streams(train: TrainConfig) -> Iterator[str]:

@@ -140,7 +140,7 @@ def test_help_shows_options_with_dashes(capsys: pytest.CaptureFixture[str]) -> N
         assert [option for option in cli._options(module) if "_" in option] == [], name
 
 
-@pytest.mark.parametrize("command", ["pretrain", "model", "sweep", "preprocess"])
+@pytest.mark.parametrize("command", ["pretrain", "model", "sweep", "preprocess", "import"])
 def test_help_keys_lists_a_key_a_line_in_a_pipe(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main([command, "--help-keys"])

@@ -15,12 +15,12 @@ from torch import Tensor
 
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.local_files import write_atomically
-from tokenfree.preprocess.common.settings import build, fingerprint, merge, to_mapping
-from tokenfree.train.config import PretrainRecipe
+from tokenfree.preprocess.common.settings import draft, fingerprint, merge, to_mapping
+from tokenfree.train.config import PretrainRecipe, model_problems
 from tokenfree.train.huggingface import bert, canine
 from tokenfree.train.huggingface.weight_names import POOLER, StateDict
 from tokenfree.train.inference.text_encoder import load_encoder
-from tokenfree.train.model.encoder import Encoder, ModelConfig, check
+from tokenfree.train.model.encoder import Encoder, ModelConfig
 from tokenfree.train.parallel.full_state import model_tensors
 from tokenfree.train.runs import checkpoints
 from tokenfree.train.runs.checkpoint_state import CheckpointState
@@ -83,10 +83,10 @@ def import_folder(folder: str | Path, run: str | Path, overrides: Mapping[str, A
     folder = Path(folder)
     found = read_folder(folder)
     mapping = merge(_recipe_of(found), overrides or {})
-    recipe = build(PretrainRecipe, mapping, source=f"import of {folder}")
-    problems = check(recipe.model, recipe.train.length)
-    if problems:
-        raise UserError(problems=problems)
+    made = draft(PretrainRecipe, mapping)
+    recipe, problems = made.settings, model_problems(made)
+    if recipe is None or problems:
+        raise UserError(f"import of {folder}", problems)
     encoder = converted(found.encoder, recipe.model)
     run = Path(run)
     open_run(run, RunConfig(recipe, f"imported from {folder.absolute()}", manifest=""))

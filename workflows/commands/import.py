@@ -11,16 +11,17 @@ Examples:
 
 import argparse
 
+from tokenfree.workflows.recipes import command_line
+from tokenfree.workflows.recipes.kinds import IMPORTED
 
-def recipe_keys() -> list[str]:
-    """The keys of a pretraining recipe that may be changed."""
-    return ["model", "train"]
+KIND = IMPORTED  # of recipe whose keys the command takes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`DIR --output RUN`."""
     parser.add_argument("folder", metavar="DIR", help="a folder with config.json and model.safetensors")
     parser.add_argument("--output", metavar="RUN", required=True, help="the folder of the run to make")
+    command_line.add_help_keys(parser, KIND)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.refused import known, problems_of
 from tokenfree.workflows.recipes import command_line, library
 from tokenfree.workflows.recipes.kinds import PRETRAINING
 
@@ -35,17 +34,14 @@ def run(args: argparse.Namespace) -> int:
     """
     from rich.table import Table
 
-    from tokenfree.train.config import PretrainRecipe
+    from tokenfree.train.config import PretrainRecipe, model_problems
     from tokenfree.train.model.costs import costs, step_memory
-    from tokenfree.train.model.encoder import check
     from tokenfree.train.objectives.base import head_cost
     from tokenfree.workflows.terminal.console import console
     from tokenfree.workflows.terminal.next_command import next_command
 
     made = command_line.drafted(PretrainRecipe, args)
-    recipe, problems = made.settings, list(made.problems)
-    if recipe is not None:
-        problems += problems_of(lambda: check(recipe.model, known(lambda: recipe.train.length)))
+    recipe, problems = made.settings, model_problems(made)
     if recipe is None or problems:
         raise UserError(command_line.source(args), problems)
     length = recipe.train.length

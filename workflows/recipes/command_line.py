@@ -17,6 +17,11 @@ def add_arguments(parser: argparse.ArgumentParser, kind: RecipeKind, *, optional
     shown = "a recipe's name or YAML file"
     parser.add_argument("recipe", metavar="RECIPE", nargs="?" if optional else None, help=shown)
     parser.add_argument("--config", metavar="FILE", help="YAML laid over the recipe; any key may follow as --KEY VALUE")
+    add_help_keys(parser, kind)
+
+
+def add_help_keys(parser: argparse.ArgumentParser, kind: RecipeKind) -> None:
+    """The option `--help-keys`."""
     shown = "list the keys, of a PREFIX such as model.trunk only, and exit; plain lines where the output is a pipe"
     parser.add_argument("--help-keys", action=HelpKeys, kind=kind, help=shown)
 

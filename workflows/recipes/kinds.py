@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from tokenfree.preprocess.common.errors import UserError
@@ -23,12 +23,14 @@ class RecipeKind:
         command: that reads it, of `tokenfree`.
         module: where its settings class is.
         settings: the name of that class.
+        only: the top-level keys that may be set, where not all may, and files have no part in it.
     """
 
     title: str
     command: str
     module: str
     settings: str
+    only: tuple[str, ...] = ()
 
     def twin(self) -> type:
         """The settings class, as its source tells."""
@@ -36,19 +38,23 @@ class RecipeKind:
 
     def top_keys(self) -> list[str]:
         """The top-level keys, which are options of the command too."""
-        return [field.name for field in fields(self.twin())]
+        names = [field.name for field in fields(self.twin())]
+        return [name for name in names if name in self.only or not self.only]
 
     def groups(self) -> list[KeyGroup]:
         """All keys, those that only files have too."""
-        top, *others = listed(self.twin())
-        if BASE.name in self.top_keys():
-            return [top, *others]
-        return [KeyGroup(top.name, top.part, top.meaning, (BASE, *top.keys)), *others]
+        tops, groups = self.top_keys(), listed(self.twin())
+        if self.only:
+            return [group for group in groups if group.name.split(".")[0] in tops]
+        if BASE.name in tops:
+            return groups
+        return [replace(groups[0], keys=(BASE, *groups[0].keys)), *groups[1:]]
 
 
 PREPROCESSING = RecipeKind("preprocessing recipe", "preprocess", "tokenfree.preprocess.config", "PreprocessConfig")
 PRETRAINING = RecipeKind("pretraining recipe", "pretrain", "tokenfree.train.config", "PretrainRecipe")
 SWEEP = RecipeKind("sweep recipe", "sweep", "tokenfree.train.sweep.space.recipe", "SweepRecipe")
+IMPORTED = replace(PRETRAINING, command="import", only=("model", "train"))
 KINDS = (PREPROCESSING, PRETRAINING, SWEEP)
 
 

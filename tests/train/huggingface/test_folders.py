@@ -94,6 +94,16 @@ def test_import_with_another_attention_pattern(exported: str, run: str, tmp_path
     assert read_config(tmp_path / "run").recipe.train.length == 32
 
 
+def test_all_problems_of_settings_laid_over_a_folder_come_together(exported: str, tmp_path: Path) -> None:
+    wrong = {"model": {"wdith": 16, "embedder": {"max_characters": 8}}, "train": {"steps": "x"}}
+    with pytest.raises(UserError) as refused:
+        import_folder(exported, tmp_path / "run", wrong)
+    starts = ("there is no key 'model.wdith'", "train.steps: should be", "model.embedder.max_characters: 8 is less")
+    assert refused.value.source == f"import of {exported}"
+    for problem, start in zip(refused.value.problems, starts, strict=True):
+        assert problem.startswith(start)
+
+
 def test_settings_that_the_weights_do_not_serve(exported: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"do not go with .*trunk\.positions"):
         import_folder(exported, tmp_path / "run", {"model": {"trunk": {"positions": {"name": "diet_rel"}}}})

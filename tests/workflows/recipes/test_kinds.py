@@ -7,7 +7,17 @@ import pytest
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.workflows.recipes import library
-from tokenfree.workflows.recipes.kinds import KINDS, PREPROCESSING, PRETRAINING, SWEEP, RecipeKind, expect, kind_of
+from tokenfree.workflows.recipes.kinds import (
+    IMPORTED,
+    KINDS,
+    PREPROCESSING,
+    PRETRAINING,
+    SWEEP,
+    RecipeKind,
+    expect,
+    kind_of,
+)
+from tokenfree.workflows.recipes.options import parted
 
 
 def belongs(name: str) -> RecipeKind:
@@ -71,3 +81,12 @@ def test_files_have_a_base_where_the_settings_have_none() -> None:
         bases = [key for group in kind.groups() for key in group.keys if key.name == "base"]
         assert len(bases) == count, kind
     assert "base" not in PRETRAINING.top_keys()
+
+
+def test_of_an_imported_model_some_keys_may_be_set() -> None:
+    assert IMPORTED.top_keys() == ["model", "train"]
+    names = {key.name for group in IMPORTED.groups() for key in group.keys}
+    assert {name.split(".")[0] for name in names} == {"model", "train"}
+    assert {"model.width", "model.embedder.buckets", "train.optimizer.beta1"} <= names
+    with pytest.raises(UserError, match=r"unknown option --objective\.spare"):
+        parted("import", ["--objective.spare", "3"], [], IMPORTED)
