@@ -34,7 +34,7 @@ class HelpKeys(argparse.Action):
         """
         groups = chosen(self.kind.groups(), str(values or ""))
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-        print("\n".join(lines(groups) if width is None else paragraphs(groups, width)))
+        print("\n".join(lines(groups) if width is None else paragraphs(groups, width)), flush=True)
         parser.exit()
 
 

@@ -2,6 +2,8 @@
 
 import argparse
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -52,6 +54,17 @@ def test_a_terminal_gets_paragraphs_and_a_pipe_lines(
     assert ("  space  mapping, not empty, required" in shown) == terminal
     assert any("\t" in line for line in shown) != terminal
     assert (max(map(len, shown)) <= 72) == terminal
+
+
+def test_a_reader_of_the_pipe_may_stop() -> None:
+    command = [sys.executable, "-m", "tokenfree", "pretrain", "--help-keys", "train.steps"]
+    pipe, buffered = subprocess.PIPE, {**os.environ, "PYTHONUNBUFFERED": ""}
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, cwd=REPOSITORY, env=buffered) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait() == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
 
 
 def test_without_the_option_nothing_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
