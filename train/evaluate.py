@@ -37,7 +37,7 @@ def evaluate(run: str, data: str, *, num_windows: int | None = None, device: str
     if not config.manifest:  # see train/huggingface/folders.py
         raise UserError(
             f"{run} was {config.data}: an encoder without the head of an objective, so that there is no loss to "
-            "evaluate; encode texts with it (tokenfree.load_encoder), or train on with `tokenfree pretrain --init_from`"
+            "evaluate; encode texts with it (tokenfree.load_encoder), or train on with `tokenfree pretrain --init-from`"
         )
     recipe = config.recipe
     if num_windows is not None:

@@ -143,10 +143,8 @@ def draft(cls: type[T], mapping: Mapping[str, Any]) -> Draft[T]:
             made = adapter.validate_python(kept)
         except ValidationError:
             return Draft(None, tuple(problems))
-    for (
-        path
-    ) in refused:  # what holds it was in the mapping, so that it is none of the defaults, which all settings share
-        _refuse(made, path)
+    for path in refused:
+        _refuse(made, path)  # what holds it was in the mapping: it is no default, which all settings share
     return Draft(made, tuple(problems))
 
 

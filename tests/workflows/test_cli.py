@@ -59,6 +59,8 @@ def test_no_command_shows_the_list(capsys: pytest.CaptureFixture[str]) -> None:
         (["preprocess", "--outptu", "x"], "--outptu (did you mean --output?)"),
         (["preprocess", "--output"], "expected one argument"),
         (["pretrain", "canine-s-tiny", "--data", "d", "--output", "r", "--model.trunk.layers"], "needs a value"),
+        (["pretrain", "", "--data", "d", "--output", "r"], "a recipe has an empty name"),
+        (["pretrain", "canine-s-tiny", "--config", "", "--data", "d", "--output", "r"], "a recipe has an empty name"),
         (["pretrain", "canine-s-tinny", "--data", "d", "--output", "r"], "no recipe of that name"),
         (["pretrain", "canine-s-tiny", "--data", "nowhere", "--output", "r"], "nowhere"),
         (["pretrain", "canine-s-tiny", "--data", "d", "--output", "r", "--modle.width", "3"], "--modle.width"),

@@ -92,7 +92,7 @@ def load_predictor(run: str | Path, data: str | None = None) -> Predictor:
     config = read_config(run)
     if not config.manifest:
         raise UserError(
-            f"{run} was {config.data}: an encoder without the head that predicts; train on with --init_from"
+            f"{run} was {config.data}: an encoder without the head that predicts; train on with --init-from"
         )
     recipe, checkpoint = config.recipe, newest_checkpoint(run)
     vocabulary = load_vocabulary(data or config.data)

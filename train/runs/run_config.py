@@ -97,7 +97,7 @@ def _compare(before: RunConfig, now: RunConfig, name: str) -> None:
     """Refuse to go on with the run `name` as another than it was."""
     if now.manifest and before.manifest == "":  # see train/huggingface/folders.py
         raise UserError(
-            f"{name} was {before.data} and is trained on no data; to train on from its weights, give --init_from "
+            f"{name} was {before.data} and is trained on no data; to train on from its weights, give --init-from "
             f"{name} and another --output"
         )
     old, new = (dict(flatten(to_mapping(each.recipe))) for each in (before, now))
@@ -107,10 +107,10 @@ def _compare(before: RunConfig, now: RunConfig, name: str) -> None:
         differences.append(f"the data differ from those of {before.data}")
     first, given = before.init_from, now.init_from
     if (first and first.sha256) != (given and given.sha256):
-        shown = [f"--init_from {each.path}" if each else "no --init_from" for each in (first, given)]
+        shown = [f"--init-from {each.path}" if each else "no --init-from" for each in (first, given)]
         differences.append(f"it began with {shown[0]}, not with {shown[1]}")
     if differences:
         remedy = "give the settings of the run, or another --output to start a new one"
         if "train.steps" in keys:
-            remedy += " (the learning rate of every step depends on train.steps; --extend_to makes a run longer)"
+            remedy += " (the learning rate of every step depends on train.steps; --extend-to makes a run longer)"
         raise UserError(f"{name} is a run of other settings: {'; '.join(differences)}; {remedy}")

@@ -30,11 +30,11 @@ class Extension:
     def __init__(self, run: Run, recipe: PretrainRecipe, steps: int) -> None:
         before = config_of(run.name)
         if before is None:
-            raise UserError(f"--extend_to {steps}: {run.name} is no run yet; begin it with --train.steps {steps}")
+            raise UserError(f"--extend-to {steps}: {run.name} is no run yet; begin it with --train.steps {steps}")
         self._run, self._steps, self._steps_before = run, steps, before.recipe.train.steps
         if steps < self._steps_before:
             raise UserError(
-                f"--extend_to {steps}: {run.name} is a run of {self._steps_before:,} steps; give more, or leave it out"
+                f"--extend-to {steps}: {run.name} is a run of {self._steps_before:,} steps; give more, or leave it out"
             )
         self.before = _with_steps(recipe, self._steps_before)
         self.after = _with_steps(recipe, steps)

@@ -42,7 +42,7 @@ class GivenStart:
 
     def __init__(self, run: Run, recipe: PretrainRecipe, data: str, source: str) -> None:
         if _same(source, run.name):
-            raise UserError(f"--init_from {source} is the run itself; give another --output")
+            raise UserError(f"--init-from {source} is the run itself; give another --output")
         self._recipe, self._data = recipe, data
         self._path = absolute(source)
         self._given: GivenWeights | None = None
@@ -67,7 +67,7 @@ class GivenStart:
     def _write(self, run: Run, on_line: OnLine | None) -> None:
         if self._read().sha256 != self.record.sha256:
             raise UserError(
-                f"--init_from {self._path}: the weights are not those that {run.name} was begun with, and it has no "
+                f"--init-from {self._path}: the weights are not those that {run.name} was begun with, and it has no "
                 "checkpoint yet; give another --output"
             )
         loop, found = self._fit()

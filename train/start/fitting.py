@@ -171,7 +171,7 @@ def _resolved(model: ModelConfig) -> ModelConfig:
 def _check_finite(taken: Mapping[str, Tensor], given: GivenWeights) -> None:
     for name, tensor in taken.items():
         if tensor.is_floating_point() and not tensor.isfinite().all():
-            raise UserError(f"--init_from {given.path}: {name} has values that are no numbers; give other weights")
+            raise UserError(f"--init-from {given.path}: {name} has values that are no numbers; give other weights")
 
 
 def _refusal(found: Fit) -> str:
@@ -179,7 +179,7 @@ def _refusal(found: Fit) -> str:
     what = f"only {taken} tensors, {found.share:.2%} of the parameters," if taken else "no tensor"
     why = _shortened(found.other_settings) or "; ".join(grouped(found.new, {}))
     return (
-        f"--init_from {given.path}: {what} of this model would be loaded ({why}); give a recipe more like the one of "
+        f"--init-from {given.path}: {what} of this model would be loaded ({why}); give a recipe more like the one of "
         "those weights, or leave it out"
     )
 

@@ -64,19 +64,19 @@ def read_weights(source: str) -> GivenWeights:
         source: path or address.
 
     Raises:
-        UserError: there is neither, or it is damaged; the message names the option `--init_from`.
+        UserError: there is neither, or it is damaged; the message names the option `--init-from`.
     """
     storage = Storage.at(absolute(source))
     try:
         names = storage.names()
     except Exception as error:  # whatever a store raises, such as a lack of credentials
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(f"--init_from {source}: cannot be read ({reason}); mend that or give another") from None
+        raise UserError(f"--init-from {source}: cannot be read ({reason}); mend that or give another") from None
     if "config.yaml" in names:
         return _of_run(source)
     if _CONFIG in names:
         return _of_folder(storage, source)
-    raise UserError(f"--init_from {source}: {_missing(storage, names)}")
+    raise UserError(f"--init-from {source}: {_missing(storage, names)}")
 
 
 def _of_run(source: str) -> GivenWeights:

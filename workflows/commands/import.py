@@ -1,6 +1,6 @@
 """Make a run of a CANINE (or BERT) in a folder of the library transformers, such as the official weights.
 
-The run has one checkpoint, at step 0, to encode texts with, to fine-tune, or to train on with `pretrain --init_from`.
+The run has one checkpoint, at step 0, to encode texts with, to fine-tune, or to train on with `pretrain --init-from`.
 Keys of the recipe lay other settings over those of the folder, as far as its weights serve them: another attention
 pattern, a longer input.
 

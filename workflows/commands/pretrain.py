@@ -3,17 +3,17 @@
 The same command goes on where a run was stopped or killed. With one worker training runs in this process, with more
 under Ray Train; the batches do not depend on the number of workers. Keys of the recipe are options too.
 
---init_from begins a new run with weights of another run, or of a folder of transformers, such as the official CANINE:
+--init-from begins a new run with weights of another run, or of a folder of transformers, such as the official CANINE:
 what fits by name and shape is loaded, and what is new or was left is printed. Optimizer and step begin afresh.
 
---extend_to makes an existing run longer, finished or not. The learning rate of the steps that are left is that of a run
+--extend-to makes an existing run longer, finished or not. The learning rate of the steps that are left is that of a run
 of so many steps: after a finished run, where it was nearly 0, it jumps up, and the line printed says from what to what.
 
 Examples:
   tokenfree pretrain canine-s-tiny --data data/en --output runs/tiny --workers 2
   tokenfree pretrain canine-s-base --data data/en --output runs/base --workers 2:8 --train.learning_rate 0.002
-  tokenfree pretrain canine-s-tiny --data data/de --output runs/de --init_from runs/tiny
-  tokenfree pretrain canine-s-tiny --data data/en --output runs/tiny --extend_to 2000
+  tokenfree pretrain canine-s-tiny --data data/de --output runs/de --init-from runs/tiny
+  tokenfree pretrain canine-s-tiny --data data/en --output runs/tiny --extend-to 2000
 """
 
 import argparse
@@ -31,16 +31,16 @@ KIND = PRETRAINING  # of recipe that the command reads
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`RECIPE --data DIR --output RUN [--workers N | MIN:MAX] [--init_from RUN|FOLDER] [--extend_to STEPS]`."""
+    """`RECIPE --data DIR --output RUN [--workers N | MIN:MAX] [--init-from RUN|FOLDER] [--extend-to STEPS]`."""
     command_line.add_arguments(parser, KIND)
     parser.add_argument("--data", metavar="DIR", required=True, help="a data directory made by `tokenfree preprocess`")
     parser.add_argument("--output", metavar="RUN", required=True, help="the folder of the run")
     parser.add_argument("--workers", metavar="N | MIN:MAX", default="1", help="training processes (default 1)")
     parser.add_argument(
-        "--init_from", metavar="RUN|FOLDER", help="weights to begin with: a run, or a folder of transformers"
+        "--init-from", metavar="RUN|FOLDER", help="weights to begin with: a run, or a folder of transformers"
     )
     parser.add_argument(
-        "--extend_to", metavar="STEPS", type=int, help="the steps that this run is to have, in place of train.steps"
+        "--extend-to", metavar="STEPS", type=int, help="the steps that this run is to have, in place of train.steps"
     )
     parser.add_argument("--profile", action="store_true", help="leave a Chrome trace of a few steps in RUN/profile")
     parser.add_argument("--dry-run", action="store_true", help="only check the recipe against the data and weights")

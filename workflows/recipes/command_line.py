@@ -32,8 +32,8 @@ def resolve(recipe: str | None, config_file: str | None, overrides: Sequence[tup
     Raises:
         UserError: a file cannot be read as a recipe, or an override contradicts another.
     """
-    mapping = read(recipe) if recipe else {}
-    if config_file:
+    mapping = {} if recipe is None else read(recipe)
+    if config_file is not None:
         mapping = merge(mapping, read(config_file))
     return merge(mapping, nest(overrides))
 
@@ -44,7 +44,7 @@ def mapping_of(kind: RecipeKind, args: argparse.Namespace, **options: Any) -> di
     Raises:
         UserError: a file cannot be read as a recipe, or it is one of another kind; or an override contradicts another.
     """
-    for given in filter(None, (args.recipe, args.config)):
+    for given in (each for each in (args.recipe, args.config) if each is not None):
         check_kind(kind, given)
     mapping = resolve(args.recipe, args.config, args.overrides)
     if "base" in mapping and "base" not in kind.top_keys():

@@ -36,6 +36,8 @@ def read(recipe: str) -> dict[str, Any]:
     Raises:
         UserError: there is no such recipe or file, or it is not YAML, or not a mapping.
     """
+    if not recipe.strip():  # a variable of a shell that is not set
+        raise UserError(f"a recipe has an empty name; give a file or a name ({_nearest('')})")
     path = _paths().get(recipe, Path(recipe))
     if not path.is_file():
         raise UserError(f"recipe {recipe}: no such file, and no recipe of that name ({_nearest(recipe)})")

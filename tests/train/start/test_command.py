@@ -25,14 +25,14 @@ def test_a_dry_run_tells_what_would_be(
 ) -> None:
     run = ["pretrain", recipe, "--data", corpus, "--output", str(tmp_path / "run")]
     dry = ["--model.trunk.layers", "3", "--dry-run"]
-    assert cli.main([*run, *dry, "--init_from", first_run]) == 0
+    assert cli.main([*run, *dry, "--init-from", first_run]) == 0
     fits, loaded, new, settings = capsys.readouterr().out.splitlines()
     assert fits.endswith("and 1 workers")
     assert loaded.startswith(f"weights of {first_run} (step 8 of a run): 69 of 69 tensors loaded")
     assert new == "  new: encoder.trunk.layers 1-2: 32 tensors, 4,448 parameters, not there"
     assert settings == "  settings that differ: model.trunk.layers 3, there 1"
     assert not (tmp_path / "run").exists()
-    longer = ["pretrain", recipe, "--data", corpus, "--output", first_run, "--dry-run", "--extend_to"]
+    longer = ["pretrain", recipe, "--data", corpus, "--output", first_run, "--dry-run", "--extend-to"]
     assert cli.main([*longer, "16"]) == 0
     assert capsys.readouterr().out.splitlines()[1].startswith("made longer, from 8 to 16 steps; step 9 and those after")
     assert cli.main([*longer, "8"]) == 0
@@ -42,25 +42,25 @@ def test_a_dry_run_tells_what_would_be(
 def test_what_was_loaded_and_the_new_rate_are_told_while_it_trains(
     recipe: str, first_run: str, corpus: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = ["pretrain", recipe, "--data", corpus, "--output", str(tmp_path / "run"), "--init_from", first_run]
+    run = ["pretrain", recipe, "--data", corpus, "--output", str(tmp_path / "run"), "--init-from", first_run]
     assert cli.main(run) == 0
     assert f"weights of {first_run} (step 8 of a run): 69 of 69 tensors loaded" in capsys.readouterr().err
-    assert cli.main([*run, "--extend_to", "4"]) == 0
+    assert cli.main([*run, "--extend-to", "4"]) == 0
     told = capsys.readouterr().err
     assert "have the learning rate of a run of 4 steps: 0.00667 there, not 0" in told
     assert "step 4/4" in told
-    assert cli.main([*run, "--extend_to", "4"]) == 0
+    assert cli.main([*run, "--extend-to", "4"]) == 0
     assert "already complete (4 steps); nothing to do" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--init_from", "google/canine-s"], "--init_from {here}/google/canine-s: there is no such folder"),
-        (["--init_from", "recipe.yaml"], "--init_from {here}/recipe.yaml: is a file"),
-        (["--init_from", "nosuch://bucket/run"], "nosuch://bucket/run: no file system for this address"),
-        (["--extend_to", "4"], "--extend_to 4: {here}/run is no run yet; begin it with --train.steps 4"),
-        (["--extend_to", "many"], "argument --extend_to: invalid int value: 'many'"),
+        (["--init-from", "google/canine-s"], "--init-from {here}/google/canine-s: there is no such folder"),
+        (["--init-from", "recipe.yaml"], "--init-from {here}/recipe.yaml: is a file"),
+        (["--init-from", "nosuch://bucket/run"], "nosuch://bucket/run: no file system for this address"),
+        (["--extend-to", "4"], "--extend-to 4: {here}/run is no run yet; begin it with --train.steps 4"),
+        (["--extend-to", "many"], "argument --extend-to: invalid int value: 'many'"),
     ],
 )
 def test_mistakes(

@@ -127,7 +127,7 @@ def test_with_given_weights(first_run: str, corpus: str, make_recipe: MakeRecipe
     run = str(tmp_path / "run")
     pretrain(make_recipe(), corpus, run, init_from=first_run)
     record = read_config(run).init_from
-    with pytest.raises(UserError, match="not with no --init_from"):
+    with pytest.raises(UserError, match="not with no --init-from"):
         pretrain(make_recipe(), corpus, run, extend_to=12)
     assert pretrain(make_recipe(), corpus, run, init_from=first_run, extend_to=12).steps == 12
     assert read_config(run).init_from == record is not None
@@ -135,16 +135,16 @@ def test_with_given_weights(first_run: str, corpus: str, make_recipe: MakeRecipe
 
 def test_what_is_refused(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    with pytest.raises(UserError, match=rf"--extend_to 12: {run} is no run yet; begin it with --train.steps 12"):
+    with pytest.raises(UserError, match=rf"--extend-to 12: {run} is no run yet; begin it with --train.steps 12"):
         pretrain(make_recipe(), corpus, str(run), extend_to=12)
     assert not run.exists()
     pretrain(make_recipe(), corpus, str(run))
     for fewer in (7, 0, -1):
-        with pytest.raises(UserError, match=rf"--extend_to {fewer}: {run} is a run of 8 steps; give more"):
+        with pytest.raises(UserError, match=rf"--extend-to {fewer}: {run} is a run of 8 steps; give more"):
             pretrain(make_recipe(), corpus, str(run), extend_to=fewer)
     with pytest.raises(UserError, match=r"train\.seed is 1, was 0"):
         pretrain(make_recipe(seed=1), corpus, str(run), extend_to=12)
     assert read_config(run).recipe.train.steps == 8
     assert pretrain(make_recipe(), corpus, str(run), extend_to=8).already_complete
-    with pytest.raises(UserError, match=r"train.steps is 12, was 8; .*--extend_to makes a run longer"):
+    with pytest.raises(UserError, match=r"train.steps is 12, was 8; .*--extend-to makes a run longer"):
         pretrain(make_recipe(steps=12), corpus, str(run))

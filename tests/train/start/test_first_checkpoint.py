@@ -154,11 +154,11 @@ def test_other_weights_for_the_same_run(first_run: str, corpus: str, make_recipe
     pretrain(make_recipe(seed=5, steps=1), corpus, other)
     pretrain(make_recipe(), corpus, plain)
     pretrain(make_recipe(), corpus, run, init_from=first_run)
-    with pytest.raises(UserError, match=f"it began with --init_from {first_run}, not with --init_from {other};"):
+    with pytest.raises(UserError, match=f"it began with --init-from {first_run}, not with --init-from {other};"):
         pretrain(make_recipe(), corpus, run, init_from=other)
-    with pytest.raises(UserError, match=f"it began with --init_from {first_run}, not with no --init_from;"):
+    with pytest.raises(UserError, match=f"it began with --init-from {first_run}, not with no --init-from;"):
         pretrain(make_recipe(), corpus, run)
-    with pytest.raises(UserError, match=f"it began with no --init_from, not with --init_from {first_run};"):
+    with pytest.raises(UserError, match=f"it began with no --init-from, not with --init-from {first_run};"):
         pretrain(make_recipe(), corpus, plain, init_from=first_run)
     with pytest.raises(UserError, match="is the run itself; give another --output"):
         pretrain(make_recipe(), corpus, run, init_from=os.path.relpath(run))
@@ -180,7 +180,7 @@ def test_an_imported_run_is_trained_on(first_run: str, corpus: str, make_recipe:
     export_run(first_run, tmp_path / "folder")
     import_folder(tmp_path / "folder", tmp_path / "imported")
     imported = str(tmp_path / "imported")
-    with pytest.raises(UserError, match=f"to train on from its weights, give --init_from {imported} and another"):
+    with pytest.raises(UserError, match=f"to train on from its weights, give --init-from {imported} and another"):
         pretrain(make_recipe(), corpus, imported)
     from_run = pretrain(make_recipe(), corpus, str(tmp_path / "one"), init_from=imported)
     from_folder = pretrain(make_recipe(), corpus, str(tmp_path / "two"), init_from=str(tmp_path / "folder"))

@@ -143,7 +143,7 @@ def test_a_vocabulary_of_characters_goes_with_its_rows(make_recipe: MakeRecipe, 
 def test_next_to_nothing_is_refused(make_recipe: MakeRecipe, vocabulary: Vocabulary) -> None:
     given = given_of(make_recipe(), vocabulary)
     wide = make_recipe(model={"width": 32})
-    with pytest.raises(UserError, match=r"--init_from /runs/one: only \d+ tensors, 0\.\d+% .*model.width 32, there 16"):
+    with pytest.raises(UserError, match=r"--init-from /runs/one: only \d+ tensors, 0\.\d+% .*model.width 32, there 16"):
         fit_of(wide, vocabulary, given)
     renamed = dataclasses.replace(given, tensors={f"old.{name}": value for name, value in given.tensors.items()})
     with pytest.raises(UserError, match=r"no tensor of this model would be loaded \(encoder.embedder: .*not there"):
@@ -156,7 +156,7 @@ def test_next_to_nothing_is_refused(make_recipe: MakeRecipe, vocabulary: Vocabul
 def test_weights_that_are_no_numbers(make_recipe: MakeRecipe, vocabulary: Vocabulary) -> None:
     given = given_of(make_recipe(), vocabulary)
     given.tensors["encoder.pooler.bias"][3] = float("nan")
-    with pytest.raises(UserError, match=r"--init_from /runs/one: encoder.pooler.bias has values that are no numbers"):
+    with pytest.raises(UserError, match=r"--init-from /runs/one: encoder.pooler.bias has values that are no numbers"):
         fit_of(make_recipe(), vocabulary, given)
 
 

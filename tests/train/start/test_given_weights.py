@@ -120,7 +120,7 @@ def test_a_folder_at_an_address(exported: str) -> None:
             read_weights("memory://weights")
     finally:
         fs.rm("/weights", recursive=True)
-    with pytest.raises(UserError, match=r"--init_from memory://weights: this holds neither a run"):
+    with pytest.raises(UserError, match=r"--init-from memory://weights: this holds neither a run"):
         read_weights("memory://weights")
     with pytest.raises(UserError, match="no file system for this address"):
         read_weights("nosuch://weights")

@@ -6,7 +6,7 @@ from tokenfree.preprocess.common.errors import UserError
 from tokenfree.workflows.recipes.kinds import PREPROCESSING, PRETRAINING
 from tokenfree.workflows.recipes.options import parted
 
-OPTIONS = ["--help", "--output", "--dry-run", "--init_from"]
+OPTIONS = ["--help", "--output", "--dry-run", "--init-from"]
 
 
 def test_keys_are_no_positionals() -> None:
@@ -20,7 +20,7 @@ def test_keys_are_no_positionals() -> None:
 def test_both_spellings_of_names_are_taken_and_values_left_alone(spelled: str) -> None:
     arguments = [f"--train.{spelled}=1e-3", "--dry_run", "--init-from", "my-run_2", "--output=a-b_c"]
     own, overrides = parted("pretrain", arguments, OPTIONS, PRETRAINING)
-    assert own == ["--dry-run", "--init_from", "my-run_2", "--output=a-b_c"]
+    assert own == ["--dry-run", "--init-from", "my-run_2", "--output=a-b_c"]
     assert overrides == [("train.learning_rate", "1e-3")]
 
 
