@@ -19,7 +19,7 @@ from tokenfree.preprocess.common.settings import draft, fingerprint, merge, to_m
 from tokenfree.train.config import PretrainRecipe, model_problems
 from tokenfree.train.huggingface import bert, canine
 from tokenfree.train.huggingface.weight_names import POOLER, StateDict
-from tokenfree.train.inference.text_encoder import load_encoder
+from tokenfree.train.inference.text_encoder import TextEncoder, load_encoder
 from tokenfree.train.model.encoder import Encoder, ModelConfig
 from tokenfree.train.parallel.full_state import model_tensors
 from tokenfree.train.runs import checkpoints
@@ -30,6 +30,7 @@ from tokenfree.train.runs.run_config import RunConfig, open_run
 KINDS = {"canine": canine, "bert": bert}
 OBJECTIVES = {"canine": "canine_s", "bert": "masked_subwords"}
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+TOKENIZER = Path(__file__).with_name("tokenization_tokenfree.py")
 PRETRAINED_LENGTH = 2048  # of CANINE's examples; later rows of its position table never saw training
 VOCABULARY = "tokenfree_vocabulary"  # a field of config.json that we add: the SHA-256 of the data's vocabulary
 
@@ -62,8 +63,7 @@ def export_run(run: str | Path, folder: str | Path) -> str:
     contiguous = {name: tensor.contiguous() for name, tensor in state.items()}
     safetensors.torch.save_file(contiguous, folder / WEIGHTS[0], metadata={"format": "pt"})
     if kind == "canine":
-        tokenizer = {"tokenizer_class": "CanineTokenizer", "model_max_length": encoder.max_characters + 2}
-        write_atomically(folder / "tokenizer_config.json", json.dumps(tokenizer, indent=2) + "\n")
+        _write_tokenizer(folder, encoder)
     write_atomically(folder / "config.json", json.dumps(fields, indent=2) + "\n")
     return fields["architectures"][0]
 
@@ -147,6 +147,21 @@ def converted(encoder: Encoder, config: ModelConfig) -> Encoder:
     for layer in layers:
         layer.core.copy_projections(layer)
     return new
+
+
+def _write_tokenizer(folder: Path, encoder: TextEncoder) -> None:
+    """The tokenizer that pads, for `trust_remote_code=True`, and that of the port without."""
+    fields = {
+        "tokenizer_class": "CanineTokenizer",
+        "model_max_length": encoder.length,
+        "pad_group": encoder.group,
+        "pad_spare": encoder.spare,
+        "pad_reach": encoder.reach,
+        "pad_block": encoder.block,
+        "auto_map": {"AutoTokenizer": [f"{TOKENIZER.stem}.PaddedCanineTokenizer", None]},
+    }
+    write_atomically(folder / "tokenizer_config.json", json.dumps(fields, indent=2) + "\n")
+    write_atomically(folder / TOKENIZER.name, TOKENIZER.read_text(encoding="utf-8"))
 
 
 def _recipe_of(found: FolderModel) -> dict[str, Any]:

@@ -67,7 +67,10 @@ class TextEncoder:
     """An encoder in evaluation mode, called with a list of texts; `encoder` is the module itself.
 
     Texts are read as they are, a vector for each codepoint. Training saw text in NFC (preprocess/text/normalize.py), so
-    other forms may be encoded less well. `max_characters` is how many always fit.
+    other forms may be encoded less well. `max_characters` is how many always fit into `length` positions. So that
+    a text's vectors do not depend on its neighbours, all are padded by at least `spare` positions, to whole groups of
+    `group`; and to whole blocks of local attention, `block`, where UP, which reads `reach` positions ahead, sees one
+    that is nothing but padding.
 
     Args:
         length: the positions of an example in training.
@@ -76,10 +79,12 @@ class TextEncoder:
     def __init__(self, encoder: Encoder, *, length: int, pooled_is_trained: bool = False) -> None:
         self.encoder = encoder.eval()
         self.pooled_is_trained = pooled_is_trained
-        self._group = encoder.downsampler.min_characters
-        self._length = length - length % self._group
-        self._spare = max(self._group + 2, 6)  # with so much padding up to a whole group, more changes nothing
-        self.max_characters = self._length - 2 - self._spare
+        self.group = encoder.downsampler.min_characters
+        self.length = length - length % self.group
+        self.reach = max(2, getattr(encoder.config.upsampler, "kernel", 0) // 2)
+        self.spare = max(self.group + self.reach, 6)
+        self.block: int | None = getattr(encoder.config.downsampler, "block", None)
+        self.max_characters = self.length - 2 - self.spare
 
     @torch.no_grad()
     def __call__(self, texts: Sequence[str]) -> Encoded:
@@ -105,17 +110,30 @@ class TextEncoder:
         windows = [np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32) for text in texts]
         ends = np.array([len(window) for window in windows])
         positions = int(ends.max()) + 2
-        codepoints, mask = frame(windows, np.zeros_like(ends), ends, self._padded(positions))
+        codepoints, mask = frame(windows, np.zeros_like(ends), ends, self._padded(ends + 2))
         device = self.encoder.pooler.weight.device
         mask_BC = torch.from_numpy(mask).to(device)
         output = self.encoder(torch.from_numpy(codepoints).to(device), mask_BC)
         return Encoded(output.characters[:, :positions], mask_BC[:, :positions], output.pooled, output.units[:, 0])
 
-    def _padded(self, positions: int) -> int:
-        """The shortest input of whole groups with room for `positions` and the spare that the model's parts accept."""
-        shortest = -(-(positions + self._spare) // self._group) * self._group
-        lengths = range(shortest, self._length + 1, self._group)
+    def _padded(self, positions_N: np.ndarray) -> int:
+        """The shortest input of whole groups that the model's parts accept, in which more padding changes nothing."""
+        shortest = max(self._room(positions) for positions in set(positions_N.tolist()))
+        lengths = range(shortest, self.length + 1, self.group)
         return next(length for length in lengths if not check(self.encoder.config, length))
+
+    def _room(self, positions: int) -> int:
+        """The length for a text of so many `positions` with the padding that it needs.
+
+        The vectors in a block of nothing but padding depend on how much of it there is: all attend to all there.
+        """
+        room = _round_up(positions + self.spare, self.group)
+        if self.block is None:
+            return room
+        read = _round_up(positions + self.reach, self.group)  # up to the end of the last unit that UP reads
+        if (read - 1) // self.block > (positions - 1) // self.block:
+            room = max(room, _round_up(_round_up(read, self.block), self.group))
+        return min(room, self.length)
 
 
 class WordEncoder(TextEncoder):
@@ -158,3 +176,7 @@ def load_encoder(run: str | Path, *, device: str = "cpu") -> TextEncoder:
     encoder.load_state_dict({name[len(prefix) :]: tensors[name] for name in tensors if name.startswith(prefix)})
     kind = WordEncoder if recipe.objective.gives_words else TextEncoder
     return kind(encoder.to(device), length=recipe.train.length, pooled_is_trained=recipe.objective.next_sentence)
+
+
+def _round_up(number: int, multiple: int) -> int:
+    return -(-number // multiple) * multiple
