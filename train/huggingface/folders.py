@@ -18,6 +18,7 @@ from tokenfree.preprocess.common.local_files import write_atomically
 from tokenfree.preprocess.common.settings import draft, fingerprint, merge, to_mapping
 from tokenfree.train.config import PretrainRecipe, model_problems
 from tokenfree.train.huggingface import bert, canine
+from tokenfree.train.huggingface.model_card import CARD, model_card
 from tokenfree.train.huggingface.weight_names import POOLER, StateDict
 from tokenfree.train.inference.text_encoder import TextEncoder, load_encoder
 from tokenfree.train.model.encoder import Encoder, ModelConfig
@@ -57,13 +58,16 @@ def export_run(run: str | Path, folder: str | Path) -> str:
     config = encoder.encoder.config
     kind = "bert" if config.embedder.name == "subword_table" else "canine"
     state, fields = KINDS[kind].to_huggingface(encoder.encoder, config)
+    checkpoint = newest_checkpoint(run).state
     if kind == "bert":
-        fields[VOCABULARY] = newest_checkpoint(run).state.vocabulary
+        fields[VOCABULARY] = checkpoint.vocabulary
     folder.mkdir(parents=True, exist_ok=True)
     contiguous = {name: tensor.contiguous() for name, tensor in state.items()}
     safetensors.torch.save_file(contiguous, folder / WEIGHTS[0], metadata={"format": "pt"})
     if kind == "canine":
         _write_tokenizer(folder, encoder)
+    card = model_card(run, encoder, checkpoint, TOKENIZER.name if kind == "canine" else None)
+    write_atomically(folder / CARD, card)
     write_atomically(folder / "config.json", json.dumps(fields, indent=2) + "\n")
     return fields["architectures"][0]
 
