@@ -45,7 +45,8 @@ class PaddedCanineTokenizer(CanineTokenizer):
                 rows = [example["input_ids"] for example in encoded_inputs]
             if len(rows) and np.ndim(rows[0]):  # else it is one example, for `_pad`
                 padding, max_length = "max_length", max(map(self._padded, rows))
-        return super().pad(encoded_inputs, padding, max_length, **options)
+        given: Any = encoded_inputs
+        return super().pad(given, padding, max_length, **options)
 
     def _pad(
         self, encoded_inputs: Any, max_length: int | None = None, padding_strategy: Any = "do_not_pad", **options: Any
@@ -53,7 +54,8 @@ class PaddedCanineTokenizer(CanineTokenizer):
         """One example; without a length for it, it gets the padding that it needs by itself."""
         if padding_strategy != "max_length":
             padding_strategy, max_length = "max_length", self._padded(encoded_inputs["input_ids"])
-        return super()._pad(encoded_inputs, max_length, padding_strategy, **options)
+        strategy: Any = padding_strategy
+        return super()._pad(encoded_inputs, max_length, strategy, **options)
 
     def prepare_for_model(
         self, ids: Any, pair_ids: Any = None, add_special_tokens: bool = True, padding: Any = False, **options: Any

@@ -12,6 +12,7 @@ import fsspec
 import pytest
 
 from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.settings import build
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.records.document import Failure
 from tokenfree.preprocess.records.input_split import InputSplit
@@ -252,4 +253,4 @@ def test_an_empty_path_is_not_the_working_directory(
     (tmp_path / "a.txt").write_text("a book")
     (tmp_path / "a.xml").write_text("<mediawiki>")
     with pytest.raises(UserError, match=f"{field}: a path is empty"):
-        find_inputs(PreprocessConfig(**{field: (path,)}))
+        find_inputs(build(PreprocessConfig, {field: [path]}, source="test"))
