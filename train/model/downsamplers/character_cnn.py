@@ -91,7 +91,7 @@ class CharacterCnn(DownsamplerModule):
         )
         self.highways = nn.Sequential(*(Highway(num_filters) for _ in range(config.highways)))
         self.projection = FanInDense(num_filters, config.word_width)
-        self.output = WordOutput(config.word_width, config.max_words, dimensions)
+        self.output = WordOutput(config.word_width, config.max_words, dimensions, place_std=0.3)
 
     def forward(self, x: Tensor | TableRows, mask_BC: Tensor, unit_ends_BU: Tensor | None = None) -> Downsampled:
         """A unit [B, U, D] for each word that ends at `unit_ends_BU`, or for each character where that is not given.

@@ -76,7 +76,7 @@ class WordPooling(DownsamplerModule):
         self.byte_positions = nn.Embedding(MAX_WORD_BYTES, width) if config.byte_positions == "learned" else None
         self.inner = Dense(width, 4 * width)
         self.outer = Dense(4 * width, width)
-        self.output = WordOutput(width, config.max_words, dimensions)
+        self.output = WordOutput(width, config.max_words, dimensions, place_std=0.8)
 
     def forward(self, x: Tensor | TableRows, mask_BC: Tensor, unit_ends_BU: Tensor | None = None) -> Downsampled:
         """A unit [B, U, D] for each word that ends at `unit_ends_BU`, or for each character where that is not given.

@@ -16,7 +16,6 @@ from tokenfree.train.model.common.dropout import Dropout
 from tokenfree.train.model.common.initialise import SinusoidTable
 
 NUM_TYPES = 2
-PLACE_STD = 0.8  # of the places as they begin; see `WordOutput`
 
 
 class WordSpans(NamedTuple):
@@ -82,11 +81,12 @@ class WordOutput(nn.Module):
     """LN(e + position of the word + type) W_proj: from the pooled vectors of words to the units of the trunk.
 
     What e and the places begin with decides what the trunk sees at first, as the LayerNorm makes their sum one size.
+    `place_std` is the standard deviation of the places as they begin.
     """
 
-    def __init__(self, word_width: int, max_words: int, dimensions: Dimensions) -> None:
+    def __init__(self, word_width: int, max_words: int, dimensions: Dimensions, *, place_std: float) -> None:
         super().__init__()
-        self.places = SinusoidTable(max_words, word_width, std=PLACE_STD)
+        self.places = SinusoidTable(max_words, word_width, std=place_std)
         self.types = nn.Embedding(NUM_TYPES, word_width)
         self.norm = layer_norm(word_width)
         self.dropout = Dropout(dimensions.dropout)
