@@ -1,5 +1,6 @@
-"""What is trained: six models that are to be shown to read, then the comparisons that the documents make.
+"""What is trained: models that are to be shown to read, then the comparisons that the documents make.
 
+Six models are shown, and one of them by its fast recipe besides.
 A row is one setting; every row has three seeds. All runs use one thread, the fixed held-out windows of `COMMON` and a
 rate that rises over 5% of the steps and falls to 0. Rows of one family share data, batch, length and steps, so that
 they have the same budget of tokens; a row states only what it changes.
@@ -108,6 +109,7 @@ SHOWN = (
     Row("canine-s", "CANINE-S", "canine-s-tiny", "en-short", 3500, ((RATE, "0.0015"),), MODELS),
     Row("canine-c", "CANINE-C", "canine-c-tiny", "vi-short", 6000, ((RATE, "0.0015"), *SCALED), MODELS),
     Row("bert", "subword BERT", "bert-tiny", "en-short", 6000, SHORT, MODELS),
+    Row("bert-fast", "subword BERT, fast recipe", "bert-fast-tiny", "en-short", 3000, SHORT, MODELS),
     Row(
         "diet_rel",
         "DIET-REL",

@@ -109,11 +109,11 @@ def test_the_line_of_a_run_has_its_budget_and_when_it_left_the_plateau(tmp_path:
 def test_every_run_has_a_name_of_its_own_three_seeds_and_the_commands_of_its_row() -> None:
     entries = queue(ROWS)
     assert len({entry.name for entry in entries}) == len(entries) == len(ROWS) * len(SEEDS)
-    assert Counter(entry.row.stage for entry in entries)[MODELS] == 18
+    assert Counter(entry.row.stage for entry in entries)[MODELS] == 21
     assert {row.stage for row in ROWS} == {MODELS, COMPARISONS}
     first = entries[0].command("data", "runs")
     assert first.startswith("tokenfree pretrain canine-s-tiny --data data/en-short --output runs/canine-s-0 ")
     assert "--train.learning_rate 0.0015" in first
     assert first.endswith("--train.seed 0")
-    assert entries[6].name == "canine-s-1"
-    assert entries[6].command().endswith("--train.seed 1")
+    assert entries[7].name == "canine-s-1"
+    assert entries[7].command().endswith("--train.seed 1")
