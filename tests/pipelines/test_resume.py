@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -120,29 +121,38 @@ def test_a_damaged_run_is_made_again(
     assert read_shards(tmp_path / "out") == read_shards(made)
 
 
+def our_workers() -> list[int]:
+    """The processes that the embedded runner has started: they are our children."""
+    found = subprocess.run(["ps", "--ppid", str(os.getpid()), "-o", "pid=,args="], capture_output=True, text=True)
+    return [int(line.split()[0]) for line in found.stdout.splitlines() if "tokenfree.pipelines.direct_worker" in line]
+
+
 @pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnhandledThreadExceptionWarning"
 )  # of the runner's broken connections
 def test_a_killed_worker_costs_only_its_split(
-    made: Path, corpus: Path, tmp_path: Path, make_config: Any, read_shards: Any
+    tmp_path: Path, make_corpus: Any, make_config: Any, read_shards: Any
 ) -> None:
-    """The workers are our children: the first one to appear is killed."""
-    output = tmp_path / "out"
+    """One worker is killed as soon as a split is read."""
+    corpus, output = tmp_path / "books.jsonl", tmp_path / "out"
+    make_corpus(corpus, 150)
     killed: list[int] = []
+    ended = threading.Event()
 
-    def kill_one(progress: Any) -> None:
-        if not killed and progress.done:
-            found = subprocess.run(
-                ["ps", "--ppid", str(os.getpid()), "-o", "pid=,args="], capture_output=True, text=True
-            )
-            workers = [
-                line.split()[0] for line in found.stdout.splitlines() if "tokenfree.pipelines.direct_worker" in line
-            ]
-            killed.extend(map(int, workers[:1]))
-            for worker in killed:
-                os.kill(worker, signal.SIGKILL)
+    def kill_one() -> None:
+        while not killed and not ended.wait(0.002):
+            if committed(output / "_work" / "runs"):
+                for worker in our_workers()[:1]:
+                    os.kill(worker, signal.SIGKILL)
+                    killed.append(worker)
 
-    run_preprocess(make_config(corpus, split_bytes=1000, shards=60), str(output), workers=2, progress=kill_one)
+    killer = threading.Thread(target=kill_one)
+    killer.start()
+    try:
+        run_preprocess(make_config(corpus, **MANY), str(output), workers=2)
+    finally:
+        ended.set()
+        killer.join()
     assert len(killed) == 1
     run_preprocess(make_config(corpus, shards=60), str(tmp_path / "undisturbed"))
     assert read_shards(output) == read_shards(tmp_path / "undisturbed")
