@@ -1,8 +1,8 @@
 """The data directories of the queue, made by `tokenfree preprocess` where they are absent.
 
-`en` and `en-short` are pages and books in English, the same documents in longer and in shorter windows. `vi-short` are
-pages in Vietnamese, which sets a space after each syllable: what stands between two spaces is short, and hangs together
-with its neighbours.
+`en` and `en-short` are pages and books in English, the same documents in longer and in shorter windows. `ja-short` are
+pages in Japanese, which sets no spaces: any two characters that follow each other can be hidden, and what stands around
+them tells much of them.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ VARIABLE = "TOKENFREE_TEST_DATA"
 
 @dataclass(frozen=True)
 class Source:
-    """What a data directory is made of: a dump and books, relative to the folder of the inputs, and the most characters
-    of a window."""
+    """What a data directory is made of: a dump and books, relative to the folder of the inputs, the most characters of
+    a window, and the size of the vocabulary."""
 
     dump: str
     books: str | None
     max_characters: int
+    vocabulary: int = 2000
 
     @property
     def paths(self) -> list[str]:
@@ -35,11 +36,11 @@ class Source:
 
 
 ENGLISH, BOOKS = "wiki-dumps/enwiki-2016-shortened.xml.bz2", "books/en"
-VIETNAMESE = "wiki-dumps/viwiki-20230501-excerpt-multistream.xml.bz2"
+JAPANESE = "wiki-dumps/jawiki-20230501-excerpt.xml.bz2"
 DIRECTORIES = {
     "en": Source(ENGLISH, BOOKS, 508),
     "en-short": Source(ENGLISH, BOOKS, 236),
-    "vi-short": Source(VIETNAMESE, None, 236),
+    "ja-short": Source(JAPANESE, None, 236, vocabulary=4000),  # it has more characters than 2,000
 }
 
 
@@ -62,7 +63,7 @@ def arguments(name: str, folder: Path | str, inputs: Path | str) -> list[str]:
     return [
         *("preprocess", "--wikipedia", f"{inputs}/{source.dump}", *books),
         *("--output", f"{folder}/{name}", "--workers", "1"),
-        *("--window.max_characters", str(source.max_characters), "--vocabulary.size", "2000"),
+        *("--window.max_characters", str(source.max_characters), "--vocabulary.size", str(source.vocabulary)),
     ]
 
 
