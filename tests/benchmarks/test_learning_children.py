@@ -79,9 +79,9 @@ def test_only_data_that_are_absent_are_made(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "wiki-dumps" / "enwiki-2016-shortened.xml.bz2").touch()
     (tmp_path / "books" / "en").mkdir(parents=True)
     prepare(tmp_path, ["en", "en-short"], tmp_path / "logs")
-    with pytest.raises(UserError, match=r"no wiki-dumps/viwiki-.* in it"):
+    with pytest.raises(UserError, match=r"no wiki-dumps/jawiki-.* in it"):
         prepare(tmp_path, ["ja-short"], tmp_path / "logs")
-    (tmp_path / "wiki-dumps" / "viwiki-20230501-excerpt-multistream.xml.bz2").touch()
+    (tmp_path / "wiki-dumps" / "jawiki-20230501-excerpt.xml.bz2").touch()
     prepare(tmp_path, ["ja-short"], tmp_path / "logs")
     assert "--books" not in (tmp_path / "logs" / "data-ja-short.log").read_text()
     assert not (tmp_path / "logs" / "data-en.log").exists()
