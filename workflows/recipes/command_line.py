@@ -47,7 +47,7 @@ def mapping_of(kind: RecipeKind, args: argparse.Namespace, **options: Any) -> di
     for given in (each for each in (args.recipe, args.config) if each is not None):
         check_kind(kind, given)
     mapping = resolve(args.recipe, args.config, args.overrides)
-    if "base" in mapping and "base" not in kind.top_keys():
+    if "base" in mapping and "base" not in kind.top_keys:
         mapping = merge(read_based(mapping.pop("base")), mapping)
     return merge(mapping, {key: value for key, value in options.items() if value is not None})
 

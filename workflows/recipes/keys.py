@@ -1,7 +1,7 @@
 """The keys of a recipe: each with its type and range, its default, and what it means.
 
 The types, ranges and defaults are those of the settings classes, the meanings those of their docstrings, under
-`Attributes:`. `listed` takes the classes themselves or their twins (see `settings_source`), and gives the same.
+`Attributes:`.
 """
 
 import dataclasses
@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.settings import slot_of
-from tokenfree.workflows.recipes.settings_source import variants
 
 _WORDS = {int: "int", float: "float", bool: "true | false", str: "text", Any: "anything", type(None): "null"}
 _SIGNS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<", "multiple_of": "a multiple of"}
@@ -101,7 +100,7 @@ def _groups(settings: type, defaults: Any, name: str, part: str | None) -> Itera
         default, meaning = _default(field, defaults), _meaning(settings, field.name)
         slot = slot_of(hint)
         if slot is not None:
-            parts = variants(slot)
+            parts = {variant: slot.config_class(variant) for variant in slot.names()}
             keys.append(Key(f"{key}.name", " | ".join(parts), slot.default, meaning))
             for its_name, its_settings in parts.items():
                 inner += _groups(its_settings, its_settings, key, its_name)
@@ -120,7 +119,7 @@ def _groups(settings: type, defaults: Any, name: str, part: str | None) -> Itera
 def _default(field: dataclasses.Field[Any], defaults: Any) -> Any:
     if not isinstance(defaults, type):
         return getattr(defaults, field.name)
-    if field.default_factory is not dataclasses.MISSING and slot_of(field.type) is None:
+    if field.default_factory is not dataclasses.MISSING:
         return field.default_factory()
     return field.default
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
+import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.workflows.recipes.keys import Key, KeyGroup, listed
-from tokenfree.workflows.recipes.settings_source import twin
 
 BASE = Key("base", "text", "null", "in a file: the recipe that this one is laid over, by its name or file.")
 
@@ -21,40 +20,61 @@ class RecipeKind:
     Attributes:
         title: what messages call such a recipe.
         command: that reads it, of `tokenfree`.
-        module: where its settings class is.
+        module: where its settings class is, which takes seconds to import.
         settings: the name of that class.
-        only: the top-level keys that may be set, where not all may, and files have no part in it.
+        top_keys: the top-level keys, which are options of the command too.
+        partial: not all keys of the class may be set, and files have no part in it.
     """
 
     title: str
     command: str
     module: str
     settings: str
-    only: tuple[str, ...] = ()
+    top_keys: tuple[str, ...]
+    partial: bool = False
 
-    def twin(self) -> type:
-        """The settings class, as its source tells."""
-        return twin(self.module, self.settings)
-
-    def top_keys(self) -> list[str]:
-        """The top-level keys, which are options of the command too."""
-        names = [field.name for field in fields(self.twin())]
-        return [name for name in names if name in self.only or not self.only]
+    def settings_class(self) -> type:
+        """The settings class."""
+        return getattr(importlib.import_module(self.module), self.settings)
 
     def groups(self) -> list[KeyGroup]:
         """All keys, those that only files have too."""
-        tops, groups = self.top_keys(), listed(self.twin())
-        if self.only:
-            return [group for group in groups if group.name.split(".")[0] in tops]
-        if BASE.name in tops:
+        groups = listed(self.settings_class())
+        if self.partial:
+            return [group for group in groups if group.name.split(".")[0] in self.top_keys]
+        if BASE.name in self.top_keys:
             return groups
         return [replace(groups[0], keys=(BASE, *groups[0].keys)), *groups[1:]]
 
 
-PREPROCESSING = RecipeKind("preprocessing recipe", "preprocess", "tokenfree.preprocess.config", "PreprocessConfig")
-PRETRAINING = RecipeKind("pretraining recipe", "pretrain", "tokenfree.train.config", "PretrainRecipe")
-SWEEP = RecipeKind("sweep recipe", "sweep", "tokenfree.train.sweep.space.recipe", "SweepRecipe")
-IMPORTED = replace(PRETRAINING, command="import", only=("model", "train"))
+PREPROCESSING = RecipeKind(
+    "preprocessing recipe",
+    "preprocess",
+    "tokenfree.preprocess.config",
+    "PreprocessConfig",
+    (
+        *("wikipedia", "books", "hf_dataset", "text_column", "language", "namespaces", "window", "vocabulary"),
+        *("filters", "columns", "shards", "shard_characters", "split_bytes", "validation_fraction", "seed"),
+    ),
+)
+PRETRAINING = RecipeKind(
+    "pretraining recipe",
+    "pretrain",
+    "tokenfree.train.config",
+    "PretrainRecipe",
+    ("model", "objective", "train"),
+)
+SWEEP = RecipeKind(
+    "sweep recipe",
+    "sweep",
+    "tokenfree.train.sweep.space.recipe",
+    "SweepRecipe",
+    (
+        *("base", "variants", "overrides", "space", "searcher", "scheduler", "objectives", "trials", "seeds"),
+        *("budget", "reports", "workers", "gpus_per_worker", "concurrent", "seed"),
+    ),
+)
+IMPORTED = replace(PRETRAINING, command="import", top_keys=("model", "train"), partial=True)
 KINDS = (PREPROCESSING, PRETRAINING, SWEEP)
 
 
@@ -70,7 +90,7 @@ def expect(kind: RecipeKind, mapping: Mapping[str, Any], recipe: str) -> None:
     Raises:
         UserError: naming the kind, and the command that reads it.
     """
-    known = {each: len(_known(each) & mapping.keys()) for each in KINDS}
+    known = {each: len({BASE.name, *each.top_keys} & mapping.keys()) for each in KINDS}
     other = max(KINDS, key=lambda each: known[each])
     if known[other] > known[kind]:
         hint = " (a sweep names it as its base)" if (kind, other) == (SWEEP, PRETRAINING) else ""
@@ -78,8 +98,3 @@ def expect(kind: RecipeKind, mapping: Mapping[str, Any], recipe: str) -> None:
             f"recipe {recipe}: a {other.title}, where a {kind.title} is expected; run tokenfree {other.command} "
             f"{recipe}{hint}"
         )
-
-
-@functools.cache
-def _known(kind: RecipeKind) -> frozenset[str]:
-    return frozenset([BASE.name, *kind.top_keys()])

@@ -20,7 +20,7 @@ def parted(
         UserError: an option is neither, with the nearest known one; or a key has no value.
     """
     spelled = {_plain(option): option for option in options}
-    tops = kind.top_keys() if kind else []
+    tops = kind.top_keys if kind else ()
     own: list[str] = []
     overrides: list[tuple[str, str]] = []
     queue = iter(arguments)

@@ -41,7 +41,7 @@ def test_the_recipes_that_come_with_tokenfree_are_of_one_kind(name: str) -> None
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.command)
 def test_what_could_be_of_this_kind_is_left_to_the_settings(kind: RecipeKind) -> None:
-    for mapping in ({}, {"base": "x"}, {"nonsense": 1}, {kind.top_keys()[0]: 1, "nonsense": 2}):
+    for mapping in ({}, {"base": "x"}, {"nonsense": 1}, {kind.top_keys[0]: 1, "nonsense": 2}):
         expect(kind, mapping, "mine.yaml")
 
 
@@ -73,18 +73,18 @@ def test_a_recipe_that_only_names_its_base_is_of_the_kind_of_that(tmp_path: Path
 
 def test_the_kind_of_settings() -> None:
     assert kind_of(PreprocessConfig) == PREPROCESSING
-    assert PREPROCESSING.top_keys()[0] == "wikipedia"
+    assert PREPROCESSING.top_keys[0] == "wikipedia"
 
 
 def test_files_have_a_base_where_the_settings_have_none() -> None:
     for kind, count in ((PREPROCESSING, 1), (PRETRAINING, 1), (SWEEP, 1)):
         bases = [key for group in kind.groups() for key in group.keys if key.name == "base"]
         assert len(bases) == count, kind
-    assert "base" not in PRETRAINING.top_keys()
+    assert "base" not in PRETRAINING.top_keys
 
 
 def test_of_an_imported_model_some_keys_may_be_set() -> None:
-    assert IMPORTED.top_keys() == ["model", "train"]
+    assert IMPORTED.top_keys == ("model", "train")
     names = {key.name for group in IMPORTED.groups() for key in group.keys}
     assert {name.split(".")[0] for name in names} == {"model", "train"}
     assert {"model.width", "model.embedder.buckets", "train.optimizer.beta1"} <= names
