@@ -39,9 +39,8 @@ def test_the_site_builds_without_a_warning_and_shows_the_api(tmp_path: Path) -> 
                  "export_run", "import_folder", "PretrainResult", "SweepResult", "Manifest"):  # fmt: skip
         assert re.search(rf'id="tokenfree\.[\w.]+\.{name}"', page), name
     assert "of decompressed input, read by one worker" in page  # what a docstring says of a field
-    assert (
-        "share of the targets whose right answer had the highest logit" in page
-    )  # what the comment behind a field says
+    comment = "share of the targets whose right answer had the highest logit"  # what stands behind a field
+    assert comment in page
 
 
 def test_the_picture_is_of_this_house() -> None:

@@ -104,7 +104,7 @@ PSEUDO_WORD_STEPS = 2000  # fewer, because a step with convolutions takes five t
 DEEP: Options = (("model.width", "128"), ("model.trunk.layers", "4"))
 SHORT: Options = (*DEEP, ("train.length", "80"))
 MORE_TARGETS: Options = (("objective.mask_fraction", "0.3"), ("objective.max_predictions", "40"))
-SCALED: Options = (("model.initialisation", "scaled"),)  # small models read sooner so
+SCALED: Options = (("model.initialisation", "scaled"),)
 # CANINE-C hides whole words: here runs of two characters of a text that has no spaces.
 AUTOREGRESSIVE: Options = ((RATE, "0.0015"), *SCALED, ("objective.max_word", "2"))
 
@@ -138,7 +138,7 @@ def _autoregressive(name: str, label: str, recipe: str) -> Row:
 
 
 def _subwords(name: str, label: str, recipe: str, *options: tuple[str, str]) -> Row:
-    """A subword BERT of the size of those that are shown to read, with twice as many targets: it reads sooner."""
+    """A subword BERT of the size of those that are shown to read, with twice as many targets."""
     return Row(name, label, recipe, "en-short", SUBWORD_STEPS, (*SHORT, *MORE_TARGETS, *options))
 
 

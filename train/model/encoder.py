@@ -49,7 +49,7 @@ class ModelConfig:
         trunk: ENCODE, the deep stack over units.
         upsampler: UP, units back to characters.
         initialisation: how fresh weights begin: `official`, as in the code of CANINE and BERT; `scaled`, kernels to
-            their width and positions as sinusoids, with which small models learn sooner.
+            their width and positions as sinusoids.
     """
 
     width: Annotated[int, Field(ge=1)] = 768

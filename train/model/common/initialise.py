@@ -1,4 +1,4 @@
-"""How weights begin: as in CANINE's official code (Clark et al., arXiv 2103.06874), or as learns sooner when small."""
+"""How weights begin: as in CANINE's official code (Clark et al., arXiv 2103.06874), or by the width of each layer."""
 
 from __future__ import annotations
 
