@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -80,6 +81,13 @@ def _check_inspected(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
             assert drawn == text[start:end]
 
 
+def _next(out: str) -> list[str]:
+    """The arguments of `tokenfree` in the last line, which names the next command to type."""
+    mark, program, *arguments = shlex.split(out.splitlines()[-1])
+    assert (mark, program) == ("next", "tokenfree")
+    return arguments
+
+
 def test_the_whole_path(
     dump: Path, data: Path, recipe: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -116,11 +124,14 @@ def test_the_whole_path(
     assert [line["step"] for line in lines if "validation_loss" in line] == [3, 6]
     assert "without context, masked only: " in capsys.readouterr().out
     assert main(arguments) == 0
-    assert "already complete" in capsys.readouterr().out
-    assert main(["evaluate", str(run), "--data", str(data), "--windows", "8", "--json"]) == 0
+    shown = capsys.readouterr().out
+    assert "already complete" in shown
+    evaluated = _next(shown)
+    assert evaluated == ["evaluate", str(run), "--data", str(data)]
+    assert main([*evaluated, "--windows", "8", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["probe"] == min(found["probe_blank"], found["probe_other"])
-    assert main(["evaluate", str(run), "--data", str(data)]) == 0
+    assert main(evaluated) == 0
     assert "without its context the model loses" in capsys.readouterr().out
 
     sweep_recipe = tmp_path / "sweep.yaml"
@@ -131,7 +142,9 @@ def test_the_whole_path(
     assert main(["sweep", str(sweep_recipe), "--data", str(data), "--output", str(sweep)]) == 0
     with (sweep / "sweep.csv").open() as file:
         assert len(list(csv.DictReader(file))) == 2
-    assert main(["pretrain", str(sweep / "best.yaml"), "--data", str(data), "--output", "x", "--dry-run"]) == 0
+    trained = _next(capsys.readouterr().out)
+    assert trained == ["pretrain", str(sweep / "best.yaml"), "--data", str(data), "--output", "RUN"]
+    assert main([*trained, "--dry-run"]) == 0
 
     page = tmp_path / "report.html"
     assert main(["report", str(data), str(run), str(sweep), "--output", str(page)]) == 0

@@ -21,7 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the folder, and print how to load it."""
     from tokenfree.train.huggingface.folders import export_run
+    from tokenfree.workflows.terminal.next_command import next_command
 
     reader = export_run(args.run_folder, args.folder)
-    print(f'  next        python -c "from transformers import {reader}; {reader}.from_pretrained({args.folder!r})"')
+    load = f"from transformers import {reader}; {reader}.from_pretrained({args.folder!r})"
+    print(next_command("-c", load, program="python"))
     return 0

@@ -28,6 +28,7 @@ def run(args: argparse.Namespace) -> int:
     """Make the run, and print what it is."""
     from tokenfree.preprocess.common.settings import nest
     from tokenfree.train.huggingface.folders import import_folder
+    from tokenfree.workflows.terminal.next_command import next_command
 
     recipe = import_folder(args.folder, args.output, nest(args.overrides))
     model = recipe.model
@@ -35,4 +36,5 @@ def run(args: argparse.Namespace) -> int:
         f"{args.output}: {model.embedder.name}, {model.downsampler.name}, {model.trunk.layers} layers of width "
         f"{model.width}, up to {recipe.train.length:,} positions"
     )
+    print(next_command("pretrain", "RECIPE", "--data", "DIR", "--output", "RUN", "--init-from", args.output))
     return 0

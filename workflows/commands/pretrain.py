@@ -53,6 +53,7 @@ def run(args: argparse.Namespace) -> int:
         UserError: recipe, data, workers and run do not fit together.
     """
     from tokenfree.train.pretrain import pretrain
+    from tokenfree.workflows.terminal.next_command import next_command
     from tokenfree.workflows.terminal.run_result import loss_lines
     from tokenfree.workflows.terminal.training_line import ProgressLine
 
@@ -80,6 +81,7 @@ def run(args: argparse.Namespace) -> int:
         files.append(("profile", f"{args.output}/profile"))
     for what, path in files:
         print(f"  {what:<12}{path}")
+    print(next_command("evaluate", args.output, "--data", args.data))
     return 0
 
 

@@ -20,6 +20,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the page and name it."""
     from tokenfree.workflows.report.write import write_report
+    from tokenfree.workflows.terminal.next_command import next_command
 
-    print(f"report written to {write_report(args.folders, args.output)}")
+    page = write_report(args.folders, args.output)
+    print(f"report written to {page}")
+    print(next_command("-m", "webbrowser", str(page), program="python"))
     return 0

@@ -9,7 +9,6 @@ Example:
 """
 
 import argparse
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,9 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the sweep with a live table, then print the best setting and the files made."""
-    from tokenfree.train.sweep.results.tables import TABLE
+    from tokenfree.train.sweep.results.tables import BEST, TABLE
     from tokenfree.train.sweep.run import run_sweep
     from tokenfree.workflows.report.write import write_report
+    from tokenfree.workflows.terminal.next_command import next_command
     from tokenfree.workflows.terminal.sweep.plan import describe
     from tokenfree.workflows.terminal.sweep.table import SweepTable
 
@@ -63,10 +63,13 @@ def run(args: argparse.Namespace) -> int:
     report = write_report([args.output], str(Path(args.output) / REPORT))
     if result.already_complete:
         print(f"{args.output}: already complete ({len(result.trials)} trials); nothing to do")
-    for line in _results(sweep, result, args):
+    for line in _results(sweep, result):
         print(line)
     for path in (*result.files, report):
         print(f"  {path.name:<14}{path}")
+    best = Path(args.output) / BEST
+    if best in result.files:
+        print(next_command("pretrain", str(best), "--data", args.data, "--output", "RUN"))
     return 1 if any(trial.state == "failed" for trial in result.trials) else 0
 
 
@@ -94,8 +97,8 @@ def _sweep(args: argparse.Namespace) -> "SweepRecipe":
     return sweep
 
 
-def _results(sweep: "SweepRecipe", result: "SweepResult", args: argparse.Namespace) -> Iterator[str]:
-    """What is said at the end: what became of the trials, the best setting, and the command that trains it."""
+def _results(sweep: "SweepRecipe", result: "SweepResult") -> Iterator[str]:
+    """What is said at the end: what became of the trials, and the best setting."""
     from tokenfree.train.sweep.results.compare import full_amount, rank
     from tokenfree.train.sweep.results.trial_result import STATES
     from tokenfree.train.sweep.run import targets
@@ -119,5 +122,3 @@ def _results(sweep: "SweepRecipe", result: "SweepResult", args: argparse.Namespa
         sure = "" if loss.half is None else f" (mean of {loss.count} seeds, 95% interval ± {loss.half:.3f})"
         values = ", ".join(f"{key} = {value}" for key, value in setting.values.items())
         yield f"best: {setting.name}: held-out loss {loss.mean:.3f}{sure} with {values}"
-    best = shlex.quote(str(Path(args.output) / "best.yaml"))
-    yield f"train it: tokenfree pretrain {best} --data {shlex.quote(args.data)} --output RUN"

@@ -7,7 +7,7 @@ import shlex
 _PLACEHOLDERS = {"DIR", "NEW_DIRECTORY", "RECIPE", "RUN"}  # for what only the user knows; not quoted
 
 
-def next_command(*arguments: str) -> str:
-    """The line that names `tokenfree ARGUMENTS` as the next command, quoted as a shell needs it."""
+def next_command(*arguments: str, program: str = "tokenfree") -> str:
+    """The line that names `PROGRAM ARGUMENTS` as the next command, quoted as a shell needs it."""
     words = [word if word in _PLACEHOLDERS else shlex.quote(word) for word in arguments]
-    return f"  next        tokenfree {' '.join(words)}"
+    return f"  next        {program} {' '.join(words)}"

@@ -15,6 +15,11 @@ def test_what_the_shell_needs_quoted_is_quoted() -> None:
     assert shlex.split(line)[1:] == ["tokenfree", "predict", "my runs/it's", "A [MASK].", "--output", "RUN"]
 
 
+def test_another_program() -> None:
+    line = next_command("-c", "import json; json.loads('1')", program="python")
+    assert shlex.split(line) == ["next", "python", "-c", "import json; json.loads('1')"]
+
+
 @pytest.mark.parametrize(("windows", "characters", "said"), [
     (5, 2040, "  next        tokenfree pretrain canine-s-small --data out --output runs/first"),
     (5, 232, "  next        tokenfree pretrain canine-s-tiny --data out --output runs/first"),

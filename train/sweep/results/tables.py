@@ -24,6 +24,7 @@ from tokenfree.train.sweep.space.targets import LOSS, SPEED, Target
 if TYPE_CHECKING:
     from tokenfree.train.sweep.space.recipe import SweepRecipe
 
+BEST = "best.yaml"  # a recipe
 TABLE = "sweep.csv"  # written last: where it is, the sweep has ended
 _NO_METRICS = frozenset({"report", "seed"})  # of a report: which one it is, and of which trial
 
@@ -76,7 +77,7 @@ def write(
     winner = best(trials, target=targets[0], unit=unit)
     if winner is not None:
         note = f"# The best of {len(trials)} trials ({winner.name}): {json.dumps(dict(winner.values))}\n"
-        files["best.yaml"] = note + yaml.safe_dump(sweep.best_recipe(winner.values), sort_keys=False)
+        files[BEST] = note + yaml.safe_dump(sweep.best_recipe(winner.values), sort_keys=False)
     if skipped:
         files["skipped.json"] = json.dumps(dict(sorted(skipped.items())), indent=1) + "\n"
     files["trials.jsonl"] = "".join(json.dumps(asdict(trial)) + "\n" for trial in trials)
