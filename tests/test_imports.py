@@ -34,7 +34,14 @@ FLOORS: dict[str, list[set[str]]] = {
         {"ray", "start"},
         {"pretrain", "sweep"},
     ],
-    "train/model": [{"common"}, {"embedders", "trunk"}, {"downsamplers"}, {"upsamplers"}, {"encoder"}, {"costs"}],
+    "train/model": [
+        {"common"},
+        {"embedders", "trunk"},
+        {"downsamplers"},
+        {"upsamplers"},
+        {"encoder"},
+        {"costs", "precision"},
+    ],
     "train/sweep": [{"space"}, {"control"}, {"results"}, {"schedulers", "searchers", "trials"}, {"run"}],
     "workflows": [
         {"demo_corpus", "recipes", "terminal", "report"},

@@ -189,10 +189,12 @@ def test_model_and_doctor_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["parameters"] == sum(part["parameters"] for part in found["parts"]) > 10**6
     assert found["memory_bytes"]["total"] == sum(v for k, v in found["memory_bytes"].items() if k != "total")
     assert (found["length"], found["examples"]) == (240, 32)
-    status = cli.main(["doctor", "--json"])
+    assert found["bfloat16_speed"] > 0
+    status = cli.main(["doctor", "canine-s-tiny", "--json"])
     found = json.loads(capsys.readouterr().out)
     assert status == (1 if found["missing"] else 0)
-    assert {"python", "torch"} <= {finding["what"] for finding in found["findings"]}
+    checked = {finding["what"] for finding in found["findings"]}
+    assert {"python", "torch", "memory of canine-s-tiny", "precision of canine-s-tiny"} <= checked
 
 
 def test_verify_as_json_says_what_is_wrong(capsys: pytest.CaptureFixture[str],

@@ -1,7 +1,7 @@
 """Say what is missing on this machine, and how to get it.
 
 Looks at Python, packages, cores, GPUs, memory, limits, Java and storage. With a RECIPE of pretraining it also says
-whether a step of it fits this machine's memory.
+whether a step of it fits this machine's memory, and in which precision it is faster.
 
 Example:
   tokenfree doctor --storage runs s3://bucket/runs
@@ -11,14 +11,16 @@ import argparse
 import dataclasses
 import json
 
-from tokenfree.workflows.doctor import CHECKS, step_memory, storage
+from tokenfree.workflows.doctor import CHECKS, storage, training_step
 
 MARKS = {"ok": "[green]ok[/]", "note": "[yellow]note[/]", "missing": "[red]missing[/]"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`[RECIPE] [--storage URL ...]`."""
-    parser.add_argument("recipe", metavar="RECIPE", nargs="?", help="a pretraining recipe to check for memory")
+    parser.add_argument(
+        "recipe", metavar="RECIPE", nargs="?", help="a pretraining recipe, to check its memory and precision"
+    )
     parser.add_argument("--storage", metavar="URL", nargs="+", default=["."], help="folders or URLs to be written to")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
@@ -34,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     findings = [finding for check in CHECKS for finding in check()]
     findings += [finding for url in args.storage for finding in storage(url)]
     if args.recipe:
-        findings += step_memory(args.recipe)
+        findings += training_step(args.recipe)
     missing = [finding.what for finding in findings if finding.state == "missing"]
     if args.json:
         print(json.dumps({"findings": [dataclasses.asdict(finding) for finding in findings], "missing": missing}))

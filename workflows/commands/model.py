@@ -36,6 +36,7 @@ def run(args: argparse.Namespace) -> int:
 
     from tokenfree.train.config import PretrainRecipe, model_problems
     from tokenfree.train.model.costs import costs, step_memory
+    from tokenfree.train.model.precision import advice, bfloat16_speed, told
     from tokenfree.train.objectives.base import head_cost
     from tokenfree.workflows.terminal.console import console
     from tokenfree.workflows.terminal.next_command import next_command
@@ -52,6 +53,7 @@ def run(args: argparse.Namespace) -> int:
     total = sum(part.multiply_accumulates for part in parts)
     batch = recipe.train.micro_batch or recipe.train.global_batch
     memory = step_memory(recipe.model, length, batch, targets)
+    speed = bfloat16_speed(recipe.model.dimensions)
     if args.json:
         found = {
             "parts": [part._asdict() for part in parts],
@@ -62,6 +64,7 @@ def run(args: argparse.Namespace) -> int:
             "head_is_counted": head is not None,
             "examples": batch,
             "memory_bytes": {**memory._asdict(), "total": memory.total},
+            "bfloat16_speed": speed,
         }
         print(json.dumps(found))
         return 0
@@ -83,6 +86,7 @@ def run(args: argparse.Namespace) -> int:
     without = "; the head of the objective, which grows with the data's vocabulary, is not counted"
     out.print(f"\n{length:,} {symbols}, {targets} targets{without if head is None else ''}")
     out.print(f"memory of a step with {batch} examples: {memory.total / 2**20:,.0f} MiB ({sizes})")
+    out.print(f"precision: {', '.join(filter(None, [told(speed), advice(speed, recipe.train.precision)]))}")
     print(next_command("pretrain", args.recipe or "RECIPE", "--data", "DIR", "--output", "RUN"))
     return 0
 
