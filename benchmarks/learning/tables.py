@@ -82,7 +82,7 @@ def shown_to_read(lines: Sequence[Line]) -> str:
 
 
 def claims(lines: Sequence[Line], made: Sequence[Claim] = CLAIMS) -> list[str]:
-    """A row for each claim whose rows have runs, then how many there are of each verdict, and how many have none."""
+    """A row for each claim whose two sides have runs, then how many there are of each verdict, and how many have none."""
     head = [
         "",
         "document",
@@ -97,7 +97,7 @@ def claims(lines: Sequence[Line], made: Sequence[Claim] = CLAIMS) -> list[str]:
     rows, found = [], []
     for number, claim in enumerate(made, 1):
         better, worse = ([line for line in lines if line["model"] == name] for name in (claim.better, claim.worse))
-        if not better and not worse:  # nothing to tell of yet
+        if not better or not worse:  # nothing to tell of yet
             continue
         seeds = min(len(better), len(worse))
         interval = difference(*([_measured(line, claim) for line in side] for side in (better, worse)))
@@ -113,7 +113,7 @@ def claims(lines: Sequence[Line], made: Sequence[Claim] = CLAIMS) -> list[str]:
     counts = ", ".join(f"{found.count(kind)} {kind}" for kind in (AGREES, DISAGREES, UNTOLD))
     without = len(made) - len(found)
     told = [f"Of {len(found)} claims: {counts}."] if found else []
-    told += [f"{without} claims of `benchmarks/learning/claims.py` have no run yet."] if without else []
+    told += [f"Of {without} more in `benchmarks/learning/claims.py` a side has no run yet."] if without else []
     return [*(_table(head, rows) if found else []), "", " ".join(told)]
 
 
@@ -205,8 +205,8 @@ def _plateau(lines: Sequence[Line], unit: str) -> str:
     """When the first and the last seed left the plateau, in millions of a unit; "never" for those that did not."""
     known = sorted(line["plateau"][unit] / 1e6 for line in lines if _left(line))
     never = len(lines) - len(known)
-    parts = [f"{known[0]:.1f}" if known[0] == known[-1] else f"{known[0]:.1f} to {known[-1]:.1f}"] if known else []
-    return "; ".join([*parts, *([f"{never} never"] if never else [])])
+    first_and_last = dict.fromkeys(f"{each:.1f}" for each in (known[:1] + known[-1:]))
+    return "; ".join([*filter(None, [" to ".join(first_and_last)]), *([f"{never} never"] if never else [])])
 
 
 def _hours(lines: Sequence[Line]) -> str:

@@ -103,14 +103,15 @@ def test_the_table_of_models_has_the_worst_seed_and_the_mean() -> None:
     assert row[1:5] == ["3", "5.500 (clue)", "4.300", "4.133"]
     assert row[5:7] == ["1.20 (1.10 to 1.30)", "0.90 (0.80 to 1.00)"]
     assert row[7:9] == ["2.0; 1 never", "0.7; 1 never"]
+    found[2]["plateau"] = {"characters": 2_500_000, "subwords": 700_001}
+    assert cells(models(found), "CANINE-S")[7:9] == ["2.0 to 2.5; 1 never", "0.7; 1 never"]
     assert row[9:] == ["20.0", "1.5", "yes"]
 
 
 def test_the_table_of_claims_has_our_difference_and_the_verdict() -> None:
     claim = Claim("paper", "one beats two", "3 against 2", "s-base", "s-rate-5")
     found = [line("s-base", seed, 4.0 + seed / 100) for seed in range(3)]
-    assert claims(found, [claim])[0].endswith("| seeds | seeds that read | verdict |")
-    assert cells(claims(found, [claim]), "1")[-1] == UNTOLD  # the other side is absent
+    assert claims(found, [claim]) == ["", "Of 1 more in `benchmarks/learning/claims.py` a side has no run yet."]
     found += [line("s-rate-5", seed, 4.3 + seed / 100) for seed in range(2)]
     assert cells(claims(found, [claim]), "1")[6:] == ["2", "3 of 3, 2 of 2", UNTOLD]  # two seeds of it
     found += [line("s-rate-5", 2, 4.32, probe=0.4)]
@@ -126,11 +127,12 @@ def test_the_table_of_claims_has_our_difference_and_the_verdict() -> None:
 
 def test_claims_without_a_run_are_only_counted() -> None:
     made = [Claim("paper", "one beats two", "3 against 2", better, "s-rate-5") for better in ("s-base", "ms-base")]
-    assert claims([], made) == ["", "2 claims of `benchmarks/learning/claims.py` have no run yet."]
-    found = claims([line("s-base", 0, 4.0)], made)
+    assert claims([], made) == ["", "Of 2 more in `benchmarks/learning/claims.py` a side has no run yet."]
+    found = claims([line("s-base", 0, 4.0), line("s-rate-5", 0, 4.0)], made)
+    assert found[0].endswith("| seeds | seeds that read | verdict |")
     assert found[-1] == (
         "Of 1 claims: 0 agrees, 0 disagrees, 1 cannot be told. "
-        "1 claims of `benchmarks/learning/claims.py` have no run yet."
+        "Of 1 more in `benchmarks/learning/claims.py` a side has no run yet."
     )
     assert comparisons([])[0].startswith("All 0 runs")
 
