@@ -82,7 +82,7 @@ def shown_to_read(lines: Sequence[Line]) -> str:
 
 
 def claims(lines: Sequence[Line], made: Sequence[Claim] = CLAIMS) -> list[str]:
-    """A row for each claim whose two sides have runs, then how many there are of each verdict, and how many have none."""
+    """A row for each claim whose two sides have runs, then the count of each verdict, and of those that have none."""
     head = [
         "",
         "document",
