@@ -90,8 +90,8 @@ def find_placement(sweep: SweepRecipe, settings: Sequence[Values], nodes: Sequen
 def run_sweep(sweep: SweepRecipe, data: str, output: str, *, progress: Progress | None = None) -> SweepResult:
     """Run the sweep on the data directory `data` into the folder `output`, or go on where it was killed.
 
-    `progress` hears of every event from now on, with all that is known after it. What is returned and written is made
-    from the journal alone.
+    `progress` hears of every event from now on, with all that is known after it; of a sweep that goes on first, before
+    anything starts, of `resume`, which is in no journal. What is returned and written is made from the journal alone.
 
     Raises:
         UserError: the space, the data, the cluster and the output do not fit together.
@@ -106,6 +106,8 @@ def run_sweep(sweep: SweepRecipe, data: str, output: str, *, progress: Progress 
     held = UserError(f"{output} is being run by another command; wait for it or give another --output")
     with lock(folder / "lock", seconds=0, held=held):
         history, ended_before = read(folder, seeds=sweep.seeds, reports=sweep.reports)
+        if history.trials and not ended_before and progress is not None:
+            progress({"event": "resume"}, history)
         if not ended_before:
             history = _run(proposer, planned, data, folder, progress)
         trials, skipped = trial_results(history), history.reasons()

@@ -6,7 +6,7 @@ import time
 from types import TracebackType
 from typing import TextIO
 
-from tokenfree.train.sweep.control.history import Event, History
+from tokenfree.train.sweep.control.history import Event, History, TrialState
 from tokenfree.workflows.terminal.frame import Frame
 from tokenfree.workflows.terminal.sweep.frame import frame, news
 from tokenfree.workflows.terminal.sweep.pace import SweepPace
@@ -16,6 +16,8 @@ TICK = 1.0  # seconds between two drawings of the clock
 
 class SweepTable:
     """Shows the trials of a sweep: `with SweepTable() as table: run_sweep(..., progress=table)`.
+
+    Of a sweep that goes on, the trials that have ended are shown before anything starts.
 
     In a terminal a frame is written over the last one in a single piece, cut to the terminal's width and height; where
     the table is higher, trials that train stand first, then the best ones.
@@ -41,6 +43,8 @@ class SweepTable:
             self._pace.hear(event, history, time.monotonic())
             if self._frame.live:
                 self._frame.draw(self._lines_that_fit())
+            elif event["event"] == "resume":
+                self._log_ended(history)
             elif "trial" in event:
                 self._log(event, history)
 
@@ -66,9 +70,18 @@ class SweepTable:
         trial = history.trials[event["trial"]]
         told = self._states.get(trial.name)
         if event["event"] in ("begin", "report") or (trial.ended and trial.state != told):
-            self._states[trial.name] = trial.state
-            self._stream.write(news(trial, history, self._pace, time.monotonic()) + "\n")
-            self._stream.flush()
+            self._write(trial, history)
+
+    def _log_ended(self, history: History) -> None:
+        """A line for each trial that ended in earlier commands."""
+        for trial in history.trials.values():
+            if trial.ended:
+                self._write(trial, history)
+
+    def _write(self, trial: TrialState, history: History) -> None:
+        self._states[trial.name] = trial.state
+        self._stream.write(news(trial, history, self._pace, time.monotonic()) + "\n")
+        self._stream.flush()
 
     def _lines_that_fit(self) -> list[str]:
         columns, rows = self._frame.size

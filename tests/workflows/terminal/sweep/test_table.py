@@ -198,3 +198,23 @@ def test_the_time_left_is_that_of_this_command(at: Callable[[float], None]) -> N
     sweep.begin(3)
     sweep.report(3, 2, 4.5)
     assert table.lines(100, 1)[0].endswith("4/4 trials ended · best at step 20: 4.000 (trial_002) · 0:10")
+
+
+def test_a_sweep_that_goes_on_first_shows_the_trials_that_have_ended(at: Callable[[float], None]) -> None:
+    sweep = Sweep()
+    sweep.report(0, 3, 3.0)
+    sweep.report(1, 1, 5.0, "stop")
+    sweep.report(2, 1, 4.0)
+    log, terminal = SweepTable(stream := io.StringIO()), SweepTable(screen := Terminal())
+    for table in (log, terminal):
+        table({"event": "resume"}, sweep.history)
+    shown = re.sub(r"\x1b\[[?\d]*[a-zA-Z]|\r", "", screen.getvalue()).splitlines()
+    assert [line.split()[0] for line in shown] == ["sweep", "trial", "trial_002", "trial_000", "trial_001"]
+    lines = stream.getvalue().splitlines()
+    assert [line.split("  |  ")[0] for line in lines] == [
+        "trial_000  finished  step 30  loss 3.0000  12.3k characters/s",
+        "trial_001  stopped  step 10  loss 5.0000  12.3k characters/s",
+    ]
+    sweep.show_in(log)
+    sweep.tell({"event": "verdict", "trial": "trial_001", "verdict": "stop"})
+    assert stream.getvalue().splitlines() == lines  # told already
