@@ -1,17 +1,18 @@
 """The command line: finds the commands in `workflows/commands/`, parses, runs one, and turns errors into one line.
 
-Exit status 0 is success, 1 a failure, 2 a mistake of the user's, 130 an interrupt. `--debug` shows tracebacks.
+Exit status 0 is success, 1 a failure, 2 a mistake of the user's, 130 an interrupt. `--debug` shows tracebacks, `-q` no
+progress, `-v` settings, messages of libraries and seconds.
 """
 
 import argparse
 import difflib
 import errno
 import importlib
-import logging
 import os
 import pkgutil
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Sequence
 from types import ModuleType
@@ -20,6 +21,7 @@ from typing import NoReturn
 import tokenfree.workflows.commands
 from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.workflows.recipes.options import parted
+from tokenfree.workflows.terminal import verbosity
 
 EPILOG = "Help on one command, with an example: tokenfree COMMAND --help"
 _USERS_OWN = {
@@ -54,10 +56,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = list(sys.argv[1:] if argv is None else argv)
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # spinning threads made a busy machine 40 times slower
     debug = "--debug" in argv[: argv.index("--") if "--" in argv else len(argv)]
-    if not debug:  # libraries warn about extras that are not installed; what matters comes as an error
-        logging.getLogger().setLevel(logging.ERROR)
-        for name in ("apache_beam", "huggingface_hub"):  # they log at length what we explain in a line
-            logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         return _run(argv)
     except UserError as error:
@@ -110,7 +108,11 @@ def _run(argv: list[str]) -> int:
     if passed_on and not getattr(module, "PASSES_ON", False):
         raise UserError(f"tokenfree {args.command} takes nothing after '--', but got {passed_on[0]!r}")
     args.passed_on, args.overrides = passed_on, overrides
-    return module.run(args) or 0
+    verbosity.set_logging(args.verbosity, debug=args.debug)
+    began = time.monotonic()
+    status = module.run(args) or 0
+    verbosity.show_seconds(args.verbosity, args.command, began)
+    return status
 
 
 def _parser(modules: dict[str, ModuleType]) -> Parser:
@@ -127,14 +129,20 @@ def _parser(modules: dict[str, ModuleType]) -> Parser:
             allow_abbrev=False,
         )
         module.add_arguments(command)
-        command.add_argument("--debug", action="store_true", help="show the traceback of an error")
+        _add_common(command)
     return parser
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    """The options that all commands have."""
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    verbosity.add_arguments(parser)
 
 
 def _options(module: ModuleType) -> list[str]:
     probe = argparse.ArgumentParser()
     module.add_arguments(probe)
-    probe.add_argument("--debug")
+    _add_common(probe)
     return [option for action in probe._actions for option in action.option_strings]
 
 

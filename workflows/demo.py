@@ -13,6 +13,7 @@ from tokenfree.workflows.terminal.next_command import next_command
 from tokenfree.workflows.terminal.run_result import loss_lines
 from tokenfree.workflows.terminal.stage_line import StageLine
 from tokenfree.workflows.terminal.sweep.table import SweepTable
+from tokenfree.workflows.terminal.verbosity import Verbosity
 
 DATA_RECIPE, MODEL_RECIPE, SWEEP_RECIPE = "wikipedia-tiny", "canine-s-tiny", "three-knobs-tiny"
 
@@ -32,7 +33,7 @@ class Demo:
         self.seconds[name] = time.perf_counter() - start
 
 
-def run_demo(output: str, *, dump: str | None = None, workers: int = 2) -> None:
+def run_demo(output: str, *, dump: str | None = None, workers: int = 2, verbosity: Verbosity = "normal") -> None:
     """Run all stages into the folder `output` and print the results and every file made.
 
     Raises:
@@ -49,17 +50,17 @@ def run_demo(output: str, *, dump: str | None = None, workers: int = 2) -> None:
     demo = Demo(output)
     data, run, sweep = (str(demo.folder / name) for name in ("data", "run", "sweep"))
     with demo.stage("corpus"):
-        inputs = {"wikipedia": (dump,)} if dump else _write_corpus(demo.folder / "corpus")
+        inputs = {"wikipedia": (dump,)} if dump else _write_corpus(demo.folder / "corpus", verbosity)
     mapping = {**library.read_based(DATA_RECIPE), **inputs}
     config = build(PreprocessConfig, mapping, source=f"recipe {DATA_RECIPE}")
-    with demo.stage("preprocess"), StageLine() as line:
+    with demo.stage("preprocess"), StageLine(verbosity=verbosity) as line:
         manifest = run_preprocess(config, data, progress=line)
     recipe = build(PretrainRecipe, library.read_based(MODEL_RECIPE), source=f"recipe {MODEL_RECIPE}")
-    with demo.stage("pretrain"), ProgressLine(steps=recipe.train.steps) as line:
+    with demo.stage("pretrain"), ProgressLine(steps=recipe.train.steps, verbosity=verbosity) as line:
         result = pretrain(recipe, data, run, workers=(workers, workers), progress=line)
     mapping = library.resolve_sweep(library.read(SWEEP_RECIPE))
     search = build(SweepRecipe, mapping, source=f"recipe {SWEEP_RECIPE}")
-    with demo.stage("sweep"), SweepTable() as line:
+    with demo.stage("sweep"), SweepTable(verbosity=verbosity) as line:
         found = run_sweep(search, data, sweep, progress=line)
     with demo.stage("report"):
         report = write_report([data, run, sweep], str(demo.folder / "report.html"))
@@ -80,10 +81,10 @@ def run_demo(output: str, *, dump: str | None = None, workers: int = 2) -> None:
     print(next_command("predict", run, "This function [MASK] a value."))
 
 
-def _write_corpus(folder: Path) -> dict[str, tuple[str, ...]]:
+def _write_corpus(folder: Path, verbosity: Verbosity) -> dict[str, tuple[str, ...]]:
     from tokenfree.workflows.demo_corpus.corpus import write_demo_corpus
 
-    with LiveLine() as line:
+    with LiveLine(verbosity=verbosity) as line:
         corpus = write_demo_corpus(folder)
         line.show(f"corpus     {corpus.pages:,} pages, {corpus.characters:,} characters of text", final=True)
     return {"wikipedia": tuple(map(str, corpus.wikipedia)), "books": tuple(map(str, corpus.books))}

@@ -30,5 +30,5 @@ def run(args: argparse.Namespace) -> int:
 
     if args.workers < 1:
         raise UserError("--workers must be at least 1")
-    run_demo(args.output, dump=args.dump, workers=args.workers)
+    run_demo(args.output, dump=args.dump, workers=args.workers, verbosity=args.verbosity)
     return 0

@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     if "://" in args.output:
         raise UserError(f"--output {args.output}: downloads need a folder of this machine")
     folder = Path(args.output)
-    with DownloadLine() as line:
+    with DownloadLine(verbosity=args.verbosity) as line:
         client = Client(notice=line.show)
         mirror = Mirror.at(args.mirror or os.environ.get(MIRROR_VARIABLE) or MIRROR, client)
         dumps = [mirror.dump(wiki, args.date) for wiki in dict.fromkeys(map(database, args.names))]

@@ -29,8 +29,10 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.preprocess.common.settings import nest
     from tokenfree.train.huggingface.folders import import_folder
     from tokenfree.workflows.terminal.next_command import next_command
+    from tokenfree.workflows.terminal.verbosity import show_settings
 
     recipe = import_folder(args.folder, args.output, nest(args.overrides))
+    show_settings(args.verbosity, recipe)
     model = recipe.model
     print(
         f"{args.output}: {model.embedder.name}, {model.downsampler.name}, {model.trunk.layers} layers of width "

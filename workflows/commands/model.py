@@ -40,11 +40,13 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.train.objectives.base import head_cost
     from tokenfree.workflows.terminal.console import console
     from tokenfree.workflows.terminal.next_command import next_command
+    from tokenfree.workflows.terminal.verbosity import show_settings
 
     made = command_line.drafted(PretrainRecipe, args)
     recipe, problems = made.settings, model_problems(made)
     if recipe is None or problems:
         raise UserError(command_line.source(args), problems)
+    show_settings(args.verbosity, recipe)
     length = recipe.train.length
     targets = recipe.objective.max_predictions
     parts = costs(recipe.model, length, targets)

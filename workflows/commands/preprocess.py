@@ -59,15 +59,17 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.preprocess.sources.wikipedia.dumps import is_dump_name
     from tokenfree.workflows.terminal.next_command import next_command
     from tokenfree.workflows.terminal.stage_line import StageLine, counted
+    from tokenfree.workflows.terminal.verbosity import show_settings
 
     if args.recipe and (is_dump_name(args.recipe) or is_book_name(args.recipe)):
         option = "--wikipedia" if is_dump_name(args.recipe) else "--books"
         raise UserError(f"{args.recipe}: an input, where a recipe is expected; write {option} {args.recipe}")
     config = _config(args)
+    show_settings(args.verbosity, config)
     if args.dry_run:
         print(_told(describe_plan(config), args.workers or os.cpu_count() or 1))
         return 0
-    with StageLine() as line:
+    with StageLine(verbosity=args.verbosity) as line:
         manifest = run_preprocess(
             config,
             args.output,

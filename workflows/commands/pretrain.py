@@ -56,13 +56,15 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.workflows.terminal.next_command import next_command
     from tokenfree.workflows.terminal.run_result import loss_lines
     from tokenfree.workflows.terminal.training_line import ProgressLine
+    from tokenfree.workflows.terminal.verbosity import show_settings
 
     recipe, workers = _checked(args)
+    show_settings(args.verbosity, recipe)
     if args.dry_run:
         print(f"recipe {args.recipe}: fits the data {args.data} and {args.workers} workers")
         print("".join(f"{line}\n" for line in _what_would_be(recipe, args)), end="")
         return 0
-    with ProgressLine(steps=args.extend_to or recipe.train.steps) as line:
+    with ProgressLine(steps=args.extend_to or recipe.train.steps, verbosity=args.verbosity) as line:
         result = pretrain(
             recipe,
             args.data,

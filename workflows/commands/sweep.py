@@ -47,14 +47,16 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.workflows.terminal.next_command import next_command
     from tokenfree.workflows.terminal.sweep.plan import describe
     from tokenfree.workflows.terminal.sweep.table import SweepTable
+    from tokenfree.workflows.terminal.verbosity import show_settings
 
     sweep = _sweep(args)
+    show_settings(args.verbosity, sweep)
     if args.dry_run:
         for line in describe(sweep, args.data):
             print(line)
         return 0
     try:
-        with SweepTable() as table:
+        with SweepTable(verbosity=args.verbosity) as table:
             result = run_sweep(sweep, args.data, args.output, progress=table)
     except JobError:
         if (Path(args.output) / TABLE).is_file():  # every trial failed: what each of them said is on the page

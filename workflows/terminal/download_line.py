@@ -7,6 +7,7 @@ from typing import TextIO
 
 from tokenfree.preprocess.download.download import Progress
 from tokenfree.workflows.terminal.live_line import LiveLine
+from tokenfree.workflows.terminal.verbosity import Verbosity
 
 
 class DownloadLine(LiveLine):
@@ -14,8 +15,8 @@ class DownloadLine(LiveLine):
 
     separator = " · "
 
-    def __init__(self, stream: TextIO | None = None) -> None:
-        super().__init__(stream)
+    def __init__(self, stream: TextIO | None = None, *, verbosity: Verbosity = "normal") -> None:
+        super().__init__(stream, verbosity=verbosity)
         self.start: float | None = None
 
     def __call__(self, progress: Progress) -> None:

@@ -12,6 +12,7 @@ from rich.cells import cell_len
 from typing_extensions import Self
 
 from tokenfree.workflows.terminal.frame import Frame
+from tokenfree.workflows.terminal.verbosity import Verbosity
 
 LOG_INTERVAL = 10.0  # seconds between lines where the output is no terminal
 _LIVE_INTERVAL = 0.1  # where it is one
@@ -27,14 +28,18 @@ class LiveLine:
     Args:
         stream: standard error by default.
         interval: seconds between two lines of a log file.
+        verbosity: `quiet` leaves only messages, `verbose` writes lines as in a log file.
     """
 
     separator = "  "
 
-    def __init__(self, stream: TextIO | None = None, *, interval: float = LOG_INTERVAL) -> None:
+    def __init__(
+        self, stream: TextIO | None = None, *, interval: float = LOG_INTERVAL, verbosity: Verbosity = "normal"
+    ) -> None:
         self.stream = sys.stderr if stream is None else stream
         self._frame = Frame(self.stream)
-        self.live = self._frame.live
+        self.live = self._frame.live and verbosity == "normal"
+        self._quiet = verbosity == "quiet"
         self.interval = _LIVE_INTERVAL if self.live else interval
         self.shown: tuple[str, ...] = ()  # what is not kept yet
         self.time = float("-inf") if self.live else time.monotonic()  # of the last line written
@@ -43,6 +48,8 @@ class LiveLine:
 
     def show(self, *parts: str, final: bool = False) -> None:
         """Show `parts` in place of the last ones, unless those are too new; final ones are shown at once and stay."""
+        if self._quiet:
+            return
         now = time.monotonic()
         due = final or now - self.time >= self.interval
         if due:
@@ -66,6 +73,8 @@ class LiveLine:
 
     def wait(self, text: str) -> None:
         """Show `text` and for how long it has been shown, until there is something else to show."""
+        if self._quiet:
+            return None
         if not self.live:
             return self._log(text)
         self._end_wait()

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any, TextIO
 
 from tokenfree.workflows.terminal.live_line import LiveLine, clock
+from tokenfree.workflows.terminal.verbosity import Verbosity
 
 _STAGE_BEFORE = {"vocabulary": "read", "finish": "build"}  # stages that count the same input splits or shards
 
@@ -14,8 +15,8 @@ class StageLine(LiveLine):
 
     separator = " · "
 
-    def __init__(self, stream: TextIO | None = None) -> None:
-        super().__init__(stream)
+    def __init__(self, stream: TextIO | None = None, *, verbosity: Verbosity = "normal") -> None:
+        super().__init__(stream, verbosity=verbosity)
         self.stage = ""
         self.first: Any = None
         self.last: Any = None

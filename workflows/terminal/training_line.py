@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, TextIO
 
 from tokenfree.workflows.terminal.live_line import LOG_INTERVAL, LiveLine, clock, short
+from tokenfree.workflows.terminal.verbosity import Verbosity
 
 _RECENT = 20  # steps over which speeds are averaged
 
@@ -18,10 +19,18 @@ class ProgressLine(LiveLine):
         steps: of the whole run, for the time left.
         stream: standard error by default.
         interval: seconds between lines where the stream is no terminal.
+        verbosity: see `LiveLine`.
     """
 
-    def __init__(self, *, steps: int, stream: TextIO | None = None, interval: float = LOG_INTERVAL) -> None:
-        super().__init__(stream, interval=interval)
+    def __init__(
+        self,
+        *,
+        steps: int,
+        stream: TextIO | None = None,
+        interval: float = LOG_INTERVAL,
+        verbosity: Verbosity = "normal",
+    ) -> None:
+        super().__init__(stream, interval=interval, verbosity=verbosity)
         self.time = float("-inf")  # the first line is shown at once
         self._steps = steps
         self._recent: collections.deque[Mapping[str, Any]] = collections.deque(maxlen=_RECENT)

@@ -10,6 +10,7 @@ from tokenfree.train.sweep.control.history import Event, History, TrialState
 from tokenfree.workflows.terminal.frame import Frame
 from tokenfree.workflows.terminal.sweep.frame import frame, news
 from tokenfree.workflows.terminal.sweep.pace import SweepPace
+from tokenfree.workflows.terminal.verbosity import Verbosity
 
 TICK = 1.0  # seconds between two drawings of the clock
 
@@ -24,11 +25,14 @@ class SweepTable:
 
     Args:
         stream: standard error by default.
+        verbosity: `quiet` shows nothing, `verbose` writes lines as in a log file.
     """
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+    def __init__(self, stream: TextIO | None = None, *, verbosity: Verbosity = "normal") -> None:
         self._stream = sys.stderr if stream is None else stream
         self._frame = Frame(self._stream)
+        self._live = self._frame.live and verbosity == "normal"
+        self._quiet = verbosity == "quiet"
         self._pace = SweepPace(time.monotonic())
         self._history = History(seeds=1, reports=1)  # after the last event
         self._states: dict[str, str] = {}  # of the trials, as the log says
@@ -41,8 +45,10 @@ class SweepTable:
         with self._lock:
             self._history = history
             self._pace.hear(event, history, time.monotonic())
-            if self._frame.live:
+            if self._live:
                 self._frame.draw(self._lines_that_fit())
+            elif self._quiet:
+                return
             elif event["event"] == "resume":
                 self._log_ended(history)
             elif "trial" in event:
@@ -53,7 +59,7 @@ class SweepTable:
         return frame(self._history, self._pace, time.monotonic(), width, height)
 
     def __enter__(self) -> "SweepTable":
-        if self._frame.live:
+        if self._live:
             self._ticker.start()
         return self
 
@@ -62,7 +68,7 @@ class SweepTable:
     ) -> None:
         self._done.set()
         with self._lock:
-            if self._frame.live and self._history.trials:
+            if self._live and self._history.trials:
                 self._frame.finish("\n".join(self._lines_that_fit()))
 
     def _log(self, event: Event, history: History) -> None:
