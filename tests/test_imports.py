@@ -45,7 +45,7 @@ FLOORS: dict[str, list[set[str]]] = {
     "train/sweep": [{"space"}, {"control"}, {"results"}, {"schedulers", "searchers", "trials"}, {"run"}],
     "workflows": [
         {"demo_corpus", "recipes", "terminal", "report"},
-        {"demo", "doctor"},
+        {"completion", "demo", "doctor"},
         {"commands"},
         {"cli"},
     ],

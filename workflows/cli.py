@@ -92,7 +92,7 @@ def _run(argv: list[str]) -> int:
             f"there is no command {name!r} " + (f"(did you mean {close[0]}?)" if close else "(see tokenfree --help)")
         )
     wanted = names if name is None else [name]  # each takes its time to import
-    modules = {each: importlib.import_module(f"tokenfree.workflows.commands.{each}") for each in wanted}
+    modules = _imported(wanted)
     parser = _parser(modules)
     overrides = []
     if name is not None:
@@ -108,11 +108,16 @@ def _run(argv: list[str]) -> int:
     if passed_on and not getattr(module, "PASSES_ON", False):
         raise UserError(f"tokenfree {args.command} takes nothing after '--', but got {passed_on[0]!r}")
     args.passed_on, args.overrides = passed_on, overrides
+    args.whole_parser = lambda: _parser(_imported(names))
     verbosity.set_logging(args.verbosity, debug=args.debug)
     began = time.monotonic()
     status = module.run(args) or 0
     verbosity.show_seconds(args.verbosity, args.command, began)
     return status
+
+
+def _imported(names: Sequence[str]) -> dict[str, ModuleType]:
+    return {name: importlib.import_module(f"tokenfree.workflows.commands.{name}") for name in names}
 
 
 def _parser(modules: dict[str, ModuleType]) -> Parser:
@@ -128,6 +133,7 @@ def _parser(modules: dict[str, ModuleType]) -> Parser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
+        command.set_defaults(kind=getattr(module, "KIND", None))
         module.add_arguments(command)
         _add_common(command)
     return parser

@@ -1,5 +1,6 @@
 """Finds recipes, by the name of one that comes with tokenfree or by file, and reads them."""
 
+import contextlib
 import difflib
 import functools
 import itertools
@@ -80,6 +81,16 @@ def resolve_sweep(mapping: Mapping[str, Any]) -> dict[str, Any]:
     if named:
         mapping["variants"] = {name: _read_base(name) for name in named}
     return mapping
+
+
+def names_of(kind: RecipeKind) -> list[str]:
+    """The recipes of a kind that come with tokenfree, in alphabetical order."""
+    found = []
+    for name in names():
+        with contextlib.suppress(UserError):
+            check_kind(kind, name)
+            found.append(name)
+    return found
 
 
 def _read_base(recipe: str) -> dict[str, Any]:
