@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.features.vocabulary_process import TrainingProgress
 from tokenfree.preprocess.job.build_step import shard_sidecar
 from tokenfree.preprocess.job.plan_step import find_plan
 from tokenfree.preprocess.job.preprocess_job import RUNS, SHARDS, PreprocessJob
 from tokenfree.preprocess.job.read_step import run_names
+from tokenfree.preprocess.job.vocabulary_step import training_progress
 
 Stage = Literal["read", "vocabulary", "build", "finish", "complete"]  # in the order in which they come
 _ORDER: tuple[Stage, ...] = get_args(Stage)
@@ -22,7 +24,8 @@ _ORDER: tuple[Stage, ...] = get_args(Stage)
 class Progress:
     """How far a job is: `done` of `total` splits ("read") or shards ("build") with their input bytes and characters.
 
-    `bytes` counts decompressed input when reading, files when building. "complete" means that nothing was left to do.
+    `bytes` counts decompressed input when reading, files when building; `training` is how far the vocabulary is, while
+    it is trained. "complete" means that nothing was left to do.
     """
 
     stage: Stage
@@ -30,6 +33,7 @@ class Progress:
     total: int
     bytes: int
     characters: int
+    training: TrainingProgress | None = None
 
 
 class Watcher:
@@ -61,7 +65,8 @@ class Watcher:
         if plan is None:
             self._count(RUNS, self.runs, _of_run, self.run_names)
             stage = "read" if len(self.runs) < len(self.run_names) else "vocabulary"
-            return _progress(stage, self.runs, len(self.run_names))
+            progress = _progress(stage, self.runs, len(self.run_names))
+            return progress if stage == "read" else replace(progress, training=training_progress(self.storage))
         paths = [shard.path for shard in plan.shards]
         sidecars = {shard_sidecar(path) for path in paths}
         for dataset_split in {path.partition("/")[0] for path in paths}:

@@ -19,12 +19,13 @@ _THREADS = 4  # each takes every fourth sentence, so that this number, and not t
 _RESERVED = str.maketrans({"▅": " ", "\0": " "})
 
 
-def train_vocabulary(texts: Iterable[str], config: VocabularyConfig, seed: int) -> bytes:
+def train_vocabulary(texts: Iterable[str], config: VocabularyConfig, seed: int, *, log: bool = False) -> bytes:
     """The bytes of a SentencePiece model trained on `texts` (documents, in this order; all in memory at once).
 
     The model does not normalise, so that offsets are exact: spaces are kept, and one is put before each text so that
     a word has the same pieces there as elsewhere. Id 0 is padding, 1 unknown; there are no marks of start and end.
-    Texts that do not hold `config.size` different pieces give as many as they hold.
+    Texts that do not hold `config.size` different pieces give as many as they hold. With `log` SentencePiece writes to
+    standard error what it does.
 
     Raises:
         UserError: there is no text, or more characters in it than `vocabulary.size`; the size that works is named.
@@ -32,18 +33,18 @@ def train_vocabulary(texts: Iterable[str], config: VocabularyConfig, seed: int) 
     """
     lines = list(_lines(texts))
     try:
-        return _train(lines, config, config.size, seed)
+        return _train(lines, config, config.size, seed, log)
     except RuntimeError as error:
         largest = re.search(r"set it to a value <= (\d+)", str(error))
         if largest is None:
             raise _explain(str(error), config.size) from error
     try:
-        return _train(lines, config, int(largest[1]), seed)
+        return _train(lines, config, int(largest[1]), seed, log)
     except RuntimeError as error:
         raise _explain(str(error), int(largest[1])) from error
 
 
-def _train(lines: list[str], config: VocabularyConfig, size: int, seed: int) -> bytes:
+def _train(lines: list[str], config: VocabularyConfig, size: int, seed: int, log: bool) -> bytes:
     sentencepiece.set_random_generator_seed(seed)
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
@@ -62,7 +63,7 @@ def _train(lines: list[str], config: VocabularyConfig, size: int, seed: int) -> 
         bos_id=-1,
         eos_id=-1,
         num_threads=_THREADS,
-        minloglevel=2,
+        minloglevel=0 if log else 2,
     )
     return model.getvalue()
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import functools
 import hashlib
+import time
 from collections.abc import Mapping
 
 from tokenfree.preprocess.common.errors import JobError
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.dataset.vocabulary import MODEL, VOCABULARY
 from tokenfree.preprocess.features.vocabulary import Vocabulary
-from tokenfree.preprocess.features.vocabulary_training import train_vocabulary
+from tokenfree.preprocess.features.vocabulary_process import TrainingProgress, train_watched
 from tokenfree.preprocess.job.identity import read_given_model
-from tokenfree.preprocess.job.preprocess_job import VOCABULARY_SIDECAR, PreprocessJob
+from tokenfree.preprocess.job.preprocess_job import VOCABULARY_PROGRESS, VOCABULARY_SIDECAR, PreprocessJob
 from tokenfree.preprocess.records.window_columns import SUBWORD_COLUMNS
 from tokenfree.preprocess.shards.partitioning import Partition
 from tokenfree.preprocess.shards.plan import DocumentSet
-from tokenfree.preprocess.shards.vocabulary_sample import sample_texts
+from tokenfree.preprocess.shards.vocabulary_sample import sample_size, sample_texts
 
 
 def make_vocabulary(job: PreprocessJob, documents: Mapping[Partition, DocumentSet]) -> str | None:
@@ -36,7 +39,8 @@ def make_vocabulary(job: PreprocessJob, documents: Mapping[Partition, DocumentSe
     if config.model is not None:
         model = read_given_model(config.model)
     else:
-        model = train_vocabulary(sample_texts(storage, documents, config), config, job.config.seed)
+        texts, size = sample_texts(storage, documents, config), sample_size(documents, config)
+        model = train_watched(texts, config, job.config.seed, size, _Teller(storage))
     vocabulary = Vocabulary.load(model)
     lines = "".join(f"{piece}\n" for piece in vocabulary.pieces())
     storage.write_bytes(VOCABULARY, lines.encode())
@@ -44,6 +48,29 @@ def make_vocabulary(job: PreprocessJob, documents: Mapping[Partition, DocumentSe
     made = {"job": job.fingerprint, "sha256": new.sha256, "bytes": new.size, "size": vocabulary.size}
     storage.write_json(VOCABULARY_SIDECAR, made)
     return new.sha256
+
+
+def training_progress(storage: Storage) -> TrainingProgress | None:
+    """How far the training of the vocabulary is; None where it has not said it, as a small one never does."""
+    values = storage.read_json(VOCABULARY_PROGRESS)
+    return None if values is None else TrainingProgress(**values)
+
+
+class _Teller:
+    """Writes down how far the training is, for whoever watches the job from another process, now and then."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._seconds = 0.3 if storage.is_local else 5.0
+        self._written = float("-inf")
+        storage.remove(VOCABULARY_PROGRESS)  # of an attempt that was killed
+
+    def __call__(self, progress: TrainingProgress) -> None:
+        if time.monotonic() - self._written < self._seconds:
+            return
+        self._written = time.monotonic()
+        with contextlib.suppress(Exception):  # the training goes on whether or not anybody hears of it
+            self._storage.write_json(VOCABULARY_PROGRESS, dataclasses.asdict(progress))
 
 
 def made_vocabulary(job: PreprocessJob, sha256: str) -> Vocabulary:

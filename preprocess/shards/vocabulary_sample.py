@@ -31,6 +31,13 @@ def sample_quotas(characters: Mapping[str, int], total: int, smoothing: float) -
     return quotas
 
 
+def sample_size(documents: Mapping[Partition, DocumentSet], config: VocabularyConfig) -> int:
+    """Characters of all that `sample_texts` gives."""
+    return min(
+        config.sample_characters, sum(found.characters for (name, _), found in documents.items() if name == TRAIN)
+    )
+
+
 def sample_texts(
     storage: Storage, documents: Mapping[Partition, DocumentSet], config: VocabularyConfig
 ) -> Iterator[str]:

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -238,14 +239,21 @@ def test_a_bug_in_a_step_is_a_job_error_and_the_work_is_kept(
 
 
 def test_the_plan_tells_splits_bytes_and_shards(corpus: Path, make_config: Config) -> None:
-    plan = describe_plan(make_config(corpus, split_bytes=5_000))
+    config = make_config(corpus, split_bytes=5_000)
+    plan = describe_plan(config)
     text = sum(len(json.loads(line)["text"]) for line in corpus.read_text().splitlines())
     assert 0.7 * text < plan.estimated_characters < 1.3 * text
     assert plan.estimated_output_bytes > plan.estimated_characters
     assert plan.estimated_seconds > 0
+    assert plan.vocabulary_characters == config.vocabulary.sample_characters
+    assert plan.vocabulary_seconds > 0
     size = corpus.stat().st_size
     assert plan.inputs == 1
     assert plan.splits == -(-size // 5_000)
     assert plan.bytes >= size
     assert plan.estimated_shards >= 2
     assert describe_plan(make_config(corpus, shards=3, validation_fraction=0)).estimated_shards == 3
+    whole = describe_plan(make_config(corpus, vocabulary=replace(config.vocabulary, sample_characters=10**6)))
+    assert whole.vocabulary_characters == round(whole.estimated_characters * (1 - config.validation_fraction))
+    none = describe_plan(make_config(corpus, columns=("text",)))
+    assert (none.vocabulary_characters, none.vocabulary_seconds) == (0, 0)

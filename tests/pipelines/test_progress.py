@@ -3,11 +3,14 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tokenfree.pipelines.preprocess import run_preprocess
 from tokenfree.pipelines.progress import Progress, Watcher, furthest
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import load_manifest
+from tokenfree.preprocess.features import vocabulary_process
 from tokenfree.preprocess.job.identity import identity
 from tokenfree.preprocess.job.output_directory import begin
 from tokenfree.preprocess.job.plan_step import make_plan
@@ -51,3 +54,24 @@ def test_progress_does_not_go_back_when_the_work_is_removed(corpus: Path, tmp_pa
     assert furthest(building, watcher.look()) == building
     assert furthest(None, removing) == removing
     assert furthest(removing, building) == building
+
+
+def test_the_training_of_the_vocabulary_is_told_while_it_lasts(corpus: Path, tmp_path: Path, make_config: Any,
+                                                               monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    monkeypatch.setattr(vocabulary_process, "WORTH_A_PROCESS", 1)
+    config: PreprocessConfig = make_config(corpus)
+    inputs = find_inputs(config)
+    splits = plan_splits(config, inputs)
+    storage = Storage.at(str(tmp_path / "out"))
+    job = begin(storage, identity(config, inputs), config, inputs, splits)
+    for index in range(len(splits)):
+        read_one_split(job, index)
+    watcher = Watcher(job, lambda _: None)
+    assert watcher.look().training is None
+    make_plan(job)
+    assert watcher.look().training is None  # the shards are next
+    storage.remove(PLAN)
+    told = watcher.look()
+    assert told.stage == "vocabulary"
+    assert told.training is not None
+    assert told.training.phase == "candidates"  # the first; the others came too soon after it

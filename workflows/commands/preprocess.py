@@ -130,14 +130,26 @@ def _problems_of_inputs(config: PreprocessConfig) -> Iterator[str]:
 
 
 def _told(plan: "PlanDescription", workers: int) -> str:
-    """What a job would do, in three lines."""
+    """What a job would do, a line each."""
     from tokenfree.workflows.terminal.stage_line import counted
 
-    seconds = max(plan.estimated_seconds / min(workers, plan.splits), 1)  # a split is read by one worker
-    time = counted(round(seconds), "second") if seconds < 120 else counted(round(seconds / 60), "minute")
+    seconds = plan.estimated_seconds / min(workers, plan.splits)  # a split is read by one worker
+    vocabulary, included = "", ""
+    if plan.vocabulary_characters:
+        time = _time(plan.vocabulary_seconds)
+        vocabulary = f"to train    a vocabulary, on about {plan.vocabulary_characters:,} characters: about {time}\n"
+        included = ", that of the vocabulary included"
     made = f"{plan.estimated_output_bytes / 1e6:,.1f} MB in about {counted(plan.estimated_shards, 'shard')}"
     return (
         f"to read     {counted(plan.inputs, 'input')}, {counted(plan.splits, 'split')}, {plan.bytes / 1e6:,.1f} MB\n"
         f"to write    about {plan.estimated_characters:,} characters of text, {made}\n"
-        f"time        about {time} with {counted(workers, 'worker')}, besides the training of the vocabulary"
+        f"{vocabulary}"
+        f"time        about {_time(seconds + plan.vocabulary_seconds)} with {counted(workers, 'worker')}{included}"
     )
+
+
+def _time(seconds: float) -> str:
+    from tokenfree.workflows.terminal.stage_line import counted
+
+    seconds = max(seconds, 1)
+    return counted(round(seconds), "second") if seconds < 120 else counted(round(seconds / 60), "minute")

@@ -38,7 +38,7 @@ class StageLine(LiveLine):
 
     def _parts_done(self) -> str:
         if self.stage == "vocabulary":  # made by one worker from all input splits
-            return self.stage
+            return f"{self.stage:<11}{_trained(self.last.training)}".rstrip()
         noun = "split" if self.stage == "read" else "shard"
         return f"{self.stage:<11}{self.last.done:,} of {counted(self.last.total, noun)}"
 
@@ -56,6 +56,19 @@ class StageLine(LiveLine):
             return []
         left = seconds * (self.last.total - self.last.done) / done - (now - self.changed)
         return [f"about {clock(int(max(left, 0)))} left"]
+
+
+def _trained(training: Any) -> str:
+    """How far a `tokenfree.preprocess.features.vocabulary_process.TrainingProgress` is, in words."""
+    if training is None:
+        return ""
+    done, total = f"{training.done:,}", f"{training.total:,}"
+    return {
+        "sample": f"{done} of {total} characters read",
+        "candidates": "candidates sought",
+        "rounds": f"round {done} of about {total}",
+        "merges": f"{done} of {total} pieces",
+    }[training.phase]
 
 
 def counted(number: int, noun: str) -> str:
