@@ -147,6 +147,8 @@ def _errors_of_steps(storage: Storage) -> Iterator[None]:
     try:
         yield
     except Exception as error:
+        if str(error).startswith(KeyboardInterrupt.__name__):  # in a step that ran in this thread: wrapped by Beam
+            raise KeyboardInterrupt from error
         noted = noted_error(storage)
         if noted is not None:
             raise noted from error

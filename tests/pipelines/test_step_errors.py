@@ -74,3 +74,14 @@ def test_the_users_mistake_comes_out_of_any_process(
         "vocabulary.size: 300 is too small for the characters of this corpus; set it to"
     )
     assert str(caught.value).endswith("or lower vocabulary.character_coverage")
+
+
+def test_an_interrupt_in_a_step_is_one_of_the_command(
+    corpus: Path, tmp_path: Path, make_config: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any) -> bytes:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tokenfree.preprocess.job.vocabulary_step.train_watched", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_preprocess(make_config(corpus), str(tmp_path / "out"))
