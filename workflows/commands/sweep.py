@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     command_line.add_arguments(parser, KIND)
     parser.add_argument("--data", metavar="DIR", required=True, help="a data directory made by `tokenfree preprocess`")
     parser.add_argument("--output", metavar="RUN", required=True, help="the folder of the sweep")
-    parser.add_argument("--dry-run", action="store_true", help="only show settings, placement and budget")
+    parser.add_argument("--dry-run", action="store_true", help="only show settings, placement, budget and hours")
     parser.add_argument("--trials", metavar="N", type=int, help="settings to try")
     room = "most trials side by side (default: as many as the CPUs and GPUs have room for)"
     parser.add_argument("--concurrent", metavar="N", type=int, help=room)
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     sweep = _sweep(args)
     show_settings(args.verbosity, sweep)
     if args.dry_run:
-        for line in describe(sweep, args.data):
+        for line in describe(sweep, args.data, args.output):
             print(line)
         return 0
     try:

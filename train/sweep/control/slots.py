@@ -55,6 +55,10 @@ class Scheduler(Protocol):
         """Whether it may end a trial before its budget is used up; yes by default."""
         return True
 
+    def least_reports(self, reports: int) -> int:
+        """How many of its `reports` a trial makes at least; 1 by default, and all where nothing stops early."""
+        return 1 if self.stops_early() else reports
+
     def verdict(self, history: History, trial: TrialState, report: Report) -> Verdict:
         """What becomes of `trial` after `report`, its last one, which does not end it.
 

@@ -29,6 +29,10 @@ class Config(Scheduler):
     grace: Annotated[int, Field(ge=1)] = 1
     reduction: Annotated[int, Field(ge=2)] = 3
 
+    def least_reports(self, reports: int) -> int:
+        """Those up to `grace`."""
+        return min(self.grace, reports)
+
     def verdict(self, history: History, trial: TrialState, report: Report) -> Verdict:
         """`go` for a trial between rungs, or with fewer better ones at its rung than have room; `stop` otherwise."""
         rung = reached(trial, rungs(self.grace, self.reduction, history.reports))

@@ -28,6 +28,10 @@ class Config(Scheduler):
     name: Literal["hyperband"] = "hyperband"
     reduction: Annotated[int, Field(ge=2)] = 3
 
+    def least_reports(self, reports: int) -> int:
+        """Those up to the first rung of the bracket with the most trials."""
+        return math.ceil(reports / self.reduction ** self._most(reports))
+
     def verdict(self, history: History, trial: TrialState, report: Report) -> Verdict:
         """`wait` until the whole bracket came to the rung, then `go` for its best and `stop` for the others."""
         names = list(history.trials)
@@ -49,7 +53,7 @@ class Config(Scheduler):
 
     def _bracket(self, index: int, history: History) -> tuple[range, int]:
         """The indices of the trials in the bracket of trial `index`, and how many rungs it has."""
-        most = int(math.log(history.reports) / math.log(self.reduction) + 1e-9)
+        most = self._most(history.reports)
         first = 0
         while True:
             for bracket in range(most, -1, -1):
@@ -57,6 +61,10 @@ class Config(Scheduler):
                 if index < first + size:
                     return range(first, min(first + size, history.total)), bracket
                 first += size
+
+    def _most(self, reports: int) -> int:
+        """The most rungs of a bracket: s_max."""
+        return int(math.log(reports) / math.log(self.reduction) + 1e-9)
 
 
 def _loss(trial: TrialState, rung: int) -> float | None:

@@ -27,6 +27,10 @@ class Config(Scheduler):
     grace: Annotated[int, Field(ge=1)] = 1
     min_trials: Annotated[int, Field(ge=1)] = 3
 
+    def least_reports(self, reports: int) -> int:
+        """Those up to `grace`."""
+        return min(self.grace, reports)
+
     def verdict(self, history: History, trial: TrialState, report: Report) -> Verdict:
         """`stop` where the best loss of the trial is strictly above the median, else `go`."""
         number = trial.report_number

@@ -10,7 +10,7 @@ from tokenfree.train.loop.utilisation import Meter
 from tokenfree.train.sweep.space.recipe import Budget
 
 _SAMPLED = 256  # examples whose characters are counted
-_WARM, _TIMED = 2, 6  # steps before the clock runs, and steps by the clock
+_WARM, TIMED_STEPS = 2, 6  # steps before the clock runs, and steps by the clock
 _AT_REST = 1e-12  # a learning rate at which nothing moves, whatever the recipe's own would do to the weights
 
 
@@ -34,15 +34,15 @@ def characters_of_step(loop: Loop) -> float:
 
 def recipe_for_timing(recipe: PretrainRecipe) -> PretrainRecipe:
     """The recipe of a loop for `seconds_of_step`: the same work a step, on weights that stay as they begin."""
-    train = dataclasses.replace(recipe.train, steps=_WARM + _TIMED, learning_rate=_AT_REST)
+    train = dataclasses.replace(recipe.train, steps=_WARM + TIMED_STEPS, learning_rate=_AT_REST)
     return dataclasses.replace(recipe, train=train)
 
 
 def seconds_of_step(loop: Loop) -> float:
     """The mean seconds of a step, measured on a few of a fresh loop of `recipe_for_timing`, which is then spent."""
     seconds: list[float] = []
-    loop.train_until(_WARM + _TIMED, lambda line: seconds.append(line["seconds"]))
-    return sum(seconds[_WARM:]) / _TIMED
+    loop.train_until(_WARM + TIMED_STEPS, lambda line: seconds.append(line["seconds"]))
+    return sum(seconds[_WARM:]) / TIMED_STEPS
 
 
 def steps_of(budget: Budget, loop: Loop, seconds: float | None = None) -> int:

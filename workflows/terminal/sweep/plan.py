@@ -2,26 +2,30 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tokenfree.workflows.terminal.stage_line import counted
 
 if TYPE_CHECKING:
+    from tokenfree.train.sweep.control.history import History
     from tokenfree.train.sweep.control.placement import Placement
     from tokenfree.train.sweep.control.trial_cost import TrialCost
     from tokenfree.train.sweep.space.recipe import SweepRecipe
+    from tokenfree.train.sweep.trials.sweep_time import SweepTime, TrialSpeed
 
 _MOST = 40  # settings that are listed
 
 
-def describe(sweep: "SweepRecipe", data: str) -> Iterator[str]:
-    """The lines of a dry run.
+def describe(sweep: "SweepRecipe", data: str, output: str) -> Iterator[str]:
+    """The lines of a dry run; for the hours some steps are trained, or a sweep in `output` is asked for its speed.
 
     Raises:
         UserError: the sweep cannot be run.
     """
     from tokenfree.train.sweep.control.trial_cost import CostEstimator
     from tokenfree.train.sweep.run import prepare
+    from tokenfree.train.sweep.trials.sweep_time import measure, time_left
 
     proposer, plan = prepare(sweep, data)
     placement = _placement(sweep, plan.settings)
@@ -41,7 +45,11 @@ def describe(sweep: "SweepRecipe", data: str) -> Iterator[str]:
     yield f"{counted(len(plan.impossible), 'setting')} cannot be run" + (":" if plan.impossible else "")
     yield from (f"  {count} x {reason}" for reason, count in sorted(plan.skipped.items()))
     yield str(placement)
-    yield from _budget(sweep, costs, runs, placement)
+    yield from _budget(sweep, costs, runs)
+    history = _begun(sweep, plan.settings, output)
+    speed = measure(sweep, plan.settings[0], costs[0], data, placement, history)
+    left = time_left(sweep, costs, runs, speed, placement.concurrent, history)
+    yield _hours(left, speed, placement.concurrent, begun=bool(history.trials))
 
 
 def _placement(sweep: "SweepRecipe", settings: tuple[dict, ...]) -> "Placement":
@@ -57,14 +65,38 @@ def _placement(sweep: "SweepRecipe", settings: tuple[dict, ...]) -> "Placement":
     return find_placement(sweep, settings, [Node(cores(), torch.cuda.device_count())])
 
 
-def _budget(sweep: "SweepRecipe", costs: list["TrialCost"], runs: int, placement: "Placement") -> Iterator[str]:
+def _begun(sweep: "SweepRecipe", settings: tuple[dict, ...], output: str) -> "History":
+    """What is known of this sweep in its folder; nothing where that holds another one, or none."""
+    from tokenfree.train.sweep.control.history import History
+    from tokenfree.train.sweep.control.journal import read_history
+
+    none = History(sweep.seeds, sweep.reports)
+    if "://" in output:
+        return none
+    found = read_history(Path(output), seeds=sweep.seeds, reports=sweep.reports)
+    both = min(len(found.proposed), len(settings))
+    return found if found.proposed[:both] == settings[:both] else none
+
+
+def _hours(left: "SweepTime", speed: "TrialSpeed", concurrent: int, *, begun: bool) -> str:
+    least, most = _time(left.least), _time(left.most)
+    time = f"about {most}" if least == most else f"{least} to {most}"
+    side = f"{concurrent} trials side by side" if concurrent > 1 else "one trial after another"
+    return f"time{' left' if begun else ''}: {time} on this machine, {side}, validations included ({speed.source})"
+
+
+def _time(seconds: float) -> str:
+    if seconds < 60:
+        return counted(round(seconds), "second")
+    return counted(round(seconds / 60), "minute") if seconds < 3600 else f"{seconds / 3600:,.1f} hours"
+
+
+def _budget(sweep: "SweepRecipe", costs: list["TrialCost"], runs: int) -> Iterator[str]:
     budget = sweep.budget
     most = "at most " if sweep.scheduler.stops_early() else ""
     unit = budget.unit.replace("_", " ").replace("train ", "")
     yield f"budget of a trial: {budget.amount:,.6g} {unit}{'' if unit.endswith('s') else 's'}, {sweep.reports} reports"
     if budget.seconds is not None:
-        hours = runs * budget.seconds / placement.concurrent / 3600
-        yield f"all trials: {most}{hours:,.2f} hours of training, {placement.concurrent} side by side"
         return
     share = runs / len(costs)  # settings not known yet count as the mean of those that are
     steps = share * sum(cost.steps or 0 for cost in costs)
