@@ -69,7 +69,7 @@ def train_watched(texts: Iterable[str], config: VocabularyConfig, seed: int, siz
     if size < WORTH_A_PROCESS:
         return train_vocabulary(texts, config, seed)
     process = subprocess.Popen(
-        [sys.executable, "-m", __name__],
+        [sys.executable, "-P", "-m", __name__],  # a module of the working directory is not to be taken for another
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
