@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.dataset.manifest import load_manifest
 from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
+from tokenfree.train.analyses.breakdown import breakdown, languages_of, scripts_of_targets
 from tokenfree.train.analyses.contexts import Change, without_context
 from tokenfree.train.analyses.intervals import mean_over_windows
 from tokenfree.train.analyses.target_scores import TargetScores, score_targets
@@ -17,11 +19,12 @@ from tokenfree.train.runs.locate import newest_checkpoint
 from tokenfree.train.runs.run_config import read_config
 
 
-def evaluate(run: str, data: str, *, num_windows: int | None = None, device: str = "cpu") -> dict[str, float | int]:
+def evaluate(run: str, data: str, *, num_windows: int | None = None, device: str = "cpu") -> dict[str, Any]:
     """The newest checkpoint of `run` on `data`: `step`, what `Loop.validate` gives, and for objectives that have them
     the baselines without context (`Baselines.numbers`, prefixed `baseline_`), how far below the best of them the loss
     of the hidden targets is (`margin`), and how much of that the model reads (`probe`, see `what_is_read`). These two
-    are nats per hidden target; `_low` and `_high` are the ends of 95% intervals over windows.
+    are nats per hidden target; `_low` and `_high` are the ends of 95% intervals over windows. `languages` and `scripts`
+    are lists over the languages of the windows and the scripts of the hidden targets, see `by_language_and_script`.
 
     Args:
         run: path or address of a run with a checkpoint.
@@ -55,32 +58,36 @@ def evaluate(run: str, data: str, *, num_windows: int | None = None, device: str
         raise UserError(problems=problems)
     loop = Loop(recipe, data, device=device)
     loop.load_model(checkpoint)
-    found: dict[str, float | int] = {"step": checkpoint.step, **loop.validate()}
+    found: dict[str, Any] = {"step": checkpoint.step, **loop.validate()}
     baselines = loop.baselines()
     if baselines is not None:
         found |= {f"baseline_{name}": value for name, value in baselines.numbers().items()}
-        found |= what_is_read(loop, baselines)
+        own = score(loop)
+        found |= what_is_read(loop, baselines, own)
+        found |= by_language_and_script(loop, baselines, own)
     return found
 
 
-def what_is_read(loop: Loop, baselines: Baselines) -> dict[str, float]:
+def score(loop: Loop, change: Change | None = None) -> TargetScores:
+    """The scores of the model of `loop` on the validation targets, with another context where one is given."""
+    symbols, vocabulary = loop.recipe.model.embedder.symbols, loop.vocabulary
+    num_subwords = 0 if vocabulary is None else vocabulary.size
+    batches = loop.validator.batches()
+    if change is not None:
+        batches = (without_context(arrays, symbols, num_subwords, change) for arrays in batches)
+    with loop.evaluating():
+        return score_targets(loop.encoder, loop.model.head, batches, loop.device)
+
+
+def what_is_read(loop: Loop, baselines: Baselines, own: TargetScores) -> dict[str, float]:
     """How much less the model of `loop` loses on the hidden validation targets than what reads no context, in nats.
 
     `margin` is against the better of the baselines; `probe_blank` and `probe_other` are against the model itself with
     all text but white space hidden, and with the text of another window around the target (see
-    `tokenfree.train.analyses.contexts`); `probe` is the smaller of the two. All are paired target by target.
+    `tokenfree.train.analyses.contexts`); `probe` is the smaller of the two. All are paired target by target with `own`,
+    which is what `score` gives.
     """
-    symbols, vocabulary = loop.recipe.model.embedder.symbols, loop.vocabulary
-    num_subwords = 0 if vocabulary is None else vocabulary.size
-
-    def score(change: Change | None) -> TargetScores:
-        batches = loop.validator.batches()
-        if change is not None:
-            batches = (without_context(arrays, symbols, num_subwords, change) for arrays in batches)
-        return score_targets(loop.encoder, loop.model.head, batches, loop.device)
-
-    with loop.evaluating():
-        own, blank, other = score(None), score("blank"), score("other")
+    blank, other = score(loop, "blank"), score(loop, "other")
     hidden = own.hidden_N
     against = {"margin": baselines.best_masked_only_N, "probe_blank": blank.loss_N, "probe_other": other.loss_N}
     found = {}
@@ -88,3 +95,23 @@ def what_is_read(loop: Loop, baselines: Baselines) -> dict[str, float]:
         interval = mean_over_windows((loss_N - own.loss_N)[hidden], own.sample_ids_N[hidden])
         found |= {name: interval.mean, f"{name}_low": interval.low, f"{name}_high": interval.high}
     return {**found, "probe": min(found["probe_blank"], found["probe_other"])}
+
+
+def by_language_and_script(loop: Loop, baselines: Baselines, own: TargetScores) -> dict[str, list[dict[str, Any]]]:
+    """The hidden validation targets of `loop` by the language of their window and by their own script.
+
+    Both `languages` and `scripts` hold for each `name` the `targets` (how many), and over these the mean `loss` (nats)
+    and `accuracy` of `own`, which is what `score` gives, and the loss `without_context`, of the better of the
+    baselines; most targets first. A subword's script is that of its first letter; digits, punctuation and symbols have
+    none: "".
+    """
+    hidden = own.hidden_N
+    values = {"loss": own.loss_N, "accuracy": own.correct_N, "without_context": baselines.best_masked_only_N}
+    symbols = loop.recipe.objective.symbols(loop.vocabulary)
+    assert symbols is not None, "there are baselines"
+    names = {
+        "languages": languages_of(loop.data, "validation", own.sample_ids_N),
+        "scripts": scripts_of_targets(symbols, loop.validator.batches()),
+    }
+    of_hidden = {what: value_N[hidden] for what, value_N in values.items()}
+    return {kind: breakdown(name_N[hidden], of_hidden) for kind, name_N in names.items()}

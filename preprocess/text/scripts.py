@@ -1,4 +1,4 @@
-"""Which writing systems a text is in, told by Unicode blocks: for the counts of the dataset card."""
+"""Which writing systems a text is in, told by Unicode blocks: for the counts of the dataset card and of evaluations."""
 
 from __future__ import annotations
 
@@ -32,6 +32,12 @@ _BLOCKS: tuple[tuple[int, str], ...] = (
     (0x40000, ""),
 )  # fmt: skip
 _STARTS = np.array([start for start, _ in _BLOCKS], np.uint32)
+_NAMES = np.array([script for _, script in _BLOCKS])
+
+
+def scripts_of(codepoints: np.ndarray) -> np.ndarray:
+    """The script of each codepoint (any integers), str of the same shape; "" for what belongs to none."""
+    return _NAMES[np.searchsorted(_STARTS, codepoints, side="right") - 1]
 
 
 def count_scripts(text: str) -> Counter[str]:

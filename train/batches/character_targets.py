@@ -53,8 +53,15 @@ def character_symbols(buckets: int) -> Symbols:
         found = _place_in_word(outside.reshape(-1)).reshape(outside.shape)
         return np.take_along_axis(found, arrays["target_positions"], axis=1)
 
-    usable = np.ones(buckets, dtype=bool)
-    return Symbols("character", ("codepoints", "whitespace"), usable, read, "its place in its word", clues)
+    return Symbols(
+        name="character",
+        columns=("codepoints", "whitespace"),
+        usable=np.ones(buckets, dtype=bool),
+        read=read,
+        clue="its place in its word",
+        clues=clues,
+        codepoints=lambda arrays: arrays["target_codepoints"],
+    )
 
 
 def _place_in_word(white: np.ndarray) -> np.ndarray:

@@ -25,6 +25,7 @@ class Symbols(NamedTuple):
     read: Callable[[Rows], tuple[np.ndarray, np.ndarray]]  # the symbols of some rows and their clues, int64 [any] each
     clue: str | None  # what a clue is, in words; None where the input tells nothing
     clues: Callable[[Arrays], np.ndarray]  # of the targets of a batch, int64 [b, P]; `target_ids` are the symbols
+    codepoints: Callable[[Arrays], np.ndarray]  # one of each target, int64 [b, P]: a letter if it has any
 
 
 class Pieces(Protocol):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.text.characters import codepoints_of
+from tokenfree.preprocess.text.scripts import scripts_of
 from tokenfree.train.batches.collator import Arrays, Pieces, Rows, Symbols
 
 _SPACE = "\u2581"  # SentencePiece's mark of a space: at the front of a piece that begins a word
@@ -47,11 +49,25 @@ def subword_symbols(vocabulary: Pieces, *, shown: bool) -> Symbols:
         return ids, clue_of[ids]
 
     clue = "its number of characters and whether it begins a word" if shown else None
-    return Symbols("subword", ("subword_ids",), predictable(pieces), read, clue, lambda arrays: _clues(clue_of, arrays))
+    clues, letters = _of_targets(clue_of), _of_targets(letters_of(pieces))
+    return Symbols("subword", ("subword_ids",), predictable(pieces), read, clue, clues, letters)
 
 
-def _clues(clue_of: np.ndarray, arrays: Arrays) -> np.ndarray:
-    return clue_of[arrays["target_ids"]]
+def letters_of(pieces: Sequence[str]) -> np.ndarray:
+    """The first letter of each piece that belongs to a script, its first character where none does: int64 [size]."""
+    visible = [_visible(piece) for piece in pieces]
+    codepoints = codepoints_of("".join(visible)).astype(np.int64)
+    of = np.repeat(np.arange(len(visible)), [len(text) for text in visible])
+    lettered = scripts_of(codepoints) != ""
+    found = np.zeros(len(visible), dtype=np.int64)
+    for chosen in (~lettered, lettered):  # the first of each piece is written last, and letters over what is none
+        found[of[chosen][::-1]] = codepoints[chosen][::-1]
+    return found
+
+
+def _of_targets(table: np.ndarray) -> Callable[[Arrays], np.ndarray]:
+    """What `table` has for each symbol, for the targets of a batch."""
+    return lambda arrays: table[arrays["target_ids"]]
 
 
 def _visible(piece: str) -> str:

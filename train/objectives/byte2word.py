@@ -16,7 +16,7 @@ from tokenfree.train.batches import counter_random as random
 from tokenfree.train.batches.collator import Arrays, Rows, Symbols
 from tokenfree.train.batches.framing import ragged_range
 from tokenfree.train.batches.selection import draw_unselected, select
-from tokenfree.train.batches.subword_targets import needed_pieces, predictable
+from tokenfree.train.batches.subword_targets import letters_of, needed_pieces, predictable
 from tokenfree.train.batches.target_kinds import KEPT, MASKED, REPLACED
 from tokenfree.train.batches.word_framing import NUM_FRAME, Words, crop_words, frame_words, room_for_words
 from tokenfree.train.batches.word_pieces import SubwordsAsWords, WordsByRules, WordSource
@@ -114,8 +114,17 @@ class Config(ObjectiveDefaults):
             ids, num_pieces = source.pieces(rows, words, np.arange(len(words.starts)))
             return ids, np.minimum(ragged_range(np.zeros_like(num_pieces), num_pieces), last)
 
-        usable = predictable(vocabulary.pieces())
-        return Symbols("subword", source.columns, usable, read, "its place in its word", _slots)
+        pieces = vocabulary.pieces()
+        letters = letters_of(pieces)
+        return Symbols(
+            name="subword",
+            columns=source.columns,
+            usable=predictable(pieces),
+            read=read,
+            clue="its place in its word",
+            clues=_slots,
+            codepoints=lambda arrays: letters[arrays["target_ids"]],
+        )
 
     def _source(self, vocabulary: Vocabulary | None) -> WordSource:
         needed_pieces(self.name, vocabulary)

@@ -83,9 +83,9 @@ class MaskedCharactersCollator:
     most `max_predictions` P. Of them 80% become MASK, 10% a random such character of the same window that is not
     selected, 10% stay.
 
-    A batch: codepoints int64 [b, length], mask bool [b, length], target_positions int64 [b, P], target_ids int64 [b, P]
-    (buckets), target_mask bool [b, P], target_kinds int64 [b, P], num_characters int64 [b]; the unused last targets of
-    a row are 0.
+    A batch: codepoints int64 [b, length], mask bool [b, length], target_positions int64 [b, P], target_codepoints int64
+    [b, P], target_ids int64 [b, P] (their buckets), target_mask bool [b, P], target_kinds int64 [b, P], num_characters
+    int64 [b]; the unused last targets of a row are 0.
     """
 
     columns = ("codepoints", "whitespace")
@@ -127,14 +127,15 @@ class MaskedCharactersCollator:
         replaced = (action >= _MASKED) & (action < _MASKED + _REPLACED) & (other >= 0)
         shown = np.where(replaced, codepoints[row, positions[other]], gold)
         codepoints[row, position] = np.where(action < _MASKED, MASK, shown)
-        target_positions, target_ids, kinds = (np.zeros(target_mask.shape, dtype=np.int64) for _ in range(3))
-        target_positions[slots], target_ids[slots] = position, gold % config.buckets
+        target_positions, target_codepoints, kinds = (np.zeros(target_mask.shape, dtype=np.int64) for _ in range(3))
+        target_positions[slots], target_codepoints[slots] = position, gold
         kinds[slots] = target_kinds(action < _MASKED, shown == gold)
         return {
             "codepoints": codepoints,
             "mask": mask,
             "target_positions": target_positions,
-            "target_ids": target_ids,
+            "target_codepoints": target_codepoints,
+            "target_ids": target_codepoints % config.buckets,
             "target_mask": target_mask,
             "target_kinds": kinds,
             "num_characters": end - begin,

@@ -2,7 +2,8 @@
 
 The windows and the masks are the same in every evaluation, so the losses of different runs can be compared. Beside the
 loss stand baselines that need no context, on the same targets, and the loss of the model itself without its context:
-with all text but white space hidden (probe_blank), and with the text of another window (probe_other).
+with all text but white space hidden (probe_blank), and with the text of another window (probe_other). The hidden
+targets are also counted by the language of their window and by their own script, where there are several.
 
 Examples:
   tokenfree evaluate runs/tiny --data data/en
@@ -32,6 +33,7 @@ def run(args: argparse.Namespace) -> int:
         UserError: `--windows` is less than 1, or see `tokenfree.train.evaluate.evaluate`.
     """
     from tokenfree.train.evaluate import evaluate
+    from tokenfree.workflows.terminal.breakdown import breakdown_lines
     from tokenfree.workflows.terminal.next_command import next_command
     from tokenfree.workflows.terminal.run_result import reading_line
 
@@ -41,10 +43,13 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(found))
         return 0
+    by_group = {kind: found.pop(kind) for kind in ("languages", "scripts") if kind in found}
     for name, value in found.items():
         print(f"{name:<36}{value:,.4f}" if isinstance(value, float) else f"{name:<36}{value:,}")
     line = reading_line(found)
     if line is not None:
+        print(line)
+    for line in breakdown_lines(**by_group) if by_group else ():
         print(line)
     print(next_command("report", args.data, args.run_folder, "--output", "report.html"))
     return 0

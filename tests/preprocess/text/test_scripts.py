@@ -1,8 +1,9 @@
 """Which script a text is in."""
 
+import numpy as np
 import pytest
 
-from tokenfree.preprocess.text.scripts import SAMPLING, count_scripts
+from tokenfree.preprocess.text.scripts import SAMPLING, count_scripts, scripts_of
 
 
 @pytest.mark.parametrize(
@@ -19,3 +20,8 @@ def test_letters_count_for_their_script(letter: str, script: str) -> None:
 def test_marks_and_symbols_belong_to_no_script(mark: str) -> None:
     assert count_scripts(mark * SAMPLING) == {}
     assert count_scripts("") == {}
+
+
+def test_scripts_of_any_shape() -> None:
+    codepoints = np.array([[ord("a"), ord("7")], [ord("ж"), 0x10FFFF]])
+    assert scripts_of(codepoints).tolist() == [["Latin", ""], ["Cyrillic", ""]]

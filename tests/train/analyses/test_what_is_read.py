@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from tests.train.conftest import MakeRecipe
-from tokenfree.train.analyses.target_scores import score_targets
-from tokenfree.train.evaluate import what_is_read
+from tokenfree.train.evaluate import score, what_is_read
 from tokenfree.train.loop.loop import Loop
 
 OBJECTIVES: dict[str, Mapping[str, Any]] = {
@@ -29,8 +28,7 @@ def loop(request: pytest.FixtureRequest, corpus: str, make_recipe_for: MakeRecip
 
 def test_scores_by_target_are_those_of_validation(loop: Loop) -> None:
     validation = loop.validate()
-    with loop.evaluating():
-        found = score_targets(loop.encoder, loop.model.head, loop.validator.batches(), loop.device)
+    found = score(loop)
     assert len(found.loss_N) == validation["validation_targets"]
     loss = validation.get("validation_masked_loss", validation["validation_loss"])
     assert found.loss_N.mean() == pytest.approx(loss, rel=1e-5)
@@ -53,19 +51,19 @@ def test_a_model_that_cannot_see_reads_nothing(loop: Loop) -> None:
             parameter.copy_(parameter[:1].expand_as(parameter))
     baselines = loop.baselines()
     assert baselines is not None
-    found = what_is_read(loop, baselines)
+    found = what_is_read(loop, baselines, score(loop))
     if "bytes" not in type(loop.encoder.embedder).__module__:  # blanking words changes how many bytes they have
         assert found["probe"] == pytest.approx(0, abs=1e-6)
         assert found["probe_blank"] == pytest.approx(0, abs=1e-6)
     assert found["margin_high"] < 0
     seeing = Loop(loop.recipe, loop.data)
-    assert abs(what_is_read(seeing, baselines)["probe_blank"]) > 1e-5
+    assert abs(what_is_read(seeing, baselines, score(seeing))["probe_blank"]) > 1e-5
 
 
 def test_the_margin_is_against_the_better_baseline(loop: Loop) -> None:
     baselines = loop.baselines()
     assert baselines is not None
-    found, numbers = what_is_read(loop, baselines), baselines.numbers()
+    found, numbers = what_is_read(loop, baselines, score(loop)), baselines.numbers()
     best = min(numbers["masked_only_unigram"], numbers["masked_only_clue"])
     loss = loop.validate()["validation_masked_only_loss"]
     assert found["margin"] == pytest.approx(best - loss, abs=1e-4)
