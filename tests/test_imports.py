@@ -44,7 +44,8 @@ FLOORS: dict[str, list[set[str]]] = {
     ],
     "train/sweep": [{"space"}, {"control"}, {"results"}, {"schedulers", "searchers", "trials"}, {"run"}],
     "workflows": [
-        {"demo_corpus", "recipes", "terminal", "report"},
+        {"demo_corpus", "recipes", "samples"},
+        {"terminal", "report"},
         {"completion", "demo", "doctor"},
         {"commands"},
         {"cli"},

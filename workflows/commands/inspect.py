@@ -29,6 +29,7 @@ def run(args: argparse.Namespace) -> int:
         UserError: a number is out of its range, or there is no finished data directory.
     """
     from tokenfree.preprocess.dataset.manifest import load_manifest
+    from tokenfree.workflows.samples.windows import windows
     from tokenfree.workflows.terminal import inspection
     from tokenfree.workflows.terminal.console import console
     from tokenfree.workflows.terminal.next_command import next_command
@@ -36,13 +37,13 @@ def run(args: argparse.Namespace) -> int:
     if args.sample < 0 or args.width < 1:
         raise UserError("--sample must not be negative and --width must be positive")
     manifest = load_manifest(args.directory)
-    windows = inspection.windows(args.directory, manifest, num_windows=args.sample, width=args.width)
+    shown = windows(args.directory, manifest, num_windows=args.sample, width=args.width)
     if args.json:
         found = {
             "counts": list(inspection.counts(manifest)),
             "pages": manifest.counters,
             "columns": inspection.columns(manifest),
-            "windows": [dataclasses.asdict(window) for window in windows],
+            "windows": [dataclasses.asdict(window) for window in shown],
         }
         print(json.dumps(found, ensure_ascii=False))
         return 0
@@ -50,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     out.print(inspection.counts_table(manifest))
     out.print(inspection.pages_line(manifest))
     out.print(inspection.columns_table(manifest))
-    for window in windows:
+    for window in shown:
         inspection.show_window(out, window)
     out.print(f"\n{next_command('verify', args.directory)}", markup=False)
     return 0

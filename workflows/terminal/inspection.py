@@ -1,24 +1,17 @@
 """The parts of `tokenfree inspect`: tables of counts and columns, and windows with their features marked."""
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-import numpy as np
-import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.dataset.manifest import Manifest
 from tokenfree.preprocess.features.schema import schema
-from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.workflows.samples.windows import BLOCK, Piece, Window, on_one_line
 
 ALTERNATE = ("cyan", "yellow")
-BLOCK = "█"
-_BYTE = re.compile("<0x[0-9A-F]{2}>")  # the name of a byte-fallback piece
 
 
 def counts(manifest: Manifest) -> Iterator[dict[str, Any]]:
@@ -70,99 +63,18 @@ def columns_table(manifest: Manifest) -> Table:
     return table
 
 
-class Piece(NamedTuple):
-    """A word or subword of a window: from character `start` to `end`, drawn as `text`."""
-
-    start: int
-    end: int
-    text: str
-
-
-@dataclass(frozen=True)
-class Window:
-    """A window, or its first characters, with its features."""
-
-    number: int  # in the training split
-    labels: Mapping[str, str]  # document and language, where they are kept
-    characters: int  # of the whole window
-    text: str
-    words: Sequence[Piece] | None  # None: the data have no such columns
-    subwords: Sequence[Piece] | None
-    masked: str | None  # as CANINE-S sees it, masked characters as blocks; None without subwords
-
-
-def windows(directory: str, manifest: Manifest, *, num_windows: int, width: int) -> Iterator[Window]:
-    """`num_windows` windows, spread evenly over the training split, the first `width` characters of each."""
-    storage = Storage.at(directory)
-    vocabulary = None
-    if manifest.vocabulary_sha256 is not None:
-        vocabulary = Vocabulary.load(storage.read_bytes("vocabulary/subwords.model"))
-    for number, row in _sample(storage, manifest, num_windows):
-        known = set(row.schema.names)
-        text = row.column("text")[0].as_py()
-        words = subwords = masked = None
-        if "word_starts" in known:
-            words = [Piece(*span, text[slice(*span)]) for span in _character_spans(text, _spans(row, "word"), width)]
-        if "subword_starts" in known and vocabulary is not None:
-            names = vocabulary.pieces()
-            spelled = [names[id] for id in row.column("subword_ids")[0].values.to_pylist()]
-            subwords = subword_pieces(text[:width], _spans(row, "subword"), spelled)
-            masked = _masked(row, vocabulary, number, width)
-        labels = {name: str(row.column(name)[0]) for name in ("document", "language") if name in known}
-        yield Window(number, labels, len(text), text[:width], words, subwords, masked)
-
-
-def subword_pieces(text: str, spans: Sequence[tuple[int, int]], names: Sequence[str]) -> list[Piece]:
-    """The subwords of `text` by their spans of characters and names; those of a character in bytes show these."""
-    shown = [(span, name) for span, name in zip(spans, names, strict=True) if span[1] <= len(text)]
-    return [Piece(*span, name if _BYTE.fullmatch(name) else text[slice(*span)]) for span, name in shown]
-
-
 def show_window(console: Console, window: Window) -> None:
     """Print a window, with its words, subwords and masks below it."""
     labels = " ".join(window.labels.values())
     console.print(f"\n[bold]window {window.number:,}[/]  {labels}, {window.characters:,} characters")
     rest = "…" if window.characters > len(window.text) else ""
-    console.print(Text(_line(window.text) + rest))
+    console.print(Text(on_one_line(window.text) + rest))
     if window.words is not None:
         console.print(_marked(console, "words", window.text, window.words, "|"))
     if window.subwords is not None:
         console.print(_marked(console, "subwords", window.text, window.subwords, "·"))
     if window.masked is not None:
         console.print(_with_masks(window.text, window.masked))
-
-
-def _character_spans(text: str, spans: Sequence[tuple[int, int]], width: int) -> list[tuple[int, int]]:
-    """Spans of UTF-8 bytes as spans of characters, of those that end within `width`."""
-    encoded = text.encode()
-    near = [span for span in spans if span[0] <= 4 * width]  # bytes: enough for `width` characters
-    found = [(len(encoded[:start].decode()), len(encoded[:end].decode())) for start, end in near]
-    return [span for span in found if span[1] <= width]
-
-
-def _spans(row: pa.RecordBatch, kind: str) -> list[tuple[int, int]]:
-    starts, ends = (row.column(f"{kind}_{side}")[0].values.to_pylist() for side in ("starts", "ends"))
-    return list(zip(starts, ends, strict=True))
-
-
-def _sample(storage: Storage, manifest: Manifest, num_windows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Rows (number in the training split, the row), evenly spaced."""
-    shards = manifest.splits["train"].shards
-    bounds = np.cumsum([0, *(shard.rows for shard in shards)])
-    chosen = np.unique(np.linspace(0, bounds[-1] - 1, num_windows).astype(int)) if bounds[-1] and num_windows else []
-    for number in chosen:
-        index = int(np.searchsorted(bounds, number, side="right")) - 1
-        with storage.open(shards[index].path) as file:
-            offset = int(number - bounds[index])
-            for batch in pa.ipc.open_stream(file):
-                if offset < batch.num_rows:
-                    yield int(number), batch.slice(offset, 1)
-                    break
-                offset -= batch.num_rows
-
-
-def _line(text: str) -> str:
-    return text.replace("\n", "⏎ ")
 
 
 def _marked(console: Console, title: str, shown: str, pieces: Sequence[Piece], separator: str) -> Text:
@@ -172,22 +84,10 @@ def _marked(console: Console, title: str, shown: str, pieces: Sequence[Piece], s
     before = 0
     for index, piece in enumerate(pieces):
         gap = shown[before : piece.start] if coloured else separator if index else ""
-        text.append(_line(gap), style="not bold dim")
+        text.append(on_one_line(gap), style="not bold dim")
         text.append(piece.text, style=f"not bold {ALTERNATE[index % 2]}")
         before = piece.end
     return text
-
-
-def _masked(row: pa.RecordBatch, vocabulary: Vocabulary, number: int, width: int) -> str:
-    """The window as CANINE-S would see it, masked characters as blocks."""
-    from tokenfree.train.batches.framing import MASK
-    from tokenfree.train.objectives.canine_s import Config
-
-    window, config = row.column("codepoints")[0].values.to_numpy(), Config()
-    collate = config.collator(vocabulary, len(window) + 2 + config.spare, seed=0)
-    columns = {name: [row.column(name)[0].values.to_numpy()] for name in collate.columns}
-    seen = collate(columns, np.array([number]))["codepoints"][0, 1 : len(window) + 1]
-    return "".join(BLOCK if new == MASK else chr(new) for new in seen[:width])
 
 
 def _with_masks(before: str, masked: str) -> Text:

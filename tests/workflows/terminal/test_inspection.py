@@ -5,8 +5,9 @@ import io
 import pytest
 from rich.console import Console
 
+from tokenfree.workflows.samples.windows import BLOCK, Piece, Window, subword_pieces
 from tokenfree.workflows.terminal.console import console
-from tokenfree.workflows.terminal.inspection import BLOCK, Piece, Window, show_window, subword_pieces
+from tokenfree.workflows.terminal.inspection import show_window
 
 SUBWORDS = [Piece(0, 1, "a"), Piece(2, 3, "<0xE6>"), Piece(2, 3, "<0xB2>"), Piece(2, 3, "<0xB3>"), Piece(4, 6, "bc")]
 WINDOW = Window(
