@@ -185,17 +185,18 @@ def guess_characters(
     number: int,
     score: Callable[[Mapping[str, np.ndarray], int], Tensor],
     *,
+    characters: Sequence[int],
     length: int,
     room: int,
     width: int = LONGEST,
 ) -> list[tuple[str, float]]:
     """Of models of characters: words spelled from left to right, the `width` best beginnings kept at each character.
 
-    Without a length in the mark, all up to eight are tried, and count alike. Each class stands for its lowest
-    character.
+    Without a length in the mark, all up to eight are tried, and count alike.
 
     Args:
         score: of a batch with targets, and the number of one: its log-probabilities [R, V], with all before it known.
+        characters: the one that each class stands for.
     """
     told = text.sizes[number]
     sizes = [told] if told else list(range(1, _LONGEST_WORD + 1))
@@ -218,10 +219,10 @@ def guess_characters(
             values, classes = torch.topk(scores_RV, min(width, scores_RV.shape[-1]))
             rows = zip(front, values.tolist(), classes.tolist(), strict=True)
             front = [
-                (word + chr(symbol), so_far + value)
+                (word + chr(characters[symbol]), so_far + value)
                 for (word, so_far), *row in rows
                 for value, symbol in zip(*row, strict=True)
-                if chr(symbol).isprintable() and not chr(symbol).isspace()
+                if chr(characters[symbol]).isprintable() and not chr(characters[symbol]).isspace()
             ]
             front = sorted(front, key=lambda item: -item[1])[:width]
         found += [(word, so_far - float(np.log(len(sizes)))) for word, so_far in front]

@@ -4,34 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.batches.collator import Arrays
 from tokenfree.train.batches.framing import room_for_characters
 from tokenfree.train.batches.word_framing import room_for_words
 from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.data.character_counts import frequent_characters
 from tokenfree.train.inference import guesses
 from tokenfree.train.inference.guesses import Guess
 from tokenfree.train.inference.masked_text import MaskedText, read_masked_text
+from tokenfree.train.model.encoder import EncoderOutput
+from tokenfree.train.runs.checkpoints import Checkpoint
 from tokenfree.train.runs.locate import newest_checkpoint
 from tokenfree.train.runs.run_config import read_config
+
+_WINDOWS = 5000  # in which characters are counted
 
 
 class Predictor:
     """The encoder and the head of a run, in evaluation mode.
 
     Args:
+        recipe: that it was trained by.
         vocabulary: of the data that it was trained on; None where its objective needs none.
+        characters: the character that each class stands for, int64 [classes]; None where its objective has none.
     """
 
-    def __init__(self, model: nn.ModuleDict, recipe: PretrainRecipe, vocabulary: Vocabulary | None) -> None:
-        self._model, self._recipe, self._vocabulary = model.eval(), recipe, vocabulary
+    def __init__(
+        self,
+        model: nn.ModuleDict,
+        recipe: PretrainRecipe,
+        vocabulary: Vocabulary | None,
+        characters: np.ndarray | None = None,
+    ) -> None:
+        self._model, self.recipe, self.vocabulary = model.eval(), recipe, vocabulary
+        self._characters = characters
 
     def __call__(self, text: str, top: int = 5) -> list[list[Guess]]:
         """The `top` guesses for each mark of `text`, the most likely first; see `read_masked_text` for marks.
@@ -41,14 +57,21 @@ class Predictor:
         Raises:
             UserError: there is no mark in it, or it is longer than the model reads.
         """
-        masked = read_masked_text(text)
-        return [guesses.best(self._guess(masked, number), top) for number in range(len(masked.sizes))]
+        return self.fill(read_masked_text(text), top)
+
+    def fill(self, text: MaskedText, top: int = 5) -> list[list[Guess]]:
+        """The same for a text that is already parted at what is hidden.
+
+        Raises:
+            UserError: it is longer than the model reads.
+        """
+        return [guesses.best(self._guess(text, number), top) for number in range(len(text.sizes))]
 
     def _guess(self, text: MaskedText, number: int) -> list[tuple[str, float]]:
-        objective, length = self._recipe.objective, self._recipe.train.length
+        objective, length = self.recipe.objective, self.recipe.train.length
         if objective.name == "masked_subwords":
-            assert self._vocabulary is not None
-            return guesses.guess_subword(text, number, self._vocabulary, self._score, length=length)
+            assert self.vocabulary is not None
+            return guesses.guess_subword(text, number, self.vocabulary, self._score, length=length)
         if objective.name == "byte2word":
             room, _ = room_for_words(length, objective.bytes_per_word)
             pieces = self._pieces()
@@ -59,24 +82,42 @@ class Predictor:
         if objective.name == "canine_s":
             pieces = self._pieces()
             return guesses.guess_subword_by_characters(text, number, pieces, self._score, length=length, room=room)
-        return guesses.guess_characters(text, number, self._score_target, length=length, room=room)
+        assert self._characters is not None
+        return guesses.guess_characters(
+            text, number, self._score_target, characters=self._characters.tolist(), length=length, room=room
+        )
 
     def _pieces(self) -> list[str]:
-        assert self._vocabulary is not None
-        return self._vocabulary.pieces()
+        assert self.vocabulary is not None
+        return self.vocabulary.pieces()
 
     def _score(self, arrays: Arrays) -> Tensor:
-        return self._log_probabilities(arrays)
+        return self._log_probabilities(arrays, self._model["encoder"])
 
     def _score_target(self, arrays: Mapping[str, np.ndarray], target: int) -> Tensor:
         rows = len(arrays["target_mask"])
-        return self._log_probabilities(arrays).unflatten(0, (rows, -1))[:, target]
+        encoder = _OneText(self._model["encoder"])
+        return self._log_probabilities(arrays, encoder).unflatten(0, (rows, -1))[:, target]
 
     @torch.no_grad()
-    def _log_probabilities(self, arrays: Mapping[str, np.ndarray]) -> Tensor:
+    def _log_probabilities(self, arrays: Mapping[str, np.ndarray], encoder: Any) -> Tensor:
         batch = {name: torch.from_numpy(values) for name, values in arrays.items()}
-        head, encoder = self._model["head"], self._model["encoder"]
+        head = self._model["head"]
         return head.target_logits(encoder, batch).float().log_softmax(dim=-1)  # pyright: ignore[reportCallIssue]
+
+
+class _OneText:
+    """An encoder for batches whose rows differ in what is known of the targets alone: it reads the first for all."""
+
+    def __init__(self, encoder: Any) -> None:
+        self._encoder = encoder
+
+    def __call__(self, codepoints: Tensor, mask: Tensor, *, targets_BP: Tensor) -> EncoderOutput:
+        out = self._encoder(codepoints[:1], mask[:1], targets_BP=targets_BP[:1])
+        return EncoderOutput(*(part.expand(len(codepoints), *part.shape[1:]) for part in out))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._encoder, name)
 
 
 def load_predictor(run: str | Path, data: str | None = None) -> Predictor:
@@ -94,15 +135,39 @@ def load_predictor(run: str | Path, data: str | None = None) -> Predictor:
         raise UserError(
             f"{run} was {config.data}: an encoder without the head that predicts; train on with --init-from"
         )
-    recipe, checkpoint = config.recipe, newest_checkpoint(run)
-    vocabulary = load_vocabulary(data or config.data)
+    return predictor_of(newest_checkpoint(run), config.recipe, data or config.data)
+
+
+def predictor_of(checkpoint: Checkpoint, recipe: PretrainRecipe, data: str) -> Predictor:
+    """A checkpoint that was trained by `recipe` on `data`, which are read for the vocabulary.
+
+    Raises:
+        UserError: its vocabulary is not that of `data`.
+    """
+    vocabulary = load_vocabulary(data)
     if checkpoint.state.vocabulary != (None if vocabulary is None else vocabulary.sha256):
-        where = data or config.data
-        raise UserError(f"{where} has not the vocabulary that {run} was trained with; name the data with --data DIR")
+        raise UserError(
+            f"{data} has not the vocabulary that {checkpoint.path} was trained with; name the data with --data DIR"
+        )
     with torch.random.fork_rng():  # fresh weights are drawn, then overwritten
         size = vocabulary.size if vocabulary is not None else 0
         model = nn.ModuleDict(
             {"encoder": recipe.model.build(), "head": recipe.objective.build(recipe.model.width, size)}
         )
     model.load_state_dict(checkpoint.weights())
-    return Predictor(model, recipe, vocabulary)
+    return Predictor(model, recipe, vocabulary, _characters(recipe, data))
+
+
+def _characters(recipe: PretrainRecipe, data: str) -> np.ndarray | None:
+    """For each class of characters the one that is most frequent in `data`, else its lowest.
+
+    Data elsewhere than on this machine are not fetched for it.
+    """
+    buckets = getattr(recipe.objective, "buckets", None)
+    if buckets is None:
+        return None
+    found = np.arange(buckets)
+    if Storage.at(data).is_local:
+        frequent = frequent_characters(data, max_rows=_WINDOWS)[::-1]
+        found[frequent % buckets] = frequent  # of several the most frequent is written last
+    return found

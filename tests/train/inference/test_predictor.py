@@ -14,6 +14,7 @@ import torch
 from tests.train.conftest import MakeRecipe
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
+from tokenfree.train.inference import predictor as predictor_module
 from tokenfree.train.inference.guesses import LONGEST, best
 from tokenfree.train.inference.masked_text import read_masked_text
 from tokenfree.train.inference.predictor import Predictor, load_predictor
@@ -103,6 +104,36 @@ def test_characters(runs: Callable[[str], str], name: str) -> None:
     assert first.probability == pytest.approx(np.exp(-30), rel=1e-2)
     ((shortest, *_),) = predictor("the [MASK] of")
     assert shortest.text == "e"
+
+
+def test_a_class_is_told_by_its_most_frequent_character(
+    corpus: str, make_recipe_for: MakeRecipe, tmp_path: Path
+) -> None:
+    """Of 64 classes "e" shares one with "%", and is the one that the data have more of."""
+    recipe = make_recipe_for({"name": "masked_characters", "buckets": 64}, steps=1, validate_every_steps=1)
+    predictor = load_predictor(pretrain(recipe, corpus, str(tmp_path / "run")).run)
+    teach(predictor, ord("e") % 64, 0)
+    ((first, *_),) = predictor("the [MASK:2] of")
+    assert first.text == "ee"
+
+
+@pytest.mark.parametrize("name", ["canine_c", "masked_characters"])
+def test_a_text_is_read_once_for_all_beginnings(
+    name: str, runs: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    predictor = load_predictor(runs(name))
+    encoder: Any = predictor._model["encoder"]
+    read, forward = [], encoder.forward
+    monkeypatch.setattr(
+        encoder, "forward", lambda ids, *more, **named: read.append(len(ids)) or forward(ids, *more, **named)
+    )
+    ((*found,),) = predictor("the [MASK:3] of")
+    assert read == [1, 1, 1]
+    monkeypatch.setattr(predictor_module, "_OneText", lambda each: each)
+    ((*expected,),) = predictor("the [MASK:3] of")
+    assert max(read) > 1
+    assert [guess.text for guess in found] == [guess.text for guess in expected]
+    assert [guess.probability for guess in found] == pytest.approx([guess.probability for guess in expected])
 
 
 def test_characters_know_those_before(runs: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
