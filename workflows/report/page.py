@@ -6,6 +6,7 @@ import jinja2
 
 from tokenfree.workflows.report.figures.drawing import number_ids
 from tokenfree.workflows.report.load import DataRecord, Record, RunRecord, SweepRecord
+from tokenfree.workflows.report.samples.sections import sample_sections
 from tokenfree.workflows.report.sections.corpus_section import corpus_section
 from tokenfree.workflows.report.sections.parts import WIDE
 from tokenfree.workflows.report.sections.run_comparison import comparison_section
@@ -21,6 +22,7 @@ def render(records: Sequence[Record]) -> str:
         sections.append(comparison_section(runs))
     sections += [run_section(run) for run in runs]
     sections += [sweep_section(record) for record in records if isinstance(record, SweepRecord)]
+    sections += sample_sections(records)
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("tokenfree.workflows.report", "."),
         autoescape=True,

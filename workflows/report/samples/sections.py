@@ -1,0 +1,100 @@
+"""The sections of samples: of each run and of the best trial of each sweep, and of each data directory once."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import yaml
+
+from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.preprocess.dataset.manifest import load_manifest
+from tokenfree.train.sweep.results.compare import best
+from tokenfree.workflows.report.load import DataRecord, Record, RunRecord, SweepRecord
+from tokenfree.workflows.report.samples.windows import window_block
+from tokenfree.workflows.report.sections.parts import Block, Section
+from tokenfree.workflows.report.sections.sweep_view import SweepView
+
+
+class _Asked(NamedTuple):
+    """A model that is asked: its folder with checkpoints, its resolved recipe, and the data that it was trained on."""
+
+    title: str
+    folder: Path
+    recipe: Mapping[str, Any]
+    fingerprint: str
+    recorded: str | None  # where the data were; None: not recorded
+
+
+def sample_sections(records: Sequence[Record]) -> list[Section]:
+    """What models guess for hidden pieces, and windows of the data; none of what is not there."""
+    asked = [each for record in records for each in _asked(record)]
+    data = {record.manifest.fingerprint: str(record.path) for record in records if isinstance(record, DataRecord)}
+    for each in asked:
+        if each.fingerprint not in data and _is_there(each):
+            data[each.fingerprint] = str(each.recorded)
+    sections = []
+    if asked:
+        subtitle = (
+            "in a fixed sample of held-out windows, drawn and not chosen; all of a window but the piece is visible, as "
+            "for tokenfree predict"
+        )
+        blocks = [_guesses(each, data.get(each.fingerprint)) for each in asked]
+        sections.append(Section("Guesses for hidden pieces", subtitle, blocks=blocks))
+    if data:
+        subtitle = "evenly spaced over the training split, as tokenfree inspect draws them"
+        sections.append(Section("Sample windows", subtitle, blocks=[_windows(path) for path in data.values()]))
+    return sections
+
+
+def _asked(record: Record) -> Iterator[_Asked]:
+    """The run, or the best trial of a sweep that has ended, if it has checkpoints; imported runs have no data."""
+    if isinstance(record, RunRecord):
+        config = record.config
+        if config.get("manifest") and _has_checkpoints(record.path):
+            yield _Asked(record.name, record.path, config["recipe"], config["manifest"], config["data"])
+    elif isinstance(record, SweepRecord) and record.ended:
+        view = SweepView(record)
+        winner = best(view.trials, target=view.targets[0], unit=view.unit)
+        if winner is not None and _has_checkpoints(record.path / "trials" / winner.name):
+            settings, recipe = (
+                yaml.safe_load((record.path / name).read_text(encoding="utf-8")) for name in ("sweep.yaml", "best.yaml")
+            )
+            title, folder = f"{record.name}: {winner.name}, the best trial", record.path / "trials" / winner.name
+            yield _Asked(title, folder, recipe, settings["fingerprints"]["data"], None)
+
+
+def _has_checkpoints(folder: Path) -> bool:
+    return any((folder / "checkpoints").glob("step_*"))
+
+
+def _is_there(asked: _Asked) -> bool:
+    """Whether the data of a run are where they were, on this machine, and the same."""
+    if asked.recorded is None or not (Path(asked.recorded) / "manifest.json").is_file():
+        return False
+    try:
+        return load_manifest(asked.recorded).fingerprint == asked.fingerprint
+    except UserError:
+        return False
+
+
+def _guesses(asked: _Asked, data: str | None) -> Block:
+    """The table of a model, or a line that says why there is none."""
+    if data is None:
+        where = f"its data are not in {asked.recorded}" if asked.recorded else "a sweep tells no place of its data"
+        return Block(asked.title, f"None are shown: {where}; give their directory to tokenfree report too.")
+    from tokenfree.workflows.report.samples.guesses import guess_block  # imports torch
+
+    try:
+        return guess_block(asked.title, asked.folder, asked.recipe, data)
+    except (UserError, JobError, OSError) as error:
+        return Block(asked.title, f"None are shown: {error}")
+
+
+def _windows(data: str) -> Block:
+    """The windows of a data directory, or a line that says why there are none."""
+    title = Path(data).name
+    try:
+        return window_block(title, data)
+    except (UserError, OSError, pa.ArrowInvalid) as error:
+        return Block(title, f"None are shown: {error}")
