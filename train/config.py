@@ -16,6 +16,9 @@ from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.model.encoder import check as check_model
 
+OPTIMIZER = Slot("tokenfree.train.optimizers", "adamw", "tokenfree.train.optimizers.base.CONTRACT")
+OBJECTIVE = Slot("tokenfree.train.objectives", "canine_s", "tokenfree.train.objectives.base.CONTRACT")
+
 
 @settings
 class TrainConfig:
@@ -62,7 +65,7 @@ class TrainConfig:
     micro_batch: Annotated[int, Field(ge=1)] | None = None
     length: Annotated[int, Field(ge=8)] = 2048
     seed: Annotated[int, Field(ge=0)] = 0
-    optimizer: Annotated[Any, Slot("tokenfree.train.optimizers", "adamw")] = part("tokenfree.train.optimizers", "adamw")
+    optimizer: Annotated[Any, OPTIMIZER] = part(OPTIMIZER)
     learning_rate: Annotated[float, Field(gt=0)] = 1e-3
     warmup: Annotated[float, Field(ge=0, le=1)] = 0.025
     clip_norm: Annotated[float, Field(gt=0)] = 1.0
@@ -109,9 +112,7 @@ class PretrainRecipe:
     """
 
     model: ModelConfig = ModelConfig()
-    objective: Annotated[Any, Slot("tokenfree.train.objectives", "canine_s")] = part(
-        "tokenfree.train.objectives", "canine_s"
-    )
+    objective: Annotated[Any, OBJECTIVE] = part(OBJECTIVE)
     train: TrainConfig = TrainConfig()
 
 

@@ -19,7 +19,9 @@ from tokenfree.train.runs.locate import newest_checkpoint
 from tokenfree.train.runs.run_config import read_config
 
 
-def evaluate(run: str, data: str, *, num_windows: int | None = None, device: str = "cpu") -> dict[str, Any]:
+def evaluate(
+    run: str, data: str, *, num_windows: int | None = None, device: str = "cpu", trust_code: bool = False
+) -> dict[str, Any]:
     """The newest checkpoint of `run` on `data`: `step`, what `Loop.validate` gives, and for objectives that have them
     the baselines without context (`Baselines.numbers`, prefixed `baseline_`), how far below the best of them the loss
     of the hidden targets is (`margin`), and how much of that the model reads (`probe`, see `what_is_read`). These two
@@ -31,12 +33,13 @@ def evaluate(run: str, data: str, *, num_windows: int | None = None, device: str
         data: path or address of a data directory, with the vocabulary of the run's own data.
         num_windows: how many windows, spaced evenly over the validation split; by default as in the run's recipe.
         device: such as "cpu" or "cuda:0".
+        trust_code: run the code outside tokenfree that the run names.
 
     Raises:
         UserError: there is no such run, it has no sound checkpoint, it was imported, or its model cannot read these
             data.
     """
-    config = read_config(run)
+    config = read_config(run, trust_code=trust_code)
     if not config.manifest:  # see train/huggingface/folders.py
         raise UserError(
             f"{run} was {config.data}: an encoder without the head of an objective, so that there is no loss to "

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from tokenfree.preprocess.common import own_code
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.settings import to_mapping
 from tokenfree.preprocess.dataset.manifest import load_manifest
@@ -60,6 +61,7 @@ def pretrain(
     profile: bool = False,
     init_from: str | None = None,
     extend_to: int | None = None,
+    trust_code: bool = False,
 ) -> PretrainResult:
     """Train `recipe` on the data directory `data` into the folder `run`, or go on where that run stood.
 
@@ -75,6 +77,7 @@ def pretrain(
             give it again.
         extend_to: the steps that an existing run, finished or not, is to have in place of `train.steps`; the learning
             rate of the steps that are left is that of a run of so many, see train/start/extension.py.
+        trust_code: run the code outside tokenfree that the run `init_from` names; that of `recipe` is run in any case.
 
     Raises:
         UserError: settings, data and run do not fit together (all problems in one line); there are no such weights, or
@@ -91,8 +94,9 @@ def pretrain(
     extension = None if extend_to is None else Extension(target, recipe, extend_to)
     if extension is not None:
         recipe = extension.before
-    start = None if init_from is None else GivenStart(target, recipe, data, init_from)
-    target.open(RunConfig(recipe, data, manifest.fingerprint, None if start is None else start.record))
+    start = None if init_from is None else GivenStart(target, recipe, data, init_from, trust_code=trust_code)
+    first = None if start is None else start.record
+    target.open(RunConfig(recipe, data, manifest.fingerprint, first, own_code.hashes(recipe)))
     result = target.result()
     if result is not None and (extension is None or extension.is_done):
         return _result(target, result, already_complete=True)

@@ -1,7 +1,8 @@
 """Settings: frozen dataclasses built from YAML mappings, with every problem named by its dotted key.
 
 Recipes, command-line overrides and the configs of all parts go through `build`. A field annotated with a `Slot` takes
-the config of any file in a package, chosen by `name`; adding a variant is adding a file.
+the config of any file in a package, chosen by `name`; adding a variant is adding a file. A name with a dot is that of a
+class of the user's own (see `own_code`).
 """
 
 import dataclasses
@@ -18,6 +19,8 @@ from pydantic import ConfigDict, GetCoreSchemaHandler, TypeAdapter, ValidationEr
 from pydantic_core import PydanticCustomError, core_schema
 from typing_extensions import dataclass_transform
 
+from tokenfree.preprocess.common import own_code
+from tokenfree.preprocess.common.contracts import Contract, contract_problems
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.problems import Nearest, Path, refusals
 from tokenfree.preprocess.common.refused import REFUSED
@@ -35,10 +38,17 @@ def settings(cls: type[T]) -> type[T]:
 
 @dataclasses.dataclass(frozen=True)
 class Slot:
-    """Annotation of a field whose variant is a file of `package`, chosen by the key `name` (`default` where absent)."""
+    """Annotation of a field whose variant is a file of `package`, or a class of the user's, chosen by the key `name`.
+
+    Attributes:
+        package: the dotted name of the folder.
+        default: the variant where the key is absent.
+        contract: where the `Contract` of the variants is, as module and name with a dot between; None: they have none.
+    """
 
     package: str
     default: str
+    contract: str | None = None
 
     @property
     def title(self) -> str:
@@ -52,14 +62,31 @@ class Slot:
         return [name for name in names if hasattr(self._module(name), "Config")]
 
     def config_class(self, name: str) -> type:
-        """The `Config` of the variant `name`.
+        """The `Config` of the variant `name`, or the class of the user's of that name.
 
         Raises:
             ValueError: there is no such variant; the nearest known name is told.
+            UserError: it does not keep the contract of the slot; all that is missing or wrong is named.
         """
-        if name not in self.names():
+        if own_code.is_own(name):
+            found, shown, page = own_code.load(name), name, "own_parts"
+        elif name in self.names():
+            found, shown, page = self._module(name).Config, f"{name}.py", "add_a_part"
+        else:
             raise ValueError(f"there is no {self.title} {name!r}{Nearest(name, self.names()).hint}")
-        return self._module(name).Config
+        contract = self.kept_contract()
+        problems = contract_problems(contract, found, name) if contract or own_code.is_own(name) else ()
+        if problems:
+            told = "; ".join(problems)
+            raise UserError(f"{shown} is no part for the slot {self.title}: {told} (see docs/{page}.md)")
+        return found
+
+    def kept_contract(self) -> Contract | None:
+        """What the variants have to have, if that is written down."""
+        if self.contract is None:
+            return None
+        module, _, name = self.contract.rpartition(".")
+        return getattr(importlib.import_module(module), name)
 
     def _module(self, name: str) -> Any:
         return importlib.import_module(f"{self.package}.{name}")
@@ -86,9 +113,9 @@ def slot_of(hint: Any) -> Slot | None:
     return next((metadata for metadata in getattr(hint, "__metadata__", ()) if isinstance(metadata, Slot)), None)
 
 
-def part(package: str, default: str) -> Any:
-    """A dataclass field for a `Slot`, whose default is the default `Config` of the variant `default`."""
-    return dataclasses.field(default_factory=lambda: Slot(package, default).config_class(default)())
+def part(slot: Slot) -> Any:
+    """A dataclass field for a slot, whose default is the `Config` of its variant `default`."""
+    return dataclasses.field(default_factory=lambda: slot.config_class(slot.default)())
 
 
 def build(cls: type[T], mapping: Mapping[str, Any], *, source: str) -> T:
@@ -253,8 +280,10 @@ def _unknown_keys(cls: type, mapping: Any, prefix: Path) -> Iterable[tuple[Path,
 def _nested_class(hint: Any, value: Any) -> type | None:
     slot = slot_of(hint)
     if slot is not None and isinstance(value, Mapping):
-        name = value.get("name", slot.default)
-        return slot.config_class(name) if name in slot.names() else None
+        try:
+            return slot.config_class(value.get("name", slot.default))
+        except ValueError:  # told when the part is built
+            return None
     return hint if dataclasses.is_dataclass(hint) and isinstance(hint, type) else None
 
 

@@ -13,6 +13,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from tokenfree.preprocess.common import own_code
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.local_files import write_atomically
 from tokenfree.preprocess.common.settings import draft, fingerprint, merge, to_mapping
@@ -45,14 +46,19 @@ class FolderModel(NamedTuple):
     vocabulary: str | None  # SHA-256 of the vocabulary whose subwords it reads; None: none, or it is not known
 
 
-def export_run(run: str | Path, folder: str | Path) -> str:
+def export_run(run: str | Path, folder: str | Path, *, trust_code: bool = False) -> str:
     """Write the newest checkpoint of `run` as a new `folder` for `from_pretrained`; returns the name of the class of
     transformers that reads it.
+
+    Args:
+        run: its path or address.
+        folder: new or empty.
+        trust_code: run the code outside tokenfree that the run names.
 
     Raises:
         UserError: there is no such run, transformers has no model like it, or the folder holds files already.
     """
-    encoder, folder = load_encoder(run), Path(folder)
+    encoder, folder = load_encoder(run, trust_code=trust_code), Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} is there already; give a new or empty folder")
     config = encoder.encoder.config
@@ -66,7 +72,8 @@ def export_run(run: str | Path, folder: str | Path) -> str:
     safetensors.torch.save_file(contiguous, folder / WEIGHTS[0], metadata={"format": "pt"})
     if kind == "canine":
         _write_tokenizer(folder, encoder)
-    card = model_card(run, encoder, checkpoint, TOKENIZER.name if kind == "canine" else None)
+    tokenizer = TOKENIZER.name if kind == "canine" else None
+    card = model_card(run, encoder, checkpoint, tokenizer, trust_code=trust_code)
     write_atomically(folder / CARD, card)
     write_atomically(folder / "config.json", json.dumps(fields, indent=2) + "\n")
     return fields["architectures"][0]
@@ -92,8 +99,8 @@ def import_folder(folder: str | Path, run: str | Path, overrides: Mapping[str, A
     if recipe is None or problems:
         raise UserError(f"import of {folder}", problems)
     encoder = converted(found.encoder, recipe.model)
-    run = Path(run)
-    open_run(run, RunConfig(recipe, f"imported from {folder.absolute()}", manifest=""))
+    run, imported = Path(run), f"imported from {folder.absolute()}"
+    open_run(run, RunConfig(recipe, imported, manifest="", code=own_code.hashes(recipe)))
     tensors = {f"encoder.{name}": tensor for name, tensor in model_tensors(encoder).items()}
     state = CheckpointState(
         step=0,

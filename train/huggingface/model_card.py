@@ -46,7 +46,14 @@ model = BertModel.from_pretrained("this folder").eval()
 It reads the subwords of its training data, whose tokenizer is not in this folder."""
 
 
-def model_card(run: str | Path, encoder: TextEncoder, state: CheckpointState, tokenizer: str | None) -> str:
+def model_card(
+    run: str | Path,
+    encoder: TextEncoder,
+    state: CheckpointState,
+    tokenizer: str | None,
+    *,
+    trust_code: bool = False,
+) -> str:
     """The text of the card of a run's checkpoint, in Markdown with front matter.
 
     Args:
@@ -54,11 +61,12 @@ def model_card(run: str | Path, encoder: TextEncoder, state: CheckpointState, to
         encoder: its encoder.
         state: what the checkpoint says of itself.
         tokenizer: the file of the exported tokenizer; None for a model that comes without.
+        trust_code: run the code outside tokenfree that the run names.
 
     Raises:
         UserError: there is no such run.
     """
-    config = read_config(run)
+    config = read_config(run, trust_code=trust_code)
     languages = _languages(config)
     kind = "BERT" if tokenizer is None else "CANINE"
     front = ModelCardData(

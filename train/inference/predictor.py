@@ -120,17 +120,18 @@ class _OneText:
         return getattr(self._encoder, name)
 
 
-def load_predictor(run: str | Path, data: str | None = None) -> Predictor:
+def load_predictor(run: str | Path, data: str | None = None, *, trust_code: bool = False) -> Predictor:
     """The newest sound checkpoint of a run, with the average of its weights where it has one, on the CPU.
 
     Args:
         run: its path or address.
         data: where the vocabulary of its data is, by default in the data directory that it was trained on.
+        trust_code: run the code outside tokenfree that the run names.
 
     Raises:
         UserError: there is no such run, it was imported (and has no head), or its vocabulary is not to be found.
     """
-    config = read_config(run)
+    config = read_config(run, trust_code=trust_code)
     if not config.manifest:
         raise UserError(
             f"{run} was {config.data}: an encoder without the head that predicts; train on with --init-from"

@@ -157,17 +157,18 @@ class WordEncoder(TextEncoder):
         return Encoded(characters, mask, pooled, words[:, 0], words, word_mask)
 
 
-def load_encoder(run: str | Path, *, device: str = "cpu") -> TextEncoder:
+def load_encoder(run: str | Path, *, device: str = "cpu", trust_code: bool = False) -> TextEncoder:
     """The encoder of the newest sound checkpoint of a run, with the average of its weights where it has one.
 
     Args:
         run: its path or address.
         device: where the encoder is to be, such as "cpu" or "cuda:0".
+        trust_code: run the code outside tokenfree that the run names.
 
     Raises:
-        UserError: there is no such run, or it has no sound checkpoint.
+        UserError: there is no such run, it has no sound checkpoint, or it names code that is not trusted.
     """
-    recipe = read_config(run).recipe
+    recipe = read_config(run, trust_code=trust_code).recipe
     checkpoint = newest_checkpoint(run)
     with torch.random.fork_rng():  # fresh weights are drawn, then overwritten
         encoder = recipe.model.build()

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.refused import known, problems_of
-from tokenfree.preprocess.common.settings import settings
+from tokenfree.preprocess.common.settings import part, settings
 from tokenfree.train.model.common.cost import Cost, count_parameters
 from tokenfree.train.model.common.dimensions import Dimensions
 from tokenfree.train.model.common.grouping import Downsampled, any_of_units, unit_segments
@@ -54,10 +54,10 @@ class ModelConfig:
 
     width: Annotated[int, Field(ge=1)] = 768
     character_width: Annotated[int, Field(ge=1)] | None = None
-    embedder: Annotated[Any, EMBEDDER] = EMBEDDER.field()
-    downsampler: Annotated[Any, DOWNSAMPLER] = DOWNSAMPLER.field()
+    embedder: Annotated[Any, EMBEDDER] = part(EMBEDDER)
+    downsampler: Annotated[Any, DOWNSAMPLER] = part(DOWNSAMPLER)
     trunk: TrunkConfig = dataclasses.field(default_factory=TrunkConfig)
-    upsampler: Annotated[Any, UPSAMPLER] = UPSAMPLER.field()
+    upsampler: Annotated[Any, UPSAMPLER] = part(UPSAMPLER)
     initialisation: Initialisation = "official"
 
     @property

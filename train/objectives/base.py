@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 import torch
 
+from tokenfree.preprocess.common.contracts import Contract
 from tokenfree.train.batches.collator import Collator, Pieces, Symbols
 from tokenfree.train.batches.next_sentence import PAIR_RULE
 from tokenfree.train.model.common.cost import Cost, count_parameters
@@ -37,6 +38,27 @@ class Head(torch.nn.Module):
         """
         matrices = (name for name, parameter in self.named_parameters() if parameter.ndim == 2)
         return sum(self.get_parameter(name).numel() for name in matrices if not name.startswith("next_sentence."))
+
+
+class ObjectiveHead(Protocol):
+    """What an objective builds. What most answer alike they have from `Head`."""
+
+    @property
+    def means(self) -> tuple[str, ...]:
+        """The names in every `Loss.means`."""
+        ...
+
+    def __call__(self, encoder: torch.nn.Module, batch: Mapping[str, torch.Tensor], /) -> Loss:
+        """The loss of the encoder, with this head, on a batch of the collator."""
+        ...
+
+    def target_logits(self, encoder: torch.nn.Module, batch: Mapping[str, torch.Tensor], /) -> torch.Tensor:
+        """See `Head.target_logits`."""
+        ...
+
+    def multiply_accumulates(self) -> int:
+        """See `Head.multiply_accumulates`."""
+        ...
 
 
 class Objective(Protocol):
@@ -107,6 +129,9 @@ class ObjectiveDefaults:
     def rules(self) -> Mapping[str, Sequence[str]]:
         """See `Objective.rules`."""
         return PAIR_RULE if self.next_sentence else {}
+
+
+CONTRACT = Contract(Objective, ObjectiveDefaults, ObjectiveHead, Head, kind=torch.nn.Module)
 
 
 def head_cost(objective: Objective, model: ModelConfig, num_targets: int) -> Cost | None:

@@ -8,6 +8,8 @@ from typing import Protocol
 import torch
 from torch import nn
 
+from tokenfree.preprocess.common.contracts import Contract
+
 
 class OptimizerConfig(Protocol):
     """The `Config` of a file in this package. What most answer alike they have from `OptimizerDefaults`."""
@@ -35,3 +37,6 @@ class OptimizerDefaults:
     def rules(self) -> Mapping[str, Sequence[str]]:
         """See `OptimizerConfig.rules`."""
         return {}
+
+
+CONTRACT = Contract(OptimizerConfig, OptimizerDefaults)

@@ -23,7 +23,7 @@ from tokenfree.train.machine import cache_folder
 from tokenfree.train.runs import checkpoints, store_lock
 from tokenfree.train.runs.checkpoints import Checkpoint, Warn
 from tokenfree.train.runs.metrics import append_event
-from tokenfree.train.runs.run_config import RunConfig, open_run, read_config
+from tokenfree.train.runs.run_config import RunConfig, no_run, open_run
 from tokenfree.train.runs.run_folder import held_by_worker, trained_by_another
 from tokenfree.train.runs.store_retry import retry_store
 
@@ -128,8 +128,10 @@ class RunStore:
         Raises:
             UserError: there is no run.
         """
-        read_config(self.name)
-        for name in self._retry(self._small_files):
+        names = self._retry(self._small_files)
+        if _CONFIG not in names:
+            raise no_run(self.name)
+        for name in names:
             path = self.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             self._retry(lambda name=name, path=path: self.storage.get(name, str(path)))

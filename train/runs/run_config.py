@@ -5,10 +5,12 @@ before anything starts.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import yaml
 
+from tokenfree.preprocess.common import own_code
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.local_files import write_atomically
 from tokenfree.preprocess.common.settings import build, flatten, to_mapping
@@ -32,43 +34,81 @@ class RunConfig:
     data: str  # path or address of the data directory; of an imported run, what it was imported from
     manifest: str  # fingerprint of the data; "" of an imported run
     init_from: InitFrom | None = None  # None: it began with fresh weights
+    code: Mapping[str, str] = dataclasses.field(default_factory=dict)  # as it was begun with, see `own_code.hashes`
 
     def text(self) -> str:
         """The content of config.yaml."""
         mapping = {"recipe": to_mapping(self.recipe), "data": self.data, "manifest": self.manifest}
         if self.init_from is not None:
             mapping["init_from"] = dataclasses.asdict(self.init_from)
+        if self.code:
+            mapping["code"] = dict(self.code)
         return yaml.safe_dump(mapping, sort_keys=False, allow_unicode=True)
 
 
-def read_config(run: str | Path) -> RunConfig:
+def read_config(run: str | Path, *, trust_code: bool = False, recipe: PretrainRecipe | None = None) -> RunConfig:
     """The config of an existing run, by its path or address.
+
+    Args:
+        run: its path or address.
+        trust_code: whether code outside tokenfree that it names may be run.
+        recipe: one that the user has given, whose own code may be run in any case.
 
     Raises:
         UserError: there is no run in that folder, or its recipe is not one that we know.
+        UntrustedCode: it names code that is not to be trusted; none of it was run.
     """
-    config = config_of(run)
+    trusted = None if trust_code else own_code.classes_in(recipe) if recipe is not None else ()
+    config = _config_of(run, trusted)
     if config is None:
-        raise UserError(f"{run} holds no run (no config.yaml); give the --output of a `tokenfree pretrain`")
+        raise no_run(run)
+    own_code.warn_of_changes(config.recipe, config.code, str(run))
     return config
 
 
-def config_of(run: str | Path) -> RunConfig | None:
-    """The config of the run at a path or an address, None where there is none.
+def no_run(run: str | Path) -> UserError:
+    """What is said of a folder that is to be a run and is none."""
+    return UserError(f"{run} holds no run (no config.yaml); give the --output of a `tokenfree pretrain`")
+
+
+def config_before(run: str | Path, recipe: PretrainRecipe, name: str | None = None) -> RunConfig | None:
+    """The config of a run that is to go on as one of `recipe`, None where there is none.
+
+    Args:
+        run: its path or address.
+        recipe: whose own code is trusted.
+        name: what messages call the run, by default `run`.
 
     Raises:
-        UserError: its recipe is not one that we know, or the file is damaged.
+        UserError: its recipe is not one that we know, or has code that `recipe` has not, or the file is damaged.
     """
+    try:
+        config = _config_of(run, own_code.classes_in(recipe))
+    except own_code.UntrustedCode as error:
+        raise UserError(
+            f"{name or run} is a run of other settings: it has parts that are not in the recipe, "
+            f"{', '.join(error.names)}; give the settings of the run, or another --output to start a new one"
+        ) from None
+    if config is not None:
+        own_code.warn_of_changes(config.recipe, config.code, name or str(run))
+    return config
+
+
+def _config_of(run: str | Path, trusted: Collection[str] | None) -> RunConfig | None:
+    """The config of the run at a path or an address, None where there is none; `trusted`: see `own_code.trusting`."""
     path = f"{run}/config.yaml"
     try:
         mapping = yaml.safe_load(Storage.at(str(run)).read_bytes("config.yaml"))
         recipe, data, manifest = (mapping[key] for key in ("recipe", "data", "manifest"))
         init_from = InitFrom(**mapping["init_from"]) if "init_from" in mapping else None
+        code = dict(mapping.get("code", {}))
     except OSError:
         return None
     except (yaml.YAMLError, KeyError, TypeError):
         raise UserError(f"{path} is damaged: it is not the config of a run; give another run") from None
-    return RunConfig(build(PretrainRecipe, recipe, source=path), data, manifest, init_from)
+    with own_code.trusting(trusted, str(run)):
+        built = build(PretrainRecipe, recipe, source=path)
+    return RunConfig(built, data, manifest, init_from, code)
 
 
 def open_run(run: Path, config: RunConfig, *, name: str | None = None) -> None:
@@ -84,8 +124,10 @@ def open_run(run: Path, config: RunConfig, *, name: str | None = None) -> None:
     """
     try:
         run.mkdir(parents=True, exist_ok=True)
-        if (run / "config.yaml").exists():
-            _compare(read_config(run), config, name or str(run))
+        before = config_before(run, config.recipe, name)
+        if before is not None:
+            _compare(before, config, name or str(run))
+            config = dataclasses.replace(config, code=before.code)
         elif any(path.name != "lock" for path in run.iterdir()):
             raise UserError(f"{run} holds other files and no run; give an empty or new folder as --output")
         write_atomically(run / "config.yaml", config.text())

@@ -21,7 +21,7 @@ from tokenfree.preprocess.common.json_lines import read_json_lines
 from tokenfree.preprocess.common.local_files import lock, write_atomically
 from tokenfree.train.runs.checkpoints import Checkpoint, Warn, newest, prune
 from tokenfree.train.runs.metrics import append_event
-from tokenfree.train.runs.run_config import RunConfig, open_run, read_config
+from tokenfree.train.runs.run_config import RunConfig, no_run, open_run
 
 
 class RunFolder:
@@ -84,7 +84,8 @@ class RunFolder:
         Raises:
             UserError: there is no run in the folder.
         """
-        read_config(self.name)
+        if not (self.folder / "config.yaml").is_file():
+            raise no_run(self.name)
 
     def newest(self, warn: Warn) -> Checkpoint | None:
         """See `tokenfree.train.runs.checkpoints.newest`."""

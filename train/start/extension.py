@@ -14,7 +14,7 @@ from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.optimizers.learning_rate import learning_rate
 from tokenfree.train.runs.metrics import OnLine
 from tokenfree.train.runs.run import Run
-from tokenfree.train.runs.run_config import config_of, read_config
+from tokenfree.train.runs.run_config import config_before, read_config
 
 
 class Extension:
@@ -28,7 +28,7 @@ class Extension:
     """
 
     def __init__(self, run: Run, recipe: PretrainRecipe, steps: int) -> None:
-        before = config_of(run.name)
+        before = config_before(run.name, recipe)
         if before is None:
             raise UserError(f"--extend-to {steps}: {run.name} is no run yet; begin it with --train.steps {steps}")
         self._run, self._steps, self._steps_before = run, steps, before.recipe.train.steps
@@ -56,7 +56,7 @@ class Extension:
         done = self._done()
         more = {"steps": self._steps, "steps_before": self._steps_before, "message": self._words(done)}
         line = run.add_event("extend", step=done, **more)
-        run.reopen(dataclasses.replace(read_config(run.name), recipe=self.after))
+        run.reopen(dataclasses.replace(read_config(run.name, recipe=self.before), recipe=self.after))
         if on_line is not None:
             on_line(line)
 

@@ -20,7 +20,7 @@ from tokenfree.train.loop.loop import Loop
 from tokenfree.train.runs import checkpoints
 from tokenfree.train.runs.metrics import OnLine
 from tokenfree.train.runs.run import Run
-from tokenfree.train.runs.run_config import InitFrom, RunConfig, config_of
+from tokenfree.train.runs.run_config import InitFrom, RunConfig, config_before
 from tokenfree.train.start.fitting import Fit, fit
 from tokenfree.train.start.given_weights import GivenWeights, absolute, read_weights
 
@@ -35,19 +35,20 @@ class GivenStart:
         recipe: already checked against the data.
         data: path or address of the data directory.
         source: path or address of a run or of a folder of transformers.
+        trust_code: see `pretrain`.
 
     Raises:
         UserError: there are no such weights, or (next to) nothing of them fits; nothing was written.
     """
 
-    def __init__(self, run: Run, recipe: PretrainRecipe, data: str, source: str) -> None:
+    def __init__(self, run: Run, recipe: PretrainRecipe, data: str, source: str, *, trust_code: bool = False) -> None:
         if _same(source, run.name):
             raise UserError(f"--init-from {source} is the run itself; give another --output")
-        self._recipe, self._data = recipe, data
+        self._recipe, self._data, self._trust_code = recipe, data, trust_code
         self._path = absolute(source)
         self._given: GivenWeights | None = None
         self._begun: tuple[Loop, Fit] | None = None
-        before = config_of(run.name)
+        before = config_before(run.name, recipe)
         self.record = self._record(before)
 
     def lines(self) -> list[str]:
@@ -92,7 +93,7 @@ class GivenStart:
 
     def _read(self) -> GivenWeights:
         if self._given is None:
-            self._given = read_weights(self._path)
+            self._given = read_weights(self._path, trust_code=self._trust_code, recipe=self._recipe)
         return self._given
 
     def _fit(self) -> tuple[Loop, Fit]:

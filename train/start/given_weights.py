@@ -19,6 +19,7 @@ from torch import Tensor
 
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.storage import Storage
+from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.huggingface.folders import WEIGHTS, read_folder
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.base import Objective
@@ -56,12 +57,14 @@ def absolute(source: str) -> str:
     return source if "://" in source else os.path.abspath(source)
 
 
-def read_weights(source: str) -> GivenWeights:
+def read_weights(source: str, *, trust_code: bool = False, recipe: PretrainRecipe | None = None) -> GivenWeights:
     """The weights of the newest sound checkpoint of a run (the averages where it has some), or those in a folder of
     transformers.
 
     Args:
         source: path or address.
+        trust_code: run the code outside tokenfree that a run names.
+        recipe: one of the user's, whose own code is run in any case.
 
     Raises:
         UserError: there is neither, or it is damaged; the message names the option `--init-from`.
@@ -73,14 +76,14 @@ def read_weights(source: str) -> GivenWeights:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"--init-from {source}: cannot be read ({reason}); mend that or give another") from None
     if "config.yaml" in names:
-        return _of_run(source)
+        return _of_run(source, trust_code, recipe)
     if _CONFIG in names:
         return _of_folder(storage, source)
     raise UserError(f"--init-from {source}: {_missing(storage, names)}")
 
 
-def _of_run(source: str) -> GivenWeights:
-    config, warnings = read_config(source), list[str]()
+def _of_run(source: str, trust_code: bool, recipe: PretrainRecipe | None) -> GivenWeights:
+    config, warnings = read_config(source, trust_code=trust_code, recipe=recipe), list[str]()
     checkpoint = newest_checkpoint(source, warnings.append)
     imported = config.manifest == ""
     return GivenWeights(

@@ -23,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--windows", metavar="N", type=int, help="windows, spaced evenly (default: train.validation_windows)"
     )
+    parser.add_argument("--trust-code", action="store_true", help="run the code outside tokenfree that RUN names")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 
@@ -39,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.windows is not None and args.windows < 1:
         raise UserError(f"--windows {args.windows}: give at least 1")
-    found = evaluate(args.run_folder, args.data, num_windows=args.windows)
+    found = evaluate(args.run_folder, args.data, num_windows=args.windows, trust_code=args.trust_code)
     if args.json:
         print(json.dumps(found))
         return 0

@@ -23,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("texts", metavar="TEXT", nargs="+", help="a text with [MASK], or - for standard input")
     parser.add_argument("--data", metavar="DIR", help="the data with its vocabulary (default: what it was trained on)")
     parser.add_argument("--top", metavar="N", type=int, default=5, help="guesses for each (default 5)")
+    parser.add_argument("--trust-code", action="store_true", help="run the code outside tokenfree that RUN names")
     parser.add_argument("--json", action="store_true", help="print one JSON object for each text")
 
 
@@ -36,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.top < 1:
         raise UserError(f"--top {args.top}: give at least 1")
-    predictor = load_predictor(args.run_folder, args.data)
+    predictor = load_predictor(args.run_folder, args.data, trust_code=args.trust_code)
     for text in _texts(args.texts):
         masks = predictor(text, args.top)
         if args.json:

@@ -42,6 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--extend-to", metavar="STEPS", type=int, help="the steps that this run is to have, in place of train.steps"
     )
+    code = "run the code outside tokenfree that the run of --init-from names"
+    parser.add_argument("--trust-code", action="store_true", help=code)
     parser.add_argument("--profile", action="store_true", help="leave a Chrome trace of a few steps in RUN/profile")
     parser.add_argument("--dry-run", action="store_true", help="only check the recipe against the data and weights")
 
@@ -74,6 +76,7 @@ def run(args: argparse.Namespace) -> int:
             profile=args.profile,
             init_from=args.init_from,
             extend_to=args.extend_to,
+            trust_code=args.trust_code,
         )
     if result.already_complete:
         print(f"{args.output}: already complete ({result.steps} steps); nothing to do")
@@ -100,7 +103,8 @@ def _what_would_be(recipe: "PretrainRecipe", args: argparse.Namespace) -> Iterat
         if not extension.is_done:
             yield extension.line()
     if args.init_from is not None:
-        yield from GivenStart(run, recipe, args.data, args.init_from).lines()
+        start = GivenStart(run, recipe, args.data, args.init_from, trust_code=args.trust_code)
+        yield from start.lines()
 
 
 def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, tuple[int, int]]":

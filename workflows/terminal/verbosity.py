@@ -35,6 +35,7 @@ def set_logging(verbosity: Verbosity, *, debug: bool) -> None:
         logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=line, datefmt="%H:%M:%S", force=True)
     elif not debug:  # libraries warn about extras that are not installed; what matters comes as an error
         logging.getLogger().setLevel(logging.ERROR)
+        logging.getLogger("tokenfree").setLevel(logging.WARNING)  # our own, a line each
         for name in ("apache_beam", "huggingface_hub"):  # they log at length what we explain in a line
             logging.getLogger(name).setLevel(logging.CRITICAL)
 

@@ -15,7 +15,6 @@ from tokenfree.preprocess.common.settings import build, merge
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.loop.loop import Loop
 from tokenfree.train.model.common.slots import frame, trunk
-from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.workflows.recipes import library
 
 PAGE = (REPOSITORY / "docs" / "add_a_part.md").read_text(encoding="utf-8")
@@ -81,7 +80,7 @@ def test_the_refusal_of_the_page(add_part: AddPart) -> None:
     cut = text[:class_at] + text[class_at:].partition("    def num_units")[0]
     add_part(PACKAGE, NAME, cut)
     with pytest.raises(UserError) as refused:
-        build(ModelConfig, {SLOT: {"name": NAME}}, source="gated.yaml")
+        build(PretrainRecipe, {"model": {SLOT: {"name": NAME}}}, source="recipe gated.yaml")
     assert str(refused.value) in PAGE.splitlines()
 
 

@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from tokenfree.preprocess.common.contracts import contract_problems
 from tokenfree.preprocess.common.settings import build, to_mapping
 from tokenfree.train.model.common.dimensions import Dimensions
-from tokenfree.train.model.common.slots.contracts import CONTRACTS, contract_problems
+from tokenfree.train.model.common.slots.contracts import CONTRACTS
 from tokenfree.train.model.encoder import DOWNSAMPLER, EMBEDDER, UPSAMPLER, Encoder, ModelConfig
 from tokenfree.train.model.trunk.stack import ATTENTION, LAYER, POSITIONS, SEGMENTS, TrunkConfig
 
@@ -78,7 +79,8 @@ def test_every_slot_has_a_contract() -> None:
 def test_every_part_keeps_the_contract_of_its_slot(slot: str, name: str) -> None:
     """Of `Config` and of the class of the module, and the module that is built is of that class."""
     config_class = SLOTS[slot].config_class(name)
-    assert contract_problems(SLOTS[slot].title, config_class) == []
+    contract = CONTRACTS[SLOTS[slot].title]
+    assert contract_problems(contract, config_class, name) == ()
     said = get_type_hints(config_class.build)["return"]
     dimensions, trunk = Dimensions(16, 4, 32, 0.0, "gelu"), TrunkConfig(heads=4)
     more: dict[str, tuple[Any, ...]] = {
@@ -89,7 +91,7 @@ def test_every_part_keeps_the_contract_of_its_slot(slot: str, name: str) -> None
     }
     module = config_class().build(dimensions, *more.get(slot, ()))
     assert isinstance(module, said)
-    for member in dir(CONTRACTS[SLOTS[slot].title].module):
+    for member in dir(contract.built):
         assert member.startswith("_") or hasattr(module, member), member
 
 

@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from tokenfree.preprocess.common.refused import problems_of
-from tokenfree.preprocess.common.settings import settings
+from tokenfree.preprocess.common.settings import part, settings
 from tokenfree.train.model.common.cost import Cost, count_parameters
 from tokenfree.train.model.common.dimensions import Activation, Dimensions
 from tokenfree.train.model.common.position_bias import LayerBias
@@ -49,10 +49,10 @@ class TrunkConfig:
     inner_width: Annotated[int, Field(ge=1)] | None = None
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
     activation: Activation = "gelu_tanh"
-    layer: Annotated[Any, LAYER] = LAYER.field()
-    attention: Annotated[Any, ATTENTION] = ATTENTION.field()
-    positions: Annotated[Any, POSITIONS] = POSITIONS.field()
-    segments: Annotated[Any, SEGMENTS] = SEGMENTS.field()
+    layer: Annotated[Any, LAYER] = part(LAYER)
+    attention: Annotated[Any, ATTENTION] = part(ATTENTION)
+    positions: Annotated[Any, POSITIONS] = part(POSITIONS)
+    segments: Annotated[Any, SEGMENTS] = part(SEGMENTS)
 
     def build(self, dimensions: Dimensions) -> "Trunk":
         """The stack with fresh weights."""

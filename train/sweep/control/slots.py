@@ -1,8 +1,10 @@
 """The two slots of a sweep: what its searcher and its scheduler can be asked. Their variants inherit the defaults."""
 
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
+from tokenfree.preprocess.common.contracts import Contract
 from tokenfree.train.sweep.control.history import Exploit, History, Report, TrialState, Verdict
 from tokenfree.train.sweep.space.knobs import Values
 from tokenfree.train.sweep.space.recipe import SweepRecipe
@@ -29,6 +31,7 @@ class Searcher(Protocol):
         """How many of `wanted` settings do not depend on what trials report; all of them by default."""
         return wanted
 
+    @abstractmethod
     def candidates(self, sweep: SweepRecipe, history: History) -> Iterator[Values]:
         """Settings in the order in which they would be tried, repeats and impossible ones included.
 
@@ -59,6 +62,7 @@ class Scheduler(Protocol):
         """How many of its `reports` a trial makes at least; 1 by default, and all where nothing stops early."""
         return 1 if self.stops_early() else reports
 
+    @abstractmethod
     def verdict(self, history: History, trial: TrialState, report: Report) -> Verdict:
         """What becomes of `trial` after `report`, its last one, which does not end it.
 
@@ -75,3 +79,7 @@ class Scheduler(Protocol):
     def exploit(self, sweep: SweepRecipe, history: History, trial: TrialState) -> Exploit:
         """What a trial with the verdict `exploit` takes over before it goes on; asked only after that verdict."""
         raise AssertionError(f"the scheduler {self.name} gives no such verdict")
+
+
+SEARCHER = Contract(Searcher, Searcher)
+SCHEDULER = Contract(Scheduler, Scheduler)

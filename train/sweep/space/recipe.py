@@ -16,6 +16,8 @@ from tokenfree.train.sweep.space import knobs as spaces
 from tokenfree.train.sweep.space.knobs import VARIANT, Knob, Values
 
 DEFAULT_TRIALS = 8
+SEARCHER = Slot("tokenfree.train.sweep.searchers", "even", "tokenfree.train.sweep.control.slots.SEARCHER")
+SCHEDULER = Slot("tokenfree.train.sweep.schedulers", "asha", "tokenfree.train.sweep.control.slots.SCHEDULER")
 Objective = Literal["validation_loss", "characters_per_second"]
 
 
@@ -82,12 +84,8 @@ class SweepRecipe:
     variants: dict[str, dict[str, Any]] = field(default_factory=dict)
     overrides: dict[str, Any] = field(default_factory=dict)
     space: Annotated[dict[str, Knob], Field(min_length=1)]
-    searcher: Annotated[Any, Slot("tokenfree.train.sweep.searchers", "even")] = part(
-        "tokenfree.train.sweep.searchers", "even"
-    )
-    scheduler: Annotated[Any, Slot("tokenfree.train.sweep.schedulers", "asha")] = part(
-        "tokenfree.train.sweep.schedulers", "asha"
-    )
+    searcher: Annotated[Any, SEARCHER] = part(SEARCHER)
+    scheduler: Annotated[Any, SCHEDULER] = part(SCHEDULER)
     objectives: Annotated[tuple[Objective, ...], Field(min_length=1, max_length=2)] = ("validation_loss",)
     trials: Annotated[int, Field(ge=1)] | None = None
     seeds: Annotated[int, Field(ge=1)] = 1

@@ -8,11 +8,12 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from tests.train.model.conftest import AddPart
+from tokenfree.preprocess.common.contracts import contract_problems
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.settings import build, settings
 from tokenfree.train.model.common.attention import Core
 from tokenfree.train.model.common.dimensions import Dimensions
-from tokenfree.train.model.common.slots.contracts import contract_problems
+from tokenfree.train.model.common.slots.contracts import CONTRACTS
 from tokenfree.train.model.common.slots.frame import DownsamplerDefaults, UpsamplerDefaults
 from tokenfree.train.model.common.slots.trunk import AttentionDefaults
 from tokenfree.train.model.encoder import ModelConfig
@@ -73,17 +74,16 @@ def test_a_part_of_the_trunk_is_judged_alike(add_part: AddPart) -> None:
     with pytest.raises(UserError) as refused:
         build(ModelConfig, {"trunk": {"positions": "empty"}}, source="test")
     assert str(refused.value) == (
-        "test: trunk.positions: empty.py is no part for the slot trunk.positions: "
-        "Config is not decorated with @settings; Config lacks name; Config lacks sharing, which PositionsDefaults has; "
+        "test: trunk.positions: empty.py is no part for the slot trunk.positions: Config is not decorated with "
+        "@settings; Config lacks the field name: str = 'empty'; Config lacks sharing, which PositionsDefaults has; "
         "Config lacks takes_mixtures, which PositionsDefaults has; Config lacks build(dimensions, trunk); "
         "Config lacks check(trunk, num_units), which PositionsDefaults has (see docs/add_a_part.md)"
     )
 
 
-def of_this_file(config: type) -> type:
-    """The class as if it were in a file of the name that it has."""
-    config.__module__ = vars(config)["name"]
-    return config
+def problems_of(slot: str, config: type) -> list[str]:
+    """What is wrong with a part whose file has the name that it has itself."""
+    return list(contract_problems(CONTRACTS[slot], config, vars(config)["name"]))
 
 
 class Up(nn.Module):
@@ -102,7 +102,8 @@ def up(returned: Any = Up, **members: Any) -> type:
     def built(self: Any, dimensions: Dimensions) -> Any: ...
 
     built.__annotations__["return"] = returned
-    return of_this_file(settings(type("Config", (UpsamplerDefaults,), {"name": "up", "build": built, **members})))
+    named = {"__annotations__": {"name": str}, "name": "up", "build": built}
+    return settings(type("Config", (UpsamplerDefaults,), {**named, **members}))
 
 
 @pytest.mark.parametrize(
@@ -117,7 +118,7 @@ def up(returned: Any = Up, **members: Any) -> type:
         (up(check=None), ["Config.check is no method"]),
         (up(check=lambda self: []), ["Config.check takes (), not (downsampler)"]),
         *(
-            (up(returned), ["Config.build does not say which torch.nn.Module it returns; annotate it with the class"])
+            (up(returned), ["Config.build does not say which Module it returns; annotate it with the class"])
             for returned in (int, "Nowhere", None)
         ),
         (up(nn.Module), ["Module lacks forward(units_BUD, grouping, characters_BCD, mask_BC, targets_BP)",
@@ -125,7 +126,7 @@ def up(returned: Any = Up, **members: Any) -> type:
     ],
 )  # fmt: skip
 def test_what_counts_as_a_problem(config: type, problems: list[str]) -> None:
-    assert contract_problems("upsamplers", config) == problems
+    assert problems_of("upsamplers", config) == problems
 
 
 def test_members_that_only_instances_have_count_where_they_are_declared() -> None:
@@ -147,7 +148,7 @@ def test_members_that_only_instances_have_count_where_they_are_declared() -> Non
             return []
 
     Config.build.__annotations__["return"] = Declared
-    assert contract_problems("downsamplers", of_this_file(Config)) == [
+    assert problems_of("downsamplers", Config) == [
         "Declared lacks min_characters, which DownsamplerModule has",
         "Declared lacks takes_rows, which DownsamplerModule has",
         "Declared.widened takes (length, num_targets, num_units), not (x_BCD)",
@@ -169,7 +170,7 @@ def test_what_a_base_class_only_seems_to_have() -> None:
             raise NotImplementedError
 
     Config.build.__annotations__["return"] = Silent
-    assert contract_problems("trunk.attention", of_this_file(Config)) == [
+    assert problems_of("trunk.attention", Config) == [
         "Config.build takes (dimensions, layer, layers), not (dimensions, layer, num_layers)",
         "Silent lacks forward(heads)",
         "Silent lacks num_pairs(num_queries, num_keys, num_heads)",
