@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Iterator
 from typing import Any, NamedTuple, get_type_hints
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from typing_extensions import get_protocol_members, is_protocol
 
 _DECLARED = object()  # a member that only instances have
@@ -63,6 +63,12 @@ def _form_problems(config_class: type, name: str) -> Iterator[str]:
     shown = config_class.__name__
     if "__pydantic_config__" not in vars(config_class):
         yield f"{shown} is not decorated with @settings"
+    else:
+        try:
+            get_type_hints(config_class)
+            TypeAdapter(config_class)
+        except (NameError, PydanticUserError) as error:
+            yield f"the fields of {shown} have types that cannot be read from YAML: {str(error).splitlines()[0]}"
     found = _members(config_class).get("name")
     if "name" not in getattr(config_class, "__dataclass_fields__", {}):
         yield f"{shown} lacks the field name: str = {name!r}"

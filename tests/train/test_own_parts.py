@@ -1,0 +1,259 @@
+"""The page "Parts of your own": its example trains, and what it says of opening such a run is so."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.conftest import REPOSITORY
+from tokenfree import load_encoder, load_predictor
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.own_code import UntrustedCode
+from tokenfree.preprocess.common.settings import build, merge
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.evaluate import evaluate
+from tokenfree.train.huggingface.folders import export_run
+from tokenfree.train.pretrain import pretrain
+from tokenfree.train.runs.object_store import RunStore
+from tokenfree.train.start.given_weights import read_weights
+from tokenfree.train.sweep.space.recipe import SweepRecipe
+from tokenfree.workflows import cli
+from tokenfree.workflows.recipes import library
+from tokenfree.workflows.report.write import write_report
+
+PAGE = (REPOSITORY / "docs" / "own_parts.md").read_text(encoding="utf-8")
+SMALL = {
+    "model": {"width": 16, "embedder": {"buckets": 128, "max_characters": 128}, "trunk": {"layers": 1, "heads": 2}},
+    "train": {"steps": 2, "global_batch": 4, "streams": 2, "validation_windows": 4, "length": 64, "threads": 1},
+}
+OWN = {"objective": ("objectives.canine_s", "Config"), "train.optimizer": ("optimizers.lamb", "Config")}
+SWEEP = {"base": {"train": {"streams": 1}}, "space": {"train.seed": {"choice": [0, 1]}}}
+
+
+def block(language: str) -> str:
+    """The one block of the page in a language."""
+    (found,) = re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The working directory, with the files of the page; what is imported from it is forgotten afterwards."""
+    (tmp_path / "my_module.py").write_text(block("python"), encoding="utf-8")
+    (tmp_path / "mean.yaml").write_text(block("yaml"), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = set(sys.modules)
+    yield tmp_path
+    for name in sys.modules.keys() - before:
+        if name.partition(".")[0] != "tokenfree" and str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def recipe(folder: Path) -> PretrainRecipe:
+    """That of the page, small."""
+    return build(PretrainRecipe, merge(library.read_based("mean.yaml"), SMALL), source="recipe mean.yaml")
+
+
+@pytest.fixture
+def run(recipe: PretrainRecipe, corpus: str, folder: Path) -> str:
+    """A run of it."""
+    assert pretrain(recipe, corpus, "run").steps == 2
+    return "run"
+
+
+def options(over: Any) -> list[str]:
+    """A mapping as options of the command line."""
+    found: list[str] = []
+    for key, value in over.items():
+        if isinstance(value, dict):
+            found += [text.replace("--", f"--{key}.", 1) for text in options(value)]
+        else:
+            found += [f"--{key}={value}"]
+    return found
+
+
+def test_the_example_averages_real_characters(recipe: PretrainRecipe) -> None:
+    import torch
+
+    down = recipe.model.downsampler.build(recipe.model.dimensions)
+    x, mask = torch.randn(1, 7, 16), torch.tensor([[True] * 5 + [False] * 2])
+    units, valid, grouping, characters = down(x, mask)
+    assert valid.tolist() == [[True, True]]
+    assert grouping.unit_BC.tolist() == [[0, 0, 0, 0, 1, 1, 1]]
+    torch.testing.assert_close(units[0], torch.stack([x[0, :4].mean(0), x[0, 4]]))
+    assert characters is x
+
+
+def test_the_commands_of_the_page(folder: Path, corpus: str, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["pretrain", "mean.yaml", "--data", corpus, "--output", "run", "--model.downsampler.rate", "3"]
+    assert cli.main(["model", "mean.yaml"]) == 0
+    assert "mean pooling" in capsys.readouterr().out
+    for end in ("checkpoint", "already complete"):  # to go on needs no flag
+        assert cli.main([*command, *options(SMALL), "--train.length=66"]) == 0
+        assert end in capsys.readouterr().out
+    assert cli.main(["evaluate", "run", "--data", corpus]) == 2
+    assert "my_module.MeanPool" in capsys.readouterr().err
+    for flag in ("--trust-code", "--trust_code"):
+        assert cli.main(["evaluate", "run", "--data", corpus, flag]) == 0
+    assert cli.main(["predict", "run", "a [MASK]", "--trust-code"]) == 0
+    assert cli.main(["export", "run", "--to", "huggingface", "out", "--trust-code"]) == 2
+    assert "model.downsampler.name must be 'strided_conv', not 'my_module.MeanPool'" in capsys.readouterr().err
+    write_report(["run"], "page.html")
+
+
+def test_the_refusal_of_the_page(folder: Path) -> None:
+    text, end = block("python"), "    def num_units(self, num_characters"
+    (folder / "my_module.py").write_text(text.partition(end)[0], encoding="utf-8")
+    with pytest.raises(UserError) as refused:
+        build(PretrainRecipe, library.read_based("mean.yaml"), source="recipe mean.yaml")
+    assert str(refused.value) in PAGE.splitlines()
+
+
+def test_whatever_opens_a_run_refuses_code_and_names_it(run: str, corpus: str, folder: Path) -> None:
+    (folder / "my_module.py").write_text("raise SystemExit('was run')", encoding="utf-8")
+    del sys.modules["my_module"]
+    plain = build(PretrainRecipe, merge(library.read_based("canine-s-tiny"), SMALL), source="r")
+    opens: list[Callable[[], Any]] = [
+        lambda: load_encoder(run),
+        lambda: load_predictor(run),
+        lambda: evaluate(run, corpus),
+        lambda: export_run(run, "out"),
+        lambda: read_weights(run),
+        lambda: pretrain(plain, corpus, "new", init_from=run),
+    ]
+    for opened in opens:
+        with pytest.raises(
+            UntrustedCode, match=r"run names code outside tokenfree, my_module\.MeanPool, .*--trust-code"
+        ):
+            opened()
+    for more in ({}, {"extend_to": 4}):
+        with pytest.raises(UserError, match=r"parts that are not in the recipe, my_module\.MeanPool; give the"):
+            pretrain(plain, corpus, run, **more)
+    assert not (folder / "new").exists()
+
+
+def test_whoever_trusts_it_opens_it(run: str, recipe: PretrainRecipe, corpus: str) -> None:
+    assert load_encoder(run, trust_code=True)(["a text"]).characters.shape[-1] == 16
+    assert load_predictor(run, trust_code=True)("a [MASK:2]", 1)
+    plain = build(PretrainRecipe, merge(library.read_based("canine-s-tiny"), SMALL), source="r")
+    assert pretrain(plain, corpus, "new", init_from=run, trust_code=True).steps == 2
+    assert pretrain(recipe, corpus, "same", init_from=run).steps == 2  # the recipe names the code itself
+    assert pretrain(recipe, corpus, run, extend_to=3).steps == 3
+
+
+def test_a_changed_file_is_warned_of(
+    run: str, recipe: PretrainRecipe, corpus: str, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = yaml.safe_load((folder / run / "config.yaml").read_text(encoding="utf-8"))["code"]
+    assert list(before) == ["my_module.MeanPool"]
+    with (folder / "my_module.py").open("a", encoding="utf-8") as file:
+        file.write("# changed\n")
+    for _ in range(2):  # going on does not make the file that of the run
+        assert pretrain(recipe, corpus, run).already_complete
+    load_encoder(run, trust_code=True)
+    assert len([text for text in caplog.messages if "my_module.MeanPool has changed since" in text]) == 3
+
+
+@pytest.mark.parametrize("key", OWN)
+def test_an_objective_and_an_optimizer(folder: Path, corpus: str, key: str) -> None:
+    """These stay behind in an export, which is that of a CANINE."""
+    module, name = OWN[key]
+    text = f"""
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.{module} import {name}
+
+@settings
+class Mine({name}):
+    name: str = "mine_11.Mine"
+"""
+    (folder / "mine_11.py").write_text(text, encoding="utf-8")
+    chosen: Any = "mine_11.Mine"
+    for part in reversed(key.split(".")):
+        chosen = {part: chosen}
+    mapping = merge(merge(library.read_based("canine-s-tiny"), SMALL), chosen)
+    assert pretrain(build(PretrainRecipe, mapping, source="r"), corpus, "run").steps == 2
+    assert export_run("run", "out", trust_code=True) == "CanineModel"
+
+
+@pytest.mark.parametrize(
+    ("over", "lacks"),
+    [
+        ({"objective": "empty.Empty"}, "slot objectives: Empty lacks max_predictions; Empty lacks next_sentence, which "
+         "ObjectiveDefaults has; .*Empty lacks collator(vocabulary, length, seed); "),
+        ({"train": {"optimizer": "empty.Empty"}}, "slot optimizers: Empty lacks build(module); Empty lacks rules(), "
+         "which OptimizerDefaults has"),
+    ],
+)  # fmt: skip
+def test_what_a_part_lacks_in_other_slots(folder: Path, over: Any, lacks: str) -> None:
+    (folder / "empty.py").write_text(EMPTY.format(base="object"), encoding="utf-8")
+    with pytest.raises(UserError, match=re.escape(lacks).replace(r"\.\*", ".*")):
+        build(PretrainRecipe, over, source="r")
+
+
+@pytest.mark.parametrize(("slot", "method"), [("searcher", "candidates(sweep, history)"),
+                                              ("scheduler", "verdict(history, trial, report)")])  # fmt: skip
+@pytest.mark.parametrize("inherits", [True, False])
+def test_what_a_part_of_a_sweep_lacks(folder: Path, slot: str, method: str, inherits: bool) -> None:
+    (folder / "empty.py").write_text(EMPTY.format(base=slot.capitalize() if inherits else "object"), encoding="utf-8")
+    with pytest.raises(UserError) as refused:
+        build(SweepRecipe, {**SWEEP, slot: "empty.Empty"}, source="r")
+    told = str(refused.value).partition(f"no part for the slot sweep.{slot}s: ")[2]
+    assert f"Empty lacks {method}" in told
+    assert inherits == (told == f"Empty lacks {method} (see docs/own_parts.md)")
+
+
+EMPTY = """
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.sweep.control.slots import Scheduler, Searcher
+
+@settings
+class Empty({base}):
+    name: str = "empty.Empty"
+"""
+
+
+def test_a_run_in_a_store_is_refused_alike(recipe: PretrainRecipe, corpus: str, folder: Path, bucket: str) -> None:
+    pretrain(recipe, corpus, f"{bucket}/run")
+    with pytest.raises(UntrustedCode, match=r"my_module\.MeanPool"):
+        load_encoder(f"{bucket}/run")
+    assert load_encoder(f"{bucket}/run", trust_code=True)
+    with pytest.raises(UserError, match="holds no run"):
+        RunStore(f"{bucket}/nowhere").fetch()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("module", ["my_module", "train"])
+def test_workers_and_trials_find_the_working_directory(folder: Path, corpus: str, module: str) -> None:
+    """A module that is called as one of our folders, too."""
+    (folder / "my_module.py").rename(folder / f"{module}.py")
+    for name in (f"{module}.py", "mean.yaml"):
+        text = (folder / name).read_text(encoding="utf-8")
+        (folder / name).write_text(text.replace("my_module", module), encoding="utf-8")
+    sweep = {
+        "base": "mean.yaml",
+        "overrides": SMALL,
+        "space": {"model.downsampler.rate": {"grid": [2, 4]}},
+        "budget": {"steps": 2},
+        "reports": 1,
+    }
+    (folder / "sweep.yaml").write_text(yaml.safe_dump(sweep), encoding="utf-8")
+    for command in (
+        ["pretrain", "mean.yaml", "--output", "run", "--workers", "2", *options(SMALL)],
+        ["sweep", "sweep.yaml", "--output", "sweep", "--trials", "2"],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "tokenfree", *command, "--data", corpus],
+            env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+    assert f"{module}.MeanPool" in (folder / "sweep" / "best.yaml").read_text(encoding="utf-8")
