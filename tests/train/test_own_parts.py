@@ -1,6 +1,7 @@
 """The page "Parts of your own": its example trains, and what it says of opening such a run is so."""
 
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from tokenfree.train.pretrain import pretrain
 from tokenfree.train.runs.object_store import RunStore
 from tokenfree.train.start.given_weights import read_weights
 from tokenfree.train.sweep.space.recipe import SweepRecipe
+from tokenfree.train.worker.worker import TrainJob
 from tokenfree.workflows import cli
 from tokenfree.workflows.recipes import library
 from tokenfree.workflows.report.write import write_report
@@ -134,9 +136,9 @@ def test_whatever_opens_a_run_refuses_code_and_names_it(run: str, corpus: str, f
             UntrustedCode, match=r"run names code outside tokenfree, my_module\.MeanPool, .*--trust-code"
         ):
             opened()
-    for more in ({}, {"extend_to": 4}):
+    for steps in (None, 4):
         with pytest.raises(UserError, match=r"parts that are not in the recipe, my_module\.MeanPool; give the"):
-            pretrain(plain, corpus, run, **more)
+            pretrain(plain, corpus, run, extend_to=steps)
     assert not (folder / "new").exists()
 
 
@@ -227,6 +229,18 @@ def test_a_run_in_a_store_is_refused_alike(recipe: PretrainRecipe, corpus: str, 
     assert load_encoder(f"{bucket}/run", trust_code=True)
     with pytest.raises(UserError, match="holds no run"):
         RunStore(f"{bucket}/nowhere").fetch()
+
+
+def test_a_worker_without_the_module_says_so(recipe: PretrainRecipe, folder: Path) -> None:
+    from tokenfree.train.ray.launch import _unpickled
+
+    job = TrainJob(recipe, "data", "run")
+    assert _unpickled(pickle.dumps(job)) == job
+    pickled = pickle.dumps(job)
+    (folder / "my_module.py").unlink()
+    del sys.modules["my_module"]
+    with pytest.raises(UserError, match=r"No module named 'my_module'\); have its module on every node"):
+        _unpickled(pickled)
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,7 +63,7 @@ def work_on_ray(job: TrainJob, workers: tuple[int, int], progress: OnLine | None
                 if not attempts_left:
                     raise JobError(f"the process that leads the workers was lost too often: {error}") from error
                 message = "the process that leads the workers was lost; starting them again from the newest checkpoint"
-                _record_loss(job, channel, [], message)
+                _record_loss(run_at(job.run, job.owner), channel, [], message)
 
 
 def _fit(job: TrainJob, workers: tuple[int, int], threads: int, use_gpu: bool, channel: Any) -> None:
@@ -72,7 +73,7 @@ def _fit(job: TrainJob, workers: tuple[int, int], threads: int, use_gpu: bool, c
     trainer = Trainer(
         _work_on_worker,
         channel,
-        train_loop_config={"job": job, "threads": threads, "channel": channel},
+        train_loop_config={"job": pickle.dumps(job), "threads": threads, "channel": channel},
         scaling_config=ScalingConfig(
             num_workers=workers[0] if workers[0] == workers[1] else workers,
             use_gpu=use_gpu,
@@ -87,7 +88,7 @@ def _fit(job: TrainJob, workers: tuple[int, int], threads: int, use_gpu: bool, c
             failure_config=FailureConfig(
                 max_failures=job.recipe.train.max_restarts, controller_failure_limit=job.recipe.train.max_restarts
             ),
-            callbacks=[_LossRecorder(job, channel)],
+            callbacks=[_LossRecorder(job.run, job.owner, channel)],
         ),
     )
     try:
@@ -101,8 +102,8 @@ def _fit(job: TrainJob, workers: tuple[int, int], threads: int, use_gpu: bool, c
 class _LossRecorder(UserCallback):
     """Writes the loss of workers to the events of the run; lives in the controller."""
 
-    def __init__(self, job: TrainJob, channel: Any) -> None:
-        self._job, self._channel = job, channel
+    def __init__(self, run: str, owner: str | None, channel: Any) -> None:
+        self._run, self._owner, self._channel = run, owner, channel
 
     def after_exception(self, run_context: Any, worker_exceptions: dict[int, Exception]) -> None:
         """Record who was lost or stopped, by rank; errors of workers' own are told by `explain` at the end."""
@@ -111,16 +112,16 @@ class _LossRecorder(UserCallback):
         stopped = [error for error in worker_exceptions.values() if isinstance(error, Stopped)]
         if stopped:
             message = f"workers stopped after step {stopped[0].step} by {stopped[0].reason}; starting them again"
-            _record_loss(self._job, self._channel, [], message)
+            _record_loss(run_at(self._run, self._owner), self._channel, [], message)
             return
         ranks = [rank for rank, error in sorted(worker_exceptions.items()) if not isinstance(error, LostPeer)]
         lost = f"worker {', '.join(map(str, ranks))}" if ranks else "a worker"
         message = f"{lost} was lost; starting the workers again from the newest checkpoint"
-        _record_loss(self._job, self._channel, ranks, message)
+        _record_loss(run_at(self._run, self._owner), self._channel, ranks, message)
 
 
-def _record_loss(job: TrainJob, channel: Any, ranks: list[int], message: str) -> None:
-    line = run_at(job.run, job.owner).add_event("worker_lost", ranks=ranks, message=message)
+def _record_loss(run: Run, channel: Any, ranks: list[int], message: str) -> None:
+    line = run.add_event("worker_lost", ranks=ranks, message=message)
     ray.get(channel.post.remote([line]))
 
 
@@ -130,9 +131,10 @@ def _work_on_worker(config: dict[str, Any]) -> None:
     rank = context.get_world_rank()
     try:
         with contextlib.ExitStack() as stack:
+            job = _unpickled(config["job"])
             on_line = stack.enter_context(connect_worker(config["channel"], notice, coming_end)) if rank == 0 else None
             work(
-                config["job"],
+                job,
                 rank=rank,
                 world_size=context.get_world_size(),
                 device=str(get_device()),
@@ -147,6 +149,21 @@ def _work_on_worker(config: dict[str, Any]) -> None:
         if is_of_collective(error):
             raise LostPeer(str(error)) from error
         raise with_node(WorkerFailure(f"{type(error).__name__}: {error}", traceback.format_exc())) from error
+
+
+def _unpickled(job: bytes) -> TrainJob:
+    """The job as a worker gets it. Ray would take parts that it cannot import for a loss, and start workers for ever.
+
+    Raises:
+        UserError: a module with parts of the user's own is not there.
+    """
+    try:
+        return pickle.loads(job)
+    except (ImportError, AttributeError) as error:
+        raise UserError(
+            f"a part of your own cannot be imported ({error}); have its module on every node: at the same path, "
+            "installed, or sent along with the job"
+        ) from error
 
 
 @contextlib.contextmanager
