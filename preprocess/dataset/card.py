@@ -7,6 +7,7 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.dataset.front_matter import front_matter
 from tokenfree.preprocess.dataset.manifest import Manifest
 
 CARD = "README.md"
@@ -81,11 +82,13 @@ def card(manifest: Manifest, plots: Sequence[str]) -> str:
         for name, found in sorted(manifest.statistics["languages"].items())
     ]
     sections = [
+        front_matter(manifest),
         "# Windows of text for token-free language encoders",
         f"{counters['documents']:,} documents in {len(languages)} languages, cut into {counters['windows']:,} windows "
         f"of at most {manifest.config['window']['max_characters']:,} characters, {counters['characters']:,} characters "
         f"in all. Schema version {manifest.schema_version}, content `{manifest.fingerprint}`.",
         '```python\nimport datasets\n\nwindows = datasets.load_from_disk("this folder")["train"]\n```',
+        '`datasets.load_dataset("this folder")` gives the same from a copy that it makes in its cache.',
         "## Splits",
         "A split is chosen by the text of a document, so no text is in two splits. Of equal texts in one language, one "
         "document is kept.",
