@@ -48,7 +48,7 @@ test-versions: develop  ## The quick tests on each version of Python that is ins
 	for version in $(VERSIONS); do \
 	  command -v python$$version > /dev/null || { echo "python$$version: not installed"; continue; }; \
 	  python$$version -m venv build/python$$version && \
-	  build/python$$version/bin/pip install --quiet --editable ".[s3,huggingface,tracking,dev]" && \
+	  build/python$$version/bin/pip install --quiet --editable ".[s3,huggingface,onnx,tracking,dev]" && \
 	  build/python$$version/bin/python -m pytest -q -m "not slow" tests || exit 1; \
 	done
 
@@ -74,7 +74,7 @@ lock:  ## Resolve pyproject.toml anew into the locks, and see that other version
 	build/lock-venv/bin/pip install --quiet torch==2.13.0 setuptools wheel .
 	{ echo "# Exact versions of what tokenfree needs, for Python 3.11, written by 'make lock'."; \
 	  $(FREEZE); } > requirements.lock
-	build/lock-venv/bin/pip install --quiet -c requirements.lock ".[s3,huggingface,tracking,dev]"
+	build/lock-venv/bin/pip install --quiet -c requirements.lock ".[s3,huggingface,onnx,tracking,dev]"
 	{ echo "# Exact versions of what tests, types and docs need beside requirements.lock, written by 'make lock'."; \
 	  $(FREEZE) | grep -vxFf requirements.lock; } > requirements-dev.lock
 	for version in $(VERSIONS); do \

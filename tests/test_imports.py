@@ -31,7 +31,7 @@ FLOORS: dict[str, list[set[str]]] = {
         {"data", "objectives", "runs"},
         {"analyses", "inference", "loop"},
         {"evaluate", "huggingface", "worker"},
-        {"ray", "start"},
+        {"onnx", "ray", "start"},
         {"pretrain", "sweep"},
     ],
     "train/model": [

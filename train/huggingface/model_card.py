@@ -66,15 +66,7 @@ def model_card(
     Raises:
         UserError: there is no such run.
     """
-    config = read_config(run, trust_code=trust_code)
-    languages = _languages(config)
     kind = "BERT" if tokenizer is None else "CANINE"
-    front = ModelCardData(
-        language=list(languages) or None,
-        library_name="transformers",
-        pipeline_tag="feature-extraction",
-        tags=[kind.lower(), "tokenfree"],
-    )
     snippet = BERT
     if tokenizer is not None:
         snippet = CANINE.format(
@@ -85,10 +77,34 @@ def model_card(
             extra=2 + encoder.spare,
             characters=encoder.max_characters,
         )
+    config = read_config(run, trust_code=trust_code)
+    return card_of_run(run, config, state, kind=kind, library="transformers", usage=snippet)
+
+
+def card_of_run(
+    run: str | Path, config: RunConfig, state: CheckpointState, *, kind: str, library: str, usage: str
+) -> str:
+    """A card that begins with what the model is and how it is used, and goes on with what the run says of itself.
+
+    Args:
+        run: path or address of the run.
+        config: that of the run.
+        state: what the checkpoint says of itself.
+        kind: the model's name, also a tag.
+        library: what loads it.
+        usage: how, in Markdown.
+    """
+    languages = _languages(config)
+    front = ModelCardData(
+        language=list(languages) or None,
+        library_name=library,
+        pipeline_tag="feature-extraction",
+        tags=[kind.lower(), "tokenfree"],
+    )
     sections = [
         f"---\n{front.to_yaml()}\n---",
         f"# {kind}: an encoder trained by tokenfree",
-        snippet,
+        usage,
         "## Training",
         _table(("", ""), _facts(config, state)),
         *_losses(_result(run), state),

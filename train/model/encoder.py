@@ -182,8 +182,11 @@ class Encoder(nn.Module):
                 downsampler with units of its own.
         """
         num_characters = codepoints_BC.shape[1]
-        missing = self.downsampler.min_characters - num_characters
-        if missing > 0:  # the shortest sequences are padded so that one unit comes out
+        missing: Any = self.downsampler.min_characters - num_characters
+        exporting = torch.compiler.is_exporting()  # a graph for sequences of any length
+        if exporting:
+            missing = torch.sym_max(missing, 0)
+        if exporting or missing > 0:  # the shortest sequences are padded so that one unit comes out
             codepoints_BC, mask_BC = F.pad(codepoints_BC, (0, missing)), F.pad(mask_BC, (0, missing))
             segments_BC = None if segments_BC is None else F.pad(segments_BC, (0, missing))
             global_BC = None if global_BC is None else F.pad(global_BC, (0, missing))

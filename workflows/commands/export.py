@@ -1,18 +1,20 @@
 """Write a run's encoder for another library: transformers.CanineModel.from_pretrained(DIR) gives the same outputs.
 
-A subword BERT becomes a folder for transformers.BertModel. Heads of the objective stay behind.
+A subword BERT becomes a folder for transformers.BertModel; every model a graph of ONNX for inputs of any length, with
+which onnxruntime gives the same outputs. Heads of the objective stay behind.
 
 Example:
   tokenfree export runs/tiny --to huggingface exported/tiny
+  tokenfree export runs/tiny --to onnx exported/graph
 """
 
 import argparse
 
-FORMATS = ("huggingface",)
+FORMATS = ("huggingface", "onnx")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`RUN --to huggingface DIR`."""
+    """`RUN --to FORMAT DIR`."""
     parser.add_argument("run_folder", metavar="RUN", help="the folder of a run")
     parser.add_argument("--to", metavar="FORMAT", required=True, choices=FORMATS, help=f"one of: {', '.join(FORMATS)}")
     parser.add_argument("folder", metavar="DIR", help="a new or empty folder to write")
@@ -21,10 +23,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the folder, and print how to load it."""
+    if args.to == "onnx":
+        return _to_onnx(args)
     from tokenfree.train.huggingface.folders import export_run
     from tokenfree.workflows.terminal.next_command import next_command
 
     reader = export_run(args.run_folder, args.folder, trust_code=args.trust_code)
     load = f"from transformers import {reader}; {reader}.from_pretrained({args.folder!r})"
+    print(next_command("-c", load, program="python"))
+    return 0
+
+
+def _to_onnx(args: argparse.Namespace) -> int:
+    from tokenfree.train.onnx.folder import GRAPH, export_graph
+    from tokenfree.train.onnx.graph import INSTALL
+    from tokenfree.workflows.terminal.next_command import next_command
+
+    checked = export_graph(args.run_folder, args.folder, trust_code=args.trust_code)
+    if checked is None:
+        print(f"  note        not checked: onnxruntime is not installed; run {INSTALL}")
+    else:
+        told = f"{checked.largest_difference:.1e} is the largest difference from PyTorch"
+        print(f"  checked     {checked.inputs} inputs of several lengths by onnxruntime: {told}")
+    print(f"  card        {args.folder}/README.md")
+    load = f"import onnxruntime; onnxruntime.InferenceSession({f'{args.folder}/{GRAPH}'!r})"
     print(next_command("-c", load, program="python"))
     return 0

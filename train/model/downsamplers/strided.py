@@ -8,6 +8,7 @@ import dataclasses
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tokenfree.train.model.common.attention import Core, hide
@@ -31,6 +32,8 @@ class BlockAttention(Core):
         """The context of every character, [B, H, C, E]."""
         q_BHCE, k_BHCE, v_BHCE = heads.queries_BHQE, heads.keys_BHKE, heads.values_BHKE
         bias_BC = hide(heads.valid_BK, q_BHCE.dtype)
+        if torch.compiler.is_exporting():
+            return self._of_any_length(q_BHCE, k_BHCE, v_BHCE, bias_BC)
         num_characters = q_BHCE.shape[2]
         whole = num_characters // self.block * self.block
         contexts = []
@@ -46,6 +49,15 @@ class BlockAttention(Core):
         """All pairs within the blocks."""
         num_blocks, rest = divmod(num_keys, self.block)
         return num_heads * (num_blocks * self.block**2 + rest**2)
+
+    def _of_any_length(self, q_BHCE: Tensor, k_BHCE: Tensor, v_BHCE: Tensor, bias_BC: Tensor) -> Tensor:
+        """The same in one call, for a graph whose shapes are not known yet: what fills the last block has no weight."""
+        num_characters = q_BHCE.shape[2]
+        num_blocks = (num_characters + self.block - 1) // self.block
+        missing = num_blocks * self.block - num_characters
+        q, k, v = (F.pad(x, (0, 0, 0, missing)).unflatten(2, (-1, self.block)) for x in (q_BHCE, k_BHCE, v_BHCE))
+        bias_BNC = F.pad(bias_BC, (0, missing), value=-torch.inf).unflatten(1, (-1, self.block))
+        return self._blocks(q, k, v, bias_BNC)[:, :, :num_characters]
 
     def _blocks(self, q_BHNCE: Tensor, k_BHNCE: Tensor, v_BHNCE: Tensor, bias_BNC: Tensor) -> Tensor:
         q, k, v = (x.transpose(1, 2).flatten(0, 1) for x in (q_BHNCE, k_BHNCE, v_BHNCE))  # blocks join the batch

@@ -39,9 +39,13 @@ def words_of(mask_BC: Tensor, ends_BU: Tensor | None) -> WordSpans:
         characters_BC = characters_C.expand(mask_BC.shape)
         return WordSpans(characters_BC, torch.zeros_like(characters_BC), mask_BC, characters_BC, mask_BC)
     starts_BU = torch.cat([torch.zeros_like(ends_BU[:, :1]), ends_BU[:, :-1]], dim=1)
-    word_BC = torch.searchsorted(ends_BU, characters_C.repeat(len(ends_BU), 1), right=True)
-    last_B1 = torch.searchsorted(ends_BU, ends_BU[:, -1:].contiguous())  # of the text, whatever words of nothing follow
-    word_BC = word_BC.minimum(last_B1)
+    if torch.compiler.is_exporting():  # ONNX has no search
+        word_BC = (ends_BU[:, None] <= characters_C[:, None]).sum(dim=-1)
+        last_B1 = (ends_BU < ends_BU[:, -1:]).sum(dim=-1, keepdim=True)
+    else:
+        word_BC = torch.searchsorted(ends_BU, characters_C.repeat(len(ends_BU), 1), right=True)
+        last_B1 = torch.searchsorted(ends_BU, ends_BU[:, -1:].contiguous())
+    word_BC = word_BC.minimum(last_B1)  # of the text, whatever words of nothing follow
     real_BC = mask_BC & (characters_C < ends_BU[:, -1:])
     position_BC = (characters_C - starts_BU.gather(1, word_BC)) * real_BC
     return WordSpans(word_BC, position_BC, real_BC, starts_BU, ends_BU > starts_BU)

@@ -62,6 +62,12 @@ class VocabularyTable(CharacterTable):
 
     def forward(self, codepoints_BC: Tensor) -> Tensor:
         """Vectors [B, C, D] of int64 codepoints."""
+        if torch.compiler.is_exporting():  # ONNX has no search: a row for each codepoint
+            rows_X = torch.full((MAX_CODEPOINT + 2,), UNKNOWN).scatter(
+                0, self.known_V.clamp(max=MAX_CODEPOINT + 1), torch.arange(1, len(self.known_V) + 1)
+            )
+            rows_X[-1] = UNKNOWN  # of what is no character
+            return self.rows(rows_X[codepoints_BC.clamp(-1, MAX_CODEPOINT + 1)])
         index_BC = torch.searchsorted(self.known_V, codepoints_BC).clamp(max=len(self.known_V) - 1)
         is_known_BC = (self.known_V[index_BC] == codepoints_BC) & (codepoints_BC <= MAX_CODEPOINT)
         return self.rows(torch.where(is_known_BC, index_BC + 1, UNKNOWN))

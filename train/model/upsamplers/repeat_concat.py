@@ -115,7 +115,7 @@ class RepeatConcat(nn.Module):
 
 def convolve_units(units_BUD: Tensor, grouping: Grouping, kernel_DDK: Tensor, num_characters: int) -> Tensor:
     """The "same" convolution of the units repeated to characters, [B, C, D], for any grouping."""
-    if grouping.rate is not None:
+    if grouping.rate is not None and not torch.compiler.is_exporting():  # whose steps depend on the length
         return convolve_repeated(units_BUD, kernel_DDK, grouping.rate, num_characters)
     padding = same_padding(kernel_DDK.shape[-1])
     repeated_BCD = repeat_units(units_BUD, grouping)

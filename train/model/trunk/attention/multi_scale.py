@@ -100,12 +100,10 @@ class MultiScaleAttention(Core):
                 contexts.append(v)
                 continue
             q, k = (x[:, group.start - left_out : group.stop - left_out] for x in (heads.queries_BHQE, heads.keys_BHKE))
-            # The reach in the longest possible example decides on shapes: they depend on no data.
-            farthest = reach(resolve_width(scale, num_units), self.convention)
-            block = round_up(farthest, 16)
-            if farthest == 0:
+            block = self._block(scale, num_units)
+            if block == 0:
                 contexts.append(self._itself(q, k, v, values))
-            elif 3 * block >= num_units:
+            elif block is None:
                 bias_HUU = None if heads.bias is None else heads.bias.dense(group)
                 contexts.append(self._dense(q, k, v, heads.valid_BK, self._reach_B(scale, length_B), bias_HUU, values))
             else:
@@ -123,6 +121,17 @@ class MultiScaleAttention(Core):
             half = min(reach(resolve_width(scale, num_keys), self.convention), num_keys - 1)
             total += count * (num_keys * (2 * half + 1) - half * (half + 1))
         return total
+
+    def _block(self, scale: int | str, num_units: int) -> int | None:
+        """The size of the blocks in which `scale` is computed; 0: a unit sees itself alone; None: all pairs at once.
+
+        The reach in the longest possible example decides on shapes: they depend on no data. An exported graph is for
+        any number of units, which hence decides on nothing.
+        """
+        if torch.compiler.is_exporting():
+            return 0 if isinstance(scale, int) and reach(scale, self.convention) == 0 else None
+        block = round_up(reach(resolve_width(scale, num_units), self.convention), 16)
+        return block if block == 0 or 3 * block < num_units else None
 
     def _reach_B(self, scale: int | str, length_B: Tensor) -> Tensor:
         """How far the windows of `scale` reach in each example; beyond its ends there is nothing valid to show."""

@@ -125,11 +125,8 @@ class SlidingGlobalAttention(Core):
         num_units = heads.valid_BK.shape[1]
         chosen = self._choose(heads)
         num_global = 0 if chosen is None else chosen.index_BG.shape[1]
-        size = min(round_up(self.window, 16), -(-num_units // self.dilation))
-        if size + 2 * self.window + num_global >= num_units:
-            context_BHUE = self._dense(heads, chosen)
-        else:
-            context_BHUE = self._banded(heads, chosen, Blocks(num_units, size, self.window, self.dilation))
+        blocks = self._blocks(num_units, num_global)
+        context_BHUE = self._dense(heads, chosen) if blocks is None else self._banded(heads, chosen, blocks)
         if chosen is not None:
             context_BHUE = chosen.replace(context_BHUE, self._of_global(heads, chosen))
         if self.zero_padding:
@@ -169,6 +166,15 @@ class SlidingGlobalAttention(Core):
         is_global_BU = (marked_BU | (positions_U == 0)) & valid_BU
         positions_BU = torch.where(is_global_BU, positions_U, num_units)
         return GlobalUnits(positions_BU.topk(room, largest=False, sorted=True).values, num_units, same=False)
+
+    def _blocks(self, num_units: int, num_global: int) -> Blocks | None:
+        """The blocks of the band; None where all pairs at once are fewer, and in a graph for any number of units."""
+        if torch.compiler.is_exporting():
+            return None
+        size = min(round_up(self.window, 16), -(-num_units // self.dilation))
+        if size + 2 * self.window + num_global >= num_units:
+            return None
+        return Blocks(num_units, size, self.window, self.dilation)
 
     def _dense(self, heads: Heads, chosen: GlobalUnits | None) -> Tensor:
         """All pairs, of which those that are not shown are hidden: for windows nearly as wide as the text."""

@@ -53,6 +53,9 @@ class OffsetBias(LayerBias):
 
     def dense(self, heads: slice, workspace: Workspace | None = None) -> Tensor:
         """See `LayerBias`: [H, U, U]."""
+        if torch.compiler.is_exporting():
+            positions_U = torch.arange(self.by_offset.shape[1] // 2 + 1, device=self.by_offset.device)
+            return self(heads, positions_U[:, None], positions_U)
         if workspace is not None:
             windows_HUU = _windows(select_heads(self.by_offset, heads, 0))
             out_HUU = workspace.take("dense", windows_HUU.shape, windows_HUU)

@@ -71,7 +71,7 @@ class Shaw(nn.Module):
 
     def forward(self, units_BUD: Tensor, valid_BU: Tensor) -> list["ShawBias"]:
         """The vectors of each layer."""
-        farthest = min(self.clip, units_BUD.shape[1] - 1)
+        farthest = self.clip if torch.compiler.is_exporting() else min(self.clip, units_BUD.shape[1] - 1)
         reachable = slice(self.clip - farthest, self.clip + farthest + 1)
         keys = self.keys_LHOE[:, :, reachable].unbind(0)
         values = [None] * len(keys) if self.values_LHOE is None else self.values_LHOE[:, :, reachable].unbind(0)

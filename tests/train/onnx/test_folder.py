@@ -1,0 +1,186 @@
+"""Runs as graphs of ONNX: what the card shows gives our vectors."""
+
+import contextlib
+import io
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from huggingface_hub import ModelCard
+
+from tokenfree import load_encoder
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.settings import build
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.inference.text_encoder import WordEncoder
+from tokenfree.train.onnx.check import check_graph, example
+from tokenfree.train.onnx.folder import export_graph
+from tokenfree.train.onnx.graph import EncoderGraph, write_graph
+from tokenfree.train.pretrain import pretrain
+from tokenfree.workflows import cli
+from tokenfree.workflows.recipes import library
+
+MakeRecipe = Callable[..., PretrainRecipe]
+SMALL_BLOCKS = {"downsampler": {"name": "strided_conv", "block": 24}}
+
+
+@pytest.fixture(scope="module")
+def run(corpus: str, make_recipe: MakeRecipe, tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = str(tmp_path_factory.mktemp("run"))
+    pretrain(make_recipe(model=SMALL_BLOCKS, steps=2), corpus, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def _packages() -> None:
+    for name in ("onnx", "onnxruntime", "onnxscript"):
+        pytest.importorskip(name, reason="needs tokenfree[onnx]")
+
+
+@pytest.fixture(scope="module")
+def exported(run: str, _packages: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A run as a folder, and what the command printed."""
+    folder, out = tmp_path_factory.mktemp("exported") / "out", io.StringIO()
+    with contextlib.redirect_stdout(out):
+        assert cli.main(["export", run, "--to", "onnx", str(folder)]) == 0
+    return folder, out.getvalue()
+
+
+def shown(folder: Path, texts: str | None = None) -> dict[str, Any]:
+    """What the card's snippet computes."""
+    card = ModelCard.load(folder / "README.md").text
+    found = re.search(r"```python\n(.*?)```", card, re.DOTALL)
+    assert found
+    code = found.group(1).replace("this folder", str(folder))
+    names: dict[str, Any] = {}
+    exec(code if texts is None else code.replace('["any text", "日本語"]', texts), names)
+    return names
+
+
+def test_the_card_of_characters_gives_the_vectors_of_load_encoder(run: str, exported: tuple[Path, str]) -> None:
+    folder, out = exported
+    assert re.search(r"checked     16 inputs of several lengths by onnxruntime: \S+e-0[678] is the largest", out)
+    assert sorted(path.name for path in folder.iterdir()) == ["README.md", "config.json", "model.onnx"]
+    assert [path.name for path in folder.parent.iterdir()] == ["out"]
+
+    texts = ["any text", "日本語 \U0001f600", "a" * 20, "b" * 21, "c" * 22, "d" * 45, "e" * 56, ""]
+    got, ours = shown(folder, repr(texts)), load_encoder(run)(texts)
+    positions = ours.mask.shape[1]
+    assert (torch.from_numpy(got["characters"])[:, :positions] - ours.characters)[ours.mask].abs().max() < 1e-5
+    outputs = got["session"].run(["mean", "cls_max", "cls"], got["inputs"])
+    for one, other in zip(outputs, (ours.mean, ours.cls_max, ours.cls), strict=True):
+        assert (torch.from_numpy(one) - other).abs().max() < 1e-5
+
+    facts = json.loads((folder / "config.json").read_text())
+    names = [tensor.name for tensor in got["session"].get_outputs()]
+    assert list(facts["outputs"]) == names == ["characters", "cls", "mean", "cls_max"]
+    assert facts["inputs"]["mask"] == {"type": "bool", "shape": ["batch", "length"]}
+    assert [tensor.shape for tensor in got["session"].get_inputs()] == [["batch", "length"]] * 2
+    assert facts["special"] == {"pad": 0, "cls": 0xE000, "sep": 0xE001, "mask": 0xE003}
+    assert (facts["length"], facts["max_characters"]) == (64, 56)
+    front: Any = ModelCard.load(folder / "README.md").data
+    assert (front.library_name, front.language) == ("onnx", ["en"])
+    assert str(folder.parent.parent) not in (folder / "README.md").read_text()
+
+
+@pytest.mark.usefixtures("_packages")
+def test_the_card_of_words_gives_the_vectors_of_load_encoder(
+    corpus: str, make_recipe_for: MakeRecipe, tmp_path: Path
+) -> None:
+    pretrain(make_recipe_for({"name": "byte2word"}, steps=1), corpus, str(tmp_path / "run"))
+    checked = export_graph(tmp_path / "run", tmp_path / "out")
+    assert checked is not None
+    assert 0 < checked.largest_difference < 1e-5
+    encoder = load_encoder(tmp_path / "run")
+    assert isinstance(encoder, WordEncoder)
+    texts = ["any text, häß 日本語", "one", "日 本", ""]
+    got, ours = shown(tmp_path / "out", repr(texts)), encoder(texts)
+    assert ours.words is not None
+    assert ours.word_mask is not None
+    (word_mask, cls_max) = got["session"].run(["word_mask", "cls_max"], got["inputs"])
+    assert np.array_equal(word_mask, ours.word_mask.numpy())
+    assert (torch.from_numpy(got["words"]) - ours.words).abs().max() < 1e-5
+    assert (torch.from_numpy(got["mean"]) - ours.mean).abs().max() < 1e-5
+    assert (torch.from_numpy(cls_max) - ours.cls_max).abs().max() < 1e-5
+
+
+@pytest.mark.usefixtures("_packages")
+def test_the_card_of_subwords_runs(corpus: str, make_recipe_for: MakeRecipe, tmp_path: Path) -> None:
+    pretrain(make_recipe_for({"name": "masked_subwords"}, steps=1), corpus, str(tmp_path / "run"))
+    export_graph(tmp_path / "run", tmp_path / "out")
+    got, encoder = shown(tmp_path / "out"), load_encoder(tmp_path / "run").encoder
+    ids = torch.from_numpy(got["ids"])
+    with torch.no_grad():
+        ours = encoder(ids, ids > 0)
+    assert (torch.from_numpy(got["characters"]) - ours.characters).abs().max() < 1e-5
+    assert len(json.loads((tmp_path / "out" / "config.json").read_text())["vocabulary"]) == 64
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_packages")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "canine-c-ngrams-tiny",
+        "canine-s-character-vocabulary-tiny",
+        "canine-s-longformer-separate-tiny",
+        "canine-s-rate-5-tiny",
+        "char-bert-tiny",
+        "bert-diet_abs_lin-tiny",
+        "bert-diet_rel-tiny",
+        "bert-shaw-tiny",
+        "bert-tupe-tiny",
+        "byte2word-cnn-tiny",
+        "ms-transformer-tiny",
+    ],
+)
+def test_graphs_of_all_kinds_of_parts(name: str, tmp_path: Path) -> None:
+    recipe = build(PretrainRecipe, library.read_based(name), source=name)
+    torch.manual_seed(0)
+    graph = EncoderGraph(recipe.model.build(), pooled_is_trained=True)
+    length = recipe.train.length
+    write_graph(graph, example(graph, 3, length, np.random.default_rng(0)), tmp_path / "model.onnx")
+    assert check_graph(graph, tmp_path / "model.onnx", length).largest_difference < 2e-5
+
+
+def test_a_graph_that_is_another_is_not_exported(
+    run: str, exported: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write_other(graph: EncoderGraph, inputs: Any, path: Path) -> None:
+        shutil.copy(exported[0] / "model.onnx", path)
+        with torch.no_grad():
+            graph.encoder.upsampler.final.norm.bias.add_(0.001)
+
+    monkeypatch.setattr("tokenfree.train.onnx.folder.write_graph", write_other)
+    with pytest.raises(UserError, match=r"the graph is not the encoder: \w+ of inputs of shape \[1, 1\] differs by"):
+        export_graph(run, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_packages_that_are_missing(
+    run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tokenfree.train.onnx.graph.NEEDED", ("onnx", "no_such_package"))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert cli.main(["export", run, "--to", "onnx", str(tmp_path / "out")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("onnx and no_such_package are not installed; run pip install 'tokenfree[onnx]'")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_onnxruntime_nothing_is_checked(
+    run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tokenfree.train.onnx.folder.can_check", lambda: False)
+    monkeypatch.setattr("tokenfree.train.onnx.folder.write_graph", lambda graph, inputs, path: path.write_bytes(b""))
+    assert cli.main(["export", run, "--to", "onnx", str(tmp_path / "out")]) == 0
+    assert "not checked: onnxruntime is not installed; run pip install" in capsys.readouterr().out
+    assert "The graph was not checked" in (tmp_path / "out" / "README.md").read_text()
+    assert cli.main(["export", run, "--to", "onnx", str(tmp_path / "out")]) == 2
+    assert "is there already; give a new or empty folder" in capsys.readouterr().err
