@@ -63,9 +63,7 @@ def export_graph(run: str | Path, folder: str | Path, *, trust_code: bool = Fals
     return checked
 
 
-def _facts(
-    recipe: PretrainRecipe, graph: EncoderGraph, encoder: TextEncoder, vocabulary: str | None
-) -> dict[str, Any]:
+def _facts(recipe: PretrainRecipe, graph: EncoderGraph, encoder: TextEncoder, vocabulary: str | None) -> dict[str, Any]:
     """What a program has to know that makes inputs of texts."""
     config = graph.encoder.config
     symbols, width = config.embedder.symbols, config.width
