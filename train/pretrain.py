@@ -17,11 +17,12 @@ from tokenfree.preprocess.dataset.manifest import load_manifest
 from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
 from tokenfree.train.config import PretrainRecipe, check
 from tokenfree.train.machine.cpus import cores
+from tokenfree.train.machine.provenance import attempt
 from tokenfree.train.runs import trackers
 from tokenfree.train.runs.locate import run_at
 from tokenfree.train.runs.metrics import OnLine
 from tokenfree.train.runs.run import Run
-from tokenfree.train.runs.run_config import RunConfig
+from tokenfree.train.runs.run_config import RunConfig, read_config
 from tokenfree.train.start.extension import Extension
 from tokenfree.train.start.first_checkpoint import GivenStart
 from tokenfree.train.worker.worker import TrainJob, work
@@ -106,6 +107,8 @@ def pretrain(
         if extension is not None:
             extension.write(claimed, progress)
             recipe = extension.after
+        config = read_config(claimed.name)
+        claimed.write_config(dataclasses.replace(config, attempts=(*config.attempts, attempt())))
         if start is not None:
             start.write(claimed, progress)
         on_line = stack.enter_context(trackers.tracked(recipe.train.log_to, target, to_mapping(recipe), progress))

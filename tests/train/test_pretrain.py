@@ -18,6 +18,7 @@ from tokenfree.preprocess.common.json_lines import read_json_lines
 from tokenfree.preprocess.common.local_files import lock
 from tokenfree.preprocess.common.settings import to_mapping
 from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.machine.cpus import cores
 from tokenfree.train.pretrain import pretrain
 from tokenfree.train.runs import checkpoints
 from tokenfree.train.runs.run_config import read_config
@@ -162,6 +163,31 @@ def test_other_data_under_the_same_run(corpus: str, make_recipe: MakeRecipe, tmp
     (tmp_path / "run" / "config.yaml").write_text(config.replace(manifest, "0" * 32))
     with pytest.raises(UserError, match="the data differ"):
         pretrain(make_recipe(), corpus, str(tmp_path / "run"))
+
+
+def test_every_command_that_trains_leaves_what_it_was_made_with(
+    corpus: str, make_recipe: MakeRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It adds to what earlier ones left, and nothing of the run depends on it."""
+    run = str(tmp_path / "run")
+    monkeypatch.setattr("sys.argv", ["tokenfree", "first"])
+    pretrain(make_recipe(), corpus, run)
+    (first,) = read_config(run).attempts
+    assert (first["command"], first["machine"]["cores"]) == ("tokenfree first", cores())
+    assert read_json_lines(tmp_path / "run" / "events.jsonl")[0]["machine"] == first["machine"]
+    monkeypatch.setattr("sys.argv", ["tokenfree", "second"])
+    pretrain(make_recipe(keep_checkpoints=1), corpus, run)  # there is nothing to do
+    assert read_config(run).attempts == (first,)
+    assert read_config(run).recipe.train.keep_checkpoints == 1
+    (tmp_path / "run" / "result.json").unlink()
+    pretrain(make_recipe(), corpus, run)
+    pretrain(make_recipe(), corpus, run, extend_to=9)
+    assert [each["command"] for each in read_config(run).attempts] == ["tokenfree first", *["tokenfree second"] * 2]
+    text = (tmp_path / "run" / "config.yaml").read_text()
+    (tmp_path / "run" / "config.yaml").write_text(text[: text.index("attempts:")])  # as of earlier versions
+    (tmp_path / "run" / "result.json").unlink()
+    pretrain(make_recipe(steps=9), corpus, run)
+    assert len(read_config(run).attempts) == 1
 
 
 def test_a_run_that_is_being_trained(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:

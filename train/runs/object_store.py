@@ -68,6 +68,15 @@ class RunStore:
             open_run(Path(scratch), config, name=self.name)
             self._retry(lambda: self.storage.write_bytes(_CONFIG, file.read_bytes()))
 
+    def write_config(self, config: RunConfig) -> None:
+        """Put `config` in place of its own.
+
+        Raises:
+            JobError: another command took the run over.
+        """
+        self._check_owner()
+        self._retry(lambda: self.storage.write_bytes(_CONFIG, config.text().encode()))
+
     def reopen(self, config: RunConfig) -> None:
         """Remove its result, then write its config: killed in between, it is an unfinished run as it was before.
 
@@ -76,7 +85,7 @@ class RunStore:
         """
         self._check_owner()
         self._retry(lambda: self.storage.remove("result.json"))
-        self._retry(lambda: self.storage.write_bytes(_CONFIG, config.text().encode()))
+        self.write_config(config)
 
     @contextlib.contextmanager
     def claimed(self) -> Iterator[str]:

@@ -24,6 +24,14 @@ class Run(Protocol):
         """
         ...
 
+    def write_config(self, config: RunConfig) -> None:
+        """For the command that has it claimed: put `config` in place of its own.
+
+        Raises:
+            JobError: the run was taken over by another command.
+        """
+        ...
+
     def reopen(self, config: RunConfig) -> None:
         """For the command that has it claimed: make it a run of `config`, and one that is not complete.
 

@@ -1,5 +1,5 @@
-"""The config of a run: its resolved recipe, the data and their fingerprint, and the weights that it began with; written
-before anything starts.
+"""The config of a run: its resolved recipe, the data and their fingerprint, the weights that it began with, and the
+commands that trained it; written before anything starts.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -35,6 +36,7 @@ class RunConfig:
     manifest: str  # fingerprint of the data; "" of an imported run
     init_from: InitFrom | None = None  # None: it began with fresh weights
     code: Mapping[str, str] = dataclasses.field(default_factory=dict)  # as it was begun with, see `own_code.hashes`
+    attempts: tuple[Mapping[str, Any], ...] = ()  # see train/machine/provenance.py; a run is the same whatever they say
 
     def text(self) -> str:
         """The content of config.yaml."""
@@ -43,6 +45,8 @@ class RunConfig:
             mapping["init_from"] = dataclasses.asdict(self.init_from)
         if self.code:
             mapping["code"] = dict(self.code)
+        if self.attempts:
+            mapping["attempts"] = [dict(each) for each in self.attempts]
         return yaml.safe_dump(mapping, sort_keys=False, allow_unicode=True)
 
 
@@ -102,13 +106,14 @@ def _config_of(run: str | Path, trusted: Collection[str] | None) -> RunConfig | 
         recipe, data, manifest = (mapping[key] for key in ("recipe", "data", "manifest"))
         init_from = InitFrom(**mapping["init_from"]) if "init_from" in mapping else None
         code = dict(mapping.get("code", {}))
+        attempts = tuple(dict(each) for each in mapping.get("attempts") or ())
     except OSError:
         return None
-    except (yaml.YAMLError, KeyError, TypeError):
+    except (yaml.YAMLError, KeyError, TypeError, ValueError):
         raise UserError(f"{path} is damaged: it is not the config of a run; give another run") from None
     with own_code.trusting(trusted, str(run)):
         built = build(PretrainRecipe, recipe, source=path)
-    return RunConfig(built, data, manifest, init_from, code)
+    return RunConfig(built, data, manifest, init_from, code, attempts)
 
 
 def open_run(run: Path, config: RunConfig, *, name: str | None = None) -> None:
@@ -116,7 +121,8 @@ def open_run(run: Path, config: RunConfig, *, name: str | None = None) -> None:
 
     Args:
         run: the folder.
-        config: to be written; its paths may be others than those of the existing run, if their content is the same.
+        config: to be written; its paths may be others than those of the existing run, if their content is the same. The
+            attempts of the existing run are kept.
         name: what messages call the run, by default its path.
 
     Raises:
@@ -127,7 +133,7 @@ def open_run(run: Path, config: RunConfig, *, name: str | None = None) -> None:
         before = config_before(run, config.recipe, name)
         if before is not None:
             _compare(before, config, name or str(run))
-            config = dataclasses.replace(config, code=before.code)
+            config = dataclasses.replace(config, code=before.code, attempts=before.attempts)
         elif any(path.name != "lock" for path in run.iterdir()):
             raise UserError(f"{run} holds other files and no run; give an empty or new folder as --output")
         write_atomically(run / "config.yaml", config.text())

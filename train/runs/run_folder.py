@@ -1,6 +1,6 @@
 """The folder of a run: who may write to it, its checkpoints, its result. Runs in stores are in object_store.py.
 
-<run>/config.yaml     recipe, data path and manifest fingerprint, written before anything starts
+<run>/config.yaml     recipe, data path and manifest fingerprint, written before anything starts; and its attempts
 <run>/checkpoints/    see train/runs/checkpoints.py
 <run>/metrics.jsonl   events.jsonl   tensorboard/      see train/runs/metrics.py
 <run>/result.json     written last: the run is complete
@@ -39,10 +39,14 @@ class RunFolder:
         """
         open_run(self.folder, config)
 
+    def write_config(self, config: RunConfig) -> None:
+        """Put `config` in place of its own."""
+        write_atomically(self.folder / "config.yaml", config.text())
+
     def reopen(self, config: RunConfig) -> None:
         """Remove its result, then write its config: killed in between, it is an unfinished run as it was before."""
         (self.folder / "result.json").unlink(missing_ok=True)
-        write_atomically(self.folder / "config.yaml", config.text())
+        self.write_config(config)
 
     @contextlib.contextmanager
     def claimed(self) -> Iterator[str | None]:

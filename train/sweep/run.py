@@ -1,6 +1,6 @@
 """Runs a sweep: plans its settings, sees that they fit on the cluster, trains them, and writes the results.
 
-<output>/sweep.yaml      the resolved recipe of the sweep, written first
+<output>/sweep.yaml      the resolved recipe of the sweep, written first, and the commands that trained (its attempts)
 <output>/journal.jsonl   every event, from which all else is made; see train/sweep/control/history.py
 <output>/trials/         checkpoints of the trials that go on or have finished
 <output>/ray/            what Ray writes, never read again and removed at the end
@@ -16,11 +16,12 @@ from pathlib import Path
 import yaml
 
 from tokenfree.preprocess.common.errors import JobError, UserError
-from tokenfree.preprocess.common.local_files import lock
+from tokenfree.preprocess.common.local_files import lock, write_atomically
 from tokenfree.preprocess.common.settings import fingerprint, to_mapping
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.dataset.manifest import Manifest, load_manifest
 from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
+from tokenfree.train.machine.provenance import attempt
 from tokenfree.train.sweep.control.controller import Progress, SweepController
 from tokenfree.train.sweep.control.history import History
 from tokenfree.train.sweep.control.placement import Needs, Node, Placement, place
@@ -32,6 +33,7 @@ from tokenfree.train.sweep.space.knobs import Values
 from tokenfree.train.sweep.space.recipe import SweepRecipe, check_space
 from tokenfree.train.sweep.space.targets import LOSS, SPEED, Target, objectives
 
+SWEEP = "sweep.yaml"
 _OPERATIONAL = frozenset({"concurrent"})  # may differ when a sweep goes on
 
 
@@ -109,6 +111,7 @@ def run_sweep(sweep: SweepRecipe, data: str, output: str, *, progress: Progress 
         if history.trials and not ended_before and progress is not None:
             progress({"event": "resume"}, history)
         if not ended_before:
+            _add_attempt(folder / SWEEP)
             history = _run(proposer, planned, data, folder, progress)
         trials, skipped = trial_results(history), history.reasons()
         files = write(folder, sweep, trials, skipped=skipped, unit=sweep.budget.unit, targets=targets(sweep))
@@ -150,7 +153,7 @@ def _claim(folder: Path, sweep: SweepRecipe, manifest: Manifest) -> None:
     """Write the sweep's settings into its folder; refuse a folder that holds another sweep."""
     mapping = {key: value for key, value in asdict(sweep).items() if key not in _OPERATIONAL}
     marks = {"sweep": fingerprint(mapping), "data": manifest.fingerprint}
-    path = folder / "sweep.yaml"
+    path = folder / SWEEP
     if path.exists():
         old = (yaml.safe_load(path.read_text(encoding="utf-8")) or {}).get("fingerprints")
         if old != marks:
@@ -161,3 +164,10 @@ def _claim(folder: Path, sweep: SweepRecipe, manifest: Manifest) -> None:
         raise UserError(f"{folder}: is not empty and holds no sweep; choose another --output")
     text = yaml.safe_dump({"fingerprints": marks, "recipe": to_mapping(sweep)}, sort_keys=False)
     Storage.at(str(folder)).write_bytes(path.name, text.encode())
+
+
+def _add_attempt(path: Path) -> None:
+    """Add this command to those that trained the sweep of a sweep.yaml."""
+    mapping = yaml.safe_load(path.read_text(encoding="utf-8"))
+    attempts = [*(mapping.get("attempts") or ()), attempt()]
+    write_atomically(path, yaml.safe_dump({**mapping, "attempts": attempts}, sort_keys=False))

@@ -17,6 +17,7 @@ from tokenfree.preprocess.common.local_files import write_atomically
 from tokenfree.train.data.loader import batch_of
 from tokenfree.train.loop.loop import Loop
 from tokenfree.train.loop.loss_spikes import Incident, Spike
+from tokenfree.train.machine.provenance import machine
 from tokenfree.train.runs.checkpoint_state import CheckpointState, RunProgress
 from tokenfree.train.runs.checkpoints import CheckpointWriter
 from tokenfree.train.runs.checkpoints import name as checkpoint_name
@@ -65,9 +66,9 @@ class RunWriter:
             self._recorder.event("roll_back", step=step, left_out=left_out, workers=self._loop.world_size)
         elif step:
             message = f"going on from the checkpoint of step {step:,} of {steps:,}"
-            self._recorder.event("resume", step=step, message=message, workers=self._loop.world_size)
+            self._recorder.event("resume", step=step, message=message, workers=self._loop.world_size, machine=machine())
         else:
-            self._recorder.event("start", step=0, workers=self._loop.world_size)
+            self._recorder.event("start", step=0, workers=self._loop.world_size, machine=machine())
         self._run.publish()
 
     def record(self, line: Line) -> None:

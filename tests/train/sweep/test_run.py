@@ -77,6 +77,11 @@ def test_a_sweep_ends_in_a_table_and_a_recipe_and_is_not_run_twice(
     assert run_sweep(sweep, corpus, str(tmp_path / "sweep"), progress=tell).already_complete
     assert (tmp_path / "sweep" / "sweep.csv").read_bytes() == before
     assert not told
+    (attempt,) = yaml.safe_load((tmp_path / "sweep" / "sweep.yaml").read_text(encoding="utf-8"))["attempts"]
+    assert "ray" in attempt["packages"]
+    reports = [event["report"] for event in events if event["event"] == "report"]
+    assert all(report["machine"] == attempt["machine"] for report in reports)
+    assert "machine" not in rows[0]
     with pytest.raises(UserError, match="another sweep"):
         run_sweep(make_sweep(make_recipe(), trials=3), corpus, str(tmp_path / "sweep"))
 
@@ -218,6 +223,7 @@ def test_a_driver_that_is_killed_goes_on(corpus: str, make_recipe: MakeRecipe, t
     events = [json.loads(line) for line in (output / "journal.jsonl").read_text().splitlines()]
     reports = [(event["trial"], event["report"]["report"]) for event in events if event["event"] == "report"]
     assert len(reports) == len(set(reports)) == 40  # none is repeated
+    assert len(yaml.safe_load((output / "sweep.yaml").read_text(encoding="utf-8"))["attempts"]) == 4
     history, ended = read(output, seeds=1, reports=10)
     assert ended
     for before, after in zip(whole.trials, trial_results(history), strict=True):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 BEST = "best.yaml"  # a recipe
 TABLE = "sweep.csv"  # written last: where it is, the sweep has ended
-_NO_METRICS = frozenset({"report", "seed"})  # of a report: which one it is, and of which trial
+_NO_METRICS = frozenset({"report", "seed", "machine"})  # of a report: which one it is, of which trial, from where
 
 
 def table(

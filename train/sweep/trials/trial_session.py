@@ -17,6 +17,7 @@ from tokenfree.preprocess.common.local_files import lock
 from tokenfree.preprocess.common.settings import build
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.loop.loop import Loop
+from tokenfree.train.machine.provenance import machine
 from tokenfree.train.parallel.collectives import broadcast
 from tokenfree.train.runs import checkpoints
 from tokenfree.train.runs.run_folder import RunFolder
@@ -96,7 +97,7 @@ class TrialSession:
         It holds its number as `report`, counted from 1; `step`; `loss`, that of the last step, and `validation_loss`,
         both in nats for each target, with what else the objective validates; what is used up since the beginning of the
         trial, over all workers: `train_seconds` (of training steps alone), `characters` (of text) and `flops`;
-        `characters_per_second`; `parameters` of the encoder; and the `seed`.
+        `characters_per_second`; `parameters` of the encoder; the `seed`; and the `machine` of this worker.
 
         Raises:
             NotANumber, Spike: training broke off; see train/loop/loss_spikes.py.
@@ -120,6 +121,7 @@ class TrialSession:
             "characters_per_second": self._used["characters"] / max(self._used["train_seconds"], 1e-9),
             "parameters": sum(parameter.numel() for parameter in self._loop.encoder.parameters()),
             "seed": self._loop.recipe.train.seed,
+            "machine": machine(),
         }
         self._save()
         return self._report
