@@ -114,18 +114,40 @@ def best(trials: Iterable[TrialResult], *, target: Target = LOSS, unit: str = "s
     return ranked[0].setting.reached(target.metric, amount, unit)[0][0]
 
 
-def front(items: Sequence[Ranked], targets: Sequence[Target], amount: float, unit: str = "step") -> list[Ranked]:
+def front(
+    items: Sequence[Ranked],
+    targets: Sequence[Target],
+    amount: float,
+    unit: str = "step",
+    *,
+    known: Mapping[str, Mapping[str, float | None]] | None = None,
+) -> list[Ranked]:
     """The settings that no other one equals or beats in every target and beats in one, in the order of `items`.
 
     Only those with the most seeds are asked: the seeds that a scheduler let go on are its luckier ones.
+
+    Args:
+        items: settings that got to `amount` of `unit`, where their targets are compared.
+        targets: all of which a setting must have.
+        amount: of `unit`.
+        unit: a field of the reports.
+        known: of a metric, the value of each trial by its name, in place of what it reported itself.
     """
+    known = known or {}
     costs, kept = [], []
     most = max((item.interval.count for item in items), default=0)
     for item in items:
-        found = [item.setting.interval(target.metric, amount, unit) for target in targets]
-        if item.interval.count == most and all(value is not None for value in found):
+        found: list[float | None] = []
+        for target in targets:
+            if target.metric in known:
+                found.append(known[target.metric].get(item.setting.trials[0].name))
+            else:
+                interval = item.setting.interval(target.metric, amount, unit)
+                found.append(None if interval is None else interval.mean)
+        values = [target.cost(value) for target, value in zip(targets, found, strict=True) if value is not None]
+        if item.interval.count == most and len(values) == len(targets):
             kept.append(item)
-            costs.append([target.cost(value.mean) for target, value in zip(targets, found, strict=True) if value])
+            costs.append(values)
     return [item for item, on in zip(kept, pareto(costs), strict=True) if on]
 
 

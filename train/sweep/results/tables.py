@@ -17,7 +17,8 @@ from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.train.sweep.control.history import History
 from tokenfree.train.sweep.control.journal import JOURNAL, read_history
-from tokenfree.train.sweep.results.compare import best, front, full_amount, rank
+from tokenfree.train.sweep.results.compare import best, front, rank
+from tokenfree.train.sweep.results.costs import costs, front_amount
 from tokenfree.train.sweep.results.trial_result import METRICS, TrialResult, knobs, shown
 from tokenfree.train.sweep.space.targets import LOSS, SPEED, Target
 
@@ -35,11 +36,14 @@ def table(
     """The text of `sweep.csv`: trial, state, a column a knob, the last report, setting, seed, front, error.
 
     `front` is `yes` for settings that no other one beats: in all targets, or in loss and speed where there is only one.
-    They are compared in the mean over seeds, at the same amount of `unit`.
+    They are compared in the mean over seeds, at the amount of `unit` that at least three settings got to, and by the
+    speed that equal models share, see costs.py.
     """
-    amount = full_amount(trials, unit)
-    ranked = rank(trials, target=targets[0], unit=unit, amount=amount)
-    leading = [] if amount is None else front(ranked, targets if len(targets) > 1 else (LOSS, SPEED), amount, unit)
+    amount = front_amount(trials, unit)
+    ranked = [] if amount is None else rank(trials, target=targets[0], unit=unit, amount=amount)
+    known = {SPEED.metric: {name: cost.speed for name, cost in costs(trials).items()}}
+    asked = targets if len(targets) > 1 else (LOSS, SPEED)
+    leading = [] if amount is None else front(ranked, asked, amount, unit, known=known)
     on_front = {trial.name for item in leading for trial in item.setting.trials}
     keys = sorted({*sweep.space, *knobs(trials)})
     more = sorted({name for trial in trials for name in trial.last} - {*METRICS, *_NO_METRICS})
