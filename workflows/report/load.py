@@ -13,6 +13,7 @@ from tokenfree.preprocess.common.json_lines import read_json_lines
 from tokenfree.preprocess.dataset.manifest import Manifest, load_manifest
 from tokenfree.train.sweep.results.tables import read
 from tokenfree.train.sweep.results.trial_result import TrialResult, trial_results
+from tokenfree.workflows.report.attempts import attempts_of
 
 
 @dataclass(frozen=True)
@@ -34,13 +35,16 @@ class RunRecord:
 
 @dataclass(frozen=True)
 class SweepRecord:
-    """A sweep: its recipe, its trials as far as they are, settings not tried by reason, and whether it has ended."""
+    """A sweep: its recipe, its trials as far as they are, settings not tried by reason, whether it has ended, and the
+    commands that trained it.
+    """
 
     path: Path
     recipe: Mapping[str, Any]
     trials: Sequence[TrialResult]
     skipped: Mapping[str, int]
     ended: bool
+    attempts: Sequence[Mapping[str, Any]]
 
     @property
     def name(self) -> str:
@@ -95,6 +99,7 @@ def _run(path: Path) -> RunRecord:
 
 
 def _sweep(path: Path) -> SweepRecord:
-    recipe = yaml.safe_load((path / "sweep.yaml").read_text(encoding="utf-8"))["recipe"]
+    mapping = yaml.safe_load((path / "sweep.yaml").read_text(encoding="utf-8"))
+    recipe = mapping["recipe"]
     history, ended = read(path, seeds=recipe.get("seeds", 1), reports=recipe.get("reports", 1))
-    return SweepRecord(path, recipe, trial_results(history), history.reasons(), ended)
+    return SweepRecord(path, recipe, trial_results(history), history.reasons(), ended, attempts_of(mapping))

@@ -1,27 +1,35 @@
 """Puts the sections of folders together into one page."""
 
+import re
 from collections.abc import Sequence
 
 import jinja2
+import markupsafe
 
 from tokenfree.workflows.report.figures.drawing import number_ids
 from tokenfree.workflows.report.load import DataRecord, Record, RunRecord, SweepRecord
+from tokenfree.workflows.report.opening.findings import findings
+from tokenfree.workflows.report.opening.made_with import made_with
 from tokenfree.workflows.report.samples.sections import sample_sections
 from tokenfree.workflows.report.sections.corpus_section import corpus_section
 from tokenfree.workflows.report.sections.parts import WIDE
 from tokenfree.workflows.report.sections.run_comparison import comparison_section
 from tokenfree.workflows.report.sections.run_section import run_section
 from tokenfree.workflows.report.sections.sweep_section import sweep_section
+from tokenfree.workflows.report.sections.sweep_view import SweepView
 
 
 def render(records: Sequence[Record]) -> str:
-    """The whole page: data first, then runs (compared in one section where there are several), then sweeps."""
-    sections = [corpus_section(record) for record in records if isinstance(record, DataRecord)]
+    """The whole page: findings, then data, then runs (compared in one section where there are several), then sweeps."""
+    data = [record for record in records if isinstance(record, DataRecord)]
+    sections = [corpus_section(record) for record in data]
     runs = [record for record in records if isinstance(record, RunRecord)]
     if len(runs) > 1:
         sections.append(comparison_section(runs))
     sections += [run_section(run) for run in runs]
-    sections += [sweep_section(record) for record in records if isinstance(record, SweepRecord)]
+    sweeps = [record for record in records if isinstance(record, SweepRecord)]
+    views = [SweepView(record) for record in sweeps]
+    sections += [sweep_section(view) for view in views]
     sections += sample_sections(records)
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("tokenfree.workflows.report", "."),
@@ -30,5 +38,19 @@ def render(records: Sequence[Record]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["breakable"] = _breakable
     title = "tokenfree: " + ", ".join(record.name for record in records)
-    return number_ids(environment.get_template("page.html.jinja").render(title=title, sections=sections, wide=WIDE))
+    page = environment.get_template("page.html.jinja").render(
+        title=title,
+        findings=findings(runs, views, data),
+        made_with=made_with(runs, sweeps),
+        sections=sections,
+        wide=WIDE,
+    )
+    return number_ids(page)
+
+
+def _breakable(cell: str) -> str:
+    """A dotted key, `model.embedder.buckets`, with places after its dots to break it; other cells as they are."""
+    is_key = re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", cell)
+    return markupsafe.Markup("<wbr>").join(re.split(r"(?<=\.)", cell)) if is_key else cell

@@ -20,7 +20,7 @@ from tokenfree.workflows.report.figures.drawing import number_ids
 from tokenfree.workflows.report.figures.line_figures import smoothed
 from tokenfree.workflows.report.write import write_report
 
-VOID = {"meta", "br", "link", "img", "input", "hr"}
+VOID = {"meta", "br", "wbr", "link", "img", "input", "hr"}
 RATE, NAME = "model.downsampler.rate", "model.trunk.attention.name"
 
 
@@ -168,7 +168,7 @@ def make_sweep(folder: Path, trials: list[TrialResult], skipped: dict[str, int] 
 
 def test_a_run_says_loss_throughput_and_restarts(report: Callable[..., Page], tmp_path: Path) -> None:
     page = report(make_run(tmp_path / "run<1>", lost=True))
-    assert page.headings == ["Pretraining · run<1>", "Starts, restarts and warnings"]
+    assert page.headings == ["Pretraining · run<1>", "Starts, restarts and warnings", "What it was made with"]
     assert page.numbers == {
         "held-out loss (nats per subword)": "5.100", "unigram entropy of the targets": "6.200", "of 100 steps": "100",
         "characters read": "500 k", "characters per second (median)": "10 k", "in steps": "50.0 s", "restart": "1",
@@ -254,8 +254,8 @@ def test_effects_are_shown_where_all_trials_got_to(report: Callable[..., Page], 
 def test_a_sweep_with_several_knobs_has_all_its_pictures(report: Callable[..., Page], tmp_path: Path) -> None:
     page = report(make_sweep(tmp_path / "sweep", [make_trial(n, 10, 4.0 + n / 10) for n in range(8)]))
     assert page.headings[1:] == [
-        "Best setting", "Quality against speed", "What each knob does", "Importance", "All settings at once",
-        "Learning curves", "Equal steps and equal time", "All trials", "Settings",
+        "Best setting", "Quality against cost", "What each knob does", "Importance", "All settings at once",
+        "Learning curves", "Equal steps and equal time", "All trials", "Settings", "What it was made with",
     ]  # fmt: skip
     assert page.seen.count("svg") == 1 + 2 + 1 + 1 + 2 + 1
     assert [row[0] for row in page.tables["Importance of each knob"][1:]] == ["rate", "attention.name"]

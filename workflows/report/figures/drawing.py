@@ -82,26 +82,38 @@ def number_ids(page: str) -> str:
     return re.sub(r"<svg.*?</svg>", numbered, page, flags=re.DOTALL)
 
 
-def label_points(axes: Axes, points: Sequence[tuple[str, float, float]]) -> None:
-    """Write each name (name, x, y) beside its point where it covers no other; what finds no room is left out."""
+def label_points(
+    axes: Axes, points: Sequence[tuple[str, float, float]], around: Sequence[tuple[float, float]] = ()
+) -> None:
+    """Write each name (name, x, y) beside its point, joined to it by a line where that is some way off.
+
+    It covers neither another name nor any of the points, nor those `around`; what finds no room is left out.
+    """
     figure = axes.figure
     assert isinstance(figure, Figure)
     figure.draw_without_rendering()
     taken: list[tuple[float, float, float, float]] = []
-    for _, x, y in points:
+    for x, y in [*((x, y) for _, x, y in points), *around]:
         px, py = axes.transData.transform((x, y))
         taken.append((px - 4, py - 4, px + 4, py + 4))
+    dots = list(taken)
     for name, x, y in points:
         px, py = axes.transData.transform((x, y))
         wide, high = 5.5 * len(name), 11.0
-        for dx, dy in ((7, 4), (7, -13), (-7 - wide, 4), (-7 - wide, -13), (-wide / 2, 9), (-wide / 2, -19)):
+        beside = [(7, 4), (7, -13), (-7 - wide, 4), (-7 - wide, -13), (-wide / 2, 9), (-wide / 2, -19)]
+        if any(abs(left + 4 - px) < 20 and 4 < bottom + 4 - py < 20 for left, bottom, _, _ in dots):
+            beside.sort(key=lambda place: place[1] > 0)  # below: what stands above it would be taken for it
+        apart = ((side, dy) for dy in (20, -30, 34, -44, 48, -58) for side in (9, -9 - wide, -wide / 2))
+        for dx, dy in (*beside, *apart):
             box = (px + dx, py + dy, px + dx + wide, py + dy + high)
             inside = axes.bbox.contains(*box[:2]) and axes.bbox.contains(*box[2:])
             if inside and not any(_overlap(box, other) for other in taken):
                 taken.append(box)
+                line = {"arrowstyle": "-", "color": FAINT, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 3}
                 axes.annotate(
                     name, (x, y), xytext=(dx * 72 / figure.dpi, dy * 72 / figure.dpi + 2),
-                    textcoords="offset points", fontsize=8,
+                    textcoords="offset points", fontsize=8, arrowprops=None if (dx, dy) in beside else line, zorder=5,
+                    bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 0.5, "alpha": 0.8},
                 )  # fmt: skip
                 break
 
@@ -115,15 +127,20 @@ def plain_numbers(axes: Axes, *, x: bool = True, y: bool = True) -> None:
             axis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
 
 
-def spread_x(axes: Axes, values: Sequence[float]) -> None:
-    """A logarithmic axis for positive values that span a factor of eight."""
+def are_wide(values: Sequence[float], ratio: float = 8) -> bool:
+    """Whether values are positive and span more than the factor `ratio`, so that a straight axis would crowd most."""
+    return bool(values) and min(values) > 0 and max(values) > ratio * min(values)
+
+
+def log_x(axes: Axes, values: Sequence[float]) -> None:
+    """A logarithmic axis for these positive values, with ticks that are round numbers."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
-    if values and min(values) > 0 and max(values) > 8 * min(values):
-        axes.set_xscale("log")
-        if max(values) < 100 * min(values):
-            axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xscale("log")
+    ratio = max(values) / min(values)
+    if ratio < 100:
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if ratio > 5 else (1, 1.5, 2, 3, 4, 5, 7)))
+    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def short(value: float) -> str:

@@ -5,9 +5,21 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from tokenfree.workflows.report.figures.drawing import COLOURS, DASHES, INK, MARKERS, PAPER, cut, draw, plain_numbers
+from tokenfree.workflows.report.figures.drawing import (
+    COLOURS,
+    DASHES,
+    INK,
+    MARKERS,
+    PAPER,
+    are_wide,
+    cut,
+    draw,
+    log_x,
+    plain_numbers,
+)
 
 Curve = tuple[str, Sequence[float], Sequence[float]]  # name, xs, ys
+_UNEQUAL = 4  # ratio of lengths of curves from which on a straight axis would crowd the shorter ones
 
 
 def lines(
@@ -19,10 +31,16 @@ def lines(
     points: Sequence[Curve] = (),
     level: tuple[str, float] | None = None,
     marks: tuple[str, Sequence[float]] = ("", ()),
+    changes: Sequence[tuple[float, str]] = (),
     smooth: bool = False,
     from_zero: bool = False,
 ) -> str:
-    """Curves, points joined by lines, a dashed level (name, y) and marks (name, xs) along the bottom."""
+    """Curves, points joined by lines, a dashed level (name, y), marks (name, xs) along the bottom, and `changes`.
+
+    These are upright lines (x, what changed there).
+
+    The axis is logarithmic where the curves are of very different lengths.
+    """
 
     def paint(figure: Figure) -> None:
         axes = figure.subplots()
@@ -50,8 +68,24 @@ def lines(
                 marks[1], [0.02] * len(marks[1]), "^", color=INK, transform=axes.get_xaxis_transform(), label=marks[0]
             )
         axes.set(title=title, xlabel=x, ylabel=y)
+        for drawn in (curves, points):
+            ends = [xs[-1] for _, xs, _ in drawn if len(xs)]
+            if are_wide(ends, _UNEQUAL):
+                first = max(min(ends) / 50, min(xs[0] for _, xs, _ in drawn if len(xs)))
+                log_x(axes, [first, *ends])
+                axes.set_xlim(left=first / 1.2)
         if from_zero:
             axes.set_ylim(bottom=0)
+        for number, (at, text) in enumerate(changes):
+            axes.axvline(at, color=INK, linestyle=(0, (1, 2)), linewidth=1)
+            late = axes.transData.transform((at, 0))[0] > axes.bbox.x0 + 0.6 * axes.bbox.width
+            axes.annotate(
+                text, (at, 0.98 - 0.07 * (number % 4)), xycoords=axes.get_xaxis_transform(), va="top", fontsize=8,
+                ha="right" if late else "left", xytext=(-4 if late else 4, 0), textcoords="offset points",
+                bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 1, "alpha": 0.85},
+            )  # fmt: skip
+        if changes:
+            axes.set_ylim(top=axes.get_ylim()[1] * 1.15)
         if len(curves) + len(points) + bool(len(marks[1])) > 1:
             axes.legend(loc="best", fontsize=8)
         plain_numbers(axes)

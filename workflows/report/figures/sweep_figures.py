@@ -1,7 +1,6 @@
 """The pictures of a sweep; shapes, dashes and labels say all that colours say."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,55 +16,12 @@ from tokenfree.workflows.report.figures.drawing import (
     MUTED,
     PAPER,
     RANKS,
+    are_wide,
     cut,
     draw,
-    label_points,
+    log_x,
     plain_numbers,
-    spread_x,
 )
-
-
-@dataclass(frozen=True)
-class Dot:
-    """A setting in the picture of quality against speed."""
-
-    name: str
-    x: float
-    y: float
-    on_front: bool
-    few: bool = False  # seeds, so that it is not compared
-
-
-def trade(dots: Sequence[Dot], *, x: str, y: str) -> str:
-    """Quality `y`, less is better, against speed `x`, more is better; the front as stairs."""
-
-    def paint(figure: Figure) -> None:
-        axes = figure.subplots()
-        leading = sorted((dot for dot in dots if dot.on_front), key=lambda dot: dot.x)
-        groups = (
-            ("fewer seeds: not compared", "v", PAPER, FAINT, [dot for dot in dots if dot.few]),
-            ("beaten in both", "o", MUTED, PAPER, [dot for dot in dots if not dot.on_front and not dot.few]),
-            ("front: no other is better in both", "D", COLOURS[1], PAPER, leading),
-        )
-        for label, marker, face, edge, chosen in groups:
-            if chosen:
-                axes.scatter(
-                    [dot.x for dot in chosen], [dot.y for dot in chosen], s=38, marker=marker, facecolor=face,
-                    edgecolor=edge, linewidth=1, zorder=3, label=label,
-                )  # fmt: skip
-        axes.step(
-            [dot.x for dot in leading], [dot.y for dot in leading], where="pre",
-            color=COLOURS[1], linewidth=1.2, zorder=2,
-        )  # fmt: skip
-        axes.set(title="Quality against speed", xlabel=x, ylabel=y)
-        spread_x(axes, [dot.x for dot in dots])
-        axes.margins(0.12)
-        if dots:
-            axes.legend(loc="upper left", bbox_to_anchor=(0, -0.2), fontsize=8, ncols=1, borderaxespad=0)
-        plain_numbers(axes)
-        label_points(axes, [(_number(dot.name), dot.x, dot.y) for dot in leading])
-
-    return draw(paint, height=3.9, label=f"{y} against {x} of every setting")
 
 
 def learning_curves(
@@ -93,6 +49,9 @@ def learning_curves(
             seen[f"best: {cut(best[0], 24)}" if chosen else state] = end
         axes.set(title=title, xlabel=x, ylabel=y)
         axes.margins(0.06)
+        lengths = [xs[-1] for _, _, xs, _ in curves]
+        if are_wide(lengths):
+            log_x(axes, [min(xs[0] for _, _, xs, _ in curves), *lengths])
         if seen:
             axes.legend(list(seen.values()), list(seen), loc="best", fontsize=8)
         plain_numbers(axes)
@@ -102,9 +61,12 @@ def learning_curves(
 
 def effect(
     knob: str, values: Sequence[Any], losses: Sequence[float], levels: Sequence[Level], *, y: str,
-    limits: tuple[float, float],
+    limits: tuple[float, float], log: bool,
 ) -> str:  # fmt: skip
-    """One knob: every trial as a dot, and the mean of each level with its 95% interval."""
+    """One knob, on a `log` axis or not: every trial as a dot, and the mean of each level with its 95% interval.
+
+    An interval that runs out of the `limits` of the picture ends there in an arrowhead.
+    """
 
     def paint(figure: Figure) -> None:
         axes = figure.subplots()
@@ -112,7 +74,8 @@ def effect(
         if ranges:
             xs = [float(value) for value in values]
             centres = [float(np.median([xs[index] for index in level.trials])) for level in levels]
-            spread_x(axes, xs)
+            if log:
+                log_x(axes, xs)
         else:
             at = {index: column for column, level in enumerate(levels) for index in level.trials}
             xs = [at[index] for index in range(len(values))]
@@ -125,16 +88,28 @@ def effect(
             axes.set_xlim(-0.6, len(levels) - 0.4)
         axes.scatter(xs, losses, s=12, color=MUTED, zorder=2)
         for level, centre in zip(levels, centres, strict=True):
-            axes.errorbar(
-                centre, level.interval.mean, yerr=level.interval.half, color=COLOURS[0], marker="D", markersize=5,
-                markeredgecolor=COLOURS[0], markerfacecolor=PAPER if level.interval.half is None else COLOURS[0],
-                capsize=4, linewidth=1.4, zorder=3,
-            )  # fmt: skip
+            mean, half = level.interval.mean, level.interval.half
+            face = PAPER if half is None else COLOURS[0]
+            axes.plot(centre, mean, color=COLOURS[0], marker="D", markersize=5, markerfacecolor=face, zorder=4)
+            for arrow, (tip, is_cut) in zip("v^", ends_within(level.interval, limits), strict=False):
+                axes.plot([centre, centre], [mean, tip], color=COLOURS[0], linewidth=1.4, zorder=3)
+                axes.plot(
+                    centre, tip, arrow if is_cut else "_", color=COLOURS[0], markersize=7, clip_on=False, zorder=3,
+                    markerfacecolor=PAPER,
+                )  # fmt: skip
         axes.set_ylim(*limits)
         axes.set(title=cut(knob, 34), ylabel=y)
         plain_numbers(axes, x=ranges)
 
     return draw(paint, width=3.4, height=2.6, label=f"{y} by {knob}: every trial, and means with 95% intervals")
+
+
+def ends_within(interval: MeanInterval, limits: tuple[float, float]) -> list[tuple[float, bool]]:
+    """The lower and the upper end of an interval as they are drawn within `limits`, and whether each is cut there."""
+    if interval.half is None:
+        return []
+    low, high = interval.mean - interval.half, interval.mean + interval.half
+    return [(max(low, limits[0]), low < limits[0]), (min(high, limits[1]), high > limits[1])]
 
 
 def importance(found: Sequence[Importance]) -> str:
@@ -162,8 +137,12 @@ def importance(found: Sequence[Importance]) -> str:
     return draw(paint, height=0.3 * max(len(found), 3) + 1.5, label="Share of the variance that each knob explains")
 
 
-def parallel(settings: Sequence[tuple[str, Mapping[str, Any], float]], knobs: Sequence[str], *, y: str) -> str:
+def parallel(
+    settings: Sequence[tuple[str, Mapping[str, Any], float]], knobs: Sequence[str], *, y: str, log: Collection[str]
+) -> str:
     """Parallel coordinates, lying flat so that names have room: an axis a knob, a line a setting (name, values, loss).
+
+    The axes of the knobs in `log` are logarithmic.
 
     The better a line, the darker and thicker on light paper; the best one has dots.
     """
@@ -171,7 +150,7 @@ def parallel(settings: Sequence[tuple[str, Mapping[str, Any], float]], knobs: Se
     def paint(figure: Figure) -> None:
         axes = figure.subplots()
         ranked = sorted(settings, key=lambda item: item[2])
-        columns = [_coordinates([values.get(knob) for _, values, _ in ranked]) for knob in knobs]
+        columns = [_coordinates([values.get(knob) for _, values, _ in ranked], knob in log) for knob in knobs]
         losses = [loss for _, _, loss in ranked]
         low, high = losses[0], losses[-1]
         columns.append(
@@ -186,7 +165,8 @@ def parallel(settings: Sequence[tuple[str, Mapping[str, Any], float]], knobs: Se
                 linewidth=2.6 if index == 0 else (1.5, 1.2, 1.0, 0.9, 0.8)[fifth], marker="o" if index == 0 else None,
                 markersize=5,
             )  # fmt: skip
-        for row, (_, ticks), name in zip(rows, columns, [*knobs, y], strict=True):
+        titles = [f"{knob} (logarithmic)" if knob in log else knob for knob in knobs]
+        for row, (_, ticks), name in zip(rows, columns, [*titles, y], strict=True):
             axes.axhline(row, color=FAINT, linewidth=1, zorder=1)
             axes.annotate(
                 cut(name, 60), (0, row), xytext=(0, 15), textcoords="offset points", fontsize=9, fontweight="bold",
@@ -255,7 +235,7 @@ def intervals(rows: Sequence[tuple[str, MeanInterval, Sequence[float]]], *, x: s
     return draw(paint, height=0.22 * max(len(rows), 3) + 0.9, label=f"{x} of each setting: mean and 95% interval")
 
 
-def _coordinates(values: Sequence[Any]) -> tuple[list[float], list[tuple[float, str]]]:
+def _coordinates(values: Sequence[Any], log: bool) -> tuple[list[float], list[tuple[float, str]]]:
     """Coordinates in [0, 1] of a knob's values, and ticks: numbers by size, others evenly spread, absent ones apart."""
     cells, different = ordered_cells(values)
     numbers = [float(value) for value in different if is_number(value)]
@@ -264,10 +244,14 @@ def _coordinates(values: Sequence[Any]) -> tuple[list[float], list[tuple[float, 
         spread = np.linspace(0, 1, len(different)) if len(different) > 1 else np.array([0.5])
         ticks = [(float(x), shown(value) or "not set") for x, value in zip(spread, different, strict=True)]
         return [float(spread[cell]) for cell in cells], ticks
-    scale = np.log(numbers) if numbers[0] > 0 and numbers[-1] > 8 * numbers[0] else np.array(numbers)
+    scale = np.log(numbers) if log else np.array(numbers)
     start = 0.12 if absent else 0.0
     spread = start + (1 - start) * (scale - scale[0]) / (scale[-1] - scale[0])
     ticks = [(start, shown(numbers[0])), (1.0, shown(numbers[-1]))]
+    for power in range(-12, 13) if log else ():
+        x = start + (1 - start) * (np.log(10.0**power) - scale[0]) / (scale[-1] - scale[0])
+        if start + 0.15 < x < 0.85:
+            ticks.append((float(x), shown(10.0**power)))
     if absent:
         spread, ticks = np.concatenate([[0.0], spread]), [(0.0, "not set"), *ticks]
     return [float(spread[cell]) for cell in cells], ticks

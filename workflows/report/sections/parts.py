@@ -27,6 +27,11 @@ class Table:
         ]
 
     @property
+    def is_keyed(self) -> bool:
+        """Whether it says the value of each key, and is to be read without scrolling."""
+        return len(self.header) == 2 or self.header[-1] == "value"
+
+    @property
     def width(self) -> int:
         """About how many characters a line needs."""
         longest = [max((len(row[column]) for row in self.rows), default=0) for column in range(len(self.header))]

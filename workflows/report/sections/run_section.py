@@ -5,9 +5,13 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
+from tokenfree.workflows.report.attempts import attempts_of, machine_line
 from tokenfree.workflows.report.figures import line_figures as figures
 from tokenfree.workflows.report.load import RunRecord
+from tokenfree.workflows.report.sections.attempt_tables import attempt_block
 from tokenfree.workflows.report.sections.parts import Block, Section, Table, count, decimal, duration, flat
+
+MOST_CHANGES = 6  # of workers, that are told one by one
 
 
 def run_section(run: RunRecord) -> Section:
@@ -72,6 +76,12 @@ def median(values: Sequence[float]) -> float:
     return sorted(values)[len(values) // 2] if values else 0.0
 
 
+def no_context(run: RunRecord) -> float | None:
+    """The best held-out score without context, which a model is to go below; None where it was not counted."""
+    level = _level(run.result or {})
+    return None if level is None else level[1]
+
+
 def _level(result: Mapping[str, Any]) -> tuple[str, float] | None:
     """What the curve of the held-out loss is to go below, by name: the best score without context on all targets."""
     baselines = result.get("baselines") or {}
@@ -89,6 +99,12 @@ def _curves(run: RunRecord, unit: str, level: tuple[str, float] | None) -> list[
     validated = [line["step"] for line in run.validations]
     losses = [line["validation_loss"] for line in run.validations]
     marks = ("restart", _restarted_at(run))
+    changes = _changes(run)
+    said = " ".join(sentence for _, _, sentence in changes[:MOST_CHANGES])
+    if len(changes) > MOST_CHANGES:
+        said += (
+            f" They changed {len(changes)} times in all, see the events; the throughput has an upright line for each."
+        )
     pictures = [
         figures.lines(
             [("training", steps, [line["loss"] for line in run.steps])],
@@ -98,7 +114,8 @@ def _curves(run: RunRecord, unit: str, level: tuple[str, float] | None) -> list[
         ),
         figures.lines(
             [("throughput", steps, speeds(run))], title="Throughput", x="step", y="characters per second",
-            smooth=True, from_zero=True, marks=marks,
+            smooth=True, from_zero=True, marks=marks, 
+            changes=[(step, what if number < MOST_CHANGES else "") for number, (step, what, _) in enumerate(changes)],
         ),
     ]  # fmt: skip
     if any("validation_accuracy" in line for line in run.validations):
@@ -109,7 +126,7 @@ def _curves(run: RunRecord, unit: str, level: tuple[str, float] | None) -> list[
     if any("learning_rate" in line for line in run.steps):
         rates = [line.get("learning_rate", float("nan")) for line in run.steps]
         pictures.append(figures.lines([("", steps, rates)], title="Learning rate", x="step", y="learning rate"))
-    return [Block("", pictures=pictures)]
+    return [Block("", said, pictures=pictures)]
 
 
 def _tables(run: RunRecord) -> list[Block]:
@@ -127,7 +144,7 @@ def _tables(run: RunRecord) -> list[Block]:
         folded.append(Table("Validations", ["step", "held-out loss", "accuracy"], rows, folded=True))
     if recipe_of(run):
         folded.append(Table("Settings", ["key", "value"], flat(recipe_of(run)), folded=True))
-    return [*blocks, Block("", tables=folded)]
+    return [*blocks, Block("", tables=folded), attempt_block(attempts_of(run.config))]
 
 
 def _event(event: Mapping[str, Any]) -> list[str]:
@@ -149,4 +166,26 @@ def _restarted_at(run: RunRecord) -> list[float]:
         elif event.get("event") in ("start", "resume") and lost:
             found.append(float(event.get("step") or 0))
             lost = False
+    return found
+
+
+def _changes(run: RunRecord) -> list[tuple[float, str, str]]:
+    """The steps from which other workers trained than before: what changed in a few words, and in a sentence."""
+    teams: list[tuple[int, int, Any]] = []  # (step, workers, machine) of those whose steps still count
+    for event in run.events:
+        if event.get("workers") and event.get("event") in ("start", "resume", "roll_back"):
+            step, machine = event.get("step") or 0, event.get("machine")
+            teams = [team for team in teams if team[0] < step]
+            teams.append((step, event["workers"], machine or (teams[-1][2] if teams else None)))
+    found = []
+    for (_, workers_before, machine_before), (step, workers, machine) in itertools.pairwise(teams):
+        parts, sentence = [], []
+        if workers != workers_before:
+            parts.append(f"{workers_before} → {workers} workers")
+            sentence.append(f"{workers} {'worker' if workers == 1 else 'workers'} in place of {workers_before}")
+        if machine and machine_before and machine != machine_before:
+            parts.append("other machine")
+            sentence.append(f"another machine: {machine_line(machine)}")
+        if parts:
+            found.append((float(step), ", ".join(parts), f"From step {step + 1:,} on {' and '.join(sentence)}."))
     return found

@@ -1,13 +1,15 @@
 """Settings of a sweep compared: the best and its cost, quality against speed, steps against time, seeds."""
 
 import shlex
+from collections.abc import Sequence
 
-from tokenfree.train.sweep.results.compare import Setting, full_amount, mean_interval, rank
-from tokenfree.train.sweep.results.trial_result import shown
-from tokenfree.train.sweep.space.targets import LOSS
+from tokenfree.train.sweep.results.compare import MeanInterval, Setting, full_amount, mean_interval, rank, settings
+from tokenfree.train.sweep.results.trial_result import is_number, shown
+from tokenfree.train.sweep.space.targets import LOSS, SPEED
 from tokenfree.workflows.report.figures import sweep_figures as figures
+from tokenfree.workflows.report.figures.trade_figure import Dot, trade
 from tokenfree.workflows.report.sections.parts import Block, Table, count, decimal, duration
-from tokenfree.workflows.report.sections.sweep_view import LOSS_NAME, UNITS, SweepView, plus_minus
+from tokenfree.workflows.report.sections.sweep_view import FLOPS, LOSS_NAME, UNITS, SweepView, cell, plus_minus
 
 COSTS = {
     "parameters": ("parameters", count),
@@ -45,26 +47,68 @@ def best_blocks(view: SweepView) -> list[Block]:
 
 
 def trade_blocks(view: SweepView) -> list[Block]:
-    """Quality against speed, with the front."""
-    if view.amount is None or not view.ranked:
-        return []
-    fronted = {item.setting.name for item in view.leading}
-    dots = []
-    for item in view.ranked:
-        setting, few = item.setting, item.interval.count < view.ranked[0].interval.count
-        loss = setting.interval(LOSS.metric, view.amount, view.unit)
-        if loss is not None and view.speed(setting):
-            dots.append(figures.Dot(setting.name, view.speed(setting), loss.mean, setting.name in fronted, few))
-    if not dots:
-        return []
-    rows = [
-        [item.setting.name, view.loss(item.setting, 4), count(view.speed(item.setting)), *view.values(item.setting)]
-        for item in sorted(view.leading, key=lambda item: view.speed(item.setting))
+    """Quality against cost, by arithmetic and by measured speed, with the fronts."""
+    fronts = {
+        title: [item.setting.name for item in view.front((LOSS, target))]
+        for title, target in (("FLOPs", FLOPS), ("speed", SPEED))
+    }
+    if {target.metric for target in view.targets} - {LOSS.metric, SPEED.metric}:
+        fronts["objectives"] = [item.setting.name for item in view.front(view.targets)]
+    dots = {title: _dots(view, title, fronts[title]) for title in ("FLOPs", "speed")}
+    naming = " · ".join(view.names[key] for key in view.naming) or "number of the setting"
+    pictures = [
+        trade(dots[title], title=f"Quality against {title}", x=x, y=LOSS_NAME, names=naming, more_is_better=more)
+        for title, x, more in (
+            ("FLOPs", "FLOPs for each character read", False),
+            ("speed", "characters per second, pooled over equal models", True),
+        )
+        if any(not dot.stopped for dot in dots[title])
     ]
-    text = f"The front: the settings that no other one beats in both, among those that got to {view.at}."
-    picture = figures.trade(dots, x="characters per second", y=LOSS_NAME)
-    table = Table("The front, slowest first", ["setting", LOSS_NAME, "characters/s", *view.names.values()], rows)
-    return [Block("Quality against speed", text, pictures=[picture], tables=[table])]
+    if not pictures:
+        return []
+    text = (
+        f"The front: the settings that no other one beats in both, among the {len(view.front_ranked)} that got to "
+        f"{view.front_at}, the furthest that at least three got to. FLOPs are counted, do not depend on the machine, "
+        "and are compared to two digits. Speed is measured; trials of equal models share the mean over all their steps."
+    )
+    led = [item for item in view.front_ranked if any(item.setting.name in names for names in fronts.values())]
+    rows = []
+    for item in sorted(led, key=lambda item: view.cost(item.setting).speed or 0.0):
+        cost = view.cost(item.setting)
+        rows.append([
+            item.setting.name,
+            " and ".join(title for title, names in fronts.items() if item.setting.name in names),
+            plus_minus(item.interval if view.targets[0] == LOSS else _loss(view, item.setting)),
+            cell(cost.flops, count), cell(cost.speed, count), str(cost.num_trials), *view.values(item.setting),
+        ])  # fmt: skip
+    header = ["setting", "front of", LOSS_NAME, "FLOPs a character", "characters/s", "trials pooled"]
+    table = Table("The front, slowest first", [*header, *view.names.values()], rows)
+    return [Block("Quality against cost", text, pictures=pictures, tables=[table])]
+
+
+def _dots(view: SweepView, title: str, fronted: Sequence[str]) -> list[Dot]:
+    """The settings by loss and cost: those that are compared, and those that were stopped before."""
+    compared = {item.setting.name: item for item in view.front_ranked}
+    most = max((item.interval.count for item in view.front_ranked), default=0)
+    dots = []
+    for setting in settings(view.trials):
+        cost = view.cost(setting)
+        x, item = cost.flops if title == "FLOPs" else cost.speed, compared.get(setting.name)
+        if item is not None:
+            found = _loss(view, setting)
+        else:
+            lasts = [trial.last.get(LOSS.metric) for trial in setting.trials if trial.state != "failed"]
+            found = mean_interval([float(loss) for loss in lasts if is_number(loss)])
+        if x is not None and found is not None and is_number(found.mean):
+            few = item is not None and item.interval.count < most
+            name = view.short_name(setting)
+            dots.append(Dot(name, x, found.mean, setting.name in fronted, few=few, stopped=item is None))
+    return dots
+
+
+def _loss(view: SweepView, setting: Setting) -> MeanInterval | None:
+    """The held-out loss where quality is held against cost."""
+    return None if view.front_amount is None else setting.interval(LOSS.metric, view.front_amount, view.unit)
 
 
 def fair_blocks(view: SweepView) -> list[Block]:

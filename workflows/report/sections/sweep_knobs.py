@@ -1,10 +1,7 @@
 """What the knobs of a sweep do: effects with intervals, importance, and all settings at once."""
 
-from dataclasses import replace
-
-from tokenfree.train.sweep.results.effects import importance, levels
-from tokenfree.train.sweep.results.trial_result import TrialResult, shown
-from tokenfree.train.sweep.space.targets import LOSS
+from tokenfree.train.sweep.results.effects import levels
+from tokenfree.train.sweep.results.trial_result import TrialResult
 from tokenfree.workflows.report.figures import sweep_figures as figures
 from tokenfree.workflows.report.sections.parts import Block, Table
 from tokenfree.workflows.report.sections.sweep_view import (
@@ -16,28 +13,26 @@ from tokenfree.workflows.report.sections.sweep_view import (
     target_name,
 )
 
-LEAST_TRIALS = 6  # for shares of a variance
-
 
 def effect_blocks(view: SweepView) -> list[Block]:
     """Each knob against the loss: where all trials got to, and where the longest ended."""
     if view.common is None or view.amount is None:
         return []
-    compared = _losses(view, view.common)
+    compared = view.losses_at(view.common)
     at = UNITS[view.unit][1](view.common)
     text = (
         f"Losses at {at}, to which all {len(compared)} of these trials got, so none was picked by the scheduler. A "
         "grey dot is a trial. A diamond is the mean over the trials with that value (or in that range of values), and "
         "its bar the 95% interval of the mean by Student's t over those trials: it holds what seeds and the other "
-        "knobs did to them. A hollow diamond is a single trial, which has no interval; bars may run out of the "
-        "picture."
+        "knobs did to them. A hollow diamond is a single trial, which has no interval. A bar that runs out of the "
+        "picture is cut there and ends in an arrowhead."
     )
     blocks = _effects(view, compared, "What each knob does", text)
     if blocks and view.amount > view.common:
-        survivors = _losses(view, view.amount)
+        survivors = view.losses_at(view.amount)
         text = f"The same at {view.at}, for the {len(survivors)} trials that the scheduler let go so far."
         blocks += _effects(view, survivors, "What each knob does in the end", text)
-    return [*blocks, *_importance(view, compared, at)]
+    return [*blocks, *_importance(view, at)]
 
 
 def parallel_blocks(view: SweepView) -> list[Block]:
@@ -52,23 +47,13 @@ def parallel_blocks(view: SweepView) -> list[Block]:
         f"Each line is a setting that got to {view.at}, and crosses each axis at its value. Darker and thicker lines "
         "(on dark paper lighter ones) are better; the best has dots. The numbers are in the table of all trials."
     )
-    picture = figures.parallel(lines, list(view.names.values()), y=target_name(view.targets[0].metric))
+    log = {view.names[key] for key in view.knobs if view.is_log(key)}
+    picture = figures.parallel(lines, list(view.names.values()), y=target_name(view.targets[0].metric), log=log)
     return [Block("All settings at once", text, pictures=[picture])]
 
 
-def _losses(view: SweepView, amount: float) -> list[tuple[TrialResult, float]]:
-    """The trials that got to `amount`, with their loss there."""
-    found = [(trial, trial.value_at(LOSS.metric, amount, view.unit)) for trial in view.trials]
-    return [(trial, loss) for trial, loss in found if loss is not None and trial.state != "failed"]
-
-
-def _searched(view: SweepView, compared: list[tuple[TrialResult, float]]) -> list[str]:
-    """The knobs that have more than one value among these trials."""
-    return [key for key in view.knobs if len({shown(trial.values.get(key)) for trial, _ in compared}) > 1]
-
-
 def _effects(view: SweepView, compared: list[tuple[TrialResult, float]], title: str, text: str) -> list[Block]:
-    searched = _searched(view, compared)
+    searched = view.searched(compared)
     if len(compared) < 2 or not searched:
         return []
     losses = [loss for _, loss in compared]
@@ -78,18 +63,18 @@ def _effects(view: SweepView, compared: list[tuple[TrialResult, float]], title: 
     for key in searched:
         name, values = view.names[key], [trial.values.get(key) for trial, _ in compared]
         found = levels(values, losses)
-        pictures.append(figures.effect(name, values, losses, found, y="held-out loss", limits=limits))
+        pictures.append(
+            figures.effect(name, values, losses, found, y="held-out loss", limits=limits, log=view.is_log(key))
+        )
         rows += [[name, level.label, str(level.interval.count), plus_minus(level.interval)] for level in found]
     table = Table("Mean loss by value", ["knob", "value", "trials", LOSS_NAME], rows, folded=True)
     return [Block(title, text, pictures=pictures, small=True, tables=[table])]
 
 
-def _importance(view: SweepView, compared: list[tuple[TrialResult, float]], at: str) -> list[Block]:
-    searched = _searched(view, compared)
-    if len(searched) < 2 or len(compared) < LEAST_TRIALS:
+def _importance(view: SweepView, at: str) -> list[Block]:
+    found = view.importances
+    if not found:
         return []
-    found = importance([trial.values for trial, _ in compared], [loss for _, loss in compared], searched)
-    found = [replace(item, knob=view.names[item.knob]) for item in found]
     rest = max(0.0, 1 - sum(item.share for item in found))
     text = (
         f"The share of the variance of the loss between trials at {at} that a knob explains by itself (functional "

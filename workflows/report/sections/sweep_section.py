@@ -1,8 +1,9 @@
 """A sweep on the page, ended or not."""
 
 from tokenfree.train.sweep.results.trial_result import STATES
-from tokenfree.workflows.report.load import SweepRecord
-from tokenfree.workflows.report.sections.parts import Section, duration
+from tokenfree.workflows.report.attempts import machine_line
+from tokenfree.workflows.report.sections.attempt_tables import attempt_block
+from tokenfree.workflows.report.sections.parts import Block, Section, duration
 from tokenfree.workflows.report.sections.sweep_comparison import best_blocks, fair_blocks, seed_blocks, trade_blocks
 from tokenfree.workflows.report.sections.sweep_knobs import effect_blocks, parallel_blocks
 from tokenfree.workflows.report.sections.sweep_trials import (
@@ -15,9 +16,9 @@ from tokenfree.workflows.report.sections.sweep_trials import (
 from tokenfree.workflows.report.sections.sweep_view import SweepView
 
 
-def sweep_section(sweep: SweepRecord) -> Section:
+def sweep_section(view: SweepView) -> Section:
     """The section of one sweep: what is best, what each knob does, what became of every trial."""
-    view = SweepView(sweep)
+    sweep = view.sweep
     states = [trial.state for trial in view.trials]
     numbers = [(view.loss(view.ranked[0].setting), "best held-out loss (nats)")] if view.ranked else []
     numbers.append((str(len(states)), "trials"))
@@ -32,4 +33,19 @@ def sweep_section(sweep: SweepRecord) -> Section:
         trial_blocks, failed_blocks, not_run_blocks, recipe_blocks,
     )  # fmt: skip
     title = f"Sweep · {sweep.name}" + ("" if sweep.ended else " (not ended)")
-    return Section(title, str(sweep.path), numbers, [block for part in parts for block in part(view)])
+    blocks = [block for part in parts for block in part(view)]
+    return Section(title, str(sweep.path), numbers, [*blocks, _made_with(view)])
+
+
+def _made_with(view: SweepView) -> Block:
+    """The commands, and the machines on which the trials were."""
+    machines: dict[str, set[str]] = {}
+    for trial in view.trials:
+        for report in trial.reports:
+            if report.get("machine"):
+                machines.setdefault(machine_line(report["machine"]), set()).add(trial.name)
+    text = ""
+    if len(machines) > 1:
+        text = "Trials were on several machines, whose speeds do not compare: "
+        text += "; ".join(f"{len(trials)} on {machine}" for machine, trials in machines.items()) + "."
+    return attempt_block(view.sweep.attempts, text)
