@@ -1,8 +1,9 @@
 """Make one self-contained HTML page about runs, sweeps and data directories.
 
-Pictures and tables of loss, throughput, restarts and corpus counts; several runs are compared by the characters that
-they read. Of a sweep, also of one that still runs: the best setting and what it costs, quality against speed, what each
-knob does, rankings at equal steps and at equal time, and what became of every trial.
+It opens with three sentences of findings, the dates, the versions and the machine. Then come pictures and tables of
+loss, throughput, restarts and corpus counts; several runs are compared by the characters that they read. Of a sweep,
+also of one that still runs: the best setting and what it costs, quality against arithmetic and speed, what each knob
+does, rankings at equal steps and at equal time, and what became of every trial.
 
 Of each run and of the best trial of a sweep that has ended: what the model guesses for hidden pieces of a fixed sample
 of held-out windows. Its data must be where it was trained on them, or among the folders.

@@ -20,7 +20,7 @@ from tokenfree.workflows.report.sections.run_section import (
 from tokenfree.workflows.report.sections.sweep_view import SweepView
 
 MOST = 3
-_SAME_LEVEL = 0.02  # nats: losses are compared where what they are to go below is as good as the same
+_SAME_LEVEL = 0.05  # nats: losses are compared where what they are to go below is as good as the same
 
 
 def findings(runs: Sequence[RunRecord], sweeps: Sequence[SweepView], data: Sequence[DataRecord]) -> list[str]:
@@ -68,12 +68,13 @@ def _of_several(runs: Sequence[RunRecord]) -> Iterator[str]:
     levels = {name: level for name, run in known if (level := no_context(run)) is not None}
     symbols = {(run.result or {}).get("symbol") for _, run in known}
     of = f"Of {len(known)} runs" if len(known) == len(runs) else f"Of the {len(known)} runs that were validated"
-    spread = max(levels.values(), default=0.0) - min(levels.values(), default=0.0)
-    if len(symbols) == 1 and spread <= _SAME_LEVEL and len(levels) in (0, len(known)):
+    if _are_comparable([run for _, run in known]):
         first, second = sorted(losses, key=losses.__getitem__)[:2] if len(losses) > 1 else (next(iter(losses)), "")
-        behind = f"; {second} is {losses[second] - losses[first]:.3f} behind" if second else ""
-        unit = next(iter(symbols)) or "target"
-        yield f"{of} {first} has the lowest held-out loss, {losses[first]:.3f} nats per {unit}{behind}."
+        at = {name: count(characters(run)[-1]) for name, run in known if run.steps}
+        after = {name: f" after {at[name]} characters" if len({*at.values()}) > 1 else "" for name in at}
+        behind = f"; {second} is {losses[second] - losses[first]:.3f} behind{after.get(second, '')}" if second else ""
+        unit = max(filter(None, symbols), default="target")
+        yield f"{of} {first} has the lowest held-out loss, {losses[first]:.3f} nats per {unit}{after.get(first, '')}{behind}."
     elif len(levels) > 1:
         gains = {name: levels[name] - losses[name] for name in levels}
         first, *_, last = sorted(gains, key=gains.__getitem__, reverse=True)
@@ -92,6 +93,17 @@ def _of_several(runs: Sequence[RunRecord]) -> Iterator[str]:
     if read:
         least, most = count(min(read.values())), count(max(read.values()))
         yield f"The runs read {least if least == most else f'{least} to {most}'} characters each."
+
+
+def _are_comparable(runs: Sequence[RunRecord]) -> bool:
+    """Whether runs are held to the same targets: by objective, data and length, and by what needs no context."""
+    asked = [
+        [recipe_of(run).get("objective"), run.config.get("manifest"), recipe_of(run).get("train", {}).get("length")]
+        for run in runs
+    ]
+    levels = [level for run in runs if (level := no_context(run)) is not None]
+    spread = max(levels, default=0.0) - min(levels, default=0.0)
+    return all(each == asked[0] for each in asked) and spread <= _SAME_LEVEL
 
 
 def _of_sweep(view: SweepView) -> Iterator[str]:

@@ -15,7 +15,7 @@ def attempt_block(attempts: Sequence[Attempt], text: str = "") -> Block:
         return Block("What it was made with", f"{told} {text}".strip())
     header, rows = package_rows(attempts)
     tables = [
-        Table("Commands that trained", HEADER, attempt_rows(attempts), folded=len(attempts) > 4),
+        Table("Commands given", HEADER, attempt_rows(attempts), folded=len(attempts) > 4),
         Table("Versions of packages", header, rows, folded=True),
     ]
     return Block("What it was made with", text, tables=tables)

@@ -1,4 +1,4 @@
-"""Settings of a sweep compared: the best and its cost, quality against speed, steps against time, seeds."""
+"""Settings of a sweep compared: the best and its cost, quality against cost, steps against time, seeds."""
 
 import shlex
 from collections.abc import Sequence

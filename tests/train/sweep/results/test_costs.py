@@ -57,14 +57,15 @@ def test_a_front_is_drawn_where_three_settings_got_to() -> None:
     assert front_amount(trials[:2]) == 30  # all there are
     assert front_amount([]) is None
     assert front_amount([trial("0", state="failed")]) is None
-    finished = [trial("9", steps=40), trial("8", steps=40), trial("7", steps=50)]
-    assert front_amount([*trials, *finished]) == 40  # not 50, which one alone used
+    finished = [trial("9", steps=40), trial("8", steps=50), trial("7", steps=50), trial("6", steps=50)]
+    assert front_amount([*trials, *finished]) == 40  # not 50, to which one that finished did not get
     assert front_amount([trial("9", steps=40), *trials[1:]]) == 20  # one finished: too few to compare it with
 
 
 def test_a_front_asks_for_all_seeds() -> None:
     trials = [trial(f"{s}{n}", setting=s, steps=20 + 10 * n, state="stopped") for s in range(3) for n in range(2)]
-    assert front_amount([*trials, trial("9", steps=40, state="stopped")]) == 20
+    lucky = [trial(str(n), steps=40, state="stopped") for n in (7, 8, 9)]  # of which other seeds were stopped before
+    assert front_amount([*trials, *lucky]) == 20
 
 
 def test_the_table_marks_the_front_by_the_speed_of_equal_models() -> None:

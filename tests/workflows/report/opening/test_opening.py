@@ -40,7 +40,7 @@ def test_a_page_opens_with_findings_dates_versions_and_machine(tmp_path: Path) -
     assert page.numbers["Trained"] == "1970-01-01 00:00 to 2026-11-22 16:44 UTC"
     assert page.numbers["Versions"] == "tokenfree 0.1.0 (commit 0cb59b8f6f-dirty), Python 3.11.7, torch 2.13.0"
     assert page.numbers["Machine"] == "2 cores, 23.5 GiB, no accelerator, Linux-6.1-x86_64"
-    assert page.tables["Commands that trained"][1:] == [
+    assert page.tables["Commands given"][1:] == [
         ["2026-11-22 16:44", "tokenfree pretrain tiny --data 'a b'", "0cb59b8f6f-dirty", page.numbers["Machine"]]
     ]
     assert page.tables["Versions of packages"][0] == ["package", "version"]
@@ -56,7 +56,7 @@ def test_runs_of_several_versions_and_of_none_that_is_known(tmp_path: Path) -> N
     header, *rows = page.tables["Versions of packages"]
     assert header == ["package", *["from 2026-11-22 16:44"] * 2]
     assert ["torch", "2.13.0", "2.14.0"] in rows
-    assert [row[2] for row in page.tables["Commands that trained"][1:]] == ["0cb59b8f6f-dirty", "none"]
+    assert [row[2] for row in page.tables["Commands given"][1:]] == ["0cb59b8f6f-dirty", "none"]
     assert "did not record its command" in page.text  # of b
 
 
@@ -65,7 +65,8 @@ def test_findings_on_several_runs_and_a_sweep_take_turns(tmp_path: Path) -> None
     runs = [make_run(tmp_path / "small"), make_run(tmp_path / "large", batch=3)]
     page = page_of(tmp_path, sweep, *runs)
     assert (
-        "Of 2 runs small has the lowest held-out loss, 5.100 nats per subword; large is 0.000 behind. "
+        "Of 2 runs small has the lowest held-out loss, 5.100 nats per subword after 500 k characters; large is 0.000 "
+        "behind after 1.5 M characters. "
         "Of the settings that s tried, rate = 2, attention.name = full is best at step 10: held-out loss 4.000 nats "
         "(one seed), 0.100 ahead of the next. "
         "large reads fastest, 30 k characters a second in the median, and small slowest, 10 k."
@@ -77,6 +78,11 @@ def test_losses_of_targets_that_are_not_equally_hard_are_not_compared(tmp_path: 
     (easy / "result.json").write_text(json.dumps({"symbol": "subword", "baselines": {"unigram": 5.2}}))
     text = page_of(tmp_path, easy, make_run(tmp_path / "hard")).text
     assert "Of 2 runs, whose targets are not equally hard, hard is furthest below what needs no context (1.100" in text
+    short = make_run(tmp_path / "short", length=80)
+    assert "has the lowest" not in page_of(tmp_path, short, make_run(tmp_path / "long")).text
+    running = make_run(tmp_path / "running")
+    (running / "result.json").unlink()
+    assert "running has the lowest" in page_of(tmp_path, running, make_run(tmp_path / "ended")).text
 
 
 def test_findings_of_a_sweep_say_what_speed_costs(tmp_path: Path) -> None:
