@@ -17,7 +17,7 @@ _LEAST_SETTINGS = 3  # that make a front
 
 
 @dataclass(frozen=True)
-class Cost:
+class TrainingCost:
     """What a character costs a model in training.
 
     Attributes:
@@ -31,7 +31,7 @@ class Cost:
     num_trials: int
 
 
-def costs(trials: Iterable[TrialResult]) -> dict[str, Cost]:
+def costs(trials: Iterable[TrialResult]) -> dict[str, TrainingCost]:
     """The cost of each trial that has reported, by its name; equal models have equal costs."""
     found = {}
     for group in _equal_models([trial for trial in trials if trial.reports]):
@@ -103,7 +103,7 @@ def _sizes(trial: TrialResult) -> tuple[float, ...]:
     return parameters, flops / steps
 
 
-def _cost(group: list[TrialResult]) -> Cost:
+def _cost(group: list[TrialResult]) -> TrainingCost:
     flops = characters = read = seconds = 0.0
     for trial in group:
         last = trial.last
@@ -112,4 +112,4 @@ def _cost(group: list[TrialResult]) -> Cost:
             read, seconds = read + speed * time, seconds + time
         if is_number(last.get("flops")) and is_number(last.get("characters")):
             flops, characters = flops + last["flops"], characters + last["characters"]
-    return Cost(flops / characters if characters else None, read / seconds if seconds else None, len(group))
+    return TrainingCost(flops / characters if characters else None, read / seconds if seconds else None, len(group))

@@ -74,7 +74,8 @@ def _of_several(runs: Sequence[RunRecord]) -> Iterator[str]:
         after = {name: f" after {at[name]} characters" if len({*at.values()}) > 1 else "" for name in at}
         behind = f"; {second} is {losses[second] - losses[first]:.3f} behind{after.get(second, '')}" if second else ""
         unit = max(filter(None, symbols), default="target")
-        yield f"{of} {first} has the lowest held-out loss, {losses[first]:.3f} nats per {unit}{after.get(first, '')}{behind}."
+        best = f"{losses[first]:.3f} nats per {unit}{after.get(first, '')}"
+        yield f"{of} {first} has the lowest held-out loss, {best}{behind}."
     elif len(levels) > 1:
         gains = {name: levels[name] - losses[name] for name in levels}
         first, *_, last = sorted(gains, key=gains.__getitem__, reverse=True)

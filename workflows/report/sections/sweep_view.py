@@ -16,7 +16,7 @@ from tokenfree.train.sweep.results.compare import (
     rank,
     settings,
 )
-from tokenfree.train.sweep.results.costs import Cost, costs, front_amount
+from tokenfree.train.sweep.results.costs import TrainingCost, costs, front_amount
 from tokenfree.train.sweep.results.effects import Importance, importance
 from tokenfree.train.sweep.results.trial_result import TrialResult, is_number, knobs, short_names, shown
 from tokenfree.train.sweep.space.targets import LOSS, SPEED, Target, objectives
@@ -97,9 +97,9 @@ class SweepView:
         }
         return front(self.front_ranked, targets, self.front_amount, self.unit, known=known)
 
-    def cost(self, setting: Setting) -> Cost:
+    def cost(self, setting: Setting) -> TrainingCost:
         """What a character costs a setting in training."""
-        return self.costs.get(setting.trials[0].name, Cost(None, None, 0))
+        return self.costs.get(setting.trials[0].name, TrainingCost(None, None, 0))
 
     @cached_property
     def naming(self) -> list[str]:
