@@ -107,7 +107,7 @@ def pretrain(
         if extension is not None:
             extension.write(claimed, progress)
             recipe = extension.after
-        config = read_config(claimed.name)
+        config = read_config(claimed.name, recipe=recipe)
         claimed.write_config(dataclasses.replace(config, attempts=(*config.attempts, attempt())))
         if start is not None:
             start.write(claimed, progress)

@@ -172,6 +172,7 @@ def test_a_run_says_loss_throughput_and_restarts(report: Callable[..., Page], tm
     assert page.numbers == {
         "held-out loss (nats per subword)": "5.100", "unigram entropy of the targets": "6.200", "of 100 steps": "100",
         "characters read": "500 k", "characters per second (median)": "10 k", "in steps": "50.0 s", "restart": "1",
+        "Trained": "1970-01-01 00:00 to 1970-01-01 00:01 UTC", "Versions": "not recorded", "Machine": "not recorded",
     }  # fmt: skip
     assert page.seen.count("svg") == 3  # loss, throughput, accuracy
     assert page.tables["Events"][1:] == [
