@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TextIO
 
@@ -121,15 +122,19 @@ class LiveLine:
             self._frame.clear()
 
     def _fitted(self, parts: tuple[str, ...]) -> str:
-        """The parts from the left that fit into the terminal's width: the first one at least."""
-        columns, kept = self._frame.size[0] - 1, 1
-        while kept < len(parts) and cell_len(self.separator.join(parts[: kept + 1])) <= columns:
-            kept += 1
-        return self.separator.join(parts[:kept])
+        return fitted(parts, self.separator, self._frame.size[0] - 1)
 
     def _log(self, text: str) -> None:
         self.stream.write(f"{time.strftime('%H:%M:%S')}  {text}\n")
         self.stream.flush()
+
+
+def fitted(parts: Sequence[str], separator: str, width: int) -> str:
+    """The parts from the left that fit into `width` columns: the first one at least."""
+    kept = 1
+    while kept < len(parts) and cell_len(separator.join(parts[: kept + 1])) <= width:
+        kept += 1
+    return separator.join(parts[:kept])
 
 
 def short(number: float) -> str:

@@ -2,10 +2,11 @@
 
 from tokenfree.train.sweep.control.history import History, TrialState
 from tokenfree.train.sweep.results.trial_result import is_number, short_names, shown
-from tokenfree.workflows.terminal.live_line import clock, short
+from tokenfree.workflows.terminal.live_line import clock, fitted, short
 from tokenfree.workflows.terminal.sweep.pace import SweepPace
 
 _HEADER = ("trial", "settings", "step", "loss", "chars/s", "state", "left")
+_SEPARATOR = " · "
 _FLUSH_RIGHT = frozenset({2, 3, 4, 6})
 _SETTINGS, _LEAST_SETTINGS = 1, 8  # the column that gives way where there is no room, and what is left of it
 
@@ -22,16 +23,16 @@ def frame(history: History, pace: SweepPace, now: float, width: int, height: int
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
     room = width - sum(widths) + widths[_SETTINGS] - 2 * (len(_HEADER) - 1)
     widths[_SETTINGS] = max(_LEAST_SETTINGS, min(widths[_SETTINGS], room))
-    lines = [summary(history, pace, now), *(_joined(row, widths) for row in rows)]
+    lines = [fitted(_summary(history, pace, now), _SEPARATOR, width), *(_joined(row, widths) for row in rows)]
     if hidden > 0:
         lines.append(f"and {hidden + 1} more")
     return [_cut(line, width) for line in lines[:height]]
 
 
-def summary(history: History, pace: SweepPace, now: float) -> str:
+def _summary(history: History, pace: SweepPace, now: float) -> list[str]:
     """Trials ended, the best loss of those that got furthest, the clock and the time left."""
     trials = history.trials.values()
-    parts = [f"sweep  {sum(trial.ended for trial in trials)}/{history.total or '?'} trials ended"]
+    parts = [f"sweep  {sum(trial.ended for trial in trials)}/{history.total or '?'} ended"]
     furthest = max((trial.report_number for trial in trials), default=0)
     losses = [
         (trial.last["validation_loss"], trial.name, trial.last.get("step", 0))
@@ -43,7 +44,7 @@ def summary(history: History, pace: SweepPace, now: float) -> str:
         parts.append(f"best at step {step:,}: {loss:.3f} ({name})")
     parts.append(clock(now - pace.began))
     left = pace.left(history, now)
-    return " · ".join([*parts, f"about {clock(left)} left"] if left is not None else parts)
+    return [*parts, f"about {clock(left)} left"] if left is not None else parts
 
 
 def news(trial: TrialState, history: History, pace: SweepPace, now: float) -> str:
@@ -51,7 +52,7 @@ def news(trial: TrialState, history: History, pace: SweepPace, now: float) -> st
     name, _, step, loss, rate, state, _ = _row(trial, pace, now)
     parts = [name, state if state != "failed" else f"failed: {trial.error or 'no message'}"]
     parts += [f"step {step}"] * bool(step) + [f"loss {loss}"] * bool(loss) + [f"{rate} characters/s"] * bool(rate)
-    return "  ".join(parts) + "  |  " + summary(history, pace, now)
+    return "  ".join(parts) + "  |  " + _SEPARATOR.join(_summary(history, pace, now))
 
 
 def _order(trial: TrialState) -> tuple[int, int, float, str]:

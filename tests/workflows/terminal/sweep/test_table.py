@@ -87,7 +87,11 @@ def test_a_row_says_settings_step_loss_rate_state_and_time_left(at: Callable[[fl
     sweep.report(0, 1, 4.5)
     at(35)
     summary, header, row = table.lines(100, 10)
-    assert summary == "sweep  0/4 trials ended · best at step 10: 4.500 (trial_000) · 0:35 · about 4:35 left"
+    assert summary == "sweep  0/4 ended · best at step 10: 4.500 (trial_000) · 0:35 · about 4:35 left"
+    assert table.lines(len(summary), 1) == [summary]
+    assert table.lines(len(summary) - 1, 1) == [
+        summary.removesuffix(" · about 4:35 left")
+    ]  # a field that has no room is left out
     assert header.split() == ["trial", "settings", "step", "loss", "chars/s", "state", "left"]
     assert row.split() == ["trial_000", "rate=0", "seed=1", "10", "4.5000", "12.3k", "running", "0:35"]
 
@@ -177,7 +181,7 @@ def test_a_log_file_gets_a_line_for_what_is_new_of_a_trial(at: Callable[[float],
         "trial_002  stopped  step 10  loss 5.0000  12.3k characters/s",
     ]
     assert [line.split("  |  ")[1].split(" · ")[0] for line in lines] == [
-        f"sweep  {ended}/4 trials ended" for ended in (0, 0, 1, 1, 2, 2, 3)
+        f"sweep  {ended}/4 ended" for ended in (0, 0, 1, 1, 2, 2, 3)
     ]
     assert "\x1b" not in stream.getvalue()
 
@@ -190,14 +194,14 @@ def test_the_time_left_is_that_of_this_command(at: Callable[[float], None]) -> N
     sweep.report(3, 1, 4.0)
     table = SweepTable(io.StringIO())
     sweep.show_in(table)
-    assert table.lines(100, 1)[0].endswith("2/4 trials ended · best at step 20: 5.000 (trial_000) · 0:00")
+    assert table.lines(100, 1)[0].endswith("2/4 ended · best at step 20: 5.000 (trial_000) · 0:00")
     sweep.begin(2)
     at(10)  # of which none were for the start of workers: the trial trained for 40 s, as it says
     sweep.report(2, 2, 4.0)
     assert table.lines(100, 1)[0].endswith("best at step 20: 4.000 (trial_002) · 0:10 · about 0:05 left")
     sweep.begin(3)
     sweep.report(3, 2, 4.5)
-    assert table.lines(100, 1)[0].endswith("4/4 trials ended · best at step 20: 4.000 (trial_002) · 0:10")
+    assert table.lines(100, 1)[0].endswith("4/4 ended · best at step 20: 4.000 (trial_002) · 0:10")
 
 
 def test_a_sweep_that_goes_on_first_shows_the_trials_that_have_ended(at: Callable[[float], None]) -> None:
