@@ -1,6 +1,7 @@
 """Fixtures for all tests: the folder of real data, and settings that keep tests quick on small machines."""
 
 import os
+import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell starts what it puts in the background without Ctrl-C
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No deadlines: a busy machine is no failure. The same examples each time: what CI saw can be seen again.
 hypothesis.settings.register_profile("tokenfree", deadline=None, derandomize=True)
