@@ -14,7 +14,7 @@ from tokenfree.preprocess.features import vocabulary_process
 from tokenfree.preprocess.job.identity import identity
 from tokenfree.preprocess.job.output_directory import begin
 from tokenfree.preprocess.job.plan_step import make_plan
-from tokenfree.preprocess.job.preprocess_job import PLAN, WORK
+from tokenfree.preprocess.job.preprocess_job import PLAN, WORK, PreprocessJob
 from tokenfree.preprocess.job.read_step import read_one_split
 from tokenfree.preprocess.sources.input_splits import find_inputs, plan_splits
 
@@ -34,7 +34,9 @@ def test_stages_come_in_order_and_end_with_all_done(corpus: Path, tmp_path: Path
     assert load_manifest(str(tmp_path / "out")) == manifest
 
 
-def test_progress_does_not_go_back_when_the_work_is_removed(corpus: Path, tmp_path: Path, make_config: Any) -> None:
+@pytest.fixture
+def job(corpus: Path, tmp_path: Path, make_config: Any) -> PreprocessJob:
+    """One whose splits are read."""
     config: PreprocessConfig = make_config(corpus)
     inputs = find_inputs(config)
     splits = plan_splits(config, inputs)
@@ -42,35 +44,33 @@ def test_progress_does_not_go_back_when_the_work_is_removed(corpus: Path, tmp_pa
     job = begin(storage, identity(config, inputs), config, inputs, splits)
     for index in range(len(splits)):
         read_one_split(job, index)
+    return job
+
+
+def test_progress_does_not_go_back_when_the_work_is_removed(job: PreprocessJob) -> None:
     make_plan(job)
     watcher = Watcher(job, lambda _: None)
     building = watcher.look()
     assert (building.stage, building.done) == ("build", 0)
-    storage.remove(PLAN)
+    job.storage.remove(PLAN)
     removing = watcher.look()
     assert removing.stage == "vocabulary"  # as it looks
     assert furthest(building, removing) == building
-    storage.remove(WORK)
+    job.storage.remove(WORK)
     assert furthest(building, watcher.look()) == building
     assert furthest(None, removing) == removing
     assert furthest(removing, building) == building
 
 
-def test_the_training_of_the_vocabulary_is_told_while_it_lasts(corpus: Path, tmp_path: Path, make_config: Any,
-                                                               monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+def test_the_training_of_the_vocabulary_is_told_while_it_lasts(
+    job: PreprocessJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(vocabulary_process, "WORTH_A_PROCESS", 1)
-    config: PreprocessConfig = make_config(corpus)
-    inputs = find_inputs(config)
-    splits = plan_splits(config, inputs)
-    storage = Storage.at(str(tmp_path / "out"))
-    job = begin(storage, identity(config, inputs), config, inputs, splits)
-    for index in range(len(splits)):
-        read_one_split(job, index)
     watcher = Watcher(job, lambda _: None)
     assert watcher.look().training is None
     make_plan(job)
     assert watcher.look().training is None  # the shards are next
-    storage.remove(PLAN)
+    job.storage.remove(PLAN)
     told = watcher.look()
     assert told.stage == "vocabulary"
     assert told.training is not None

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import torch
 
 from tokenfree.preprocess.common.local_files import hash_file
 from tokenfree.preprocess.common.settings import build, fingerprint, merge, to_mapping
@@ -18,6 +19,7 @@ from tokenfree.preprocess.features.schema import SCHEMA_VERSION
 from tokenfree.preprocess.features.vocabulary import Vocabulary, train_vocabulary
 from tokenfree.preprocess.records.document import Document
 from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.inference.predictor import Predictor
 
 MakeRecipe = Callable[..., PretrainRecipe]
 
@@ -40,6 +42,16 @@ RECIPE: dict[str, Any] = {
         "threads": 1,
     },
 }
+
+
+@torch.no_grad()
+def teach(predictor: Predictor, *answers: int) -> None:
+    """Let the head find these classes certain, the first most, whatever it is given."""
+    output: Any = predictor._model["head"].output
+    output.weight.zero_()
+    output.bias.zero_()
+    for rank, answer in enumerate(answers):
+        output.bias[answer] = 40.0 - 10 * rank
 
 
 @pytest.fixture(scope="session")

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import torch
 
-from tests.train.conftest import MakeRecipe
+from tests.train.conftest import MakeRecipe, teach
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
 from tokenfree.train.inference import predictor as predictor_module
 from tokenfree.train.inference.guesses import LONGEST, best
 from tokenfree.train.inference.masked_text import read_masked_text
-from tokenfree.train.inference.predictor import Predictor, load_predictor
+from tokenfree.train.inference.predictor import load_predictor
 from tokenfree.train.pretrain import pretrain
 from tokenfree.workflows.cli import main
 
@@ -43,16 +43,6 @@ def runs(corpus: str, make_recipe_for: MakeRecipe, tmp_path_factory: pytest.Temp
         return made[name]
 
     return run
-
-
-@torch.no_grad()
-def teach(predictor: Predictor, *answers: int) -> None:
-    """Let the head find these classes certain, the first most, whatever it is given."""
-    output: Any = predictor._model["head"].output
-    output.weight.zero_()
-    output.bias.zero_()
-    for rank, answer in enumerate(answers):
-        output.bias[answer] = 40.0 - 10 * rank
 
 
 def pieces_of(corpus: str) -> list[str]:

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
-from tests.train.conftest import RECIPE, SUBWORDS, WORDS, write_corpus
+from tests.train.conftest import RECIPE, SUBWORDS, WORDS, teach, write_corpus
 from tokenfree.preprocess.common.settings import build
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.data.shard_reader import ShardReader
@@ -49,16 +48,6 @@ def predictor_of(data: str, tmp_path_factory: pytest.TempPathFactory) -> Callabl
         return load_predictor(made[name])
 
     return predictor
-
-
-@torch.no_grad()
-def teach(predictor: Predictor, *answers: int) -> None:
-    """Let the head find these classes certain, the first most, whatever it is given."""
-    output: Any = predictor._model["head"].output
-    output.weight.zero_()
-    output.bias.zero_()
-    for rank, answer in enumerate(answers):
-        output.bias[answer] = 40.0 - 10 * rank
 
 
 def window(data: str, number: int) -> str:
