@@ -9,6 +9,7 @@ Example:
 """
 
 import argparse
+import json
 
 FORMATS = ("huggingface", "onnx")
 
@@ -29,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.workflows.terminal.next_command import next_command
 
     reader = export_run(args.run_folder, args.folder, trust_code=args.trust_code)
-    load = f"from transformers import {reader}; {reader}.from_pretrained({args.folder!r})"
+    load = f"from transformers import {reader}; {reader}.from_pretrained({json.dumps(args.folder)})"
     print(next_command("-c", load, program="python"))
     return 0
 
@@ -46,6 +47,6 @@ def _to_onnx(args: argparse.Namespace) -> int:
         told = f"{checked.largest_difference:.1e} is the largest difference from PyTorch"
         print(f"  checked     {checked.inputs} inputs of several lengths by onnxruntime: {told}")
     print(f"  card        {args.folder}/README.md")
-    load = f"import onnxruntime; onnxruntime.InferenceSession({f'{args.folder}/{GRAPH}'!r})"
+    load = f"import onnxruntime; onnxruntime.InferenceSession({json.dumps(f'{args.folder}/{GRAPH}')})"
     print(next_command("-c", load, program="python"))
     return 0
