@@ -20,6 +20,7 @@ from tokenfree.preprocess.common.settings import build, merge
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.evaluate import evaluate
 from tokenfree.train.huggingface.folders import export_run
+from tokenfree.train.onnx.folder import export_graph
 from tokenfree.train.pretrain import pretrain
 from tokenfree.train.runs.object_store import RunStore
 from tokenfree.train.start.given_weights import read_weights
@@ -128,6 +129,7 @@ def test_whatever_opens_a_run_refuses_code_and_names_it(run: str, corpus: str, f
         lambda: load_predictor(run),
         lambda: evaluate(run, corpus),
         lambda: export_run(run, "out"),
+        lambda: export_graph(run, "out"),
         lambda: read_weights(run),
         lambda: pretrain(plain, corpus, "new", init_from=run),
     ]
@@ -140,6 +142,14 @@ def test_whatever_opens_a_run_refuses_code_and_names_it(run: str, corpus: str, f
         with pytest.raises(UserError, match=r"parts that are not in the recipe, my_module\.MeanPool; give the"):
             pretrain(plain, corpus, run, extend_to=steps)
     assert not (folder / "new").exists()
+
+
+def test_a_report_runs_no_code(run: str, corpus: str, folder: Path) -> None:
+    (folder / "my_module.py").write_text("open('was_run', 'w').close()\n", encoding="utf-8")
+    del sys.modules["my_module"]
+    page = write_report([run, corpus], "page.html").read_text(encoding="utf-8")
+    assert not (folder / "was_run").exists()
+    assert "None are shown: a report runs no code from outside tokenfree, and this run names my_module.MeanPool" in page
 
 
 def test_whoever_trusts_it_opens_it(run: str, recipe: PretrainRecipe, corpus: str) -> None:

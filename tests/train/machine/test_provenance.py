@@ -36,8 +36,8 @@ def test_an_attempt_says_with_what_it_was_made(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("argv", "shown"),
     [
-        (["/home/her/env/bin/tokenfree", "pretrain", "a b", "--data", "$X"], "tokenfree pretrain 'a b' --data '$X'"),
-        (["/home/her/tokenfree/__main__.py", "doctor"], "tokenfree doctor"),
+        (["/env/bin/tokenfree", "pretrain", "a b", "--data", "$X"], "tokenfree pretrain 'a b' --data '$X'"),
+        (["/env/tokenfree/__main__.py", "doctor"], "tokenfree doctor"),
         (["-c", "1"], "python 1"),
         ([""], "python"),
     ],

@@ -6,6 +6,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from tokenfree.preprocess.common import own_code
 from tokenfree.preprocess.common.settings import build
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.inference.predictor import predictor_of
@@ -21,11 +22,14 @@ def guess_block(title: str, folder: Path, recipe: Mapping[str, Any], data: str) 
     """The guesses of the newest checkpoint in `folder`, which was trained by `recipe`, on held-out windows of `data`.
 
     Raises:
+        UntrustedCode: the recipe names code from outside tokenfree; nothing of it was run.
         UserError: there is no sound checkpoint, or the data do not go with it.
         JobError: a shard cannot be read.
     """
+    with own_code.trusting((), str(folder)):
+        settings = build(PretrainRecipe, recipe, source=str(folder))
     checkpoint = newest_checkpoint(folder)
-    predictor = predictor_of(checkpoint, build(PretrainRecipe, recipe, source=str(folder)), data)
+    predictor = predictor_of(checkpoint, settings, data)
     found = hidden_pieces(predictor, data)
     first = sum(piece.right == 0 for piece in found)
     among = sum(piece.right is not None for piece in found)

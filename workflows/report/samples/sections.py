@@ -8,6 +8,7 @@ import pyarrow as pa
 import yaml
 
 from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.preprocess.common.own_code import UntrustedCode
 from tokenfree.preprocess.dataset.manifest import load_manifest
 from tokenfree.train.sweep.results.compare import best
 from tokenfree.workflows.report.load import DataRecord, Record, RunRecord, SweepRecord
@@ -87,6 +88,10 @@ def _guesses(asked: _Asked, data: str | None) -> Block:
 
     try:
         return guess_block(asked.title, asked.folder, asked.recipe, data)
+    except UntrustedCode as error:
+        names = ", ".join(error.names)
+        text = f"None are shown: a report runs no code from outside tokenfree, and this run names {names}."
+        return Block(asked.title, text)
     except (UserError, JobError, OSError) as error:
         return Block(asked.title, f"None are shown: {error}")
 
