@@ -21,8 +21,7 @@ _PAYS = 1.25  # of a layer; the rest of a step gains less
 def bfloat16_speed(dimensions: Dimensions, *, repeats: int = 3) -> float:
     """How many times as fast a BERT layer is with its products in bfloat16 as in float32, forward and backward.
 
-    On a GPU where there is one. On a CPU in time of one thread, which other work on the machine changes little; about
-    a second at a width of 768.
+    On a GPU where there is one. On a CPU in time of one thread, which other work on the machine changes little.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     layer = BertLayer(dimensions, FullAttention().build(dimensions, layer=0, num_layers=1)).to(device)
