@@ -188,10 +188,17 @@ def fingerprint(value: Any) -> str:
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """`base` with the values of `over` laid on top, key by key; a part that changes its `name` starts afresh."""
+    """`base` with the values of `over` laid on top, key by key; a part that changes its `name` starts afresh.
+
+    A part may be a name alone, which stands for `{name: NAME}`.
+    """
     merged = dict(base)
     for key, value in over.items():
         old = merged.get(key)
+        if isinstance(value, str) and isinstance(old, Mapping) and old.get("name") == value:
+            continue
+        if isinstance(value, Mapping) and isinstance(old, str):
+            old = {"name": old}
         if (
             isinstance(value, Mapping)
             and isinstance(old, Mapping)

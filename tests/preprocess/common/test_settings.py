@@ -149,6 +149,14 @@ def test_a_part_that_changes_its_name_starts_afresh() -> None:
     assert merge(base, {"attention": {"window": 5}}) == {"attention": {"name": "full", "window": 5}}
 
 
+def test_a_name_alone_stands_for_the_part() -> None:
+    assert merge({"part": "full"}, {"part": {"window": 5}}) == {"part": {"name": "full", "window": 5}}
+    assert merge({"part": "full"}, {"part": {"name": "local"}}) == {"part": {"name": "local"}}
+    base = {"part": {"name": "full", "window": 3}}
+    assert merge(base, {"part": "full"}) == base
+    assert merge(base, {"part": "local"}) == {"part": "local"}
+
+
 @pytest.mark.parametrize(("dotted", "word"), [([("a", "1"), ("a.b", "2")], "'a'"), ([("a", "[1")], "YAML")])
 def test_overrides_that_make_no_sense(dotted: list[tuple[str, str]], word: str) -> None:
     with pytest.raises(UserError, match=word):
