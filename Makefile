@@ -46,7 +46,7 @@ test-all: develop  ## All tests
 
 test-versions: develop  ## The quick tests on each version of Python that is installed, in environments in build/
 	for version in $(VERSIONS); do \
-	  command -v python$$version > /dev/null || { echo "python$$version: not installed"; continue; }; \
+	  python$$version --version > /dev/null 2>&1 || { echo "python$$version: not installed"; continue; }; \
 	  python$$version -m venv build/python$$version && \
 	  build/python$$version/bin/pip install --quiet --editable ".[s3,huggingface,onnx,tracking,dev]" && \
 	  build/python$$version/bin/python -m pytest -q -m "not slow" tests || exit 1; \
