@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.dataset.manifest import DatasetSplit, content_fingerprint
@@ -31,3 +31,8 @@ def write_layout(storage: Storage, splits: Mapping[str, DatasetSplit], vocabular
         }
         storage.write_json(f"{name}/state.json", state)
     storage.write_json("dataset_dict.json", {"splits": sorted(splits)})
+
+
+def layout_files(splits: Iterable[str]) -> list[str]:
+    """The names of what `write_layout` writes for these splits."""
+    return ["dataset_dict.json", *(f"{name}/{file}" for name in splits for file in ("dataset_info.json", "state.json"))]

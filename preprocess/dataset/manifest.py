@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import platform
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.preprocess.common.storage import Storage
@@ -60,7 +63,8 @@ class Manifest:
 
     `config` is the resolved PreprocessConfig as a mapping, `counters` are reconciled (see `reconcile`), `statistics`
     is what the card shows, `inputs` have name, size and SHA-256 each, and `fingerprint` changes with any byte of any
-    shard or of the vocabulary, and with nothing else.
+    shard or of the vocabulary, and with nothing else. `files` are the SHA-256 of all files beside the shards and
+    `vocabulary/subwords.model`; directories of before have none.
     """
 
     schema_version: int
@@ -74,15 +78,12 @@ class Manifest:
     counters: Mapping[str, Any]
     statistics: Mapping[str, Any]
     fingerprint: str
+    files: Mapping[str, str] = field(default_factory=dict)
 
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Manifest:
-        """The manifest in the values of its file."""
-        splits = {
-            name: DatasetSplit(tuple(ShardEntry(**shard) for shard in split["shards"]))
-            for name, split in values["splits"].items()
-        }
-        return cls(**{**values, "inputs": tuple(values["inputs"]), "splits": splits})
+    @property
+    def shards(self) -> tuple[ShardEntry, ...]:
+        """Those of all splits."""
+        return tuple(shard for split in self.splits.values() for shard in split.shards)
 
 
 def load_manifest(directory: str) -> Manifest:
@@ -113,9 +114,18 @@ def load_manifest(directory: str) -> Manifest:
             "install the tokenfree that made it, or preprocess again"
         )
     try:
-        return Manifest.from_json(values)
-    except (KeyError, TypeError) as error:
-        raise UserError(f"{directory}/{MANIFEST}: damaged, {error}; copy the directory again or remake it") from None
+        manifest = _adapter().validate_python(values)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        said = f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}"
+        raise UserError(f"{directory}/{MANIFEST}: damaged, {said}; copy the directory again or remake it") from None
+    for path in (*(shard.path for shard in manifest.shards), *manifest.files):
+        if not _is_inside(path):
+            raise UserError(
+                f"{directory}/{MANIFEST}: names {path!r}, which is no file of this directory; no `tokenfree "
+                "preprocess` wrote that: get the directory from whom you trust, or remake it"
+            )
+    return manifest
 
 
 def save_manifest(storage: Storage, manifest: Manifest) -> None:
@@ -152,6 +162,17 @@ def reconcile(counters: Mapping[str, Any]) -> None:
             f"{counters['pages']} pages were read, but {found} make {sum(parts.values())}; "
             "no manifest is written: remove the output and run again, and please report this"
         )
+
+
+@functools.cache
+def _adapter() -> TypeAdapter[Manifest]:
+    return TypeAdapter(Manifest)
+
+
+def _is_inside(path: str) -> bool:
+    """Whether a path of a manifest is a plain one below its directory, on every file system."""
+    parts = path.split("/")
+    return not {"", ".", ".."} & set(parts) and not set("\\:\0") & set(path)
 
 
 def library_versions() -> dict[str, str]:

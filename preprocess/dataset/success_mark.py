@@ -1,15 +1,17 @@
 """`_SUCCESS`, the last file of a job. Other tools look whether it is there; it also holds what the inputs were like.
 
-Sizes and times by which a later command recognises its inputs stand here and not in the manifest, so that everything
-else in a data directory stays a function of content.
+It holds the hash of the manifest, which holds those of all other files, and a hash of itself. Sizes and times by which
+a later command recognises its inputs stand here and not in the manifest, so that everything else in a data directory
+stays a function of content. Directories of before have an empty one, or one without a hash of itself.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.file_hashes import OWN, hash_of, read_sealed, write_sealed
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.dataset.manifest import MANIFEST
 
@@ -25,21 +27,37 @@ def mark_success(storage: Storage, inputs: Sequence[Mapping[str, Any]]) -> None:
             nobody knows any more.
 
     Raises:
+        UserError: the directory cannot be written to, or is full; or it has a mark already, of another manifest.
+    """
+    before = read_sealed(storage, SUCCESS) or {}
+    found = hash_of(storage, MANIFEST)
+    if before.get("manifest_sha256", found) != found:
+        raise UserError(f"{storage.url}/{MANIFEST}: damaged; see `tokenfree verify {storage.url}`")
+    later = before.get("added_later", {})
+    mark = {"manifest_sha256": found, "inputs": list(inputs), "added_later": later}
+    write_sealed(storage, SUCCESS, mark)
+
+
+def note_added(storage: Storage, name: str, sha256: str | None) -> None:
+    """Note the hash of a file that is added to a finished directory, or with None that it is not there.
+
+    Nothing is noted in a directory without a mark of this kind.
+
+    Raises:
         UserError: the directory cannot be written to, or is full.
     """
-    if not inputs:
-        storage.write_bytes(SUCCESS, b"")
-        return
-    storage.write_json(SUCCESS, {"manifest_sha256": _manifest_sha256(storage), "inputs": list(inputs)})
+    mark = read_sealed(storage, SUCCESS)
+    if mark is not None:
+        added = {**mark["added_later"], name: sha256}
+        later = {key: value for key, value in added.items() if value is not None}
+        write_sealed(storage, SUCCESS, {**mark, "added_later": later})
 
 
 def marked_inputs(storage: Storage) -> list[dict[str, Any]] | None:
-    """The inputs in the mark; None where it is empty, as jobs left it before it held any, or of another manifest."""
+    """The inputs in the mark; None where it has none, as jobs left it before it held any, or of another manifest."""
     values = storage.read_json(SUCCESS)
-    if not isinstance(values, dict) or values.get("manifest_sha256") != _manifest_sha256(storage):
+    if isinstance(values, dict) and OWN in values:
+        values = read_sealed(storage, SUCCESS)
+    if not isinstance(values, dict) or values.get("manifest_sha256") != hash_of(storage, MANIFEST):
         return None
-    return values["inputs"]
-
-
-def _manifest_sha256(storage: Storage) -> str:
-    return hashlib.sha256(storage.read_bytes(MANIFEST)).hexdigest()
+    return values["inputs"] or None

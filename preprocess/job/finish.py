@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tokenfree.preprocess.common.file_hashes import hashes_of
 from tokenfree.preprocess.common.settings import fingerprint
-from tokenfree.preprocess.dataset.card import write_card
-from tokenfree.preprocess.dataset.huggingface_layout import write_layout
+from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.dataset.card import CARD, PLOTS, write_card
+from tokenfree.preprocess.dataset.huggingface_layout import layout_files, write_layout
 from tokenfree.preprocess.dataset.manifest import (
     MANIFEST,
     DatasetSplit,
@@ -18,8 +21,9 @@ from tokenfree.preprocess.dataset.manifest import (
     reconcile,
     save_manifest,
 )
+from tokenfree.preprocess.dataset.vocabulary import VOCABULARY
 from tokenfree.preprocess.documents.extract import PageCounters
-from tokenfree.preprocess.documents.failures import collect_failures
+from tokenfree.preprocess.documents.failures import FOLDER, collect_failures
 from tokenfree.preprocess.features.schema import SCHEMA_VERSION
 from tokenfree.preprocess.job.build_step import all_shards
 from tokenfree.preprocess.job.hash_step import hashed_inputs
@@ -71,9 +75,17 @@ def finish(job: PreprocessJob) -> str:
     collect_failures(storage, [failures_name(run.name) for run in runs if run.failures], f"{WORK}/merged")
     write_layout(storage, splits, vocabulary["sha256"])
     write_card(storage, manifest)
-    save_manifest(storage, manifest)
+    beside = hashes_of(storage, _beside_shards(storage, splits))
+    save_manifest(storage, dataclasses.replace(manifest, files=beside))
     tidy(storage)
     return manifest.fingerprint
+
+
+def _beside_shards(storage: Storage, splits: Mapping[str, DatasetSplit]) -> Iterator[str]:
+    """The files that the manifest is to have hashes of; those of a vocabulary that is not there are left out later."""
+    yield from (CARD, VOCABULARY, *layout_files(splits))
+    for folder in (PLOTS, FOLDER):
+        yield from (f"{folder}/{name}" for name in storage.names(folder))
 
 
 def count(runs: Sequence[SortedRun], shards: Sequence[BuiltShard]) -> dict[str, Any]:

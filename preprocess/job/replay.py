@@ -11,6 +11,7 @@ from tokenfree.preprocess.common.settings import build
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import load_manifest
+from tokenfree.preprocess.dataset.success_mark import note_added
 from tokenfree.preprocess.documents.extract import document_of
 from tokenfree.preprocess.documents.failures import FOLDER, read_failures
 from tokenfree.preprocess.records.document import Document
@@ -45,6 +46,7 @@ def replay(output: str) -> ReplayResult:
     if not storage.names(FOLDER):
         return ReplayResult(0, 0, {}, "")
     tried, documents, failing = 0, 0, Counter[str]()
+    note_added(storage, REPLAYED, None)
     with storage.new_file(REPLAYED) as new, open(new.path, "w", encoding="utf-8") as file:
         for row in read_failures(storage):
             tried += 1
@@ -54,7 +56,9 @@ def replay(output: str) -> ReplayResult:
                 file.write(json.dumps(vars(made), ensure_ascii=False) + "\n")
             else:
                 failing[made] += 1
-    if not documents:
+    if documents:
+        note_added(storage, REPLAYED, new.sha256)
+    else:
         storage.remove(REPLAYED)
     path = f"{storage.url}/{REPLAYED}" if documents else ""
     return ReplayResult(tried, documents, dict(sorted(failing.items())), path)

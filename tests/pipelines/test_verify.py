@@ -11,7 +11,9 @@ import pyarrow as pa
 import pytest
 
 from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.dataset.manifest import DatasetSplit, ShardEntry, content_fingerprint
+from tokenfree.preprocess.dataset.success_mark import mark_success
 from tokenfree.preprocess.dataset.verify import verify
 
 
@@ -26,6 +28,8 @@ def edit(directory: Path, change: Callable[[dict[str, Any]], None]) -> None:
     values = json.loads(path.read_text())
     change(values)
     path.write_text(json.dumps(values))
+    (directory / "_SUCCESS").unlink()
+    mark_success(Storage.at(str(directory)), [])  # as who wrote the manifest so would
 
 
 def first_shard(values: dict[str, Any]) -> dict[str, Any]:
@@ -87,7 +91,7 @@ def test_a_flipped_byte_is_found(copy: Path) -> None:
         (lambda d: next((d / "validation").glob("*.arrow")).unlink(), "validation/data-.*missing"),
         (lambda d: next((d / "validation").glob("*.arrow")).write_bytes(b"ARROW"), "5 bytes, not the"),
         (lambda d: (d / "vocabulary" / "subwords.model").unlink(), "subwords.model: missing"),
-        (lambda d: (d / "vocabulary" / "subwords.model").write_bytes(b"x"), "subwords.model: its SHA-256"),
+        (lambda d: (d / "vocabulary" / "subwords.model").write_bytes(b"x"), "subwords.model: damaged, its SHA-256"),
         (lambda d: edit(d, lambda m: m.update(fingerprint="00")), "fingerprint is not that"),
         (lambda d: edit(d, lambda m: m["counters"].update(pages=7)), "7 pages were read, but 54 documents"),
         (lambda d: edit(d, lambda m: m["counters"].update(windows=7)), "its counters 7"),

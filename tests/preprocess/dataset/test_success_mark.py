@@ -2,8 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.file_hashes import hash_of, read_sealed
 from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.dataset.success_mark import mark_success, marked_inputs
+from tokenfree.preprocess.dataset.success_mark import mark_success, marked_inputs, note_added
 
 INPUTS = [{"path": "geese.txt", "size": 7, "modified": "1.5"}]
 
@@ -18,12 +22,28 @@ def test_inputs_come_back_for_the_same_manifest_alone(tmp_path: Path) -> None:
     assert marked_inputs(storage) is None
 
 
-def test_a_mark_of_before_or_of_unknown_inputs_is_empty(tmp_path: Path) -> None:
+def test_a_mark_of_before_or_of_unknown_inputs_has_none(tmp_path: Path) -> None:
     storage = Storage.at(str(tmp_path))
     storage.write_bytes("manifest.json", b"{}")
     mark_success(storage, [])
-    assert (tmp_path / "_SUCCESS").read_bytes() == b""
     assert marked_inputs(storage) is None
-    for damaged in (b"[]", b"{", b'{"manifest_sha256": 1}'):
-        storage.write_bytes("_SUCCESS", damaged)
+    whole = (tmp_path / "_SUCCESS").read_bytes()
+    for other in (b"", b"[]", b"{", b'{"manifest_sha256": 1}', whole[:-1], whole.replace(b"[]", b"{}")):
+        storage.write_bytes("_SUCCESS", other)
         assert marked_inputs(storage) is None
+
+
+def test_no_mark_blesses_a_manifest_that_has_changed(tmp_path: Path) -> None:
+    storage = Storage.at(str(tmp_path))
+    storage.write_bytes("manifest.json", b"{}")
+    mark_success(storage, INPUTS)
+    note_added(storage, "failures/replayed.jsonl", "ab")
+    mark_success(storage, [])
+    assert read_sealed(storage, "_SUCCESS") == {
+        "manifest_sha256": hash_of(storage, "manifest.json"),
+        "inputs": [],
+        "added_later": {"failures/replayed.jsonl": "ab"},
+    }
+    storage.write_bytes("manifest.json", b"{ }")
+    with pytest.raises(UserError, match=r"manifest\.json: damaged; see `tokenfree verify"):
+        mark_success(storage, INPUTS)
