@@ -19,12 +19,12 @@ from tokenfree.pipelines.runners import make_pipeline, runner_options, worker_en
 from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig
-from tokenfree.preprocess.dataset.manifest import Manifest, load_manifest
+from tokenfree.preprocess.dataset.manifest import MANIFEST, Manifest, load_manifest
 from tokenfree.preprocess.job.build_step import build_one_shard, num_shards
 from tokenfree.preprocess.job.finish import finish
 from tokenfree.preprocess.job.hash_step import hash_one_input, num_inputs
 from tokenfree.preprocess.job.identity import identity
-from tokenfree.preprocess.job.output_directory import abandon, begin, release, tidy
+from tokenfree.preprocess.job.output_directory import abandon, begin, claimed, is_tidy, release, tidy
 from tokenfree.preprocess.job.plan_step import make_plan
 from tokenfree.preprocess.job.preprocess_job import PreprocessJob
 from tokenfree.preprocess.job.read_step import has_documents, num_runs, num_splits, read_one_split
@@ -60,7 +60,8 @@ def run_preprocess(
         notice: told in a line what of an earlier attempt cannot be used.
 
     Raises:
-        UserError: bad inputs or options; `output` cannot be written to, or holds something else.
+        UserError: bad inputs or options; `output` cannot be written to, holds something else, or another command writes
+            into it.
         JobError: the job failed; what is finished of it is kept, and calling again goes on from there.
     """
     options = runner_options(runner, workers, beam_options)
@@ -71,26 +72,16 @@ def run_preprocess(
     inputs = find_inputs(config)
     wanted = identity(config, inputs)
     manifest = finished(storage, wanted, config, inputs, check_inputs=check_inputs)
-    if manifest is not None:
+    splits = [] if manifest is not None else plan_splits(config, inputs)  # finds bad inputs before it takes the directory
+    with contextlib.nullcontext() if manifest is not None and is_tidy(storage) else claimed(storage) as number:
+        if manifest is None and MANIFEST in storage.names():  # another command wrote it meanwhile
+            manifest = finished(storage, wanted, config, inputs)
+        if manifest is None:
+            job = begin(storage, wanted, config, inputs, splits, notice, number)
+            return _make(job, options, report)
         tidy(storage)
-        shards = sum(len(split.shards) for split in manifest.splits.values())
-        report(Progress("complete", shards, shards, 0, manifest.counters["characters"]))
-        return manifest
-    splits = plan_splits(config, inputs)  # before the directory is taken: it finds bad inputs
-    job = begin(storage, wanted, config, inputs, splits, notice)
-    try:
-        with _errors_of_steps(storage), worker_environment(options), Watcher(job, report):
-            _run(job, options)
-    except UserError:
-        if not has_documents(job):
-            abandon(storage)
-        elif not num_shards(job):
-            release(storage)
-        raise
-    manifest = load_manifest(storage.url)
-    shards = [shard for split in manifest.splits.values() for shard in split.shards]
-    size = sum(shard.bytes for shard in shards)
-    report(Progress("finish", len(shards), len(shards), size, manifest.counters["characters"]))
+    shards = sum(len(split.shards) for split in manifest.splits.values())
+    report(Progress("complete", shards, shards, 0, manifest.counters["characters"]))
     return manifest
 
 
@@ -122,6 +113,25 @@ def build_graph(pipeline: beam.Pipeline, job: PreprocessJob) -> None:
         | "Await all shards and hashes" >> beam.combiners.Count.Globally()
         | "Reconcile and finish" >> beam.Map(lambda _, job: finish(job), job)
     )
+
+
+def _make(job: PreprocessJob, options: PipelineOptions, report: Callable[[Progress], None]) -> Manifest:
+    """Run the job from where it is to its end."""
+    storage = job.storage
+    try:
+        with _errors_of_steps(storage), worker_environment(options), Watcher(job, report):
+            _run(job, options)
+    except UserError:
+        if not has_documents(job):
+            abandon(storage)
+        elif not num_shards(job):
+            release(storage)
+        raise
+    manifest = load_manifest(storage.url)
+    shards = [shard for split in manifest.splits.values() for shard in split.shards]
+    size = sum(shard.bytes for shard in shards)
+    report(Progress("finish", len(shards), len(shards), size, manifest.counters["characters"]))
+    return manifest
 
 
 def _run(job: PreprocessJob, options: PipelineOptions) -> None:

@@ -70,7 +70,7 @@ class Killer:
             if len(self.times) == self._kills:
                 os.kill(os.getpid(), signal.SIGTERM)  # training ends with a checkpoint
         elif "loss" in line and not self._open and line["step"] >= self._at and len(self.times) < self._kills:
-            workers = [process for process in ray_processes() if process.title.startswith("ray::RayTrainWorker")]
+            workers = ray_processes(title="ray::RayTrainWorker")
             os.kill(self._random.choice(workers).pid, signal.SIGKILL)
             self.times.append({"killed": time.time()})
             self._open = True

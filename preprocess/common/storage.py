@@ -30,6 +30,8 @@ from tokenfree.preprocess.common.retry import retry
 TEMPORARY = "_tmp"
 # Remote file systems whose rename is atomic and whose writes show before they are complete.
 RENAMING_PROTOCOLS = {"hdfs", "webhdfs", "arrow_hdfs", "sftp", "ssh", "smb"}
+# Those whose `mode="create"` is one conditional request; elsewhere fsspec looks first and writes then.
+CREATING_PROTOCOLS = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "memory"}
 PUT_ATTEMPTS, PUT_PAUSE = 3, 0.4  # beyond the retries inside each fsspec implementation; seconds
 DENIED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOTDIR)
 
@@ -83,6 +85,11 @@ class Storage:
     def is_shared(self) -> bool:
         """Whether other processes see what this one writes."""
         return "memory" not in _protocols(self.fs)
+
+    @property
+    def creates(self) -> bool:
+        """Whether `create` may be used: the store itself can write on the condition that there is no such file."""
+        return bool(_protocols(self.fs) & CREATING_PROTOCOLS)
 
     def path(self, name: str) -> str:
         """The path of `name` on the file system, without protocol."""
@@ -178,6 +185,14 @@ class Storage:
         with self.new_file(name) as new:
             Path(new.path).write_bytes(data)
         return new
+
+    def create(self, name: str, data: bytes) -> None:
+        """Write a small file only if there is none: of several that try at once, one succeeds.
+
+        Raises:
+            OSError: there is one (mostly, but not in all stores, a FileExistsError), or what the store says.
+        """
+        self.fs.pipe_file(self.path(name), data, mode="create")
 
     def put(self, source: str, name: str) -> None:
         """Commit a copy of the local file `source`; not for local directories.

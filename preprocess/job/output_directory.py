@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from tokenfree.preprocess.common import store_lock
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.local_files import lock
 from tokenfree.preprocess.common.settings import fingerprint
 from tokenfree.preprocess.common.storage import TEMPORARY, Storage
 from tokenfree.preprocess.config import PreprocessConfig
@@ -28,6 +34,37 @@ from tokenfree.preprocess.sources.inputs.files import InputFile
 MADE_EARLY = ("vocabulary", "train", "validation", "failures")
 
 
+@contextlib.contextmanager
+def claimed(storage: Storage) -> Iterator[str | None]:
+    """Held against other commands; gives the number of the lock of a store (see `PreprocessJob.storage`).
+
+    Raises:
+        UserError: another command writes into it, or it cannot be written to.
+    """
+    held = UserError(f"{storage.url}: another command preprocesses into it; wait for it or give another --output")
+    if not storage.is_local:
+        with store_lock.hold(storage, held) as number:
+            yield number
+        return
+    path = Path(storage.path(store_lock.LOCK))
+    with contextlib.ExitStack() as stack:
+        with storage.explained():
+            _enter(stack, path, held)
+        try:
+            yield None
+        finally:
+            path.unlink(missing_ok=True)  # while it is held: who waited for it finds that it is gone, and makes another
+            storage.remove_if_empty()
+
+
+def _enter(stack: contextlib.ExitStack, path: Path, held: UserError) -> None:
+    while True:
+        os.makedirs(path.parent, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):  # another has just ended, and removed the directory
+            stack.enter_context(lock(path, seconds=0, held=held))
+            return
+
+
 def begin(
     storage: Storage,
     wanted: Mapping[str, Any],
@@ -35,10 +72,11 @@ def begin(
     inputs: Iterable[InputFile],
     splits: Sequence[InputSplit],
     notice: Callable[[str], None] = print,
+    number: str | None = None,
 ) -> PreprocessJob:
     """Take the directory for the job whose identity is `wanted`, and write down what it reads.
 
-    `notice` is told what of an earlier attempt cannot be used.
+    `number` is what `claimed` gave; `notice` is told what of an earlier attempt cannot be used.
 
     Raises:
         UserError: the directory cannot be written to, or the given SentencePiece model is none.
@@ -55,6 +93,7 @@ def begin(
         reading_fingerprint=fingerprint(reading_identity(wanted)),
         splits=write_lines(storage, f"{WORK}/splits", (split.to_json() for split in splits)),
         inputs=write_lines(storage, f"{WORK}/inputs", (input_line(file) for file in inputs if file.path in read)),
+        number=number,
     )
 
 
@@ -87,6 +126,11 @@ def release(storage: Storage) -> None:
     """
     for name in (*MADE_EARLY, JOB):
         storage.remove(name)
+
+
+def is_tidy(storage: Storage) -> bool:
+    """Whether a directory whose manifest is written needs nothing more."""
+    return storage.size(SUCCESS) is not None and not {WORK, TEMPORARY} & set(storage.names())
 
 
 def tidy(storage: Storage) -> None:

@@ -25,6 +25,7 @@ from typing import Any
 
 from tokenfree.preprocess.common.errors import JobError
 from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.common.store_lock import HeldStorage
 from tokenfree.preprocess.config import PreprocessConfig
 
 WORK = "_work"
@@ -44,11 +45,12 @@ class PreprocessJob:
     reading_fingerprint: str  # of all but the input split that decides a run
     splits: str  # name of the file of input splits
     inputs: str  # name of the file of inputs
+    number: str | None = None  # of the lock of a store, under which the job is allowed to write
 
     @property
     def storage(self) -> Storage:
-        """The output directory."""
-        return Storage(self.url)
+        """The output directory; in a store it takes nothing from a job whose lock was taken over."""
+        return Storage(self.url) if self.number is None else HeldStorage(self.url, self.number)
 
     def split_lines(self) -> tuple[str, ...]:
         """The input splits, as lines of JSON."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.storage import TEMPORARY, Storage
+from tokenfree.preprocess.common.store_lock import LOCK
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import MANIFEST, Manifest, load_manifest
 from tokenfree.preprocess.dataset.success_mark import mark_success, marked_inputs
@@ -68,7 +69,7 @@ def _refuse_foreign(storage: Storage, names: Sequence[str], wanted: Mapping[str,
             told += changed_settings(begun["versions"], wanted["versions"])
             told += changed_inputs(_only(begun["inputs"], "path"), _only(wanted["inputs"], "path"))
         refuse_changes(storage, "was begun with", told)
-    elif foreign := sorted(set(names) - {WORK, TEMPORARY}):
+    elif foreign := sorted(set(names) - {WORK, TEMPORARY, LOCK}):
         raise UserError(
             f"{storage.url}: holds files that tokenfree did not make ({', '.join(foreign[:3])}); "
             "give an empty or new directory to --output"

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import psutil
 import ray
 
 from tokenfree.preprocess.common.errors import JobError
 from tokenfree.train.machine.cpus import cores
-from tokenfree.train.machine.processes import Process, end_stragglers, ray_processes
+from tokenfree.train.machine.processes import end_stragglers, ray_processes
 
 _REACH_SECONDS = 5.0
 
@@ -38,7 +39,7 @@ def ray_session(num_cpus: int | None = None) -> Iterator[None]:
         where = "on this machine" if local else f"at RAY_ADDRESS={os.environ['RAY_ADDRESS']}"
         first_line = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise JobError(f"Ray could not be started {where}: {first_line}; run the same command again") from error
-    started: list[Process] = []
+    started: list[psutil.Process] = []
     try:
         yield
     finally:

@@ -15,20 +15,21 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tokenfree.preprocess.common import store_lock
 from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.preprocess.common.json_lines import json_lines
 from tokenfree.preprocess.common.local_files import lock
 from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.common.store_retry import retry_store
 from tokenfree.train.machine import cache_folder
-from tokenfree.train.runs import checkpoints, store_lock
+from tokenfree.train.runs import checkpoints
 from tokenfree.train.runs.checkpoints import Checkpoint, Warn
 from tokenfree.train.runs.metrics import append_event
 from tokenfree.train.runs.run_config import RunConfig, no_run, open_run
 from tokenfree.train.runs.run_folder import held_by_worker, trained_by_another
-from tokenfree.train.runs.store_retry import retry_store
 
 T = TypeVar("T")
-_NOT_COPIED = ("checkpoints", "ray", store_lock.NAME, "lock.worker", "lock.fetch")  # by the general rule
+_NOT_COPIED = ("checkpoints", "ray", store_lock.LOCK, "lock.worker", "lock.fetch")  # by the general rule
 _CONFIG, _EVENTS = "config.yaml", "events.jsonl"
 
 
@@ -37,7 +38,7 @@ class RunStore:
 
     Args:
         url: such as s3://bucket/run.
-        owner: the holder of its lock for whom this process writes, None for readers.
+        owner: the number under which its lock is held for this process to write, None for readers.
 
     Raises:
         UserError: there is no file system for such an address.
@@ -58,7 +59,7 @@ class RunStore:
         Raises:
             UserError: it is a run of another recipe or other data, or cannot be written.
         """
-        names = [name for name in self.storage.names() if name != store_lock.NAME]
+        names = [name for name in self.storage.names() if name != store_lock.LOCK]
         if names and _CONFIG not in names:
             raise UserError(f"{self.name} holds other files and no run; give an empty or new address as --output")
         with tempfile.TemporaryDirectory(prefix="tokenfree-") as scratch:
@@ -89,7 +90,7 @@ class RunStore:
 
     @contextlib.contextmanager
     def claimed(self) -> Iterator[str]:
-        """Held by a lock in the store; yields the name of its holder.
+        """Held by a lock in the store; yields the number under which it is held.
 
         Raises:
             UserError: another command trains this run.
@@ -224,9 +225,8 @@ class RunStore:
 
     def _check_owner(self) -> None:
         """A command that was taken for dead, and whose run another goes on with, must not write any more."""
-        found = self._retry(lambda: store_lock.read(self.storage)) or {}
-        if self._owner is not None and found.get("owner") != self._owner:
-            raise JobError(f"{self.name} was taken over by another command on {found.get('host', 'another machine')}")
+        if self._owner is not None:
+            store_lock.check(self.storage, self._owner)
 
     def _all_steps(self) -> list[int]:
         return checkpoints.steps_of(self.storage.names("checkpoints"))

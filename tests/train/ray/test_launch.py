@@ -46,7 +46,7 @@ class KillsAWorker:
         if "event" in line:
             return
         if not self._killed_at and line["step"] >= self._step:
-            workers = [process for process in ray_processes() if process.title == "ray::RayTrainWorker"]
+            workers = ray_processes(title="ray::RayTrainWorker")
             assert len(workers) == 2
             os.kill(workers[0].pid, signal.SIGKILL)
             self._killed_at = time.monotonic()

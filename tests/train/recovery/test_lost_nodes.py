@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import ray
 from ray.cluster_utils import Cluster
 
 from tokenfree.preprocess.common.json_lines import read_json_lines
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.machine.processes import descendants
+from tokenfree.train.machine.processes import ray_processes
 from tokenfree.train.pretrain import pretrain
 
 MakeRecipe = Callable[..., PretrainRecipe]
@@ -41,13 +42,13 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
 def lose(node: Any) -> None:
     """What the end of a machine does: all processes of the node are gone at once."""
     raylet = node.all_processes["raylet"][0].process.pid
-    for process in [raylet, *(process.pid for process in descendants(raylet))]:
+    for process in [raylet, *(process.pid for process in psutil.Process(raylet).children(recursive=True))]:
         os.kill(process, signal.SIGKILL)
 
 
 def worker_pids(node: Any) -> list[int]:
     raylet = node.all_processes["raylet"][0].process.pid
-    return [process.pid for process in descendants(raylet) if process.title.startswith("ray::RayTrainWorker")]
+    return [process.pid for process in ray_processes(raylet, "ray::RayTrainWorker")]
 
 
 def resumes(lines: list[dict[str, Any]], workers: int) -> list[int]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.machine.processes import descendants
+from tokenfree.train.machine.processes import ray_processes
 from tokenfree.train.runs import checkpoints
 
 MakeRecipe = Callable[..., PretrainRecipe]
@@ -31,7 +31,7 @@ def test_a_noticed_worker_and_a_noticed_command(
     run = tmp_path / "run"
     training = start(recipe, corpus, str(run), workers=(2, 2))
     training.wait_for_step(12)
-    workers = [process for process in descendants(training.process.pid) if process.title.startswith("ray::RayTrainW")]
+    workers = ray_processes(training.process.pid, "ray::RayTrainW")
     os.kill(workers[1].pid, signal.SIGTERM)
     training.wait_for(lambda lines: resumed(lines) is not None)
     step = resumed(training.lines())

@@ -11,13 +11,13 @@ import fsspec
 import pytest
 
 from tokenfree import load_encoder
+from tokenfree.preprocess.common import store_retry
 from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.evaluate import evaluate
-from tokenfree.train.machine.processes import descendants
+from tokenfree.train.machine.processes import ray_processes
 from tokenfree.train.pretrain import pretrain
-from tokenfree.train.runs import store_lock, store_retry
 from tokenfree.train.runs.locate import run_at
 from tokenfree.train.runs.object_store import RunStore
 from tokenfree.train.runs.run_config import read_config
@@ -49,7 +49,7 @@ def test_a_whole_run(corpus: str, make_recipe: MakeRecipe, bucket: str, tmp_path
     assert (result.run, result.loss, result.restarts) == (run, here.loss, 0)
     assert result.checkpoint == f"{run}/checkpoints/step_00000008"
     assert steps(run) == [3, 6, 8]
-    found = {name.split("/")[0] for name in names(run)}
+    found = {name.split("/")[0] for name in names(run)} - {"_lock"}
     assert found == {"config.yaml", "checkpoints", "metrics.jsonl", "events.jsonl", "result.json", "tensorboard"}
     assert history(fetched(run)) == history(tmp_path / "here")
     assert [line["event"] for line in lines if "event" in line] == ["start", "complete"]
@@ -74,14 +74,14 @@ def test_a_killed_command_goes_on(
     training.wait_for_step(17)
     training.process.kill()
     training.end()
-    assert "lock" in names(run)
+    assert "_lock/00000001" in names(run)
     shutil.rmtree(tmp_path / "cache")  # it goes on from another machine, as it were
     result = pretrain(recipe, corpus, run)
     pretrain(recipe, corpus, str(tmp_path / "undisturbed"))
     assert result.restarts == 1
     assert history(fetched(run)) == history(tmp_path / "undisturbed")
     assert steps(run)[-1] == 60
-    assert "lock" not in names(run)
+    assert [name for name in names(run) if "lock" in name] == ["_lock/00000003"]  # free
 
 
 @pytest.mark.slow
@@ -93,7 +93,7 @@ def test_two_workers_of_which_one_is_killed(
     run = f"{bucket}/two-workers"
     training = start(recipe, corpus, run, workers=(2, 2))
     training.wait_for_step(45)
-    workers = [process for process in descendants(training.process.pid) if process.title.startswith("ray::RayTrainW")]
+    workers = ray_processes(training.process.pid, "ray::RayTrainW")
     os.kill(workers[0].pid, signal.SIGKILL)
     assert training.end() == 0
     assert [line["event"] for line in training.lines() if "event" in line][1:] == [
@@ -172,32 +172,23 @@ def test_a_store_that_is_lost_leaves_the_last_good_checkpoint(
         patch.setattr(fs, "put_file", broken)
         patch.setattr(store_retry, "SECONDS", 0.5)
         patch.setattr("tokenfree.preprocess.common.retry.time.sleep", lambda seconds: None)
-        with pytest.raises(JobError, match=r"the connection broke.*goes on from the last good checkpoint"):
+        with pytest.raises(JobError, match=r"the connection broke.*goes on from what it last committed"):
             pretrain(make_recipe(), corpus, run)
     assert steps(run) == [3]
     assert pretrain(make_recipe(), corpus, run).restarts == 1
     assert steps(run) == [3, 6, 8]
 
 
-def test_two_commands_on_one_run(
-    corpus: str, make_recipe: MakeRecipe, bucket: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(store_lock, "BEAT", 0.2)
+def test_two_commands_on_one_run(corpus: str, make_recipe: MakeRecipe, bucket: str) -> None:
     run = f"{bucket}/two"
-    storage = RunStore(run).storage
-    held = UserError("held")
-    with store_lock.hold(storage, held), pytest.raises(UserError, match=f"{run} is being trained by another command"):
-        pretrain(make_recipe(), corpus, run)
-    assert store_lock.read(storage) is None
-    silent = {"owner": "x", "host": "another machine", "pid": 1, "start": 1, "beats": 3}
-    storage.write_json(store_lock.NAME, silent)  # its machine is gone
-    with store_lock.hold(storage, held) as owner:
-        assert (store_lock.read(storage) or {})["owner"] == owner
-
-        storage.write_json(store_lock.NAME, silent)  # it was not gone after all, or another was quicker
+    stored = RunStore(run)
+    with stored.claimed() as number:
+        with pytest.raises(UserError, match=f"{run} is being trained by another command"):
+            pretrain(make_recipe(), corpus, run)
+        RunStore(run, number).publish()
+        stored.storage.write_json("_lock/00000002", {"host": "another machine"})  # which took this one for dead
         with pytest.raises(JobError, match="was taken over by another command on another machine"):
-            RunStore(run, owner).publish()
-        assert (store_lock.read(storage) or {})["owner"] == "x"
+            RunStore(run, number).publish()
 
 
 def test_places_that_will_not_do(corpus: str, make_recipe: MakeRecipe, bucket: str) -> None:

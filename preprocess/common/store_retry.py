@@ -1,4 +1,4 @@
-"""Stores of runs that fail now and then, or are away for minutes."""
+"""Stores that fail now and then, or are away for minutes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def retry_store(storage: Storage, act: Callable[[], T]) -> T:
             raise
         raise JobError(
             f"{storage.url} could not be used for {SECONDS:.0f} seconds ({error}); run the same command again "
-            "when the store is back: it goes on from the last good checkpoint"
+            "when the store is back: it goes on from what it last committed"
         ) from error
 
 
