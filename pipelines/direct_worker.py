@@ -8,11 +8,14 @@
 from __future__ import annotations
 
 import logging
+import sys
+
+from tokenfree.preprocess.common.printable import PrintableStream
 
 
 def main() -> None:
     """Serve the runner until it closes the connection, as it does when it dies."""
-    handler = logging.StreamHandler()
+    handler = logging.StreamHandler(PrintableStream(sys.stderr))
     # The harness sets the level of the root logger, so the handler has to filter. Errors of a step reach the runner,
     # which raises them.
     handler.setLevel(logging.CRITICAL)

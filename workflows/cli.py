@@ -5,6 +5,7 @@ progress, `-v` settings, messages of libraries and seconds.
 """
 
 import argparse
+import contextlib
 import difflib
 import errno
 import importlib
@@ -19,7 +20,9 @@ from types import ModuleType
 from typing import NoReturn
 
 import tokenfree.workflows.commands
+from tokenfree.preprocess.common.addresses import is_utf8
 from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.preprocess.common.printable import PrintableStream, one_line
 from tokenfree.workflows.recipes.options import parted
 from tokenfree.workflows.terminal import verbosity
 
@@ -41,7 +44,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the message and where help is, and exit with status 2."""
-        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+        self.exit(2, f"{self.prog}: {one_line(message)} (see {self.prog} --help)\n")
 
 
 def command_names() -> list[str]:
@@ -55,6 +58,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command named by `argv` (default: the process's own arguments) and return its exit status."""
     argv = list(sys.argv[1:] if argv is None else argv)
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # spinning threads made a busy machine 40 times slower
+    out, errors = PrintableStream(sys.stdout), PrintableStream(sys.stderr)
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+        return _status(argv)
+
+
+def _status(argv: list[str]) -> int:
+    """Run the command, and say in a line what became of it where it fails."""
     debug = "--debug" in argv[: argv.index("--") if "--" in argv else len(argv)]
     try:
         return _run(argv)
@@ -73,9 +83,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         text = UserError(f"{where}{error.strerror or error}")
         return _fail(text if not debug else error, 2 if error.errno in _USERS_OWN else 1, debug)
     except Exception as error:
-        message = str(error).strip().splitlines()[:1] or [""]
+        message = str(error).strip().split("\n")[0]
         note = "an unexpected failure; run again with --debug for the traceback"
-        print(f"tokenfree: {type(error).__name__}: {message[0]} ({note})", file=sys.stderr)
+        print(f"tokenfree: {type(error).__name__}: {message} ({note})", file=sys.stderr)
         if debug:
             traceback.print_exc()
         return 1
@@ -84,6 +94,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: list[str]) -> int:
     split = argv.index("--") if "--" in argv else len(argv)
     own, passed_on = argv[:split], argv[split + 1 :]
+    for argument in own:
+        if not is_utf8(argument):
+            raise UserError(f"{argument}: not UTF-8; a path must be renamed, text converted")
     names = command_names()
     name = next((argument for argument in own if not argument.startswith("-")), None)
     if name is not None and name not in names:
@@ -163,7 +176,7 @@ def _fail(error: Exception, status: int, debug: bool) -> int:
         traceback.print_exception(error)
     if isinstance(error, UserError) and len(error.problems) > 1:
         heading = f"tokenfree: {error.source or 'settings'}: {len(error.problems)} problems"
-        print("\n  ".join([heading, *error.problems]), file=sys.stderr)
+        print("\n  ".join([one_line(heading), *map(one_line, error.problems)]), file=sys.stderr)
     else:
-        print(f"tokenfree: {error}", file=sys.stderr)
+        print(f"tokenfree: {one_line(error)}", file=sys.stderr)
     return status

@@ -23,6 +23,7 @@ import fsspec
 import pyarrow as pa
 from fsspec.implementations.local import LocalFileSystem
 
+from tokenfree.preprocess.common.addresses import check_address
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.local_files import hash_file
 from tokenfree.preprocess.common.retry import retry
@@ -56,15 +57,18 @@ class Storage:
         """The directory `url` in its absolute form, so that workers in other directories find it too.
 
         Raises:
-            UserError: unknown protocol, or its package is missing.
+            UserError: unknown protocol, or its package is missing; or see `check_address`.
         """
+        check_address(url)
         try:
             fs, root = fsspec.core.url_to_fs(url)
         except (ValueError, ImportError) as error:
             raise UserError(
                 f"{url}: no file system for this address ({error}); use a path or a known protocol"
             ) from None
-        return cls(root if isinstance(fs, LocalFileSystem) else str(fs.unstrip_protocol(root)))
+        absolute = root if isinstance(fs, LocalFileSystem) else str(fs.unstrip_protocol(root))
+        check_address(absolute)
+        return cls(absolute)
 
     @functools.cached_property
     def _location(self) -> tuple[Any, str]:

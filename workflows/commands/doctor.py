@@ -13,7 +13,7 @@ import json
 
 from tokenfree.workflows.doctor import CHECKS, storage, training_step
 
-MARKS = {"ok": "[green]ok[/]", "note": "[yellow]note[/]", "missing": "[red]missing[/]"}
+COLOURS = {"ok": "green", "note": "yellow", "missing": "red"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,8 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the findings; 1 if something that is needed is missing."""
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
     from tokenfree.workflows.terminal.console import console
     from tokenfree.workflows.terminal.next_command import next_command
@@ -45,7 +45,8 @@ def run(args: argparse.Namespace) -> int:
     for header in ("", "what", "found", "remedy"):
         table.add_column(header, overflow="fold")
     for finding in findings:
-        table.add_row(MARKS[finding.state], escape(finding.what), escape(finding.value), escape(finding.remedy))
+        mark = Text(finding.state, style=COLOURS[finding.state])
+        table.add_row(mark, finding.what, finding.value, finding.remedy)
     console().print(table)
     print(f"missing: {', '.join(missing)}" if missing else "nothing that tokenfree needs is missing")
     if not missing:

@@ -53,5 +53,5 @@ def run(args: argparse.Namespace) -> int:
     out.print(inspection.columns_table(manifest))
     for window in shown:
         inspection.show_window(out, window)
-    out.print(f"\n{next_command('verify', args.directory)}", markup=False)
+    out.print(f"\n{next_command('verify', args.directory)}")
     return 0

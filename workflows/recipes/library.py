@@ -40,6 +40,8 @@ def read(recipe: str) -> dict[str, Any]:
     if not recipe.strip():  # a variable of a shell that is not set
         raise UserError(f"a recipe has an empty name; give a file or a name ({_nearest('')})")
     path = _paths().get(recipe, Path(recipe))
+    if path.exists() and not path.is_file():
+        raise UserError(f"recipe {recipe}: is no file, but a folder, pipe or device; save it as a file first")
     if not path.is_file():
         raise UserError(f"recipe {recipe}: no such file, and no recipe of that name ({_nearest(recipe)})")
     try:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TextIO
 
-from rich.console import Console
 from rich.control import Control
 from rich.live_render import LiveRender
 from rich.segment import ControlType
 from rich.text import Text
+
+from tokenfree.preprocess.common.printable import one_line
+from tokenfree.workflows.terminal.console import PlainConsole
 
 
 class Frame:
@@ -22,7 +24,7 @@ class Frame:
     """
 
     def __init__(self, stream: TextIO) -> None:
-        self._console = Console(file=stream, highlight=False, markup=False, emoji=False)
+        self._console = PlainConsole(stream)
         self._drawn = LiveRender(Text())  # knows how many lines it has in the terminal
         self._size = self.size
         self.live = stream.isatty() and self._console.is_interactive  # a terminal that can move its cursor
@@ -39,7 +41,7 @@ class Frame:
                 self._size = self.size
                 self._begin_below()
             self._console.print(self._back())
-            self._drawn.set_renderable(Text("\n".join(lines), no_wrap=True, overflow="ellipsis"))
+            self._drawn.set_renderable(Text("\n".join(map(one_line, lines)), no_wrap=True, overflow="ellipsis"))
             self._console.print(self._drawn)
 
     def above(self, text: str) -> None:

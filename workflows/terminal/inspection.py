@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tokenfree.preprocess.common.printable import one_line
 from tokenfree.preprocess.dataset.manifest import Manifest
 from tokenfree.preprocess.features.schema import schema
 from tokenfree.workflows.samples.windows import BLOCK, Piece, Window, on_one_line
@@ -37,7 +38,7 @@ def counts_table(manifest: Manifest) -> Table:
     return table
 
 
-def pages_line(manifest: Manifest) -> str:
+def pages_line(manifest: Manifest) -> Text:
     """What became of the pages that were read."""
     counters = manifest.counters
     parts = [f"{counters['pages']:,} read"]
@@ -45,7 +46,7 @@ def pages_line(manifest: Manifest) -> str:
         parts += [f"{counters[name]:,} {name.replace('_', ' ')}"] if counters[name] else []
     for kind in ("filtered", "failed"):
         parts += [f"{count:,} {kind} ({reason})" for reason, count in sorted(counters[kind].items()) if count]
-    return "\n[bold]pages[/]  " + ", ".join(parts)
+    return Text.assemble("\n", ("pages", "bold"), "  ", one_line(", ".join(parts)))
 
 
 def columns(manifest: Manifest) -> dict[str, str]:
@@ -66,7 +67,8 @@ def columns_table(manifest: Manifest) -> Table:
 def show_window(console: Console, window: Window) -> None:
     """Print a window, with its words, subwords and masks below it."""
     labels = " ".join(window.labels.values())
-    console.print(f"\n[bold]window {window.number:,}[/]  {labels}, {window.characters:,} characters")
+    heading = ("\n", (f"window {window.number:,}", "bold"), f"  {one_line(labels)}, {window.characters:,} characters")
+    console.print(Text.assemble(*heading))
     rest = "…" if window.characters > len(window.text) else ""
     console.print(Text(on_one_line(window.text) + rest))
     if window.words is not None:

@@ -12,6 +12,7 @@ from typing import TextIO
 from rich.cells import cell_len
 from typing_extensions import Self
 
+from tokenfree.preprocess.common.printable import one_line
 from tokenfree.workflows.terminal.frame import Frame
 from tokenfree.workflows.terminal.verbosity import Verbosity
 
@@ -68,7 +69,7 @@ class LiveLine:
         """Write `text` as a line of its own, above the live one."""
         if self.live:
             with self._drawing:
-                self._frame.above(text)
+                self._frame.above(one_line(text))
         else:
             self._log(text)
 
@@ -122,10 +123,10 @@ class LiveLine:
             self._frame.clear()
 
     def _fitted(self, parts: tuple[str, ...]) -> str:
-        return fitted(parts, self.separator, self._frame.size[0] - 1)
+        return fitted([one_line(part) for part in parts], self.separator, self._frame.size[0] - 1)
 
     def _log(self, text: str) -> None:
-        self.stream.write(f"{time.strftime('%H:%M:%S')}  {text}\n")
+        self.stream.write(f"{time.strftime('%H:%M:%S')}  {one_line(text)}\n")
         self.stream.flush()
 
 

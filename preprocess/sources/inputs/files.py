@@ -11,6 +11,7 @@ import fsspec
 from fsspec.core import has_magic, url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
+from tokenfree.preprocess.common.addresses import check_address, check_is_stored
 from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.preprocess.common.local_files import hash_stream
 
@@ -61,6 +62,7 @@ def list_inputs(paths: Iterable[str], field: str, wanted: Callable[[str], bool])
     """
     found: dict[str, InputFile] = {}
     for path in paths:
+        check_address(path, field)
         try:
             files = _expand(path, field, wanted)
         except UserError:
@@ -72,6 +74,7 @@ def list_inputs(paths: Iterable[str], field: str, wanted: Callable[[str], bool])
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise UserError(f"{field}: cannot list {path}: {reason}") from error
         for file in files:
+            check_address(file.path, field)
             # The same file may be found by two paths; the shorter name must not depend on which came first.
             known = found.get(file.path)
             if known is None or (len(file.name), file.name) < (len(known.name), known.name):
@@ -83,6 +86,8 @@ def _expand(path: str, field: str, wanted: Callable[[str], bool]) -> list[InputF
     if not path.strip():  # a variable of a shell that is not set; fsspec would take it for the working directory
         raise UserError(f"{field}: a path is empty; give {_KINDS[field]}, or a folder or glob of them")
     fs, inner = url_to_fs(path)
+    if isinstance(fs, LocalFileSystem):
+        check_is_stored(inner, field)
     if has_magic(inner) and not fs.exists(inner):
         root = posixpath.dirname(inner[: min(inner.find(sign) for sign in "*?[" if sign in inner)])
         infos = [info for info in fs.glob(inner, detail=True).values() if wanted(posixpath.basename(info["name"]))]

@@ -6,6 +6,7 @@ import time
 from types import TracebackType
 from typing import TextIO
 
+from tokenfree.preprocess.common.printable import one_line
 from tokenfree.train.sweep.control.history import Event, History, TrialState
 from tokenfree.workflows.terminal.frame import Frame
 from tokenfree.workflows.terminal.sweep.frame import frame, news
@@ -86,7 +87,7 @@ class SweepTable:
 
     def _write(self, trial: TrialState, history: History) -> None:
         self._states[trial.name] = trial.state
-        self._stream.write(news(trial, history, self._pace, time.monotonic()) + "\n")
+        self._stream.write(one_line(news(trial, history, self._pace, time.monotonic())) + "\n")
         self._stream.flush()
 
     def _lines_that_fit(self) -> list[str]:
