@@ -46,5 +46,9 @@ class PrintableStream:
         for line in lines:
             self.write(line)
 
+    def flush(self) -> None:
+        """Let go of what is held back."""
+        self.rich_proxied_file.flush()
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self.rich_proxied_file, name)

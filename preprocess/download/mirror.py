@@ -18,6 +18,7 @@ _PROJECT = re.compile(r"\w+wik(?:i|tionary|ibooks|inews|iquote|isource|iversity|
 # BCP 47 of the wikis whose own code is another one: yue -> zh-yue. `en` is no name of simplewiki.
 _WIKI_CODES = {tag.lower(): code for code, tag in WIKIMEDIA_LANGUAGES.items() if tag not in ("en", code)}
 _SUM = re.compile(r"^([0-9a-f]{40})[ *]+(\S+)\s*$", re.MULTILINE)
+MOST_DATES = 100  # newest ones of a listing that are looked at; a mirror has about ten
 _DATED_FOLDER = re.compile(r'href="(?:[^"]*/)?(\d{8})/"')
 
 
@@ -69,15 +70,21 @@ class Mirror:
         """The mirror with this address.
 
         Raises:
-            UserError: it is no address of HTTP.
+            UserError: it is no address of HTTPS; of HTTP where the client allows that.
         """
+        parts = None
         try:
             parts = urlsplit(url)
             good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
         except ValueError:  # what urlsplit says of a port
             good = False
-        if not good or not re.fullmatch(r"[!-~]+", url):
-            raise UserError(f"--mirror {url}: not an http:// or https:// address, such as {MIRROR}")
+        if not good or parts is None or not re.fullmatch(r"[!-~]+", url):
+            raise UserError(f"--mirror {url}: not an https:// or http:// address, such as {MIRROR}")
+        if parts.scheme == "http" and not client.allow_http:
+            raise UserError(
+                f"--mirror {url}: anyone on the way could change what http:// brings, hashes too; give its https:// "
+                "address, or --allow-http"
+            )
         return cls(url.rstrip("/"), client)
 
     def dump(self, name: str, date: str = LATEST) -> Dump:
@@ -147,7 +154,7 @@ class Mirror:
             listing = self.client.text(f"{self.url}/{wiki}/")
         except Absent:
             return []
-        return sorted(set(_DATED_FOLDER.findall(listing)), reverse=True)
+        return sorted(set(_DATED_FOLDER.findall(listing)), reverse=True)[:MOST_DATES]
 
     def _choose(self, wiki: str, date: str, sums: Mapping[str, str], kind: str) -> list[str]:
         """Names of the articles and of their index, each in one file or in numbered parts; none where incomplete."""

@@ -1,4 +1,4 @@
-"""Text from outside moves no cursor: control characters and markup of ids, names, answers and errors are spelled out."""
+"""Text from outside moves no cursor: control characters of ids, names, answers and errors are spelled out."""
 
 import contextlib
 import importlib
@@ -10,7 +10,6 @@ import socketserver
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -152,14 +151,14 @@ def test_a_servers_answer(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Hostile) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_address[1]}/{'dumps'}"
-        assert cli.main(["download", "sw", "--output", str(tmp_path / IN_A_NAME), "--mirror", url]) == 1
+        assert cli.main(["download", "sw", "--output", str(tmp_path / IN_A_NAME), "--mirror", url, "--allow-http"]) == 1
         server.shutdown()
     shown(capsys)
 
 
 def test_guesses(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     predictor = importlib.import_module("tokenfree.train.inference.predictor")
-    guess = Guess(*[HOSTILE if name == "text" else 0.5 for name in Guess._fields])
+    guess = Guess(HOSTILE, 0.5)
     monkeypatch.setattr(predictor, "load_predictor", lambda *_, **__: lambda text, top: [[guess]])
     assert cli.main(["predict", "run", HOSTILE]) == 0
     assert shown(capsys).count("geese") == 2
@@ -215,7 +214,6 @@ def test_a_sweeps_log_lines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _no_colour_of_the_users(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _no_colour_of_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
-    yield

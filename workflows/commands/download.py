@@ -29,13 +29,14 @@ PART_NUMBER = r"\d+\.xml.*"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`LANGUAGE_OR_WIKI [...] --output DIR [--mirror URL] [--date latest|YYYYMMDD] [--dry-run]`."""
+    """`LANGUAGE_OR_WIKI [...] --output DIR [--mirror URL] [--date latest|YYYYMMDD] [--allow-http] [--dry-run]`."""
     parser.add_argument("names", metavar="LANGUAGE_OR_WIKI", nargs="+", help="a language (sw) or a database (swwiki)")
     parser.add_argument("--output", metavar="DIR", required=True, help="the folder for the files")
     parser.add_argument(
         "--mirror", metavar="URL", help=f"default: ${MIRROR_VARIABLE}, or else https://dumps.wikimedia.org"
     )
     parser.add_argument("--date", metavar="YYYYMMDD", default="latest", help="which dump; default: latest")
+    parser.add_argument("--allow-http", action="store_true", help="also take lists and files without encryption")
     parser.add_argument("--dry-run", action="store_true", help="only show the files and their sizes")
 
 
@@ -53,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"--output {args.output}: downloads need a folder of this machine")
     folder = Path(args.output)
     with DownloadLine(verbosity=args.verbosity) as line:
-        client = Client(notice=line.show)
+        client = Client(notice=line.show, allow_http=args.allow_http)
         mirror = Mirror.at(args.mirror or os.environ.get(MIRROR_VARIABLE) or MIRROR, client)
         dumps = [mirror.dump(wiki, args.date) for wiki in dict.fromkeys(map(database, args.names))]
         items = plan(dumps, folder, client)

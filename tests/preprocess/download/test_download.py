@@ -13,6 +13,7 @@ from tokenfree.preprocess.download import http_client as fetch
 from tokenfree.preprocess.download.mirror import database
 from tokenfree.workflows import cli
 
+DOWNLOAD = ("download", "--allow-http")  # the mirror of the tests is on this machine
 DUMP = b"<mediawiki>" * 9000
 MULTISTREAM = {
     "pages-meta-history.xml.7z": b"far too much",
@@ -49,14 +50,14 @@ def here() -> list[str]:
 
 def refused(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     """The line that a command ends with that a mistake of the user's stopped."""
-    assert cli.main(["download", *argv]) == 2
+    assert cli.main([*DOWNLOAD, *argv]) == 2
     error = capsys.readouterr().err
     assert "Traceback" not in error
     return error.splitlines()[-1]
 
 
 def test_download_and_again(mirror: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["download", "sw", "swwiki", "--output", "dumps"]) == 0
+    assert cli.main([*DOWNLOAD, "sw", "swwiki", "--output", "dumps"]) == 0
     shown = capsys.readouterr().out
     assert f"tokenfree preprocess --wikipedia dumps/{SW} --output data/swwiki" in shown
     assert "2 of 2 files downloaded" in shown
@@ -64,7 +65,7 @@ def test_download_and_again(mirror: Any, capsys: pytest.CaptureFixture[str]) -> 
     assert Path("dumps", SW).read_bytes() == DUMP
     assert all(agent.startswith("tokenfree/") for agent in mirror.agents)
     mirror.log.clear()
-    assert cli.main(["download", "sw", "--output", "dumps"]) == 0
+    assert cli.main([*DOWNLOAD, "sw", "--output", "dumps"]) == 0
     shown = capsys.readouterr().out
     assert shown.count("already here, SHA-1 checked") == 2
     assert "0 of 2 files downloaded" in shown
@@ -74,33 +75,33 @@ def test_download_and_again(mirror: Any, capsys: pytest.CaptureFixture[str]) -> 
 def test_a_damaged_file_is_replaced(mirror: Any, capsys: pytest.CaptureFixture[str]) -> None:
     Path("dumps").mkdir()
     Path("dumps", SW).write_bytes(b"damaged")
-    assert cli.main(["download", "sw", "--output", "dumps"]) == 0
+    assert cli.main([*DOWNLOAD, "sw", "--output", "dumps"]) == 0
     assert "another SHA-1 and will be replaced" in capsys.readouterr().out
     assert Path("dumps", SW).read_bytes() == DUMP
 
 
 def test_going_on_after_a_failure(mirror: Any, capsys: pytest.CaptureFixture[str]) -> None:
     path = f"/swwiki/20260301/{SW}"
-    mirror.fault(path, mirror.cut(5000), *[mirror.refuse(503)] * (fetch.ATTEMPTS - 1))
-    assert cli.main(["download", "sw", "--output", "dumps"]) == 1
+    mirror.fault(path, mirror.cut(5000), *[mirror.refuse(503)] * fetch.ATTEMPTS)
+    assert cli.main([*DOWNLOAD, "sw", "--output", "dumps"]) == 1
     assert "503" in capsys.readouterr().err
     assert here() == [SW + ".part", SW + ".part.etag"]
     mirror.log.clear()
-    assert cli.main(["download", "sw", "--output", "dumps"]) == 0
+    assert cli.main([*DOWNLOAD, "sw", "--output", "dumps"]) == 0
     assert mirror.gets(path) == [(206, len(DUMP) - 5000)]
     assert "of which 0.0 MB are here" in capsys.readouterr().out
 
 
 def test_wrong_bytes(mirror: Any, capsys: pytest.CaptureFixture[str]) -> None:
     mirror.files[f"/swwiki/20260301/{SW}"] = DUMP[::-1]
-    assert cli.main(["download", "sw", "--output", "dumps"]) == 1
+    assert cli.main([*DOWNLOAD, "sw", "--output", "dumps"]) == 1
     expected, found = hashlib.sha1(DUMP).hexdigest(), hashlib.sha1(DUMP[::-1]).hexdigest()
     assert f"{SW}: SHA-1 is {found}, but {expected} was expected" in capsys.readouterr().err
     assert here() == []
 
 
 def test_dry_run_writes_nothing(mirror: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["download", "sw", "--output", "dumps", "--dry-run"]) == 0
+    assert cli.main([*DOWNLOAD, "sw", "--output", "dumps", "--dry-run"]) == 0
     shown = capsys.readouterr().out
     assert SW in shown
     assert "0.1 MB" in shown
@@ -109,7 +110,7 @@ def test_dry_run_writes_nothing(mirror: Any, capsys: pytest.CaptureFixture[str])
 
 def test_parts(mirror: Any, capsys: pytest.CaptureFixture[str]) -> None:
     mirror.publish("enwiki", "20260301", {**PARTS, "pages-articles.xml.bz2": b"slow"})
-    assert cli.main(["download", "en", "sw", "--output", "my dumps"]) == 0
+    assert cli.main([*DOWNLOAD, "en", "sw", "--output", "my dumps"]) == 0
     names = {path.name for path in Path("my dumps").iterdir()}
     assert names == {f"enwiki-20260301-{name}" for name in PARTS} | {SW, INDEX}
     pattern = "'my dumps'/enwiki-20260301-pages-articles-multistream[0-9]*.xml*.bz2"
@@ -119,7 +120,7 @@ def test_parts(mirror: Any, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_without_multistream(mirror: Any) -> None:
     mirror.publish("aawiki", "20260301", {"pages-articles.xml.bz2": b"slow"})
-    assert cli.main(["download", "aa", "--output", "dumps"]) == 0
+    assert cli.main([*DOWNLOAD, "aa", "--output", "dumps"]) == 0
     assert here() == ["aawiki-20260301-pages-articles.xml.bz2"]
 
 
@@ -135,20 +136,20 @@ def test_a_dump_that_is_being_written_is_passed_over(mirror: Any, unfinished: st
     if unfinished == "parts":
         status = {"jobs": {"articlesmultistreamdump": {"status": "in-progress"}}}
         mirror.files["/swwiki/20260320/dumpstatus.json"] = json.dumps(status).encode()
-    assert cli.main(["download", "sw", "--output", "dumps"]) == 0
+    assert cli.main([*DOWNLOAD, "sw", "--output", "dumps"]) == 0
     assert here() == sorted([SW, INDEX])
 
 
 def test_a_mirror_without_latest(mirror: Any) -> None:
     mirror.publish("dewiki", "20260201", MULTISTREAM, latest=False)
     mirror.publish("dewiki", "20260220", MULTISTREAM, latest=False)
-    assert cli.main(["download", "de", "--output", "dumps"]) == 0
+    assert cli.main([*DOWNLOAD, "de", "--output", "dumps"]) == 0
     assert all(name.startswith("dewiki-20260220-") for name in here())
 
 
 def test_a_date(mirror: Any, capsys: pytest.CaptureFixture[str]) -> None:
     mirror.publish("swwiki", "20260320", MULTISTREAM)
-    assert cli.main(["download", "sw", "--output", "dumps", "--date", "20260301"]) == 0
+    assert cli.main([*DOWNLOAD, "sw", "--output", "dumps", "--date", "20260301"]) == 0
     assert here() == sorted([SW, INDEX])
     error = refused(["sw", "--output", "dumps", "--date", "20250101"], capsys)
     assert "--date 20250101" in error
@@ -179,7 +180,7 @@ def test_a_list_without_articles(mirror: Any, capsys: pytest.CaptureFixture[str]
 
 def test_a_file_that_the_mirror_lacks(mirror: Any, capsys: pytest.CaptureFixture[str]) -> None:
     del mirror.files[f"/swwiki/20260301/{INDEX}"]
-    assert cli.main(["download", "sw", "--output", "dumps"]) == 1
+    assert cli.main([*DOWNLOAD, "sw", "--output", "dumps"]) == 1
     assert f"{INDEX}: listed by the mirror, but not there" in capsys.readouterr().err
 
 
@@ -209,3 +210,9 @@ def test_a_full_disk_is_told_before_the_start(
 )
 def test_names_of_wikis(name: str, wiki: str) -> None:
     assert database(name) == wiki
+
+
+def test_a_mirror_without_encryption_is_asked_for(mirror: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["download", "sw", "--output", "dumps"]) == 2
+    assert "give its https:// address, or --allow-http" in capsys.readouterr().err
+    assert mirror.log == []

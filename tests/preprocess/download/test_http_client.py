@@ -1,5 +1,6 @@
 """One file over HTTP: whole or not at all, whatever the server does."""
 
+import dataclasses
 import hashlib
 import os
 import random
@@ -25,7 +26,7 @@ HALF = 250_000
 def client(monkeypatch: pytest.MonkeyPatch) -> Client:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    return Client(backoff=0.001, timeout=5, notice=lambda text: None)
+    return Client(backoff=0.001, timeout=5, allow_http=True, notice=lambda text: None)
 
 
 def get(client: Client, server: Any, path: Path, *, sha1: str = SHA1, size: int | None = len(DATA)) -> list[int]:
@@ -160,7 +161,7 @@ def test_waits_double(client: Client, dump_server: Any, tmp_path: Path, monkeypa
     monkeypatch.setattr(fetch.time, "sleep", waits.append)
     dump_server.fault("/file", *[dump_server.refuse(500, Retry_After="soon")] * 4)
     get(client, dump_server, tmp_path / "file")
-    assert waits == [0.001, 0.002, 0.004, 0.008]
+    assert waits == [0.002, 0.004, 0.008]  # at once at first
 
 
 def test_answers_that_do_not_pass(client: Client, dump_server: Any, tmp_path: Path) -> None:
@@ -179,21 +180,76 @@ def test_a_cut_list_is_asked_for_again(client: Client, dump_server: Any) -> None
     assert client.size(f"{dump_server.url}/list") == 4
 
 
+def test_a_list_that_does_not_end(client: Client, dump_server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "TEXT_BYTES", 1000)
+    monkeypatch.setattr(fetch, "BLOCK", 100)
+    dump_server.files["/list"] = b"0" * 1_000_000
+    with pytest.raises(JobError, match="/list: this list does not end; check --mirror"):
+        client.text(f"{dump_server.url}/list")
+    dump_server.files["/list"] = b"0" * 1000
+    assert len(client.text(f"{dump_server.url}/list")) == 1000
+
+
+def test_a_list_that_comes_for_ever(client: Client, dump_server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "TEXT_SECONDS", -1.0)
+    dump_server.files["/list"] = b"0"
+    with pytest.raises(JobError, match="does not end"):
+        client.text(f"{dump_server.url}/list")
+
+
+def test_more_than_was_told_is_not_kept(client: Client, dump_server: Any, tmp_path: Path) -> None:
+    with pytest.raises(JobError, match="more than the 5,000 bytes that it told"):
+        get(client, dump_server, tmp_path / "file", size=5000)
+    assert not list(tmp_path.glob("*.part"))
+
+
+@pytest.mark.parametrize("target", ["http://127.0.0.1:1/file", "ftp://127.0.0.1/file", "file:///etc/hostname"])
+def test_a_redirect_does_not_lead_away_from_encryption(
+    client: Client, dump_server: Any, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = fetch.HTTPAdapter.send
+
+    def encrypted(adapter: Any, request: Any, **options: Any) -> Any:  # stands for a server with a certificate
+        request.url = request.url.replace("https://", "http://")
+        return send(adapter, request, **options)
+
+    monkeypatch.setattr(fetch.HTTPAdapter, "send", encrypted)
+    dump_server.fault("/file", dump_server.refuse(302, Location=target))
+    careful, url = dataclasses.replace(client, allow_http=False), dump_server.url.replace("http://", "https://")
+    with pytest.raises(JobError, match=rf"{url}/file: .*{target}.*--allow-http"):
+        careful.text(f"{url}/file")
+    with pytest.raises(JobError, match=r"No connection adapters.*--allow-http"):
+        careful.size(f"{dump_server.url}/file")
+
+
+def test_redirects_are_followed_a_few_times(client: Client, dump_server: Any) -> None:
+    dump_server.files["/list"] = b"list"
+    dump_server.fault("/moved", dump_server.refuse(301, Location="/list"))
+    assert client.text(f"{dump_server.url}/moved") == "list"
+    dump_server.fault("/round", *[dump_server.refuse(301, Location="/round")] * 50)
+    with pytest.raises(JobError, match="redirects"):
+        client.text(f"{dump_server.url}/round")
+    assert len(dump_server.gets("/round")) == 1 + fetch.REDIRECTS
+
+
 def test_nobody_there(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
     monkeypatch.setattr(fetch.time, "sleep", waits.append)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}/file"
-    with pytest.raises(JobError, match="no connection"):
+    with pytest.raises(JobError, match="no connection") as told:
         client.text(url)
-    assert len(waits) == fetch.FIRST_ATTEMPTS - 1
+    assert "refused" in str(told.value)
+    assert str(told.value).count("http") == 1  # the address once, not nested errors
+    assert len(waits) == fetch.FIRST_ATTEMPTS - 2  # at once at first
 
 
 def test_a_server_that_stalls(dump_server: Any, tmp_path: Path) -> None:
     done = threading.Event()
     dump_server.fault("/file", lambda answer: done.wait(2))
-    get(Client(backoff=0.001, timeout=0.05, notice=lambda text: done.set()), dump_server, tmp_path / "file")
+    client = Client(backoff=0.001, timeout=0.05, allow_http=True, notice=lambda text: done.set())
+    get(client, dump_server, tmp_path / "file")
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
