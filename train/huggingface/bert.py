@@ -65,21 +65,19 @@ def from_huggingface(state: Mapping[str, Tensor], fields: Mapping[str, Any]) -> 
     """
     port.require(fields, position_embedding_type="absolute", is_decoder=False, add_cross_attention=False)
     mapping = {
-        "width": fields.get("hidden_size", 768),
+        "width": port.whole_number(fields, "hidden_size", 768),
         "embedder": {
             "name": "subword_table",
-            "size": fields.get("vocab_size", 30522),
-            "max_characters": fields.get("max_position_embeddings", 512),
-            "segments": fields.get("type_vocab_size", 2),
+            "size": port.whole_number(fields, "vocab_size", 30522),
+            "max_characters": port.whole_number(fields, "max_position_embeddings", 512),
+            "segments": port.whole_number(fields, "type_vocab_size", 2),
         },
         "downsampler": "identity",
         "trunk": port.trunk_of(fields),
         "upsampler": "identity",
     }
     config = build(ModelConfig, mapping, source="config.json")
-    encoder = config.build()
-    port.load(encoder, port.encoder_weights(state, "bert."), {}, _port_name)
-    return encoder, config
+    return port.loaded(config, port.encoder_weights(state, "bert."), {}, _port_name), config
 
 
 def _port_name(name: str) -> str:

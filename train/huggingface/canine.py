@@ -73,7 +73,6 @@ def from_huggingface(state: Mapping[str, Tensor], fields: Mapping[str, Any]) -> 
         UserError: for weights that are missing, unknown or of another shape, and for settings that we lack.
     """
     config = _config_of(fields)
-    encoder = config.build()
     theirs = port.encoder_weights(state, "canine.")
     embedder = config.embedder
     tables = [port.take(theirs, HASH_TABLE.format(k)) for k in range(embedder.hashes)]
@@ -81,28 +80,27 @@ def from_huggingface(state: Mapping[str, Tensor], fields: Mapping[str, Any]) -> 
         "embedder.table.rows.weight": torch.cat(tables),
         "embedder.positions.weight": port.take(theirs, POSITIONS)[: embedder.max_characters],
     }
-    port.load(encoder, theirs, translated, _port_name)
-    return encoder, config
+    return port.loaded(config, theirs, translated, _port_name), config
 
 
 def _config_of(fields: Mapping[str, Any]) -> ModelConfig:
     port.require(fields, type_vocab_size=NUM_SEGMENTS)
-    buckets = fields.get("num_hash_buckets", 16384)
+    buckets = port.whole_number(fields, "num_hash_buckets", 16384)
     mapping = {
-        "width": fields.get("hidden_size", 768),
+        "width": port.whole_number(fields, "hidden_size", 768),
         "embedder": {
             "name": "codepoint_hash",
-            "hashes": fields.get("num_hash_functions", 8),
+            "hashes": port.whole_number(fields, "num_hash_functions", 8),
             "buckets": buckets,
-            "max_characters": min(buckets, fields.get("max_position_embeddings", 16384)),
+            "max_characters": min(buckets, port.whole_number(fields, "max_position_embeddings", 16384)),
         },
         "downsampler": {
             "name": "strided_conv",
-            "rate": fields.get("downsampling_rate", 4),
-            "block": fields.get("local_transformer_stride", 128),
+            "rate": port.whole_number(fields, "downsampling_rate", 4),
+            "block": port.whole_number(fields, "local_transformer_stride", 128),
         },
         "trunk": port.trunk_of(fields),
-        "upsampler": {"name": "repeat_concat", "kernel": fields.get("upsampling_kernel_size", 4)},
+        "upsampler": {"name": "repeat_concat", "kernel": port.whole_number(fields, "upsampling_kernel_size", 4)},
     }
     return build(ModelConfig, mapping, source="config.json")
 

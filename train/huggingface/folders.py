@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -123,14 +124,15 @@ def read_folder(folder: Path) -> FolderModel:
     """
     fields = _read_fields(folder)
     kind = fields.get("model_type")
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise UserError(f"{folder}/config.json: model_type {kind!r} is not known; known are {', '.join(KINDS)}")
     weights = _read_weights(folder)
     has_pooler = any(name.endswith(POOLER) for name in weights)
     with torch.random.fork_rng():  # weights that the folder lacks are drawn the same every time
         torch.manual_seed(0)
         encoder, _ = KINDS[kind].from_huggingface(weights, fields)
-    return FolderModel(kind, encoder, has_pooler, fields.get(VOCABULARY))
+    vocabulary = fields.get(VOCABULARY)
+    return FolderModel(kind, encoder, has_pooler, vocabulary if isinstance(vocabulary, str) else None)
 
 
 def converted(encoder: Encoder, config: ModelConfig) -> Encoder:
@@ -189,7 +191,7 @@ def _read_fields(folder: Path) -> dict[str, Any]:
         fields = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except OSError:
         raise UserError(f"{folder} holds no config.json; give a folder of transformers' `save_pretrained`") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise UserError(f"{folder}/config.json is not JSON") from None
     if not isinstance(fields, dict):
         raise UserError(f"{folder}/config.json should hold a mapping")
@@ -204,9 +206,25 @@ def _read_weights(folder: Path) -> StateDict:
         if path.suffix == ".safetensors":
             return safetensors.torch.load_file(path)
         weights = torch.load(path, map_location="cpu", weights_only=True)
-    except (safetensors.SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError) as error:
+    except pickle.UnpicklingError as error:  # whose text advises to load it all the same
+        code = re.search(r"GLOBAL ([\w.]+)", str(error))
+        reason = f"it would run {code[1]}" if code else "it is damaged, or more than weights"
+        raise UserError(
+            f"cannot read the weights {path}: {reason}; give weights saved as {WEIGHTS[0]}, or download them again"
+        ) from None
+    except (safetensors.SafetensorError, RuntimeError, EOFError, LookupError, TypeError, ValueError) as error:
         reason = str(error).strip().split("\n")[0]
         raise UserError(f"cannot read the weights {path}: {reason}; download them again") from None
     if not isinstance(weights, Mapping) or not all(isinstance(tensor, Tensor) for tensor in weights.values()):
         raise UserError(f"{path} holds no weights by name; give the file that `save_pretrained` wrote")
+    for name, tensor in weights.items():
+        if not isinstance(name, str) or not _is_stored(tensor):
+            raise UserError(f"{path}: the weight {name} is not stored there whole; have the model saved again")
     return dict(weights)
+
+
+def _is_stored(tensor: Tensor) -> bool:
+    """Whether each number of a tensor is there: a pickle may tell of a large one in a few bytes."""
+    if tensor.layout != torch.strided:
+        return True  # refused by its type
+    return tensor.device.type == "cpu" and tensor.nbytes <= tensor.untyped_storage().nbytes()

@@ -26,6 +26,8 @@ LAYER_NAMES = {
     "norm": "output.LayerNorm",
 }
 POOLER = "pooler.dense.weight"
+TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+LARGEST_SIZE = 1 << 24  # of what has a weight for each
 
 
 def port_name(name: str, modules: Mapping[str, str], layers: Mapping[str, str]) -> str:
@@ -53,19 +55,23 @@ def encoder_weights(state: Mapping[str, Tensor], prefix: str) -> StateDict:
     }
 
 
-def load(encoder: Encoder, port: StateDict, translated: StateDict, name_of: Callable[[str], str]) -> None:
-    """Load `translated` weights, and all others from `port` by the name that `name_of` gives; both are used up.
+def loaded(config: ModelConfig, port: StateDict, translated: StateDict, name_of: Callable[[str], str]) -> Encoder:
+    """An encoder with `translated` weights, and all others from `port` by the name that `name_of` gives; both are used
+    up. Nothing of its size is made before the weights are found to have that size.
 
-    A checkpoint without pooler leaves the fresh one.
+    A checkpoint without pooler leaves a fresh one.
 
     Raises:
         UserError: for weights that are missing, unknown or of another shape.
     """
-    own = encoder.state_dict()
+    if config.trunk.layers > len(port):
+        raise UserError(f"config.json: num_hidden_layers {config.trunk.layers}, but there are {len(port)} weights")
+    with torch.device("meta"):  # shapes alone
+        own = config.build().state_dict()
     has_pooler = POOLER in port
-    for name in own.keys() - translated.keys():
-        kept = name.startswith("pooler.") and not has_pooler
-        translated[name] = own[name] if kept else take(port, name_of(name))
+    wanted = {name for name in own if has_pooler or not name.startswith("pooler.")}
+    for name in wanted - translated.keys():
+        translated[name] = take(port, name_of(name))
     if port:
         raise UserError(f"the checkpoint has weights that the model does not: {', '.join(sorted(port))}")
     for name, tensor in translated.items():
@@ -73,18 +79,35 @@ def load(encoder: Encoder, port: StateDict, translated: StateDict, name_of: Call
             raise UserError(
                 f"{name_of(name)} has the shape {tuple(tensor.shape)}, its config.json says {tuple(own[name].shape)}"
             )
-    encoder.load_state_dict(translated)
+    encoder = config.build()
+    encoder.load_state_dict({**encoder.state_dict(), **translated})
+    return encoder
 
 
 def take(port: StateDict, name: str) -> Tensor:
     """Remove and return a weight of the checkpoint, as float32.
 
     Raises:
-        UserError: there is none of this name.
+        UserError: there is none of this name, or it is of no type of floating point that stands for itself.
     """
     if name not in port:
         raise UserError(f"the checkpoint lacks the weight {name}")
+    if port[name].dtype not in TYPES or port[name].layout != torch.strided:
+        kind = f"{port[name].dtype} {port[name].layout}".replace("torch.", "").removesuffix(" strided")
+        raise UserError(f"the weight {name} is of the type {kind}; save the model as float32, float16 or bfloat16")
     return port.pop(name).to(torch.float32)
+
+
+def whole_number(fields: Mapping[str, Any], key: str, default: int) -> int:
+    """A size in a config of the port.
+
+    Raises:
+        UserError: it is no size.
+    """
+    value = fields.get(key, default)
+    if type(value) is not int or not 0 < value < LARGEST_SIZE:
+        raise UserError(f"config.json: {key} must be a whole number from 1 to {LARGEST_SIZE - 1:,}, not {value!r}")
+    return value
 
 
 def layer_fields(config: ModelConfig) -> dict[str, Any]:
@@ -109,16 +132,16 @@ def trunk_of(fields: Mapping[str, Any]) -> dict[str, Any]:
         UserError: for settings that our layers lack.
     """
     activation = fields.get("hidden_act", "gelu")
-    if activation not in ACTIVATIONS:
+    if not isinstance(activation, str) or activation not in ACTIVATIONS:
         raise UserError(f"config.json: hidden_act {activation!r} is not known; known are {', '.join(ACTIVATIONS)}")
     dropout, other = fields.get("hidden_dropout_prob", 0.1), fields.get("attention_probs_dropout_prob", 0.1)
     if dropout != other:
         raise UserError(f"config.json: hidden_dropout_prob {dropout} and attention_probs_dropout_prob {other} differ")
     require(fields, layer_norm_eps=LAYER_NORM_EPSILON)
     return {
-        "layers": fields.get("num_hidden_layers", 12),
-        "heads": fields.get("num_attention_heads", 12),
-        "inner_width": fields.get("intermediate_size", 3072),
+        "layers": whole_number(fields, "num_hidden_layers", 12),
+        "heads": whole_number(fields, "num_attention_heads", 12),
+        "inner_width": whole_number(fields, "intermediate_size", 3072),
         "dropout": dropout,
         "activation": ACTIVATIONS[activation],
     }
