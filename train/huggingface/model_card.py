@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ from tokenfree.preprocess.dataset.manifest import load_manifest
 from tokenfree.train.inference.text_encoder import TextEncoder
 from tokenfree.train.runs.checkpoint_state import CheckpointState
 from tokenfree.train.runs.run_config import RunConfig, read_config
+from tokenfree.train.runs.run_files import RESULT, RESULT_NAME
 
 CARD = "README.md"
 CANINE = """\
@@ -146,8 +146,8 @@ def _losses(result: Mapping[str, Any], state: CheckpointState) -> list[str]:
 def _result(run: str | Path) -> Mapping[str, Any]:
     """result.json of a run that has ended, else nothing."""
     try:
-        return json.loads(Storage.at(str(run)).read_bytes("result.json"))
-    except (OSError, ValueError):
+        return RESULT.json(Storage.at(str(run)), RESULT_NAME)
+    except FileNotFoundError:
         return {}
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import collections
 import math
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from tokenfree.preprocess.common.errors import JobError
 
@@ -57,6 +57,20 @@ class Spike(Incident):
             f"the loss jumped to {self.loss:.3f} at step {self.step}; lower train.learning_rate and start another run, "
             "or go on with this one with --train.on_spike roll_back or go_on"
         )
+
+
+def checked_validation(step: int, validation: Mapping[str, float]) -> Mapping[str, float]:
+    """The metrics of a validation after `step`, all of them numbers: others are of no use, and JSON has none of them.
+
+    Raises:
+        JobError: one is none.
+    """
+    if not all(map(math.isfinite, validation.values())):
+        raise JobError(
+            f"the held-out loss is not a number at step {step}, after losses that were: the last updates were too "
+            "large; lower train.learning_rate or raise train.warmup and start another run"
+        )
+    return validation
 
 
 class RecentLosses:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
-T = TypeVar("T")
+from pydantic import with_config
+from typing_extensions import TypedDict
+
+from tokenfree.preprocess.common.stored_files import OPEN, checked
+
 _PROGRESS = "tally"  # the key of `CheckpointState.progress` in state.json
 
 
@@ -38,6 +42,25 @@ class RunProgress:
         return dataclasses.replace(progress, best_step=step, best_loss=loss) if loss < self.best_loss else progress
 
 
+class _Used(TypedDict):
+    train_seconds: float
+    characters: int
+    flops: float
+
+
+@with_config(OPEN)
+class _Report(TypedDict):
+    report: int
+
+
+class TrialProgress(TypedDict):
+    """How far a trial of a sweep has come, see `tokenfree.train.sweep.trials.trial_session`."""
+
+    steps: int  # that its budget is worth
+    used: _Used  # since its beginning, over all workers
+    report: _Report  # the last one
+
+
 @dataclasses.dataclass(frozen=True)
 class CheckpointState:
     """What a checkpoint says beside its tensors. Fields with a default are missing in some checkpoints."""
@@ -52,7 +75,7 @@ class CheckpointState:
     left_out: tuple[int, ...] = ()  # numbers of the batches that are not trained on, ascending
     recent_losses: tuple[float, ...] = ()  # against which the next loss is judged, the oldest first, nats per target
     progress: RunProgress | None = None  # of a run
-    trial: Mapping[str, Any] | None = None  # of a sweep's trial, which reads it
+    trial: TrialProgress | None = None  # of a sweep's trial
 
     def to_mapping(self) -> dict[str, Any]:
         """The content of state.json but for the hashes of files; what is None for want of a run or trial is not in."""
@@ -66,19 +89,11 @@ class CheckpointState:
         """The state that `to_mapping` gave here or in another version: unknown keys are passed over, new ones default.
 
         Raises:
-            ValueError: a key is missing that every checkpoint has; the message names it.
+            ValueError: a key is missing that every checkpoint has, or is of another type; the message names it.
         """
-        own = dict(mapping)
-        progress = own.pop(_PROGRESS, None)
-        own["progress"] = None if progress is None else _known(RunProgress, progress)
-        own |= {name: tuple(own[name]) for name in ("left_out", "recent_losses") if name in own}
-        return _known(cls, own)
-
-
-def _known(cls: type[T], mapping: Mapping[str, Any]) -> T:
-    """An instance of the dataclass `cls` of the keys in `mapping` that are fields of it. Raises ValueError."""
-    fields = dataclasses.fields(cls)  # pyright: ignore[reportArgumentType]
-    missing = [field.name for field in fields if field.name not in mapping and field.default is dataclasses.MISSING]
-    if missing:
-        raise ValueError(f"lacks {', '.join(missing)}")
-    return cls(**{field.name: mapping[field.name] for field in fields if field.name in mapping})
+        own = {**mapping, "progress": mapping.get(_PROGRESS)}
+        needed = [field.name for field in dataclasses.fields(cls) if field.default is dataclasses.MISSING]
+        missing = [name for name in needed if name not in own]
+        if missing:
+            raise ValueError(f"lacks {', '.join(missing)}")
+        return checked(cls, own)

@@ -19,10 +19,13 @@ from types import TracebackType
 
 import safetensors
 import safetensors.torch
+from pydantic import with_config
 from torch import Tensor
+from typing_extensions import TypedDict
 
 from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.preprocess.common.local_files import hash_file
+from tokenfree.preprocess.common.stored_files import OPEN, checked
 from tokenfree.train.runs.checkpoint_state import CheckpointState
 
 Warn = Callable[[str], None]
@@ -30,6 +33,11 @@ MARK = "COMMIT"
 MODEL, OPTIMIZER, AVERAGE = "model", "optimizer", "average"  # the parts of a checkpoint; the last one is not in all
 _NAME = re.compile(r"step_(\d{8,})")
 _SUFFIX = ".safetensors"
+
+
+@with_config(OPEN)
+class _Files(TypedDict):
+    files: dict[str, str]  # hashes, of a state.json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,16 +106,16 @@ def read(folder: Path, *, name: str | None = None) -> Checkpoint:
     """
     name = name or str(folder)
     try:
-        if (folder / MARK).read_text().strip() != hash_file(folder / "state.json"):
+        if (folder / MARK).read_bytes().strip() != hash_file(folder / "state.json").encode():
             raise JobError(f"the checkpoint {name} is damaged: state.json does not match {MARK}")
-        mapping = json.loads((folder / "state.json").read_text())
+        mapping = checked(_Files, json.loads((folder / "state.json").read_bytes()))
         for file, expected in mapping["files"].items():
             if hash_file(folder / file) != expected:
                 raise JobError(f"the checkpoint {name} is damaged: {file} does not match its hash")
         state = CheckpointState.from_mapping(mapping)
     except OSError as error:
         raise JobError(f"the checkpoint {name} is damaged: cannot read {Path(error.filename).name}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise JobError(f"the checkpoint {name} is of another version: its state.json {error}") from error
     return Checkpoint(folder, state, frozenset(file.removesuffix(_SUFFIX) for file in mapping["files"]))
 

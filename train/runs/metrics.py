@@ -18,6 +18,7 @@ event ("init_from", "extend", "start", "resume", "roll_back", "damaged_checkpoin
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -26,7 +27,8 @@ from typing import Any
 
 from tensorboardX import SummaryWriter
 
-from tokenfree.preprocess.common.json_lines import whole_lines
+from tokenfree.preprocess.common.json_lines import cut_torn_line, whole_lines
+from tokenfree.train.runs.run_files import EVENTS_NAME, METRICS, METRICS_NAME
 
 Line = Mapping[str, Any]  # of metrics.jsonl or events.jsonl
 OnLine = Callable[[Line], None]  # takes each line as it is recorded
@@ -39,18 +41,25 @@ class Recorder:
         run: its folder.
         step: where training goes on: lines of later steps are cut off.
         on_line: gets each line when it is in the file.
+
+    Raises:
+        UserError: a line of metrics.jsonl up to `step` is damaged.
     """
 
     def __init__(self, run: Path, *, step: int, on_line: OnLine) -> None:
         self._on_line = on_line
-        self._metrics_path = run / "metrics.jsonl"
-        self._events_path = run / "events.jsonl"
+        self._metrics_path = run / METRICS_NAME
+        self._events_path = run / EVENTS_NAME
         cut(self._metrics_path, step)
         self._metrics = self._metrics_path.open("a", encoding="utf-8")
         self._tensorboard = SummaryWriter(str(run / "tensorboard"), purge_step=step + 1, flush_secs=10)
 
     def metrics(self, line: Line) -> None:
-        """Append a line of a step or of a validation; it is in the file when this returns."""
+        """Append a line of a step or of a validation; it is in the file when this returns.
+
+        A value that is no number is left out: JSON has none for it. The losses always are numbers, or training ends.
+        """
+        line = {key: value for key, value in line.items() if math.isfinite(value)}
         self._metrics.write(json.dumps(line) + "\n")
         self._metrics.flush()
         for key, value in line.items():
@@ -73,21 +82,29 @@ class Recorder:
 
 
 def append_event(path: Path, event: str, *, step: int | None, **more: Any) -> dict[str, Any]:
-    """Append one event to an events.jsonl, whoever else appends to it, and return its line."""
+    """Append one event to an events.jsonl, whoever else appends to it, and return its line.
+
+    A last line that a kill or a full disk left torn is cut off first.
+    """
     line = {"event": event, "step": step, "time": round(time.time(), 3), **more}
+    cut_torn_line(path)
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(line) + "\n")
     return line
 
 
 def cut(path: Path, step: int) -> None:
-    """Cut off the lines after `step`, and a last line without end, in place: readers that follow the file go on."""
+    """Cut off the lines after `step`, and a last line without end, in place: readers that follow the file go on.
+
+    Raises:
+        UserError: a line up to `step` is damaged.
+    """
     if not path.exists():
         return
     end = 0
     with path.open("r+b") as file:
-        for line in whole_lines(file):
-            if json.loads(line)["step"] > step:
+        for number, line in enumerate(whole_lines(file), 1):
+            if METRICS.from_json(line, f"{path}: line {number}")["step"] > step:
                 break
             end += len(line)
         file.truncate(end)

@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 
 from tokenfree.preprocess.common import store_lock
 from tokenfree.preprocess.common.errors import JobError, UserError
-from tokenfree.preprocess.common.json_lines import json_lines
 from tokenfree.preprocess.common.local_files import lock
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.common.store_retry import retry_store
@@ -26,11 +25,11 @@ from tokenfree.train.runs import checkpoints
 from tokenfree.train.runs.checkpoints import Checkpoint, Warn
 from tokenfree.train.runs.metrics import append_event
 from tokenfree.train.runs.run_config import RunConfig, no_run, open_run
+from tokenfree.train.runs.run_files import CONFIG, CONFIG_NAME, EVENTS, EVENTS_NAME, RESULT, RESULT_NAME
 from tokenfree.train.runs.run_folder import held_by_worker, trained_by_another
 
 T = TypeVar("T")
 _NOT_COPIED = ("checkpoints", "ray", store_lock.LOCK, "lock.worker", "lock.fetch")  # by the general rule
-_CONFIG, _EVENTS = "config.yaml", "events.jsonl"
 
 
 class RunStore:
@@ -57,17 +56,18 @@ class RunStore:
         """See `open_run`.
 
         Raises:
-            UserError: it is a run of another recipe or other data, or cannot be written.
+            UserError: it is a run of another recipe or other data, its config is damaged, or it cannot be written.
         """
         names = [name for name in self.storage.names() if name != store_lock.LOCK]
-        if names and _CONFIG not in names:
+        if names and CONFIG_NAME not in names:
             raise UserError(f"{self.name} holds other files and no run; give an empty or new address as --output")
         with tempfile.TemporaryDirectory(prefix="tokenfree-") as scratch:
-            file = Path(scratch) / _CONFIG
+            file = Path(scratch) / CONFIG_NAME
             if names:
-                file.write_bytes(self._retry(lambda: self.storage.read_bytes(_CONFIG)))
+                file.write_bytes(self._retry(lambda: self.storage.read_bytes(CONFIG_NAME)))
+                CONFIG.from_yaml(file.read_bytes(), f"{self.name}/{CONFIG_NAME}")  # told of by this name, if damaged
             open_run(Path(scratch), config, name=self.name)
-            self._retry(lambda: self.storage.write_bytes(_CONFIG, file.read_bytes()))
+            self._retry(lambda: self.storage.write_bytes(CONFIG_NAME, file.read_bytes()))
 
     def write_config(self, config: RunConfig) -> None:
         """Put `config` in place of its own.
@@ -76,7 +76,7 @@ class RunStore:
             JobError: another command took the run over.
         """
         self._check_owner()
-        self._retry(lambda: self.storage.write_bytes(_CONFIG, config.text().encode()))
+        self._retry(lambda: self.storage.write_bytes(CONFIG_NAME, config.text().encode()))
 
     def reopen(self, config: RunConfig) -> None:
         """Remove its result, then write its config: killed in between, it is an unfinished run as it was before.
@@ -85,7 +85,7 @@ class RunStore:
             JobError: another command took the run over.
         """
         self._check_owner()
-        self._retry(lambda: self.storage.remove("result.json"))
+        self._retry(lambda: self.storage.remove(RESULT_NAME))
         self.write_config(config)
 
     @contextlib.contextmanager
@@ -111,25 +111,29 @@ class RunStore:
             self.fetch()
             yield
             self._check_owner()
-            self._copy(but="result.json")
+            self._copy(but=RESULT_NAME)
             self._copy()
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def result(self) -> dict[str, Any] | None:
         """The content of result.json, None where there is none yet."""
-        return self._retry(lambda: self.storage.read_json("result.json"))
+        try:
+            return self._retry(lambda: RESULT.json(self.storage, RESULT_NAME))
+        except FileNotFoundError:
+            return None
 
     def events(self) -> list[dict[str, Any]]:
         """The lines of events.jsonl; none of a new run."""
-        return list(json_lines(self._retry(self._read_events).splitlines(keepends=True)))
+        lines = self._retry(self._read_events).splitlines(keepends=True)
+        return EVENTS.from_json_lines(lines, f"{self.name}/{EVENTS_NAME}")
 
     def add_event(self, event: str, *, step: int | None = None, **more: Any) -> dict[str, Any]:
         """Append a line to events.jsonl, which is written anew: stores know no appending; returns it."""
         with tempfile.TemporaryDirectory(prefix="tokenfree-") as scratch:
-            path = Path(scratch) / _EVENTS
+            path = Path(scratch) / EVENTS_NAME
             path.write_bytes(self._retry(self._read_events))
             line = append_event(path, event, step=step, **more)
-            self._retry(lambda: self.storage.put(str(path), _EVENTS))
+            self._retry(lambda: self.storage.put(str(path), EVENTS_NAME))
         return line
 
     def fetch(self) -> None:
@@ -139,7 +143,7 @@ class RunStore:
             UserError: there is no run.
         """
         names = self._retry(self._small_files)
-        if _CONFIG not in names:
+        if CONFIG_NAME not in names:
             raise no_run(self.name)
         for name in names:
             path = self.folder / name
@@ -166,7 +170,7 @@ class RunStore:
             JobError: another command took the run over; the checkpoint then has no commit mark.
         """
         name = f"checkpoints/{checkpoints.name(step)}"
-        self._copy(but=_EVENTS)
+        self._copy(but=EVENTS_NAME)
         self._retry(lambda: self._remove_checkpoint(step))  # an earlier attempt, damaged or cut short
         for path in sorted((self.folder / name).iterdir()):
             if path.name != checkpoints.MARK:
@@ -200,7 +204,7 @@ class RunStore:
 
     def _read_events(self) -> bytes:
         try:
-            return self.storage.read_bytes(_EVENTS)
+            return self.storage.read_bytes(EVENTS_NAME)
         except FileNotFoundError:  # of a new run
             return b""
 

@@ -58,11 +58,19 @@ class Run(Protocol):
         ...
 
     def result(self) -> dict[str, Any] | None:
-        """The result of a complete run, else None."""
+        """The result of a complete run, else None.
+
+        Raises:
+            UserError: its file is damaged.
+        """
         ...
 
     def events(self) -> list[dict[str, Any]]:
-        """The lines of events.jsonl; none of a new run."""
+        """The lines of events.jsonl; none of a new run.
+
+        Raises:
+            UserError: a line of it is damaged.
+        """
         ...
 
     def add_event(self, event: str, *, step: int | None = None, **more: Any) -> dict[str, Any]:

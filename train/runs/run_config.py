@@ -17,6 +17,7 @@ from tokenfree.preprocess.common.local_files import write_atomically
 from tokenfree.preprocess.common.settings import build, flatten, to_mapping
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.train.config import OPERATIONAL, PretrainRecipe
+from tokenfree.train.runs.run_files import CONFIG, CONFIG_NAME
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,20 +101,20 @@ def config_before(run: str | Path, recipe: PretrainRecipe, name: str | None = No
 
 def _config_of(run: str | Path, trusted: Collection[str] | None) -> RunConfig | None:
     """The config of the run at a path or an address, None where there is none; `trusted`: see `own_code.trusting`."""
-    path = f"{run}/config.yaml"
     try:
-        mapping = yaml.safe_load(Storage.at(str(run)).read_bytes("config.yaml"))
-        recipe, data, manifest = (mapping[key] for key in ("recipe", "data", "manifest"))
-        init_from = InitFrom(**mapping["init_from"]) if "init_from" in mapping else None
-        code = dict(mapping.get("code", {}))
-        attempts = tuple(dict(each) for each in mapping.get("attempts") or ())
-    except OSError:
+        mapping = CONFIG.yaml(Storage.at(str(run)), CONFIG_NAME)
+    except (FileNotFoundError, NotADirectoryError):
         return None
-    except (yaml.YAMLError, KeyError, TypeError, ValueError):
-        raise UserError(f"{path} is damaged: it is not the config of a run; give another run") from None
     with own_code.trusting(trusted, str(run)):
-        built = build(PretrainRecipe, recipe, source=path)
-    return RunConfig(built, data, manifest, init_from, code, attempts)
+        built = build(PretrainRecipe, mapping["recipe"], source=f"{run}/{CONFIG_NAME}")
+    return RunConfig(
+        built,
+        mapping["data"],
+        mapping["manifest"],
+        InitFrom(**mapping["init_from"]) if "init_from" in mapping else None,
+        mapping.get("code", {}),
+        tuple(mapping.get("attempts") or ()),
+    )
 
 
 def open_run(run: Path, config: RunConfig, *, name: str | None = None) -> None:
@@ -136,7 +137,7 @@ def open_run(run: Path, config: RunConfig, *, name: str | None = None) -> None:
             config = dataclasses.replace(config, code=before.code, attempts=before.attempts)
         elif any(path.name != "lock" for path in run.iterdir()):
             raise UserError(f"{run} holds other files and no run; give an empty or new folder as --output")
-        write_atomically(run / "config.yaml", config.text())
+        write_atomically(run / CONFIG_NAME, config.text())
     except OSError as error:
         raise UserError(f"cannot write the run folder {run}: {error.strerror}; give another --output") from None
 

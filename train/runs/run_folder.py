@@ -10,18 +10,18 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from tokenfree.preprocess.common.errors import JobError, UserError
-from tokenfree.preprocess.common.json_lines import read_json_lines
 from tokenfree.preprocess.common.local_files import lock, write_atomically
+from tokenfree.preprocess.common.storage import Storage
 from tokenfree.train.runs.checkpoints import Checkpoint, Warn, newest, prune
 from tokenfree.train.runs.metrics import append_event
 from tokenfree.train.runs.run_config import RunConfig, no_run, open_run
+from tokenfree.train.runs.run_files import CONFIG_NAME, EVENTS, EVENTS_NAME, RESULT, RESULT_NAME
 
 
 class RunFolder:
@@ -41,11 +41,11 @@ class RunFolder:
 
     def write_config(self, config: RunConfig) -> None:
         """Put `config` in place of its own."""
-        write_atomically(self.folder / "config.yaml", config.text())
+        write_atomically(self.folder / CONFIG_NAME, config.text())
 
     def reopen(self, config: RunConfig) -> None:
         """Remove its result, then write its config: killed in between, it is an unfinished run as it was before."""
-        (self.folder / "result.json").unlink(missing_ok=True)
+        (self.folder / RESULT_NAME).unlink(missing_ok=True)
         self.write_config(config)
 
     @contextlib.contextmanager
@@ -70,17 +70,18 @@ class RunFolder:
 
     def result(self) -> dict[str, Any] | None:
         """The content of result.json, None where there is none yet."""
-        path = self.folder / "result.json"
-        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+        try:
+            return RESULT.json(Storage.at(str(self.folder)), RESULT_NAME)
+        except FileNotFoundError:
+            return None
 
     def events(self) -> list[dict[str, Any]]:
         """The lines of events.jsonl; none of a new run."""
-        path = self.folder / "events.jsonl"
-        return read_json_lines(path) if path.exists() else []
+        return EVENTS.json_lines(Storage.at(str(self.folder)), EVENTS_NAME)
 
     def add_event(self, event: str, *, step: int | None = None, **more: Any) -> dict[str, Any]:
         """Append a line to events.jsonl; returns it."""
-        return append_event(self.folder / "events.jsonl", event, step=step, **more)
+        return append_event(self.folder / EVENTS_NAME, event, step=step, **more)
 
     def fetch(self) -> None:
         """The files are here: only see that it is a run.
@@ -88,7 +89,7 @@ class RunFolder:
         Raises:
             UserError: there is no run in the folder.
         """
-        if not (self.folder / "config.yaml").is_file():
+        if not (self.folder / CONFIG_NAME).is_file():
             raise no_run(self.name)
 
     def newest(self, warn: Warn) -> Checkpoint | None:

@@ -26,6 +26,7 @@ from tokenfree.train.sweep.control.controller import Progress, SweepController
 from tokenfree.train.sweep.control.history import History
 from tokenfree.train.sweep.control.placement import Needs, Node, Placement, place
 from tokenfree.train.sweep.control.proposals import Plan, Proposer, plan
+from tokenfree.train.sweep.control.sweep_files import SWEEP_FILE
 from tokenfree.train.sweep.results.compare import best
 from tokenfree.train.sweep.results.tables import read, write
 from tokenfree.train.sweep.results.trial_result import TrialResult, trial_results
@@ -155,7 +156,7 @@ def _claim(folder: Path, sweep: SweepRecipe, manifest: Manifest) -> None:
     marks = {"sweep": fingerprint(mapping), "data": manifest.fingerprint}
     path = folder / SWEEP
     if path.exists():
-        old = (yaml.safe_load(path.read_text(encoding="utf-8")) or {}).get("fingerprints")
+        old = SWEEP_FILE.yaml(Storage.at(str(folder)), SWEEP).get("fingerprints")
         if old != marks:
             differs = "the recipe" if old and old["data"] == marks["data"] else "the data"
             raise UserError(f"{folder}: holds another sweep ({differs} differs); choose another --output or remove it")
@@ -168,6 +169,6 @@ def _claim(folder: Path, sweep: SweepRecipe, manifest: Manifest) -> None:
 
 def _add_attempt(path: Path) -> None:
     """Add this command to those that trained the sweep of a sweep.yaml."""
-    mapping = yaml.safe_load(path.read_text(encoding="utf-8"))
+    mapping = SWEEP_FILE.yaml(Storage.at(str(path.parent)), path.name)
     attempts = [*(mapping.get("attempts") or ()), attempt()]
     write_atomically(path, yaml.safe_dump({**mapping, "attempts": attempts}, sort_keys=False))

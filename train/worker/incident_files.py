@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from tokenfree.preprocess.common.local_files import write_atomically
+from tokenfree.preprocess.common.storage import Storage
 from tokenfree.train.loop.loss_spikes import Incident
+from tokenfree.train.runs.run_files import INCIDENT
 
 
 def save_incident(
@@ -38,9 +40,14 @@ def save_incident(
 
 
 def roll_backs(run: Path) -> list[dict[str, Any]]:
-    """The records of the incidents after which training went back, in the order of their batches."""
+    """The records of the incidents after which training went back, in the order of their batches.
+
+    Raises:
+        UserError: a file is damaged.
+    """
     paths = sorted((run / "incidents").glob("batch_*.json"))
-    records = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    storage = Storage.at(str(run / "incidents"))
+    records = [INCIDENT.json(storage, path.name) for path in paths]
     return [record for record in records if record["checkpoint"] is not None]
 
 

@@ -10,7 +10,6 @@ import dataclasses
 import errno
 import functools
 import gc
-import math
 from collections.abc import Iterator, Mapping
 
 import torch
@@ -18,7 +17,7 @@ import torch
 from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.loop.loop import Loop
-from tokenfree.train.loop.loss_spikes import Incident, NotANumber, Spike
+from tokenfree.train.loop.loss_spikes import Incident, NotANumber, Spike, checked_validation
 from tokenfree.train.loop.stopping import Stop, stop_on_signals
 from tokenfree.train.parallel.collectives import barrier, broadcast, gather
 from tokenfree.train.runs.checkpoint_state import RunProgress
@@ -190,12 +189,7 @@ class _Training:
             raise _stopped(loop)
 
     def _validate(self) -> None:
-        validation = self._loop.validate()
-        if not all(map(math.isfinite, validation.values())):  # of no use to anyone, and JSON has no such numbers
-            raise JobError(
-                f"the held-out loss is not a number at step {self._loop.step}, after losses that were: the last "
-                "updates were too large; lower train.learning_rate or raise train.warmup and start another run"
-            )
+        validation = checked_validation(self._loop.step, self._loop.validate())
         self._progress = self._progress.after_validation(self._loop.step, validation)
         if self._writer is not None:
             self._writer.record({"step": self._loop.step, **validation})

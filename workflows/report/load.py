@@ -1,16 +1,25 @@
 """Reads what the other commands left in a folder, for the report."""
 
-import json
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.json_lines import read_json_lines
+from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.dataset.manifest import Manifest, load_manifest
+from tokenfree.train.runs.run_files import (
+    CONFIG_NAME,
+    EVENTS,
+    EVENTS_NAME,
+    METRICS,
+    METRICS_NAME,
+    RESULT,
+    RESULT_NAME,
+    SHOWN_CONFIG,
+)
+from tokenfree.train.sweep.control.sweep_files import SWEEP_FILE
 from tokenfree.train.sweep.results.tables import read
 from tokenfree.train.sweep.results.trial_result import TrialResult, trial_results
 from tokenfree.workflows.report.attempts import attempts_of
@@ -35,8 +44,8 @@ class RunRecord:
 
 @dataclass(frozen=True)
 class SweepRecord:
-    """A sweep: its recipe, its trials as far as they are, settings not tried by reason, whether it has ended, and the
-    commands that trained it.
+    """A sweep: its recipe, its trials as far as they are, settings not tried by reason, whether it has ended, the
+    commands that trained it, and the fingerprint of its data.
     """
 
     path: Path
@@ -45,6 +54,7 @@ class SweepRecord:
     skipped: Mapping[str, int]
     ended: bool
     attempts: Sequence[Mapping[str, Any]]
+    data: str
 
     @property
     def name(self) -> str:
@@ -72,9 +82,9 @@ def load(path: Path) -> Record:
     """Read a folder by the files in it.
 
     Raises:
-        UserError: it is neither a run, nor a sweep, nor a data directory.
+        UserError: it is neither a run, nor a sweep, nor a data directory, or a file of it is damaged.
     """
-    if (path / "metrics.jsonl").is_file():
+    if (path / METRICS_NAME).is_file():
         return _run(path)
     if (path / "sweep.yaml").is_file():
         return _sweep(path)
@@ -86,20 +96,27 @@ def load(path: Path) -> Record:
 
 
 def _run(path: Path) -> RunRecord:
-    lines = read_json_lines(path / "metrics.jsonl")
-    config, result = path / "config.yaml", path / "result.json"
+    storage = Storage.at(str(path))
+    lines = METRICS.json_lines(storage, METRICS_NAME)
+    config: Mapping[str, Any] = {}
+    with contextlib.suppress(FileNotFoundError):
+        config = SHOWN_CONFIG.yaml(storage, CONFIG_NAME)
+    result = None
+    with contextlib.suppress(FileNotFoundError):
+        result = RESULT.json(storage, RESULT_NAME)
     return RunRecord(
         path,
-        yaml.safe_load(config.read_text(encoding="utf-8")) if config.is_file() else {},
+        config,
         [line for line in lines if "loss" in line],
         [line for line in lines if "validation_loss" in line],
-        read_json_lines(path / "events.jsonl"),
-        json.loads(result.read_text(encoding="utf-8")) if result.is_file() else None,
+        EVENTS.json_lines(storage, EVENTS_NAME),
+        result,
     )
 
 
 def _sweep(path: Path) -> SweepRecord:
-    mapping = yaml.safe_load((path / "sweep.yaml").read_text(encoding="utf-8"))
+    mapping = SWEEP_FILE.yaml(Storage.at(str(path)), "sweep.yaml")
     recipe = mapping["recipe"]
     history, ended = read(path, seeds=recipe.get("seeds", 1), reports=recipe.get("reports", 1))
-    return SweepRecord(path, recipe, trial_results(history), history.reasons(), ended, attempts_of(mapping))
+    data = mapping.get("fingerprints", {}).get("data", "")
+    return SweepRecord(path, recipe, trial_results(history), history.reasons(), ended, attempts_of(mapping), data)

@@ -34,9 +34,14 @@ def test_the_keys_on_disk() -> None:
 
 
 def test_a_trial_s_own_part() -> None:
-    state = CheckpointState(**OLD, trial={"steps": 30, "used": {"flops": 1.5}})
+    trial: Any = {
+        "steps": 30,
+        "used": {"train_seconds": 0.5, "characters": 900, "flops": 1.5},
+        "report": {"report": 2, "validation_loss": 6.5},
+    }
+    state = CheckpointState(**OLD, trial=trial)
     mapping = json.loads(json.dumps(state.to_mapping()))
-    assert mapping["trial"] == {"steps": 30, "used": {"flops": 1.5}}
+    assert mapping["trial"] == trial
     assert "tally" not in mapping
     assert CheckpointState.from_mapping(mapping) == state
 

@@ -154,7 +154,7 @@ def test_what_holds_no_weights(first_run: str, exported: str, corpus: str, tmp_p
         (corpus, "neither a run .* nor a model of transformers"),
         (Path(exported) / "config.json", f"is a file; give the folder that it is in, {exported}"),
         (checkpoint, f"is a checkpoint; give the run that it is of, {first_run}"),
-        (tmp_path / "cut", "config.yaml is damaged"),
+        (tmp_path / "cut", "config.yaml: damaged"),
         (odd, "holds no weights by name"),
     ):
         with pytest.raises(UserError, match=words):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from tokenfree.train.sweep.control.history import Event, Exploit, History, Report, TrialState, Verdict
-from tokenfree.train.sweep.control.journal import JOURNAL, Journal
+from tokenfree.train.sweep.control.journal import JOURNAL, Journal, replayed
 from tokenfree.train.sweep.control.proposals import Plan, Proposer
 from tokenfree.train.sweep.control.slots import Scheduler
 from tokenfree.train.sweep.space.knobs import Values
@@ -39,9 +39,12 @@ class SweepController:
         self._trials = folder / "trials"
 
     def start(self) -> None:
-        """Take in what earlier commands have written, then begin or go on."""
-        for event in self._journal.open():
-            self.history = self.history.after(event)
+        """Take in what earlier commands have written, then begin or go on.
+
+        Raises:
+            UserError: the journal is damaged.
+        """
+        self.history = replayed(self.history, self._journal.open(), self._journal.path)
         self.restart()
         known = [values for values, _ in self.history.skipped]
         self._skip([(values, reasons) for values, reasons in self._plan.impossible if values not in known])

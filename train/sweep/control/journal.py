@@ -5,11 +5,14 @@ It is the one truth of a sweep: what a killed one goes on from, and what its tab
 
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
 
-from tokenfree.preprocess.common.json_lines import read_json_lines, whole_lines
+from tokenfree.preprocess.common.json_lines import whole_lines
+from tokenfree.preprocess.common.storage import Storage
 from tokenfree.train.sweep.control.history import Event, History
+from tokenfree.train.sweep.control.sweep_files import EVENT_LINE
 
 JOURNAL = "journal.jsonl"
 
@@ -18,16 +21,20 @@ class Journal:
     """Appends events to the file `path`. The one process that runs the sweep writes it."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self._file: BinaryIO | None = None
 
     def open(self) -> list[Event]:
-        """Open the file for events to come, and return those that it holds; what a kill left half written is cut."""
-        file = self._file = self._path.open("a+b")
+        """Open the file for events to come, and return those that it holds; what a kill left half written is cut.
+
+        Raises:
+            UserError: a whole line of it is damaged.
+        """
+        file = self._file = self.path.open("a+b")
         file.seek(0)
         lines = list(whole_lines(file))
         file.truncate(sum(map(len, lines)))
-        return [json.loads(line) for line in lines]
+        return EVENT_LINE.from_json_lines(lines, str(self.path))
 
     def append(self, event: Event) -> None:
         """Write one event; it is on disk when this returns."""
@@ -46,8 +53,22 @@ def read_history(folder: Path, *, seeds: int, reports: int) -> History:
     """What is known of the sweep in `folder`, whether it runs, was killed or has ended; nothing where it has not begun.
 
     `seeds` (trials of a setting) and `reports` (of a trial) are those of its recipe.
+
+    Raises:
+        UserError: the journal is damaged.
     """
-    history = History(seeds, reports)
-    for event in read_json_lines(folder / JOURNAL):
+    events = EVENT_LINE.json_lines(Storage.at(str(folder)), JOURNAL)
+    return replayed(History(seeds, reports), events, folder / JOURNAL)
+
+
+def replayed(history: History, events: Iterable[Event], path: Path) -> History:
+    """What is known after the events of the journal at `path`.
+
+    Raises:
+        UserError: one tells of a trial that none before it proposed.
+    """
+    for number, event in enumerate(events, 1):
+        if "trial" in event and event["trial"] not in history.trials:
+            raise EVENT_LINE.damaged(f"{path}: line {number}", f"no line before it proposes {event['trial']!r}")
         history = history.after(event)
     return history

@@ -17,6 +17,7 @@ from tokenfree.preprocess.common.local_files import lock
 from tokenfree.preprocess.common.settings import build
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.loop.loop import Loop
+from tokenfree.train.loop.loss_spikes import checked_validation
 from tokenfree.train.machine.provenance import machine
 from tokenfree.train.parallel.collectives import broadcast
 from tokenfree.train.runs import checkpoints
@@ -101,6 +102,7 @@ class TrialSession:
 
         Raises:
             NotANumber, Spike: training broke off; see train/loop/loss_spikes.py.
+            JobError: the held-out loss is not a number.
             UserError: the checkpoint cannot be written.
         """
         if self._unheard:
@@ -116,7 +118,7 @@ class TrialSession:
             "report": number,
             "step": self._loop.step,
             "loss": loss,
-            **self._loop.validate(),
+            **checked_validation(self._loop.step, self._loop.validate()),
             **self._used,
             "characters_per_second": self._used["characters"] / max(self._used["train_seconds"], 1e-9),
             "parameters": sum(parameter.numel() for parameter in self._loop.encoder.parameters()),
@@ -149,7 +151,7 @@ class TrialSession:
         trial = checkpoint.state.trial
         assert trial is not None, "all checkpoints of a trial are written by `_save`"
         self._set_steps(trial["steps"])
-        self._used, self._report = trial["used"], trial["report"]
+        self._used, self._report = dict(trial["used"]), dict(trial["report"])
         self._unheard = self._report["report"] > self._segment.known
 
     def _make_loop(self, recipe: PretrainRecipe) -> Loop:

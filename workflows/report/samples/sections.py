@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import yaml
 
 from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.preprocess.common.own_code import UntrustedCode
+from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.dataset.manifest import load_manifest
+from tokenfree.train.sweep.control.sweep_files import BEST_FILE
 from tokenfree.train.sweep.results.compare import best
+from tokenfree.train.sweep.results.tables import BEST
 from tokenfree.workflows.report.load import DataRecord, Record, RunRecord, SweepRecord
 from tokenfree.workflows.report.samples.windows import window_block
 from tokenfree.workflows.report.sections.parts import Block, Section
@@ -52,17 +54,15 @@ def _asked(record: Record) -> Iterator[_Asked]:
     """The run, or the best trial of a sweep that has ended, if it has checkpoints; imported runs have no data."""
     if isinstance(record, RunRecord):
         config = record.config
-        if config.get("manifest") and _has_checkpoints(record.path):
-            yield _Asked(record.name, record.path, config["recipe"], config["manifest"], config["data"])
+        if config.get("manifest") and "recipe" in config and _has_checkpoints(record.path):
+            yield _Asked(record.name, record.path, config["recipe"], config["manifest"], config.get("data"))
     elif isinstance(record, SweepRecord) and record.ended:
         view = SweepView(record)
         winner = best(view.trials, target=view.targets[0], unit=view.unit)
         if winner is not None and _has_checkpoints(record.path / "trials" / winner.name):
-            settings, recipe = (
-                yaml.safe_load((record.path / name).read_text(encoding="utf-8")) for name in ("sweep.yaml", "best.yaml")
-            )
+            recipe = BEST_FILE.yaml(Storage.at(str(record.path)), BEST)
             title, folder = f"{record.name}: {winner.name}, the best trial", record.path / "trials" / winner.name
-            yield _Asked(title, folder, recipe, settings["fingerprints"]["data"], None)
+            yield _Asked(title, folder, recipe, record.data, None)
 
 
 def _has_checkpoints(folder: Path) -> bool:

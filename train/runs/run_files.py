@@ -1,0 +1,136 @@
+"""What stands in the files of a run that are read back, and what to do about a damaged one; see `StoredFile`.
+
+All that is checked here is what some reader counts on. Keys that are not named are for people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field, with_config
+from typing_extensions import NotRequired, TypedDict
+
+from tokenfree.preprocess.common.stored_files import OPEN, StoredFile
+
+CONFIG_NAME, RESULT_NAME, METRICS_NAME, EVENTS_NAME = "config.yaml", "result.json", "metrics.jsonl", "events.jsonl"
+Number = int | Annotated[float, Field(allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=0)]
+Seconds = Annotated[float, Field(ge=0, lt=1e11)]  # since 1970; later years have no date in Python
+
+
+@with_config(OPEN)
+class Machine(TypedDict, total=False):
+    """See `tokenfree.train.machine.provenance.machine`."""
+
+    cores: int
+    memory_gib: Number
+    accelerators: list[str]
+    system: str
+    python: str
+
+
+@with_config(OPEN)
+class Attempt(TypedDict, total=False):
+    """See `tokenfree.train.machine.provenance.attempt`."""
+
+    time: str | None
+    command: str | None
+    commit: str | None
+    machine: Machine | None
+    packages: dict[str, str] | None
+
+
+class _Weights(TypedDict):
+    path: str
+    sha256: str
+
+
+@with_config(OPEN)
+class _Train(TypedDict, total=False):
+    steps: Count | None
+    length: Count | None
+
+
+@with_config(OPEN)
+class _Recipe(TypedDict, total=False):
+    train: _Train
+
+
+@with_config(OPEN)
+class _Config(TypedDict):
+    recipe: NotRequired[_Recipe]
+    data: NotRequired[str]
+    manifest: NotRequired[str]
+    init_from: NotRequired[_Weights]
+    code: NotRequired[dict[str, str]]
+    attempts: NotRequired[list[Attempt] | None]
+
+
+@with_config(OPEN)
+class _WholeConfig(_Config):
+    recipe: _Recipe
+    data: str
+    manifest: str
+
+
+@with_config(OPEN)
+class _Result(TypedDict, total=False):
+    steps: Count
+    loss: Number
+    validation_loss: Number
+    validation_accuracy: Number
+    validation_targets: Count
+    validation_means: dict[str, Number]
+    symbol: str | None
+    clue: str | None
+    baselines: dict[str, Number] | None
+    unigram_entropy: Number | None
+    unigram_cross_entropy: Number | None
+    best_step: Count | None
+    characters: Count
+    seconds: Number
+    checkpoint: str
+
+
+@with_config(OPEN)
+class _Metrics(TypedDict):
+    step: Count
+    loss: NotRequired[Number]
+    characters: NotRequired[Number]
+    seconds: NotRequired[Number]
+    learning_rate: NotRequired[Number]
+    validation_loss: NotRequired[Number]
+    validation_accuracy: NotRequired[Number]
+    validation_masked_only_loss: NotRequired[Number]
+
+
+@with_config(OPEN)
+class _Event(TypedDict):
+    event: str
+    step: NotRequired[Count | None]
+    time: NotRequired[Seconds | None]
+    workers: NotRequired[Count | None]
+    machine: NotRequired[Machine | None]
+    tracker: NotRequired[str]
+    id: NotRequired[str | None]
+
+
+@with_config(OPEN)
+class _Incident(TypedDict):
+    checkpoint: Count | None
+    left_out: list[Count]
+
+
+_CONFIG_REMEDY = "put a copy of it back, or give another run"
+_LINE_REMEDY = "remove this line from it"
+CONFIG: StoredFile[Mapping[str, Any]] = StoredFile(_WholeConfig, _CONFIG_REMEDY)
+SHOWN_CONFIG: StoredFile[Mapping[str, Any]] = StoredFile(_Config, _CONFIG_REMEDY)  # as a page shows it
+RESULT: StoredFile[dict[str, Any]] = StoredFile(
+    _Result, "remove it and give the command that trained the run again, which writes it anew"
+)
+METRICS: StoredFile[dict[str, Any]] = StoredFile(_Metrics, _LINE_REMEDY)
+EVENTS: StoredFile[dict[str, Any]] = StoredFile(_Event, _LINE_REMEDY)
+INCIDENT: StoredFile[dict[str, Any]] = StoredFile(
+    _Incident, "put a copy of it back, or begin the run again with another --output"
+)
