@@ -28,7 +28,7 @@ import pyarrow as pa
 import torch
 
 from tokenfree.preprocess.common.local_files import hash_file
-from tokenfree.preprocess.common.settings import Slot
+from tokenfree.preprocess.common.settings import Slot, to_mapping
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig, WindowConfig
 from tokenfree.preprocess.dataset.manifest import (
@@ -43,6 +43,7 @@ from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
 from tokenfree.preprocess.features.columns import build_windows
 from tokenfree.preprocess.features.schema import SCHEMA_VERSION
 from tokenfree.preprocess.features.vocabulary import Vocabulary, train_vocabulary
+from tokenfree.preprocess.job.finish import count
 from tokenfree.preprocess.records.document import Document
 from tokenfree.train.batches.framing import CLS, MASK, SEP
 from tokenfree.train.batches.subword_targets import predictable
@@ -85,14 +86,14 @@ def make_data(folder: Path, num_rows: int = 4096) -> str:
         Storage.at(str(folder)),
         Manifest(
             schema_version=SCHEMA_VERSION,
-            config={},
+            config=to_mapping(PreprocessConfig()),
             config_fingerprint="",
             versions={},
             inputs=(),
             vocabulary_sha256=None,
             vocabulary_size=None,
             splits=splits,
-            counters={},
+            counters=count((), ()),
             statistics={},
             fingerprint=content_fingerprint(splits, None),
         ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import platform
@@ -12,10 +11,10 @@ from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
 from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.common.stored_files import checked
+from tokenfree.preprocess.dataset.manifest_content import ManifestContent
 from tokenfree.preprocess.features.schema import SCHEMA_VERSION
 
 MANIFEST = "manifest.json"
@@ -99,7 +98,7 @@ def load_manifest(directory: str) -> Manifest:
             f"{directory}: no {MANIFEST} there, so it is no finished data directory; make one with "
             f"`tokenfree preprocess --output {directory}` (the same command goes on where a job stopped)"
         ) from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise UserError(
             f"{directory}/{MANIFEST}: damaged, it is not JSON; copy the directory again or remake it"
         ) from None
@@ -114,11 +113,10 @@ def load_manifest(directory: str) -> Manifest:
             "install the tokenfree that made it, or preprocess again"
         )
     try:
-        manifest = _adapter().validate_python(values)
-    except ValidationError as error:
-        problem = error.errors()[0]
-        said = f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}"
-        raise UserError(f"{directory}/{MANIFEST}: damaged, {said}; copy the directory again or remake it") from None
+        checked(ManifestContent, values)
+        manifest: Manifest = checked(Manifest, values)
+    except ValueError as error:
+        raise UserError(f"{directory}/{MANIFEST}: damaged, {error}; copy the directory again or remake it") from None
     for path in (*(shard.path for shard in manifest.shards), *manifest.files):
         if not _is_inside(path):
             raise UserError(
@@ -162,11 +160,6 @@ def reconcile(counters: Mapping[str, Any]) -> None:
             f"{counters['pages']} pages were read, but {found} make {sum(parts.values())}; "
             "no manifest is written: remove the output and run again, and please report this"
         )
-
-
-@functools.cache
-def _adapter() -> TypeAdapter[Manifest]:
-    return TypeAdapter(Manifest)
 
 
 def _is_inside(path: str) -> bool:

@@ -28,6 +28,7 @@ from tokenfree.preprocess.features.vocabulary import Vocabulary
 
 COPY = "copy the directory again"
 
+
 def verify(directory: str, progress: Callable[[int, int], None] | None = None) -> tuple[str, ...]:
     """Check everything; `progress` is called with the shards done and all shards.
 

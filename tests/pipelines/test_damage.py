@@ -152,9 +152,7 @@ def test_what_is_put_there_later_has_no_hash(copy: Path) -> None:
 def test_ids_may_repeat(
     ids: list[str], tmp_path: Path, make_config: Callable[..., PreprocessConfig], write_rows: Any
 ) -> None:
-    rows = [
-        {"id": id, "language": "en", "text": f"Goose {n} eats {n * n} loaves. " * 20} for n, id in enumerate(ids)
-    ]
+    rows = [{"id": id, "language": "en", "text": f"Goose {n} eats {n * n} loaves. " * 20} for n, id in enumerate(ids)]
     run_preprocess(make_config(write_rows(tmp_path / "geese.jsonl", rows)), str(tmp_path / "data"))
     assert verify(str(tmp_path / "data")) == ()
     assert load_manifest(str(tmp_path / "data")).counters["documents"] == 40
@@ -183,9 +181,7 @@ def test_a_job_given_again_does_not_bless_a_damaged_manifest(
     (copy / "manifest.json").write_text(json.dumps(manifest))
     vocabulary = VocabularyConfig(size=300, algorithm="bpe")
     source = str(whole.parent / "enwiki-pages.xml")
-    run_preprocess(
-        make_config(wikipedia=(source,), vocabulary=vocabulary, validation_fraction=0.3), str(copy)
-    )
+    run_preprocess(make_config(wikipedia=(source,), vocabulary=vocabulary, validation_fraction=0.3), str(copy))
     with pytest.raises(JobError, match=r"^manifest\.json: damaged"):
         verify(str(copy))
     assert Storage.at(str(copy)).size("_SUCCESS")

@@ -17,6 +17,7 @@ from tokenfree.preprocess.dataset.manifest import DatasetSplit, Manifest, ShardE
 from tokenfree.preprocess.features.columns import build_windows
 from tokenfree.preprocess.features.schema import SCHEMA_VERSION
 from tokenfree.preprocess.features.vocabulary import Vocabulary, train_vocabulary
+from tokenfree.preprocess.job.finish import count
 from tokenfree.preprocess.records.document import Document
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.inference.predictor import Predictor
@@ -139,7 +140,7 @@ def write_corpus(folder: Path, texts: Sequence[tuple[str, str]], *, max_characte
         vocabulary_sha256=subwords.sha256,
         vocabulary_size=subwords.size,
         splits=splits,
-        counters={},
+        counters=count((), ()),
         statistics={},
         fingerprint=content_fingerprint(splits, subwords.sha256),
     )

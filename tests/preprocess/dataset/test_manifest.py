@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.preprocess.common.settings import to_mapping
 from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import (
     DatasetSplit,
     Manifest,
@@ -22,14 +24,14 @@ from tokenfree.preprocess.dataset.manifest import (
 SHARD = ShardEntry("train/data-00000-of-00001.arrow", "en", 3, 2, 5000, 90_000, "ab" * 32)
 COUNTERS: dict[str, Any] = {
     "pages": 10, "documents": 2, "redirects": 3, "other_namespaces": 1, "duplicates": 1, "filtered": {"empty": 2},
-    "failed": {"bad_xml": 1},
+    "failed": {"bad_xml": 1}, "windows": 3, "characters": 5000, "subwords": 1200,
 }  # fmt: skip
 
 
 def manifest(**other: Any) -> Manifest:
     values: dict[str, Any] = {
         "schema_version": 1,
-        "config": {"seed": 0},
+        "config": to_mapping(PreprocessConfig()),
         "config_fingerprint": "00",
         "versions": {"python": "3.11"},
         "inputs": ({"path": "dump.xml", "size": 1, "sha256": "00"},),
@@ -58,7 +60,8 @@ def test_a_manifest_comes_back_as_it_was_saved(tmp_path: Path) -> None:
         ("{", "damaged, it is not JSON"),
         ('{"schema_version": 2}', "schema version 2 is not known here (known: 1)"),
         ("[]", "schema version None"),
-        ('{"schema_version": 1}', "damaged"),
+        ('{"schema_version": 1}', "damaged, config: is missing (and 9 more)"),
+        ("[" * 100_000, "damaged, it is not JSON"),
     ],
 )
 def test_what_cannot_be_read_is_one_line_with_the_remedy(tmp_path: Path, content: str | None, said: str) -> None:

@@ -9,9 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tokenfree.preprocess.common.settings import to_mapping
 from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import DatasetSplit, Manifest, ShardEntry, content_fingerprint, save_manifest
 from tokenfree.preprocess.features.schema import schema
+from tokenfree.preprocess.job.finish import count
 
 PIECES = [
     *("<pad>", "<unk>", "<s>", "</s>"),
@@ -92,14 +95,14 @@ def write_data(folder: Path, shards: Sequence[tuple[str, str, int]], num_words: 
         Storage.at(str(folder)),
         Manifest(
             schema_version=1,
-            config={},
+            config=to_mapping(PreprocessConfig()),
             config_fingerprint="",
             versions={},
             inputs=(),
             vocabulary_sha256="0" * 64,
             vocabulary_size=len(PIECES),
             splits=splits,
-            counters={},
+            counters=count((), ()),
             statistics={},
             fingerprint=content_fingerprint(splits, "0" * 64),
         ),

@@ -72,7 +72,7 @@ class TrialSession:
         self._budget = Budget(**segment.budget)
         self._seconds = self._budget.seconds or math.inf
         self._stack = contextlib.ExitStack()
-        self._used = {"train_seconds": 0.0, "characters": 0, "flops": 0.0}
+        self._used: dict[str, Any] = {"train_seconds": 0.0, "characters": 0, "flops": 0.0}
         self._report: dict[str, Any] = {"report": 0}
         self._unheard = False  # whether the report was made just before a kill, and the sweep does not know it
 
