@@ -8,19 +8,21 @@ from pydantic import Field
 from tokenfree.preprocess.common.settings import settings
 from tokenfree.train.sweep.control.history import History, Report, TrialState, Verdict
 from tokenfree.train.sweep.control.slots import Scheduler
+from tokenfree.train.sweep.schedulers.base import earlier, is_coming
 
 
 @settings
 class Config(Scheduler):
-    """A trial stops whose best loss is above the median of the others' mean losses up to the same report.
+    """A trial stops whose best loss is above the median of the mean losses of those before it, up to the same report.
 
-    Golovin et al. 2017, "Google Vizier: A Service for Black-Box Optimization", section 3.2.2. Here every other trial
-    that came as far counts; in the paper only completed ones do.
+    Golovin et al. 2017, "Google Vizier: A Service for Black-Box Optimization", section 3.2.2. Here every trial counts
+    that was proposed before and came as far; in the paper only completed ones do. It waits for those of them that are
+    still to come as far, so that which trials stop does not depend on speed or on kills.
 
     Attributes:
         name: `median_stopping`.
         grace: the number of the report that is the first at which a trial may stop.
-        min_trials: how many others must have come as far; with fewer nothing is decided.
+        min_trials: how many earlier ones must have come as far; with fewer nothing is decided.
     """
 
     name: Literal["median_stopping"] = "median_stopping"
@@ -32,14 +34,17 @@ class Config(Scheduler):
         return min(self.grace, reports)
 
     def verdict(self, history: History, trial: TrialState, report: Report) -> Verdict:
-        """`stop` where the best loss of the trial is strictly above the median, else `go`."""
+        """`stop` where the best loss of the trial is strictly above the median, else `go`; `wait` for earlier trials."""
         number = trial.report_number
         if number < self.grace:
             return "go"
-        means = [_mean(other, number) for other in history.trials.values() if other.name != trial.name]
-        known = [mean for mean in means if mean is not None]
-        if len(known) < self.min_trials:
+        others = earlier(history, trial)
+        known = [mean for other in others if (mean := _mean(other, number)) is not None]
+        coming = sum(is_coming(other, number) for other in others)
+        if len(known) + coming < self.min_trials:
             return "go"
+        if coming:
+            return "wait"
         return "stop" if min(_losses(trial, number)) > statistics.median(known) else "go"
 
 

@@ -89,24 +89,50 @@ def test_the_scale_of_the_loss_does_not_matter(
 def test_asha_lets_its_share_go_on_from_a_rung(losses: list[int], reduction: int) -> None:
     scheduler = make_sweep({"name": "asha", "grace": 1, "reduction": reduction}).scheduler
     found = verdicts(scheduler, make_history([[float(loss)] for loss in losses]))
-    going = [loss for loss, verdict in zip(losses, found.values(), strict=True) if verdict == "go"]
-    assert sorted(going) == sorted(losses)[: max(1, len(losses) // reduction)]
+    for number, (loss, verdict) in enumerate(zip(losses, found.values(), strict=True), 1):
+        goes = loss in sorted(losses[:number])[: max(1, number // reduction)]  # of the trials up to this one
+        assert verdict == ("go" if goes else "stop")
+
+
+@pytest.mark.parametrize("name", ["asha", "median_stopping"])
+@settings(max_examples=100, deadline=None)
+@given(curves, curves, st.data())
+def test_who_comes_first_decides_nothing(
+    name: str, losses: list[list[float]], later: list[list[float]], data: st.DataObject
+) -> None:
+    scheduler = make_sweep(name).scheduler
+    judged = f"trial_{len(losses) - 1:03d}"
+    known = [curve[: data.draw(st.integers(0, len(curve)))] for curve in losses[:-1]]
+    whole = verdicts(scheduler, make_history(losses))[judged]
+    soon = verdicts(scheduler, make_history([*known, losses[-1], *later]))[judged]
+    assert soon in (whole, "wait")
+
+
+def test_a_trial_waits_only_while_earlier_ones_can_decide() -> None:
+    asha = make_sweep({"name": "asha", "grace": 1, "reduction": 2}).scheduler
+    assert verdicts(asha, make_history([[], [5.0]])) == {"trial_001": "wait"}  # 4 or 6 of the first decide
+    assert verdicts(asha, make_history([[4.0], [], [], [5.0]]))["trial_003"] == "wait"
+    assert verdicts(asha, make_history([[4.0], [], [5.0]]))["trial_002"] == "stop"  # one of three goes on
+    assert verdicts(asha, make_history([[6.0], [7.0], [], [5.0]]))["trial_003"] == "go"
+    median = make_sweep("median_stopping").scheduler
+    assert verdicts(median, make_history([[1.0], [1.0], [5.0], [2.0]]))["trial_002"] == "go"  # two before it
+    assert verdicts(median, make_history([[1.0], [], [1.0], [5.0]]))["trial_003"] == "wait"
 
 
 @settings(max_examples=100, deadline=None)
 @given(curves, st.integers(0, 10**6))
 def test_a_lower_loss_never_turns_go_into_stop(losses: list[list[float]], less: int) -> None:
-    better = [[loss - less for loss in losses[0]], *losses[1:]]
+    better = [*losses[:-1], [loss - less for loss in losses[-1]]]
     for name in ("asha", "median_stopping", "none"):
         scheduler = make_sweep(name).scheduler
-        before, after = (verdicts(scheduler, make_history(curves))["trial_000"] for curves in (losses, better))
+        before, after = (list(verdicts(scheduler, make_history(curves)).values())[-1] for curves in (losses, better))
         assert (before, after) != ("go", "stop")
 
 
 @pytest.mark.parametrize("name", ["asha", "hyperband", "median_stopping"])
 def test_a_loss_that_is_no_number_is_worse_than_any(name: str) -> None:
-    history = make_history([[1e9], [1e8], [math.nan], *([[1e7]] * 6)])
-    assert verdicts(make_sweep(name).scheduler, history)["trial_002"] == "stop"
+    history = make_history([[1e9], [1e8], [1e7], [math.nan], *([[1e7]] * 5)])
+    assert verdicts(make_sweep(name).scheduler, history)["trial_003"] == "stop"
 
 
 def test_median_stopping_is_the_rule_of_the_paper() -> None:
