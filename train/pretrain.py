@@ -19,6 +19,7 @@ from tokenfree.train.config import PretrainRecipe, check
 from tokenfree.train.machine.cpus import cores
 from tokenfree.train.machine.provenance import attempt
 from tokenfree.train.runs import trackers
+from tokenfree.train.runs.folder_hashes import rewritten, write_hashes
 from tokenfree.train.runs.locate import run_at
 from tokenfree.train.runs.metrics import OnLine
 from tokenfree.train.runs.run import Run
@@ -99,6 +100,8 @@ def pretrain(
     first = None if start is None else start.record
     target.open(RunConfig(recipe, data, manifest.fingerprint, first, own_code.hashes(recipe)))
     result = target.result()
+    if result is not None:
+        rewritten(target.name, ["config.yaml"])
     if result is not None and (extension is None or extension.is_done):
         return _result(target, result, already_complete=True)
     with contextlib.ExitStack() as stack:
@@ -111,9 +114,10 @@ def pretrain(
         claimed.write_config(dataclasses.replace(config, attempts=(*config.attempts, attempt())))
         if start is not None:
             start.write(claimed, progress)
-        on_line = stack.enter_context(trackers.tracked(recipe.train.log_to, target, to_mapping(recipe), progress))
         job = TrainJob(recipe, data, target.name, profile, has_first_checkpoint=start is not None, owner=owner)
-        _train(job, workers, on_line)
+        with trackers.tracked(recipe.train.log_to, target, to_mapping(recipe), progress) as on_line:
+            _train(job, workers, on_line)
+        write_hashes(target.name)
     result = target.result()
     assert result is not None, "the worker of rank 0 writes the result before it ends"
     return _result(target, result)

@@ -47,6 +47,11 @@ def check_hash(storage: Storage, name: str, sha256: str, *, source: str, remedy:
         raise JobError(f"{name}: damaged, its SHA-256 is not that of {source}; {remedy}")
 
 
+def is_inside(name: str) -> bool:
+    """Whether the name of a file that was read somewhere is a plain one below its folder, on every file system."""
+    return {"", ".", ".."}.isdisjoint(name.split("/")) and set("\\:\0").isdisjoint(name)
+
+
 def write_sealed(storage: Storage, name: str, values: Mapping[str, Any]) -> None:
     """Write JSON with the hash of its own values.
 

@@ -12,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.preprocess.common.file_hashes import is_inside
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.common.stored_files import checked
 from tokenfree.preprocess.dataset.manifest_content import ManifestContent
@@ -118,7 +119,7 @@ def load_manifest(directory: str) -> Manifest:
     except ValueError as error:
         raise UserError(f"{directory}/{MANIFEST}: damaged, {error}; copy the directory again or remake it") from None
     for path in (*(shard.path for shard in manifest.shards), *manifest.files):
-        if not _is_inside(path):
+        if not is_inside(path):
             raise UserError(
                 f"{directory}/{MANIFEST}: names {path!r}, which is no file of this directory; no `tokenfree "
                 "preprocess` wrote that: get the directory from whom you trust, or remake it"
@@ -160,12 +161,6 @@ def reconcile(counters: Mapping[str, Any]) -> None:
             f"{counters['pages']} pages were read, but {found} make {sum(parts.values())}; "
             "no manifest is written: remove the output and run again, and please report this"
         )
-
-
-def _is_inside(path: str) -> bool:
-    """Whether a path of a manifest is a plain one below its directory, on every file system."""
-    parts = path.split("/")
-    return not {"", ".", ".."} & set(parts) and not set("\\:\0") & set(path)
 
 
 def library_versions() -> dict[str, str]:

@@ -11,6 +11,7 @@ from tokenfree.preprocess.common.errors import JobError
 from tokenfree.preprocess.common.file_hashes import check_hash, read_sealed
 from tokenfree.preprocess.common.settings import build
 from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.common.store_lock import LOCK
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.invariants import check_windows
 from tokenfree.preprocess.dataset.manifest import (
@@ -61,7 +62,7 @@ def verify(directory: str, progress: Callable[[int, int], None] | None = None) -
         _check_hash(storage, shard)
         _check_rows(storage, shard, config, vocabulary)
     covered = {MANIFEST, SUCCESS, MODEL, *manifest.files, *added, *(shard.path for shard in manifest.shards)}
-    others = tuple(name for name in storage.find() if name not in covered)
+    others = tuple(name for name in storage.find() if name not in covered and name.split("/")[0] != LOCK)
     for name in others:
         if name.endswith(".arrow") and name.split("/")[0] in manifest.splits:
             raise JobError(f"{name}: not in the manifest; remove it")

@@ -139,7 +139,7 @@ def test_a_directory_of_before_opens_and_is_said_to_have_no_hashes(
     with pytest.raises(JobError, match=r"^manifest\.json: damaged, its SHA-256 is not that of _SUCCESS"):
         verify(str(copy))
     (copy / "_SUCCESS").write_text("geese")
-    with pytest.raises(JobError, match="^_SUCCESS: damaged"):
+    with pytest.raises(JobError, match=r"^_SUCCESS: damaged"):
         verify(str(copy))
 
 

@@ -21,6 +21,7 @@ from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.machine.cpus import cores
 from tokenfree.train.pretrain import pretrain
 from tokenfree.train.runs import checkpoints
+from tokenfree.train.runs.folder_hashes import verify_folder
 from tokenfree.train.runs.run_config import read_config
 
 MakeRecipe = Callable[..., PretrainRecipe]
@@ -78,6 +79,8 @@ def test_a_whole_run(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> No
     assert result.validation_loss == history(run)[-1]["validation_loss"]
     assert result.unigram_entropy is not None
     assert result.characters == sum(line.get("characters", 0) for line in history(run))
+    verified = verify_folder(str(run))
+    assert (verified.complete, len(verified.checkpoints), verified.unhashed) == (True, 3, ())
     assert (run / "tensorboard").is_dir()
     config = read_config(run)
     assert (config.recipe, config.data) == (recipe, corpus)
@@ -179,6 +182,10 @@ def test_every_command_that_trains_leaves_what_it_was_made_with(
     pretrain(make_recipe(keep_checkpoints=1), corpus, run)  # there is nothing to do
     assert read_config(run).attempts == (first,)
     assert read_config(run).recipe.train.keep_checkpoints == 1
+    assert verify_folder(run).unhashed == ()
+    (tmp_path / "run" / "hashes.json").unlink()  # killed before they were written
+    pretrain(make_recipe(), corpus, run)
+    assert verify_folder(run).unhashed == ()
     (tmp_path / "run" / "result.json").unlink()
     pretrain(make_recipe(), corpus, run)
     pretrain(make_recipe(), corpus, run, extend_to=9)

@@ -27,9 +27,9 @@ from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.preprocess.common.local_files import hash_file
 from tokenfree.preprocess.common.stored_files import OPEN, checked
 from tokenfree.train.runs.checkpoint_state import CheckpointState
+from tokenfree.train.runs.commit_mark import MARK, STATE, mark_of
 
 Warn = Callable[[str], None]
-MARK = "COMMIT"
 MODEL, OPTIMIZER, AVERAGE = "model", "optimizer", "average"  # the parts of a checkpoint; the last one is not in all
 _NAME = re.compile(r"step_(\d{8,})")
 _SUFFIX = ".safetensors"
@@ -84,8 +84,9 @@ def write(folder: Path, parts: Mapping[str, Mapping[str, Tensor]], state: Checkp
             contiguous = {key: tensor.contiguous() for key, tensor in tensors.items()}
             safetensors.torch.save_file(contiguous, temporary / f"{part}{_SUFFIX}")
         hashes = {path.name: hash_file(path) for path in sorted(temporary.iterdir())}
-        _write_text(temporary / "state.json", json.dumps({**state.to_mapping(), "files": hashes}, indent=1) + "\n")
-        _write_text(temporary / MARK, hash_file(temporary / "state.json") + "\n")
+        said = json.dumps({**state.to_mapping(), "files": hashes}, indent=1) + "\n"
+        _write_text(temporary / STATE, said)
+        _write_text(temporary / MARK, mark_of(said.encode()).decode())
         if folder.exists():  # an earlier attempt that was damaged
             shutil.rmtree(folder)
         temporary.rename(folder)
@@ -106,9 +107,10 @@ def read(folder: Path, *, name: str | None = None) -> Checkpoint:
     """
     name = name or str(folder)
     try:
-        if (folder / MARK).read_bytes().strip() != hash_file(folder / "state.json").encode():
-            raise JobError(f"the checkpoint {name} is damaged: state.json does not match {MARK}")
-        mapping = checked(_Files, json.loads((folder / "state.json").read_bytes()))
+        said = (folder / STATE).read_bytes()
+        if (folder / MARK).read_bytes() != mark_of(said):
+            raise JobError(f"the checkpoint {name} is damaged: {STATE} does not match {MARK}")
+        mapping = checked(_Files, json.loads(said))
         for file, expected in mapping["files"].items():
             if hash_file(folder / file) != expected:
                 raise JobError(f"the checkpoint {name} is damaged: {file} does not match its hash")

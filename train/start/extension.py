@@ -12,6 +12,7 @@ import dataclasses
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.optimizers.learning_rate import learning_rate
+from tokenfree.train.runs.folder_hashes import remove_hashes
 from tokenfree.train.runs.metrics import OnLine
 from tokenfree.train.runs.run import Run
 from tokenfree.train.runs.run_config import config_before, read_config
@@ -55,6 +56,7 @@ class Extension:
             return
         done = self._done()
         more = {"steps": self._steps, "steps_before": self._steps_before, "message": self._words(done)}
+        remove_hashes(run.name)
         line = run.add_event("extend", step=done, **more)
         run.reopen(dataclasses.replace(read_config(run.name, recipe=self.before), recipe=self.after))
         if on_line is not None:

@@ -22,6 +22,7 @@ from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.dataset.manifest import Manifest, load_manifest
 from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
 from tokenfree.train.machine.provenance import attempt
+from tokenfree.train.runs.folder_hashes import rewritten, write_hashes
 from tokenfree.train.sweep.control.controller import Progress, SweepController
 from tokenfree.train.sweep.control.history import History
 from tokenfree.train.sweep.control.placement import Needs, Node, Placement, place
@@ -116,6 +117,10 @@ def run_sweep(sweep: SweepRecipe, data: str, output: str, *, progress: Progress 
             history = _run(proposer, planned, data, folder, progress)
         trials, skipped = trial_results(history), history.reasons()
         files = write(folder, sweep, trials, skipped=skipped, unit=sweep.budget.unit, targets=targets(sweep))
+        if ended_before:
+            rewritten(output, [file.name for file in files])
+        else:
+            write_hashes(output)
     if all(trial.state == "failed" for trial in trials):
         raise JobError(f"all {len(trials)} trials failed; {trials[0].name}: {trials[0].error}")
     winner = best(trials, target=targets(sweep)[0], unit=sweep.budget.unit)

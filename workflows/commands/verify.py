@@ -1,41 +1,85 @@
-"""Check every hash and every invariant of a data directory.
+"""Check every hash and every invariant of a data directory, or every hash of a run or a sweep.
 
-Exit status 1 names the first broken shard and row.
+Exit status 1 names the first file that is broken, of a shard also the row. Of a run or a sweep that still trains, the
+checkpoints are checked.
 
-Example:
+Examples:
   tokenfree verify data/en
+  tokenfree verify runs/first
 """
 
 import argparse
 import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+MOST_SHOWN = 3  # files without a hash
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`DIR`."""
-    parser.add_argument("directory", metavar="DIR", help="a data directory made by `tokenfree preprocess`")
+    parser.add_argument(
+        "directory",
+        metavar="DIR",
+        help="a data directory, or the --output of `tokenfree pretrain` or `tokenfree sweep`",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 
 def run(args: argparse.Namespace) -> int:
     """Verify, and say how much was found good."""
     from tokenfree.preprocess.common.errors import JobError
-    from tokenfree.preprocess.dataset.manifest import load_manifest
-    from tokenfree.preprocess.dataset.verify import verify
-    from tokenfree.workflows.terminal.next_command import next_command
+    from tokenfree.preprocess.common.storage import Storage
+    from tokenfree.train.runs.folder_hashes import is_results_folder
 
-    manifest = load_manifest(args.directory)
-    shards = [shard for split in manifest.splits.values() for shard in split.shards]
-    windows, characters = sum(shard.rows for shard in shards), sum(shard.characters for shard in shards)
+    verified = _verified_results if is_results_folder(Storage.at(args.directory).names()) else _verified_data
     try:
-        verify(args.directory)
+        found, lines = verified(args.directory)
     except JobError as error:
         if not args.json:
             raise
         print(json.dumps({"good": False, "problem": str(error)}))
         return 1
-    if args.json:
-        print(json.dumps({"good": True, "shards": len(shards), "windows": windows, "characters": characters}))
-    else:
-        print(f"{args.directory}: good: {len(shards)} shards, {windows:,} windows, {characters:,} characters")
-        print(next_command("pretrain", "canine-s-tiny", "--data", args.directory, "--output", "runs/first"))
+    print(json.dumps({"good": True, **found}) if args.json else "\n".join(lines))
     return 0
+
+
+def _verified_data(directory: str) -> tuple[Mapping[str, Any], list[str]]:
+    """What was found good, as numbers and in words."""
+    from tokenfree.preprocess.dataset.manifest import load_manifest
+    from tokenfree.preprocess.dataset.verify import verify
+    from tokenfree.workflows.terminal.next_command import next_command
+
+    unhashed = verify(directory)
+    shards = load_manifest(directory).shards
+    windows, characters = sum(shard.rows for shard in shards), sum(shard.characters for shard in shards)
+    found = {"shards": len(shards), "windows": windows, "characters": characters, "unhashed": unhashed}
+    return found, [
+        f"{directory}: good: {len(shards)} shards, {windows:,} windows, {characters:,} characters",
+        *_unhashed_line(unhashed),
+        next_command("pretrain", "canine-s-tiny", "--data", directory, "--output", "runs/first"),
+    ]
+
+
+def _verified_results(directory: str) -> tuple[Mapping[str, Any], list[str]]:
+    """What was found good of a run or a sweep, as numbers and in words."""
+    from tokenfree.train.runs.folder_hashes import verify_folder
+
+    verified = verify_folder(directory)
+    found = {
+        "complete": verified.complete,
+        "checkpoints": verified.checkpoints,
+        "unhashed": verified.unhashed,
+    }
+    state = "complete" if verified.complete else "not complete"
+    said = f"{directory}: good: {state}, {len(verified.checkpoints)} checkpoints"
+    return found, [said, *_unhashed_line(verified.unhashed if verified.complete else ())]
+
+
+def _unhashed_line(names: Sequence[str]) -> list[str]:
+    """Which files no hash covers, because an earlier version left them so, or they came later; none without any."""
+    if not names:
+        return []
+    more = f" and {len(names) - MOST_SHOWN} more" if len(names) > MOST_SHOWN else ""
+    shown = ", ".join(name if name.isprintable() else repr(name) for name in names[:MOST_SHOWN])
+    return [f"  unhashed    {shown}{more} (of an earlier version, or put there later)"]

@@ -18,6 +18,7 @@ from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.evaluate import evaluate
 from tokenfree.train.machine.processes import ray_processes
 from tokenfree.train.pretrain import pretrain
+from tokenfree.train.runs.folder_hashes import verify_folder
 from tokenfree.train.runs.locate import run_at
 from tokenfree.train.runs.object_store import RunStore
 from tokenfree.train.runs.run_config import read_config
@@ -50,7 +51,11 @@ def test_a_whole_run(corpus: str, make_recipe: MakeRecipe, bucket: str, tmp_path
     assert result.checkpoint == f"{run}/checkpoints/step_00000008"
     assert steps(run) == [3, 6, 8]
     found = {name.split("/")[0] for name in names(run)} - {"_lock"}
-    assert found == {"config.yaml", "checkpoints", "metrics.jsonl", "events.jsonl", "result.json", "tensorboard"}
+    assert found == {
+        *("config.yaml", "checkpoints", "metrics.jsonl", "events.jsonl", "result.json", "tensorboard", "hashes.json")
+    }
+    assert len(verify_folder(run).checkpoints) == 3
+    assert verify_folder(run).unhashed == ()
     assert history(fetched(run)) == history(tmp_path / "here")
     assert [line["event"] for line in lines if "event" in line] == ["start", "complete"]
     assert not list((tmp_path / "cache" / "runs").rglob("train/*/*"))  # nothing stays on this machine

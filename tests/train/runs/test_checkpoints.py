@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.train.runs import checkpoints
 from tokenfree.train.runs.checkpoint_state import CheckpointState, RunProgress
 from tokenfree.train.runs.checkpoints import CheckpointWriter, name, newest, prune, read, write
@@ -45,6 +45,16 @@ def test_a_damaged_one_is_named_and_the_one_before_it_used(tmp_path: Path, file:
     assert found.step == 1
     assert len(warnings) == 1
     assert str(tmp_path / name(2)) in warnings[0]
+
+
+@pytest.mark.parametrize(("file", "every"), [("COMMIT", 1), ("state.json", 29)])
+def test_every_flipped_bit_of_its_small_files_is_seen(file: str, every: int, tmp_path: Path) -> None:
+    path = save(tmp_path, 2) / file
+    content = path.read_bytes()
+    for bit in range(0, 8 * len(content), every):
+        path.write_bytes(content[: bit // 8] + bytes([content[bit // 8] ^ 1 << bit % 8]) + content[bit // 8 + 1 :])
+        with pytest.raises(JobError, match=f"{name(2)} is damaged"):
+            read(tmp_path / name(2))
 
 
 def test_no_checkpoint_at_all(tmp_path: Path) -> None:

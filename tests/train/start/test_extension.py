@@ -13,6 +13,7 @@ from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.optimizers.learning_rate import learning_rate
 from tokenfree.train.pretrain import pretrain
 from tokenfree.train.runs import checkpoints
+from tokenfree.train.runs.folder_hashes import verify_folder
 from tokenfree.train.runs.run_config import read_config
 from tokenfree.train.runs.run_folder import RunFolder
 from tokenfree.workflows.report.write import write_report
@@ -63,6 +64,7 @@ def test_a_finished_run_goes_on_at_the_rates_of_the_longer_one(
     assert pretrain(make_recipe(), corpus, str(run), extend_to=14).steps == 14  # and once more
     assert rates(history(run)) == planned(8) + planned(12)[8:] + planned(14)[12:]
     assert pretrain(make_recipe(steps=14), corpus, str(run)).already_complete
+    assert verify_folder(str(run)).unhashed == ()
 
 
 def test_killed_on_the_way(
@@ -109,6 +111,7 @@ def test_killed_while_it_is_made_longer(
             pretrain(make_recipe(), corpus, str(one), extend_to=12)
     assert read_config(one).recipe.train.steps == 8
     assert RunFolder(one).result() is None  # not one of 8 steps beside a config of 12
+    assert not verify_folder(str(one)).complete
     pretrain(make_recipe(), corpus, str(one))  # the shorter run can still be had
     assert history(one) == before
     pretrain(make_recipe(), corpus, str(one), extend_to=12)

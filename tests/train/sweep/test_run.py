@@ -22,6 +22,7 @@ from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.preprocess.common.settings import build, to_mapping
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.ray.session import ray_session
+from tokenfree.train.runs.folder_hashes import verify_folder
 from tokenfree.train.sweep.results.tables import read
 from tokenfree.train.sweep.results.trial_result import trial_results
 from tokenfree.train.sweep.run import run_sweep
@@ -65,6 +66,7 @@ def test_a_sweep_ends_in_a_table_and_a_recipe_and_is_not_run_twice(
     assert [event for event, _ in told] == events
     assert told[-1][1].all_ended
     assert not (tmp_path / "sweep" / "ray").exists()
+    assert verify_folder(str(tmp_path / "sweep")).unhashed == ()
 
     best = yaml.safe_load((tmp_path / "sweep" / "best.yaml").read_text(encoding="utf-8"))
     again = build(PretrainRecipe, best, source="best.yaml")
@@ -77,6 +79,7 @@ def test_a_sweep_ends_in_a_table_and_a_recipe_and_is_not_run_twice(
     assert run_sweep(sweep, corpus, str(tmp_path / "sweep"), progress=tell).already_complete
     assert (tmp_path / "sweep" / "sweep.csv").read_bytes() == before
     assert not told
+    assert verify_folder(str(tmp_path / "sweep")).complete
     (attempt,) = yaml.safe_load((tmp_path / "sweep" / "sweep.yaml").read_text(encoding="utf-8"))["attempts"]
     assert "ray" in attempt["packages"]
     reports = [event["report"] for event in events if event["event"] == "report"]
