@@ -50,6 +50,8 @@ class TrainConfig:
         smoothing: a language's share of the samples is proportional to its characters to this power: 1 as it is, 0 all
             alike.
         streams: streams of shards that are read side by side; they divide the global batch among them.
+        check_shards: compare the SHA-256 of each shard on this machine with the manifest before its first use; what was
+            found right is remembered until the size or the time of the file is another.
         checkpoint_every_steps: steps from one checkpoint to the next.
         checkpoint_every_seconds: seconds after which a checkpoint is due in any case; null: only the steps count.
         keep_checkpoints: how many of the newest checkpoints are kept; the best by validation loss is kept besides.
@@ -81,6 +83,7 @@ class TrainConfig:
     max_roll_backs: Annotated[int, Field(ge=0)] = 10
     smoothing: Annotated[float, Field(ge=0, le=1)] = 0.7
     streams: Annotated[int, Field(ge=1)] = 4
+    check_shards: bool = True
     checkpoint_every_steps: Annotated[int, Field(ge=1)] = 1000
     checkpoint_every_seconds: Annotated[float, Field(gt=0)] | None = 600
     keep_checkpoints: Annotated[int, Field(ge=1)] = 3
@@ -97,7 +100,7 @@ OPERATIONAL = frozenset(
     f"train.{key}"
     for key in ("micro_batch", "parallel", "checkpoint_activations", "on_nan", "on_spike", "spike_deviations",
                 "spike_window", "max_roll_backs", "checkpoint_every_steps", "checkpoint_every_seconds",
-                "keep_checkpoints", "threads", "max_restarts", "log_to")
+                "keep_checkpoints", "threads", "max_restarts", "log_to", "check_shards")
 )  # fmt: skip
 
 

@@ -175,6 +175,16 @@ def measure(batches: Iterator[object], num_batches: int) -> float:
     return num_batches * BATCH / (time.process_time() - began)
 
 
+def check_speed(data: str) -> tuple[float, float]:
+    """Windows and bytes per CPU second of hashing the shards of the training split, which training does once."""
+    shards = load_manifest(data).splits["train"].shards
+    began = time.process_time()
+    for shard in shards:
+        assert hash_file(f"{data}/{shard.path}") == shard.sha256
+    seconds = time.process_time() - began
+    return sum(shard.rows for shard in shards) / seconds, sum(shard.bytes for shard in shards) / seconds
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", help="a data directory whose windows have at most 2,040 characters")
@@ -196,11 +206,16 @@ def main() -> None:
         for _ in range(options.rounds):
             for name, batches in running.items():
                 speeds[name].append(measure(batches, options.batches))
+        windows, size = check_speed(data)
     medians = {name: statistics.median(values) for name, values in speeds.items()}
     for name, values in speeds.items():
         print(f"{name:10} {medians[name]:8,.0f} windows per CPU second ({min(values):,.0f} to {max(values):,.0f})")
     if "datasets" in medians:
         print(f"tokenfree / datasets: {medians['tokenfree'] / medians['datasets']:.2f}")
+    print(
+        f"hashing    {windows:8,.0f} windows per CPU second ({size / 1e6:,.0f} MB/s), once: "
+        f"{100 * medians['tokenfree'] / windows:.1f}% of the loader's time in the first epoch"
+    )
 
 
 if __name__ == "__main__":

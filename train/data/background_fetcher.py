@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 
 class BackgroundFetcher:
-    """Calls `act` with each item of the list given last, in order, in a thread that ends with the process.
+    """Calls `act` with each item of the list given last, in order, in a thread that lives as long as there are any.
 
     An error of `act` is passed over: whoever needs the item meets it again.
     """
@@ -16,22 +16,23 @@ class BackgroundFetcher:
     def __init__(self, act: Callable[[int], object]) -> None:
         self._act = act
         self._items: list[int] = []
-        self._changed = threading.Condition()
-        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._works = False
 
     def replace(self, items: Iterable[int]) -> None:
         """Do `items` from now on; what is being done is finished first."""
-        with self._changed:
+        with self._lock:
             self._items = list(items)
-            self._changed.notify()
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="fetch-ahead", daemon=True)
-                self._thread.start()
+            if self._items and not self._works:
+                self._works = True
+                threading.Thread(target=self._work, name="fetch-ahead", daemon=True).start()
 
     def _work(self) -> None:
         while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._items)
+            with self._lock:
+                if not self._items:
+                    self._works = False
+                    return
                 item = self._items.pop(0)
             with contextlib.suppress(Exception):
                 self._act(item)

@@ -50,7 +50,9 @@ class Baselines(NamedTuple):
         return found
 
 
-def baselines(data: str, symbols: Symbols, held_out: Iterable[Arrays], *, max_rows: int = 50_000) -> Baselines:
+def baselines(
+    data: str, symbols: Symbols, held_out: Iterable[Arrays], *, max_rows: int = 50_000, check_shards: bool = True
+) -> Baselines:
     """The baselines of an objective on the targets of `held_out` batches, which have `sample_ids` (int64 [b]) too.
 
     A symbol's frequency is its count and one more. Given a clue, the counts with that clue are taken together with
@@ -59,12 +61,13 @@ def baselines(data: str, symbols: Symbols, held_out: Iterable[Arrays], *, max_ro
 
     Args:
         max_rows: a larger training split is counted at this many windows, spaced evenly over it.
+        check_shards: see `ShardReader`.
 
     Raises:
         UserError: the directory has no training split or not the columns.
     """
     ids_N, clues_N, kinds_N, sample_ids_N = _targets(symbols, held_out)
-    counts, pairs = _count(ShardReader(data, "train"), symbols, max_rows)
+    counts, pairs = _count(ShardReader(data, "train", check=check_shards), symbols, max_rows)
     frequencies = counts[counts > 0] / counts.sum()
     prior = (counts + symbols.usable) / (counts.sum() + symbols.usable.sum())
     unigram_N = -np.log(prior[ids_N])

@@ -9,15 +9,15 @@ from tokenfree.train.data.shard_reader import ShardReader
 _AT_ONCE = 1000
 
 
-def frequent_characters(data: str, *, max_rows: int = 50_000) -> np.ndarray:
+def frequent_characters(data: str, *, max_rows: int = 50_000, check_shards: bool = True) -> np.ndarray:
     """All codepoints of the training split, the most frequent first, the lower of equals first: int64.
 
-    A larger split is counted at `max_rows` windows, spaced evenly over it.
+    A larger split is counted at `max_rows` windows, spaced evenly over it. `check_shards`: see `ShardReader`.
 
     Raises:
         UserError: the directory has no training split, or not the column `codepoints`.
     """
-    reader = ShardReader(data, "train")
+    reader = ShardReader(data, "train", check=check_shards)
     _, shards, rows = reader.spread(max_rows)
     counts = np.zeros(0x110000, dtype=np.int64)
     for start in range(0, len(rows), _AT_ONCE):

@@ -44,6 +44,7 @@ class Loader:
         collator: rows to arrays.
         rules: how the rules by which the run is trained have changed, by the name of the rule, the oldest change first.
         rank, world_size: this worker among all.
+        check_shards: see `ShardReader`.
 
     Raises:
         UserError: split absent or empty, streams do not divide the batch, or there are more workers than samples.
@@ -64,13 +65,14 @@ class Loader:
         rules: Mapping[str, Sequence[str]] | None = None,
         rank: int = 0,
         world_size: int = 1,
+        check_shards: bool = True,
     ) -> None:
         if world_size > global_batch:
             raise UserError(
                 f"train.global_batch: {global_batch} examples cannot be shared by {world_size} workers; use at most "
                 f"{global_batch} workers or a larger batch"
             )
-        self._reader = ShardReader(data, split)
+        self._reader = ShardReader(data, split, check=check_shards)
         self._order = Order(
             self._reader.shards, seed=seed, smoothing=smoothing, streams=streams, global_batch=global_batch
         )
@@ -139,7 +141,7 @@ class Loader:
         plan = self._plan
         if plan is None or plan[0] != first:  # one assignment, so that a second thread sees a whole plan
             plan = self._plan = self._place(first)
-            if self._reader.is_remote:
+            if self._reader.is_prepared:
                 self._reader.fetch_ahead(plan[2].shard, self._place(first + self._ahead)[2].shard)
         return plan
 

@@ -17,9 +17,11 @@ from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.dataset.manifest import Manifest, ShardEntry, load_manifest
 from tokenfree.train.data.background_fetcher import BackgroundFetcher
+from tokenfree.train.data.checked_shards import is_sound
 from tokenfree.train.data.shard_cache import fetch
 
 MAX_OPEN = 1024  # mapped shards; none holds a file descriptor
+_REMEDY = "run `tokenfree verify` on the data directory, and preprocess again what is broken"
 
 
 class _Column(NamedTuple):
@@ -96,42 +98,57 @@ class Shard:
         return _Column(offsets, array.values.to_numpy(zero_copy_only=True), packed=False)
 
 
-def local_file(path: str, *, num_bytes: int, sha256: str) -> str:
+def local_file(path: str, *, num_bytes: int, sha256: str, check: bool = True) -> str:
     """The shard at `path` (a local file, or an fsspec URL, which is fetched) as a file of this machine.
 
+    Args:
+        num_bytes, sha256: of the manifest.
+        check: whether the content of a local file of this size is compared too, see `is_sound`.
+
     Raises:
-        JobError, UserError: see `tokenfree.train.data.shard_cache.fetch`.
+        OSError: a local file cannot be read.
+        JobError, UserError: a local file is damaged; and see `tokenfree.train.data.shard_cache.fetch`.
     """
     system, name = url_to_fs(path)
-    return name if isinstance(system, LocalFileSystem) else fetch(system, name, num_bytes=num_bytes, sha256=sha256)
+    if not isinstance(system, LocalFileSystem):
+        return fetch(system, name, num_bytes=num_bytes, sha256=sha256)
+    if check and os.path.getsize(name) == num_bytes and not is_sound(name, sha256):
+        raise JobError(f"{path} is damaged, its SHA-256 is not that of its manifest; {_REMEDY}")
+    return name
 
 
-def open_shard(path: str, *, num_bytes: int, sha256: str) -> Shard:
+def open_shard(path: str, *, num_bytes: int, sha256: str, check: bool = True) -> Shard:
     """Map the shard at `path`, a local file or an fsspec URL; a URL is fetched into the cache and its hash checked.
 
+    Arguments as those of `local_file`.
+
     Raises:
-        JobError: the file is absent, of another size than the manifest says, or no Arrow stream.
+        JobError: the file is absent, of another size or content than the manifest says, or no Arrow stream.
     """
-    local = local_file(path, num_bytes=num_bytes, sha256=sha256)
-    remedy = "run `tokenfree verify` on the data directory, and preprocess again what is broken"
     try:
+        local = local_file(path, num_bytes=num_bytes, sha256=sha256, check=check)
         found = os.path.getsize(local)
         if found != num_bytes:
-            raise JobError(f"{path} has {found} bytes, its manifest says {num_bytes}; {remedy}")
+            raise JobError(f"{path} has {found} bytes, its manifest says {num_bytes}; {_REMEDY}")
         with pa.memory_map(local) as source, pa.ipc.open_stream(source) as stream:
             return Shard(stream.read_all(), path, local)  # the buffers keep the map alive when the file is closed
     except (OSError, pa.ArrowInvalid) as error:
-        raise JobError(f"{path} cannot be read ({error}); {remedy}") from error
+        raise JobError(f"{path} cannot be read ({error}); {_REMEDY}") from error
 
 
 class ShardReader:
     """The shards of one split of a data directory, opened when first read.
 
+    Args:
+        data: path or address of the directory.
+        name: of the split.
+        check: whether the hash of a local shard is compared before its first use.
+
     Raises:
         UserError: there is no manifest, or no such split in it.
     """
 
-    def __init__(self, data: str, name: str) -> None:
+    def __init__(self, data: str, name: str, *, check: bool = True) -> None:
         self.manifest: Manifest = load_manifest(data)
         if name not in self.manifest.splits:
             known = ", ".join(self.manifest.splits)
@@ -142,6 +159,7 @@ class ShardReader:
         self._data = data.rstrip("/")
         self._open: collections.OrderedDict[int, Shard] = collections.OrderedDict()
         self._remote = not Storage.at(data).is_local
+        self._check = check
         self._ahead = BackgroundFetcher(self._fetch)
 
     def shard(self, index: int) -> Shard:
@@ -153,7 +171,10 @@ class ShardReader:
         shard = self._open.get(index)
         if shard is None:
             entry = self.shards[index]
-            shard = open_shard(f"{self._data}/{entry.path}", num_bytes=entry.bytes, sha256=entry.sha256)
+            path = f"{self._data}/{entry.path}"
+            shard = open_shard(path, num_bytes=entry.bytes, sha256=entry.sha256, check=self._check)
+            if shard.num_rows != entry.rows:
+                raise JobError(f"{path} has {shard.num_rows} rows, its manifest says {entry.rows}; {_REMEDY}")
             if self._remote:
                 self._close_removed()
             self._open[index] = shard
@@ -163,8 +184,11 @@ class ShardReader:
         return shard
 
     def fetch_ahead(self, *shards: np.ndarray) -> None:
-        """Fetch remote shards, of these numbers in their order, while other things go on; replaces the last wish."""
-        if self._remote:
+        """Fetch remote shards, of these numbers in their order, while other things go on; replaces the last wish.
+
+        Local ones are checked, where that is asked for.
+        """
+        if self.is_prepared:
             self._ahead.replace(dict.fromkeys(number for part in shards for number in part.reshape(-1).tolist()))
 
     def rows(self, columns: Sequence[str], shards: np.ndarray, rows: np.ndarray) -> dict[str, list[np.ndarray]]:
@@ -177,13 +201,13 @@ class ShardReader:
         return {column: [shard.row(column, row) for shard, row in places] for column in columns}
 
     @property
-    def is_remote(self) -> bool:
-        """Whether shards are fetched before they are read."""
-        return self._remote
+    def is_prepared(self) -> bool:
+        """Whether shards are fetched or checked before they are read."""
+        return self._remote or self._check
 
     def _fetch(self, index: int) -> None:
         entry = self.shards[index]
-        local_file(f"{self._data}/{entry.path}", num_bytes=entry.bytes, sha256=entry.sha256)
+        local_file(f"{self._data}/{entry.path}", num_bytes=entry.bytes, sha256=entry.sha256, check=self._check)
 
     def _close_removed(self) -> None:
         """Let go of shards that the cache has removed, whose space is free only then."""

@@ -23,18 +23,19 @@ def validation_batches(
     rank: int = 0,
     world_size: int = 1,
     together: bool = False,
+    check_shards: bool = True,
 ) -> Iterator[Arrays]:
     """Rank's contiguous slices of batches of `num_windows` windows (or all) spaced evenly over the rows of the split.
 
     With a `collator` of the seed `VALIDATION_SEED`, a row's masks depend on its number in the split only, not on
     `num_windows` or `batch`. `sample_ids` holds that number. The last batch may be smaller, and the slice of a rank may
     then be empty and is left out; where all ranks must have a batch `together`, the first row of all takes its place,
-    and `sample_ids` is empty.
+    and `sample_ids` is empty. `check_shards`: see `ShardReader`.
 
     Raises:
         UserError: there is no such split, or no window in it.
     """
-    reader = ShardReader(data, split)
+    reader = ShardReader(data, split, check=check_shards)
     numbers, shards, places = reader.spread(num_windows)
     if not len(numbers):
         raise UserError(f"{data} has no windows in its split {split!r}; preprocess with a larger validation_fraction")

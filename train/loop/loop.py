@@ -86,10 +86,11 @@ class Loop:
             rules={**recipe.objective.rules(), **config.optimizer.rules()},
             rank=rank,
             world_size=world_size,
+            check_shards=config.check_shards,
         )
         self.validator = Validator(recipe, data, self.vocabulary, rank=rank, world_size=world_size)
         self.model = build_task(recipe, self.vocabulary).to(self.device)
-        learn_characters(self.model.encoder, data)
+        learn_characters(self.model.encoder, data, check_shards=config.check_shards)
         self.parallel = self._shared(self.model)
         self.optimizer: torch.optim.Optimizer = config.optimizer.build(self.model)
         self._average = None if config.ema_decay is None else WeightAverage(self.model, config.ema_decay)

@@ -46,13 +46,14 @@ def build_task(recipe: PretrainRecipe, vocabulary: Vocabulary | None) -> Task:
         return Task(recipe, vocabulary.size if vocabulary is not None else 0)
 
 
-def learn_characters(encoder: Encoder, data: str) -> None:
+def learn_characters(encoder: Encoder, data: str, *, check_shards: bool = True) -> None:
     """Let an encoder with a vocabulary of characters take it from the training split of `data`.
 
     Every start of a run counts again and finds the same; a checkpoint that is loaded afterwards brings its own.
+    `check_shards`: see `ShardReader`.
     """
     if encoder.embedder.learns_characters:
-        encoder.embedder.learn(frequent_characters(data))
+        encoder.embedder.learn(frequent_characters(data, check_shards=check_shards))
 
 
 def on_device(arrays: Arrays, device: torch.device) -> dict[str, Tensor]:

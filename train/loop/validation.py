@@ -41,7 +41,8 @@ class Validator:
         symbols = self._recipe.objective.symbols(self._vocabulary)
         if symbols is None:
             return None
-        return baselines(self._data, symbols, self._batches(0, 1, equally_many=False))
+        held_out = self._batches(0, 1, equally_many=False)
+        return baselines(self._data, symbols, held_out, check_shards=self._recipe.train.check_shards)
 
     def _batches(self, rank: int, world_size: int, *, equally_many: bool) -> Iterator[Arrays]:
         config = self._recipe.train
@@ -53,4 +54,5 @@ class Validator:
             rank=rank,
             world_size=world_size,
             together=equally_many,
+            check_shards=config.check_shards,
         )
