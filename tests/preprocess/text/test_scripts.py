@@ -1,5 +1,8 @@
 """Which script a text is in."""
 
+import sys
+import unicodedata
+
 import numpy as np
 import pytest
 
@@ -25,3 +28,34 @@ def test_marks_and_symbols_belong_to_no_script(mark: str) -> None:
 def test_scripts_of_any_shape() -> None:
     codepoints = np.array([[ord("a"), ord("7")], [ord("ж"), 0x10FFFF]])
     assert scripts_of(codepoints).tolist() == [["Latin", ""], ["Cyrillic", ""]]
+
+
+# Of characters with such names, by the names that Python knows; Unicode's blocks, which hold several scripts, say more.
+NAMED = {
+    "LATIN SMALL LETTER ": "Latin", "CYRILLIC SMALL LETTER ": "Cyrillic", "GREEK SMALL LETTER ": "Greek",
+    "COPTIC SMALL LETTER ": "Coptic", "CJK UNIFIED IDEOGRAPH-": "Han", "HANGUL SYLLABLE ": "Hangul",
+    "HIRAGANA LETTER ": "Hiragana", "HENTAIGANA LETTER ": "Hiragana", "HALFWIDTH KATAKANA LETTER": "Katakana",
+    "ARABIC LETTER ": "Arabic", "HEBREW LETTER ": "Hebrew", "ORIYA LETTER ": "Oriya",
+    "ETHIOPIC SYLLABLE ": "Ethiopic", "CANADIAN SYLLABICS ": "Canadian Aboriginal", "CHEROKEE ": "Cherokee",
+    "CUNEIFORM SIGN ": "Cuneiform", "VAI SYLLABLE ": "Vai", "ADLAM SMALL": "Adlam",
+    "OLD HUNGARIAN SMALL ": "Old Hungarian", "NKO LETTER ": "Nko", "BALINESE LETTER ": "Balinese",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "script"), NAMED.items())
+def test_all_letters_of_a_script(name: str, script: str) -> None:
+    letters = [
+        codepoint
+        for codepoint in range(sys.maxunicode)
+        if (char := chr(codepoint)).isalpha() and unicodedata.name(char, "").startswith(name)
+    ]
+    assert len(letters) >= 20
+    assert set(scripts_of(np.array(letters)).tolist()) == {script}
+    assert count_scripts("".join(chr(letter) * SAMPLING for letter in letters)) == {script: len(letters)}
+
+
+def test_no_script_is_counted_as_another() -> None:
+    letters = np.array([codepoint for codepoint in range(sys.maxunicode) if chr(codepoint).isalpha()])
+    scripts = set(scripts_of(letters).tolist())
+    assert "other" not in scripts
+    assert len(scripts) > 150
