@@ -19,7 +19,7 @@ from tokenfree.preprocess.dataset.manifest_content import ManifestContent
 from tokenfree.preprocess.features.schema import SCHEMA_VERSION
 
 MANIFEST = "manifest.json"
-LIBRARIES = ("tokenfree", "numpy", "pyarrow", "sentencepiece")
+LIBRARIES = ("tokenfree", "charset-normalizer", "numpy", "pyarrow", "sentencepiece")
 
 
 @dataclass(frozen=True)

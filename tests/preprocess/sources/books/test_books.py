@@ -1,6 +1,7 @@
 """Text files in any encoding become paragraphs; JSON lines and Parquet tables become documents."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.conftest import REPOSITORY
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.records.document import Failure
@@ -38,6 +40,38 @@ def read(*paths: Path, **settings: object) -> list[Page | Failure]:
 def test_encodings(encoding: str) -> None:
     text = "Grüße aus Köln, “schöne” Stadt – für alle Leute dort.\n" * 3
     assert decode_book(text.encode(encoding)) == text
+
+
+OTHERS = [
+    ("ru", "cp1251"), ("ru", "koi8-r"), ("ru", "iso8859-5"), ("ru", "cp866"), ("ru", "mac-cyrillic"), ("el", "cp1253"),
+    ("he", "cp1255"), ("ar", "cp1256"), ("th", "cp874"), ("ja", "shift_jis"), ("ja", "euc_jp"), ("zh", "gb18030"),
+    ("zh", "gb2312"), ("zh", "big5"), ("ko", "cp949"), ("ko", "euc_kr"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("language", "encoding"), OTHERS)
+def test_encodings_of_other_scripts(language: str, encoding: str) -> None:
+    pages = REPOSITORY / "workflows" / "demo_corpus" / "pages" / language
+    text = "\n".join(path.read_text(encoding="utf-8") for path in sorted(pages.iterdir()))
+    data = re.sub(r"[A-Za-z0-9=\[\]{}|*<>/'\"-]+", "", text)[:1000].encode(encoding, "ignore")
+    assert decode_book(data) == data.decode(encoding)
+    with pytest.raises(NotText, match="bad_encoding"):  # UTF-8 with a byte that is none stays what it is
+        decode_book(text[:1000].encode() + b"\xff\n")
+    with pytest.raises(NotText, match="bad_encoding"):  # too short to be sure
+        decode_book(data[:60])
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
+def test_what_a_byte_order_mark_says_is_not_guessed_at(encoding: str) -> None:
+    data = "Все люди рождаются свободными. ".encode(encoding)
+    with pytest.raises(NotText, match="bad_encoding"):
+        decode_book(data + "Все люди рождаются свободными. ".encode("cp1251") * 20 + b"\xff\xdc\xff")
+
+
+@given(st.lists(st.integers(128, 255), min_size=200, max_size=600).map(bytes))
+def test_noise_is_not_guessed_at(data: bytes) -> None:
+    with pytest.raises(NotText):
+        decode_book(data)
 
 
 @pytest.mark.parametrize(
