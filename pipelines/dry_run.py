@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.documents.extract import sample_split
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.job.identity import read_given_model
 from tokenfree.preprocess.records.window_columns import SUBWORD_COLUMNS
-from tokenfree.preprocess.sources.input_splits import plan_splits
+from tokenfree.preprocess.sources.input_splits import find_inputs, plan_splits
 
 # Measured on the English excerpt (benchmarks/preprocess/preprocess_stages.py): reading and cleaning take two thirds of
 # the CPU time, and a character with all columns takes nine bytes.
@@ -36,14 +37,15 @@ class PlanDescription:
     vocabulary_seconds: float  # of the one process that trains it
 
 
-def describe_plan(config: PreprocessConfig) -> PlanDescription:
+def describe_plan(config: PreprocessConfig, output: str | None = None) -> PlanDescription:
     """What `run_preprocess` would do with this config, told by the sizes of its inputs and by the first pages of the
-    largest one, read for a second.
+    largest one, read for a second; what lies in the directory `output` is left out of folders around it.
 
     Raises:
         UserError: bad inputs, or the given SentencePiece model is none.
     """
-    splits = plan_splits(config)
+    inputs = find_inputs(config, None if output is None else Storage.at(output).url)
+    splits = plan_splits(config, inputs)
     if config.vocabulary.model is not None:
         Vocabulary.load(read_given_model(config.vocabulary.model))
     size = sum(split.size for split in splits)

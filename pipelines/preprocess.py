@@ -69,7 +69,7 @@ def run_preprocess(
     if workers != 1 and not storage.is_shared:
         raise UserError(f"{output}: other processes cannot see it; give --workers 1 or another --output")
     report = progress or (lambda _: None)
-    inputs = find_inputs(config)
+    inputs = find_inputs(config, storage.url)
     wanted = identity(config, inputs)
     manifest = finished(storage, wanted, config, inputs, check_inputs=check_inputs)
     splits = (

@@ -72,7 +72,7 @@ class _Retries(Retry):
         Raises:
             JobError: the server asks for longer than is waited.
         """
-        *_, last = self.history
+        last = list(self.history)[-1]
         said = f"no connection ({_root(last.error)})" if last.error else f"the server answered {last.status}"
         asked = self.get_retry_after(response) if response is not None else None
         if asked is not None and asked > LONGEST_WAIT:
@@ -229,9 +229,8 @@ class Client:
         )
         retries.notice = self.notice
         session.max_redirects = REDIRECTS
-        session.headers.update(
-            {"User-Agent": user_agent(), "Accept-Encoding": "identity"}
-        )  # hashes are of the stored bytes
+        # Hashes are of the bytes as they are stored.
+        session.headers.update({"User-Agent": user_agent(), "Accept-Encoding": "identity"})
         session.adapters.clear()  # where redirects may lead to
         for scheme in ("https://", "http://") if self.allow_http else ("https://",):
             session.mount(scheme, HTTPAdapter(max_retries=retries))

@@ -30,8 +30,10 @@ class Inputs:
         yield from (*self.wikipedia, *self.books, *self.datasets)
 
 
-def find_inputs(config: PreprocessConfig) -> Inputs:
+def find_inputs(config: PreprocessConfig, output: str | None = None) -> Inputs:
     """What the paths of the config stand for, told by names, sizes and times: nothing is read.
+
+    What lies in the directory `output`, such as failed pages, is left out of folders and globs around it.
 
     Raises:
         UserError: a path stands for no file, a dump is given as a book, or there is no such language tag or dataset.
@@ -40,8 +42,8 @@ def find_inputs(config: PreprocessConfig) -> Inputs:
         raise UserError(f"language: {config.language!r} is no language tag (BCP 47); give one such as en or zh-Hant")
     if not config.wikipedia and not config.books and not config.hf_dataset:
         raise UserError("no input: give wikipedia (dumps), books (files or folders) or hf_dataset")
-    found = list_inputs(config.wikipedia, "wikipedia", dumps.is_dump_name)
-    files = list_inputs(config.books, "books", books.is_book_name)
+    found = list_inputs(config.wikipedia, "wikipedia", dumps.is_dump_name, output)
+    files = list_inputs(config.books, "books", books.is_book_name, output)
     for file in files:
         if "wiki" in file.name and dumps.is_dump_name(file.name) and not books.is_book_name(file.name):
             raise UserError(f"books: {file.path} is named like a Wikipedia dump; give it to wikipedia")

@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     config = _config(args)
     show_settings(args.verbosity, config)
     if args.dry_run:
-        print(_told(describe_plan(config), args.workers or os.cpu_count() or 1))
+        print(_told(describe_plan(config, args.output), args.workers or os.cpu_count() or 1))
         return 0
     with StageLine(verbosity=args.verbosity) as line:
         manifest = run_preprocess(

@@ -51,11 +51,13 @@ def open_input(path: str) -> IO[bytes]:
     return fs.open(inner, "rb")  # pyright: ignore[reportReturnType]  fsspec's own file type is no IO for pyright
 
 
-def list_inputs(paths: Iterable[str], field: str, wanted: Callable[[str], bool]) -> list[InputFile]:
+def list_inputs(
+    paths: Iterable[str], field: str, wanted: Callable[[str], bool], output: str | None = None
+) -> list[InputFile]:
     """The files that `paths` (files, folders, globs, fsspec URLs) stand for, each once, sorted by path.
 
     Folders are searched through; of those and of globs only file names that are `wanted` count, while a path of one
-    file is taken as it is.
+    file is taken as it is. What lies in the directory `output` is no input of a folder or glob around it.
 
     Raises:
         UserError: a path stands for no file, or cannot be looked at; the message names `field` and the path.
@@ -64,7 +66,7 @@ def list_inputs(paths: Iterable[str], field: str, wanted: Callable[[str], bool])
     for path in paths:
         check_address(path, field)
         try:
-            files = _expand(path, field, wanted)
+            files = _expand(path, field, wanted, output)
         except UserError:
             raise
         except Exception as error:
@@ -82,7 +84,7 @@ def list_inputs(paths: Iterable[str], field: str, wanted: Callable[[str], bool])
     return _with_unique_names([found[path] for path in sorted(found)])
 
 
-def _expand(path: str, field: str, wanted: Callable[[str], bool]) -> list[InputFile]:
+def _expand(path: str, field: str, wanted: Callable[[str], bool], output: str | None) -> list[InputFile]:
     if not path.strip():  # a variable of a shell that is not set; fsspec would take it for the working directory
         raise UserError(f"{field}: a path is empty; give {_KINDS[field]}, or a folder or glob of them")
     fs, inner = url_to_fs(path)
@@ -101,6 +103,8 @@ def _expand(path: str, field: str, wanted: Callable[[str], bool]) -> list[InputF
     else:
         raise UserError(f"{field}: no such file: {path}; give {_KINDS[field]}, or a folder or glob of them")
     files = [_input_file(fs, info, root) for info in infos if info["type"] == "file"]
+    if hint and output is not None:
+        files = [file for file in files if not file.path.startswith(f"{output.rstrip('/')}/")]
     if not files:
         raise UserError(f"{field}: {path} {hint} {_KINDS[field]}")
     return files

@@ -23,6 +23,7 @@ from tokenfree.preprocess.sources.wikipedia.stream_formats import (
     Codec,
     decompressed,
 )
+from tokenfree.preprocess.sources.wikipedia.zst import bytes_before_damage
 
 HELD_BYTES = 1 << 26  # of output that waits for its checksum at most
 ZST_BYTES = 1 << 16  # read at once from zst: what Arrow drops where it finds a damage
@@ -71,7 +72,7 @@ def read_blocks(path: str, stored: Format, start: int, end: int) -> Iterator[Eve
         if stored in CODECS:
             yield from _read_streams(path, file, CODECS[stored], start, end)
         elif stored == "zst":
-            yield from _read_zst(file)
+            yield from _read_zst(path, file)
         else:
             yield from _read_plain(file, start, end)
 
@@ -232,9 +233,9 @@ def _salvage(path: str, start: int, before: int, block: bytes, codec: Codec, giv
     yield bytes(saved)
 
 
-def _read_zst(file: IO[bytes]) -> Iterator[Event]:
-    """zst through Arrow, which is there anyway. Up to 128 kB before a damage may be lost with it."""
-    position = 0
+def _read_zst(path: str, file: IO[bytes]) -> Iterator[Event]:
+    """zst through Arrow, which is there anyway."""
+    position = given = 0
     stream = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd")
     while True:
         try:
@@ -244,10 +245,15 @@ def _read_zst(file: IO[bytes]) -> Iterator[Event]:
             if "ZSTD" not in message and "compressed" not in message:
                 raise
             reason = "truncated" if "runcated" in message else "damaged_stream"
-            yield Damage(reason, file.tell(), owned=True)
+            position, saved = file.tell(), bytes_before_damage(path, given)
+            if "nknown frame descriptor" in message and given + len(saved):
+                reason = "trailing_garbage"
+            yield Block(saved, True, position)
+            yield Damage(reason, position, owned=True)
             return
         position = file.tell()
         if not data:
             yield End(position)
             return
+        given += len(data)
         yield Block(data, True, position)
