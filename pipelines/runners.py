@@ -25,6 +25,7 @@ from tokenfree.preprocess.common.errors import UserError
 # "direct" names FnApiRunner outright: Beam's DirectRunner first tries to download another one.
 EMBEDDED = "FnApiRunner"
 RUNNERS = {"direct": EMBEDDED, "flink": "FlinkRunner", "dataflow": "DataflowRunner", "spark": "SparkRunner"}
+MOST_WORKERS = 4096
 
 
 def runner_options(runner: str, workers: int, beam_options: Sequence[str] = ()) -> PipelineOptions:
@@ -38,6 +39,8 @@ def runner_options(runner: str, workers: int, beam_options: Sequence[str] = ()) 
         raise UserError(f"--runner: there is no {runner!r}; give one of {', '.join(RUNNERS)}")
     if workers < 0:
         raise UserError(f"--workers: {workers} is too few; give 1 or more, or 0 for all cores")
+    if workers > MOST_WORKERS:
+        raise UserError(f"--workers: {workers:,} is too many; give {MOST_WORKERS:,} or fewer, or 0 for all cores")
     flags = [f"--runner={RUNNERS[runner]}", *_parallelism(runner, workers), *beam_options]
     _refuse_unknown(flags)
     return PipelineOptions(flags)

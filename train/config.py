@@ -3,9 +3,11 @@
 What a setting means stands in the docstring of its class, its range and default in its field.
 """
 
+import os
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
+import torch
 from pydantic import Field
 
 from tokenfree.preprocess.common.errors import UserError
@@ -13,9 +15,12 @@ from tokenfree.preprocess.common.refused import known, problems_of
 from tokenfree.preprocess.common.settings import Draft, Slot, part, settings
 from tokenfree.preprocess.dataset.manifest import Manifest
 from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.train.machine.memory import memory_limit
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.model.encoder import check as check_model
 
+BYTES_OF_A_WEIGHT = 8  # and of its gradient, in float32; optimizers add to that
+GIB = 1 << 30
 OPTIMIZER = Slot("tokenfree.train.optimizers", "adamw", "tokenfree.train.optimizers.base.CONTRACT")
 OBJECTIVE = Slot("tokenfree.train.objectives", "canine_s", "tokenfree.train.objectives.base.CONTRACT")
 
@@ -89,7 +94,7 @@ class TrainConfig:
     keep_checkpoints: Annotated[int, Field(ge=1)] = 3
     validate_every_steps: Annotated[int, Field(ge=1)] = 500
     validation_windows: Annotated[int, Field(ge=1)] = 256
-    threads: Annotated[int, Field(ge=1)] | None = None
+    threads: Annotated[int, Field(ge=1, le=1024)] | None = None
     max_restarts: Annotated[int, Field(ge=0)] = 20
     log_to: tuple[Literal["wandb", "mlflow"], ...] = ()
 
@@ -141,6 +146,7 @@ def check(
         lambda: check_model(recipe.model, length),
         lambda: _problems_of_streams(recipe.train),
         lambda: _problems_of_workers(recipe, workers),
+        lambda: _problems_of_memory(recipe),
     )
     if manifest is None:
         return problems
@@ -174,6 +180,19 @@ def _problems_of_workers(recipe: PretrainRecipe, workers: tuple[int, int]) -> It
         yield f"--workers {least}:{most}: the fewest must be at least 1 and at most the most"
     if most > recipe.train.global_batch:
         yield f"--workers: {most} workers cannot share train.global_batch {recipe.train.global_batch}"
+
+
+def _problems_of_memory(recipe: PretrainRecipe) -> Iterator[str]:
+    """What is far too large for this machine, if it is to train here: others of a cluster cannot be asked."""
+    if "RAY_ADDRESS" in os.environ or torch.cuda.is_available():
+        return
+    width, layers = recipe.model.width, recipe.model.trunk.layers
+    least, limit = BYTES_OF_A_WEIGHT * layers * width**2, memory_limit()  # a square matrix in each layer at the least
+    if least > limit:
+        yield (
+            f"model.width: {layers:,} layers of width {width:,} take {least / GIB:,.0f} GiB and more, of "
+            f"{limit / GIB:,.1f} GiB that this machine gives; make the model smaller"
+        )
 
 
 def _problems_of_splits(manifest: Manifest) -> Iterator[str]:

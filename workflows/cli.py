@@ -39,6 +39,10 @@ _USERS_OWN = {
 }
 
 
+_MORE_ROOM = "lift the limit (ulimit -a), or make the model, batch or number of workers smaller"
+_EXHAUSTED = ("can't start new thread", "can't allocate memory", "failed to allocate", "out of memory")
+
+
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one line."""
 
@@ -79,16 +83,28 @@ def _status(argv: list[str]) -> int:
         print("\ntokenfree: interrupted; the same command again goes on where this one stopped", file=sys.stderr)
         return 128 + signal.SIGINT
     except OSError as error:
+        if _is_exhausted(error):
+            return _fail(JobError(f"{error.strerror}: {_MORE_ROOM}"), 1, debug)
         where = f"{error.filename}: " if error.filename else ""
         text = UserError(f"{where}{error.strerror or error}")
         return _fail(text if not debug else error, 2 if error.errno in _USERS_OWN else 1, debug)
     except Exception as error:
+        if _is_exhausted(error):
+            said = str(error).strip().split("\n")[0] or "no more is given"
+            return _fail(JobError(f"not enough memory or threads ({said[:160]}); {_MORE_ROOM}"), 1, debug)
         message = str(error).strip().split("\n")[0]
         note = "an unexpected failure; run again with --debug for the traceback"
         print(f"tokenfree: {type(error).__name__}: {message} ({note})", file=sys.stderr)
         if debug:
             traceback.print_exc()
         return 1
+
+
+def _is_exhausted(error: Exception) -> bool:
+    """Whether memory, address space or threads are at their end, as Python and libraries tell it."""
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOMEM, errno.EAGAIN)
+    return isinstance(error, MemoryError) or any(words in str(error).lower() for words in _EXHAUSTED)
 
 
 def _run(argv: list[str]) -> int:

@@ -9,6 +9,7 @@ from tokenfree.preprocess.dataset.manifest import DatasetSplit, load_manifest
 from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import PretrainRecipe, check
+from tokenfree.train.machine.memory import memory_limit
 from tokenfree.workflows.recipes import library
 
 MakeRecipe = Callable[..., PretrainRecipe]
@@ -51,6 +52,34 @@ def test_data_that_cannot_be_trained_on(corpus: str, make_recipe: MakeRecipe) ->
 def test_a_length_without_room(corpus: str, make_recipe: MakeRecipe) -> None:
     (problem,) = check(make_recipe(length=8), load_manifest(corpus), vocabulary=load_vocabulary(corpus))
     assert problem.startswith("train.length: 8")
+
+
+@pytest.mark.parametrize("trunk", [{"layers": 10**9, "heads": 2}, {"layers": 1, "heads": 2}])
+def test_a_model_beyond_this_machines_memory(
+    trunk: dict[str, int], make_recipe: MakeRecipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    width = 16 if trunk["layers"] > 1 else 10**9
+    model = {"width": width, "trunk": trunk, "embedder": {"buckets": 64, "max_characters": 64}}
+    recipe = make_recipe(model=model)
+    monkeypatch.setattr("tokenfree.train.config.memory_limit", lambda: 10**11)
+    (problem,) = check(recipe, None)
+    assert problem.startswith("model.width: ")
+    assert "that this machine gives; make the model smaller" in problem
+    monkeypatch.setenv("RAY_ADDRESS", "auto")  # of whose machines nothing is known
+    assert check(recipe, None) == []
+
+
+def test_a_limit_of_the_address_space_counts_as_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (123, 456))
+    assert memory_limit() == 123
+
+
+@pytest.mark.parametrize("threads", [1_000_000, 2**70])
+def test_a_million_threads(threads: int) -> None:
+    with pytest.raises(UserError, match=r"train\.threads: should be less than or equal to 1024"):
+        build(PretrainRecipe, {"train": {"threads": threads}}, source="test")
 
 
 def test_misspelt_keys() -> None:

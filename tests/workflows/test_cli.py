@@ -1,6 +1,7 @@
 """The command line: help, overrides, and mistakes that end in one line with status 2."""
 
 import argparse
+import errno
 import importlib
 import json
 from pathlib import Path
@@ -208,3 +209,27 @@ def test_verify_as_json_says_what_is_wrong(capsys: pytest.CaptureFixture[str],
     assert json.loads(capsys.readouterr().out) == {"good": False, "problem": "data/en: row 7 is damaged"}
     assert cli.main(["verify", "data/en"]) == 1
     assert one_line(capsys) == "tokenfree: data/en: row 7 is damaged\n"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), RuntimeError("can't start new thread"), OSError(errno.ENOMEM, "Cannot allocate memory"),
+     RuntimeError("[enforce fail at alloc_cpu.cpp:121] . DefaultCPUAllocator: can't allocate memory: you tried\nmore"),
+     OSError(errno.EAGAIN, "Resource temporarily unavailable")],
+)  # fmt: skip
+def test_what_a_limit_refuses_is_one_line(
+    error: Exception, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(_: argparse.Namespace) -> int:
+        raise error
+
+    monkeypatch.setattr(importlib.import_module("tokenfree.workflows.commands.completion"), "run", run)
+    assert cli.main(["completion", "bash"]) == 1
+    line = one_line(capsys)
+    assert "lift the limit (ulimit -a), or make" in line
+    assert "unexpected" not in line
+
+
+def test_a_million_workers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["preprocess", "--books", "x.txt", "--output", "o", "--workers", "1000000"]) == 2
+    assert "--workers: 1,000,000 is too many" in one_line(capsys)

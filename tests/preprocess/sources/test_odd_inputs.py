@@ -60,14 +60,12 @@ def test_names_that_fsspec_or_a_manifest_would_twist(name: str, how: str, tmp_pa
     book.write_text("Seven geese.")
     words = "'::' in a path would stand for a chain" if "::" in name else "this path is not UTF-8; rename it"
     paths = {"file": str(book), "glob": f"{book.parent}/*.txt"}
-    with pytest.raises(UserError, match=words) as told:
-        if how == "output":
+    if how == "output":
+        with pytest.raises(UserError, match=words):
             Storage.at(f"{book}/data")
-        elif how == "folder" and "memory" in name:
-            find_inputs(PreprocessConfig(books=(name,)))
-        else:
+    else:
+        with pytest.raises(UserError, match=f"books: .*{words}"):
             find_inputs(PreprocessConfig(books=(paths.get(how, str(tmp_path)),)))
-    assert how == "output" or str(told.value).startswith("books: ")
 
 
 def test_an_output_among_the_books_is_left_out(tmp_path: Path) -> None:
