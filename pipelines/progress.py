@@ -6,15 +6,16 @@ import contextlib
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.features.vocabulary_process import TrainingProgress
 from tokenfree.preprocess.job.build_step import shard_sidecar
 from tokenfree.preprocess.job.plan_step import find_plan
 from tokenfree.preprocess.job.preprocess_job import RUNS, SHARDS, PreprocessJob
-from tokenfree.preprocess.job.read_step import run_names
+from tokenfree.preprocess.job.read_step import splits_to_read
 from tokenfree.preprocess.job.vocabulary_step import training_progress
+from tokenfree.preprocess.shards.sorted_runs import split_of_run
 
 Stage = Literal["read", "vocabulary", "build", "finish", "complete"]  # in the order in which they come
 _ORDER: tuple[Stage, ...] = get_args(Stage)
@@ -43,10 +44,10 @@ class Watcher:
     def __init__(self, job: PreprocessJob, report: Callable[[Progress], None]) -> None:
         self.storage: Storage = job.storage
         self.report = report
-        self.run_names = {f"{RUNS}/{name}.json" for name in run_names(job)}
+        self.splits = splits_to_read(job)
         self.seconds = 0.3 if self.storage.is_local else 5.0
-        self.runs: dict[str, tuple[int, int]] = {}
-        self.shards: dict[str, tuple[int, int]] = {}
+        self.runs: dict[str, _Seen] = {}
+        self.shards: dict[str, _Seen] = {}
         self.last: Progress | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="progress", daemon=True)
@@ -63,16 +64,19 @@ class Watcher:
         """The progress at this moment."""
         plan = find_plan(self.storage)
         if plan is None:
-            self._count(RUNS, self.runs, _of_run, self.run_names)
-            stage = "read" if len(self.runs) < len(self.run_names) else "vocabulary"
-            progress = _progress(stage, self.runs, len(self.run_names))
+            self._count(RUNS, self.runs, _of_run, lambda name: split_of_run(name.removesuffix(".json")) in self.splits)
+            done = len({split_of_run(name) for name, run in self.runs.items() if run.last})
+            stage = "read" if done < len(self.splits) else "vocabulary"
+            progress = _progress(stage, self.runs, done, len(self.splits))
             return progress if stage == "read" else replace(progress, training=training_progress(self.storage))
         paths = [shard.path for shard in plan.shards]
         sidecars = {shard_sidecar(path) for path in paths}
         for dataset_split in {path.partition("/")[0] for path in paths}:
-            self._count(f"{SHARDS}/{dataset_split}", self.shards, _of_shard, sidecars)
-        stage = "build" if len(self.shards) < len(paths) else "finish"
-        return _progress(stage, self.shards, len(paths))
+            folder = f"{SHARDS}/{dataset_split}"
+            self._count(folder, self.shards, _of_shard, lambda name, folder=folder: f"{folder}/{name}" in sidecars)
+        done = len(self.shards)
+        stage = "build" if done < len(paths) else "finish"
+        return _progress(stage, self.shards, done, len(paths))
 
     def _watch(self) -> None:
         while True:
@@ -86,13 +90,13 @@ class Watcher:
     def _count(
         self,
         folder: str,
-        seen: dict[str, tuple[int, int]],
-        measure: Callable[[Any], tuple[int, int]],
-        wanted: set[str],
+        seen: dict[str, _Seen],
+        measure: Callable[[Any], _Seen],
+        is_wanted: Callable[[str], bool],
     ) -> None:
         for name in self.storage.names(folder):
             sidecar = f"{folder}/{name}"
-            if sidecar in wanted - seen.keys():
+            if sidecar not in seen and name.endswith(".json") and is_wanted(name):
                 values = self.storage.read_json(sidecar)
                 if values is not None:
                     seen[sidecar] = measure(values)
@@ -105,14 +109,23 @@ def furthest(before: Progress | None, now: Progress) -> Progress:
     return now
 
 
-def _progress(stage: Stage, seen: dict[str, tuple[int, int]], total: int) -> Progress:
-    sizes, characters = zip(*seen.values(), strict=True) if seen else ((), ())
-    return Progress(stage, len(seen), total, sum(sizes), sum(characters))
+class _Seen(NamedTuple):
+    """Of a committed run or shard; the run that is `last` ends its input split."""
+
+    bytes: int
+    characters: int
+    last: bool = True
 
 
-def _of_run(sidecar: Any) -> tuple[int, int]:
-    return sidecar["input_bytes"], sum(batch["characters"] for batch in sidecar["file"]["batches"])
+def _progress(stage: Stage, seen: dict[str, _Seen], done: int, total: int) -> Progress:
+    found = seen.values()
+    return Progress(stage, done, total, sum(one.bytes for one in found), sum(one.characters for one in found))
 
 
-def _of_shard(sidecar: Any) -> tuple[int, int]:
-    return sidecar["entry"]["bytes"], sidecar["entry"]["characters"]
+def _of_run(sidecar: Any) -> _Seen:
+    characters = sum(batch["characters"] for batch in sidecar["file"]["batches"])
+    return _Seen(sidecar["input_bytes"], characters, sidecar["last"])
+
+
+def _of_shard(sidecar: Any) -> _Seen:
+    return _Seen(sidecar["entry"]["bytes"], sidecar["entry"]["characters"])

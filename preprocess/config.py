@@ -88,7 +88,7 @@ class PreprocessConfig:
         columns: of the windows; what no model will read may be left out.
         shards: of each language of a split, 1 to 99999; null: by its size.
         shard_characters: about how many characters a shard has where `shards` is null.
-        split_bytes: of decompressed input, read by one worker.
+        split_bytes: of decompressed input that a worker reads, cleans and commits at once.
         validation_fraction: share of the documents that are held out, 0 to below 1.
         seed: of the training of the vocabulary.
     """

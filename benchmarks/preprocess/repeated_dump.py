@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import bz2
+import functools
+import gzip
 import itertools
+import lzma
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
 
 PAGES_IN_STREAM = 100  # as in the dumps of Wikipedia
 _PAGE = re.compile(rb" *<page>.*?</page>\n?", re.DOTALL)
@@ -29,18 +35,45 @@ def write_repeated(dump: Path, size: int, target: Path) -> int:
 
     No two articles have the same text, so that none is dropped as a duplicate.
     """
-    xml = bz2.decompress(dump.read_bytes()) if dump.suffix == ".bz2" else dump.read_bytes()
-    pages = _PAGE.findall(xml)
-    if not pages:
-        raise ValueError(f"{dump}: there is no page in it")
+    head, pages = _read(dump)
     number = 0
     with target.open("wb") as file:
-        file.write(bz2.compress(xml[: xml.index(pages[0])]))
+        file.write(bz2.compress(head))
         for stream in _streams(_repeat(pages), size):
             number += len(stream)
             file.write(bz2.compress(b"".join(stream)))
         file.write(bz2.compress(b"</mediawiki>\n"))
     return number
+
+
+def write_single_stream(dump: Path, size: int, target: Path) -> int:
+    """Write the dump of `write_repeated` in one stream, plain or compressed as the name says; the number of pages."""
+    head, pages = _read(dump)
+    number = 0
+    with open_stream(target) as file:
+        file.write(head)
+        for stream in _streams(_repeat(pages), size):
+            number += len(stream)
+            file.write(b"".join(stream))
+        file.write(b"</mediawiki>\n")
+    return number
+
+
+def open_stream(path: Path) -> Any:
+    """A file to write into, compressed in one stream where its name ends in .gz, .bz2, .xz or .zst."""
+    if path.suffix == ".zst":
+        return pa.CompressedOutputStream(str(path), "zstd")
+    openers = {".gz": functools.partial(gzip.open, compresslevel=6), ".bz2": bz2.open, ".xz": lzma.open}
+    return openers.get(path.suffix, open)(path, "wb")
+
+
+def _read(dump: Path) -> tuple[bytes, list[bytes]]:
+    """What stands before the first page of a dump, and its pages."""
+    xml = bz2.decompress(dump.read_bytes()) if dump.suffix == ".bz2" else dump.read_bytes()
+    pages = _PAGE.findall(xml)
+    if not pages:
+        raise ValueError(f"{dump}: there is no page in it")
+    return xml[: xml.index(pages[0])], pages
 
 
 def _repeat(pages: list[bytes]) -> Iterator[bytes]:

@@ -15,7 +15,7 @@ from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import MANIFEST, Manifest, library_versions
 from tokenfree.preprocess.sources.inputs.files import InputFile
 
-FORMAT = 2  # of what lies under _work/; 1 had the SHA-256 of its inputs before it read them
+FORMAT = 3  # of what lies under _work/; 1 hashed its inputs before it read them, 2 had one run for each input split
 INPUT_FIELDS = ("wikipedia", "books", "hf_dataset")  # where inputs lie; what they hold is compared instead
 CUT_FIELDS = ("split_bytes",)  # how the work is cut, on which no byte of a shard depends
 READING_FIELDS = ("language", "text_column", "namespaces", "filters", "validation_fraction")  # what decides runs

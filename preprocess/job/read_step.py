@@ -1,6 +1,13 @@
-"""The first step: read and clean one input split into a sorted run, and the runs of all splits."""
+"""The first step: read and clean one input split into sorted runs, and the runs of all splits.
+
+A run is written and committed as soon as its pages have the bytes of a planned split. So memory does not grow with a
+split that could not be cut, such as a dump in a single gz stream, and whoever is killed goes on behind the last run.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from tokenfree.preprocess.common.errors import JobError
 from tokenfree.preprocess.common.settings import fingerprint
@@ -8,9 +15,22 @@ from tokenfree.preprocess.documents.extract import FailedPage, PageCounters, ext
 from tokenfree.preprocess.documents.failures import write_failures
 from tokenfree.preprocess.job.preprocess_job import RUNS, PreprocessJob
 from tokenfree.preprocess.job.step_errors import notes_errors
+from tokenfree.preprocess.records.document import Failure
 from tokenfree.preprocess.records.input_split import InputSplit
-from tokenfree.preprocess.shards.sorted_runs import SortedRun, commit_run, find_run, run_name, write_documents
+from tokenfree.preprocess.records.page import Page
+from tokenfree.preprocess.shards.sorted_runs import (
+    SortedRun,
+    commit_run,
+    find_run,
+    run_name,
+    runs_name,
+    write_documents,
+)
 from tokenfree.preprocess.sources.input_splits import read_split
+
+# Counted for each page beside its text: what a failure without text takes, and less than the XML around a page, so that
+# a split of the planned size is one run.
+PAGE_BYTES = 500
 
 
 def num_splits(job: PreprocessJob) -> int:
@@ -20,48 +40,101 @@ def num_splits(job: PreprocessJob) -> int:
 
 @notes_errors("read")
 def read_one_split(job: PreprocessJob, index: int) -> str:
-    """Read and clean one input split into a sorted run, unless an earlier attempt did; the name of the run.
+    """Read and clean one input split into sorted runs, without those that an earlier attempt committed; how their names
+    begin.
 
     Raises:
         OSError: an input cannot be opened or read.
         UserError: the output directory cannot be written to.
     """
     line = job.split_lines()[index]
-    storage, name, wanted = job.storage, run_name(line), _run_fingerprint(job, line)
-    if find_run(storage, RUNS, name, wanted) is not None:
+    name = runs_name(line)
+    runs = _committed(job, line)
+    first_page, number = _num_pages(runs), len(runs)
+    if runs and runs[-1].last:
         return name
     split = InputSplit.from_json(line)
+    pages = islice(read_split(split), first_page, None)
+    while True:
+        run = _write_run(job, line, split, NextPages(pages, job.config.split_bytes), first_page, number)
+        if run.last:
+            return name
+        first_page, number = first_page + run.counters["pages"], number + 1
+
+
+class NextPages:
+    """The next of `pages`, as many as have `bound` bytes; then `bytes` and `ended` (there are no more) tell of them."""
+
+    def __init__(self, pages: Iterator[Page | Failure], bound: int) -> None:
+        self.bytes = 0
+        self.ended = False
+        self._pages = pages
+        self._bound = bound
+
+    def __iter__(self) -> Iterator[Page | Failure]:
+        for page in self._pages:
+            self.bytes += PAGE_BYTES + len(page.text.encode(errors="replace"))
+            yield page
+            if self.bytes >= self._bound:
+                return
+        self.ended = True
+
+
+def _write_run(
+    job: PreprocessJob, line: str, split: InputSplit, pages: NextPages, first_page: int, number: int
+) -> SortedRun:
+    storage, name = job.storage, run_name(runs_name(line), number)
     counters, documents, failed = PageCounters(), [], []
-    for made in extract(read_split(split), job.config.namespaces, job.config.filters, counters):
+    for made in extract(pages, job.config.namespaces, job.config.filters, counters):
         if isinstance(made, FailedPage):
             failed.append((made, split.names[0] if len(split.names) == 1 else made.failure.id.partition(":")[2]))
         else:
             documents.append(made)
     failures = write_failures(storage, failures_name(name), failed)
     file = write_documents(storage, RUNS, name, documents, job.config.validation_fraction)
-    commit_run(storage, RUNS, SortedRun(name, wanted, split.size, counters.to_json(), failures, file))
-    return name
+    wanted = _run_fingerprint(job, line)
+    run = SortedRun(name, wanted, pages.bytes, counters.to_json(), failures, file, first_page, pages.ended)
+    commit_run(storage, RUNS, run)
+    return run
 
 
-def run_names(job: PreprocessJob) -> list[str]:
-    """The names of the runs of all splits."""
-    return [run_name(line) for line in job.split_lines()]
+def _committed(job: PreprocessJob, line: str) -> list[SortedRun]:
+    """The committed runs of a split, in order, as far as none is missing.
+
+    A run behind one that is missing may be of an attempt that cut otherwise; it counts only if it follows.
+    """
+    runs: list[SortedRun] = []
+    while not runs or not runs[-1].last:
+        run = find_run(job.storage, RUNS, run_name(runs_name(line), len(runs)), _run_fingerprint(job, line))
+        if run is None or run.first_page != _num_pages(runs):
+            break
+        runs.append(run)
+    return runs
+
+
+def _num_pages(runs: Iterable[SortedRun]) -> int:
+    return sum(run.counters["pages"] for run in runs)
+
+
+def splits_to_read(job: PreprocessJob) -> set[str]:
+    """How the names of the runs of each split begin."""
+    return {runs_name(line) for line in job.split_lines()}
 
 
 def all_runs(job: PreprocessJob) -> list[SortedRun]:
     """The committed runs of all splits, in the order of the splits.
 
     Raises:
-        JobError: the run of a split is missing.
+        JobError: a run of a split is missing.
     """
-    runs = []
+    found = []
     for line in job.split_lines():
-        run = find_run(job.storage, RUNS, run_name(line), _run_fingerprint(job, line))
-        if run is None:
+        runs = _committed(job, line)
+        if not runs or not runs[-1].last:
             split = InputSplit.from_json(line).id
-            raise JobError(f"{job.url}: the run of input split {split} is gone; run the job again")
-        runs.append(run)
-    return runs
+            raise JobError(f"{job.url}: a run of input split {split} is gone; run the job again")
+        found += runs
+    return found
 
 
 def num_runs(job: PreprocessJob) -> int:

@@ -1,4 +1,4 @@
-"""Build one shard: merge its documents out of all runs, compute their windows, write and commit the Arrow file."""
+"""Build one shard: merge its documents out of all runs, compute their windows, check, write and commit the Arrow file."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 
+import numpy as np
 import pyarrow as pa
 
 from tokenfree.preprocess.common.errors import JobError
 from tokenfree.preprocess.common.settings import fingerprint
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig
+from tokenfree.preprocess.dataset.invariants import check_windows
 from tokenfree.preprocess.dataset.manifest import ShardEntry
 from tokenfree.preprocess.features.columns import iterate_windows
 from tokenfree.preprocess.features.schema import MAX_BATCH_ROWS, schema
@@ -22,6 +24,7 @@ from tokenfree.preprocess.text.scripts import count_scripts
 
 GROUP_CHARACTERS = 1_000_000  # documents that get their features together
 GROUP_DOCUMENTS = 1000
+CHECKED_ROWS = 8  # of each batch
 
 
 @dataclass
@@ -85,7 +88,8 @@ def build_shard(
 
     Raises:
         UserError: the directory cannot be written to, or is full.
-        JobError: a document gave no window.
+        JobError: a document gave no window, or one that breaks an invariant of `verify` (a few of each batch are
+            checked); nothing is committed then.
     """
     statistics = ShardStatistics()
     rows = documents = characters = 0
@@ -97,7 +101,9 @@ def build_shard(
                 rows_before = rows
                 for windows in iterate_windows(group, config, vocabulary):  # in parts: a document may be of any size
                     for start in range(0, windows.rows.num_rows, MAX_BATCH_ROWS):
-                        writer.write_batch(windows.rows.slice(start, MAX_BATCH_ROWS))
+                        batch = windows.rows.slice(start, MAX_BATCH_ROWS)
+                        _check_sample(task.path, batch, vocabulary)
+                        writer.write_batch(batch)
                     rows += windows.rows.num_rows
                     characters += windows.characters
                     statistics.subwords += windows.subwords
@@ -125,6 +131,21 @@ def build_shard(
     )
     storage.write_json(sidecar, asdict(built))
     return built
+
+
+def _check_sample(path: str, batch: pa.RecordBatch, vocabulary: Vocabulary | None) -> None:
+    """Hold some rows of a batch, spread over it, against the invariants that `verify` checks of all rows.
+
+    Raises:
+        JobError: one breaks an invariant.
+    """
+    spread = np.unique(np.linspace(0, batch.num_rows - 1, CHECKED_ROWS, dtype=np.int64))
+    broken = check_windows(batch.take(pa.array(spread)), vocabulary)
+    if broken is not None:
+        row, _, message = broken.removeprefix("row ").partition(": ")
+        window = batch.slice(int(spread[int(row)]), 1)
+        name = window["document"][0].as_py() if "document" in batch.schema.names else "(its column is left out)"
+        raise JobError(f"{path}: not written, a window of document {name} is wrong: {message}; please report this page")
 
 
 def _groups(documents: Iterable[Document]) -> Iterator[list[Document]]:

@@ -63,8 +63,10 @@ class Merge:
             slices = [_slice(read_batch(buffer), low, high) for buffer in buffers]
             # The copy lets go of the rows out of range; a run gives a shard only a small part of its batches.
             tables.append(pa.Table.from_batches(slices).combine_chunks())
-        table = pa.concat_tables(tables) if tables else None
-        return table if table is not None and table.num_rows else None
+        if not any(table.num_rows for table in tables):
+            return None
+        # In one chunk: of several, each `take` would copy all.
+        return pa.concat_tables(tables).combine_chunks()
 
 
 def overlaps(batch: SortedRunBatch, low: int, high: int) -> bool:

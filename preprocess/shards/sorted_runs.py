@@ -1,4 +1,7 @@
-"""Sorted runs: the documents of one input split, sorted by (drawn split, language, key, id), each with its sidecar.
+"""Sorted runs: documents of one input split, sorted by (drawn split, language, key, id), each run with its sidecar.
+
+A split is one run where it has the size that was planned. One that cannot be cut before it is read, such as a dump in a
+single gz stream, becomes as many as it fills.
 
 A run is an Arrow IPC stream of small batches, none of which crosses a border of drawn splits or of languages. The
 sidecar, which commits it, says where each batch lies and between which keys, so that a shard fetches only the bytes
@@ -53,7 +56,7 @@ class SortedRunBatch:
 
 @dataclass(frozen=True)
 class SortedRunFile:
-    """The sorted documents of an input split: `lowest` and `highest` are the keys (hex) with the extreme draws."""
+    """The sorted documents of a run: `lowest` and `highest` are the keys (hex) with the extreme draws."""
 
     bytes: int = 0
     lowest: str = ""
@@ -65,8 +68,9 @@ class SortedRunFile:
 class SortedRun:
     """A committed run, as its sidecar tells of it.
 
-    `input_bytes` are those of its input split after decompression, `counters` those of its pages, and `failures` says
-    how many failed pages stand in the file beside it.
+    `input_bytes` are about those of its pages after decompression, `counters` count them, and `failures` says how many
+    failed pages stand in the file beside it. The run begins with page number `first_page` of its split; with the one
+    that is `last` the split is read.
     """
 
     name: str
@@ -75,6 +79,8 @@ class SortedRun:
     counters: dict[str, Any]
     failures: int
     file: SortedRunFile
+    first_page: int = 0
+    last: bool = True
 
     @property
     def characters(self) -> int:
@@ -82,9 +88,19 @@ class SortedRun:
         return sum(batch.characters for batch in self.file.batches)
 
 
-def run_name(split_json: str) -> str:
-    """The file name of the run of an input split (its line of JSON), without ending."""
+def runs_name(split_json: str) -> str:
+    """What the names of all runs of an input split (its line of JSON) begin with."""
     return hashlib.blake2b(split_json.encode(), digest_size=16).hexdigest()
+
+
+def run_name(runs: str, number: int) -> str:
+    """The file name, without ending, of the run with this number, from 0 on, of the split whose `runs_name` it is."""
+    return f"{runs}-{number:05}"
+
+
+def split_of_run(run: str) -> str:
+    """The `runs_name` of the split to which the run with this `run_name` belongs."""
+    return run.rpartition("-")[0]
 
 
 def find_run(storage: Storage, folder: str, name: str, fingerprint: str) -> SortedRun | None:

@@ -194,13 +194,13 @@ def _decode(path: str, source: Source, codec: Codec) -> Iterator[bytes | str]:
                 # Only whole blocks are handed on, since a wrong checksum shows after the last byte of its block.
                 if len(held) * PIECE_BYTES > HELD_BYTES:
                     given += sum(map(len, held))
-                    yield b"".join(held)
+                    yield from held  # not joined: they are large where few bytes stand for many
                     held.clear()
         except DECODE_ERRORS:
             yield from _salvage(path, start, source.position - len(block), block, codec, given)
             yield "damaged_stream"
             return
-        yield b"".join(held)
+        yield from held
         if decoder.eof:
             source.put_back(decoder.unused_data)
             return

@@ -1,0 +1,84 @@
+"""How much memory preprocessing takes for dumps that cannot be cut before they are read: one stream of each format.
+
+    python -m benchmarks.preprocess.memory                              # 20, 60 and 180 MB of XML in each format
+    python -m benchmarks.preprocess.memory --sizes 200MB 600MB 2GB --formats gz zst
+    python -m benchmarks.preprocess.memory --model SUBWORDS.model       # without the training of a vocabulary
+    python -m benchmarks.preprocess.memory --only hostile               # three million `<page>` tags in 20 kB of gz
+
+The dumps repeat the pages of a real one under new ids. Each job is a process of its own with one worker; "peak MB" is
+the resident memory of the largest of its processes at its peak, "file MB" the size of the dump. The last column is what
+the line through the smallest and the largest size comes to at 20 GB of XML.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from benchmarks.preprocess.repeated_dump import open_stream, parse_size, write_single_stream
+from benchmarks.preprocess.whole_job import find_dump, run
+
+FORMATS = ("xml", "gz", "bz2", "xz", "zst")
+SIZES = tuple(map(parse_size, ("20MB", "60MB", "180MB")))
+FAR = parse_size("20GB")
+HOSTILE_TAGS = 3_000_000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("dump", nargs="?", help="a Wikipedia dump (default: the English excerpt of the test data)")
+    parser.add_argument("--sizes", nargs="+", type=parse_size, default=SIZES, metavar="SIZE", help="of the XML")
+    parser.add_argument("--formats", nargs="+", choices=FORMATS, default=FORMATS)
+    parser.add_argument("--only", choices=("dumps", "hostile"), help="a part of the benchmark")
+    parser.add_argument("--vocabulary", type=int, default=16_000, help="number of subwords")
+    parser.add_argument("--model", help="a SentencePiece model, instead of one trained on each dump")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="tokenfree-") as name:
+        folder = Path(name)
+        if options.only != "hostile":
+            measure_dumps(options, folder)
+        if options.only != "dumps":
+            measure_hostile(options, folder)
+
+
+def measure_dumps(options: argparse.Namespace, folder: Path) -> None:
+    """Print the table of formats and sizes."""
+    source = Path(options.dump) if options.dump else find_dump(folder)
+    print(f"{'format':8}{'XML MB':>9}{'file MB':>9}{'CPU s':>9}{'peak MB':>9}{'at 20 GB':>10}", flush=True)
+    for form in options.formats:
+        peaks: dict[int, int] = {}
+        for size in sorted(options.sizes):
+            dump = folder / (f"{source.name.split('.')[0]}.xml" + (f".{form}" if form != "xml" else ""))
+            write_single_stream(source, size, dump)
+            result = run("ours:1", dump, options.model, folder, options.vocabulary)
+            peaks[size] = result.peak
+            told = f"{dump.stat().st_size / 1e6:9,.1f}{result.seconds:9.1f}{result.peak / 1e6:9,.0f}"
+            dump.unlink()
+            print(f"{form:8}{size / 1e6:9,.0f}{told}{_far(peaks):>10}", flush=True)
+
+
+def _far(peaks: dict[int, int]) -> str:
+    """The line through the smallest and the largest size at 20 GB, in MB; nothing for a single size."""
+    low, high = min(peaks), max(peaks)
+    if low == high:
+        return ""
+    growth = (peaks[high] - peaks[low]) / (high - low)
+    return f"{(peaks[high] + growth * (FAR - high)) / 1e6:,.0f}"
+
+
+def measure_hostile(options: argparse.Namespace, folder: Path) -> None:
+    """Print the peak for one article and then tags of pages that never end, each of which is a failure."""
+    dump = folder / "hostile.xml.gz"
+    text = " ".join(f"word{number}" for number in range(2000))
+    with open_stream(dump) as file:
+        file.write(b"<mediawiki>\n<page><title>A</title><ns>0</ns><id>1</id><revision><id>2</id>")
+        file.write(f"<text>{text}</text></revision></page>\n".encode())
+        file.write(b"<page>" * HOSTILE_TAGS)
+    size = dump.stat().st_size
+    result = run("ours:1", dump, None, folder, 300)
+    print(f"{HOSTILE_TAGS:,} tags <page> in {size / 1e3:,.0f} kB of gz: peak {result.peak / 1e6:,.0f} MB", flush=True)
+
+
+if __name__ == "__main__":
+    main()
