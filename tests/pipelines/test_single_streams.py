@@ -156,8 +156,10 @@ def test_who_is_killed_cleans_no_page_of_a_committed_run_again(
     assert (output / "manifest.json").read_bytes() == (tmp_path / "undisturbed" / "manifest.json").read_bytes()
 
 
-def test_runs_that_follow_no_other_are_not_used(dump: Path, tmp_path: Path, make_dump_config: Any) -> None:
-    """A run that was lost is made again in another size; those behind it then begin elsewhere."""
+def test_runs_that_follow_no_other_are_not_used(
+    dump: Path, tmp_path: Path, make_dump_config: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that was lost is made again in another size, and its maker is killed; those behind it begin elsewhere."""
     job = start_job(make_dump_config(dump, split_bytes=SPLIT_BYTES), tmp_path / "out")
     read_one_split(job, 0)
     whole = all_runs(job)
@@ -165,6 +167,11 @@ def test_runs_that_follow_no_other_are_not_used(dump: Path, tmp_path: Path, make
     with pytest.raises(JobError, match="a run of input split .* is gone"):
         all_runs(job)
     again = start_job(make_dump_config(dump, split_bytes=2 * SPLIT_BYTES), tmp_path / "out")
+    commit = read_step.commit_run
+    with monkeypatch.context() as patched:
+        patched.setattr(read_step, "commit_run", lambda *given: commit(*given) or 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            read_one_split(again, 0)
     read_one_split(again, 0)
     runs = all_runs(again)
     assert runs[:2] == whole[:2]
