@@ -15,6 +15,7 @@ from tokenfree.train.loop.stopping import Stop
 from tokenfree.train.runs.metrics import Line, OnLine
 
 _INTERVAL = 0.2  # seconds between two calls
+_TIMEOUT = 20.0  # seconds for an answer, which without its head Ray may never give
 
 
 class Channel:
@@ -58,22 +59,16 @@ def forward_lines(channel: Any, progress: OnLine | None, stop: Stop) -> Iterator
 
 
 @contextlib.contextmanager
-def connect_worker(channel: Any, stop: Stop, asked_here: Callable[[], str | None]) -> Iterator[OnLine]:
-    """In the worker of rank 0: yields what takes lines for the command; asks `stop` when the command wants an end.
-
-    `asked_here` gives another reason to stop, for which the workers are started again, or None.
-    """
+def connect_worker(channel: Any, stop: Stop) -> Iterator[OnLine]:
+    """In the worker of rank 0: yields what takes lines for the command; asks `stop` when an end is wanted."""
     waiting: list[Line] = []
 
     def post() -> None:
         lines = waiting.copy()
-        asked = ray.get(channel.post.remote(lines))
+        asked = ray.get(channel.post.remote(lines), timeout=_TIMEOUT)
         del waiting[: len(lines)]
         if asked is not None:
             stop.ask(asked[0], goes_on=asked[1])
-        reason = asked_here()
-        if reason is not None:
-            stop.ask(reason, goes_on=True)
 
     with _repeated(post):
         yield waiting.append
@@ -82,7 +77,7 @@ def connect_worker(channel: Any, stop: Stop, asked_here: Callable[[], str | None
 def _forward(channel: Any, progress: OnLine | None, stop: Stop) -> None:
     if stop:
         channel.ask_to_stop.remote(stop.reason, False)
-    for line in ray.get(channel.take.remote()):
+    for line in ray.get(channel.take.remote(), timeout=_TIMEOUT):
         if progress is not None:
             progress(line)
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from ray._private.ray_logging import stdout_deduplicator
+from tokenfree.train.ray.internals import muted
 
 SETTINGS: Mapping[str, str] = {  # where the user has not set them
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",  # how soon a lost worker is noticed; 2 by default
     "RAY_TRAIN_METRICS_ENABLED": "0",
     "RAY_TRAIN_ENABLE_STATE_ACTOR_RECONCILIATION": "0",
+    "RAY_API_SERVER_ADDRESS": "none://",  # for Ray's own cleaner, see train/ray/cleaner.py
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # the coming default; without it each start prints a warning
     "RAY_AIR_NEW_OUTPUT": "0",  # Tune's new output prints banners at any verbosity
@@ -25,29 +25,29 @@ SETTINGS: Mapping[str, str] = {  # where the user has not set them
 
 TUNE_LOGGERS = ("ray.tune", "ray.train")  # what they say of a sweep is in its journal
 
+_PUT_BY_US = "A worker died or was killed|Raylet is terminated|has been marked dead"  # in a line of our own
+
 
 @contextlib.contextmanager
 def ray_environment(more: Mapping[str, str] | None = None, *, mute: Sequence[str] = ()) -> Iterator[None]:
     """In the block the environment has `SETTINGS` and `more`, where the user has not set them.
 
-    It is to be in force before Ray starts, so that its processes inherit it. What Ray prints about a lost worker (eight
-    lines of advice) is left to its logs; the user gets a line of ours.
+    It is to be in force before Ray starts, so that its processes inherit it. What Ray prints about a lost worker or
+    node (dozens of lines) is left to its logs; the user gets a line of ours.
 
     Args:
         mute: names of loggers of this process that are to say nothing below critical.
     """
     added = {name: value for name, value in {**SETTINGS, **(more or {})}.items() if name not in os.environ}
     levels = {name: logging.getLogger(name).level for name in mute}
-    skipped = stdout_deduplicator.skip_re
     os.environ.update(added)
-    stdout_deduplicator.skip_re = re.compile("A worker died or was killed")
     for name in levels:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
-        yield
+        with muted(_PUT_BY_US):
+            yield
     finally:
         for name, level in levels.items():
             logging.getLogger(name).setLevel(level)
-        stdout_deduplicator.skip_re = skipped
         for name in added:
             del os.environ[name]

@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import ray
 import torch
-from ray.exceptions import RayError, RayTaskError
-from ray.train.v2._internal.exceptions import RayTrainError
-from ray.train.v2.api.exceptions import ControllerError, TrainingFailedError, WorkerGroupError
+from ray.exceptions import RayTaskError
+from ray.train import ControllerError, TrainingFailedError, WorkerGroupError
 
 from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.train.runs.run import Run
@@ -32,10 +31,10 @@ class Cause(NamedTuple):
 
 def unwrap(error: BaseException) -> Cause:
     """The error inside those that Ray wraps around it: of several workers, the first one's own (see `own_errors`)."""
-    if isinstance(error, WorkerGroupError):
-        causes = [Cause(own, rank) for rank, own in own_errors(error.worker_failures).items()]
-        return causes[0] if causes else Cause(None)
     inner = error.controller_failure if isinstance(error, ControllerError) else error
+    if isinstance(inner, (WorkerGroupError, GaveUp)):
+        causes = [Cause(own, rank) for rank, own in own_errors(inner.worker_failures).items()]
+        return causes[0] if causes else Cause(None)
     while isinstance(inner, RayTaskError) and isinstance(inner.cause, BaseException):
         inner = inner.cause
     return Cause(inner)
@@ -69,6 +68,16 @@ def is_of_collective(error: Exception) -> bool:
     return isinstance(error, RuntimeError) and any(word in str(error) for word in ("gloo", "Gloo", "NCCL", "TCPStore"))
 
 
+class GaveUp(Exception):
+    """Raised in Ray's controller to end the run: for errors that workers raised by themselves, by rank; or for none,
+    where workers were lost too often.
+    """
+
+    def __init__(self, worker_failures: dict[int, Exception]) -> None:
+        super().__init__(worker_failures)
+        self.worker_failures = worker_failures
+
+
 class LostPeer(RuntimeError):
     """A collective operation failed because another worker is gone: no fault of this one's."""
 
@@ -98,9 +107,10 @@ def node_of(error: BaseException) -> str | None:
 
 def own_errors(failures: Mapping[int, Exception]) -> dict[int, Exception]:
     """The errors that workers raised by themselves, by rank: neither their loss nor the consequence of another's."""
-    lost = (LostPeer, RayError, RayTrainError)
     return {
         rank: error
         for rank, error in sorted(failures.items())
-        if not isinstance(error, lost) and not (isinstance(error, Stopped) and error.goes_on)
+        if type(error).__module__.partition(".")[0] != "ray"
+        and not isinstance(error, LostPeer)
+        and not (isinstance(error, Stopped) and error.goes_on)
     }

@@ -17,25 +17,26 @@ from typing import Any
 import ray
 import ray.train
 from pyarrow.fs import FSSpecHandler, PyFileSystem
-from ray._private.worker import global_worker
 from ray.exceptions import RayActorError
-from ray.train import FailureConfig, RunConfig, ScalingConfig, UserCallback
-from ray.train.torch import TorchConfig, get_device
-from ray.train.v2.api.exceptions import TrainingFailedError
+from ray.train import FailureConfig, ScalingConfig, TrainingFailedError
+from ray.train.torch import get_device
 
 from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.preprocess.common.storage import Storage
-from tokenfree.train.loop.stopping import stop_on_signals
+from tokenfree.train.loop.stopping import Stop, stop_on_signals
 from tokenfree.train.machine.cpus import cores
 from tokenfree.train.ray.channel import connect_worker, forward_lines, make_channel
 from tokenfree.train.ray.environment import ray_environment
-from tokenfree.train.ray.errors import LostPeer, WorkerFailure, explain, is_of_collective, own_errors, with_node
-from tokenfree.train.ray.session import ray_session
-from tokenfree.train.ray.trainer import Trainer, coming_end, notice
+from tokenfree.train.ray.errors import LostPeer, WorkerFailure, explain, is_of_collective, with_node
+from tokenfree.train.ray.losses import LossCallback, NoticeCallback, record_loss
+from tokenfree.train.ray.scaling import ResizeCallback
+from tokenfree.train.ray.session import RayLost, Session, ray_session
+from tokenfree.train.ray.torch_group import notice
+from tokenfree.train.ray.trainer import fit, make_trainer
 from tokenfree.train.runs.locate import run_at
 from tokenfree.train.runs.metrics import OnLine
 from tokenfree.train.runs.run import Run
-from tokenfree.train.worker.worker import Stopped, TrainJob, work
+from tokenfree.train.worker.worker import TrainJob, work
 
 _RESIZE_INTERVAL = 20.0  # seconds between two looks for room for more workers
 _ELASTIC = {"RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "10"}  # for room on the nodes, then it is planned anew
@@ -53,76 +54,72 @@ def work_on_ray(job: TrainJob, workers: tuple[int, int], progress: OnLine | None
         progress({"event": "launch", "step": None, "message": f"starting {workers[1]} workers under Ray"})
     with contextlib.ExitStack() as stack:
         stack.enter_context(ray_environment(_ELASTIC if workers[0] < workers[1] else None))
-        threads, use_gpu = stack.enter_context(_cluster(job, workers[1]))
-        channel = make_channel()
-        stack.enter_context(forward_lines(channel, progress, stack.enter_context(stop_on_signals())))
+        stop = stack.enter_context(stop_on_signals())
         for attempts_left in reversed(range(job.recipe.train.max_restarts + 1)):
             try:
-                return _fit(job, workers, threads, use_gpu, channel)
-            except RayActorError as error:  # of the controller; the loss of a worker is the controller's to mend
-                if not attempts_left:
-                    raise JobError(f"the process that leads the workers was lost too often: {error}") from error
-                message = "the process that leads the workers was lost; starting them again from the newest checkpoint"
-                _record_loss(run_at(job.run, job.owner), channel, [], message)
+                return _in_session(job, workers, progress, stop)
+            except RayLost as error:
+                if "RAY_ADDRESS" in os.environ or not attempts_left:
+                    raise JobError(
+                        f"{error}; {'start it' if 'RAY_ADDRESS' in os.environ else 'look for a lack of memory'}, and "
+                        "run the same command again: it goes on from the newest checkpoint"
+                    ) from error
+                line = record_loss(job.run, job.owner, [], f"{error}; starting Ray and the workers again")
+                if progress is not None:
+                    progress(line)
 
 
-def _fit(job: TrainJob, workers: tuple[int, int], threads: int, use_gpu: bool, channel: Any) -> None:
+def _in_session(job: TrainJob, workers: tuple[int, int], progress: OnLine | None, stop: Stop) -> None:
+    """One life of a Ray session."""
+    with _cluster(job, workers[1]) as (session, threads, use_gpu):
+        channel = make_channel()
+        with forward_lines(channel, progress, stop):
+            for attempts_left in reversed(range(job.recipe.train.max_restarts + 1)):
+                try:
+                    return _fit(job, workers, threads, use_gpu, channel, session)
+                except RayActorError as error:  # of the controller; the loss of a worker is the controller's to mend
+                    if not attempts_left:
+                        raise JobError(f"the process that leads the workers was lost too often: {error}") from error
+                    message = (
+                        "the process that leads the workers was lost; starting them again from the newest checkpoint"
+                    )
+                    ray.get(channel.post.remote([record_loss(job.run, job.owner, [], message)]))
+
+
+def _fit(job: TrainJob, workers: tuple[int, int], threads: int, use_gpu: bool, channel: Any, session: Session) -> None:
     """One life of Ray's controller."""
     storage = Storage.at(job.run)
-    name = f"attempt_{1 + len(storage.names('ray')):04d}"  # an old name would revive Ray's old state
-    trainer = Trainer(
-        _work_on_worker,
-        channel,
-        train_loop_config={"job": pickle.dumps(job), "threads": threads, "channel": channel},
-        scaling_config=ScalingConfig(
-            num_workers=workers[0] if workers[0] == workers[1] else workers,
-            use_gpu=use_gpu,
-            elastic_resize_monitor_interval_s=_RESIZE_INTERVAL,
-            resources_per_worker={"CPU": threads, **({"GPU": 1} if use_gpu else {})},
-        ),
-        torch_config=TorchConfig(backend="nccl" if use_gpu else "gloo"),
-        run_config=RunConfig(
-            name=name,
-            storage_path=storage.path("ray"),
-            storage_filesystem=None if storage.is_local else PyFileSystem(FSSpecHandler(storage.fs)),
-            failure_config=FailureConfig(
-                max_failures=job.recipe.train.max_restarts, controller_failure_limit=job.recipe.train.max_restarts
-            ),
-            callbacks=[_LossRecorder(job.run, job.owner, channel)],
-        ),
+    name = f"attempt_{1 + len(storage.names('ray')):04d}"
+    restarts = job.recipe.train.max_restarts
+    scaling = ScalingConfig(
+        num_workers=workers[0] if workers[0] == workers[1] else workers,
+        use_gpu=use_gpu,
+        elastic_resize_monitor_interval_s=_RESIZE_INTERVAL,
+        resources_per_worker={"CPU": threads, **({"GPU": 1} if use_gpu else {})},
     )
+    losses = LossCallback(job.run, job.owner, channel, restarts)
+    callbacks = [losses, NoticeCallback(losses, channel)]
+    trainer = make_trainer(
+        _work_on_worker,
+        {"job": pickle.dumps(job), "threads": threads, "channel": channel},
+        scaling,
+        name=name,
+        failures=FailureConfig(max_failures=-1, controller_failure_limit=restarts),
+        callbacks=[*callbacks, ResizeCallback(scaling, channel)] if scaling.elasticity_enabled else callbacks,
+        storage_path=storage.path("ray"),
+        storage_filesystem=None if storage.is_local else PyFileSystem(FSSpecHandler(storage.fs)),
+    )
+    run = run_at(job.run)
     try:
-        trainer.fit()
-    except TrainingFailedError as error:
-        raise explain(error, run_at(job.run), f"ray/{name}") from error
+        fit(trainer, session)
+    except (TrainingFailedError, RayActorError, RayLost) as error:
+        if run.result() is not None:  # the workers were done
+            return
+        if isinstance(error, TrainingFailedError):
+            raise explain(error, run, f"ray/{name}") from error
+        raise
     finally:
-        _keep_logs(run_at(job.run), f"ray/{name}/logs")
-
-
-class _LossRecorder(UserCallback):
-    """Writes the loss of workers to the events of the run; lives in the controller."""
-
-    def __init__(self, run: str, owner: str | None, channel: Any) -> None:
-        self._run, self._owner, self._channel = run, owner, channel
-
-    def after_exception(self, run_context: Any, worker_exceptions: dict[int, Exception]) -> None:
-        """Record who was lost or stopped, by rank; errors of workers' own are told by `explain` at the end."""
-        if own_errors(worker_exceptions):
-            return
-        stopped = [error for error in worker_exceptions.values() if isinstance(error, Stopped)]
-        if stopped:
-            message = f"workers stopped after step {stopped[0].step} by {stopped[0].reason}; starting them again"
-            _record_loss(run_at(self._run, self._owner), self._channel, [], message)
-            return
-        ranks = [rank for rank, error in sorted(worker_exceptions.items()) if not isinstance(error, LostPeer)]
-        lost = f"worker {', '.join(map(str, ranks))}" if ranks else "a worker"
-        message = f"{lost} was lost; starting the workers again from the newest checkpoint"
-        _record_loss(run_at(self._run, self._owner), self._channel, ranks, message)
-
-
-def _record_loss(run: Run, channel: Any, ranks: list[int], message: str) -> None:
-    line = run.add_event("worker_lost", ranks=ranks, message=message)
-    ray.get(channel.post.remote([line]))
+        _keep_logs(run, f"ray/{name}/logs")
 
 
 def _work_on_worker(config: dict[str, Any]) -> None:
@@ -132,7 +129,7 @@ def _work_on_worker(config: dict[str, Any]) -> None:
     try:
         with contextlib.ExitStack() as stack:
             job = _unpickled(config["job"])
-            on_line = stack.enter_context(connect_worker(config["channel"], notice, coming_end)) if rank == 0 else None
+            on_line = stack.enter_context(connect_worker(config["channel"], notice)) if rank == 0 else None
             work(
                 job,
                 rank=rank,
@@ -167,19 +164,19 @@ def _unpickled(job: bytes) -> TrainJob:
 
 
 @contextlib.contextmanager
-def _cluster(job: TrainJob, num_workers: int) -> Iterator[tuple[int, bool]]:
-    """A Ray session (see train/ray/session.py). Yields the CPUs of a worker, and whether workers have a GPU each."""
+def _cluster(job: TrainJob, num_workers: int) -> Iterator[tuple[Session, int, bool]]:
+    """Yields a Ray session (see train/ray/session.py), the CPUs of a worker, and whether workers have a GPU each."""
     alone = "RAY_ADDRESS" not in os.environ and not ray.is_initialized()
     threads = job.recipe.train.threads
     if threads is None:
         threads = max(1, cores() // num_workers) if alone else 1
-    with ray_session(max(cores(), threads * num_workers)):
-        yield threads, ray.cluster_resources().get("GPU", 0) >= num_workers
+    with ray_session(max(cores(), threads * num_workers)) as session:
+        yield session, threads, ray.cluster_resources().get("GPU", 0) >= num_workers
 
 
 def _keep_logs(run: Run, folder: str) -> None:
     """Copy what Ray Train logged on this machine (the recoveries and their reasons) beside the run."""
-    node = global_worker.node
-    logs = None if node is None else Path(node.get_logs_dir_path()) / "train"
-    for log in sorted(logs.iterdir()) if logs is not None and logs.is_dir() else []:
+    context = ray.get_runtime_context()
+    logs = Path(context.get_temp_dir()) / context.get_session_name() / "logs" / "train"
+    for log in sorted(logs.iterdir()) if logs.is_dir() else []:
         run.keep(log, f"{folder}/{log.name}")

@@ -1,10 +1,13 @@
 """A Ray session for a `with` block: the one this process has, the cluster of RAY_ADDRESS, or a fresh local one."""
 
+from __future__ import annotations
+
+import contextlib
 import logging
 import os
 import socket
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import psutil
@@ -13,40 +16,105 @@ import ray
 from tokenfree.preprocess.common.errors import JobError
 from tokenfree.train.machine.cpus import cores
 from tokenfree.train.machine.processes import end_stragglers, ray_processes
+from tokenfree.train.ray.internals import on_loopback
 
 _REACH_SECONDS = 5.0
+_HEAD_PATIENCE = 45.0  # seconds in which a cluster may start its head again; after 60 Ray ends this process
+_LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # "0": an own address only, as Ray has it on those systems
 
 
-@contextmanager
-def ray_session(num_cpus: int | None = None) -> Iterator[None]:
+class RayLost(JobError):
+    """A part of Ray that the whole session stands on is gone."""
+
+
+class Session:
+    """What the parts of Ray are asked by that have to live: the node of this process, and the head of the cluster.
+
+    Args:
+        local: whether the session is of this process alone.
+    """
+
+    def __init__(self, *, local: bool) -> None:
+        context = ray.get_runtime_context()
+        (node,) = (node for node in ray.nodes() if node["NodeID"] == context.get_node_id())
+        self._node = (node["NodeManagerAddress"], node["NodeManagerPort"])
+        host, _, port = context.gcs_address.rpartition(":")
+        self._head = (host.strip("[]"), int(port))
+        self.local = local
+        self._head_answered = time.monotonic()
+
+    def check(self) -> None:
+        """Look for both.
+
+        Raises:
+            RayLost: one of them is gone.
+        """
+        if _is_gone(self._node):
+            raise RayLost("the Ray node of this machine (its raylet, or an agent that it needs) was lost")
+        if not _is_gone(self._head):
+            self._head_answered = time.monotonic()
+        elif self.local or time.monotonic() - self._head_answered > _HEAD_PATIENCE:
+            raise RayLost("the head of the Ray cluster (its GCS) was lost")
+
+
+@contextlib.contextmanager
+def ray_session(num_cpus: int | None = None) -> Iterator[Session]:
     """Be connected to Ray; a local cluster (of `num_cpus` CPUs, by default this process's) is stopped afterwards.
 
     A new local cluster is never shared: joining whatever runs on the machine would make two commands hurt each other.
+    It can be reached from this machine only.
 
     Raises:
         JobError: Ray could not be started, or reached.
     """
     if ray.is_initialized():
-        yield
+        yield Session(local=False)
         return
     local = "RAY_ADDRESS" not in os.environ
     if not local:
         _reach(os.environ["RAY_ADDRESS"])
     own: dict[str, Any] = {"address": "local", "num_cpus": num_cpus or cores(), "include_dashboard": False}
-    try:
-        ray.init(**(own if local else {}), logging_level=logging.ERROR, log_to_driver=False)
-    except Exception as error:  # Ray raises plain exceptions here
-        where = "on this machine" if local else f"at RAY_ADDRESS={os.environ['RAY_ADDRESS']}"
-        first_line = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise JobError(f"Ray could not be started {where}: {first_line}; run the same command again") from error
     started: list[psutil.Process] = []
+    with _kept_to_this_machine() if local else contextlib.nullcontext():
+        try:
+            ray.init(**(own if local else {}), logging_level=logging.ERROR, log_to_driver=False)
+        except Exception as error:  # Ray raises plain exceptions here
+            where = "on this machine" if local else f"at RAY_ADDRESS={os.environ['RAY_ADDRESS']}"
+            first_line = next(iter(str(error).strip().splitlines()), type(error).__name__)
+            raise JobError(f"Ray could not be started {where}: {first_line}; run the same command again") from error
+        try:
+            yield Session(local=local)
+        finally:
+            if local:
+                started = ray_processes()
+            ray.shutdown()
+            end_stragglers(started)
+
+
+@contextlib.contextmanager
+def _kept_to_this_machine() -> Iterator[None]:
+    """In the block Ray starts processes that listen on 127.0.0.1 alone."""
+    before = os.environ.get(_LOOPBACK)
+    os.environ[_LOOPBACK] = "0"
     try:
-        yield
+        with on_loopback():
+            yield
     finally:
-        if local:
-            started = ray_processes()
-        ray.shutdown()
-        end_stragglers(started)
+        if before is None:
+            del os.environ[_LOOPBACK]
+        else:
+            os.environ[_LOOPBACK] = before
+
+
+def _is_gone(address: tuple[str, int]) -> bool:
+    """Whether nothing listens there any more; one that is silent may be busy."""
+    try:
+        socket.create_connection(address, timeout=1.0).close()
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _reach(address: str) -> None:

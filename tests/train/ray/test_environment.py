@@ -28,7 +28,13 @@ def test_what_is_not_said(monkeypatch: pytest.MonkeyPatch) -> None:
         assert logger.level == logging.CRITICAL
         pattern = stdout_deduplicator.skip_re
         assert pattern is not None
-        assert pattern.search("A worker died or was killed while executing a task")
+        for said in (
+            "A worker died or was killed while executing a task",
+            "Raylet is terminated. Termination is unexpected.",
+            "The node with node id: 06b9 has been marked dead because the detector has missed too many heartbeats",
+        ):
+            assert pattern.search(said)
+        assert not pattern.search("Warning: the object store is full")
     assert logger.level == logging.INFO
     assert stdout_deduplicator.skip_re is skipped
     with ray_environment():

@@ -1,6 +1,7 @@
 """Two workers of Ray Train: finished, and with one of them killed."""
 
 import os
+import pickle
 import shutil
 import signal
 import threading
@@ -11,16 +12,14 @@ from typing import Any
 
 import pytest
 from ray.exceptions import ActorDiedError, RayTaskError
-from ray.train.v2.api.config import FailureConfig
-from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
+from ray.train import ControllerError, WorkerGroupError
 
 from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.preprocess.common.json_lines import read_json_lines
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.machine.processes import ray_processes
 from tokenfree.train.pretrain import pretrain
-from tokenfree.train.ray.errors import Cause, LostPeer, WorkerFailure, explain, unwrap
-from tokenfree.train.ray.trainer import Cleaner, FailureDecision, FailurePolicy, Trainer
+from tokenfree.train.ray.errors import Cause, GaveUp, LostPeer, WorkerFailure, explain, unwrap
 from tokenfree.train.runs.run_folder import RunFolder
 from tokenfree.train.worker.incident_files import roll_backs
 
@@ -115,16 +114,6 @@ def test_an_error_of_a_worker_comes_first_with_its_rank(corpus: str, make_recipe
     assert ray_processes() == []
 
 
-def test_errors_of_our_own_are_not_tried_again() -> None:
-    policy = FailurePolicy(FailureConfig(max_failures=3))
-    bug = WorkerFailure("KeyError: 'x'", "Traceback ...")
-    lost, peer = ActorDiedError(), LostPeer("gloo: Connection closed by peer")
-    assert policy.make_decision(WorkerGroupError("", {0: peer, 1: lost})) == FailureDecision.RETRY
-    assert policy.make_decision(WorkerGroupError("", {0: peer})) == FailureDecision.RETRY
-    assert policy.make_decision(WorkerGroupError("", {0: peer, 1: bug})) == FailureDecision.RAISE
-    assert policy.make_decision(WorkerGroupError("", {0: UserError("no")})) == FailureDecision.RAISE
-
-
 def test_what_the_user_reads(tmp_path: Path) -> None:
     peer, lost, run = LostPeer("gloo"), ActorDiedError(), RunFolder(tmp_path)
     mistake = explain(WorkerGroupError("", {0: peer, 1: UserError("train.length: 3")}), run, "ray")
@@ -133,6 +122,9 @@ def test_what_the_user_reads(tmp_path: Path) -> None:
     assert str(bug) == f"worker 1 failed: KeyError: 'x'; its traceback is in {tmp_path / 'ray' / 'error.txt'}"
     assert (tmp_path / "ray" / "error.txt").read_text() == "Traceback ..."
     assert "train.max_restarts" in str(explain(WorkerGroupError("", {0: peer, 1: lost}), run, "ray"))
+    gave_up = ControllerError(GaveUp({1: UserError("train.length: 3")}))
+    assert str(explain(pickle.loads(pickle.dumps(gave_up)), run, "ray")) == "worker 1: train.length: 3"
+    assert "train.max_restarts" in str(explain(ControllerError(GaveUp({})), run, "ray"))
     assert "no CPU" in str(explain(ControllerError(ValueError("no CPU\nmore")), run, "ray"))
 
 
@@ -148,10 +140,3 @@ def test_what_ray_wraps_around_an_error_comes_off() -> None:
     assert unwrap(several) == Cause(bug, rank=2)
     assert unwrap(WorkerGroupError("", {0: ActorDiedError()})) == Cause(None)
     assert Cause(ValueError()).first_line == "ValueError"
-
-
-def test_ray_s_own_cleaner_is_not_used() -> None:
-    names = [type(callback).__name__ for callback in Trainer(lambda: None, None)._create_default_callbacks()]
-    assert "CleanerCallback" in names
-    assert "PlacementGroupCleanerCallback" not in names
-    assert "_monitor_loop" in vars(Cleaner)

@@ -12,15 +12,14 @@ from typing import Any
 
 import ray
 import ray.train
-from ray.train import FailureConfig, RunConfig, ScalingConfig
-from ray.train.torch import TorchConfig, get_device
-from ray.train.v2.api.exceptions import TrainingFailedError
+from ray.train import FailureConfig, ScalingConfig, TrainingFailedError
+from ray.train.torch import TorchTrainer, get_device
 
 from tokenfree.preprocess.common.errors import JobError
 from tokenfree.train.parallel.collectives import broadcast
 from tokenfree.train.ray.environment import ray_environment
 from tokenfree.train.ray.errors import unwrap
-from tokenfree.train.ray.trainer import Trainer
+from tokenfree.train.ray.trainer import make_trainer
 from tokenfree.train.sweep.trials.trial_session import TrialSegment, TrialSession
 
 _PATIENCE = 7 * 24 * 3600  # seconds that idle workers wait for the next trial
@@ -65,17 +64,18 @@ class WorkerGroup:
         self._stack.enter_context(ray_environment())
         self._mailbox: Any = ray.remote(num_cpus=0)(Mailbox).remote()
         self._failure: BaseException | None = None
-        trainer = Trainer(
+        trainer = make_trainer(
             _serve,
-            channel=None,  # of elastic runs
-            train_loop_config={"mailbox": self._mailbox},
-            scaling_config=ScalingConfig(
+            {"mailbox": self._mailbox},
+            ScalingConfig(
                 num_workers=workers,
                 use_gpu=gpus > 0,
                 resources_per_worker={"CPU": cpus, **({"GPU": gpus} if gpus else {})},
             ),
-            torch_config=TorchConfig(backend="nccl" if gpus else "gloo", timeout_s=_PATIENCE),
-            run_config=RunConfig(name=name, storage_path=storage, failure_config=FailureConfig(max_failures=0)),
+            name=name,
+            failures=FailureConfig(max_failures=0),
+            timeout_s=_PATIENCE,
+            storage_path=storage,
         )
         self._thread = threading.Thread(target=self._run, args=(trainer,), name="worker group", daemon=True)
         self._thread.start()
@@ -111,7 +111,7 @@ class WorkerGroup:
                 raise self._failure or JobError("the workers of the trial ended by themselves")
         return ray.get(waiting)
 
-    def _run(self, trainer: Trainer) -> None:
+    def _run(self, trainer: TorchTrainer) -> None:
         try:
             trainer.fit()
         except TrainingFailedError as error:

@@ -1,0 +1,56 @@
+"""The process group listens on the address that it is told, and on no other."""
+
+import json
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import REPOSITORY
+from tokenfree.train.parallel.group import interface_of
+
+ONE_OF_TWO = """
+import json, os, sys
+from datetime import timedelta
+import torch, torch.distributed as dist
+from tests.train.listening import addresses
+from tokenfree.train.parallel.group import join, keep_to, listen
+
+rank = int(sys.argv[1])
+if rank == 0:
+    listener = listen("127.0.0.1")
+    port = listener.getsockname()[1]
+    print(port, flush=True)
+else:
+    listener, port = None, int(sys.argv[2])
+keep_to("127.0.0.1")
+join("gloo", rank=rank, world_size=2, address="127.0.0.1", port=port, listener=listener, timeout=timedelta(seconds=60))
+ones = torch.ones(1)
+dist.all_reduce(ones)
+found = [addresses(os.getpid(), connected=connected) for connected in (False, True)]
+dist.barrier()
+print(json.dumps([ones.item(), *found]))
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="read from /proc")
+def test_two_workers_listen_on_loopback_only() -> None:
+    command = [sys.executable, "-c", ONE_OF_TWO]
+    first = subprocess.Popen([*command, "0"], stdout=subprocess.PIPE, cwd=REPOSITORY, text=True)
+    assert first.stdout is not None
+    port = first.stdout.readline().strip()
+    second = subprocess.Popen([*command, "1", port], stdout=subprocess.PIPE, cwd=REPOSITORY, text=True)
+    said = [json.loads(process.communicate(timeout=120)[0].splitlines()[-1]) for process in (first, second)]
+    assert [one[0] for one in said] == [2.0, 2.0]
+    assert set(said[0][1]) == {"127.0.0.1"}  # the store; Gloo listens only until all have met
+    assert set(said[1][1]) <= {"127.0.0.1"}
+    assert set(said[0][2]) == set(said[1][2]) == {"127.0.0.1"}
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="told on Linux only")
+def test_the_interface_of_an_address() -> None:
+    assert interface_of("127.0.0.1") == "lo"
+    assert interface_of("192.0.2.123") is None
+    assert interface_of("::1") is None
+    assert "lo" in [name for _, name in socket.if_nameindex()]

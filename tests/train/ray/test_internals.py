@@ -1,0 +1,87 @@
+"""The seam: what is used of Ray without a documented door is still there, and nothing else of its inside is imported.
+
+Where one of these fails with another version of Ray, see what the message says before the pin of `ray` in
+pyproject.toml is moved.
+"""
+
+import ast
+import asyncio
+import inspect
+from pathlib import Path
+
+import ray
+from ray._private import ray_constants, services
+from ray.data._internal.cluster_autoscaler.default_autoscaling_coordinator import _AutoscalingCoordinatorActor
+from ray.train.v2._internal.callbacks.backend_setup import BackendSetupCallback
+from ray.train.v2._internal.execution import callback
+from ray.train.v2._internal.execution.controller.controller import TrainController
+from ray.train.v2._internal.execution.scaling_policy import ScalingPolicy
+from ray.train.v2._internal.execution.scaling_policy.scaling_policy import ResizeDecision
+from ray.train.v2._internal.execution.worker_group import WorkerGroup, WorkerGroupPollStatus
+
+from tests.conftest import REPOSITORY
+from tokenfree.train.ray import cleaner, internals, losses, scaling
+
+SEAM = "train/ray/internals.py"
+CALLBACKS = (
+    cleaner.CleanerCallback,
+    losses.NoticeCallback,
+    scaling.NodeCallback,
+    scaling.ResizeCallback,
+)
+
+
+def inner_imports(path: Path) -> list[str]:
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    modules = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    modules += [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    parts = [module.split(".") for module in modules]
+    return [".".join(names) for names in parts if names[0] == "ray" and any(name.startswith("_") for name in names)]
+
+
+def test_only_one_file_looks_inside_ray() -> None:
+    files = [path for folder in ("train", "workflows", "pipelines") for path in (REPOSITORY / folder).rglob("*.py")]
+    found = {path.relative_to(REPOSITORY).as_posix(): modules for path in files if (modules := inner_imports(path))}
+    assert list(found) == [SEAM], "use Ray's documented doors, or go through internals.py"
+    assert len(found[SEAM]) == 5
+
+
+def test_callbacks_are_called_by_the_names_that_they_have() -> None:
+    for ours in CALLBACKS:
+        for name, method in vars(ours).items():
+            if name.startswith("_"):
+                continue
+            theirs = next((getattr(base, name) for base in ours.__mro__[1:] if hasattr(base, name)), None)
+            assert theirs is not None, f"Ray has no callback {name} any more; see {callback.__file__}"
+            given, wished = (list(inspect.signature(each).parameters) for each in (method, theirs))
+            assert given == wished, f"Ray calls {name} with other arguments; see {callback.__file__}"
+            assert asyncio.iscoroutinefunction(method) == asyncio.iscoroutinefunction(theirs), name
+    resize = inspect.getsource(TrainController._execute_resize_decision)
+    at = resize.index("before_controller_execute_resize_decision")
+    assert "decision.num_workers" in resize[at:], "the number that ResizeCallback changes is not read after it"
+    assert ResizeDecision(1, {}).num_workers == 1
+    for name in ("get_workers", "get_latest_poll_status", "poll_status", "execute", "execute_single"):
+        assert hasattr(WorkerGroup, name), f"ResizeCallback, CleanerCallback or TorchGroup calls WorkerGroup.{name}"
+    for name in ("errors", "finished", "get_preemption_info"):
+        assert hasattr(WorkerGroupPollStatus, name), f"callbacks read {name} of the status of workers"
+    assert "on_shutdown" in inspect.getsource(BackendSetupCallback), "TorchGroup kills workers there"
+
+
+def test_reservations_are_asked_for_as_ray_names_them() -> None:
+    parameters = inspect.signature(_AutoscalingCoordinatorActor.get_reserved_resources).parameters
+    assert list(parameters) == ["self", "requester_id", "recompute"], "see Reservation"
+    assert 'f"train-{train_run_context.run_id}"' in inspect.getsource(ScalingPolicy.after_controller_start)
+
+
+def test_a_new_cluster_gets_the_address_of_this_machine_alone() -> None:
+    assert ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR == "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+    assert not ray.is_initialized()
+    with internals.on_loopback():
+        assert services.get_node_ip_address() == "127.0.0.1", "see on_loopback"
+    assert ray_constants.ENABLE_RAY_CLUSTER
+
+
+def test_draining_nodes_and_messages_have_a_handle() -> None:
+    assert callable(internals.state.get_draining_nodes), "see draining_nodes"
+    assert hasattr(internals.stdout_deduplicator, "skip_re"), "see muted"

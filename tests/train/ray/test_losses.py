@@ -1,0 +1,99 @@
+"""Which failures of workers end a run, and how often each is told."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ray import cloudpickle
+from ray.exceptions import ActorDiedError
+from ray.train import PreemptionInfo
+
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.train.ray import losses
+from tokenfree.train.ray.errors import GaveUp, LostPeer, WorkerFailure
+from tokenfree.train.ray.losses import LossCallback, NoticeCallback
+from tokenfree.train.worker.worker import Stopped
+
+PEER, LOST = LostPeer("gloo: Connection closed by peer"), ActorDiedError()
+BUG = WorkerFailure("KeyError: 'x'", "Traceback ...")
+
+
+class Channel:
+    """What stands in for the actor: an asked end is noted."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, bool]] = []
+        self.ask_to_stop = self
+
+    def remote(self, *what: Any) -> None:
+        self.asked.append(what)
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    lines: list[str] = []
+    monkeypatch.setattr(LossCallback, "_record", lambda self, ranks, message: lines.append(message))
+    return lines
+
+
+def test_errors_of_our_own_end_the_run(told: list[str]) -> None:
+    callback = LossCallback("run", None, None, most=3)
+    for failures, own in (({0: PEER, 1: BUG}, {1: BUG}), ({0: UserError("no"), 1: LOST}, {0: UserError("no")})):
+        with pytest.raises(GaveUp) as gave_up:
+            callback.after_exception(None, failures)
+        assert list(gave_up.value.worker_failures) == list(own)
+    stopped = Stopped("SIGINT", 4, False)
+    with pytest.raises(GaveUp):
+        callback.after_exception(None, {0: stopped})
+    assert told == []
+
+
+def test_losses_are_counted_and_stops_are_not(told: list[str]) -> None:
+    callback = LossCallback("run", None, None, most=2)
+    for failures in ({0: PEER, 1: LOST}, {0: Stopped("SIGTERM", 7, True), 1: LOST}, {0: PEER}):
+        callback.begin()
+        callback.after_exception(None, failures)
+    assert [line.partition(" was")[0].partition(" after")[0] for line in told] == [
+        "worker 1",
+        "workers stopped",
+        "a worker",
+    ]
+    callback.begin()
+    with pytest.raises(GaveUp) as gave_up:
+        callback.after_exception(None, {1: LOST})
+    assert gave_up.value.worker_failures == {}
+
+
+def test_a_loss_is_told_once_however_often_ray_comes_with_it(told: list[str]) -> None:
+    """Ray Train looks five times a second at workers of a node that is taken away, until it is gone."""
+    callback = LossCallback("run", None, None, most=1)
+    notice = NoticeCallback(callback, Channel())
+    both: Any = cloudpickle.loads(cloudpickle.dumps([callback, notice]))  # as they come into the controller
+    assert both[1]._losses is both[0]
+    for _ in range(3):
+        callback.after_exception(None, {1: LOST})
+    assert len(told) == 1
+    notice.after_worker_group_start(None)
+    with pytest.raises(GaveUp):
+        callback.after_exception(None, {1: LOST})
+
+
+def test_the_coming_end_of_a_node_is_asked_for_once() -> None:
+    class Status:
+        def get_preemption_info(self) -> PreemptionInfo:
+            return PreemptionInfo(deadline_ms=None, preempted_node_to_ranks={"b": [1], "a": [0]})
+
+    channel = Channel()
+    notice = NoticeCallback(LossCallback("run", None, channel, most=1), channel)
+    for _ in range(3):
+        notice.after_worker_group_poll_status(Status())
+    assert channel.asked == [("the coming end of node a, b", True)]
+    notice.after_worker_group_start(None)
+    notice.after_worker_group_poll_status(Status())
+    assert len(channel.asked) == 2
+
+
+def test_the_event_of_a_loss(tmp_path: Path) -> None:
+    line = losses.record_loss(str(tmp_path), None, [1], "worker 1 was lost")
+    assert (line["event"], line["ranks"], line["message"]) == ("worker_lost", [1], "worker 1 was lost")
+    assert "worker 1 was lost" in (tmp_path / "events.jsonl").read_text()

@@ -1,0 +1,70 @@
+"""A run of two workers on this machine: what it listens on, and what it does when a part of Ray is killed."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.train.listening import addresses
+from tokenfree.preprocess.common.json_lines import read_json_lines
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.machine.processes import descendants
+from tokenfree.train.pretrain import pretrain
+
+MakeRecipe = Callable[..., PretrainRecipe]
+CLOCK = ("seconds", "data_wait", "utilisation")
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(1500),
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds processes in /proc"),
+]
+
+
+class Killer:
+    """A progress that kills these parts of Ray, one after the other, and notes what is listened on before that."""
+
+    def __init__(self, *parts: str) -> None:
+        self.parts, self.listened, self.messages = list(parts), set[str](), list[str]()
+        self._at = 30
+
+    def __call__(self, line: Mapping[str, Any]) -> None:
+        if "message" in line:
+            self.messages.append(line["message"])
+        if "loss" not in line or line["step"] < self._at or not self.parts:
+            return
+        self._at += 40
+        family = descendants(os.getpid())
+        self.listened |= {address for process in family for address in addresses(process.pid)}
+        self.listened |= set(addresses(os.getpid()))
+        (found,) = [process for process in family if process.title.endswith(self.parts[0])]
+        del self.parts[0]
+        os.kill(found.pid, signal.SIGKILL)
+
+
+def history(run: Path) -> list[dict[str, Any]]:
+    lines = read_json_lines(run / "metrics.jsonl")
+    return [{name: value for name, value in line.items() if name not in CLOCK} for line in lines]
+
+
+def test_ray_is_started_again_and_the_losses_are_the_same(
+    corpus: str, make_recipe: MakeRecipe, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    recipe = make_recipe(steps=150, micro_batch=2, checkpoint_every_steps=10, validate_every_steps=50)
+    killer = Killer("/gcs_server", "/raylet", "ray::RuntimeEnvAgent")
+    killed = pretrain(recipe, corpus, str(tmp_path / "killed"), workers=(2, 2), progress=killer)
+    assert killer.parts == []
+    assert killed.restarts == 3
+    lost = [message for message in killer.messages if "lost" in message]
+    assert ["head" in message for message in lost] == [True, False, False]
+    assert all(message.endswith("; starting Ray and the workers again") for message in lost)
+    assert killer.listened == {"127.0.0.1"}
+    assert "".join(capfd.readouterr()) == ""  # of Ray
+
+    quiet = pretrain(recipe, corpus, str(tmp_path / "quiet"), workers=(2, 2))
+    assert quiet.restarts == 0
+    assert history(tmp_path / "killed") == history(tmp_path / "quiet")
