@@ -56,7 +56,8 @@ def usable_nodes() -> tuple[set[str], set[str]]:
 
 def room(reserved: dict[str, dict[str, float]], scaling: ScalingConfig) -> int:
     """How many workers fit into the resources of each node, at most as many as are wished for."""
-    needs = {name: amount for name, amount in (scaling.resources_per_worker or {}).items() if amount}
+    wished: Any = scaling.resources_per_worker
+    needs = {name: amount for name, amount in wished.items() if amount}
     fit = (min(int(there.get(name, 0) // amount) for name, amount in needs.items()) for there in reserved.values())
     return min(sum(fit), scaling.max_workers)
 

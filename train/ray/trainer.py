@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
 
+from ray.exceptions import RayActorError
 from ray.train import FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 
@@ -14,6 +16,7 @@ from tokenfree.train.ray.session import Session
 from tokenfree.train.ray.torch_group import TorchGroup
 
 _INTERVAL = 1.0  # seconds between two looks at the parts of Ray
+_SETTLE_SECONDS = 2.0
 
 
 def make_trainer(
@@ -36,6 +39,7 @@ def make_trainer(
         timeout_s: seconds, of a collective operation.
         storage: the arguments of RunConfig for where Ray Train writes.
     """
+    all_callbacks: Any = [*(callbacks or []), NodeCallback(), CleanerCallback()]  # Ray takes more than it says
     return TorchTrainer(
         train_loop,
         train_loop_config=config,
@@ -44,7 +48,7 @@ def make_trainer(
         run_config=RunConfig(
             name=name,
             failure_config=failures,
-            callbacks=[*(callbacks or []), NodeCallback(), CleanerCallback()],
+            callbacks=all_callbacks,
             **storage,
         ),
     )
@@ -72,4 +76,13 @@ def fit(trainer: TorchTrainer, session: Session) -> None:
         if thread.is_alive() or errors:
             session.check()
         if errors:
+            _settle(errors[0], session)
             raise errors[0]
+
+
+def _settle(error: BaseException, session: Session) -> None:
+    """Where the controller was lost, wait whether its node is going down with it; Ray then ends who uses the node."""
+    until = time.monotonic() + (_SETTLE_SECONDS if isinstance(error, RayActorError) else 0.0)
+    while time.monotonic() < until:
+        time.sleep(0.2)
+        session.check()
