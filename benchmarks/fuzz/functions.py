@@ -1,8 +1,8 @@
 """Random and broken input for the reader, the cleaner, the word splitter and the aligner, for as long as one likes.
 
-    python -m benchmarks.preprocess.fuzz --target cleaner --seconds 60
-    python -m benchmarks.preprocess.fuzz --target reader --seconds 60 --seeds some-dump.xml.bz2
-    python -m benchmarks.preprocess.fuzz --target reader --replay findings/reader-0.bin
+    python -m benchmarks.fuzz.functions --target cleaner --seconds 60
+    python -m benchmarks.fuzz.functions --target reader --seconds 60 --seeds some-dump.xml.bz2
+    python -m benchmarks.fuzz.functions --target reader --replay findings/reader-0.bin
 
 Seeds are pages of the demo corpus, or of the dumps given. With atheris installed (pip install atheris) the coverage of
 `preprocess` guides the search, and it stops at the first finding; else, or with --plain, mutation is blind, and one
@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.preprocess.fuzz_targets import TARGETS, Target
+from benchmarks.fuzz.targets import TARGETS, Target
 
 MAX_BYTES = 200_000
 MAX_REPEATS = 3000

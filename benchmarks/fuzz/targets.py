@@ -1,4 +1,4 @@
-"""What fuzz.py tries: functions of a byte string that raise where a promise of `preprocess` is broken."""
+"""What functions.py tries: functions of a byte string that raise where a promise of `preprocess` is broken."""
 
 from __future__ import annotations
 

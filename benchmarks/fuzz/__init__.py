@@ -1,0 +1,1 @@
+"""Whole commands on damaged files, killed, without room, and with a store that fails: `make fuzz`."""

@@ -1,0 +1,1 @@
+"""What a round does, a file for rounds of one sort."""
