@@ -1,4 +1,4 @@
-"""Build one shard: merge its documents out of all runs, compute their windows, check, write and commit the Arrow file."""
+"""Build one shard: merge its documents out of all runs, compute their windows, check, write and commit them."""
 
 from __future__ import annotations
 

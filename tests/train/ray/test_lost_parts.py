@@ -1,5 +1,6 @@
 """A run of two workers on this machine: what it listens on, and what it does when a part of Ray is killed."""
 
+import contextlib
 import os
 import signal
 import sys
@@ -7,12 +8,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.train.listening import addresses
 from tokenfree.preprocess.common.json_lines import read_json_lines
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.machine.processes import descendants
+from tokenfree.train.machine.processes import ray_processes
 from tokenfree.train.pretrain import pretrain
 
 MakeRecipe = Callable[..., PretrainRecipe]
@@ -23,6 +25,12 @@ pytestmark = [
     pytest.mark.timeout(1500),
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds processes in /proc"),
 ]
+
+
+def title(process: psutil.Process) -> str:
+    with contextlib.suppress(psutil.Error):  # it has ended
+        return next(iter(process.cmdline()), "")
+    return ""
 
 
 class Killer:
@@ -38,10 +46,10 @@ class Killer:
         if "loss" not in line or line["step"] < self._at or not self.parts:
             return
         self._at += 40
-        family = descendants(os.getpid())
+        family = ray_processes(title="")
         self.listened |= {address for process in family for address in addresses(process.pid)}
         self.listened |= set(addresses(os.getpid()))
-        (found,) = [process for process in family if process.title.endswith(self.parts[0])]
+        (found,) = [process for process in family if title(process).endswith(self.parts[0])]
         del self.parts[0]
         os.kill(found.pid, signal.SIGKILL)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.machine.processes import descendants
+from tokenfree.train.machine.processes import ray_processes
 
 MakeRecipe = Callable[..., PretrainRecipe]
 TOKEN = "d2f1c0ffee5a4b7e9c8d7e6f5a4b3c2d1e0f9a8b7c6d5e4f3a2b1c0d9e8f7a6b"
@@ -29,9 +29,7 @@ def test_a_token_reaches_the_workers_and_no_log(
         recipe = make_recipe(steps=40)
         training = start(recipe, corpus, str(tmp_path / "run"), workers=(2, 2), **secret)
         training.wait_for_step(3)
-        workers = [
-            process for process in descendants(training.process.pid) if process.title.startswith("ray::RayTrainW")
-        ]
+        workers = ray_processes(training.process.pid, "ray::RayTrainW")
         environments = [Path(f"/proc/{process.pid}/environ").read_bytes() for process in workers]
         assert len(environments) == 2
         assert all(f"RAY_AUTH_TOKEN={TOKEN}".encode() in environment for environment in environments)

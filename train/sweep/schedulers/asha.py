@@ -36,8 +36,9 @@ class Config(Scheduler):
         return min(self.grace, reports)
 
     def verdict(self, history: History, trial: TrialState, report: Report) -> Verdict:
-        """`go` for a trial between rungs, or with fewer better ones at its rung than have room; `stop` with more; `wait`
-        while trials that are still to come there can turn one into the other.
+        """`go` for a trial between rungs, or with fewer better ones at its rung than have room; `stop` with more.
+
+        `wait` while trials that are still to come there can turn one into the other.
         """
         rung = reached(trial, rungs(self.grace, self.reduction, history.reports))
         if rung is None:
