@@ -81,6 +81,7 @@ def test_a_whole_run(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> No
     assert result.characters == sum(line.get("characters", 0) for line in history(run))
     verified = verify_folder(str(run))
     assert (verified.complete, len(verified.checkpoints), verified.unhashed) == (True, 3, ())
+    assert not (run / "_tmp").exists()
     assert (run / "tensorboard").is_dir()
     config = read_config(run)
     assert (config.recipe, config.data) == (recipe, corpus)

@@ -62,7 +62,7 @@ def write_hashes(folder: str) -> None:
     """
     storage = Storage.at(folder)
     files = retry_store(storage, lambda: hashes_of(storage, _covered(storage.find())))
-    retry_store(storage, lambda: write_sealed(storage, HASHES, {"files": files}))
+    retry_store(storage, lambda: _write(storage, files))
 
 
 def rewritten(folder: str, names: Iterable[str] = ()) -> None:
@@ -78,9 +78,15 @@ def rewritten(folder: str, names: Iterable[str] = ()) -> None:
     if found is not None:
         files = {**found["files"], **hashes_of(storage, names)}
         if files != found["files"]:
-            write_sealed(storage, HASHES, {"files": files})
+            _write(storage, files)
     elif storage.size(HASHES) is None and _is_to_have_hashes(storage):
         write_hashes(folder)
+
+
+def _write(storage: Storage, files: Mapping[str, str]) -> None:
+    write_sealed(storage, HASHES, {"files": dict(files)})
+    if storage.is_local:
+        storage.remove(TEMPORARY)  # the folder in which the file was written
 
 
 def remove_hashes(folder: str) -> None:

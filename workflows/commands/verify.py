@@ -72,7 +72,8 @@ def _verified_results(directory: str) -> tuple[Mapping[str, Any], list[str]]:
         "unhashed": verified.unhashed,
     }
     state = "complete" if verified.complete else "not complete"
-    said = f"{directory}: good: {state}, {len(verified.checkpoints)} checkpoints"
+    count = len(verified.checkpoints)
+    said = f"{directory}: good: {state}, {count} checkpoint{'' if count == 1 else 's'}"
     return found, [said, *_unhashed_line(verified.unhashed if verified.complete else ())]
 
 
