@@ -114,7 +114,7 @@ def load_manifest(directory: str) -> Manifest:
             "install the tokenfree that made it, or preprocess again"
         )
     try:
-        checked(ManifestContent, values)
+        values = checked(ManifestContent, values)
         manifest: Manifest = checked(Manifest, values)
     except ValueError as error:
         raise UserError(f"{directory}/{MANIFEST}: damaged, {error}; copy the directory again or remake it") from None

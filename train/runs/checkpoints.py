@@ -111,6 +111,8 @@ def read(folder: Path, *, name: str | None = None) -> Checkpoint:
         if (folder / MARK).read_bytes() != mark_of(said):
             raise JobError(f"the checkpoint {name} is damaged: {STATE} does not match {MARK}")
         mapping = checked(_Files, json.loads(said))
+        if f"{MODEL}{_SUFFIX}" not in mapping["files"]:
+            raise ValueError(f"names no {MODEL}{_SUFFIX}")
         for file, expected in mapping["files"].items():
             if hash_file(folder / file) != expected:
                 raise JobError(f"the checkpoint {name} is damaged: {file} does not match its hash")
