@@ -134,6 +134,7 @@ def _run(argv: list[str]) -> int:
         parser.print_help()
         return 0
     module = modules[args.command]
+    _refuse_empty(module, args)
     if passed_on and not getattr(module, "PASSES_ON", False):
         raise UserError(f"tokenfree {args.command} takes nothing after '--', but got {passed_on[0]!r}")
     args.passed_on, args.overrides = passed_on, overrides
@@ -175,10 +176,29 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 
 def _options(module: ModuleType) -> list[str]:
+    return [option for action in _actions(module) for option in action.option_strings]
+
+
+def _actions(module: ModuleType) -> list[argparse.Action]:
+    """What the arguments of a command are."""
     probe = argparse.ArgumentParser()
     module.add_arguments(probe)
     _add_common(probe)
-    return [option for action in probe._actions for option in action.option_strings]
+    return probe._actions
+
+
+def _refuse_empty(module: ModuleType, args: argparse.Namespace) -> None:
+    """Refuse empty arguments, as variables of a shell are that are not set: an empty path is the working directory.
+
+    Raises:
+        UserError: an argument is empty that is no text.
+    """
+    for action in _actions(module):
+        value = getattr(args, action.dest, None)
+        if action.metavar != "TEXT" and "" in (value if isinstance(value, list) else [value]):
+            shown = action.metavar if isinstance(action.metavar, str) else action.dest
+            name = next(iter(action.option_strings), shown)
+            raise UserError(f"{name}: the value is empty; give one, or see that the shell's variable is set")
 
 
 def _version() -> str:

@@ -141,7 +141,7 @@ class Storage:
         """A whole JSON file, or None where there is none or it is damaged (then it is to be made again)."""
         try:
             return json.loads(self.read_bytes(name))
-        except (FileNotFoundError, NotADirectoryError, ValueError):
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError, RecursionError):
             return None
 
     def read_ranges(self, ranges: list[tuple[str, int, int]]) -> list[pa.Buffer]:

@@ -29,7 +29,7 @@ from tokenfree.preprocess.job.build_step import all_shards
 from tokenfree.preprocess.job.hash_step import hashed_inputs
 from tokenfree.preprocess.job.identity import portable_config
 from tokenfree.preprocess.job.output_directory import tidy
-from tokenfree.preprocess.job.preprocess_job import JOB, VOCABULARY_SIDECAR, WORK, PreprocessJob
+from tokenfree.preprocess.job.preprocess_job import JOB, VOCABULARY_SIDECAR, WORK, PreprocessJob, required
 from tokenfree.preprocess.job.read_step import all_runs, failures_name
 from tokenfree.preprocess.job.step_errors import notes_errors
 from tokenfree.preprocess.shards.build import BuiltShard
@@ -50,7 +50,7 @@ def finish(job: PreprocessJob) -> str:
         tidy(storage)
         return load_manifest(job.url).fingerprint
     runs, shards = all_runs(job), all_shards(job)
-    identity = storage.read_json(JOB)
+    identity = required(storage, JOB)
     vocabulary: Mapping[str, Any] = storage.read_json(VOCABULARY_SIDECAR) or {"sha256": None, "size": None}
     counters = count(runs, shards)
     reconcile(counters)

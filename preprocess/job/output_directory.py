@@ -25,6 +25,7 @@ from tokenfree.preprocess.job.preprocess_job import (
     VOCABULARY_SIDECAR,
     WORK,
     PreprocessJob,
+    begun_job,
     write_lines,
 )
 from tokenfree.preprocess.records.input_split import InputSplit
@@ -103,7 +104,7 @@ def _take(storage: Storage, wanted: Mapping[str, Any], notice: Callable[[str], N
     The mark is the last to go, so that whoever is killed here has still a directory that is known.
     """
     storage.remove(TEMPORARY)
-    begun = storage.read_json(JOB)
+    begun = begun_job(storage)
     if begun == wanted:
         return
     if begun is not None and begun.get("format") != FORMAT:

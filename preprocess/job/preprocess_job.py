@@ -19,13 +19,17 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from pydantic import with_config
+from typing_extensions import TypedDict
 
 from tokenfree.preprocess.common.errors import JobError
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.common.store_lock import HeldStorage
+from tokenfree.preprocess.common.stored_files import OPEN, StoredFile
 from tokenfree.preprocess.config import PreprocessConfig
 
 WORK = "_work"
@@ -33,6 +37,23 @@ JOB, PLAN, VOCABULARY_SIDECAR = f"{WORK}/job.json", f"{WORK}/plan.json", f"{WORK
 VOCABULARY_PROGRESS = f"{WORK}/vocabulary_progress.json"
 HASHES, RUNS, TASKS, SHARDS = f"{WORK}/inputs", f"{WORK}/runs", f"{WORK}/tasks", f"{WORK}/shards"
 ERRORS = f"{WORK}/errors"
+
+
+@with_config(OPEN)
+class _Input(TypedDict):
+    path: str
+
+
+@with_config(OPEN)
+class _Job(TypedDict):
+    config: dict[str, Any]
+    versions: dict[str, Any]
+    inputs: list[_Input]
+
+
+JOB_FILE: StoredFile[Mapping[str, Any]] = StoredFile(
+    _Job, "remove the output directory and give the same command again"
+)
 
 
 @dataclass(frozen=True)
@@ -71,6 +92,18 @@ def write_lines(storage: Storage, stem: str, lines: Iterable[str]) -> str:
     name = f"{stem}-{hashlib.blake2b(data, digest_size=8).hexdigest()}.jsonl"
     storage.write_bytes(name, data)
     return name
+
+
+def begun_job(storage: Storage) -> Mapping[str, Any] | None:
+    """What `_work/job.json` says whose directory it is, None where there is none.
+
+    Raises:
+        UserError: it is damaged.
+    """
+    try:
+        return JOB_FILE.json(storage, JOB)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
 
 
 def required(storage: Storage, name: str) -> Any:

@@ -19,7 +19,7 @@ from tokenfree.preprocess.dataset.manifest import MANIFEST, Manifest, load_manif
 from tokenfree.preprocess.dataset.success_mark import mark_success, marked_inputs
 from tokenfree.preprocess.job.identity import FORMAT, changed_inputs, changed_settings, manifest_config, portable_name
 from tokenfree.preprocess.job.identity import refuse as refuse_changes
-from tokenfree.preprocess.job.preprocess_job import JOB, WORK
+from tokenfree.preprocess.job.preprocess_job import WORK, begun_job
 from tokenfree.preprocess.sources.input_splits import Inputs, hash_input, plan_splits
 
 Entries = Sequence[Mapping[str, Any]]  # of inputs, each with its `path` (a name), sorted
@@ -61,8 +61,8 @@ def finished(
 
 
 def _refuse_foreign(storage: Storage, names: Sequence[str], wanted: Mapping[str, Any]) -> None:
-    """Refuse an unfinished directory that is another job's, or no job's."""
-    begun = storage.read_json(JOB)
+    """Refuse an unfinished directory that is another job's, or no job's, or whose job cannot be told any more."""
+    begun = begun_job(storage)
     if begun is not None:
         told = changed_settings(begun["config"], wanted["config"])
         if begun.get("format") == FORMAT:  # otherwise nothing of it will be used

@@ -12,6 +12,7 @@ import pyarrow as pa
 from tokenfree.preprocess.common.errors import JobError
 from tokenfree.preprocess.common.settings import fingerprint
 from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.common.stored_files import checked
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.invariants import check_windows
 from tokenfree.preprocess.dataset.manifest import ShardEntry
@@ -65,13 +66,12 @@ def shard_fingerprint(job: str, vocabulary_sha256: str | None, task: ShardTask) 
 
 def find_shard(storage: Storage, sidecar: str, wanted: str) -> BuiltShard | None:
     """The shard if it was committed for the same job and is whole, else None."""
-    values = storage.read_json(sidecar)
-    if values is None or values.get("fingerprint") != wanted:
+    try:
+        shard: BuiltShard = checked(BuiltShard, storage.read_json(sidecar))
+    except ValueError:  # there is none, or it is damaged: it is made again
         return None
-    entry = ShardEntry(**values.pop("entry"))
-    if storage.size(entry.path) != entry.bytes:
-        return None
-    return BuiltShard(**values, entry=entry)
+    whole = shard.fingerprint == wanted and storage.size(shard.entry.path) == shard.entry.bytes
+    return shard if whole else None
 
 
 def build_shard(

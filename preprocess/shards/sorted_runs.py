@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.common.stored_files import checked
 from tokenfree.preprocess.records.document import KEY_BYTES, Document, document_key
 from tokenfree.preprocess.shards.partitioning import Partition, Partitioning, validation_draw
 
@@ -105,13 +106,13 @@ def split_of_run(run: str) -> str:
 
 def find_run(storage: Storage, folder: str, name: str, fingerprint: str) -> SortedRun | None:
     """The run if it was committed for this input and config and is whole, else None."""
-    sidecar = storage.read_json(f"{folder}/{name}.json")
-    if sidecar is None or sidecar.get("fingerprint") != fingerprint:
+    try:
+        run: SortedRun = checked(SortedRun, storage.read_json(f"{folder}/{name}.json"))
+    except ValueError:  # there is none, or it is damaged: it is made again
         return None
-    file = sidecar.pop("file")
-    batches = tuple(SortedRunBatch(**batch) for batch in file.pop("batches"))
-    run = SortedRun(**sidecar, file=SortedRunFile(**file, batches=batches))
-    whole = not batches or storage.size(f"{folder}/{name}.arrow") == run.file.bytes
+    if run.fingerprint != fingerprint:
+        return None
+    whole = not run.file.batches or storage.size(f"{folder}/{name}.arrow") == run.file.bytes
     return run if whole else None
 
 

@@ -60,8 +60,8 @@ def test_no_command_shows_the_list(capsys: pytest.CaptureFixture[str]) -> None:
         (["preprocess", "--outptu", "x"], "--outptu (did you mean --output?)"),
         (["preprocess", "--output"], "expected one argument"),
         (["pretrain", "canine-s-tiny", "--data", "d", "--output", "r", "--model.trunk.layers"], "needs a value"),
-        (["pretrain", "", "--data", "d", "--output", "r"], "a recipe has an empty name"),
-        (["pretrain", "canine-s-tiny", "--config", "", "--data", "d", "--output", "r"], "a recipe has an empty name"),
+        (["pretrain", "", "--data", "d", "--output", "r"], "RECIPE: the value is empty"),
+        (["pretrain", "canine-s-tiny", "--config", "", "--data", "d", "--output", "r"], "--config: the value is empty"),
         (["pretrain", "canine-s-tinny", "--data", "d", "--output", "r"], "no recipe of that name"),
         (["pretrain", "canine-s-tiny", "--data", "nowhere", "--output", "r"], "nowhere"),
         (["pretrain", "canine-s-tiny", "--data", "d", "--output", "r", "--modle.width", "3"], "--modle.width"),
@@ -233,3 +233,20 @@ def test_what_a_limit_refuses_is_one_line(
 def test_a_million_workers(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["preprocess", "--books", "x.txt", "--output", "o", "--workers", "1000000"]) == 2
     assert "--workers: 1,000,000 is too many" in one_line(capsys)
+
+
+def filled(action: argparse.Action, value: str) -> list[str]:
+    return [*action.option_strings[:1], value]
+
+
+@pytest.mark.parametrize("command", cli.command_names())
+def test_an_empty_value_of_any_argument_is_refused(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    module = importlib.import_module(f"tokenfree.workflows.commands.{command}")
+    takes = [action for action in cli._actions(module) if action.nargs != 0]
+    for action in takes:
+        if type(action) is not argparse._StoreAction or action.type or action.choices or action.metavar == "TEXT":
+            continue
+        given = [filled(each, next(iter(each.choices or ["x"])) if each is not action else "") for each in takes
+                 if each.required or each is action]  # fmt: skip
+        assert cli.main([command, *(part for parts in given for part in parts)]) == 2
+        assert ": the value is empty; give one" in capsys.readouterr().err

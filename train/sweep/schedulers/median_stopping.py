@@ -34,7 +34,7 @@ class Config(Scheduler):
         return min(self.grace, reports)
 
     def verdict(self, history: History, trial: TrialState, report: Report) -> Verdict:
-        """`stop` where the best loss of the trial is strictly above the median, else `go`; `wait` for earlier ones."""
+        """`stop` where the best loss is strictly above the median, else `go`; `wait` for earlier trials."""
         number = trial.report_number
         if number < self.grace:
             return "go"

@@ -1,0 +1,47 @@
+"""A sidecar that is damaged is one that is not there: what it told of is made again."""
+
+import contextlib
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from tests.damage import damaged_bytes, put, wrong_json
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.dataset.manifest import ShardEntry
+from tokenfree.preprocess.job.preprocess_job import JOB, begun_job
+from tokenfree.preprocess.shards.build import BuiltShard, find_shard
+
+ENTRY = ShardEntry("train/a.arrow", "en", 3, 2, 50, 4, "00")
+SHARD = BuiltShard("f0", ENTRY, 1, 9, {"5": 2}, {"Latin": 40})
+
+
+def test_of_a_shard(tmp_path: Path) -> None:
+    storage = Storage.at(str(tmp_path))
+    storage.write_bytes(ENTRY.path, b"rows")
+    storage.write_json("one.json", asdict(SHARD))
+    assert find_shard(storage, "one.json", "f0") == SHARD
+    content = (tmp_path / "one.json").read_bytes()
+    damaged = [each for each in damaged_bytes(content, step=5) if each is not None]
+    for each in (*damaged, *wrong_json(content)):
+        put(tmp_path / "one.json", each)
+        found = find_shard(storage, "one.json", "f0")
+        assert found is None or found.entry.path == ENTRY.path
+
+
+def test_of_a_begun_job(tmp_path: Path) -> None:
+    storage = Storage.at(str(tmp_path))
+    assert begun_job(storage) is None
+    job = {"format": 3, "config": {"seed": 0}, "versions": {"numpy": "2"}, "inputs": [{"path": "a", "size": 1}]}
+    storage.write_json(JOB, job)
+    assert begun_job(storage) == job
+    content = json.dumps(job).encode()
+    for each in (*damaged_bytes(content), *wrong_json(content)):
+        put(tmp_path / JOB, each)
+        with contextlib.suppress(UserError):  # any other error fails the test
+            begun_job(storage)
+    put(tmp_path / JOB, None)
+    with pytest.raises(UserError, match="remove the output directory"):
+        begun_job(storage)
