@@ -7,7 +7,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import sys
 
 from tokenfree.preprocess.common.printable import PrintableStream
@@ -22,7 +24,10 @@ def main() -> None:
     logging.getLogger().addHandler(handler)
     from apache_beam.runners.worker import sdk_worker_main  # logs while it is imported
 
-    sdk_worker_main.main([])
+    # It prints the traceback of each step that fails, a hundred lines for a disk that is full. What ends the process
+    # itself is printed after this block.
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):
+        sdk_worker_main.main([])
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """Errors of steps reach the caller as they were raised, in whichever process, on whichever runner."""
 
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -85,3 +87,33 @@ def test_an_interrupt_in_a_step_is_one_of_the_command(
     monkeypatch.setattr("tokenfree.preprocess.job.vocabulary_step.train_watched", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_preprocess(make_config(corpus), str(tmp_path / "out"))
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 100 kB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=100k", "tmpfs", disk], capture_output=True).returncode:
+        pytest.skip("mounting a small disk needs root")
+    yield disk
+    subprocess.run(["umount", disk], check=True)
+
+
+def test_a_full_disk_is_one_line_of_two_workers(
+    small_disk: Path, tmp_path: Path, make_corpus: Any, make_config: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    make_corpus(tmp_path / "books.jsonl", 400)
+    with pytest.raises(UserError, match=r"cannot write here \(.*No space left on device.*free space") as error:
+        run_preprocess(make_config(tmp_path / "books.jsonl"), str(small_disk / "out"), workers=2)
+    assert "\n" not in str(error.value)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_what_a_step_refuses_is_told_by_the_caller_alone(
+    tmp_path: Path, corpus: Path, make_config: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    config = make_config(corpus, vocabulary=VocabularyConfig(size=3))
+    with pytest.raises(UserError, match="too small"):
+        run_preprocess(config, str(tmp_path / "out"), workers=2)
+    assert capfd.readouterr() == ("", "")
