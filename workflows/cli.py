@@ -40,7 +40,13 @@ _USERS_OWN = {
 
 
 _MORE_ROOM = "lift the limit (ulimit -a), or make the model, batch or number of workers smaller"
-_EXHAUSTED = ("can't start new thread", "can't allocate memory", "failed to allocate", "out of memory")
+_EXHAUSTED = (
+    "can't start new thread",
+    "can't allocate memory",
+    "failed to allocate",
+    "failed to map segment",
+    "out of memory",
+)
 
 
 class Parser(argparse.ArgumentParser):

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from tokenfree.preprocess.common.addresses import check_address
+
 State = Literal["ok", "note", "missing"]
 GIB = 1024**3
 
@@ -96,6 +98,10 @@ def limits() -> Iterator[Finding]:
     good = files == resource.RLIM_INFINITY or files >= 4096
     yield Finding("ok" if good else "note", "open files", str(files), "" if good else "ulimit -n 65536")
     seconds, _ = resource.getrlimit(resource.RLIMIT_CPU)
+    space, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if space != resource.RLIM_INFINITY:
+        remedy = "ulimit -v unlimited: libraries map far more than they use, and some crash where they may not"
+        yield Finding("note", "address space", f"{space / GIB:.1f} GiB", remedy)
     if seconds != resource.RLIM_INFINITY:
         yield Finding("note", "CPU time", f"{seconds} s", "ulimit -t unlimited, or the job is killed at that time")
     if "SLURM_JOB_ID" in os.environ and "SLURM_JOB_END_TIME" in os.environ:
@@ -128,6 +134,7 @@ def storage(url: str) -> Iterator[Finding]:
 
     name = f"{url.rstrip('/')}/.doctor-{uuid.uuid4().hex}"
     try:
+        check_address(url)
         filesystem, path = fsspec.core.url_to_fs(name)
         filesystem.makedirs(os.path.dirname(path), exist_ok=True)
         filesystem.pipe_file(path, b"tokenfree")

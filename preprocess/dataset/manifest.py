@@ -92,8 +92,9 @@ def load_manifest(directory: str) -> Manifest:
     Raises:
         UserError: it is absent, damaged, or of a schema version that this version does not know.
     """
+    storage = Storage.at(directory)
     try:
-        values = json.loads(Storage.at(directory).read_bytes(MANIFEST))
+        values = json.loads(storage.read_bytes(MANIFEST))
     except (FileNotFoundError, NotADirectoryError):
         raise UserError(
             f"{directory}: no {MANIFEST} there, so it is no finished data directory; make one with "

@@ -66,6 +66,9 @@ def test_no_command_shows_the_list(capsys: pytest.CaptureFixture[str]) -> None:
         (["pretrain", "canine-s-tiny", "--data", "nowhere", "--output", "r"], "nowhere"),
         (["pretrain", "canine-s-tiny", "--data", "d", "--output", "r", "--modle.width", "3"], "--modle.width"),
         (["verify", "nowhere"], "nowhere"),
+        (["verify", "a::b"], "a::b: '::' in a path would stand for a chain of file systems"),
+        (["pretrain", "canine-s-tiny", "--data", "a::b", "--output", "r"], "'::' in a path"),
+        (["model", "/dev/zero"], "recipe /dev/zero: is no file, but a folder, pipe or device"),
         (["verify", "x", "--", "--beam"], "nothing after '--'"),
         (["report", "nowhere", "--output", "r.html"], "nowhere"),
         (["preprocess", "enwiki.xml.bz2", "--output", "x"], "write --wikipedia enwiki.xml.bz2"),
@@ -213,7 +216,8 @@ def test_verify_as_json_says_what_is_wrong(capsys: pytest.CaptureFixture[str],
 
 @pytest.mark.parametrize(
     "error",
-    [MemoryError(), RuntimeError("can't start new thread"), OSError(errno.ENOMEM, "Cannot allocate memory"),
+    [MemoryError(), ImportError("libtorch_cpu.so: failed to map segment from shared object"),
+     RuntimeError("can't start new thread"), OSError(errno.ENOMEM, "Cannot allocate memory"),
      RuntimeError("[enforce fail at alloc_cpu.cpp:121] . DefaultCPUAllocator: can't allocate memory: you tried\nmore"),
      OSError(errno.EAGAIN, "Resource temporarily unavailable")],
 )  # fmt: skip

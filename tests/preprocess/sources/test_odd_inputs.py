@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.settings import build
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.sources.input_splits import find_inputs
@@ -38,7 +39,7 @@ def test_what_is_no_stored_file_is_refused(field: str, name: str, kind: str, tmp
         name = name.replace("PIPE", str(ends[0])).replace("FILE", str(file.fileno()))
         path = name if "/" in name else str(tmp_path / name)
         with pytest.raises(UserError, match=f"{field}: .* is {kind}, and inputs are read more than once; save it"):
-            find_inputs(PreprocessConfig(**{field: (path,)}))
+            find_inputs(build(PreprocessConfig, {field: [path]}, source="test"))
     for end in ends:
         os.close(end)
 
