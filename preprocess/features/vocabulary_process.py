@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import IO, Literal
 
@@ -156,14 +156,18 @@ def main() -> None:
     os.dup2(2, 1)
     texts = sys.stdin.buffer
     config, seed = pickle.load(texts)
-    sample = list(iter(lambda: pickle.load(texts), None))
-    threading.Thread(target=_end_with, args=(texts,), daemon=True).start()
     try:
-        made: object = train_vocabulary(sample, config, seed, log=True)
+        made: object = train_vocabulary(_received(texts), config, seed, log=True)
     except (UserError, JobError) as error:
         made = error
     with answers:
         pickle.dump(made, answers)
+
+
+def _received(pipe: IO[bytes]) -> Iterator[str]:
+    """The texts, none of which is kept; behind the last nothing comes but the end of whoever sends them."""
+    yield from iter(lambda: pickle.load(pipe), None)
+    threading.Thread(target=_end_with, args=(pipe,), daemon=True).start()
 
 
 def _end_with(pipe: IO[bytes]) -> None:

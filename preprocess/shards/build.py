@@ -25,7 +25,7 @@ from tokenfree.preprocess.text.scripts import count_scripts
 
 GROUP_CHARACTERS = 1_000_000  # documents that get their features together
 GROUP_DOCUMENTS = 1000
-CHECKED_ROWS = 8  # of each batch
+CHECKED_ROWS = 4  # of each batch, in less than 1% of the time of a job
 
 
 @dataclass

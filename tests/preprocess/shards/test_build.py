@@ -67,7 +67,7 @@ def test_a_shard_that_verify_would_refuse_is_not_committed(
 ) -> None:
     monkeypatch.setattr(build, "iterate_windows", wrong_starts(column, first, value))
     with pytest.raises(
-        JobError, match=rf"^train/data.arrow: not written, .* books:\d+ is wrong: {told}; please report"
+        JobError, match=rf"^train/data\.arrow: not written, .* books:\d+ is wrong: {told}; please report"
     ):
         build_shard(storage, task)
     assert storage.names("train") == []
