@@ -23,7 +23,7 @@ from ray.train.torch import get_device
 
 from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.preprocess.common.storage import Storage
-from tokenfree.train.loop.stopping import Stop, stop_on_signals
+from tokenfree.train.loop.stopping import stop_on_signals
 from tokenfree.train.machine.cpus import cores
 from tokenfree.train.ray.channel import connect_worker, forward_lines, make_channel
 from tokenfree.train.ray.environment import ray_environment
@@ -52,12 +52,10 @@ def work_on_ray(job: TrainJob, workers: tuple[int, int], progress: OnLine | None
     """
     if progress is not None:
         progress({"event": "launch", "step": None, "message": f"starting {workers[1]} workers under Ray"})
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(ray_environment(_ELASTIC if workers[0] < workers[1] else None))
-        stop = stack.enter_context(stop_on_signals())
+    with ray_environment(_ELASTIC if workers[0] < workers[1] else None):
         for attempts_left in reversed(range(job.recipe.train.max_restarts + 1)):
             try:
-                return _in_session(job, workers, progress, stop)
+                return _in_session(job, workers, progress)
             except RayLost as error:
                 if "RAY_ADDRESS" in os.environ or not attempts_left:
                     raise JobError(
@@ -69,11 +67,11 @@ def work_on_ray(job: TrainJob, workers: tuple[int, int], progress: OnLine | None
                     progress(line)
 
 
-def _in_session(job: TrainJob, workers: tuple[int, int], progress: OnLine | None, stop: Stop) -> None:
+def _in_session(job: TrainJob, workers: tuple[int, int], progress: OnLine | None) -> None:
     """One life of a Ray session."""
     with _cluster(job, workers[1]) as (session, threads, use_gpu):
         channel = make_channel()
-        with forward_lines(channel, progress, stop):
+        with stop_on_signals() as stop, forward_lines(channel, progress, stop):  # Ray has set handlers of its own
             for attempts_left in reversed(range(job.recipe.train.max_restarts + 1)):
                 try:
                     return _fit(job, workers, threads, use_gpu, channel, session)
