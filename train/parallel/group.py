@@ -40,7 +40,7 @@ def join(
         listener: on rank 0, what `listen` gave; it is closed with the group.
         timeout: of every collective operation.
     """
-    store = dist.TCPStore(
+    store = dist.TCPStore(  # pyright: ignore[reportPrivateImportUsage]
         address,
         port,
         world_size,

@@ -22,26 +22,33 @@ _REACH_SECONDS = 5.0
 _HEAD_PATIENCE = 45.0  # seconds in which a cluster may start its head again; after 60 Ray ends this process
 _LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # "0": an own address only, as Ray has it on those systems
 
+Address = tuple[str, int]
+
 
 class RayLost(JobError):
     """A part of Ray that the whole session stands on is gone."""
 
 
 class Session:
-    """What the parts of Ray are asked by that have to live: the node of this process, and the head of the cluster.
+    """The parts of Ray that have to live.
 
     Args:
-        local: whether the session is of this process alone.
+        node: the address of the Ray node of this process.
+        head: the address of the head of the cluster.
+        local: whether the session is of this process alone; nobody starts its head again.
     """
 
-    def __init__(self, *, local: bool) -> None:
+    def __init__(self, node: Address, head: Address, *, local: bool) -> None:
+        self._node, self._head, self._local = node, head, local
+        self._head_answered = time.monotonic()
+
+    @classmethod
+    def current(cls, *, local: bool) -> Session:
+        """Of the cluster that this process is connected to."""
         context = ray.get_runtime_context()
         (node,) = (node for node in ray.nodes() if node["NodeID"] == context.get_node_id())
-        self._node = (node["NodeManagerAddress"], node["NodeManagerPort"])
         host, _, port = context.gcs_address.rpartition(":")
-        self._head = (host.strip("[]"), int(port))
-        self.local = local
-        self._head_answered = time.monotonic()
+        return cls((node["NodeManagerAddress"], node["NodeManagerPort"]), (host.strip("[]"), int(port)), local=local)
 
     def check(self) -> None:
         """Look for both.
@@ -49,11 +56,12 @@ class Session:
         Raises:
             RayLost: one of them is gone.
         """
-        if _is_gone(self._node):
+        if _answers(self._node) is False:
             raise RayLost("the Ray node of this machine (its raylet, or an agent that it needs) was lost")
-        if not _is_gone(self._head):
+        head = _answers(self._head)
+        if head:
             self._head_answered = time.monotonic()
-        elif self.local or time.monotonic() - self._head_answered > _HEAD_PATIENCE:
+        elif (self._local and head is False) or time.monotonic() - self._head_answered > _HEAD_PATIENCE:
             raise RayLost("the head of the Ray cluster (its GCS) was lost")
 
 
@@ -68,7 +76,7 @@ def ray_session(num_cpus: int | None = None) -> Iterator[Session]:
         JobError: Ray could not be started, or reached.
     """
     if ray.is_initialized():
-        yield Session(local=False)
+        yield Session.current(local=False)
         return
     local = "RAY_ADDRESS" not in os.environ
     if not local:
@@ -83,7 +91,7 @@ def ray_session(num_cpus: int | None = None) -> Iterator[Session]:
             first_line = next(iter(str(error).strip().splitlines()), type(error).__name__)
             raise JobError(f"Ray could not be started {where}: {first_line}; run the same command again") from error
         try:
-            yield Session(local=local)
+            yield Session.current(local=local)
         finally:
             if local:
                 started = ray_processes()
@@ -106,15 +114,15 @@ def _kept_to_this_machine() -> Iterator[None]:
             os.environ[_LOOPBACK] = before
 
 
-def _is_gone(address: tuple[str, int]) -> bool:
-    """Whether nothing listens there any more; one that is silent may be busy."""
+def _answers(address: Address) -> bool | None:
+    """Whether something listens there; None where that cannot be told: it is busy, or its machine is gone."""
     try:
         socket.create_connection(address, timeout=1.0).close()
     except ConnectionRefusedError:
-        return True
-    except OSError:
         return False
-    return False
+    except OSError:
+        return None
+    return True
 
 
 def _reach(address: str) -> None:
