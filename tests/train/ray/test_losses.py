@@ -1,7 +1,8 @@
 """Which failures of workers end a run, and how often each is told."""
 
+import pickle
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from ray import cloudpickle
@@ -50,7 +51,8 @@ def test_errors_of_our_own_end_the_run(told: list[str]) -> None:
 
 def test_losses_are_counted_and_stops_are_not(told: list[str]) -> None:
     callback = LossCallback("run", None, None, most=2)
-    for failures in ({0: PEER, 1: LOST}, {0: Stopped("SIGTERM", 7, True), 1: LOST}, {0: PEER}):
+    several: list[dict[int, Exception]] = [{0: PEER, 1: LOST}, {0: Stopped("SIGTERM", 7, True), 1: LOST}, {0: PEER}]
+    for failures in several:
         callback.begin()
         callback.after_exception(None, failures)
     assert [line.partition(" was")[0].partition(" after")[0] for line in told] == [
@@ -68,7 +70,8 @@ def test_a_loss_is_told_once_however_often_ray_comes_with_it(told: list[str]) ->
     """Ray Train looks five times a second at workers of a node that is taken away, until it is gone."""
     callback = LossCallback("run", None, None, most=1)
     notice = NoticeCallback(callback, Channel())
-    both: Any = cloudpickle.loads(cloudpickle.dumps([callback, notice]))  # as they come into the controller
+    pickled = cast(Any, cloudpickle).dumps([callback, notice])
+    both: Any = pickle.loads(pickled)  # as they come into the controller
     assert both[1]._losses is both[0]
     for _ in range(3):
         callback.after_exception(None, {1: LOST})
