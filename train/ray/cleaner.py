@@ -19,9 +19,9 @@ _INTERVAL = 0.5  # seconds between two looks at the controller
 class CleanerCallback(ControllerCallback, WorkerGroupCallback):
     """Starts a `Cleaner` beside Ray Train's controller, in which it lives, and tells it of the workers.
 
-    Ray has a cleaner of its own, which asks the State API whether the controller lives. That needs a dashboard, and
-    beside a second cluster on the machine it was seen to destroy a healthy group of workers; the environment of Ray's
-    processes names no State API (see train/ray/environment.py), at which it gives up.
+    Ray has a cleaner of its own, which asks the State API whether the controller lives. That needs a dashboard, of
+    140 MB, and beside a second cluster on the machine it was seen to destroy a healthy group of workers. Where the cluster is
+    the command's own, its environment names no State API (see train/ray/environment.py), and Ray's cleaner gives up.
     """
 
     _cleaner: Any = None

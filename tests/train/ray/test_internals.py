@@ -9,18 +9,23 @@ import asyncio
 import inspect
 from pathlib import Path
 
+import pytest
 import ray
 from ray._private import ray_constants, services
 from ray.data._internal.cluster_autoscaler.default_autoscaling_coordinator import _AutoscalingCoordinatorActor
 from ray.train.v2._internal.callbacks.backend_setup import BackendSetupCallback
 from ray.train.v2._internal.execution import callback
 from ray.train.v2._internal.execution.controller.controller import TrainController
+from ray.train.v2._internal.execution.controller.placement_group_cleaner import PlacementGroupCleaner
 from ray.train.v2._internal.execution.scaling_policy import ScalingPolicy
 from ray.train.v2._internal.execution.scaling_policy.scaling_policy import ResizeDecision
 from ray.train.v2._internal.execution.worker_group import WorkerGroup, WorkerGroupPollStatus
+from ray.train.v2._internal.state.util import is_actor_alive
+from ray.util.state.exception import RayStateApiException
 
 from tests.conftest import REPOSITORY
 from tokenfree.train.ray import cleaner, internals, losses, scaling
+from tokenfree.train.ray.environment import SETTINGS
 
 SEAM = "train/ray/internals.py"
 CALLBACKS = (
@@ -80,6 +85,14 @@ def test_a_new_cluster_gets_the_address_of_this_machine_alone() -> None:
     with internals.on_loopback():
         assert services.get_node_ip_address() == "127.0.0.1", "see on_loopback"
     assert ray_constants.ENABLE_RAY_CLUSTER
+
+
+def test_ray_s_own_cleaner_gives_up_where_there_is_no_state_api(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_API_SERVER_ADDRESS", SETTINGS["RAY_API_SERVER_ADDRESS"])
+    with pytest.raises(RuntimeError, match="no_state_api") as raised:
+        is_actor_alive("ab" * 16, timeout=1)
+    assert not isinstance(raised.value, RayStateApiException), "it would warn every second; see CleanerCallback"
+    assert "except Exception" not in inspect.getsource(PlacementGroupCleaner._monitor_loop), "it would go on"
 
 
 def test_draining_nodes_and_messages_have_a_handle() -> None:
