@@ -20,8 +20,8 @@ class CleanerCallback(ControllerCallback, WorkerGroupCallback):
     """Starts a `Cleaner` beside Ray Train's controller, in which it lives, and tells it of the workers.
 
     Ray has a cleaner of its own, which asks the State API whether the controller lives. That needs a dashboard, of
-    140 MB, and beside a second cluster on the machine it was seen to destroy a healthy group of workers. Where the cluster is
-    the command's own, its environment names no State API (see train/ray/environment.py), and Ray's cleaner gives up.
+    140 MB, and beside a second cluster on the machine it was seen to destroy a healthy group of workers. A cluster of
+    the command's own names no State API in its environment (see train/ray/environment.py), so Ray's cleaner gives up.
     """
 
     _cleaner: Any = None
