@@ -13,6 +13,7 @@ the figures of docs/operations.md. With a finding the exit status is 1.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from pathlib import Path
@@ -32,6 +33,7 @@ def main() -> None:
         last = options.start + options.rounds if options.rounds else sitting.ROUNDS_OF_A_SEED
         numbers = (sitting.number_of(options.seed, place) for place in range(options.start, last))
         stop = float("inf") if options.rounds else time.monotonic() + 60 * options.minutes
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: commands under way end with this process
     print("making what rounds begin with", flush=True)
     commands.warm_up()
     originals, code = Originals(work), sitting.commit()

@@ -13,6 +13,7 @@ import importlib
 import os
 import random
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -99,20 +100,26 @@ def run(
         environment: variables beside those that there are.
         limit: seconds after which it is killed as one that hangs.
     """
-    own = {MARK: f"{os.getpid()}:{logs}", "OMP_NUM_THREADS": "1", "TMPDIR": str(logs), **(environment or {})}
     fault, counted, reading = fault or Fault(), -1, -1
+    temporary = tempfile.mkdtemp(prefix="fuzz-", dir="/tmp")  # short: Ray puts sockets there
+    own = {MARK: f"{os.getpid()}:{logs}", "OMP_NUM_THREADS": "1", "TMPDIR": temporary, **(environment or {})}
     begin = time.monotonic()
     if is_fresh:
         pid = _start(arguments, folder, logs, {**own, **fault.orders(str(logs))})
     else:
         pid, reading = _fork(arguments, folder, logs, fault, own)
-    status, was_killed, is_late = _wait(pid, fault, limit, own[MARK])
+    try:
+        status, was_killed, is_late = _wait(pid, fault, limit, own[MARK])
+    except BaseException:  # the fuzzer itself is to end
+        _kill_all(processes_of(pid, own[MARK]))
+        raise
     seconds = time.monotonic() - begin
     if reading >= 0:
         with open(reading, encoding="ascii") as pipe:
             counted = int(pipe.read() or -1)
     was_killed = was_killed or (fault.change is not None and status == -signal.SIGKILL)
     left = _left(pid, own[MARK])
+    shutil.rmtree(temporary, ignore_errors=True)
     out, err = ((logs / name).read_text(encoding="utf-8", errors="backslashreplace") for name in ("out", "err"))
     return Outcome(status, out, err, seconds, was_killed, is_late, left, counted)
 
@@ -154,6 +161,7 @@ def _in_child(
     from tokenfree.workflows import cli
 
     os.setsid()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     nowhere = os.open(os.devnull, os.O_RDONLY)
     out, err = (os.open(logs / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644) for name in ("out", "err"))
     for number, descriptor in enumerate((nowhere, out, err)):
@@ -244,7 +252,11 @@ def _left(session: int, mark: str) -> tuple[str, ...]:
     while (found := processes_of(session, mark)) and time.monotonic() < stop:
         time.sleep(pause)
         pause = min(2 * pause, 0.5)
-    for pid in found:
+    _kill_all(found)
+    return tuple(found.values())
+
+
+def _kill_all(pids: Iterable[int]) -> None:
+    for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    return tuple(found.values())
