@@ -13,6 +13,7 @@ the figures of docs/operations.md. With a finding the exit status is 1.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import signal
 import sys
 import time
@@ -38,20 +39,23 @@ def main() -> None:
     commands.warm_up()
     originals, code = Originals(work), sitting.commit()
     found = played = 0
-    for number in numbers:
-        if time.monotonic() > stop:
-            break
-        kind = sitting.kind_of(number, kinds)
-        record, story = sitting.play(number, kind, work, originals, code)
-        if options.repeat is None:
-            sitting.append(options.records, record)
-        played += 1
-        print(f"{number} {kind:<24}{record.seconds:7.1f} s  {'passed' if record.has_passed else 'FOUND'}", flush=True)
-        if not record.has_passed or options.repeat is not None:
-            print(*(f"    {line}" for line in story), sep="\n")
-        if not record.has_passed:
-            found += 1
-            print(f"  {record.outcome}\n  again: {sitting.repeat(record)}", flush=True)
+    with contextlib.suppress(KeyboardInterrupt):
+        for number in numbers:
+            if time.monotonic() > stop:
+                break
+            kind = sitting.kind_of(number, kinds)
+            record, story = sitting.play(number, kind, work, originals, code)
+            if options.repeat is None:
+                sitting.append(options.records, record)
+            played += 1
+            print(
+                f"{number} {kind:<24}{record.seconds:7.1f} s  {'passed' if record.has_passed else 'FOUND'}", flush=True
+            )
+            if not record.has_passed or options.repeat is not None:
+                print(*(f"    {line}" for line in story), sep="\n")
+            if not record.has_passed:
+                found += 1
+                print(f"  {record.outcome}\n  again: {sitting.repeat(record)}", flush=True)
     print(f"{played} rounds, {found} findings", flush=True)
     sys.exit(1 if found else 0)
 
