@@ -78,7 +78,7 @@ def _hang_up(environment: dict[str, Any]) -> NoReturn:
 
 
 def main() -> None:
-    """Serve until the process is ended."""
+    """Serve until standard input ends, which it does with the process that started this one, however that ends."""
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
     from werkzeug.serving import WSGIRequestHandler, make_server
 
@@ -93,7 +93,8 @@ def main() -> None:
     begun = Path(f"{sys.argv[1]}-begun")
     begun.write_text(str(server.port), encoding="utf-8")
     begun.rename(sys.argv[1])
-    server.serve_forever()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    sys.stdin.read()
 
 
 if __name__ == "__main__":

@@ -105,7 +105,8 @@ def _until_done(round_: Round, store: Store, command: tuple[str, ...], seconds: 
 def _server() -> str:
     """The address of a server that lives as long as this process."""
     port = Path(f"/tmp/tokenfree-fuzz-store-{time.time_ns()}")
-    process = subprocess.Popen([sys.executable, "-m", "benchmarks.fuzz.store", str(port)], cwd=ROOT)
+    command = [sys.executable, "-m", "benchmarks.fuzz.store", str(port)]
+    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE)
     atexit.register(process.kill)
     stop = time.monotonic() + 60
     while not port.exists():
