@@ -9,8 +9,8 @@ from typing import Any
 
 from benchmarks.learning.intervals import left_plateau
 from benchmarks.learning.plan import Entry
-from tokenfree.preprocess.common.json_lines import read_json_lines
 from tokenfree.preprocess.common.local_files import lock
+from tokenfree.preprocess.common.stored.json_lines import read_json_lines
 
 Line = dict[str, Any]
 NO_CONTEXT = ("baseline_unigram", "baseline_clue", "baseline_copied")  # losses over all targets, masked or not

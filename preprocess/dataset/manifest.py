@@ -12,9 +12,9 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from tokenfree.preprocess.common.errors import JobError, UserError
-from tokenfree.preprocess.common.file_hashes import is_inside
 from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.common.stored_files import checked
+from tokenfree.preprocess.common.stored.file_hashes import is_inside
+from tokenfree.preprocess.common.stored.stored_files import checked
 from tokenfree.preprocess.dataset.manifest_content import ManifestContent
 from tokenfree.preprocess.features.schema import SCHEMA_VERSION
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import Field, with_config
 from typing_extensions import NotRequired, TypedDict
 
-from tokenfree.preprocess.common.stored_files import OPEN
+from tokenfree.preprocess.common.stored.stored_files import OPEN
 
 Count = Annotated[int, Field(ge=0)]
 

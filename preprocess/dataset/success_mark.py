@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.file_hashes import OWN, hash_of, read_sealed, write_sealed
 from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.common.stored.file_hashes import OWN, hash_of, read_sealed, write_sealed
 from tokenfree.preprocess.dataset.manifest import MANIFEST
 
 SUCCESS = "_SUCCESS"

@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 
 from tokenfree.preprocess.common.errors import JobError
-from tokenfree.preprocess.common.file_hashes import check_hash, read_sealed
 from tokenfree.preprocess.common.settings import build
 from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.common.store_lock import LOCK
+from tokenfree.preprocess.common.stored.file_hashes import check_hash, read_sealed
+from tokenfree.preprocess.common.stored.store_lock import LOCK
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.invariants import check_windows
 from tokenfree.preprocess.dataset.manifest import (

@@ -8,8 +8,8 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from tokenfree.preprocess.common.json_lines import json_lines
 from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.common.stored.json_lines import json_lines
 from tokenfree.preprocess.documents.extract import FailedPage
 
 FOLDER = "failures"

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tokenfree.preprocess.common.file_hashes import hashes_of
 from tokenfree.preprocess.common.settings import fingerprint
 from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.common.stored.file_hashes import hashes_of
 from tokenfree.preprocess.dataset.card import CARD, PLOTS, write_card
 from tokenfree.preprocess.dataset.huggingface_layout import layout_files, write_layout
 from tokenfree.preprocess.dataset.manifest import (

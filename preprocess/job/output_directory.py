@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tokenfree.preprocess.common import store_lock
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.local_files import lock
 from tokenfree.preprocess.common.settings import fingerprint
 from tokenfree.preprocess.common.storage import TEMPORARY, Storage
+from tokenfree.preprocess.common.stored import store_lock
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.success_mark import SUCCESS, mark_success
 from tokenfree.preprocess.features.vocabulary import Vocabulary

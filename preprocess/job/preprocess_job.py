@@ -28,8 +28,8 @@ from typing_extensions import TypedDict
 
 from tokenfree.preprocess.common.errors import JobError
 from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.common.store_lock import HeldStorage
-from tokenfree.preprocess.common.stored_files import OPEN, StoredFile
+from tokenfree.preprocess.common.stored.store_lock import HeldStorage
+from tokenfree.preprocess.common.stored.stored_files import OPEN, StoredFile
 from tokenfree.preprocess.config import PreprocessConfig
 
 WORK = "_work"

@@ -13,7 +13,7 @@ from typing import Any
 
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.storage import TEMPORARY, Storage
-from tokenfree.preprocess.common.store_lock import LOCK
+from tokenfree.preprocess.common.stored.store_lock import LOCK
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import MANIFEST, Manifest, load_manifest
 from tokenfree.preprocess.dataset.success_mark import mark_success, marked_inputs

@@ -12,7 +12,7 @@ import pyarrow as pa
 from tokenfree.preprocess.common.errors import JobError
 from tokenfree.preprocess.common.settings import fingerprint
 from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.common.stored_files import checked
+from tokenfree.preprocess.common.stored.stored_files import checked
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.invariants import check_windows
 from tokenfree.preprocess.dataset.manifest import ShardEntry

@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.common.stored_files import checked
+from tokenfree.preprocess.common.stored.stored_files import checked
 from tokenfree.preprocess.records.document import KEY_BYTES, Document, document_key
 from tokenfree.preprocess.shards.partitioning import Partition, Partitioning, validation_draw
 

@@ -10,10 +10,10 @@ import pytest
 
 from tests.conftest import REPOSITORY
 from tokenfree.pipelines.preprocess import run_preprocess
-from tokenfree.preprocess.common import store_lock
 from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.preprocess.common.local_files import lock
 from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.common.stored import store_lock
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import MANIFEST, load_manifest
 from tokenfree.preprocess.job import build_step

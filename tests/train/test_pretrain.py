@@ -14,9 +14,9 @@ import pytest
 
 from tests.conftest import REPOSITORY
 from tokenfree.preprocess.common.errors import JobError, UserError
-from tokenfree.preprocess.common.json_lines import read_json_lines
 from tokenfree.preprocess.common.local_files import lock
 from tokenfree.preprocess.common.settings import to_mapping
+from tokenfree.preprocess.common.stored.json_lines import read_json_lines
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.machine.cpus import cores
 from tokenfree.train.pretrain import pretrain

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import with_config
 from typing_extensions import TypedDict
 
-from tokenfree.preprocess.common.stored_files import OPEN, checked
+from tokenfree.preprocess.common.stored.stored_files import OPEN, checked
 
 _PROGRESS = "tally"  # the key of `CheckpointState.progress` in state.json
 

@@ -25,7 +25,7 @@ from typing_extensions import TypedDict
 
 from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.preprocess.common.local_files import hash_file
-from tokenfree.preprocess.common.stored_files import OPEN, checked
+from tokenfree.preprocess.common.stored.stored_files import OPEN, checked
 from tokenfree.train.runs.checkpoint_state import CheckpointState
 from tokenfree.train.runs.commit_mark import MARK, STATE, mark_of
 

@@ -16,11 +16,11 @@ from typing import Any
 import yaml
 
 from tokenfree.preprocess.common.errors import JobError
-from tokenfree.preprocess.common.file_hashes import check_hash, hashes_of, is_inside, read_sealed, write_sealed
-from tokenfree.preprocess.common.json_lines import json_lines
 from tokenfree.preprocess.common.storage import TEMPORARY, Storage
-from tokenfree.preprocess.common.store_lock import LOCK
-from tokenfree.preprocess.common.store_retry import retry_store
+from tokenfree.preprocess.common.stored.file_hashes import check_hash, hashes_of, is_inside, read_sealed, write_sealed
+from tokenfree.preprocess.common.stored.json_lines import json_lines
+from tokenfree.preprocess.common.stored.store_lock import LOCK
+from tokenfree.preprocess.common.stored.store_retry import retry_store
 from tokenfree.train.runs.commit_mark import MARK, STATE, mark_of
 
 HASHES = "hashes.json"

@@ -27,7 +27,7 @@ from typing import Any
 
 from tensorboardX import SummaryWriter
 
-from tokenfree.preprocess.common.json_lines import cut_torn_line, whole_lines
+from tokenfree.preprocess.common.stored.json_lines import cut_torn_line, whole_lines
 from tokenfree.train.runs.run_files import EVENTS_NAME, METRICS, METRICS_NAME
 
 Line = Mapping[str, Any]  # of metrics.jsonl or events.jsonl

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tokenfree.preprocess.common import store_lock
 from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.preprocess.common.local_files import lock
 from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.common.store_retry import retry_store
+from tokenfree.preprocess.common.stored import store_lock
+from tokenfree.preprocess.common.stored.store_retry import retry_store
 from tokenfree.train.machine import cache_folder
 from tokenfree.train.runs import checkpoints
 from tokenfree.train.runs.checkpoints import Checkpoint, Warn

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import Field, with_config
 from typing_extensions import NotRequired, TypedDict
 
-from tokenfree.preprocess.common.stored_files import OPEN, StoredFile
+from tokenfree.preprocess.common.stored.stored_files import OPEN, StoredFile
 
 CONFIG_NAME, RESULT_NAME, METRICS_NAME, EVENTS_NAME = "config.yaml", "result.json", "metrics.jsonl", "events.jsonl"
 Number = int | Annotated[float, Field(allow_inf_nan=False)]

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.file_hashes import hash_of, read_sealed
 from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.common.stored.file_hashes import hash_of, read_sealed
 from tokenfree.preprocess.dataset.success_mark import mark_success, marked_inputs, note_added
 
 INPUTS = [{"path": "geese.txt", "size": 7, "modified": "1.5"}]

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tokenfree.preprocess.common.errors import JobError
-from tokenfree.preprocess.common.json_lines import read_json_lines
+from tokenfree.preprocess.common.stored.json_lines import read_json_lines
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.data.loader import batch_of
 from tokenfree.train.loop.loop import Loop

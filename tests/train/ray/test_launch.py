@@ -15,7 +15,7 @@ from ray.exceptions import ActorDiedError, RayTaskError
 from ray.train import ControllerError, WorkerGroupError
 
 from tokenfree.preprocess.common.errors import JobError, UserError
-from tokenfree.preprocess.common.json_lines import read_json_lines
+from tokenfree.preprocess.common.stored.json_lines import read_json_lines
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.machine.processes import ray_processes
 from tokenfree.train.pretrain import pretrain

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from tests.train.listening import addresses
-from tokenfree.preprocess.common.json_lines import read_json_lines
+from tokenfree.preprocess.common.stored.json_lines import read_json_lines
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.machine.processes import ray_processes
 from tokenfree.train.pretrain import pretrain

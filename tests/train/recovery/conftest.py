@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import REPOSITORY
-from tokenfree.preprocess.common.json_lines import read_json_lines
 from tokenfree.preprocess.common.settings import to_mapping
+from tokenfree.preprocess.common.stored.json_lines import read_json_lines
 from tokenfree.train.config import PretrainRecipe
 
 CLOCK = ("seconds", "data_wait", "utilisation")

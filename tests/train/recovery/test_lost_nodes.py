@@ -14,7 +14,7 @@ import pytest
 import ray
 from ray.cluster_utils import Cluster
 
-from tokenfree.preprocess.common.json_lines import read_json_lines
+from tokenfree.preprocess.common.stored.json_lines import read_json_lines
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.machine.processes import ray_processes
 from tokenfree.train.pretrain import pretrain

@@ -11,9 +11,9 @@ import fsspec
 import pytest
 
 from tokenfree import load_encoder
-from tokenfree.preprocess.common import store_retry
 from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.common.stored import store_retry
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.evaluate import evaluate
 from tokenfree.train.machine.processes import ray_processes

@@ -12,8 +12,8 @@ import torch
 import yaml
 
 from tokenfree.preprocess.common.errors import JobError
-from tokenfree.preprocess.common.file_hashes import write_sealed
 from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.common.stored.file_hashes import write_sealed
 from tokenfree.train.runs import checkpoints, folder_hashes
 from tokenfree.train.runs.checkpoint_state import CheckpointState
 from tokenfree.train.runs.folder_hashes import is_results_folder, remove_hashes, rewritten, verify_folder, write_hashes

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tokenfree.preprocess.common.json_lines import read_json_lines
+from tokenfree.preprocess.common.stored.json_lines import read_json_lines
 from tokenfree.train.runs.metrics import Recorder, append_event, cut
 
 

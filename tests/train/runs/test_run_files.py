@@ -10,8 +10,8 @@ import yaml
 from tests.damage import damaged_bytes, put, wrong_json, wrong_lines, wrong_values
 from tests.train.runs.test_checkpoints import save
 from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.json_lines import read_json_lines
 from tokenfree.preprocess.common.settings import build
+from tokenfree.preprocess.common.stored.json_lines import read_json_lines
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.machine.provenance import attempt
 from tokenfree.train.runs.checkpoints import name, newest

@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import REPOSITORY
 from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.json_lines import read_json_lines
+from tokenfree.preprocess.common.stored.json_lines import read_json_lines
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.pretrain import pretrain
 from tokenfree.train.runs import trackers

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.json_lines import read_json_lines
+from tokenfree.preprocess.common.stored.json_lines import read_json_lines
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.optimizers.learning_rate import learning_rate
 from tokenfree.train.pretrain import pretrain

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tokenfree.preprocess.common.errors import JobError, UserError
-from tokenfree.preprocess.common.json_lines import read_json_lines
+from tokenfree.preprocess.common.stored.json_lines import read_json_lines
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.huggingface.folders import export_run, import_folder
 from tokenfree.train.loop.loop import Loop

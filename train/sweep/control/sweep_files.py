@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, with_config
 from typing_extensions import NotRequired, TypedDict
 
-from tokenfree.preprocess.common.stored_files import OPEN, StoredFile
+from tokenfree.preprocess.common.stored.stored_files import OPEN, StoredFile
 from tokenfree.train.runs.run_files import Attempt, Count, Number
 from tokenfree.train.sweep.control.history import Event, Verdict
 

@@ -16,9 +16,9 @@ import yaml
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.json_lines import whole_lines
 from tokenfree.preprocess.common.problems import refusals
 from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.common.stored.json_lines import whole_lines
 
 T = TypeVar("T")
 MOST_CHARACTERS = 200  # of what is told of a wrong value, which may be of any length

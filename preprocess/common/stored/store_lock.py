@@ -29,7 +29,7 @@ import psutil
 
 from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.common.store_retry import retry_store
+from tokenfree.preprocess.common.stored.store_retry import retry_store
 
 LOCK = "_lock"
 BEAT = 5.0  # seconds
