@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import fsspec
 from fsspec.core import has_magic, url_to_fs
@@ -88,7 +88,7 @@ def _expand(path: str, field: str, wanted: Callable[[str], bool], output: str | 
     if not path.strip():  # a variable of a shell that is not set; fsspec would take it for the working directory
         raise UserError(f"{field}: a path is empty; give {_KINDS[field]}, or a folder or glob of them")
     fs, inner = url_to_fs(path)
-    if isinstance(fs, LocalFileSystem):
+    if isinstance(cast(object, fs), LocalFileSystem):  # fs itself stays of any kind
         check_is_stored(inner, field)
     if has_magic(inner) and not fs.exists(inner):
         root = posixpath.dirname(inner[: min(inner.find(sign) for sign in "*?[" if sign in inner)])

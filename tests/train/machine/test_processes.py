@@ -34,7 +34,7 @@ def test_finds_ray_s_processes_and_ends_what_hangs() -> None:
 def test_another_process_with_the_same_id_is_left_alone() -> None:
     other = start("ray::Other")
     earlier = psutil.Process(other.pid)
-    earlier._ident = (other.pid, 1.0)  # as of a process that began long ago
+    vars(earlier)["_ident"] = (other.pid, 1.0)  # as of a process that began long ago
     end_stragglers([earlier], seconds=0.1)
     assert other.poll() is None
     other.kill()
