@@ -112,7 +112,9 @@ def test_the_best_trial_of_a_sweep_is_asked(run: Path, data: Path, tmp_path: Pat
     config = yaml.safe_load((run / "config.yaml").read_text())
     (sweep / "best.yaml").write_text(yaml.safe_dump(config["recipe"]))
     settings = yaml.safe_load((sweep / "sweep.yaml").read_text())
-    (sweep / "sweep.yaml").write_text(yaml.safe_dump({**settings, "fingerprints": {"data": config["manifest"]}}))
+    (sweep / "sweep.yaml").write_text(
+        yaml.safe_dump({**settings, "fingerprints": {"sweep": "00", "data": config["manifest"]}})
+    )
     _, page = written(sweep, output=tmp_path)
     assert "a sweep tells no place of its data; give their directory" in page.text
     _, page = written(sweep, data, output=tmp_path)
