@@ -164,7 +164,7 @@ def test_other_data_under_the_same_run(corpus: str, make_recipe: MakeRecipe, tmp
     pretrain(make_recipe(), corpus, str(tmp_path / "run"))
     config = (tmp_path / "run" / "config.yaml").read_text()
     manifest = read_config(tmp_path / "run").manifest
-    (tmp_path / "run" / "config.yaml").write_text(config.replace(manifest, "0" * 32))
+    (tmp_path / "run" / "config.yaml").write_text(config.replace(manifest, "a" * 32))
     with pytest.raises(UserError, match="the data differ"):
         pretrain(make_recipe(), corpus, str(tmp_path / "run"))
 

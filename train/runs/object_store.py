@@ -117,10 +117,7 @@ class RunStore:
 
     def result(self) -> dict[str, Any] | None:
         """The content of result.json, None where there is none yet."""
-        try:
-            return self._retry(lambda: RESULT.json(self.storage, RESULT_NAME))
-        except FileNotFoundError:
-            return None
+        return self._retry(self._read_result)
 
     def events(self) -> list[dict[str, Any]]:
         """The lines of events.jsonl; none of a new run."""
@@ -201,6 +198,12 @@ class RunStore:
                 shutil.rmtree(path)
             elif path.is_file() and path.name not in _NOT_COPIED:
                 path.unlink()
+
+    def _read_result(self) -> dict[str, Any] | None:
+        try:
+            return RESULT.json(self.storage, RESULT_NAME)
+        except FileNotFoundError:
+            return None
 
     def _read_events(self) -> bytes:
         try:

@@ -48,7 +48,7 @@ def test_languages_of_other_data_are_not_told(
     text = (run / "config.yaml").read_text()
     data = load_manifest(corpus).fingerprint
     (run / "config.yaml").write_text(
-        text.replace(corpus, "/gone") if change == "gone" else text.replace(data, "0" * 32)
+        text.replace(corpus, "/gone") if change == "gone" else text.replace(data, "a" * 32)
     )
     export_run(run, tmp_path / "out")
     assert "## Languages" not in ModelCard.load(tmp_path / "out" / "README.md").text
