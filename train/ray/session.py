@@ -89,7 +89,9 @@ def ray_session(num_cpus: int | None = None) -> Iterator[Session]:
         except Exception as error:  # Ray raises plain exceptions here
             where = "on this machine" if local else f"at RAY_ADDRESS={os.environ['RAY_ADDRESS']}"
             first_line = next(iter(str(error).strip().splitlines()), type(error).__name__)
-            raise JobError(f"Ray could not be started {where}: {first_line}; run the same command again") from error
+            too_long = "AF_UNIX" in first_line  # sockets have paths of at most 107 bytes
+            remedy = "set RAY_TMPDIR to a short path, such as /tmp" if too_long else "run the same command again"
+            raise JobError(f"Ray could not be started {where}: {first_line}; {remedy}") from error
         try:
             yield Session.current(local=local)
         finally:

@@ -3,10 +3,12 @@
 import socket
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tokenfree.train.ray.session import RayLost, Session
+from tokenfree.preprocess.common.errors import JobError
+from tokenfree.train.ray.session import RayLost, Session, ray_session
 
 
 @pytest.fixture
@@ -48,3 +50,11 @@ def test_the_head_of_a_cluster_has_time_to_come_back(
     now += 10
     with pytest.raises(RayLost, match="the head of the Ray cluster"):
         found.check()
+
+
+def test_a_folder_whose_path_is_too_long_for_sockets_has_its_own_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path / ("long" * 25)))
+    with pytest.raises(JobError, match="set RAY_TMPDIR to a short path"), ray_session(1):
+        pass
