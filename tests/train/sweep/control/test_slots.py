@@ -1,6 +1,7 @@
 """What every searcher and every scheduler is, found by listing their folders."""
 
 import dataclasses
+import inspect
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ def test_a_variant_is_one_of_its_slot_and_says_what_it_is(protocol: type, name: 
     assert protocol in config.__mro__
     assert config().name == name
     for field in dataclasses.fields(config):
-        assert f"        {field.name}: " in config.__doc__, f"{name} does not say what {field.name} is"
+        assert f"    {field.name}: " in (inspect.getdoc(config) or ""), f"{name} does not say what {field.name} is"
 
 
 def test_what_is_not_said_has_a_default() -> None:
