@@ -84,8 +84,8 @@ def _settle(error: BaseException, session: Session) -> None:
     """Where the controller was lost, wait whether its node is going down with it.
 
     Ray ends a process that uses the objects of a node that is gone: as soon as the GCS knows of the loss, this one too,
-    whose training function is such an object. A raylet that was killed is noticed here first; one that ends in order,
-    since an agent of it was killed, is not.
+    whose training function is such an object. A raylet that was killed may be noticed here first; one that ends in
+    order, since an agent of it was killed, is not.
     """
     until = time.monotonic() + (_SETTLE_SECONDS if isinstance(error, RayActorError) else 0.0)
     while time.monotonic() < until:
