@@ -28,7 +28,7 @@ FLOORS: dict[str, list[set[str]]] = {
     "train": [
         {"machine", "model", "optimizers"},
         {"batches", "config", "parallel"},
-        {"data", "objectives", "runs"},
+        {"data", "objectives", "runs", "tasks"},
         {"analyses", "inference", "loop"},
         {"evaluate", "huggingface", "worker"},
         {"onnx", "ray", "start"},

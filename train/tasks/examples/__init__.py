@@ -1,0 +1,1 @@
+"""The examples of tasks, and the readers of the files that hold them."""
