@@ -53,11 +53,11 @@ def test_a_model_that_cannot_see_reads_nothing(loop: Loop) -> None:
     assert baselines is not None
     found = what_is_read(loop, baselines, score(loop))
     if "bytes" not in type(loop.encoder.embedder).__module__:  # blanking words changes how many bytes they have
-        assert found["probe"] == pytest.approx(0, abs=1e-6)
-        assert found["probe_blank"] == pytest.approx(0, abs=1e-6)
+        assert found["probe"] == pytest.approx(0, abs=1e-7)
+        assert found["probe_blank"] == pytest.approx(0, abs=1e-7)
     assert found["margin_high"] < 0
     seeing = Loop(loop.recipe, loop.data)
-    assert abs(what_is_read(seeing, baselines, score(seeing))["probe_blank"]) > 1e-5
+    assert abs(what_is_read(seeing, baselines, score(seeing))["probe_blank"]) > 1e-6
 
 
 def test_the_margin_is_against_the_better_baseline(loop: Loop) -> None:

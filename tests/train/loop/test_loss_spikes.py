@@ -20,7 +20,7 @@ from tokenfree.train.runs import checkpoints
 from tokenfree.train.worker.incident_files import batches_to_leave_out, roll_backs, save_incident
 
 MakeRecipe = Callable[..., PretrainRecipe]
-LOW_THRESHOLD = {"spike_window": 5, "spike_deviations": 2.0}
+LOW_THRESHOLD = {"spike_window": 5, "spike_deviations": 1.5}
 CLOCK = ("seconds", "data_wait", "utilisation")
 
 
@@ -121,7 +121,7 @@ def test_a_spike_rolls_back_and_its_batch_is_not_used(
 ) -> None:
     """A threshold that ordinary losses cross; what comes out is a run that left those batches out from the start."""
     options: Any = {"steps": 24, "learning_rate": 1e-5, "checkpoint_every_steps": 5, **LOW_THRESHOLD}
-    recipe = make_recipe(on_spike="roll_back", max_roll_backs=30, **options)
+    recipe = make_recipe(on_spike="roll_back", max_roll_backs=100, **options)
     run = tmp_path / "run"
     if going_on == "interrupted":
         with pytest.raises(Interrupt):
