@@ -72,9 +72,8 @@ def run_preprocess(
     inputs = find_inputs(config, storage.url)
     wanted = identity(config, inputs)
     manifest = finished(storage, wanted, config, inputs, check_inputs=check_inputs)
-    splits = (
-        [] if manifest is not None else plan_splits(config, inputs)
-    )  # finds bad inputs before it takes the directory
+    # bad inputs are found before the directory is taken
+    splits = [] if manifest is not None else plan_splits(config, inputs)
     with contextlib.nullcontext() if manifest is not None and is_tidy(storage) else claimed(storage) as number:
         if manifest is None and MANIFEST in storage.names():  # another command wrote it meanwhile
             manifest = finished(storage, wanted, config, inputs)

@@ -15,12 +15,11 @@ from tokenfree.preprocess.common.refused import known, problems_of
 from tokenfree.preprocess.common.settings import Draft, Slot, part, settings
 from tokenfree.preprocess.dataset.manifest import Manifest
 from tokenfree.preprocess.features.vocabulary import Vocabulary
-from tokenfree.train.machine.memory import memory_limit
+from tokenfree.train.machine.memory import GIB, memory_limit
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.model.encoder import check as check_model
 
 BYTES_OF_A_WEIGHT = 8  # and of its gradient, in float32; optimizers add to that
-GIB = 1 << 30
 OPTIMIZER = Slot("tokenfree.train.optimizers", "adamw", "tokenfree.train.optimizers.base.CONTRACT")
 OBJECTIVE = Slot("tokenfree.train.objectives", "canine_s", "tokenfree.train.objectives.base.CONTRACT")
 

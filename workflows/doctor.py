@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tokenfree.preprocess.common.addresses import check_address
+from tokenfree.train.machine.memory import GIB, address_space, machine_memory
 
 State = Literal["ok", "note", "missing"]
-GIB = 1024**3
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def devices() -> Iterator[Finding]:
 
 def memory() -> Iterator[Finding]:
     """Main memory, and the shared memory that Ray keeps objects in."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    total = machine_memory()
     good = total >= 4 * GIB
     yield Finding("ok" if good else "note", "memory", f"{total / GIB:.1f} GiB", "" if good else "4 GiB are advised")
     if os.path.isdir("/dev/shm"):
@@ -98,8 +98,8 @@ def limits() -> Iterator[Finding]:
     good = files == resource.RLIM_INFINITY or files >= 4096
     yield Finding("ok" if good else "note", "open files", str(files), "" if good else "ulimit -n 65536")
     seconds, _ = resource.getrlimit(resource.RLIMIT_CPU)
-    space, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if space != resource.RLIM_INFINITY:
+    space = address_space()
+    if space is not None:
         remedy = "ulimit -v unlimited: libraries map far more than they use, and some crash where they may not"
         yield Finding("note", "address space", f"{space / GIB:.1f} GiB", remedy)
     if seconds != resource.RLIM_INFINITY:
@@ -165,7 +165,7 @@ def training_step(name: str) -> Iterator[Finding]:
     recipe = build(PretrainRecipe, library.read_based(name), source=f"recipe {name}")
     batch = recipe.train.micro_batch or recipe.train.global_batch
     needed = costs.step_memory(recipe.model, recipe.train.length, batch).total
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    total = machine_memory()
     good = needed < 0.8 * total
     remedy = "" if good else f"set train.micro_batch below {batch}, or use more workers"
     shown = f"{needed / GIB:.1f} GiB for {batch} examples at once"

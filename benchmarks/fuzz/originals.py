@@ -68,6 +68,7 @@ class Originals:
     def __init__(self, work: Path) -> None:
         self.folder = work / "originals" / version()
         self.folder.mkdir(parents=True, exist_ok=True)
+        self._losses: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {}
 
     @functools.cached_property
     def inputs(self) -> Path:
@@ -93,10 +94,11 @@ class Originals:
         command = ("pretrain", f"inputs/{recipe}.yaml", "--data", "data", "--output", f"run-{recipe}")
         return self._made(f"run-{recipe}", command, "result.json")
 
-    @functools.lru_cache  # noqa: B019  there is one for the life of the process
     def losses(self, recipe: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """The lines of its metrics without times, and its result."""
-        return losses(self.run(recipe)), result(self.run(recipe))
+        if recipe not in self._losses:
+            self._losses[recipe] = losses(self.run(recipe)), result(self.run(recipe))
+        return self._losses[recipe]
 
     @functools.cached_property
     def sweep(self) -> Path:

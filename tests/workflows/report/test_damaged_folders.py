@@ -41,6 +41,17 @@ def written_or_refused(folder: Path, name: str, page: Path | None) -> None:
         assert len(message) < 1000
 
 
+def attack(folder: Path, name: str, content: bytes, wrong: Damage, page: Path, *, is_optional: bool) -> None:
+    """Every damage of the file `name`, whose content is `content`; one that `is_optional` may also be absent."""
+    for damaged in damaged_bytes(content, step=STEP):
+        put(folder / name, damaged)
+        if is_optional or damaged is not None:
+            written_or_refused(folder, name, None)
+    for number, damaged in enumerate(wrong(content)):
+        put(folder / name, damaged)
+        written_or_refused(folder, name, None if number % PAGES else page)
+
+
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [
@@ -53,13 +64,7 @@ def written_or_refused(folder: Path, name: str, page: Path | None) -> None:
 def test_a_run(name: str, wrong: Damage, tmp_path: Path) -> None:
     run = shortened(record(make_run(tmp_path / "run", lost=True), ATTEMPT))
     content = (run / name).read_bytes()
-    for damaged in damaged_bytes(content, step=STEP):
-        put(run / name, damaged)
-        if name != "metrics.jsonl" or damaged is not None:
-            written_or_refused(run, name, None)
-    for number, damaged in enumerate(wrong(content)):
-        put(run / name, damaged)
-        written_or_refused(run, name, None if number % PAGES else tmp_path / "page.html")
+    attack(run, name, content, wrong, tmp_path / "page.html", is_optional=name != "metrics.jsonl")
 
 
 @pytest.mark.parametrize(("name", "wrong"), [("sweep.yaml", wrong_yaml), ("journal.jsonl", wrong_lines)])
@@ -68,10 +73,4 @@ def test_a_sweep(name: str, wrong: Damage, tmp_path: Path) -> None:
     content = (sweep / name).read_bytes()
     if name == "sweep.yaml":
         content = yaml.safe_dump({**yaml.safe_load(content), "fingerprints": {"sweep": "0", "data": "1"}}).encode()
-    for damaged in damaged_bytes(content, step=STEP):
-        put(sweep / name, damaged)
-        if name != "sweep.yaml" or damaged is not None:
-            written_or_refused(sweep, name, None)
-    for number, damaged in enumerate(wrong(content)):
-        put(sweep / name, damaged)
-        written_or_refused(sweep, name, None if number % PAGES else tmp_path / "page.html")
+    attack(sweep, name, content, wrong, tmp_path / "page.html", is_optional=name != "sweep.yaml")
