@@ -126,7 +126,7 @@ def pretrain(
 def _train(job: TrainJob, workers: tuple[int, int], on_line: OnLine | None) -> None:
     """Do the job in this process, or with workers of Ray where there are to be several."""
     if workers[1] > 1:
-        from tokenfree.train.ray.launch import work_on_ray  # Ray takes seconds to import
+        from tokenfree.train.ray.supervisor import work_on_ray
 
         work_on_ray(job, workers, on_line)
         return

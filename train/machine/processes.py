@@ -1,4 +1,4 @@
-"""Processes that Ray started under this one: found, and ended if they outlive their session.
+"""Processes that Ray started: found, and ended if they outlive their session.
 
 Of some thirty sessions that ended as they should, one left a Ray process behind that hung while it exited, with 400 MB.
 """
@@ -6,6 +6,7 @@ Of some thirty sessions that ended as they should, one left a Ray process behind
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 
 import psutil
@@ -14,6 +15,16 @@ import psutil
 def ray_processes(pid: int | None = None, title: str = "ray::") -> list[psutil.Process]:
     """The descendants of the process `pid`, by default of this one, whose title begins so: `ray::RayTrainWorker`."""
     return [process for process in psutil.Process(pid).children(recursive=True) if _title(process).startswith(title)]
+
+
+def session_processes(session: int) -> list[psutil.Process]:
+    """The processes of the operating system's session of this id, which they keep where their parent has ended."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(OSError):  # it has ended
+            if os.getsid(process.pid) == session:
+                found.append(process)
+    return found
 
 
 def end_stragglers(processes: list[psutil.Process], *, seconds: float = 3.0) -> None:

@@ -17,13 +17,14 @@ from typing import Any
 import ray
 import ray.train
 from pyarrow.fs import FSSpecHandler, PyFileSystem
-from ray.exceptions import RayActorError
+from ray.exceptions import RayActorError, RayError
 from ray.train import FailureConfig, ScalingConfig, TrainingFailedError
 from ray.train.torch import get_device
 
 from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.preprocess.common.storage import Storage
-from tokenfree.train.loop.stopping import stop_on_signals
+from tokenfree.train.loop.stopping import Stop
+from tokenfree.train.machine.child import Link
 from tokenfree.train.machine.cpus import cores
 from tokenfree.train.ray.channel import connect_worker, forward_lines, make_channel
 from tokenfree.train.ray.environment import ray_environment
@@ -34,7 +35,6 @@ from tokenfree.train.ray.session import RayLost, Session, ray_session
 from tokenfree.train.ray.torch_group import notice
 from tokenfree.train.ray.trainer import fit, make_trainer
 from tokenfree.train.runs.locate import run_at
-from tokenfree.train.runs.metrics import OnLine
 from tokenfree.train.runs.run import Run
 from tokenfree.train.worker.worker import TrainJob, work
 
@@ -42,36 +42,35 @@ _RESIZE_INTERVAL = 20.0  # seconds between two looks for room for more workers
 _ELASTIC = {"RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "10"}  # for room on the nodes, then it is planned anew
 
 
-def work_on_ray(job: TrainJob, workers: tuple[int, int], progress: OnLine | None) -> None:
-    """Bring the run `job.run` to its end with between `workers[0]` and `workers[1]` workers.
+def drive(link: Link, job: bytes, workers: tuple[int, int]) -> str | None:
+    """In a process of its own: bring a pickled `TrainJob` to its end. See train/ray/supervisor.py.
 
-    `progress` gets the lines that are recorded, and one that says that the workers are started.
+    Returns what of Ray was lost before that, in words, none of them where that cannot be told; None: training is done.
+
+    What goes over `link`: the `Session` here, pickled, once there is one; then lines that are recorded. What comes: the
+    reason to stop.
 
     Raises:
         UserError, JobError: what a worker raised, with its rank; or JobError, Ray could not be started or reached.
     """
-    if progress is not None:
-        progress({"event": "launch", "step": None, "message": f"starting {workers[1]} workers under Ray"})
+    stop = Stop()
+    link.listen(stop.ask)
     with ray_environment(_ELASTIC if workers[0] < workers[1] else None):
-        for attempts_left in reversed(range(job.recipe.train.max_restarts + 1)):
-            try:
-                return _in_session(job, workers, progress)
-            except RayLost as error:
-                if "RAY_ADDRESS" in os.environ or not attempts_left:
-                    raise JobError(
-                        f"{error}; {'start it' if 'RAY_ADDRESS' in os.environ else 'look for a lack of memory'}, and "
-                        "run the same command again: it goes on from the newest checkpoint"
-                    ) from error
-                line = record_loss(job.run, job.owner, [], f"{error}; starting Ray and the workers again")
-                if progress is not None:
-                    progress(line)
+        try:
+            _in_session(_unpickled(job), workers, link, stop)
+        except RayLost as error:
+            return str(error)
+        except RayError:  # an actor that does not answer
+            return ""
+    return None
 
 
-def _in_session(job: TrainJob, workers: tuple[int, int], progress: OnLine | None) -> None:
+def _in_session(job: TrainJob, workers: tuple[int, int], link: Link, stop: Stop) -> None:
     """One life of a Ray session."""
     with _cluster(job, workers[1]) as (session, threads, use_gpu):
+        link.send(pickle.dumps(session))
         channel = make_channel()
-        with stop_on_signals() as stop, forward_lines(channel, progress, stop):  # Ray has set handlers of its own
+        with forward_lines(channel, link.send, stop):
             for attempts_left in reversed(range(job.recipe.train.max_restarts + 1)):
                 try:
                     return _fit(job, workers, threads, use_gpu, channel, session)

@@ -18,6 +18,21 @@ from tokenfree.train.machine.processes import ray_processes
 from tokenfree.train.pretrain import pretrain
 
 MakeRecipe = Callable[..., PretrainRecipe]
+WORKER = "ray::RayTrainWorker"
+WORKERS_AGAIN = "; starting the workers again from the newest checkpoint"
+RAY_AGAIN = "; starting Ray and the workers again"
+NODE = "the Ray node of this machine (its raylet, or an agent that it needs) was lost"
+PARTS = {  # what is killed: what is said to be lost, and what follows
+    WORKER: ("worker ", WORKERS_AGAIN),
+    "/raylet": (NODE, RAY_AGAIN),
+    "ray::RuntimeEnvAgent": (NODE, RAY_AGAIN),
+    "/gcs_server": ("the head of the Ray cluster (its GCS) was lost", RAY_AGAIN),
+    "ray::DashboardAgent": (NODE, RAY_AGAIN),
+    "ray::TrainController": (
+        "the process that leads the workers was lost",
+        "starting them again from the newest checkpoint",
+    ),
+}
 CLOCK = ("seconds", "data_wait", "utilisation")
 
 pytestmark = [
@@ -50,7 +65,7 @@ class Killer:
         self.listened |= {address for process in family for address in addresses(process.pid)}
         self.listened |= set(addresses(os.getpid()))
         found = [process for process in family if title(process).endswith(self.parts[0])]
-        assert len(found) == (2 if "Worker" in self.parts.pop(0) else 1)
+        assert len(found) == (2 if self.parts.pop(0) == WORKER else 1)
         os.kill(found[0].pid, signal.SIGKILL)
 
 
@@ -62,16 +77,23 @@ def history(run: Path) -> list[dict[str, Any]]:
 def test_ray_is_started_again_and_the_losses_are_the_same(
     corpus: str, make_recipe: MakeRecipe, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    recipe = make_recipe(steps=150, micro_batch=2, checkpoint_every_steps=10, validate_every_steps=50)
-    killer = Killer("ray::RayTrainWorker", "/gcs_server")
+    recipe = make_recipe(
+        steps=280, micro_batch=2, checkpoint_every_steps=10, validate_every_steps=50, max_restarts=len(PARTS)
+    )
+    killer = Killer(*PARTS)
     killed = pretrain(recipe, corpus, str(tmp_path / "killed"), workers=(2, 2), progress=killer)
     assert killer.parts == []
-    assert killed.restarts == 2
+    assert killed.restarts == len(PARTS)
     lost = [message for message in killer.messages if "lost" in message]
-    assert ["head" in message for message in lost] == [False, True]
-    assert all(message.endswith("; starting Ray and the workers again") for message in lost[1:])
+    print(*lost, sep="\n")
+    assert len(lost) == len(PARTS)
+    for part, message in zip(PARTS, lost, strict=True):
+        what, after = PARTS[part]
+        assert what in message
+        assert message.endswith(after)
     assert killer.listened == {"127.0.0.1"}
-    assert "".join(capfd.readouterr()) == ""  # of Ray
+    said = [line for line in "".join(capfd.readouterr()).splitlines() if line not in lost]
+    assert said == []  # of Ray
 
     quiet = pretrain(recipe, corpus, str(tmp_path / "quiet"), workers=(2, 2))
     assert quiet.restarts == 0
