@@ -12,9 +12,9 @@ import pickle
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from tokenfree.preprocess.common.errors import JobError
 from tokenfree.train.loop.stopping import Stop, stop_on_signals
@@ -69,7 +69,7 @@ def _drive(
     session: bytes | None = None
     stop: Stop | None = None
     with contextlib.ExitStack() as stack:
-        errors = stack.enter_context(_kept_errors(job))
+        errors = stack.enter_context(tempfile.NamedTemporaryFile(suffix=".txt"))  # where Ray writes dozens of lines
         arguments = pickle.dumps(job), workers
         child = stack.enter_context(Child(_DRIVER, *arguments, environment=environment, errors=errors))
         for message in child.messages(_INTERVAL):
@@ -85,23 +85,15 @@ def _drive(
             if stop:
                 raise JobError(f"stopped by {stop.reason}; the same command goes on from the checkpoint") from ended
             words = ""
+        if words == "":
+            with contextlib.suppress(OSError, JobError):  # the disk is full, or the store fails: told elsewhere
+                run_at(job.run, job.owner).keep(Path(errors.name), "ray/standard_error.txt")
     if words is None:
         return None
     if session is None:
         raise JobError("Ray ended the process that was to connect to it; run the same command again")
     is_local = "RAY_ADDRESS" not in environment
     return _Loss(words, is_local) if words else _what_was_lost(session, is_local=is_local)
-
-
-@contextlib.contextmanager
-def _kept_errors(job: TrainJob) -> Iterator[IO[bytes]]:
-    """A file for what Ray writes to standard error, dozens of lines of its own code; it is kept beside the run."""
-    with tempfile.NamedTemporaryFile(suffix=".txt") as file:
-        try:
-            yield file
-        finally:
-            if os.path.getsize(file.name):
-                run_at(job.run, job.owner).keep(Path(file.name), "ray/standard_error.txt")
 
 
 def _what_was_lost(session: bytes, *, is_local: bool) -> _Loss:

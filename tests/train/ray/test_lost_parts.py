@@ -19,6 +19,7 @@ from tokenfree.train.pretrain import pretrain
 
 MakeRecipe = Callable[..., PretrainRecipe]
 WORKER = "ray::RayTrainWorker"
+THEM_AGAIN = "; starting them again from the newest checkpoint"
 WORKERS_AGAIN = "; starting the workers again from the newest checkpoint"
 RAY_AGAIN = "; starting Ray and the workers again"
 NODE = "the Ray node of this machine (its raylet, or an agent that it needs) was lost"
