@@ -41,6 +41,10 @@ from tokenfree.train.worker.worker import TrainJob, work
 _RESIZE_INTERVAL = 20.0  # seconds between two looks for room for more workers
 _ELASTIC = {"RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "10"}  # for room on the nodes, then it is planned anew
 
+_ALONE = {
+    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0"
+}  # a process with each group of workers; nobody drains this machine
+
 
 def drive(link: Link, job: bytes, workers: tuple[int, int]) -> str | None:
     """In a process of its own: bring a pickled `TrainJob` to its end. See train/ray/supervisor.py.
@@ -55,7 +59,8 @@ def drive(link: Link, job: bytes, workers: tuple[int, int]) -> str | None:
     """
     stop = Stop()
     link.listen(stop.ask)
-    with ray_environment(_ELASTIC if workers[0] < workers[1] else None):
+    more = {**(_ELASTIC if workers[0] < workers[1] else {}), **({} if "RAY_ADDRESS" in os.environ else _ALONE)}
+    with ray_environment(more):
         try:
             _in_session(_unpickled(job), workers, link, stop)
         except RayLost as error:

@@ -11,6 +11,7 @@ from ray.train import FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 
 from tokenfree.train.ray.cleaner import CleanerCallback
+from tokenfree.train.ray.internals import leave_out_datasets
 from tokenfree.train.ray.scaling import NodeCallback
 from tokenfree.train.ray.session import Session
 from tokenfree.train.ray.torch_group import TorchGroup
@@ -40,7 +41,7 @@ def make_trainer(
         storage: the arguments of RunConfig for where Ray Train writes.
     """
     all_callbacks: Any = [*(callbacks or []), NodeCallback(), CleanerCallback()]  # Ray takes more than it says
-    return TorchTrainer(
+    trainer = TorchTrainer(
         train_loop,
         train_loop_config=config,
         scaling_config=scaling,
@@ -52,6 +53,8 @@ def make_trainer(
             **storage,
         ),
     )
+    leave_out_datasets(trainer)
+    return trainer
 
 
 def fit(trainer: TorchTrainer, session: Session) -> None:

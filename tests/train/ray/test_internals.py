@@ -13,13 +13,14 @@ import pytest
 import ray
 from ray._private import ray_constants, services
 from ray.data._internal.cluster_autoscaler.default_autoscaling_coordinator import _AutoscalingCoordinatorActor
+from ray.train.torch import TorchTrainer
 from ray.train.v2._internal.callbacks.backend_setup import BackendSetupCallback
 from ray.train.v2._internal.execution import callback
 from ray.train.v2._internal.execution.controller.controller import TrainController
 from ray.train.v2._internal.execution.controller.placement_group_cleaner import PlacementGroupCleaner
 from ray.train.v2._internal.execution.scaling_policy import ScalingPolicy
 from ray.train.v2._internal.execution.scaling_policy.scaling_policy import ResizeDecision
-from ray.train.v2._internal.execution.worker_group import WorkerGroup, WorkerGroupPollStatus
+from ray.train.v2._internal.execution.worker_group import RayTrainWorker, WorkerGroup, WorkerGroupPollStatus
 from ray.train.v2._internal.state.util import is_actor_alive
 from ray.util.state.exception import RayStateApiException
 
@@ -71,6 +72,18 @@ def test_callbacks_are_called_by_the_names_that_they_have() -> None:
     for name in ("errors", "finished", "get_preemption_info"):
         assert hasattr(WorkerGroupPollStatus, name), f"callbacks read {name} of the status of workers"
     assert "on_shutdown" in inspect.getsource(BackendSetupCallback), "TorchGroup kills workers there"
+
+
+def test_workers_need_no_datasets() -> None:
+    trainer = TorchTrainer(lambda: None)
+    names = [type(callback).__name__ for callback in trainer._create_default_callbacks()]
+    assert "DatasetsCallback" in names, "see leave_out_datasets"
+    internals.leave_out_datasets(trainer)
+    left = [type(callback).__name__ for callback in trainer._create_default_callbacks()]
+    assert left == [name for name in names if name != "DatasetsCallback"]
+    provider = inspect.signature(RayTrainWorker.init_train_context).parameters["dataset_shard_provider"]
+    assert provider.default is None, "workers need what DatasetsCallback gives them"
+    assert "self._create_default_callbacks()" in inspect.getsource(TorchTrainer.fit)
 
 
 def test_reservations_are_asked_for_as_ray_names_them() -> None:
