@@ -48,6 +48,7 @@ def work_on_ray(job: TrainJob, workers: tuple[int, int], progress: OnLine | None
         progress({"event": "launch", "step": None, "message": f"starting {workers[1]} workers under Ray"})
     run = run_at(job.run, job.owner)
     environment = _environment()
+    is_local = "RAY_ADDRESS" not in environment
     for attempts_left in reversed(range(job.recipe.train.max_restarts + 1)):
         loss = _drive(job, workers, progress, environment)
         if loss is None or run.result() is not None:  # the workers were done
@@ -57,7 +58,8 @@ def work_on_ray(job: TrainJob, workers: tuple[int, int], progress: OnLine | None
                 f"{loss.words}; {'look for a lack of memory' if loss.is_ours else 'start it'}, and run the same "
                 "command again: it goes on from the newest checkpoint"
             )
-        line = run.add_event("worker_lost", ranks=[], message=f"{loss.words}; starting Ray and the workers again")
+        again = "Ray and the workers again" if is_local else "the workers again from the newest checkpoint"
+        line = run.add_event("worker_lost", ranks=[], message=f"{loss.words}; starting {again}")
         if progress is not None:
             progress(line)
 
@@ -81,10 +83,10 @@ def _drive(
                 child.send(stop.reason)
         try:
             words = child.result()
-        except ChildEnded as ended:
-            if stop:
-                raise JobError(f"stopped by {stop.reason}; the same command goes on from the checkpoint") from ended
+        except ChildEnded:
             words = ""
+        if words is not None and stop:
+            raise JobError(f"stopped by {stop.reason}; the same command goes on from the newest checkpoint")
         if words == "":
             with contextlib.suppress(OSError, JobError):  # the disk is full, or the store fails: told elsewhere
                 run_at(job.run, job.owner).keep(Path(errors.name), "ray/standard_error.txt")
@@ -93,7 +95,7 @@ def _drive(
     if session is None:
         raise JobError("Ray ended the process that was to connect to it; run the same command again")
     is_local = "RAY_ADDRESS" not in environment
-    return _Loss(words, is_local) if words else _what_was_lost(session, is_local=is_local)
+    return _Loss(words, is_ours=is_local) if words else _what_was_lost(session, is_local=is_local)
 
 
 def _what_was_lost(session: bytes, *, is_local: bool) -> _Loss:
@@ -107,9 +109,7 @@ def _what_was_lost(session: bytes, *, is_local: bool) -> _Loss:
             time.sleep(_INTERVAL)
     except JobError as error:
         return _Loss(str(error), is_ours=False)
-    return _Loss(
-        "another node of the Ray cluster was lost, and with it the process that leads the workers", is_ours=True
-    )
+    return _Loss("Ray ended the process connected to its cluster, as it does at the loss of a node", is_ours=True)
 
 
 def _environment() -> dict[str, str]:

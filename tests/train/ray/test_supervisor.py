@@ -3,9 +3,7 @@
 import contextlib
 import os
 import pickle
-import signal
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,10 +11,10 @@ from typing import Any
 import pytest
 
 from tests.train.conftest import RECIPE
+from tests.train.ray import drivers
 from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.preprocess.common.settings import build, merge
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.machine.child import Link
 from tokenfree.train.ray import supervisor
 from tokenfree.train.ray.session import Session
 from tokenfree.train.ray.supervisor import work_on_ray
@@ -27,56 +25,6 @@ NODE = "the Ray node of this machine (its raylet, or an agent that it needs) was
 AGAIN = "; starting Ray and the workers again"
 
 
-def begin(link: Link, job: bytes) -> tuple[TrainJob, int]:
-    """The job, and how often it was begun before; the file of its data counts."""
-    read: TrainJob = pickle.loads(job)
-    with Path(read.data).open("r+") as file:
-        before = len(file.read())
-        file.write("x")
-    node, head = (("127.0.0.1", int(port)) for port in os.environ["PORTS"].split())
-    link.send(pickle.dumps(Session(node, head, local="RAY_ADDRESS" not in os.environ)))
-    return read, before
-
-
-def die_twice(link: Link, job: bytes, workers: tuple[int, int]) -> None:
-    _, before = begin(link, job)
-    link.send({"event": "start", "step": before})
-    os.write(2, b"[core_worker.cc] lost\n")
-    if before < 2:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-def lose(link: Link, job: bytes, workers: tuple[int, int]) -> str:
-    begin(link, job)
-    return "the head was lost"
-
-
-def finish_and_die(link: Link, job: bytes, workers: tuple[int, int]) -> None:
-    read, _ = begin(link, job)
-    Path(read.run).mkdir()
-    (Path(read.run) / "result.json").write_text("{}")
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def die_at_once(link: Link, job: bytes, workers: tuple[int, int]) -> None:
-    os._exit(1)
-
-
-def refuse(link: Link, job: bytes, workers: tuple[int, int]) -> None:
-    begin(link, job)
-    raise UserError("worker 0: train.length: 3")
-
-
-def wait_for_the_end(link: Link, job: bytes, workers: tuple[int, int]) -> None:
-    begin(link, job)
-    asked: list[str] = []
-    link.listen(asked.append)
-    link.send({"event": "start", "step": 0})
-    while not asked:
-        time.sleep(0.05)
-    raise JobError(f"stopped by {asked[0]} after step 3")
-
-
 class Told(list[Any]):
     """The messages of events that a progress hears of."""
 
@@ -85,29 +33,30 @@ class Told(list[Any]):
 
 
 @pytest.fixture
-def parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[socket.socket]]:
+def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[socket.socket]]:
     """What listens where a node of Ray and a head would."""
     with contextlib.ExitStack() as stack:
         made = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
-        monkeypatch.setenv("PORTS", " ".join(str(each.getsockname()[1]) for each in made))
+        session = Session(made[0].getsockname(), made[1].getsockname(), local=False)
+        (tmp_path / drivers.SESSION).write_bytes(pickle.dumps(session))
+        monkeypatch.setenv(drivers.FOLDER, str(tmp_path))
         monkeypatch.delenv("RAY_ADDRESS", raising=False)
         monkeypatch.setattr(supervisor, "_SETTLE_SECONDS", 1.0)
         yield made
 
 
 def work(tmp_path: Path, driver: Any, monkeypatch: pytest.MonkeyPatch, *, max_restarts: int = 5) -> Told:
-    monkeypatch.setattr(supervisor, "_DRIVER", f"{__name__}:{driver.__name__}")
-    (tmp_path / "data").touch()
+    monkeypatch.setattr(supervisor, "_DRIVER", f"{drivers.__name__}:{driver.__name__}")
     recipe = build(PretrainRecipe, merge(RECIPE, {"train": {"max_restarts": max_restarts}}), source="test")
     told = Told()
-    work_on_ray(TrainJob(recipe, str(tmp_path / "data"), str(tmp_path / "run")), (2, 2), told)
+    work_on_ray(TrainJob(recipe, "data", str(tmp_path / drivers.RUN)), (2, 2), told)
     return told
 
 
 def test_a_process_that_ray_ends_is_started_again(
     parts: list[socket.socket], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    told = work(tmp_path, die_twice, monkeypatch)
+    told = work(tmp_path, drivers.die_twice, monkeypatch)
     again = NODE + AGAIN
     assert told == ["starting 2 workers under Ray", "start", again, "start", again, "start"]
     assert [event["message"] for event in RunFolder(tmp_path / "run").events()] == [again, again]
@@ -117,7 +66,7 @@ def test_a_process_that_ray_ends_is_started_again(
 
 def test_losses_come_to_an_end(parts: list[socket.socket], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(JobError, match="was lost; look for a lack of memory, and run the same command again"):
-        work(tmp_path, die_twice, monkeypatch, max_restarts=1)
+        work(tmp_path, drivers.die_twice, monkeypatch, max_restarts=1)
 
 
 def test_a_lost_part_of_a_cluster_is_named_and_nothing_started_again(
@@ -125,36 +74,37 @@ def test_a_lost_part_of_a_cluster_is_named_and_nothing_started_again(
 ) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     with pytest.raises(JobError, match=r"^the head was lost; start it, and run the same command again"):
-        work(tmp_path, lose, monkeypatch)
+        work(tmp_path, drivers.lose, monkeypatch)
     parts[0].close()
     with pytest.raises(JobError, match=r"^the Ray node of this machine .* was lost; start it, and run the same"):
-        work(tmp_path, die_twice, monkeypatch)
+        work(tmp_path, drivers.die_twice, monkeypatch)
 
 
 def test_with_its_cluster_well_the_command_goes_on(
     parts: list[socket.socket], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
-    told = work(tmp_path, die_twice, monkeypatch)
-    assert told[2] == "a node of the Ray cluster was lost, and with it what leads the workers" + AGAIN
+    told = work(tmp_path, drivers.die_twice, monkeypatch)
+    assert told[2].startswith("Ray ended the process connected to its cluster, as it does at the loss of a node; ")
+    assert told[2].endswith("starting the workers again from the newest checkpoint")
 
 
 def test_a_run_that_is_complete_is_no_loss(
     parts: list[socket.socket], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert work(tmp_path, finish_and_die, monkeypatch) == ["starting 2 workers under Ray"]
+    assert work(tmp_path, drivers.finish_and_die, monkeypatch) == ["starting 2 workers under Ray"]
 
 
 def test_errors_come_as_they_are(parts: list[socket.socket], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UserError, match=r"^worker 0: train.length: 3$"):
-        work(tmp_path, refuse, monkeypatch)
+    with pytest.raises(UserError, match=r"^worker 0: train.length: 3\n"):
+        work(tmp_path, drivers.refuse, monkeypatch)
     with pytest.raises(JobError, match=r"^Ray ended the process that was to connect to it; run the same command again"):
-        work(tmp_path, die_at_once, monkeypatch)
+        work(tmp_path, drivers.die_at_once, monkeypatch)
 
 
 def test_a_signal_reaches_the_workers(
     parts: list[socket.socket], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Told, "__call__", lambda self, line: line["event"] == "start" and os.kill(os.getpid(), 15))
-    with pytest.raises(JobError, match=r"^stopped by SIGTERM after step 3$"):
-        work(tmp_path, wait_for_the_end, monkeypatch)
+    with pytest.raises(JobError, match=r"^stopped by SIGTERM after step 3\n"):
+        work(tmp_path, drivers.wait_for_the_end, monkeypatch)

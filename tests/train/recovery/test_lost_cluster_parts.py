@@ -45,7 +45,7 @@ def pid_of(node: Any, part: str) -> int:
 
 
 def begin(cluster: Cluster, corpus: str, make_recipe: MakeRecipe, run: Path, start: Any, *, steps: int) -> Any:
-    recipe = make_recipe(steps=steps, micro_batch=2, checkpoint_every_steps=10, validate_every_steps=200)
+    recipe = make_recipe(steps=steps, micro_batch=2, checkpoint_every_steps=10, validate_every_steps=100_000)
     training = start(recipe, corpus, str(run), workers=(1, 2), RAY_ADDRESS=cluster.address)
     training.wait_for(lambda lines: any(line.get("event") == "start" and line["workers"] == 2 for line in lines))
     training.wait_for_step(30)
@@ -60,7 +60,7 @@ def test_of_another_node(
     training = begin(cluster, corpus, make_recipe, run, start, steps=400)
     os.kill(pid_of(next(iter(cluster.worker_nodes)), part), signal.SIGKILL)
     assert training.end(400) == 0, training.log.read_text()
-    steps = [line["step"] for line in read_json_lines(run / "metrics.jsonl")]
+    steps = [line["step"] for line in read_json_lines(run / "metrics.jsonl") if "loss" in line]
     assert steps == list(range(1, 401))
     events = [line["event"] for line in read_json_lines(run / "events.jsonl")]
     print(*(line["message"] for line in training.lines() if "message" in line), sep="\n")
