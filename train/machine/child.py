@@ -17,6 +17,7 @@ from typing import IO, Any
 
 from tokenfree.train.machine.processes import end_stragglers, session_processes
 
+_MESSAGE, _OUTCOME = "message", "outcome"
 _EXIT_SECONDS = 10.0  # for the process to exit once its function has returned
 
 
@@ -26,6 +27,10 @@ class ChildEnded(Exception):
     def __init__(self, status: int) -> None:
         super().__init__(status)
         self.status = status
+
+
+class _Traceback(Exception):
+    """Of an error in the child, as text: the cause of the one that is raised here."""
 
 
 class Link:
@@ -38,7 +43,7 @@ class Link:
     def send(self, message: Any) -> None:
         """Hand over what `Child.messages` yields; any thread may do so."""
         with self._sending:
-            self._connection.send((None, message))
+            self._connection.send((_MESSAGE, message))
 
     def listen(self, take: Callable[[Any], None]) -> None:
         """Have `take` called with what comes, in a thread; this process ends where the other one does."""
@@ -77,7 +82,7 @@ class Child:
                 start_new_session=True,
             )
         self.send((function, arguments))
-        self._outcome: tuple[bool, Any] | None = None
+        self._outcome: tuple[Any, str | None] | None = None  # the second: the traceback of an error
 
     def __enter__(self) -> Child:
         return self
@@ -101,13 +106,13 @@ class Child:
                 yield None
                 continue
             try:
-                ended, message = self._connection.recv()
+                kind, message = self._connection.recv()
             except (EOFError, OSError):
                 return
-            if ended is None:
+            if kind == _MESSAGE:
                 yield message
             else:
-                self._outcome = ended, message
+                self._outcome = message
 
     def result(self) -> Any:
         """What the function returned; raises what it raised.
@@ -119,9 +124,9 @@ class Child:
             self._process.wait(_EXIT_SECONDS)
         if self._outcome is None:
             raise ChildEnded(self._process.poll() or 0)
-        raised, value = self._outcome
-        if raised:
-            raise value
+        value, there = self._outcome
+        if there is not None:
+            raise value from _Traceback(there)
         return value
 
 
@@ -130,11 +135,10 @@ def main(descriptor: int) -> None:
     connection = Connection(descriptor)
     function, arguments = connection.recv()
     try:
-        outcome = (False, resolve_name(function)(Link(connection), *arguments))
+        outcome = (resolve_name(function)(Link(connection), *arguments), None)
     except Exception as error:
-        error.add_note(f"in a process of its own:\n{traceback.format_exc()}")
-        outcome = (True, _picklable(error))
-    connection.send(outcome)
+        outcome = (_picklable(error), traceback.format_exc())
+    connection.send((_OUTCOME, outcome))
 
 
 def _picklable(error: Exception) -> Exception:

@@ -96,7 +96,7 @@ def test_a_run_that_is_complete_is_no_loss(
 
 
 def test_errors_come_as_they_are(parts: list[socket.socket], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UserError, match=r"^worker 0: train.length: 3\n"):
+    with pytest.raises(UserError, match=r"^worker 0: train.length: 3$"):
         work(tmp_path, drivers.refuse, monkeypatch)
     with pytest.raises(JobError, match=r"^Ray ended the process that was to connect to it; run the same command again"):
         work(tmp_path, drivers.die_at_once, monkeypatch)
@@ -106,5 +106,5 @@ def test_a_signal_reaches_the_workers(
     parts: list[socket.socket], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Told, "__call__", lambda self, line: line["event"] == "start" and os.kill(os.getpid(), 15))
-    with pytest.raises(JobError, match=r"^stopped by SIGTERM after step 3\n"):
+    with pytest.raises(JobError, match=r"^stopped by SIGTERM after step 3$"):
         work(tmp_path, drivers.wait_for_the_end, monkeypatch)
