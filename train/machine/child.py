@@ -71,10 +71,12 @@ class Child:
 
     def __init__(self, function: str, *arguments: Any, environment: Mapping[str, str], errors: IO[bytes]) -> None:
         self._connection, there = multiprocessing.Pipe()
-        code = f"import sys; sys.path[:], sys.argv = {sys.path!r}, {sys.argv!r}; from {__name__} import main; "
+        script = getattr(sys.modules["__main__"], "__file__", None)  # next to which Ray looks for modules
+        code = [f"__file__ = {script!r}"] if script is not None else []
+        code += [f"import sys; sys.path[:], sys.argv = {sys.path!r}, {sys.argv!r}", f"from {__name__} import main"]
         with there:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", f"{code}main({there.fileno()})"],
+                [sys.executable, "-c", "; ".join([*code, f"main({there.fileno()})"])],
                 stdin=subprocess.DEVNULL,
                 stderr=errors,
                 env=environment,

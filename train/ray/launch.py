@@ -168,7 +168,7 @@ def _unpickled(job: bytes) -> TrainJob:
 @contextlib.contextmanager
 def _cluster(job: TrainJob, num_workers: int) -> Iterator[tuple[Session, int, bool]]:
     """Yields a Ray session (see train/ray/session.py), the CPUs of a worker, and whether workers have a GPU each."""
-    alone = "RAY_ADDRESS" not in os.environ and not ray.is_initialized()
+    alone = "RAY_ADDRESS" not in os.environ
     threads = job.recipe.train.threads
     if threads is None:
         threads = max(1, cores() // num_workers) if alone else 1

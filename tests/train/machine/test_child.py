@@ -38,6 +38,11 @@ def refuse(link: Link) -> None:
     raise UserError("train.length: 3")
 
 
+def paths(link: Link) -> tuple[str, list[str], list[str]]:
+    main: Any = sys.modules["__main__"]
+    return main.__file__, sys.argv, sys.path
+
+
 class Odd(Exception):
     def __init__(self, one: int, two: int) -> None:
         super().__init__("both")
@@ -78,6 +83,14 @@ def test_the_child_listens_and_its_silence_is_told() -> None:
         assert next(messages) is None
         process = psutil.Process(echoing._process.pid)
     assert not process.is_running()
+
+
+def test_the_child_finds_modules_where_its_parent_does() -> None:
+    """Ray hands these to its workers."""
+    with child("paths") as finding:
+        list(finding.messages(10.0))
+        script: Any = sys.modules["__main__"]
+        assert finding.result() == (script.__file__, sys.argv, sys.path)
 
 
 def test_an_error_comes_with_its_traceback() -> None:
