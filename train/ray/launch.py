@@ -40,10 +40,8 @@ from tokenfree.train.worker.worker import TrainJob, work
 
 _RESIZE_INTERVAL = 20.0  # seconds between two looks for room for more workers
 _ELASTIC = {"RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "10"}  # for room on the nodes, then it is planned anew
-
-_ALONE = {
-    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0"
-}  # a process with each group of workers; nobody drains this machine
+# Nobody drains a cluster of our own; the watcher is a process that starts with each group of workers.
+_ALONE = {"RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0"}
 
 
 def drive(link: Link, job: bytes, workers: tuple[int, int]) -> str | None:
