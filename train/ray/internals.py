@@ -58,7 +58,7 @@ class Reservation:
 def leave_out_datasets(trainer: TorchTrainer) -> None:
     """Keep Ray from starting an actor for datasets with each group of workers, where `trainer` has none.
 
-    Its process takes 1.3 CPU seconds of imports, just when those of the workers do.
+    Its process imports Ray and torch just when those of the workers do.
     """
     make = trainer._create_default_callbacks
 
