@@ -28,8 +28,8 @@ FLOORS: dict[str, list[set[str]]] = {
     "train": [
         {"machine", "model", "optimizers"},
         {"batches", "config", "parallel"},
-        {"data", "objectives", "runs", "tasks"},
-        {"analyses", "inference", "loop"},
+        {"data", "objectives", "runs"},
+        {"analyses", "inference", "loop", "tasks"},
         {"evaluate", "huggingface", "worker"},
         {"onnx", "ray", "start"},
         {"pretrain", "sweep"},

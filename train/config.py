@@ -1,11 +1,11 @@
-"""The settings of pretraining, and the check of what no single field tells: how they fit together and to the data.
+"""The settings of training, and the check of what no single field tells: how they fit together and to the data.
 
 What a setting means stands in the docstring of its class, its range and default in its field.
 """
 
 import os
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import torch
 from pydantic import Field
@@ -22,11 +22,12 @@ from tokenfree.train.model.encoder import check as check_model
 BYTES_OF_A_WEIGHT = 8  # and of its gradient, in float32; optimizers add to that
 OPTIMIZER = Slot("tokenfree.train.optimizers", "adamw", "tokenfree.train.optimizers.base.CONTRACT")
 OBJECTIVE = Slot("tokenfree.train.objectives", "canine_s", "tokenfree.train.objectives.base.CONTRACT")
+TASK = Slot("tokenfree.train.tasks", "classification", "tokenfree.train.tasks.base.CONTRACT")
 
 
 @settings
-class TrainConfig:
-    """One pretraining run. The global batch, the schedule and the data order do not depend on the number of workers.
+class LoopConfig:
+    """How a run is trained, whatever it is trained on. Batch and schedule do not depend on the number of workers.
 
     Attributes:
         steps: optimizer steps of the whole run.
@@ -51,16 +52,10 @@ class TrainConfig:
         spike_deviations: how many standard deviations above the mean of the losses before it a loss is a spike.
         spike_window: how many losses before it a loss is compared with, in steps.
         max_roll_backs: how often a run may go back to a checkpoint because of its loss.
-        smoothing: a language's share of the samples is proportional to its characters to this power: 1 as it is, 0 all
-            alike.
-        streams: streams of shards that are read side by side; they divide the global batch among them.
-        check_shards: compare the SHA-256 of each shard on this machine with the manifest before its first use; what was
-            found right is remembered until the size or the time of the file is another.
         checkpoint_every_steps: steps from one checkpoint to the next.
         checkpoint_every_seconds: seconds after which a checkpoint is due in any case; null: only the steps count.
-        keep_checkpoints: how many of the newest checkpoints are kept; the best by validation loss is kept besides.
+        keep_checkpoints: how many of the newest checkpoints are kept; the best by validation is kept besides.
         validate_every_steps: steps from one validation to the next; there is one more at the end.
-        validation_windows: windows of a validation, spaced evenly over the validation split: the same ones every time.
         threads: CPU threads of a worker; null: an even share of the machine's CPUs.
         max_restarts: how often lost workers are started again before the run gives up.
         log_to: experiment trackers that get the metrics, besides metrics.jsonl and TensorBoard.
@@ -85,17 +80,42 @@ class TrainConfig:
     spike_deviations: Annotated[float, Field(gt=0)] = 10.0
     spike_window: Annotated[int, Field(ge=2)] = 100
     max_roll_backs: Annotated[int, Field(ge=0)] = 10
-    smoothing: Annotated[float, Field(ge=0, le=1)] = 0.7
-    streams: Annotated[int, Field(ge=1)] = 4
-    check_shards: bool = True
     checkpoint_every_steps: Annotated[int, Field(ge=1)] = 1000
     checkpoint_every_seconds: Annotated[float, Field(gt=0)] | None = 600
     keep_checkpoints: Annotated[int, Field(ge=1)] = 3
     validate_every_steps: Annotated[int, Field(ge=1)] = 500
-    validation_windows: Annotated[int, Field(ge=1)] = 256
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
     max_restarts: Annotated[int, Field(ge=0)] = 20
     log_to: tuple[Literal["wandb", "mlflow"], ...] = ()
+
+
+@settings
+class TrainConfig(LoopConfig):
+    """One pretraining run. The global batch, the schedule and the data order do not depend on the number of workers.
+
+    Attributes:
+        smoothing: a language's share of the samples is proportional to its characters to this power: 1 as it is, 0 all
+            alike.
+        streams: streams of shards that are read side by side; they divide the global batch among them.
+        check_shards: compare the SHA-256 of each shard on this machine with the manifest before its first use; what was
+            found right is remembered until the size or the time of the file is another.
+        validation_windows: windows of a validation, spaced evenly over the validation split: the same ones every time.
+    """
+
+    smoothing: Annotated[float, Field(ge=0, le=1)] = 0.7
+    streams: Annotated[int, Field(ge=1)] = 4
+    check_shards: bool = True
+    validation_windows: Annotated[int, Field(ge=1)] = 256
+
+
+@settings
+class FinetuneTrainConfig(LoopConfig):
+    """One fine-tuning run. The checkpoint that is the best on the development set is the one that counts."""
+
+    learning_rate: Annotated[float, Field(gt=0)] = 1e-4
+    warmup: Annotated[float, Field(ge=0, le=1)] = 0.1
+    keep_checkpoints: Annotated[int, Field(ge=1)] = 1
+    validate_every_steps: Annotated[int, Field(ge=1)] = 100
 
 
 # Settings that change how a run is done but not (beyond rounding) what comes out, unless something goes wrong: they may
@@ -121,6 +141,25 @@ class PretrainRecipe:
     model: ModelConfig = ModelConfig()
     objective: Annotated[Any, OBJECTIVE] = part(OBJECTIVE)
     train: TrainConfig = TrainConfig()
+
+
+@settings
+class FinetuneRecipe:
+    """What `tokenfree finetune` reads: a model, the task that it is trained for, and how.
+
+    Attributes:
+        model: the encoder: embedder, downsampler, trunk and upsampler; with `--init-from` it is that of those weights.
+        task: what the model is to do with texts.
+        train: how long, how fast and in what batches.
+    """
+
+    model: ModelConfig = ModelConfig()
+    task: Annotated[Any, TASK] = part(TASK)
+    train: FinetuneTrainConfig = FinetuneTrainConfig()
+
+
+Recipe = PretrainRecipe | FinetuneRecipe
+R = TypeVar("R", PretrainRecipe, FinetuneRecipe)
 
 
 def check(
@@ -160,6 +199,17 @@ def check(
     )
 
 
+def check_finetuning(recipe: FinetuneRecipe, *, workers: tuple[int, int] = (1, 1)) -> list[str]:
+    """All problems of a recipe for fine-tuning that show without its files, a line each; see `check`."""
+    length = known(lambda: recipe.train.length)
+    return problems_of(
+        lambda: check_model(recipe.model, length),
+        lambda: recipe.task.check(recipe.model, length),
+        lambda: _problems_of_workers(recipe, workers),
+        lambda: _problems_of_memory(recipe),
+    )
+
+
 def model_problems(made: Draft[PretrainRecipe]) -> list[str]:
     """All problems of a recipe for which neither data nor workers are needed: those of single keys and of the model."""
     recipe, problems = made.settings, list(made.problems)
@@ -173,7 +223,7 @@ def _problems_of_streams(train: TrainConfig) -> Iterator[str]:
         yield f"train.streams: {train.streams} streams do not divide train.global_batch {train.global_batch}"
 
 
-def _problems_of_workers(recipe: PretrainRecipe, workers: tuple[int, int]) -> Iterator[str]:
+def _problems_of_workers(recipe: Recipe, workers: tuple[int, int]) -> Iterator[str]:
     least, most = workers
     if not 1 <= least <= most:
         yield f"--workers {least}:{most}: the fewest must be at least 1 and at most the most"
@@ -181,7 +231,7 @@ def _problems_of_workers(recipe: PretrainRecipe, workers: tuple[int, int]) -> It
         yield f"--workers: {most} workers cannot share train.global_batch {recipe.train.global_batch}"
 
 
-def _problems_of_memory(recipe: PretrainRecipe) -> Iterator[str]:
+def _problems_of_memory(recipe: Recipe) -> Iterator[str]:
     """What is far too large for this machine, if it is to train here: others of a cluster cannot be asked."""
     if "RAY_ADDRESS" in os.environ or torch.cuda.is_available():
         return

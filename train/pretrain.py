@@ -16,6 +16,7 @@ from tokenfree.preprocess.common.settings import to_mapping
 from tokenfree.preprocess.dataset.manifest import load_manifest
 from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
 from tokenfree.train.config import PretrainRecipe, check
+from tokenfree.train.loop.loop import Loop
 from tokenfree.train.machine.cpus import cores
 from tokenfree.train.machine.provenance import attempt
 from tokenfree.train.runs import trackers
@@ -96,7 +97,11 @@ def pretrain(
     extension = None if extend_to is None else Extension(target, recipe, extend_to)
     if extension is not None:
         recipe = extension.before
-    start = None if init_from is None else GivenStart(target, recipe, data, init_from, trust_code=trust_code)
+    start = (
+        None
+        if init_from is None
+        else GivenStart(target, recipe, lambda each: Loop(each, data), init_from, trust_code=trust_code)
+    )
     first = None if start is None else start.record
     target.open(RunConfig(recipe, data, manifest.fingerprint, first, own_code.hashes(recipe)))
     result = target.result()

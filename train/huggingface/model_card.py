@@ -12,6 +12,7 @@ from huggingface_hub import ModelCardData
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.dataset.manifest import load_manifest
+from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.inference.text_encoder import TextEncoder
 from tokenfree.train.runs.checkpoint_state import CheckpointState
 from tokenfree.train.runs.run_config import RunConfig, read_config
@@ -82,7 +83,7 @@ def model_card(
 
 
 def card_of_run(
-    run: str | Path, config: RunConfig, state: CheckpointState, *, kind: str, library: str, usage: str
+    run: str | Path, config: RunConfig[PretrainRecipe], state: CheckpointState, *, kind: str, library: str, usage: str
 ) -> str:
     """A card that begins with what the model is and how it is used, and goes on with what the run says of itself.
 
@@ -114,7 +115,7 @@ def card_of_run(
     return "\n\n".join(sections) + "\n"
 
 
-def _facts(config: RunConfig, state: CheckpointState) -> list[tuple[str, Any]]:
+def _facts(config: RunConfig[PretrainRecipe], state: CheckpointState) -> list[tuple[str, Any]]:
     """What was trained, and how much; an imported run has not been trained."""
     recipe = config.recipe
     model = recipe.model
@@ -151,7 +152,7 @@ def _result(run: str | Path) -> Mapping[str, Any]:
         return {}
 
 
-def _languages(config: RunConfig) -> dict[str, int]:
+def _languages(config: RunConfig[PretrainRecipe]) -> dict[str, int]:
     """Characters of the training split by language; none where the data are no longer there, or are others by now."""
     if not config.manifest:
         return {}

@@ -1,58 +1,23 @@
-"""The training loop in plain PyTorch: one process alone, or one of several joined by torch.distributed.
-
-The loss of a step is the sum over all targets of the global batch by their number, so neither the number of workers
-nor the micro batch changes it beyond rounding. Nothing random is carried from step to step: dropout is seeded by the
-first sample of each micro batch. The state of training is therefore the model, the optimizer and the step, which
-batches are left out, the last losses (against which the next one is judged) and, where the run has one, the average of
-the weights: what `Loop.snapshot` gives.
-"""
+"""The training loop of pretraining: on the windows of a data directory, for an objective."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
-
-import torch
-from torch import Tensor
-
-from tokenfree.preprocess.common.settings import fingerprint
-from tokenfree.preprocess.dataset.manifest import load_manifest
-from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
+from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.data.baselines import Baselines
-from tokenfree.train.data.loader import Loader, batch_of
-from tokenfree.train.loop.step_sums import StepSums
 from tokenfree.train.loop.stopping import Stop
-from tokenfree.train.loop.task import Task, build_task, learn_characters, matrix_precision, on_device
-from tokenfree.train.loop.training_step import StepNumbers, TrainingStep
+from tokenfree.train.loop.training_loop import TrainingLoop
 from tokenfree.train.loop.validation import Validator
-from tokenfree.train.loop.weight_average import WeightAverage
-from tokenfree.train.model.encoder import Encoder
-from tokenfree.train.optimizers.learning_rate import learning_rate
-from tokenfree.train.parallel.activation_checkpointing import recompute
-from tokenfree.train.parallel.collectives import broadcast, sum_over_workers
-from tokenfree.train.parallel.compile import compile_task
-from tokenfree.train.parallel.full_state import load_model, load_optimizer, model_tensors, optimizer_tensors
-from tokenfree.train.parallel.single import SingleWorker
-from tokenfree.train.parallel.strategy import share
-from tokenfree.train.runs import checkpoints
-from tokenfree.train.runs.checkpoint_state import CheckpointState
-from tokenfree.train.runs.checkpoints import AVERAGE, MODEL, OPTIMIZER, Checkpoint, Warn
-from tokenfree.train.runs.run import Run
-
-OnStep = Callable[[Mapping[str, float]], None]
+from tokenfree.train.loop.windows import WindowSource
 
 
-class Loop:
-    """Model, optimizer and data of one run, at one step.
+class Loop(TrainingLoop[PretrainRecipe]):
+    """A `TrainingLoop` of a pretraining run.
 
     Args:
         recipe: what to train, already checked (see `tokenfree.train.config.check`).
         data: a data directory with a manifest.
-        rank, world_size: this process among those of the default torch.distributed group (none where world_size is 1).
-        device: where the model lives, such as "cpu" or "cuda:0".
-        stop: what asks this worker to stop; all workers learn of it when they add up the losses of a step.
+        rank, world_size, device, stop: see `TrainingLoop`.
 
     Raises:
         UserError: no such data, or data that the recipe cannot be trained on.
@@ -68,215 +33,20 @@ class Loop:
         device: str = "cpu",
         stop: Stop | None = None,
     ) -> None:
-        self.recipe, self.data, self.rank, self.world_size = recipe, data, rank, world_size
-        self.device = torch.device(device)
-        self.step = 0  # optimizer steps done
-        self.left_out: frozenset[int] = frozenset()  # numbers of batches that are not trained on
-        self.stop = Stop() if stop is None else stop
-        config = recipe.train
-        self.manifest_fingerprint = load_manifest(data).fingerprint
-        self.vocabulary = load_vocabulary(data)
-        self.loader = Loader(
-            data,
-            global_batch=config.global_batch,
-            seed=config.seed,
-            smoothing=config.smoothing,
-            streams=config.streams,
-            collator=recipe.objective.collator(self.vocabulary, config.length, config.seed),
-            rules={**recipe.objective.rules(), **config.optimizer.rules()},
-            rank=rank,
-            world_size=world_size,
-            check_shards=config.check_shards,
-        )
-        self.validator = Validator(recipe, data, self.vocabulary, rank=rank, world_size=world_size)
-        self.model = build_task(recipe, self.vocabulary).to(self.device)
-        learn_characters(self.model.encoder, data, check_shards=config.check_shards)
-        self.parallel = self._shared(self.model)
-        self.optimizer: torch.optim.Optimizer = config.optimizer.build(self.model)
-        self._average = None if config.ema_decay is None else WeightAverage(self.model, config.ema_decay)
-        self._training_step = TrainingStep(
-            config,
-            self.model,
-            self.parallel,
-            self.optimizer,
-            self._average,
-            stop=self.stop,
-            device=self.device,
-            world_size=world_size,
-        )
+        self.data = data
+        self._windows = WindowSource(recipe, data, rank=rank, world_size=world_size)
+        super().__init__(recipe, self._windows, rank=rank, world_size=world_size, device=device, stop=stop)
 
     @property
-    def encoder(self) -> Encoder:
-        """The model without the head of its objective."""
-        return self.model.encoder
+    def vocabulary(self) -> Vocabulary | None:
+        """Of the data."""
+        return self._windows.vocabulary
 
     @property
-    def batch(self) -> int:
-        """The number of the batch of the next step."""
-        return batch_of(self.step, self.left_out)
-
-    @property
-    def stopping(self) -> bool:
-        """Whether any worker was asked to stop before the last step: the same on all of them."""
-        return self._training_step.stopping
-
-    def train_until(self, step: int, on_step: OnStep | None = None) -> None:
-        """Train until `step` steps are done; `on_step` gets each step's line of metrics (see train/runs/metrics.py).
-
-        Raises:
-            NotANumber, Spike: see train/loop/loss_spikes.py; the model is then as it was before the step.
-        """
-        if self.step >= step:
-            return
-        with self.loader.batches(self.step, step, left_out=self.left_out) as batches:
-            waited = 0.0
-            for arrays in batches:
-                wait, waited = batches.seconds_waited - waited, batches.seconds_waited
-                numbers = StepNumbers(step=self.step + 1, batch=self.batch, rate=self._rate(), waited=wait)
-                line = self._training_step.take(arrays, numbers)
-                self.step += 1
-                if on_step is not None:
-                    on_step(line)
-
-    @torch.no_grad()
-    def validate(self) -> dict[str, float]:
-        """`validation_loss` (nats per target), `validation_accuracy`, `validation_targets` and what else the objective
-        reports, with that prefix: fixed samples and masks, and the average of the weights where there is one.
-
-        Raises:
-            UserError: the data have no validation windows.
-        """
-        means = self.model.head.means
-        sums = StepSums.zeros(means, self.device)
-        with self.evaluating():
-            for arrays in self.validator.batches(equally_many=self.parallel.is_sharded):
-                _, of_batch = self.model(on_device(arrays, self.device))
-                if len(arrays["sample_ids"]):
-                    sums = sums.plus(of_batch)
-            self.parallel.reshard()
-        values = StepSums.unpack(sum_over_workers(sums.pack()), means).report()
-        num_targets = values.pop("num_targets")
-        return {f"validation_{name}": value for name, value in {**values, "targets": num_targets}.items()}
-
-    @contextlib.contextmanager
-    def evaluating(self) -> Iterator[None]:
-        """Within it the model is in evaluation mode, has the average of the weights where there is one, and computes in
-        the precision of the recipe.
-        """
-        self.model.eval()
-        weights = contextlib.nullcontext() if self._average is None else self._average.in_use()
-        try:
-            with weights, matrix_precision(self.recipe.train.precision, self.device):
-                yield
-        finally:
-            self.model.train()
+    def validator(self) -> Validator:
+        """The validation windows."""
+        return self._windows.validator
 
     def baselines(self) -> Baselines | None:
         """What models without context would score on the validation targets; None for objectives without such."""
-        return self.validator.baselines()
-
-    def leave_out(self, batches: Iterable[int]) -> None:
-        """Never train on these batches; for `train_until` calls from now on."""
-        self.left_out |= frozenset(batches)
-
-    def snapshot(self) -> tuple[dict[str, dict[str, Tensor]], CheckpointState]:
-        """Copies of all tensors on the CPU by part and name, and the rest of the state: what a checkpoint holds.
-
-        Rank 0 has the tensors, other workers none. Workers that are sharded (see `train.parallel`) must all call it.
-        """
-        keep = self.rank == 0
-        parts = {
-            MODEL: model_tensors(self.model, keep=keep),
-            OPTIMIZER: optimizer_tensors(self.model, self.optimizer, keep=keep),
-        }
-        if self._average is not None:
-            parts[AVERAGE] = self._average.tensors(keep=keep)
-        return parts, CheckpointState(
-            step=self.step,
-            seed=self.recipe.train.seed,
-            recipe=fingerprint(self.recipe),
-            manifest=self.manifest_fingerprint,
-            vocabulary=self.vocabulary.sha256 if self.vocabulary is not None else None,
-            loader=dict(self.loader.fingerprint),
-            world_size=self.world_size,
-            left_out=tuple(sorted(self.left_out)),
-            recent_losses=tuple(self._training_step.recent.state()),
-        )
-
-    def save(self, directory: str | Path) -> None:
-        """Write a checkpoint as `directory`: rank 0 does. Workers that are sharded must all call it.
-
-        Raises:
-            UserError: the disk is full or cannot be written.
-        """
-        parts, state = self.snapshot()
-        if self.rank == 0:
-            checkpoints.write(Path(directory), parts, state)
-
-    def restore(self, directory: str | Path) -> None:
-        """Go on from what `save` wrote; the losses from there on equal those of an undisturbed run.
-
-        Raises:
-            JobError: the checkpoint is damaged.
-            UserError: it is of other data or another seed.
-        """
-        self.load(checkpoints.read(Path(directory)))
-
-    def restore_newest(self, run: Run, warn: Warn) -> Checkpoint | None:
-        """Go on from the newest sound checkpoint of `run`, which rank 0 finds and all workers take; None: it has none.
-
-        `warn` is told of damaged ones, on rank 0.
-
-        Raises:
-            UserError: the checkpoint is of other data or another seed.
-        """
-        found = broadcast(run.newest(warn) if self.rank == 0 else None)
-        if found is None:
-            return None
-        checkpoint = run.here(found)
-        self.load(checkpoint)
-        return checkpoint
-
-    def load(self, checkpoint: Checkpoint) -> None:
-        """Go on from a checkpoint that was read already.
-
-        Raises:
-            UserError: it is of other data or another seed.
-        """
-        state = checkpoint.state
-        self.loader.check(state.loader, str(checkpoint.path))
-        self.load_model(checkpoint)
-        load_optimizer(self.model, self.optimizer, checkpoint.tensors(OPTIMIZER))
-        self.leave_out(state.left_out)
-        self._training_step.recent.load(state.recent_losses)
-        self.step = state.step
-
-    def begin_with(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take these tensors, whole, by name, in place of fresh ones, before the first step; the average begins so."""
-        own = model_tensors(self.model)
-        load_model(self.model, {**own, **tensors})
-        if self._average is not None:
-            self._average.load({**own, **tensors})
-
-    def load_model(self, checkpoint: Checkpoint) -> None:
-        """Take only the weights of a checkpoint, to validate them, on these data or others."""
-        load_model(self.model, checkpoint.tensors(MODEL))
-        if self._average is not None:
-            self._average.load(checkpoint.tensors(AVERAGE))
-
-    def _shared(self, task: Task) -> SingleWorker:
-        """`task`, changed in place as the recipe asks, for this worker among the others."""
-        config = self.recipe.train
-        layers = list(task.encoder.trunk.layers)
-        if config.checkpoint_activations:
-            for layer in layers:
-                recompute(layer)
-        sharded = config.parallel == "fsdp" and self.world_size > 1
-        if config.compile:
-            compile_task(task, layers, device=self.device, in_parts=sharded)
-        return share(task, layers, sharded=sharded, world_size=self.world_size, device=self.device)
-
-    def _rate(self) -> float:
-        """The learning rate of the next step."""
-        config = self.recipe.train
-        return learning_rate(self.step, steps=config.steps, peak=config.learning_rate, warmup=config.warmup)
+        return self._windows.baselines()

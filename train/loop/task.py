@@ -1,4 +1,4 @@
-"""What is trained: the encoder with the head of its objective, as one module, and how arrays come to it."""
+"""What is trained: the encoder with the head of its objective or task, as one module, and how arrays come to it."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from tokenfree.train.objectives.base import Head
 
 
 class Task(nn.Module):
-    """The encoder with the head of its objective, as one module for the optimizer and for data parallelism.
+    """The encoder with a head, as one module for the optimizer and for data parallelism.
 
     Args:
-        recipe: whose model and objective it is.
-        vocabulary_size: how many subwords the data have; 0 for data without such.
+        encoder: to be trained.
+        head: `head(encoder, batch)` is the loss.
     """
 
-    def __init__(self, recipe: PretrainRecipe, vocabulary_size: int) -> None:
+    def __init__(self, encoder: Encoder, head: Head) -> None:
         super().__init__()
-        self.encoder = recipe.model.build()
-        self.head: Head = recipe.objective.build(recipe.model.width, vocabulary_size)
+        self.encoder = encoder
+        self.head: Head = head
 
     def forward(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, StepSums]:
         """The sum of the losses over the targets of `batch` (nats, float32 scalar, with gradient), and its sums.
 
-        `batch` holds the arrays of the objective's collator, see `on_device`.
+        `batch` holds the arrays of the collator, see `on_device`.
         """
         loss = self.head(self.encoder, batch)
         return loss.total, StepSums.of(loss, self.head.means)
@@ -43,7 +43,8 @@ def build_task(recipe: PretrainRecipe, vocabulary: Vocabulary | None) -> Task:
     """The model with fresh weights, which depend on `train.seed` alone; the caller's random state stays as it was."""
     with torch.random.fork_rng():
         torch.manual_seed(int(key(recipe.train.seed, "weights")))
-        return Task(recipe, vocabulary.size if vocabulary is not None else 0)
+        size = vocabulary.size if vocabulary is not None else 0
+        return Task(recipe.model.build(), recipe.objective.build(recipe.model.width, size))
 
 
 def learn_characters(encoder: Encoder, data: str, *, check_shards: bool = True) -> None:

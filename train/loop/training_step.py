@@ -13,7 +13,7 @@ from torch.profiler import record_function
 
 from tokenfree.train.batches.collator import Arrays
 from tokenfree.train.batches.counter_random import key
-from tokenfree.train.config import TrainConfig
+from tokenfree.train.config import LoopConfig
 from tokenfree.train.loop.loss_spikes import NotANumber, RecentLosses, Spike
 from tokenfree.train.loop.step_sums import StepSums
 from tokenfree.train.loop.stopping import Stop
@@ -50,7 +50,7 @@ class TrainingStep:
 
     def __init__(
         self,
-        config: TrainConfig,
+        config: LoopConfig,
         task: Task,
         parallel: SingleWorker,
         optimizer: torch.optim.Optimizer,

@@ -36,7 +36,7 @@ from tokenfree.train.ray.torch_group import notice
 from tokenfree.train.ray.trainer import fit, make_trainer
 from tokenfree.train.runs.locate import run_at
 from tokenfree.train.runs.run import Run
-from tokenfree.train.worker.worker import TrainJob, work
+from tokenfree.train.worker.worker import Job, work
 
 _RESIZE_INTERVAL = 20.0  # seconds between two looks for room for more workers
 _ELASTIC = {"RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "10"}  # for room on the nodes, then it is planned anew
@@ -45,7 +45,7 @@ _ALONE = {"RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0"}
 
 
 def drive(link: Link, job: bytes, workers: tuple[int, int]) -> str | None:
-    """In a process of its own: bring a pickled `TrainJob` to its end. See train/ray/supervisor.py.
+    """In a process of its own: bring a pickled `Job` to its end. See train/ray/supervisor.py.
 
     Returns what of Ray was lost before that, in words, none of them where that cannot be told; None: training is done.
 
@@ -68,7 +68,7 @@ def drive(link: Link, job: bytes, workers: tuple[int, int]) -> str | None:
     return None
 
 
-def _in_session(job: TrainJob, workers: tuple[int, int], link: Link, stop: Stop) -> None:
+def _in_session(job: Job, workers: tuple[int, int], link: Link, stop: Stop) -> None:
     """One life of a Ray session."""
     with _cluster(job, workers[1]) as (session, threads, use_gpu):
         link.send(pickle.dumps(session))
@@ -86,7 +86,7 @@ def _in_session(job: TrainJob, workers: tuple[int, int], link: Link, stop: Stop)
                     ray.get(channel.post.remote([record_loss(job.run, job.owner, [], message)]))
 
 
-def _fit(job: TrainJob, workers: tuple[int, int], threads: int, use_gpu: bool, channel: Any, session: Session) -> None:
+def _fit(job: Job, workers: tuple[int, int], threads: int, use_gpu: bool, channel: Any, session: Session) -> None:
     """One life of Ray's controller."""
     storage = Storage.at(job.run)
     name = f"attempt_{1 + len(storage.names('ray')):04d}"
@@ -148,7 +148,7 @@ def _work_on_worker(config: dict[str, Any]) -> None:
         raise with_node(WorkerFailure(f"{type(error).__name__}: {error}", traceback.format_exc())) from error
 
 
-def _unpickled(job: bytes) -> TrainJob:
+def _unpickled(job: bytes) -> Job:
     """The job as a worker gets it. Ray would take parts that it cannot import for a loss, and start workers for ever.
 
     Raises:
@@ -164,7 +164,7 @@ def _unpickled(job: bytes) -> TrainJob:
 
 
 @contextlib.contextmanager
-def _cluster(job: TrainJob, num_workers: int) -> Iterator[tuple[Session, int, bool]]:
+def _cluster(job: Job, num_workers: int) -> Iterator[tuple[Session, int, bool]]:
     """Yields a Ray session (see train/ray/session.py), the CPUs of a worker, and whether workers have a GPU each."""
     alone = "RAY_ADDRESS" not in os.environ
     threads = job.recipe.train.threads

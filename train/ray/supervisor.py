@@ -21,7 +21,7 @@ from tokenfree.train.loop.stopping import Stop, stop_on_signals
 from tokenfree.train.machine.child import Child, ChildEnded
 from tokenfree.train.runs.locate import run_at
 from tokenfree.train.runs.metrics import OnLine
-from tokenfree.train.worker.worker import TrainJob
+from tokenfree.train.worker.worker import Job
 
 _DRIVER = "tokenfree.train.ray.launch:drive"  # by name: Ray is imported there only, in seconds
 _INTERVAL = 0.2  # seconds between two looks at whether training is to stop
@@ -35,7 +35,7 @@ class _Loss(NamedTuple):
     is_ours: bool  # this command does
 
 
-def work_on_ray(job: TrainJob, workers: tuple[int, int], progress: OnLine | None) -> None:
+def work_on_ray(job: Job, workers: tuple[int, int], progress: OnLine | None) -> None:
     """Bring the run `job.run` to its end with between `workers[0]` and `workers[1]` workers.
 
     `progress` gets the lines that are recorded, and one that says that the workers are started.
@@ -65,7 +65,7 @@ def work_on_ray(job: TrainJob, workers: tuple[int, int], progress: OnLine | None
 
 
 def _drive(
-    job: TrainJob, workers: tuple[int, int], progress: OnLine | None, environment: Mapping[str, str]
+    job: Job, workers: tuple[int, int], progress: OnLine | None, environment: Mapping[str, str]
 ) -> _Loss | None:
     """One life of the process that is connected to Ray; None: training is done."""
     session: bytes | None = None

@@ -23,8 +23,8 @@ class RunProgress:
     seconds: float = 0.0  # in steps, validations and checkpoints left out
     validation: Mapping[str, float] | None = None  # the last one, by the names of its line in metrics.jsonl
     validated_at: int = -1  # its step; -1: none yet
-    best_step: int | None = None  # the step of the validation with the lowest loss
-    best_loss: float = float("inf")  # that loss, nats per target
+    best_step: int | None = None  # the step of the best validation
+    best_loss: float = float("inf")  # of that: what validations are compared by, such as nats per target; low is good
 
     def after_step(self, line: Mapping[str, float]) -> RunProgress:
         """The progress with a step, by its line of metrics."""
@@ -35,11 +35,12 @@ class RunProgress:
             seconds=self.seconds + line["seconds"],
         )
 
-    def after_validation(self, step: int, validation: Mapping[str, float]) -> RunProgress:
-        """The progress with the validation after `step`."""
+    def after_validation(self, step: int, validation: Mapping[str, float], badness: float) -> RunProgress:
+        """The progress with the validation after `step`; the first of those with the lowest `badness` is the best."""
         progress = dataclasses.replace(self, validation=validation, validated_at=step)
-        loss = validation["validation_loss"]
-        return dataclasses.replace(progress, best_step=step, best_loss=loss) if loss < self.best_loss else progress
+        if badness < self.best_loss:
+            return dataclasses.replace(progress, best_step=step, best_loss=badness)
+        return progress
 
 
 class _Used(TypedDict):

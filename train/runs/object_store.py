@@ -52,7 +52,7 @@ class RunStore:
         self._owner = owner
         self._copied: dict[str, tuple[int, int]] = {}
 
-    def open(self, config: RunConfig) -> None:
+    def open(self, config: RunConfig[Any]) -> None:
         """See `open_run`.
 
         Raises:
@@ -69,7 +69,7 @@ class RunStore:
             open_run(Path(scratch), config, name=self.name)
             self._retry(lambda: self.storage.write_bytes(CONFIG_NAME, file.read_bytes()))
 
-    def write_config(self, config: RunConfig) -> None:
+    def write_config(self, config: RunConfig[Any]) -> None:
         """Put `config` in place of its own.
 
         Raises:
@@ -78,7 +78,7 @@ class RunStore:
         self._check_owner()
         self._retry(lambda: self.storage.write_bytes(CONFIG_NAME, config.text().encode()))
 
-    def reopen(self, config: RunConfig) -> None:
+    def reopen(self, config: RunConfig[Any]) -> None:
         """Remove its result, then write its config: killed in between, it is an unfinished run as it was before.
 
         Raises:

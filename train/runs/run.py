@@ -16,7 +16,7 @@ class Run(Protocol):
     folder: Path  # where the worker of rank 0 reads and writes
     name: str  # its path or address
 
-    def open(self, config: RunConfig) -> None:
+    def open(self, config: RunConfig[Any]) -> None:
         """Make a new run, or see that the existing one is of the same recipe and data; see `open_run`.
 
         Raises:
@@ -24,7 +24,7 @@ class Run(Protocol):
         """
         ...
 
-    def write_config(self, config: RunConfig) -> None:
+    def write_config(self, config: RunConfig[Any]) -> None:
         """For the command that has it claimed: put `config` in place of its own.
 
         Raises:
@@ -32,7 +32,7 @@ class Run(Protocol):
         """
         ...
 
-    def reopen(self, config: RunConfig) -> None:
+    def reopen(self, config: RunConfig[Any]) -> None:
         """For the command that has it claimed: make it a run of `config`, and one that is not complete.
 
         Raises:

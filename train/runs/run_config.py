@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic
 
 import yaml
 
@@ -16,8 +16,10 @@ from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.local_files import write_atomically
 from tokenfree.preprocess.common.settings import build, flatten, to_mapping
 from tokenfree.preprocess.common.storage import Storage
-from tokenfree.train.config import OPERATIONAL, PretrainRecipe
+from tokenfree.train.config import OPERATIONAL, FinetuneRecipe, PretrainRecipe, R, Recipe
 from tokenfree.train.runs.run_files import CONFIG, CONFIG_NAME
+
+_TASK = "task"  # a key that recipes of fine-tuning have alone
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,19 +31,22 @@ class InitFrom:
 
 
 @dataclasses.dataclass(frozen=True)
-class RunConfig:
+class RunConfig(Generic[R]):
     """What config.yaml holds."""
 
-    recipe: PretrainRecipe  # resolved
-    data: str  # path or address of the data directory; of an imported run, what it was imported from
+    recipe: R  # resolved
+    data: str  # path or address of the data directory, or of the training file; of an imported run, where it was
     manifest: str  # fingerprint of the data; "" of an imported run
     init_from: InitFrom | None = None  # None: it began with fresh weights
     code: Mapping[str, str] = dataclasses.field(default_factory=dict)  # as it was begun with, see `own_code.hashes`
     attempts: tuple[Mapping[str, Any], ...] = ()  # see train/machine/provenance.py; a run is the same whatever they say
+    files: Mapping[str, str] = dataclasses.field(default_factory=dict)  # of fine-tuning: the path of each split
 
     def text(self) -> str:
         """The content of config.yaml."""
         mapping = {"recipe": to_mapping(self.recipe), "data": self.data, "manifest": self.manifest}
+        if self.files:
+            mapping["files"] = dict(self.files)
         if self.init_from is not None:
             mapping["init_from"] = dataclasses.asdict(self.init_from)
         if self.code:
@@ -51,8 +56,10 @@ class RunConfig:
         return yaml.safe_dump(mapping, sort_keys=False, allow_unicode=True)
 
 
-def read_config(run: str | Path, *, trust_code: bool = False, recipe: PretrainRecipe | None = None) -> RunConfig:
-    """The config of an existing run, by its path or address.
+def read_config(
+    run: str | Path, *, trust_code: bool = False, recipe: PretrainRecipe | None = None
+) -> RunConfig[PretrainRecipe]:
+    """The config of an existing pretraining run, by its path or address.
 
     Args:
         run: its path or address.
@@ -60,11 +67,53 @@ def read_config(run: str | Path, *, trust_code: bool = False, recipe: PretrainRe
         recipe: one that the user has given, whose own code may be run in any case.
 
     Raises:
+        UserError: there is no run in that folder, or its recipe is not one that we know, or it is of fine-tuning.
+        UntrustedCode: it names code that is not to be trusted; none of it was run.
+    """
+    return _read(PretrainRecipe, run, trust_code, recipe)
+
+
+def read_finetuned(
+    run: str | Path, *, trust_code: bool = False, recipe: FinetuneRecipe | None = None
+) -> RunConfig[FinetuneRecipe]:
+    """The config of an existing fine-tuning run; see `read_config`.
+
+    Raises:
+        UserError: there is no such run in that folder, or its recipe is not one that we know.
+        UntrustedCode: it names code that is not to be trusted; none of it was run.
+    """
+    return _read(FinetuneRecipe, run, trust_code, recipe)
+
+
+def read_any_config(
+    run: str | Path, *, trust_code: bool = False, recipe: Recipe | None = None
+) -> RunConfig[PretrainRecipe] | RunConfig[FinetuneRecipe]:
+    """The config of an existing run of either kind; see `read_config`.
+
+    Raises:
         UserError: there is no run in that folder, or its recipe is not one that we know.
         UntrustedCode: it names code that is not to be trusted; none of it was run.
     """
+    if is_finetuned(run):
+        return _read(FinetuneRecipe, run, trust_code, recipe)
+    return _read(PretrainRecipe, run, trust_code, recipe)
+
+
+def is_finetuned(run: str | Path) -> bool:
+    """Whether the run at a path or an address is one of fine-tuning.
+
+    Raises:
+        UserError: there is no run.
+    """
+    mapping = _mapping(run)
+    if mapping is None:
+        raise no_run(run)
+    return _TASK in mapping["recipe"]
+
+
+def _read(cls: type[R], run: str | Path, trust_code: bool, recipe: Recipe | None) -> RunConfig[R]:
     trusted = None if trust_code else own_code.classes_in(recipe) if recipe is not None else ()
-    config = _config_of(run, trusted)
+    config = _config_of(cls, run, trusted)
     if config is None:
         raise no_run(run)
     own_code.warn_of_changes(config.recipe, config.code, str(run))
@@ -76,7 +125,7 @@ def no_run(run: str | Path) -> UserError:
     return UserError(f"{run} holds no run (no config.yaml); give the --output of a `tokenfree pretrain`")
 
 
-def config_before(run: str | Path, recipe: PretrainRecipe, name: str | None = None) -> RunConfig | None:
+def config_before(run: str | Path, recipe: R, name: str | None = None) -> RunConfig[R] | None:
     """The config of a run that is to go on as one of `recipe`, None where there is none.
 
     Args:
@@ -85,10 +134,11 @@ def config_before(run: str | Path, recipe: PretrainRecipe, name: str | None = No
         name: what messages call the run, by default `run`.
 
     Raises:
-        UserError: its recipe is not one that we know, or has code that `recipe` has not, or the file is damaged.
+        UserError: its recipe is not one that we know, or has code that `recipe` has not, or is of another kind, or the
+            file is damaged.
     """
     try:
-        config = _config_of(run, own_code.classes_in(recipe))
+        config = _config_of(type(recipe), run, own_code.classes_in(recipe))
     except own_code.UntrustedCode as error:
         raise UserError(
             f"{name or run} is a run of other settings: it has parts that are not in the recipe, "
@@ -99,14 +149,16 @@ def config_before(run: str | Path, recipe: PretrainRecipe, name: str | None = No
     return config
 
 
-def _config_of(run: str | Path, trusted: Collection[str] | None) -> RunConfig | None:
+def _config_of(cls: type[R], run: str | Path, trusted: Collection[str] | None) -> RunConfig[R] | None:
     """The config of the run at a path or an address, None where there is none; `trusted`: see `own_code.trusting`."""
-    try:
-        mapping = CONFIG.yaml(Storage.at(str(run)), CONFIG_NAME)
-    except (FileNotFoundError, NotADirectoryError):
+    mapping = _mapping(run)
+    if mapping is None:
         return None
+    if (_TASK in mapping["recipe"]) != (cls is FinetuneRecipe):
+        is_one, expected = ("fine-tuning", "pretraining") if cls is PretrainRecipe else ("pretraining", "fine-tuning")
+        raise UserError(f"{run} is a run of {is_one}, where one of {expected} is needed; give another")
     with own_code.trusting(trusted, str(run)):
-        built = build(PretrainRecipe, mapping["recipe"], source=f"{run}/{CONFIG_NAME}")
+        built = build(cls, mapping["recipe"], source=f"{run}/{CONFIG_NAME}")
     return RunConfig(
         built,
         mapping["data"],
@@ -114,10 +166,19 @@ def _config_of(run: str | Path, trusted: Collection[str] | None) -> RunConfig | 
         InitFrom(**mapping["init_from"]) if "init_from" in mapping else None,
         mapping.get("code", {}),
         tuple(mapping.get("attempts") or ()),
+        mapping.get("files", {}),
     )
 
 
-def open_run(run: Path, config: RunConfig, *, name: str | None = None) -> None:
+def _mapping(run: str | Path) -> Mapping[str, Any] | None:
+    """What config.yaml holds, None where there is none."""
+    try:
+        return CONFIG.yaml(Storage.at(str(run)), CONFIG_NAME)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def open_run(run: Path, config: RunConfig[R], *, name: str | None = None) -> None:
     """Make the folder of a new run, or see that an existing one is of the same recipe, data and first weights.
 
     Args:
@@ -142,7 +203,7 @@ def open_run(run: Path, config: RunConfig, *, name: str | None = None) -> None:
         raise UserError(f"cannot write the run folder {run}: {error.strerror}; give another --output") from None
 
 
-def _compare(before: RunConfig, now: RunConfig, name: str) -> None:
+def _compare(before: RunConfig[R], now: RunConfig[R], name: str) -> None:
     """Refuse to go on with the run `name` as another than it was."""
     if now.manifest and before.manifest == "":  # see train/huggingface/folders.py
         raise UserError(

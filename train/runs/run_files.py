@@ -63,6 +63,7 @@ class _Config(TypedDict):
     data: NotRequired[str]
     manifest: NotRequired[str]
     init_from: NotRequired[_Weights]
+    files: NotRequired[dict[str, str]]
     code: NotRequired[dict[str, str]]
     attempts: NotRequired[list[Attempt] | None]
 

@@ -31,7 +31,7 @@ class RunFolder:
         self.folder = folder
         self.name = str(folder)
 
-    def open(self, config: RunConfig) -> None:
+    def open(self, config: RunConfig[Any]) -> None:
         """See `open_run`.
 
         Raises:
@@ -39,11 +39,11 @@ class RunFolder:
         """
         open_run(self.folder, config)
 
-    def write_config(self, config: RunConfig) -> None:
+    def write_config(self, config: RunConfig[Any]) -> None:
         """Put `config` in place of its own."""
         write_atomically(self.folder / CONFIG_NAME, config.text())
 
-    def reopen(self, config: RunConfig) -> None:
+    def reopen(self, config: RunConfig[Any]) -> None:
         """Remove its result, then write its config: killed in between, it is an unfinished run as it was before."""
         (self.folder / RESULT_NAME).unlink(missing_ok=True)
         self.write_config(config)

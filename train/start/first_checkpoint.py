@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Generic
 
 from torch import Tensor
 
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.settings import fingerprint
-from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.loop.loop import Loop
+from tokenfree.train.config import R
+from tokenfree.train.loop.training_loop import TrainingLoop
 from tokenfree.train.runs import checkpoints
 from tokenfree.train.runs.metrics import OnLine
 from tokenfree.train.runs.run import Run
@@ -24,8 +25,10 @@ from tokenfree.train.runs.run_config import InitFrom, RunConfig, config_before
 from tokenfree.train.start.fitting import Fit, fit
 from tokenfree.train.start.given_weights import GivenWeights, absolute, read_weights
 
+MakeLoop = Callable[[R], TrainingLoop[R]]
 
-class GivenStart:
+
+class GivenStart(Generic[R]):
     """The weights at `source` as the beginning of `run`.
 
     They are read only where they are needed: where the run is new, or was begun from another path.
@@ -33,7 +36,7 @@ class GivenStart:
     Args:
         run: new or begun before.
         recipe: already checked against the data.
-        data: path or address of the data directory.
+        make_loop: the loop of a recipe on these data, in this process.
         source: path or address of a run or of a folder of transformers.
         trust_code: see `pretrain`.
 
@@ -41,13 +44,13 @@ class GivenStart:
         UserError: there are no such weights, or (next to) nothing of them fits; nothing was written.
     """
 
-    def __init__(self, run: Run, recipe: PretrainRecipe, data: str, source: str, *, trust_code: bool = False) -> None:
+    def __init__(self, run: Run, recipe: R, make_loop: MakeLoop[R], source: str, *, trust_code: bool = False) -> None:
         if _same(source, run.name):
             raise UserError(f"--init-from {source} is the run itself; give another --output")
-        self._recipe, self._data, self._trust_code = recipe, data, trust_code
+        self._recipe, self._make_loop, self._trust_code = recipe, make_loop, trust_code
         self._path = absolute(source)
         self._given: GivenWeights | None = None
-        self._begun: tuple[Loop, Fit] | None = None
+        self._begun: tuple[TrainingLoop[R], Fit] | None = None
         before = config_before(run.name, recipe)
         self.record = self._record(before)
 
@@ -81,7 +84,7 @@ class GivenStart:
             checkpoints.write(run.folder / "checkpoints" / checkpoints.name(0), parts, state)
             run.saved(0, keep=self._recipe.train.keep_checkpoints, best=None)
 
-    def _record(self, before: RunConfig | None) -> InitFrom:
+    def _record(self, before: RunConfig[R] | None) -> InitFrom:
         """What config.yaml is to say of the weights, given what it says `before` of those of an existing run."""
         if before is None:
             self._fit()
@@ -96,13 +99,13 @@ class GivenStart:
             self._given = read_weights(self._path, trust_code=self._trust_code, recipe=self._recipe)
         return self._given
 
-    def _fit(self) -> tuple[Loop, Fit]:
+    def _fit(self) -> tuple[TrainingLoop[R], Fit]:
         if self._begun is None:
-            self._begun = begun(self._recipe, self._data, self._read())
+            self._begun = begun(self._recipe, self._make_loop, self._read())
         return self._begun
 
 
-def begun(recipe: PretrainRecipe, data: str, given: GivenWeights) -> tuple[Loop, Fit]:
+def begun(recipe: R, make_loop: MakeLoop[R], given: GivenWeights) -> tuple[TrainingLoop[R], Fit]:
     """Training of `recipe` in this process, on the CPU, that begins with what fits of the weights `given`.
 
     Projections that an attention pattern has besides those of its layer, and that are not among the given ones, begin
@@ -112,9 +115,9 @@ def begun(recipe: PretrainRecipe, data: str, given: GivenWeights) -> tuple[Loop,
         UserError: (next to) nothing fits.
     """
     plain = dataclasses.replace(recipe.train, compile=False)
-    loop = Loop(dataclasses.replace(recipe, train=plain), data)
+    loop = make_loop(dataclasses.replace(recipe, train=plain))
     sizes = {name: parameter.numel() for name, parameter in loop.model.named_parameters()}
-    found = fit(loop.model.state_dict(), sizes, given, recipe, loop.vocabulary)
+    found = fit(loop.model.state_dict(), sizes, given, recipe, loop.source.vocabulary)
     loop.begin_with(found.taken)
     copied = _copies_of_layers(loop) if found.taken else {}
     loop.begin_with({**copied, **found.taken})
@@ -122,7 +125,7 @@ def begun(recipe: PretrainRecipe, data: str, given: GivenWeights) -> tuple[Loop,
     return loop, dataclasses.replace(found, new={**found.new, **copied})
 
 
-def _copies_of_layers(loop: Loop) -> dict[str, Tensor]:
+def _copies_of_layers(loop: TrainingLoop[Any]) -> dict[str, Tensor]:
     """Let attention patterns copy from their layers what they have besides; what they have then, by name."""
     layers: list[Any] = list(loop.encoder.trunk.layers)
     copied = [f"encoder.trunk.layers.{index}.core.{name}"

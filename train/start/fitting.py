@@ -14,7 +14,7 @@ from torch import Tensor
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.settings import flatten, to_mapping
 from tokenfree.preprocess.features.vocabulary import Vocabulary
-from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.config import FinetuneRecipe, Recipe
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.base import Objective
 from tokenfree.train.start.given_weights import GivenWeights
@@ -66,7 +66,7 @@ def fit(
     own: Mapping[str, Tensor],
     sizes: Mapping[str, int],
     given: GivenWeights,
-    recipe: PretrainRecipe,
+    recipe: Recipe,
     vocabulary: Vocabulary | None,
 ) -> Fit:
     """Compare the tensors of a model with given ones.
@@ -117,7 +117,7 @@ def grouped(reasons: Mapping[str, str], sizes: Mapping[str, int]) -> Iterator[st
 
 
 def _foreign(
-    own: Mapping[str, Tensor], given: GivenWeights, recipe: PretrainRecipe, vocabulary: Vocabulary | None
+    own: Mapping[str, Tensor], given: GivenWeights, recipe: Recipe, vocabulary: Vocabulary | None
 ) -> dict[str, str]:
     """Tensors whose values mean something else in the model of `recipe`, though their shapes may fit; with reasons."""
     found = dict[str, str]()
@@ -130,13 +130,30 @@ def _foreign(
         found |= {name: f"another embedder, {other[0]}" for name in own if name.startswith(_TABLE)}
     elif recipe.model.embedder.symbols == "subwords" and given.vocabulary != subwords:
         found |= {name: other_vocabulary for name in own if name.startswith(_TABLE)}
+    if isinstance(recipe, FinetuneRecipe):
+        return found | _foreign_to_task(own, given, recipe)
+    if given.task is not None:
+        return found | dict.fromkeys(_of_head(own), f"of the task {given.task.name}")
     if given.objective is not None and given.objective.name != recipe.objective.name:
-        reason = f"of the objective {given.objective.name}"
-        return found | {name: reason for name in own if name.startswith("head.")}
+        return found | dict.fromkeys(_of_head(own), f"of the objective {given.objective.name}")
     if given.vocabulary != subwords:
         size = 0 if vocabulary is None else vocabulary.size
         found |= {f"head.{name}": other_vocabulary for name in _of_subwords(recipe.objective, recipe.model.width, size)}
     return found
+
+
+def _foreign_to_task(own: Mapping[str, Tensor], given: GivenWeights, recipe: FinetuneRecipe) -> dict[str, str]:
+    """The tensors of a task's head, where the given ones have another, with the reason."""
+    if given.task == recipe.task:
+        return {}
+    if given.task is not None:
+        return dict.fromkeys(_of_head(own), "of the same task with other settings or labels"
+                             if given.task.name == recipe.task.name else f"of the task {given.task.name}")  # fmt: skip
+    return {} if given.objective is None else dict.fromkeys(_of_head(own), f"of the objective {given.objective.name}")
+
+
+def _of_head(own: Mapping[str, Tensor]) -> list[str]:
+    return [name for name in own if name.startswith("head.")]
 
 
 def _table_settings(embedder: Any) -> dict[str, Any]:
@@ -151,7 +168,7 @@ def _of_subwords(objective: Objective, width: int, num_subwords: int) -> set[str
     return {name for name in heads[0] if heads[0][name].shape != heads[1][name].shape}
 
 
-def _other_settings(given: GivenWeights, recipe: PretrainRecipe) -> Iterator[str]:
+def _other_settings(given: GivenWeights, recipe: Recipe) -> Iterator[str]:
     """The settings of the models that differ; of a part with another name, that name alone."""
     here, there = (dict(flatten(to_mapping(_resolved(model)))) for model in (recipe.model, given.model))
     keys = [key for key in dict.fromkeys([*here, *there]) if here.get(key) != there.get(key)]

@@ -13,19 +13,20 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.storage import Storage
-from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.config import FinetuneRecipe, Recipe
 from tokenfree.train.huggingface.folders import WEIGHTS, read_folder
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.base import Objective
 from tokenfree.train.parallel.full_state import model_tensors
 from tokenfree.train.runs.locate import newest_checkpoint
-from tokenfree.train.runs.run_config import read_config
+from tokenfree.train.runs.run_config import read_any_config
 
 _CONFIG = "config.json"
 
@@ -38,9 +39,10 @@ class GivenWeights:
     what: str  # in words, such as "step 400 of a run"
     tensors: Mapping[str, Tensor]  # by the names of a run: `encoder.` and what follows, `head.` and what follows
     model: ModelConfig
-    objective: Objective | None  # None: there is no head
+    objective: Objective | None  # None: there is no head of an objective
     vocabulary: str | None  # SHA-256 of its subwords; None: none, or not known
     warnings: tuple[str, ...] = ()  # of damaged checkpoints that were passed over
+    task: Any = None  # of a fine-tuned run: what its head is for
 
     @functools.cached_property
     def sha256(self) -> str:
@@ -57,7 +59,7 @@ def absolute(source: str) -> str:
     return source if "://" in source else os.path.abspath(source)
 
 
-def read_weights(source: str, *, trust_code: bool = False, recipe: PretrainRecipe | None = None) -> GivenWeights:
+def read_weights(source: str, *, trust_code: bool = False, recipe: Recipe | None = None) -> GivenWeights:
     """The weights of the newest sound checkpoint of a run (the averages where it has some), or those in a folder of
     transformers.
 
@@ -82,18 +84,20 @@ def read_weights(source: str, *, trust_code: bool = False, recipe: PretrainRecip
     raise UserError(f"--init-from {source}: {_missing(storage, names)}")
 
 
-def _of_run(source: str, trust_code: bool, recipe: PretrainRecipe | None) -> GivenWeights:
-    config, warnings = read_config(source, trust_code=trust_code, recipe=recipe), list[str]()
-    checkpoint = newest_checkpoint(source, warnings.append)
+def _of_run(source: str, trust_code: bool, recipe: Recipe | None) -> GivenWeights:
+    config, warnings = read_any_config(source, trust_code=trust_code, recipe=recipe), list[str]()
+    checkpoint, trained = newest_checkpoint(source, warnings.append), config.recipe
     imported = config.manifest == ""
+    is_task = isinstance(trained, FinetuneRecipe)
     return GivenWeights(
         absolute(source),
         "an imported run" if imported else f"step {checkpoint.step:,} of a run",
         checkpoint.weights(),
-        config.recipe.model,
-        None if imported else config.recipe.objective,
+        trained.model,
+        None if imported or is_task else trained.objective,
         checkpoint.state.vocabulary,
         tuple(warnings),
+        trained.task if is_task else None,
     )
 
 

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from tokenfree.preprocess.common.local_files import write_atomically
 from tokenfree.train.data.loader import batch_of
-from tokenfree.train.loop.loop import Loop
 from tokenfree.train.loop.loss_spikes import Incident, Spike
+from tokenfree.train.loop.training_loop import TrainingLoop
 from tokenfree.train.machine.provenance import machine
 from tokenfree.train.runs.checkpoint_state import CheckpointState, RunProgress
 from tokenfree.train.runs.checkpoints import CheckpointWriter
@@ -37,7 +37,13 @@ class RunWriter:
     """
 
     def __init__(
-        self, loop: Loop, run: Run, stack: contextlib.ExitStack, on_line: OnLine | None, *, profile: bool = False
+        self,
+        loop: TrainingLoop[Any],
+        run: Run,
+        stack: contextlib.ExitStack,
+        on_line: OnLine | None,
+        *,
+        profile: bool = False,
     ) -> None:
         self._loop, self._run, self._folder = loop, run, run.folder
         self._config = loop.recipe.train
@@ -133,33 +139,10 @@ class RunWriter:
         """
         self._checkpoints.wait()
 
-    def finish(self, progress: RunProgress) -> None:
-        """Wait for the last checkpoint and write the result, result.json.
-
-        Raises:
-            UserError: that checkpoint could not be written.
-        """
-        self.wait()
+    def finish(self, found: Mapping[str, Any]) -> None:
+        """Write the result, result.json, with what was `found` (see `Source.result`)."""
         step = self._loop.step
-        assert progress.validation is not None, "the last step is always validated before its checkpoint is written"
-        baselines = self._loop.baselines()
-        numbers = {} if baselines is None else baselines.numbers()
-        validation = dict(progress.validation)
-        result = {
-            "steps": step,
-            "loss": progress.loss,
-            **{name: validation.pop(name) for name in ("validation_loss", "validation_accuracy", "validation_targets")},
-            "validation_means": validation,
-            "symbol": None if baselines is None else baselines.symbol,
-            "clue": None if baselines is None else baselines.clue,
-            "baselines": numbers,
-            "unigram_entropy": None if baselines is None else baselines.entropy,
-            "unigram_cross_entropy": numbers.get("unigram"),
-            "best_step": progress.best_step,
-            "characters": progress.characters,
-            "seconds": round(progress.seconds, 3),
-            "checkpoint": f"{self._run.name}/checkpoints/{checkpoint_name(step)}",
-        }
+        result = {"steps": step, **found, "checkpoint": f"{self._run.name}/checkpoints/{checkpoint_name(step)}"}
         write_atomically(self._folder / "result.json", json.dumps(result, indent=1) + "\n")
         self._recorder.event("complete", step=step)
 

@@ -11,14 +11,16 @@ import errno
 import functools
 import gc
 from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
 
 import torch
 
 from tokenfree.preprocess.common.errors import JobError, UserError
-from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.config import PretrainRecipe, Recipe
 from tokenfree.train.loop.loop import Loop
 from tokenfree.train.loop.loss_spikes import Incident, NotANumber, Spike, checked_validation
 from tokenfree.train.loop.stopping import Stop, stop_on_signals
+from tokenfree.train.loop.training_loop import TrainingLoop
 from tokenfree.train.parallel.collectives import barrier, broadcast, gather
 from tokenfree.train.runs.checkpoint_state import RunProgress
 from tokenfree.train.runs.locate import run_at
@@ -28,16 +30,57 @@ from tokenfree.train.worker.incident_files import roll_backs
 from tokenfree.train.worker.run_writer import RunWriter
 
 
+class Job(Protocol):
+    """What every worker of a run is given; it is pickled on its way."""
+
+    @property
+    def recipe(self) -> Recipe:
+        """Of the run."""
+        ...
+
+    @property
+    def run(self) -> str:
+        """Path or address of the run."""
+        ...
+
+    @property
+    def profile(self) -> bool:
+        """Whether to leave a trace of a few steps."""
+        ...
+
+    @property
+    def has_first_checkpoint(self) -> bool:
+        """Whether the run begins with given weights, see train/start/."""
+        ...
+
+    @property
+    def owner(self) -> str | None:
+        """See `tokenfree.train.runs.locate.run_at`."""
+        ...
+
+    def make_loop(self, *, rank: int, world_size: int, device: str, stop: Stop) -> TrainingLoop[Any]:
+        """The loop of one worker, fresh.
+
+        Raises:
+            UserError: there are no such data, or they are not for the recipe.
+        """
+        ...
+
+
 @dataclasses.dataclass(frozen=True)
 class TrainJob:
-    """What every worker of a run is given."""
+    """The `Job` of a pretraining run."""
 
     recipe: PretrainRecipe
     data: str  # path or address of the data directory
-    run: str  # path or address of the run
-    profile: bool = False  # leave a trace of a few steps
-    has_first_checkpoint: bool = False  # the run begins with given weights, see train/start/
-    owner: str | None = None  # see `tokenfree.train.runs.locate.run_at`
+    run: str
+    profile: bool = False
+    has_first_checkpoint: bool = False
+    owner: str | None = None
+
+    def make_loop(self, *, rank: int, world_size: int, device: str, stop: Stop) -> Loop:
+        """See `Job.make_loop`."""
+        return Loop(self.recipe, self.data, rank=rank, world_size=world_size, device=device, stop=stop)
 
 
 class Stopped(JobError):
@@ -52,7 +95,7 @@ class Stopped(JobError):
 
 
 def work(
-    job: TrainJob,
+    job: Job,
     *,
     rank: int = 0,
     world_size: int = 1,
@@ -82,15 +125,15 @@ def work(
         stop = stack.enter_context(stop_on_signals()) if stop is None else stop
         if rank == 0:
             stack.enter_context(run.written())
-        make_loop = functools.partial(Loop, job.recipe, job.data, rank=rank, world_size=world_size, device=device)
+        make_loop = functools.partial(job.make_loop, rank=rank, world_size=world_size, device=device, stop=stop)
         attempt = functools.partial(_attempt, job, run, on_line)
-        finished = attempt(make_loop(stop=stop), back=False)
+        finished = attempt(make_loop(), back=False)
         while not finished:
             gc.collect()  # of the model before, which hooks of data parallelism hold in cycles
-            finished = attempt(make_loop(stop=stop), back=True)
+            finished = attempt(make_loop(), back=True)
 
 
-def _attempt(job: TrainJob, run: Run, on_line: OnLine | None, loop: Loop, *, back: bool) -> bool:
+def _attempt(job: Job, run: Run, on_line: OnLine | None, loop: TrainingLoop[Any], *, back: bool) -> bool:
     """Train from the newest checkpoint to the end; false after an incident for which training is to go `back` to it."""
     config = job.recipe.train
     with contextlib.ExitStack() as stack:
@@ -122,7 +165,10 @@ def _attempt(job: TrainJob, run: Run, on_line: OnLine | None, loop: Loop, *, bac
                 raise
             return False
         if writer is not None:
-            writer.finish(progress)
+            writer.wait()
+        found = loop.result(run, progress)
+        if writer is not None:
+            writer.finish(found)
     return True
 
 
@@ -160,7 +206,7 @@ def _arithmetic(threads: int | None, *, deterministic: bool) -> Iterator[None]:
 class _Training:
     """Training from where `loop` stands to the end, and what is due after a step; with a `writer` on rank 0."""
 
-    def __init__(self, loop: Loop, progress: RunProgress, writer: RunWriter | None) -> None:
+    def __init__(self, loop: TrainingLoop[Any], progress: RunProgress, writer: RunWriter | None) -> None:
         self._loop, self._progress, self._writer = loop, progress, writer
         self._config = loop.recipe.train
 
@@ -182,17 +228,21 @@ class _Training:
         self._progress = self._progress.after_step(line)
         if self._writer is not None:
             self._writer.record(line)
-        if last or loop.step % self._config.validate_every_steps == 0:
-            self._validate()
-        self._save_if_due(last or stopping)
+        is_best = (last or loop.step % self._config.validate_every_steps == 0) and self._validate()
+        self._save_if_due(last or stopping or (is_best and loop.source.keeps_best))
         if stopping and not last:
             raise _stopped(loop)
 
-    def _validate(self) -> None:
-        validation = checked_validation(self._loop.step, self._loop.validate())
-        self._progress = self._progress.after_validation(self._loop.step, validation)
+    def _validate(self) -> bool:
+        """Validate; whether the model is the best so far."""
+        step, source = self._loop.step, self._loop.source
+        validation = checked_validation(step, self._loop.validate())
+        if not validation:
+            return False
+        self._progress = self._progress.after_validation(step, validation, source.badness(validation))
         if self._writer is not None:
-            self._writer.record({"step": self._loop.step, **validation})
+            self._writer.record({"step": step, **validation})
+        return self._progress.best_step == step
 
     def _save_if_due(self, in_any_case: bool) -> None:
         writer, parallel = self._writer, self._loop.parallel
@@ -203,7 +253,7 @@ class _Training:
                 writer.save(parts, state, self._progress)
 
 
-def _stopped(loop: Loop) -> Stopped:
+def _stopped(loop: TrainingLoop[Any]) -> Stopped:
     """What to raise on all workers, of which some were asked to stop."""
     asked = [stop for stop in gather(loop.stop) if stop]
     return Stopped(asked[0].reason, loop.step, all(stop.goes_on for stop in asked))

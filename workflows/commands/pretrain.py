@@ -92,6 +92,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _what_would_be(recipe: "PretrainRecipe", args: argparse.Namespace) -> Iterator[str]:
     """What the run would begin with, and how it would be made longer."""
+    from tokenfree.train.loop.loop import Loop
     from tokenfree.train.runs.locate import run_at
     from tokenfree.train.start.extension import Extension
     from tokenfree.train.start.first_checkpoint import GivenStart
@@ -103,7 +104,7 @@ def _what_would_be(recipe: "PretrainRecipe", args: argparse.Namespace) -> Iterat
         if not extension.is_done:
             yield extension.line()
     if args.init_from is not None:
-        start = GivenStart(run, recipe, args.data, args.init_from, trust_code=args.trust_code)
+        start = GivenStart(run, recipe, lambda each: Loop(each, args.data), args.init_from, trust_code=args.trust_code)
         yield from start.lines()
 
 

@@ -70,8 +70,8 @@ def test_how_far_a_run_has_come() -> None:
     two = one.after_step({"loss": 4.0, "characters": 90, "seconds": 0.25})
     assert (two.loss, two.characters, two.seconds) == (4.0, 190, 0.75)
     assert math.isnan(start.loss)
-    first = two.after_validation(2, {"validation_loss": 3.0})
-    second = first.after_validation(4, {"validation_loss": 3.0})
+    first = two.after_validation(2, {"validation_loss": 3.0}, 3.0)
+    second = first.after_validation(4, {"validation_loss": 3.0}, 3.0)
     assert (second.validated_at, second.best_step, second.best_loss) == (4, 2, 3.0)  # the first of two equal ones
-    third = second.after_validation(6, {"validation_loss": 2.5})
+    third = second.after_validation(6, {"validation_loss": 2.5}, 2.5)
     assert (third.best_step, third.best_loss, third.validation) == (6, 2.5, {"validation_loss": 2.5})
