@@ -23,7 +23,10 @@ def dataset_table(address: str) -> Table:
     named = Named.parse(address.removeprefix(SCHEME))
     if not named.path:
         raise UserError(f"{address}: no dataset is named; give hf:NAME[:CONFIG][@SPLIT]")
-    dataset = open_dataset(named)
+    try:
+        dataset = open_dataset(named)
+    except UserError as error:  # it names the option of preprocessing
+        raise UserError(f"{SCHEME}{str(error).removeprefix('hf_dataset: ')}") from error
     if not len(dataset):
         raise UserError(f"{address}: no row is in this dataset; give another split with @SPLIT")
     values = {name: _named(dataset.features[name], dataset[name][:]) for name in dataset.column_names}
