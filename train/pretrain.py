@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 from collections.abc import Mapping
-from typing import Any
-
-import torch
 
 from tokenfree.preprocess.common import own_code
 from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import to_mapping
 from tokenfree.preprocess.dataset.manifest import load_manifest
 from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
 from tokenfree.train.config import PretrainRecipe, check
+from tokenfree.train.jobs.run_to_end import RunOrder, num_restarts, run_to_end
 from tokenfree.train.loop.loop import Loop
-from tokenfree.train.machine.cpus import cores
-from tokenfree.train.machine.provenance import attempt
-from tokenfree.train.runs import trackers
-from tokenfree.train.runs.folder_hashes import rewritten, write_hashes
 from tokenfree.train.runs.locate import run_at
 from tokenfree.train.runs.metrics import OnLine
-from tokenfree.train.runs.run import Run
-from tokenfree.train.runs.run_config import RunConfig, read_config
+from tokenfree.train.runs.run_config import RunConfig
 from tokenfree.train.start.extension import Extension
 from tokenfree.train.start.first_checkpoint import GivenStart
-from tokenfree.train.worker.worker import TrainJob, work
+from tokenfree.train.worker.worker import TrainJob
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,54 +83,18 @@ def pretrain(
     problems = check(recipe, manifest, workers=workers, vocabulary=load_vocabulary(data))
     if problems:
         raise UserError(problems=problems)
-    trackers.check(recipe.train.log_to)
     target = run_at(run)
     extension = None if extend_to is None else Extension(target, recipe, extend_to)
     if extension is not None:
         recipe = extension.before
-    start = (
-        None
-        if init_from is None
-        else GivenStart(target, recipe, lambda each: Loop(each, data), init_from, trust_code=trust_code)
-    )
+    start = None
+    if init_from is not None:
+        start = GivenStart(target, recipe, lambda each: Loop(each, data), init_from, trust_code=trust_code)
     first = None if start is None else start.record
-    target.open(RunConfig(recipe, data, manifest.fingerprint, first, own_code.hashes(recipe)))
-    result = target.result()
-    if result is not None:
-        rewritten(target.name, ["config.yaml"])
-    if result is not None and (extension is None or extension.is_done):
-        return _result(target, result, already_complete=True)
-    with contextlib.ExitStack() as stack:
-        owner = stack.enter_context(target.claimed())
-        claimed = run_at(run, owner)
-        if extension is not None:
-            extension.write(claimed, progress)
-            recipe = extension.after
-        config = read_config(claimed.name, recipe=recipe)
-        claimed.write_config(dataclasses.replace(config, attempts=(*config.attempts, attempt())))
-        if start is not None:
-            start.write(claimed, progress)
-        job = TrainJob(recipe, data, target.name, profile, has_first_checkpoint=start is not None, owner=owner)
-        with trackers.tracked(recipe.train.log_to, target, to_mapping(recipe), progress) as on_line:
-            _train(job, workers, on_line)
-        write_hashes(target.name)
-    result = target.result()
-    assert result is not None, "the worker of rank 0 writes the result before it ends"
-    return _result(target, result)
 
+    def make_job(recipe: PretrainRecipe, owner: str | None) -> TrainJob:
+        return TrainJob(recipe, data, target.name, profile, has_first_checkpoint=start is not None, owner=owner)
 
-def _train(job: TrainJob, workers: tuple[int, int], on_line: OnLine | None) -> None:
-    """Do the job in this process, or with workers of Ray where there are to be several."""
-    if workers[1] > 1:
-        from tokenfree.train.ray.supervisor import work_on_ray
-
-        work_on_ray(job, workers, on_line)
-        return
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    threads = job.recipe.train.threads or min(cores(), torch.get_num_threads())
-    work(job, device=device, threads=threads, on_line=on_line)
-
-
-def _result(run: Run, result: dict[str, Any], *, already_complete: bool = False) -> PretrainResult:
-    starts = sum(event["event"] in ("start", "resume") for event in run.events())
-    return PretrainResult(run=run.name, restarts=starts - 1, already_complete=already_complete, **result)
+    config = RunConfig(recipe, data, manifest.fingerprint, first, own_code.hashes(recipe))
+    result, was_complete = run_to_end(target, RunOrder(config, make_job, start, extension), workers, progress)
+    return PretrainResult(run=target.name, restarts=num_restarts(target), already_complete=was_complete, **result)

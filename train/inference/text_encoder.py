@@ -12,9 +12,10 @@ from torch import Tensor
 
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.train.batches.framing import frame
+from tokenfree.train.batches.padding import Padding
 from tokenfree.train.batches.word_framing import room_for_words
 from tokenfree.train.inference.words import encode_words, words_of_texts
-from tokenfree.train.model.encoder import Encoder, check
+from tokenfree.train.model.encoder import Encoder
 from tokenfree.train.runs.locate import newest_checkpoint
 from tokenfree.train.runs.run_config import read_config
 
@@ -79,11 +80,9 @@ class TextEncoder:
     def __init__(self, encoder: Encoder, *, length: int, pooled_is_trained: bool = False) -> None:
         self.encoder = encoder.eval()
         self.pooled_is_trained = pooled_is_trained
-        self.group = encoder.downsampler.min_characters
-        self.length = length - length % self.group
-        self.reach = max(2, getattr(encoder.config.upsampler, "kernel", 0) // 2)
-        self.spare = max(self.group + self.reach, 6)
-        self.block: int | None = getattr(encoder.config.downsampler, "block", None)
+        self._padding = Padding(encoder.config, length)
+        self.group, self.length, self.block = self._padding.group, self._padding.length, self._padding.block
+        self.reach, self.spare = self._padding.reach, self._padding.spare
         self.max_characters = self.length - 2 - self.spare
 
     @torch.no_grad()
@@ -110,30 +109,11 @@ class TextEncoder:
         windows = [np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32) for text in texts]
         ends = np.array([len(window) for window in windows])
         positions = int(ends.max()) + 2
-        codepoints, mask = frame(windows, np.zeros_like(ends), ends, self._padded(ends + 2))
+        codepoints, mask = frame(windows, np.zeros_like(ends), ends, self._padding.padded((ends + 2).tolist()))
         device = self.encoder.pooler.weight.device
         mask_BC = torch.from_numpy(mask).to(device)
         output = self.encoder(torch.from_numpy(codepoints).to(device), mask_BC)
         return Encoded(output.characters[:, :positions], mask_BC[:, :positions], output.pooled, output.units[:, 0])
-
-    def _padded(self, positions_N: np.ndarray) -> int:
-        """The shortest input of whole groups that the model's parts accept, in which more padding changes nothing."""
-        shortest = max(self._room(positions) for positions in set(positions_N.tolist()))
-        lengths = range(shortest, self.length + 1, self.group)
-        return next(length for length in lengths if not check(self.encoder.config, length))
-
-    def _room(self, positions: int) -> int:
-        """The length for a text of so many `positions` with the padding that it needs.
-
-        The vectors in a block of nothing but padding depend on how much of it there is: all attend to all there.
-        """
-        room = _round_up(positions + self.spare, self.group)
-        if self.block is None:
-            return room
-        read = _round_up(positions + self.reach, self.group)  # up to the end of the last unit that UP reads
-        if (read - 1) // self.block > (positions - 1) // self.block:
-            room = max(room, _round_up(_round_up(read, self.block), self.group))
-        return min(room, self.length)
 
 
 class WordEncoder(TextEncoder):
@@ -177,7 +157,3 @@ def load_encoder(run: str | Path, *, device: str = "cpu", trust_code: bool = Fal
     encoder.load_state_dict({name[len(prefix) :]: tensors[name] for name in tensors if name.startswith(prefix)})
     kind = WordEncoder if recipe.objective.gives_words else TextEncoder
     return kind(encoder.to(device), length=recipe.train.length, pooled_is_trained=recipe.objective.next_sentence)
-
-
-def _round_up(number: int, multiple: int) -> int:
-    return -(-number // multiple) * multiple

@@ -247,10 +247,9 @@ class TrainingLoop(Generic[R]):
             self._average.load(checkpoint.tensors(AVERAGE))
 
     def _load_step(self, run: Run, step: int) -> None:
-        """Take the weights of the checkpoint of a step, which rank 0 reads and all workers take."""
-        folder = run.folder / "checkpoints" / checkpoints.name(step)
-        found = broadcast(checkpoints.read(folder) if self.rank == 0 else None)
-        assert found is not None, "rank 0 has read it"
+        """Take the weights of the checkpoint of a step, which rank 0 finds and all workers take."""
+        found = broadcast(run.at(step) if self.rank == 0 else None)
+        assert found is not None, "rank 0 has it"
         self.load_model(run.here(found))
 
     def _shared(self, task: Task) -> SingleWorker:

@@ -160,6 +160,10 @@ class RunStore:
         """
         return self._checkpoint(checkpoint.step)
 
+    def at(self, step: int) -> Checkpoint:
+        """That of the store, copied to this machine."""
+        return self._checkpoint(step)
+
     def saved(self, step: int, *, keep: int, best: int | None) -> None:
         """Copy what changed and the checkpoint, its commit mark at the end; remove old checkpoints, here all but this.
 

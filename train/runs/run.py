@@ -97,6 +97,14 @@ class Run(Protocol):
         """
         ...
 
+    def at(self, step: int) -> Checkpoint:
+        """The checkpoint of a step, on this machine.
+
+        Raises:
+            JobError: it is damaged, or there is none.
+        """
+        ...
+
     def saved(self, step: int, *, keep: int, best: int | None) -> None:
         """The checkpoint of `step` stands in `folder`: make it the run's, and remove old ones, see `prune`.
 

@@ -18,7 +18,7 @@ from typing import Any
 from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.preprocess.common.local_files import lock, write_atomically
 from tokenfree.preprocess.common.storage import Storage
-from tokenfree.train.runs.checkpoints import Checkpoint, Warn, newest, prune
+from tokenfree.train.runs.checkpoints import Checkpoint, Warn, name, newest, prune, read
 from tokenfree.train.runs.metrics import append_event
 from tokenfree.train.runs.run_config import RunConfig, no_run, open_run
 from tokenfree.train.runs.run_files import CONFIG_NAME, EVENTS, EVENTS_NAME, RESULT, RESULT_NAME
@@ -99,6 +99,10 @@ class RunFolder:
     def here(self, checkpoint: Checkpoint) -> Checkpoint:
         """The same checkpoint: all machines reach the folder."""
         return checkpoint
+
+    def at(self, step: int) -> Checkpoint:
+        """See `tokenfree.train.runs.checkpoints.read`."""
+        return read(self.folder / "checkpoints" / name(step))
 
     def saved(self, step: int, *, keep: int, best: int | None) -> None:
         """See `tokenfree.train.runs.checkpoints.prune`."""

@@ -142,7 +142,8 @@ class RunWriter:
     def finish(self, found: Mapping[str, Any]) -> None:
         """Write the result, result.json, with what was `found` (see `Source.result`)."""
         step = self._loop.step
-        result = {"steps": step, **found, "checkpoint": f"{self._run.name}/checkpoints/{checkpoint_name(step)}"}
+        last = f"{self._run.name}/checkpoints/{checkpoint_name(step)}"
+        result = {"steps": step, **found, "checkpoint": found.get("checkpoint", last)}
         write_atomically(self._folder / "result.json", json.dumps(result, indent=1) + "\n")
         self._recorder.event("complete", step=step)
 

@@ -1,0 +1,213 @@
+"""Fine-tuning as one call: a model is trained for a task, in this process or over Ray workers, and evaluated."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tokenfree.preprocess.common import own_code
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.settings import build, merge, to_mapping
+from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.dataset.vocabulary import MODEL, load_vocabulary
+from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.train.config import FinetuneRecipe, check_finetuning
+from tokenfree.train.finetuning.files import SPLITS, TaskFiles, content_of
+from tokenfree.train.finetuning.job import FinetuneJob
+from tokenfree.train.finetuning.source import TaskSource
+from tokenfree.train.jobs.run_to_end import RunOrder, num_restarts, run_to_end
+from tokenfree.train.model.encoder import ModelConfig
+from tokenfree.train.runs.locate import run_at
+from tokenfree.train.runs.metrics import OnLine
+from tokenfree.train.runs.run import Run
+from tokenfree.train.runs.run_config import RunConfig, config_before, read_any_config
+from tokenfree.train.start.first_checkpoint import GivenStart
+from tokenfree.train.start.given_weights import absolute, read_weights
+from tokenfree.train.tasks.base import Split
+from tokenfree.train.tasks.examples.huggingface import SCHEME
+
+
+@dataclasses.dataclass(frozen=True)
+class FinetuneResult:
+    """What a finished run came to."""
+
+    run: str  # path or address
+    task: str
+    steps: int
+    best_step: int | None  # whose checkpoint was evaluated; None, without a development set: the last one
+    checkpoint: str  # that was evaluated, within the run
+    restarts: int  # how often workers were started again after the first time
+    dev: Mapping[str, float] = dataclasses.field(default_factory=dict)  # scores by name
+    test: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    already_complete: bool = False  # before this call, which then did nothing
+
+
+def finetune(
+    recipe: FinetuneRecipe,
+    files: Mapping[Split, str],
+    run: str,
+    *,
+    workers: tuple[int, int] = (1, 1),
+    progress: OnLine | None = None,
+    profile: bool = False,
+    init_from: str | None = None,
+    model: Mapping[str, Any] | None = None,
+    vocabulary: str | None = None,
+    trust_code: bool = False,
+) -> FinetuneResult:
+    """Train the model of `recipe`, or the one at `init_from`, for its task; evaluate the checkpoint that is the best on
+    the development set on that and, once, on the test set.
+
+    Args:
+        files: paths or addresses by split: `train`, and `dev` and `test` where there are such.
+        run: path or address of a new or unfinished run.
+        workers: the fewest and the most. One trains in this process, without Ray.
+        progress: gets every line of metrics.jsonl and events.jsonl as it appears.
+        profile: leave a Chrome trace of a few steps in `<run>/profile/`.
+        init_from: path or address of a run, or of a folder of transformers: its model takes the place of the recipe's,
+            and its weights are begun with. It is part of the run: to go on, give it again.
+        model: settings laid over those of the model at `init_from`, such as another dropout.
+        vocabulary: a SentencePiece model, for a model of subwords; by default that of `init_from`.
+        trust_code: run the code outside tokenfree that the run `init_from` names; that of `recipe` is run in any case.
+
+    Raises:
+        UserError: settings, files, weights and run do not fit together.
+        JobError: training failed; the message says on which rank and what to do.
+    """
+    prepared = prepare(
+        recipe, files, run, init_from=init_from, model=model, vocabulary=vocabulary, trust_code=trust_code
+    )
+    problems = check_finetuning(prepared.recipe, workers=workers)
+    if problems:
+        raise UserError(problems=problems)
+    target, start, used = run_at(run), prepared.start(trust_code=trust_code), prepared.files
+
+    def make_job(recipe: FinetuneRecipe, owner: str | None) -> FinetuneJob:
+        return FinetuneJob(recipe, used, target.name, profile, has_first_checkpoint=start is not None, owner=owner)
+
+    config = RunConfig(
+        prepared.recipe,
+        used.paths.get("train", ""),
+        used.content,
+        None if start is None else start.record,
+        own_code.hashes(prepared.recipe),
+        files={str(split): path for split, path in used.paths.items()},
+    )
+    order = RunOrder(config, make_job, start, keep=functools.partial(_keep_vocabulary, used.vocabulary))
+    result, was_complete = run_to_end(target, order, workers, progress)
+    return FinetuneResult(run=target.name, restarts=num_restarts(target), already_complete=was_complete, **result)
+
+
+@dataclasses.dataclass(frozen=True)
+class PreparedRun:
+    """A run whose recipe is complete: with the model that is begun with, and what the task takes from its examples."""
+
+    recipe: FinetuneRecipe
+    files: TaskFiles
+    run: str
+    init_from: str | None
+
+    def start(self, *, trust_code: bool = False) -> GivenStart[FinetuneRecipe] | None:
+        """The weights that it begins with; None: fresh ones.
+
+        Raises:
+            UserError: there are no such weights, or (next to) nothing of them fits.
+        """
+        if self.init_from is None:
+            return None
+        return GivenStart(
+            run_at(self.run),
+            self.recipe,
+            lambda recipe: FinetuneJob(recipe, self.files, self.run).make_loop(),
+            self.init_from,
+            trust_code=trust_code,
+        )
+
+
+def prepare(
+    recipe: FinetuneRecipe,
+    files: Mapping[Split, str],
+    run: str,
+    *,
+    init_from: str | None = None,
+    model: Mapping[str, Any] | None = None,
+    vocabulary: str | None = None,
+    trust_code: bool = False,
+) -> PreparedRun:
+    """See that all can be read that a run needs, every example of every split included; nothing is written.
+
+    Args:
+        recipe, files, run, init_from, model, vocabulary, trust_code: see `finetune`.
+
+    Raises:
+        UserError: what is wrong with the recipe, a file or the weights.
+    """
+    paths: dict[Split, str] = {split: _absolute(files[split]) for split in SPLITS if split in files}
+    if recipe.task.needs_files and "train" not in paths:
+        raise UserError(f"task.name: {recipe.task.name} learns from examples; give a file of them as --train")
+    if init_from is not None:
+        given = _model_of(init_from, run, recipe, trust_code)
+        recipe = dataclasses.replace(recipe, model=_laid_over(given, model or {}))
+    problems = check_finetuning(recipe)
+    if problems:
+        raise UserError(problems=problems)
+    found = _vocabulary(recipe, run, init_from, vocabulary, trust_code)
+    used = TaskFiles(paths, content_of(paths), None if found is None else found.model)
+    task = recipe.task.fitted(recipe.task.examples("train", paths.get("train")))
+    recipe = dataclasses.replace(recipe, task=task)
+    TaskSource(recipe, used, rank=0, world_size=1).check()
+    return PreparedRun(recipe, used, run, init_from)
+
+
+def _absolute(path: str) -> str:
+    return path if "://" in path or path.startswith(SCHEME) else os.path.abspath(path)
+
+
+def _laid_over(model: ModelConfig, over: Mapping[str, Any]) -> ModelConfig:
+    return build(ModelConfig, merge(to_mapping(model), over), source="model") if over else model
+
+
+def _model_of(init_from: str, run: str, recipe: FinetuneRecipe, trust_code: bool) -> ModelConfig:
+    """The settings of the model at `init_from`; of a run that was begun with it, those that it remembers."""
+    before = config_before(run_at(run).name, recipe)
+    if before is not None and before.init_from is not None and before.init_from.path == absolute(init_from):
+        return before.recipe.model
+    if Storage.at(absolute(init_from)).size("config.yaml") is not None:
+        return read_any_config(init_from, trust_code=trust_code, recipe=recipe).recipe.model
+    return read_weights(init_from, trust_code=trust_code, recipe=recipe).model
+
+
+def _vocabulary(
+    recipe: FinetuneRecipe, run: str, init_from: str | None, path: str | None, trust_code: bool
+) -> Vocabulary | None:
+    """The subwords that the model reads: as given, of the run, or of what it begins with; None where it reads none."""
+    if recipe.model.embedder.symbols != "subwords":
+        if path is not None:
+            raise UserError(f"--vocabulary {path}: this model reads {recipe.model.embedder.symbols}; leave it out")
+        return None
+    if path is not None:
+        try:
+            return Vocabulary.load(Path(path).read_bytes())
+        except OSError as error:
+            raise UserError(f"--vocabulary {path}: {error.strerror}; give a SentencePiece model") from None
+    places = [run_at(run).name]
+    if init_from is not None:
+        places.append(absolute(init_from))
+        if Storage.at(places[-1]).size("config.yaml") is not None:
+            places.append(read_any_config(init_from, trust_code=trust_code, recipe=recipe).data)
+    return next((found for place in places if (found := load_vocabulary(place)) is not None), None)
+
+
+def _keep_vocabulary(vocabulary: Vocabulary | None, run: Run) -> None:
+    """Copy the vocabulary into the run, which then needs nothing else to be used."""
+    if vocabulary is None or load_vocabulary(run.name) is not None:
+        return
+    with tempfile.TemporaryDirectory(prefix="tokenfree-") as scratch:
+        path = Path(scratch) / "subwords.model"
+        path.write_bytes(vocabulary.model)
+        run.keep(path, MODEL)

@@ -1,0 +1,83 @@
+"""Text classification: each text has one of some labels, or a number. Long texts are read in overlapping windows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.model.encoder import ModelConfig
+from tokenfree.train.tasks.base import Item, Split
+from tokenfree.train.tasks.examples.example import TextExample
+from tokenfree.train.tasks.heads import TextHead
+from tokenfree.train.tasks.inputs.text_inputs import TextInputs
+from tokenfree.train.tasks.labelled_texts import LabelledCollator, LabelledTexts, TextWindow, too_long
+
+
+@settings
+class Config(LabelledTexts):
+    """Texts with a label each, from the pooled vector alone: nothing is upsampled.
+
+    Attributes:
+        long_texts: what becomes of texts that are longer than the model reads: windows, whose probabilities are
+            averaged and each of which is trained on, or a refusal.
+        stride: from one window to the next, as a share of a full window.
+    """
+
+    name: Literal["classification"] = "classification"
+    long_texts: Literal["window", "refuse"] = "window"
+    stride: Annotated[float, Field(gt=0, le=1)] = 0.5
+
+    def examples(self, split: Split, path: str | None) -> Sequence[TextExample]:
+        """See `DownstreamTask.examples`.
+
+        Raises:
+            UserError: see `read_texts`; or there are pairs of texts.
+        """
+        found = super().examples(split, path)
+        if found[0].second is not None:
+            raise UserError(f"{path}: there are pairs of texts; set task.name to pairs, or name a task.text_column")
+        return found
+
+    def raw(self, key: str, text: str) -> TextExample:
+        """Any text."""
+        return TextExample(key, text)
+
+    def build(self, model: ModelConfig) -> TextHead:
+        """The head."""
+        return self.build_head(model)
+
+    def collator(self, inputs: TextInputs, seed: int) -> ClassificationCollator:
+        """See `DownstreamTask.collator`."""
+        return ClassificationCollator(self, inputs)
+
+
+class ClassificationCollator(LabelledCollator):
+    """Texts, and windows of long ones, to arrays; see `LabelledCollator`."""
+
+    def __init__(self, task: Config, inputs: TextInputs) -> None:
+        super().__init__(task, inputs)
+        self._config = task
+
+    def items(self, examples: Sequence[TextExample], *, training: bool) -> list[Item]:
+        """See `TaskCollator.items`.
+
+        Raises:
+            UserError: a text is too long, and is not to be cut into windows.
+        """
+        return [item for number, example in enumerate(examples) for item in self._items(number, example)]
+
+    def _items(self, number: int, example: TextExample) -> list[Item]:
+        (text,) = self.encode(example)
+        missing = self.inputs.missing([text])
+        if not missing:
+            return [Item(number, self.inputs.size([text]), TextWindow(example))]
+        if self._config.long_texts == "refuse":
+            raise too_long(
+                example.key, missing, self.inputs.symbols, "set task.long_texts to window, or make train.length larger"
+            )
+        windows = self.inputs.cut(text, self._config.stride)
+        return [Item(number, self.inputs.size([part]), TextWindow(example, (part,))) for part in windows]

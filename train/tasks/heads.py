@@ -1,0 +1,144 @@
+"""Heads of tasks over whole texts and over places in them.
+
+B batch, P places, D width, V features of a text, K classes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from tokenfree.train.model.common.dense import Dense
+from tokenfree.train.model.common.dropout import Dropout
+from tokenfree.train.model.common.initialise import initialise
+from tokenfree.train.model.encoder import ModelConfig
+from tokenfree.train.objectives.base import Loss
+from tokenfree.train.tasks.base import TaskHead
+from tokenfree.train.tasks.encode import class_and_maximum, encode_places, encode_units
+
+Representation = Literal["pooled", "class_max"]
+_NO_TARGET = -100
+
+
+class TextVector(nn.Module):
+    """One vector of a text, from its units.
+
+    Args:
+        representation: `pooled`: tanh of a dense layer on the unit of CLS, as BERT and CANINE have it; `class_max`: the
+            class node and the maximum over all units, as the multi-scale Transformer has it.
+        width: of the encoder.
+    """
+
+    def __init__(self, representation: Representation, width: int) -> None:
+        super().__init__()
+        self.representation = representation
+        self.width = width if representation == "pooled" else 2 * width
+
+    def forward(self, encoder: Any, batch: Mapping[str, Tensor], prefix: str = "") -> Tensor:
+        """The vectors [B, V] of the texts whose arrays have the `prefix`."""
+        units_BUD, valid_BU = encode_units(encoder, batch, prefix)
+        if self.representation == "pooled":
+            return encoder.pool(units_BUD)
+        return class_and_maximum(units_BUD, valid_BU)
+
+
+class Classifier(nn.Module):
+    """Dropout and a layer, or an MLP of two layers with ReLU between, to K values.
+
+    Args:
+        features: V.
+        hidden: the width between two layers; None: there is one layer.
+        size: K.
+        dropout: before each layer.
+    """
+
+    def __init__(self, features: int, hidden: int | None, size: int, dropout: float) -> None:
+        super().__init__()
+        self.hidden = None if hidden is None else Dense(features, hidden)
+        self.output = Dense(features if hidden is None else hidden, size)
+        self.dropout = Dropout(dropout)
+        self.apply(initialise)
+
+    def forward(self, x_BV: Tensor) -> Tensor:
+        """Values [..., K], float32."""
+        x_BV = self.dropout(x_BV)
+        if self.hidden is not None:
+            x_BV = self.dropout(torch.relu(self.hidden(x_BV)))
+        return self.output(x_BV).float()
+
+
+class TextHead(TaskHead):
+    """Classes, or a number, of texts and pairs of texts.
+
+    Args:
+        model: the encoder's settings.
+        representation: see `TextVector`.
+        size: classes; 1 with `regression`.
+        two_vectors: each text of a pair is encoded alone; [r1, r2, |r1 - r2|, r1 * r2] is what is classified.
+        dropout: of the head.
+        regression: a number is learned, by its squared error.
+    """
+
+    def __init__(
+        self,
+        model: ModelConfig,
+        representation: Representation,
+        size: int,
+        *,
+        dropout: float,
+        two_vectors: bool = False,
+        regression: bool = False,
+    ) -> None:
+        super().__init__()
+        self.vector = TextVector(representation, model.width)
+        self.two_vectors, self.regression = two_vectors, regression
+        features = self.vector.width * (4 if two_vectors else 1)
+        hidden = model.width if two_vectors or representation == "class_max" else None
+        self.classifier = Classifier(features, hidden, size, dropout)
+
+    def outputs(self, encoder: nn.Module, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """`logits` [B, K]."""
+        x_BV = self.vector(encoder, batch)
+        if self.two_vectors:
+            other_BV = self.vector(encoder, batch, "second_")
+            x_BV = torch.cat([x_BV, other_BV, (x_BV - other_BV).abs(), x_BV * other_BV], dim=-1)
+        return {"logits": self.classifier(x_BV)}
+
+    def loss(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> Loss:
+        """Cross-entropy in nats, or half the squared error of numbers, of which none counts as correct."""
+        logits_BK, count = outputs["logits"], batch["target_mask"].sum()
+        if self.regression:
+            total = 0.5 * ((logits_BK[:, 0] - batch["numbers"]).square() * batch["target_mask"][:, 0]).sum()
+            return Loss(total, count, torch.zeros_like(count))
+        gold_B = batch["classes"].masked_fill(~batch["target_mask"][:, 0], _NO_TARGET)
+        total = functional.cross_entropy(logits_BK, gold_B, ignore_index=_NO_TARGET, reduction="sum")
+        return Loss(total, count, (logits_BK.argmax(dim=-1) == gold_B).sum())
+
+
+class PlaceHead(TaskHead):
+    """Classes of the vectors at some places of a text.
+
+    Args:
+        width: of the encoder.
+        size: classes.
+        dropout: of the head.
+    """
+
+    def __init__(self, width: int, size: int, *, dropout: float) -> None:
+        super().__init__()
+        self.classifier = Classifier(width, None, size, dropout)
+
+    def outputs(self, encoder: nn.Module, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """`logits` [B, P, K]."""
+        return {"logits": self.classifier(encode_places(encoder, batch))}
+
+    def loss(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> Loss:
+        """Cross-entropy, nats."""
+        gold_BP = batch["classes"].masked_fill(~batch["target_mask"], _NO_TARGET)
+        logits = outputs["logits"].flatten(end_dim=-2)
+        total = functional.cross_entropy(logits, gold_BP.flatten(), ignore_index=_NO_TARGET, reduction="sum")
+        return Loss(total, batch["target_mask"].sum(), (logits.argmax(dim=-1) == gold_BP.flatten()).sum())

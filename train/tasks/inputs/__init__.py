@@ -1,0 +1,1 @@
+"""Texts of tasks as models read them: as characters, words of bytes, or subwords."""

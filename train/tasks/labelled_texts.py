@@ -1,0 +1,235 @@
+"""What the tasks of labelled texts and pairs share: how files are read, labels learned, predictions made and scored."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field
+from typing_extensions import Self
+
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.refused import known, problems_of
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.batches.collator import Arrays
+from tokenfree.train.model.encoder import ModelConfig
+from tokenfree.train.tasks.base import Item, Outputs, Split, TaskDefaults
+from tokenfree.train.tasks.examples.columns import Columns
+from tokenfree.train.tasks.examples.example import TextExample
+from tokenfree.train.tasks.examples.glue import GLUE
+from tokenfree.train.tasks.examples.texts import TextOptions, read_texts
+from tokenfree.train.tasks.heads import Representation, TextHead
+from tokenfree.train.tasks.inputs.text_inputs import NOWHERE, TextInputs, TextSymbols
+from tokenfree.train.tasks.metrics.metrics import Metrics
+from tokenfree.train.tasks.metrics.scores import NUMBER_METRICS, label_metrics, number_metrics
+
+DIGITS = 6  # of the numbers in predictions
+GlueName = Literal["cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli", "ax"]
+MetricName = Literal["accuracy", "macro_f1", "f1", "matthews", "pearson", "spearman"]
+
+
+@settings
+class LabelledTexts(TaskDefaults):
+    """Texts, or pairs of them, with a label each.
+
+    Attributes:
+        labels: the classes; empty: those of the training examples, in alphabetical order.
+        regression: labels are numbers; their squared error is learned.
+        representation: the vector of a text: `pooled`, a tanh layer on CLS, or `class_max`, CLS and the maximum over
+            all units under a layer with ReLU.
+        dropout: of the head, at least 0 and below 1.
+        metrics: the scores, the first of which decides on the best checkpoint; empty: accuracy and macro_f1, of
+            numbers pearson and spearman.
+        positive: the class whose F1 is the score f1.
+        glue: read and score as this task of GLUE, in the format of the hub.
+        format: of the files: sst, mtl-16, parallel, csv, tsv or json; null: told by name and content.
+        text_column: the column of the text; null: one with a usual name.
+        second_column: the column of the second text of a pair; null: likewise.
+        label_column: the column of the label; null: likewise.
+        encoding: of the files; null: UTF-8.
+    """
+
+    labels: tuple[str, ...] = ()
+    regression: bool = False
+    representation: Representation = "pooled"
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    metrics: tuple[MetricName, ...] = ()
+    positive: str | None = None
+    glue: GlueName | None = None
+    format: Literal["sst", "mtl-16", "parallel", "csv", "tsv", "json"] | None = None
+    text_column: str | None = None
+    second_column: str | None = None
+    label_column: str | None = None
+    encoding: str | None = None
+
+    @property
+    def options(self) -> TextOptions:
+        """How files are read."""
+        if self.glue is not None:
+            return dataclasses.replace(GLUE[self.glue].options, labels=self.labels or GLUE[self.glue].options.labels)
+        columns = Columns(self.text_column, self.second_column, self.label_column)
+        return TextOptions(self.format, columns, self.encoding, self.is_number, self.labels or None)
+
+    @property
+    def is_number(self) -> bool:
+        """Whether labels are numbers."""
+        return self.regression if self.glue is None else not GLUE[self.glue].labels
+
+    @property
+    def score_names(self) -> tuple[str, ...]:
+        """The names of the scores, the main one first."""
+        if self.metrics or self.glue is not None:
+            return self.metrics or GLUE[self.glue or "cola"].metrics
+        return NUMBER_METRICS if self.is_number else ("accuracy", "macro_f1")
+
+    def check(self, model: ModelConfig, length: int) -> list[str]:
+        """Scores that are not for these labels."""
+        return problems_of(self._problems_of_metrics, self._problems_of_labels)
+
+    def _problems_of_metrics(self) -> Iterator[str]:
+        of_numbers = set(NUMBER_METRICS)
+        wrong = [name for name in self.score_names if (name in of_numbers) != self.is_number]
+        if wrong:
+            kind = "numbers" if self.is_number else "classes"
+            yield f"task.metrics: {', '.join(wrong)} is no score of {kind}; leave it out"
+        if "f1" in self.score_names and known(lambda: self._positive) is None:
+            yield "task.metrics: f1 is of one class; name it as task.positive, or take macro_f1"
+
+    def _problems_of_labels(self) -> Iterator[str]:
+        if len(set(self.labels)) != len(self.labels):
+            yield "task.labels: one is named twice; name each once"
+        if self.labels and self.is_number:
+            yield "task.labels: labels are numbers; leave them out, or task.regression"
+        if self.positive is not None and self.labels and self.positive not in self.labels:
+            yield f"task.positive: {self.positive!r} is none of task.labels, {', '.join(self.labels)}"
+
+    @property
+    def _positive(self) -> str | None:
+        return self.positive if self.positive is not None or self.glue is None else GLUE[self.glue].positive
+
+    def examples(self, split: Split, path: str | None) -> Sequence[TextExample]:
+        """See `DownstreamTask.examples`."""
+        assert path is not None, "the task needs files"
+        return read_texts(path, self.options)
+
+    def texts(self, example: TextExample) -> Sequence[str]:
+        """The text, or both."""
+        return [example.text] if example.second is None else [example.text, example.second]
+
+    def fitted(self, examples: Sequence[TextExample]) -> Self:
+        """With the names of its classes.
+
+        Raises:
+            UserError: examples have no labels, or all the same.
+        """
+        bare = next((example for example in examples if example.label is None), None)
+        if bare is not None:
+            raise UserError(f"{bare.key}: the training examples have no labels; name their column as task.label_column")
+        if self.is_number:
+            return self
+        found = self.options.labels or sorted({str(example.label) for example in examples})
+        if len(found) < 2:
+            raise UserError(f"{examples[0].key}: all training examples are labelled {list(found)}; there is no choice")
+        return dataclasses.replace(self, labels=tuple(found))
+
+    def build_head(self, model: ModelConfig, *, two_vectors: bool = False) -> TextHead:
+        """The head, for pairs over both vectors where it is to be `two_vectors`."""
+        size = 1 if self.is_number else len(self.labels)
+        return TextHead(
+            model,
+            self.representation,
+            size,
+            dropout=self.dropout,
+            two_vectors=two_vectors,
+            regression=self.is_number,
+        )
+
+    def predictions(
+        self, examples: Sequence[TextExample], items: Sequence[Item], outputs: Sequence[Outputs]
+    ) -> list[dict[str, Any]]:
+        """`key`, `label` and, of classes, `probabilities`: the mean over the windows of a text; `gold` where given."""
+        size = 1 if self.is_number else len(self.labels)
+        sums, counts = np.zeros((len(examples), size)), np.zeros((len(examples), 1))
+        for item, output in zip(items, outputs, strict=True):
+            logits = output["logits"].astype(np.float64)
+            sums[item.example] += logits if self.is_number else softmax(logits)
+            counts[item.example] += 1
+        return [self._prediction(*each) for each in zip(examples, sums / np.maximum(counts, 1), strict=True)]
+
+    def _prediction(self, example: TextExample, values: np.ndarray) -> dict[str, Any]:
+        gold = {} if example.label is None else {"gold": example.label}
+        numbers = [round(value, DIGITS) for value in values.tolist()]
+        if self.is_number:
+            return {"key": example.key, "label": numbers[0], **gold}
+        label = self.labels[int(values.argmax())]
+        by_label = dict(zip(self.labels, numbers, strict=True))
+        return {"key": example.key, "label": label, **gold, "probabilities": by_label}
+
+    def scores(self, examples: Sequence[TextExample], predictions: Sequence[Mapping[str, Any]]) -> Metrics | None:
+        """See `DownstreamTask.scores`."""
+        gold: list[Any] = [example.label for example in examples]
+        if None in gold:
+            return None
+        found: list[Any] = [prediction["label"] for prediction in predictions]
+        if self.is_number:
+            return number_metrics(gold, found, self.score_names)
+        return label_metrics(gold, found, self.score_names, self._positive)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TextWindow:
+    """An example, or a window of one that is too long to be read at once."""
+
+    example: TextExample
+    parts: tuple[TextSymbols, ...] | None = None  # None: all of it; encoded when it is read, which spares memory
+
+
+class LabelledCollator:
+    """What makes arrays of labelled texts; a subclass makes the items.
+
+    Args:
+        task: fitted.
+        inputs: of the model.
+        two_vectors: whether each text of a pair is an input of its own, the arrays of the second named `second_`.
+    """
+
+    def __init__(self, task: LabelledTexts, inputs: TextInputs, *, two_vectors: bool = False) -> None:
+        self.inputs = inputs
+        self._task, self._two_vectors = task, two_vectors
+        self._classes = {label: number for number, label in enumerate(task.labels)}
+
+    def encode(self, example: TextExample) -> tuple[TextSymbols, ...]:
+        """The texts of an example as the model reads them."""
+        return tuple(self.inputs.encode(text) for text in self._task.texts(example))
+
+    def __call__(self, items: Sequence[Item], sample_ids: np.ndarray) -> Arrays:
+        """`codepoints`, `mask` and so on of the texts; `classes` int64 [b] or `numbers` float32 [b]."""
+        windows: list[TextWindow] = [item.content for item in items]
+        parts = [window.parts or self.encode(window.example) for window in windows]
+        if self._two_vectors:
+            arrays = self.inputs.arrays([each[:1] for each in parts])
+            second = self.inputs.arrays([each[1:] for each in parts])
+            arrays |= {f"second_{name}": values for name, values in second.items()}
+        else:
+            arrays = self.inputs.arrays(parts)
+        labels = [window.example.label for window in windows]
+        known = np.array([label is not None for label in labels])
+        num_characters = [sum(int((part.vectors != NOWHERE).sum()) for part in each) for each in parts]
+        arrays |= {"target_mask": known[:, None], "num_characters": np.array(num_characters, dtype=np.int64)}
+        if self._task.is_number:
+            return arrays | {"numbers": np.array([float(label or 0) for label in labels], dtype=np.float32)}
+        classes = [self._classes[str(label)] if label is not None else 0 for label in labels]
+        return arrays | {"classes": np.array(classes, dtype=np.int64)}
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """Probabilities [..., K] of logits, float64."""
+    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)
+
+
+def too_long(key: str, missing: int, symbols: str, remedy: str) -> UserError:
+    """What is said of an example that the model cannot read at once."""
+    return UserError(f"{key}: this example is {missing} {symbols} longer than the model reads at once; {remedy}")

@@ -1,0 +1,92 @@
+"""Pairs of texts: a label, or a number, for each pair, such as whether the first entails the second."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.model.encoder import ModelConfig
+from tokenfree.train.tasks.base import Item, Split
+from tokenfree.train.tasks.examples.example import TextExample
+from tokenfree.train.tasks.heads import TextHead
+from tokenfree.train.tasks.inputs.text_inputs import TextInputs
+from tokenfree.train.tasks.labelled_texts import LabelledCollator, LabelledTexts, TextWindow, too_long
+
+
+@settings
+class Config(LabelledTexts):
+    """Pairs of texts with a label each.
+
+    Attributes:
+        encode: `together`: [CLS] first [SEP] second [SEP], the second in segment 1; `apart`: each by itself, and
+            [r1, r2, |r1 - r2|, r1 * r2] of their vectors is classified.
+    """
+
+    name: Literal["pairs"] = "pairs"
+    encode: Literal["together", "apart"] = "together"
+
+    def check(self, model: ModelConfig, length: int) -> list[str]:
+        """The problems of the settings, and of an embedder that cannot tell two segments apart."""
+        segments = getattr(model.embedder, "segments", 2)
+        problems = super().check(model, length)
+        if self.encode == "together" and segments == 1:
+            problems.append("model.embedder.segments: 1 is too few for pairs; set it to 2, or task.encode to apart")
+        return problems
+
+    def examples(self, split: Split, path: str | None) -> Sequence[TextExample]:
+        """See `DownstreamTask.examples`.
+
+        Raises:
+            UserError: see `read_texts`; or there are no pairs.
+        """
+        found = super().examples(split, path)
+        if found[0].second is None:
+            raise UserError(
+                f"{path}: there are no pairs of texts; name their columns as task.text_column and task.second_column"
+            )
+        return found
+
+    def raw(self, key: str, text: str) -> TextExample:
+        """Two texts with a tab between.
+
+        Raises:
+            UserError: there is none, or more than one.
+        """
+        texts = text.split("\t")
+        if len(texts) != 2:
+            raise UserError(f"{key}: a pair is two texts with a tab between; there are {len(texts)}")
+        return TextExample(key, *texts)
+
+    def build(self, model: ModelConfig) -> TextHead:
+        """The head."""
+        return self.build_head(model, two_vectors=self.encode == "apart")
+
+    def collator(self, inputs: TextInputs, seed: int) -> PairCollator:
+        """See `DownstreamTask.collator`."""
+        return PairCollator(self, inputs)
+
+
+class PairCollator(LabelledCollator):
+    """Pairs to arrays; see `LabelledCollator`."""
+
+    def __init__(self, task: Config, inputs: TextInputs) -> None:
+        super().__init__(task, inputs, two_vectors=task.encode == "apart")
+        self._apart = task.encode == "apart"
+
+    def items(self, examples: Sequence[TextExample], *, training: bool) -> list[Item]:
+        """See `TaskCollator.items`.
+
+        Raises:
+            UserError: a pair is too long.
+        """
+        return [Item(number, self._size(example), TextWindow(example)) for number, example in enumerate(examples)]
+
+    def _size(self, example: TextExample) -> int:
+        parts = self.encode(example)
+        inputs = [[part] for part in parts] if self._apart else [list(parts)]
+        missing = max(self.inputs.missing(each) for each in inputs)
+        if missing:
+            raise too_long(example.key, missing, self.inputs.symbols, "make train.length larger, or leave it out")
+        return sum(self.inputs.size(each) for each in inputs)

@@ -1,0 +1,269 @@
+"""Sequence labelling: each word of a sentence has a tag, such as its part of speech or, in BIO, the span that it is in.
+
+Words are joined with single spaces. Each character of a word has the word's tag, of which only the first may begin a
+span; a word is given the tag of its first character (CANINE, https://arxiv.org/abs/2103.06874, section 4.2). Models of
+subwords and words learn and give the tags of what begins there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field
+from typing_extensions import Self
+
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.preprocess.text.characters import ALONE, SPACE, class_table
+from tokenfree.train.batches.collator import Arrays
+from tokenfree.train.model.encoder import ModelConfig
+from tokenfree.train.tasks.base import Item, Outputs, Split, TaskDefaults
+from tokenfree.train.tasks.examples.bio import are_bio
+from tokenfree.train.tasks.examples.example import TaggedExample
+from tokenfree.train.tasks.examples.tagged import TaggedOptions, read_tagged
+from tokenfree.train.tasks.heads import PlaceHead
+from tokenfree.train.tasks.inputs.text_inputs import NOWHERE, TextInputs, TextSymbols
+from tokenfree.train.tasks.labelled_texts import DIGITS, softmax, too_long
+from tokenfree.train.tasks.metrics.metrics import Metrics
+from tokenfree.train.tasks.metrics.tags import span_metrics, tag_metrics
+
+OUTSIDE = "O"
+
+
+@settings
+class Config(TaskDefaults):
+    """Words with a tag each.
+
+    Attributes:
+        labels: the tags; empty: those of the training examples, in alphabetical order.
+        scheme: `bio`: tags are spans, an I- that goes on with none is read as B-; `strict_bio`: that is refused;
+            `words`: tags of single words; null: bio if a tag begins with B- or I-.
+        dropout: of the head, at least 0 and below 1.
+        format: of the files: conll, conllu or json; null: told by name and content.
+        words_column: the column of words, by number from 1, of JSON and datasets by name; null: told by the file.
+        tags_column: the column of tags, likewise.
+        encoding: of the files; null: UTF-8.
+    """
+
+    name: Literal["tagging"] = "tagging"
+    labels: tuple[str, ...] = ()
+    scheme: Literal["bio", "strict_bio", "words"] | None = None
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    format: Literal["conll", "conllu", "json"] | None = None
+    words_column: str | None = None
+    tags_column: str | None = None
+    encoding: str | None = None
+
+    @property
+    def has_spans(self) -> bool:
+        """Whether tags are spans; known when it is fitted."""
+        return self.scheme != "words" and are_bio(self.labels)
+
+    def examples(self, split: Split, path: str | None) -> Sequence[TaggedExample]:
+        """See `DownstreamTask.examples`."""
+        assert path is not None, "the task needs files"
+        labels = None if split == "train" and not self.labels else self.labels
+        options = TaggedOptions(
+            self.format, self.words_column, self.tags_column, self.encoding, self.scheme, labels or None
+        )
+        return read_tagged(path, options)
+
+    def raw(self, key: str, text: str) -> RawSentence:
+        """Any text: words end at white space, and punctuation and ideographs are words by themselves."""
+        starts, words = zip(*_words(text), strict=True) if text.strip() else ((), ())
+        return RawSentence(key, words, None, text, starts)
+
+    def texts(self, example: TaggedExample) -> Sequence[str]:
+        """The words."""
+        return example.words
+
+    def fitted(self, examples: Sequence[TaggedExample]) -> Self:
+        """With the names of its tags.
+
+        Raises:
+            UserError: examples have no tags, or all the same.
+        """
+        bare = next((example for example in examples if example.tags is None), None)
+        if bare is not None:
+            raise UserError(f"{bare.key}: the training examples have no tags; name their column as task.tags_column")
+        found = set(self.labels or (tag for example in examples for tag in example.tags or ()))
+        if are_bio(found) and self.scheme != "words":  # characters inside of a word go on with its span
+            found |= {f"I{tag[1:]}" for tag in found if tag.startswith("B-")} | {OUTSIDE}
+        if len(found) < 2:
+            raise UserError(f"{examples[0].key}: all words are tagged {next(iter(found))!r}; there is no choice")
+        return dataclasses.replace(self, labels=tuple(sorted(found)))
+
+    def build(self, model: ModelConfig) -> PlaceHead:
+        """The head."""
+        return PlaceHead(model.width, len(self.labels), dropout=self.dropout)
+
+    def collator(self, inputs: TextInputs, seed: int) -> TaggingCollator:
+        """See `DownstreamTask.collator`."""
+        return TaggingCollator(self, inputs)
+
+    def predictions(
+        self, examples: Sequence[TaggedExample], items: Sequence[Item], outputs: Sequence[Outputs]
+    ) -> list[dict[str, Any]]:
+        """`key`, `words`, `tags` and the `probabilities` of these; `gold` where given; in BIO the `spans`: `label`,
+        `start` and `end` in characters of the text (the words joined with spaces, or what was given), and `text`.
+        """
+        default = OUTSIDE if OUTSIDE in self.labels else self.labels[0]
+        tags = [[default] * len(example.words) for example in examples]
+        sure = [[0.0] * len(example.words) for example in examples]
+        for item, output in zip(items, outputs, strict=True):
+            window: TaggedWindow = item.content
+            probabilities = softmax(output["logits"].astype(np.float64))
+            for word, place in enumerate(window.firsts.tolist(), window.begin):
+                if place != NOWHERE:
+                    best = int(probabilities[place].argmax())
+                    tags[item.example][word] = self.labels[best]
+                    sure[item.example][word] = round(float(probabilities[place, best]), DIGITS)
+        return [self._prediction(*each) for each in zip(examples, tags, sure, strict=True)]
+
+    def scores(self, examples: Sequence[TaggedExample], predictions: Sequence[Mapping[str, Any]]) -> Metrics | None:
+        """The F1 of spans, of tags of single words their accuracy."""
+        gold = [example.tags for example in examples]
+        given = [tags for tags in gold if tags is not None]
+        if len(given) < len(gold):
+            return None
+        found = [prediction["tags"] for prediction in predictions]
+        return span_metrics(given, found) if self.has_spans else tag_metrics(given, found)
+
+    def _prediction(self, example: TaggedExample, tags: list[str], sure: list[float]) -> dict[str, Any]:
+        gold = {} if example.tags is None else {"gold": list(example.tags)}
+        found = {"key": example.key, "words": list(example.words), "tags": tags, **gold, "probabilities": sure}
+        return found | {"spans": _spans(example, tags)} if self.has_spans else found
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RawSentence(TaggedExample):
+    """A text with its words."""
+
+    text: str = ""
+    starts: tuple[int, ...] = ()  # of the words, characters of the text
+
+
+class TaggedWindow(NamedTuple):
+    """Some words of a sentence, that are read at once."""
+
+    begin: int  # the number of the first
+    text: TextSymbols
+    places: np.ndarray  # int64 [P]: the positions whose vectors are tagged
+    classes: np.ndarray  # int64 [P]; -1 where no tag is given
+    firsts: np.ndarray  # int64 [words]: which of the places gives the word its tag; -1: none
+
+
+class TaggingCollator:
+    """Sentences to arrays.
+
+    Args:
+        task: fitted.
+        inputs: of the model.
+    """
+
+    def __init__(self, task: Config, inputs: TextInputs) -> None:
+        self._inputs, self._has_spans = inputs, task.has_spans
+        self._classes = {label: number for number, label in enumerate(task.labels)}
+
+    def items(self, examples: Sequence[TaggedExample], *, training: bool) -> list[Item]:
+        """See `TaskCollator.items`; sentences that are too long are halved, between words, until they fit.
+
+        Raises:
+            UserError: a single word is too long.
+        """
+        return [
+            Item(number, self._inputs.size([window.text]), window)
+            for number, example in enumerate(examples)
+            if example.words
+            for window in self._windows(example, 0, len(example.words))
+        ]
+
+    def __call__(self, items: Sequence[Item], sample_ids: np.ndarray) -> Arrays:
+        """`codepoints`, `mask` and so on; `places`, `classes` int64 and `target_mask` bool [b, P]."""
+        windows: list[TaggedWindow] = [item.content for item in items]
+        most = max(1, *(len(window.places) for window in windows))
+        places, classes = np.zeros((len(items), most), dtype=np.int64), np.full((len(items), most), -1)
+        for row, window in enumerate(windows):
+            places[row, : len(window.places)] = window.places
+            classes[row, : len(window.places)] = window.classes
+        arrays = self._inputs.arrays([[window.text] for window in windows])
+        return arrays | {
+            "places": places,
+            "classes": classes.clip(min=0),
+            "target_mask": classes >= 0,
+            "num_characters": np.array([len(window.text.vectors) for window in windows], dtype=np.int64),
+        }
+
+    def _windows(self, example: TaggedExample, begin: int, end: int) -> list[TaggedWindow]:
+        words = example.words[begin:end]
+        text = self._inputs.encode(" ".join(words))
+        missing = self._inputs.missing([text])
+        if not missing:
+            return [self._window(words, example.tags and example.tags[begin:end], begin, text)]
+        if len(words) == 1:
+            raise too_long(example.key, missing, self._inputs.symbols, f"the word {words[0][:20]}... alone is too long")
+        middle = (begin + end) // 2
+        return self._windows(example, begin, middle) + self._windows(example, middle, end)
+
+    def _window(self, words: Sequence[str], tags: Sequence[str] | None, begin: int, text: TextSymbols) -> TaggedWindow:
+        sizes = np.array([len(word) for word in words])
+        of_word = np.repeat(np.arange(len(words)), sizes)
+        characters = np.arange(len(of_word)) + of_word  # a space stands before each word but the first
+        vectors = text.vectors[characters]
+        kept = np.flatnonzero(vectors != NOWHERE)
+        found, first = np.unique(vectors[kept], return_index=True)
+        first = kept[first]  # of each vector, its first character
+        word = of_word[first]
+        classes = np.full(len(found), -1)
+        if tags is not None:
+            inside = first > (np.cumsum(sizes) - sizes)[word]
+            of_tags = np.array([self._classes[tag] for tag in tags])
+            of_insides = np.array([self._classes[self._inside(tag)] for tag in tags])
+            classes = np.where(inside, of_insides[word], of_tags[word])
+        firsts = np.full(len(words), NOWHERE)
+        firsts[word[::-1]] = np.arange(len(found))[::-1]
+        return TaggedWindow(begin, text, found + self._inputs.offsets([text])[0], classes, firsts)
+
+    def _inside(self, tag: str) -> str:
+        """The tag of the characters of a word after the first."""
+        return f"I{tag[1:]}" if self._has_spans and tag.startswith("B-") else tag
+
+
+def _words(text: str) -> list[tuple[int, str]]:
+    """The words of a text, each with where it begins."""
+    alone = class_table()
+    found: list[tuple[int, str]] = []
+    for match in re.finditer(r"\S+", text):
+        begin = match.start()
+        for place in range(match.start(), match.end() + 1):
+            is_end = place == match.end()
+            if is_end or alone[ord(text[place])] in (ALONE, SPACE):
+                if begin < place:
+                    found.append((begin, text[begin:place]))
+                if not is_end:
+                    found.append((place, text[place]))
+                begin = place + 1
+    return found
+
+
+def _spans(example: TaggedExample, tags: Sequence[str]) -> list[dict[str, Any]]:
+    """The spans that tags in BIO say; an I- that goes on with no span of its type begins one."""
+    sizes = [len(word) for word in example.words]
+    if isinstance(example, RawSentence):
+        text, starts = example.text, example.starts
+    else:
+        text = " ".join(example.words)
+        starts = (np.cumsum([0, *sizes]) + np.arange(len(sizes) + 1)).tolist()
+    found: list[dict[str, Any]] = []
+    before = OUTSIDE
+    for tag, start, size in zip(tags, starts, sizes, strict=False):
+        if tag != OUTSIDE:
+            if tag.startswith("B-") or before[2:] != tag[2:]:
+                found.append({"label": tag[2:], "start": start})
+            found[-1] |= {"end": start + size, "text": text[found[-1]["start"] : start + size]}
+        before = tag
+    return found
