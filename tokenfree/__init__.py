@@ -1,7 +1,7 @@
 """Pretrain token-free language encoders, from a raw Wikipedia dump to a trained model.
 
-For users: `from tokenfree import load_encoder, load_predictor, load_windows`. All are loaded when first used, so that
-importing the package stays light.
+For users: `from tokenfree import load_encoder, load_finetuned, load_predictor, load_windows`. All are loaded when first
+used, so that importing the package stays light.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tokenfree.train.data.windows import load_windows
+    from tokenfree.train.finetuning.finetuned import load_finetuned
     from tokenfree.train.inference.predictor import load_predictor
     from tokenfree.train.inference.text_encoder import load_encoder
 
-__all__ = ["load_encoder", "load_predictor", "load_windows"]
+__all__ = ["load_encoder", "load_finetuned", "load_predictor", "load_windows"]
 
 _HOMES = {
     "load_encoder": "tokenfree.train.inference.text_encoder",
+    "load_finetuned": "tokenfree.train.finetuning.finetuned",
     "load_predictor": "tokenfree.train.inference.predictor",
     "load_windows": "tokenfree.train.data.windows",
 }

@@ -80,11 +80,15 @@ def finetune(
         JobError: training failed; the message says on which rank and what to do.
     """
     prepared = prepare(
-        recipe, files, run, init_from=init_from, model=model, vocabulary=vocabulary, trust_code=trust_code
+        recipe,
+        files,
+        run,
+        workers=workers,
+        init_from=init_from,
+        model=model,
+        vocabulary=vocabulary,
+        trust_code=trust_code,
     )
-    problems = check_finetuning(prepared.recipe, workers=workers)
-    if problems:
-        raise UserError(problems=problems)
     target, start, used = run_at(run), prepared.start(trust_code=trust_code), prepared.files
 
     def make_job(recipe: FinetuneRecipe, owner: str | None) -> FinetuneJob:
@@ -134,6 +138,7 @@ def prepare(
     files: Mapping[Split, str],
     run: str,
     *,
+    workers: tuple[int, int] = (1, 1),
     init_from: str | None = None,
     model: Mapping[str, Any] | None = None,
     vocabulary: str | None = None,
@@ -142,7 +147,7 @@ def prepare(
     """See that all can be read that a run needs, every example of every split included; nothing is written.
 
     Args:
-        recipe, files, run, init_from, model, vocabulary, trust_code: see `finetune`.
+        recipe, files, run, workers, init_from, model, vocabulary, trust_code: see `finetune`.
 
     Raises:
         UserError: what is wrong with the recipe, a file or the weights.
@@ -153,7 +158,7 @@ def prepare(
     if init_from is not None:
         given = _model_of(init_from, run, recipe, trust_code)
         recipe = dataclasses.replace(recipe, model=_laid_over(given, model or {}))
-    problems = check_finetuning(recipe)
+    problems = check_finetuning(recipe, workers=workers)
     if problems:
         raise UserError(problems=problems)
     found = _vocabulary(recipe, run, init_from, vocabulary, trust_code)

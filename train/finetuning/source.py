@@ -85,7 +85,12 @@ class TaskSource:
         return task
 
     def validate(self, task: Task, device: torch.device, *, equally_many: bool) -> dict[str, float]:
-        """The scores on the development set, `validation_loss` (nats per target) and the number of examples."""
+        """The scores on the development set, the main one also as `validation_main`, and `validation_loss`, nats per
+        target.
+
+        Raises:
+            UserError: the development set has no labels.
+        """
         if not self._has("dev"):
             return {}
         found = self._evaluator("dev")(task, device, equally_many=equally_many)

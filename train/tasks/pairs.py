@@ -63,12 +63,12 @@ class Config(LabelledTexts):
         """The head."""
         return self.build_head(model, two_vectors=self.encode == "apart")
 
-    def collator(self, inputs: TextInputs, seed: int) -> PairCollator:
+    def collator(self, inputs: TextInputs, seed: int) -> TextPairCollator:
         """See `DownstreamTask.collator`."""
-        return PairCollator(self, inputs)
+        return TextPairCollator(self, inputs)
 
 
-class PairCollator(LabelledCollator):
+class TextPairCollator(LabelledCollator):
     """Pairs to arrays; see `LabelledCollator`."""
 
     def __init__(self, task: Config, inputs: TextInputs) -> None:

@@ -1,12 +1,15 @@
-"""Evaluate a run on a data directory's held-out windows, and tell how much its model reads.
+"""Evaluate a run on held-out windows of a data directory, or a fine-tuned one on a file of examples.
 
 The windows and the masks are the same in every evaluation, so the losses of different runs can be compared. Beside the
 loss stand baselines that need no context, on the same targets, and the loss of the model itself without its context:
 with all text but white space hidden (probe_blank), and with the text of another window (probe_other). The hidden
 targets are also counted by the language of their window and by their own script, where there are several.
 
+Of a fine-tuned run, --data is a file of its task with the right answers, and the scores are printed.
+
 Examples:
   tokenfree evaluate runs/tiny --data data/en
+  tokenfree evaluate runs/sst --data sst/stsa.binary.dev
   tokenfree evaluate runs/tiny --data data/en --windows 2000 --json
 """
 
@@ -17,9 +20,10 @@ from tokenfree.preprocess.common.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`RUN --data DIR`."""
+    """`RUN --data DIR|FILE`."""
     parser.add_argument("run_folder", metavar="RUN", help="the folder of a run")
-    parser.add_argument("--data", metavar="DIR", required=True, help="a data directory made by `tokenfree preprocess`")
+    shown = "a data directory made by `tokenfree preprocess`; of a fine-tuned run, a file of examples"
+    parser.add_argument("--data", metavar="PATH", required=True, help=shown)
     parser.add_argument(
         "--windows", metavar="N", type=int, help="windows, spaced evenly (default: train.validation_windows)"
     )
@@ -28,18 +32,48 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the held-out metrics, one a line, and in words what they say of reading.
+    """Print the metrics, one a line, and of pretraining in words what they say of reading.
 
     Raises:
         UserError: `--windows` is less than 1, or see `tokenfree.train.evaluate.evaluate`.
     """
+    from tokenfree.train.runs.run_config import is_finetuned
+
+    if args.windows is not None and args.windows < 1:
+        raise UserError(f"--windows {args.windows}: give at least 1")
+    return _evaluate_task(args) if is_finetuned(args.run_folder) else _evaluate_windows(args)
+
+
+def _evaluate_task(args: argparse.Namespace) -> int:
+    """Print the scores of a fine-tuned run.
+
+    Raises:
+        UserError: see `tokenfree.train.finetuning.finetuned`; or the examples have no labels.
+    """
+    from tokenfree.train.finetuning.finetuned import load_finetuned
+
+    if args.windows is not None:
+        raise UserError(f"--windows {args.windows}: of a fine-tuned run all examples are evaluated; leave it out")
+    model = load_finetuned(args.run_folder, trust_code=args.trust_code)
+    found = model.evaluate(args.data)
+    if found.metrics is None:
+        raise UserError(f"{args.data}: the examples have no labels to be compared with; tokenfree predict labels texts")
+    values = {"step": model.step, "loss": found.loss, **found.metrics.values}
+    if args.json:
+        print(json.dumps(values))
+        return 0
+    for name, value in values.items():
+        print(f"{name:<36}{value:,.4f}" if isinstance(value, float) else f"{name:<36}{value:,}")
+    return 0
+
+
+def _evaluate_windows(args: argparse.Namespace) -> int:
+    """Print what `tokenfree.train.evaluate.evaluate` finds of a pretraining run."""
     from tokenfree.train.evaluate import evaluate
     from tokenfree.workflows.terminal.breakdown import breakdown_lines
     from tokenfree.workflows.terminal.next_command import next_command
     from tokenfree.workflows.terminal.run_result import reading_line
 
-    if args.windows is not None and args.windows < 1:
-        raise UserError(f"--windows {args.windows}: give at least 1")
     found = evaluate(args.run_folder, args.data, num_windows=args.windows, trust_code=args.trust_code)
     if args.json:
         print(json.dumps(found))

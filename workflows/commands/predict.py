@@ -1,26 +1,34 @@
-"""Guess what stands behind [MASK] in a text, by a trained run.
+"""Say what a fine-tuned run finds in texts, or guess what stands behind [MASK], by a pretraining run.
+
+A fine-tuned run gives labels with their probabilities, tags, or spans with the characters of the text that they are;
+two texts of a pair have a tab between. In the place of TEXT, a file or `-` (standard input) has a text a line.
 
 CANINE-S and a subword BERT guess subwords, Byte2Word words, CANINE-C and character BERT the characters of a word.
 Models of characters see how many are hidden: [MASK:5] says five; after [MASK] alone several lengths are tried and count
-alike. A `-` in the place of TEXT reads lines of standard input.
+alike.
 
 Examples:
+  tokenfree predict runs/sst "A film to see twice."
   tokenfree predict runs/tiny "The capital of [MASK] is a large [MASK:4]."
   tokenfree predict runs/tiny --top 3 --json - < lines.txt
 """
 
 import argparse
+import itertools
 import json
+import os
 import sys
 from collections.abc import Iterator
 
 from tokenfree.preprocess.common.errors import UserError
 
+_AT_ONCE = 64  # texts that are read together, where nobody waits at the keyboard
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`RUN TEXT...`."""
     parser.add_argument("run_folder", metavar="RUN", help="the folder of a run")
-    parser.add_argument("texts", metavar="TEXT", nargs="+", help="a text with [MASK], or - for standard input")
+    parser.add_argument("texts", metavar="TEXT", nargs="+", help="a text, a file of them, or - for standard input")
     parser.add_argument("--data", metavar="DIR", help="the data with its vocabulary (default: what it was trained on)")
     parser.add_argument("--top", metavar="N", type=int, default=5, help="guesses for each (default 5)")
     parser.add_argument("--trust-code", action="store_true", help="run the code outside tokenfree that RUN names")
@@ -28,15 +36,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print each text with its guesses, as they are found.
+    """Print each text with what is found, as it is.
 
     Raises:
         UserError: `--top` is less than 1, or see `tokenfree.train.inference.predictor`.
     """
-    from tokenfree.train.inference.predictor import load_predictor
+    from tokenfree.train.runs.run_config import is_finetuned
 
     if args.top < 1:
         raise UserError(f"--top {args.top}: give at least 1")
+    return _find(args) if is_finetuned(args.run_folder) else _guess(args)
+
+
+def _find(args: argparse.Namespace) -> int:
+    """What a fine-tuned run finds."""
+    from tokenfree.train.finetuning.finetuned import load_finetuned
+    from tokenfree.workflows.terminal.task_result import prediction_lines
+
+    model = load_finetuned(args.run_folder, trust_code=args.trust_code)
+    texts = _texts(args.texts)
+    while chunk := list(itertools.islice(texts, 1 if sys.stdin.isatty() else _AT_ONCE)):
+        for text, found in zip(chunk, model(chunk), strict=True):
+            if args.json:
+                print(json.dumps({"text": text, **found}, ensure_ascii=False), flush=True)
+                continue
+            print(text)
+            for line in prediction_lines(found):
+                print(f"  {line}", flush=True)
+    return 0
+
+
+def _guess(args: argparse.Namespace) -> int:
+    """What a pretraining run guesses."""
+    from tokenfree.train.inference.predictor import load_predictor
+
     predictor = load_predictor(args.run_folder, args.data, trust_code=args.trust_code)
     for text in _texts(args.texts):
         masks = predictor(text, args.top)
@@ -52,8 +85,19 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _texts(given: list[str]) -> Iterator[str]:
+    from tokenfree.train.tasks.examples.files import read_lines
+
     for text in given:
         if text == "-":
             yield from (line.rstrip("\n") for line in sys.stdin if line.strip())
+        elif _is_file(text):
+            yield from (line for line in read_lines(text) if line.strip())
         else:
             yield text
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return os.path.isfile(text)
+    except ValueError:  # a text with a null character
+        return False

@@ -64,6 +64,13 @@ PRETRAINING = RecipeKind(
     "PretrainRecipe",
     ("model", "objective", "train"),
 )
+FINETUNING = RecipeKind(
+    "fine-tuning recipe",
+    "finetune",
+    "tokenfree.train.config",
+    "FinetuneRecipe",
+    ("model", "task", "train"),
+)
 SWEEP = RecipeKind(
     "sweep recipe",
     "sweep",
@@ -75,7 +82,7 @@ SWEEP = RecipeKind(
     ),
 )
 IMPORTED = replace(PRETRAINING, command="import", top_keys=("model", "train"), partial=True)
-KINDS = (PREPROCESSING, PRETRAINING, SWEEP)
+KINDS = (PREPROCESSING, PRETRAINING, FINETUNING, SWEEP)
 
 
 def kind_of(settings: type) -> RecipeKind:

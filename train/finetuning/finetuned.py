@@ -1,0 +1,92 @@
+"""A fine-tuned model for any text: `model = load_finetuned("RUN")`, then `model(["a text"])[0]["label"]`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
+from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.train.config import FinetuneRecipe
+from tokenfree.train.finetuning.evaluation import Evaluated, Evaluator
+from tokenfree.train.loop.task import Task, matrix_precision
+from tokenfree.train.runs.checkpoints import Checkpoint
+from tokenfree.train.runs.locate import newest_checkpoint, run_at
+from tokenfree.train.runs.run_config import read_finetuned
+from tokenfree.train.tasks.base import DownstreamTask
+from tokenfree.train.tasks.inputs.choose import text_inputs
+
+
+class FinetunedModel:
+    """A model with the head of its task, in evaluation mode.
+
+    Args:
+        recipe: of the run, whose task is fitted.
+        checkpoint: of the run.
+        vocabulary: of subwords, where the model reads such.
+        device: where the model is to be.
+    """
+
+    def __init__(
+        self, recipe: FinetuneRecipe, checkpoint: Checkpoint, vocabulary: Vocabulary | None, device: str = "cpu"
+    ) -> None:
+        self.recipe, self.step = recipe, checkpoint.step
+        self.task: DownstreamTask = recipe.task
+        self._device = torch.device(device)
+        self._collator = self.task.collator(text_inputs(recipe.model, recipe.train.length, vocabulary), 0)
+        with torch.random.fork_rng():  # fresh weights are drawn, then overwritten
+            model = Task(recipe.model.build(), self.task.build(recipe.model))
+        model.load_state_dict(checkpoint.weights())
+        self.model = model.to(self._device).eval()
+
+    def __call__(self, texts: Sequence[str]) -> list[dict[str, Any]]:
+        """What the task finds in each text: a line of RUN/predictions, but for `key`. Of pairs, each text is two with a
+        tab between.
+
+        Raises:
+            UserError: a text is not one of the task, or too long where that is refused.
+        """
+        if isinstance(texts, str) or not texts:
+            raise UserError(f"give a list of at least one text, not {texts!r}")
+        examples = [self.task.raw(f"text {number}", text) for number, text in enumerate(texts, 1)]
+        found = self._evaluated(examples).predictions
+        return [{name: value for name, value in each.items() if name != "key"} for each in found]
+
+    def evaluate(self, path: str | None) -> Evaluated:
+        """The predictions for the examples of a file and, where it has the right answers, the scores.
+
+        Raises:
+            UserError: what is wrong with the file.
+        """
+        if path is None and self.task.needs_files:
+            raise UserError(f"task.name: {self.task.name} needs a file of examples")
+        return self._evaluated(self.task.examples("test", path))
+
+    def _evaluated(self, examples: Sequence[Any]) -> Evaluated:
+        evaluator = Evaluator(self.task, self._collator, examples, micro_batch=self.recipe.train.micro_batch)
+        with matrix_precision(self.recipe.train.precision, self._device):
+            return evaluator(self.model, self._device)
+
+
+def load_finetuned(run: str | Path, *, device: str = "cpu", trust_code: bool = False) -> FinetunedModel:
+    """The best checkpoint of a fine-tuning run; of one that is still trained, the newest that is sound.
+
+    Args:
+        run: its path or address.
+        device: where the model is to be, such as "cpu" or "cuda:0".
+        trust_code: run the code outside tokenfree that the run names.
+
+    Raises:
+        UserError: there is no such run, it has no sound checkpoint, or it is one of pretraining.
+        JobError: the best checkpoint is damaged.
+    """
+    recipe = read_finetuned(run, trust_code=trust_code).recipe
+    place = run_at(run)
+    best = (place.result() or {}).get("best_step")
+    checkpoint = newest_checkpoint(run) if best is None else place.at(best)
+    vocabulary = load_vocabulary(place.name) if recipe.model.embedder.symbols == "subwords" else None
+    return FinetunedModel(recipe, checkpoint, vocabulary, device)

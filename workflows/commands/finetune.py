@@ -1,0 +1,100 @@
+"""Fine-tune a model for a task, and evaluate it.
+
+The recipe says the task: classification, pairs, ner, pos and others. Files have the format of the data set they are of;
+labels are those of --train. The checkpoint that scores best on --dev is the one that counts; it is evaluated on --test
+once, at the end. The scores are in RUN/result.json, what was predicted in RUN/predictions. The same command goes on
+where a run was stopped or killed.
+
+--init-from begins with the weights of a run, or of a folder of transformers, whose model takes the place of the
+recipe's; without it the model of the recipe learns from scratch. Keys of the recipe are options too.
+
+Examples:
+  tokenfree finetune classification --train sst/stsa.binary.train --dev sst/stsa.binary.dev --output runs/sst
+  tokenfree finetune ner --init-from runs/tiny --train train.txt --dev dev.txt --test test.txt --output runs/ner
+  tokenfree finetune pairs --train train.tsv --dev dev.tsv --output runs/rte --task.glue rte --train.length 960
+"""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from tokenfree.preprocess.common.settings import nest
+from tokenfree.workflows.commands.pretrain import parse_workers
+from tokenfree.workflows.recipes import command_line
+from tokenfree.workflows.recipes.kinds import FINETUNING
+
+if TYPE_CHECKING:
+    from tokenfree.train.config import FinetuneRecipe
+    from tokenfree.train.tasks.base import Split
+
+KIND = FINETUNING  # of recipe that the command reads
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """`RECIPE [--init-from RUN|FOLDER] --train FILE [--dev FILE] [--test FILE] --output RUN`."""
+    command_line.add_arguments(parser, KIND)
+    parser.add_argument("--train", metavar="FILE", help="the examples to learn from")
+    parser.add_argument("--dev", metavar="FILE", help="the development set, which chooses the checkpoint")
+    parser.add_argument("--test", metavar="FILE", help="the test set, evaluated once, at the end")
+    parser.add_argument("--output", metavar="RUN", required=True, help="the folder of the run")
+    parser.add_argument(
+        "--init-from", metavar="RUN|FOLDER", help="model and weights: a run, or a folder of transformers"
+    )
+    parser.add_argument("--vocabulary", metavar="FILE", help="SentencePiece, for a model of subwords from scratch")
+    parser.add_argument("--workers", metavar="N | MIN:MAX", default="1", help="training processes (default 1)")
+    code = "run the code outside tokenfree that the run of --init-from names"
+    parser.add_argument("--trust-code", action="store_true", help=code)
+    parser.add_argument("--profile", action="store_true", help="leave a Chrome trace of a few steps in RUN/profile")
+    parser.add_argument("--dry-run", action="store_true", help="only check the recipe, the files and the weights")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train with one live line, then print the scores and the files made.
+
+    Raises:
+        UserError: recipe, files, weights, workers and run do not fit together.
+    """
+    from tokenfree.train.config import FinetuneRecipe
+    from tokenfree.train.finetune import finetune, prepare
+    from tokenfree.workflows.terminal.next_command import next_command
+    from tokenfree.workflows.terminal.task_result import score_lines
+    from tokenfree.workflows.terminal.training_line import ProgressLine
+    from tokenfree.workflows.terminal.verbosity import show_settings
+
+    recipe, workers = command_line.load(FinetuneRecipe, args), parse_workers(args.workers)
+    files = _files(args)
+    given: dict[str, Any] = {
+        "init_from": args.init_from,
+        "model": nest(each for each in args.overrides if each[0].startswith("model.")).get("model"),
+        "vocabulary": args.vocabulary,
+        "trust_code": args.trust_code,
+    }
+    show_settings(args.verbosity, recipe)
+    if args.dry_run:
+        prepared = prepare(recipe, files, args.output, workers=workers, **given)
+        print(f"recipe {args.recipe}: fits the files and {args.workers} workers; {_words(prepared.recipe)}")
+        start = prepared.start(trust_code=args.trust_code)
+        print("".join(f"{line}\n" for line in ([] if start is None else start.lines())), end="")
+        return 0
+    with ProgressLine(steps=recipe.train.steps, verbosity=args.verbosity) as line:
+        result = finetune(recipe, files, args.output, workers=workers, progress=line, profile=args.profile, **given)
+    if result.already_complete:
+        print(f"{args.output}: already complete ({result.steps} steps); nothing to do")
+    print("\n".join(score_lines({"dev": result.dev, "test": result.test})))
+    print(f"  {'checkpoint':<12}{args.output}/{result.checkpoint}")
+    if result.dev or result.test:
+        print(f"  {'predictions':<12}{args.output}/predictions")
+    if args.profile:
+        print(f"  {'profile':<12}{args.output}/profile")
+    print(next_command("predict", args.output, "-"))
+    return 0
+
+
+def _files(args: argparse.Namespace) -> "dict[Split, str]":
+    given: dict[Split, str | None] = {"train": args.train, "dev": args.dev, "test": args.test}
+    return {split: path for split, path in given.items() if path is not None}
+
+
+def _words(recipe: "FinetuneRecipe") -> str:
+    labels = getattr(recipe.task, "labels", ())
+    shown = ", ".join(labels[:10]) + (f" and {len(labels) - 10} more" if len(labels) > 10 else "")
+    return f"labels: {shown}" if labels else f"task {recipe.task.name}"
