@@ -55,7 +55,7 @@ class Columns:
 
 
 @dataclasses.dataclass(frozen=True)
-class Table:
+class ExampleTable:
     """Rows of named values."""
 
     source: str  # the file, for messages
@@ -73,7 +73,7 @@ class Table:
         return f"{self.source}: {self.unit} {number}"
 
 
-def text_columns(table: Table, columns: Columns) -> tuple[str, str | None, str | None]:
+def text_columns(table: ExampleTable, columns: Columns) -> tuple[str, str | None, str | None]:
     """The columns of text, second text and label in this table; None where it has none.
 
     Raises:
@@ -93,7 +93,7 @@ def text_columns(table: Table, columns: Columns) -> tuple[str, str | None, str |
     return text, second, label
 
 
-def tag_columns(table: Table, words: str | None, tags: str | None) -> tuple[str, str | None]:
+def tag_columns(table: ExampleTable, words: str | None, tags: str | None) -> tuple[str, str | None]:
     """The columns of words and tags in this table; no tags where it has none.
 
     Raises:
@@ -107,7 +107,7 @@ def tag_columns(table: Table, words: str | None, tags: str | None) -> tuple[str,
     return words, tags
 
 
-def check_columns(table: Table, names: Sequence[str]) -> None:
+def check_columns(table: ExampleTable, names: Sequence[str]) -> None:
     """See that each of these columns is there once.
 
     Raises:
@@ -123,7 +123,7 @@ def check_columns(table: Table, names: Sequence[str]) -> None:
         raise UserError(f"{table.source}: one column is named twice ({', '.join(names)}); name different ones")
 
 
-def _first(table: Table, usual: Sequence[str]) -> list[str]:
+def _first(table: ExampleTable, usual: Sequence[str]) -> list[str]:
     """The columns that have these names in whatever case, in their order."""
     return [name for wanted in usual for name in table.names if name.strip().lower() == wanted]
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.sources.books.huggingface import Named, open_dataset
-from tokenfree.train.tasks.examples.columns import Table
+from tokenfree.train.tasks.examples.columns import ExampleTable
 
 SCHEME = "hf:"
 
 
-def dataset_table(address: str) -> Table:
+def dataset_table(address: str) -> ExampleTable:
     """All rows of a split, `train` unless another is named; rows are counted from 0 as the dataset counts them.
 
     Raises:
@@ -34,7 +34,7 @@ def dataset_table(address: str) -> Table:
     rows = [
         (number, dict(zip(names, row, strict=True))) for number, row in enumerate(zip(*values.values(), strict=True))
     ]
-    return Table(address, named.label, names, rows, "row")
+    return ExampleTable(address, named.label, names, rows, "row")
 
 
 def _named(feature: Any, values: list[Any]) -> list[Any]:

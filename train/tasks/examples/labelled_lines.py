@@ -5,13 +5,13 @@ from __future__ import annotations
 import posixpath
 
 from tokenfree.preprocess.common.errors import UserError
-from tokenfree.train.tasks.examples.columns import Table
+from tokenfree.train.tasks.examples.columns import ExampleTable
 from tokenfree.train.tasks.examples.files import decode, exists, read_bytes, read_lines, shown
 
 PARALLEL = ("s1", "s2", "labels")  # what the names of the three files begin with: premises, hypotheses, labels
 
 
-def labelled_lines(path: str, name: str, separator: str, encoding: str | None = None) -> Table:
+def labelled_lines(path: str, name: str, separator: str, encoding: str | None = None) -> ExampleTable:
     """A label, a separator and a text a line.
 
     Args:
@@ -37,7 +37,7 @@ def labelled_lines(path: str, name: str, separator: str, encoding: str | None = 
                 f"{path}: line {number}: {shown(line)} is no label, {kind} and text; mend it or give a format"
             )
         rows.append((number, {"label": label, "text": text}))
-    return Table(path, name, ["label", "text"], rows)
+    return ExampleTable(path, name, ["label", "text"], rows)
 
 
 def parallel_paths(path: str) -> tuple[str, ...] | None:
@@ -55,7 +55,7 @@ def parallel_paths(path: str) -> tuple[str, ...] | None:
     return tuple(posixpath.join(folder, f"{prefix}.{rest}") for prefix in PARALLEL)
 
 
-def parallel_lines(paths: tuple[str, ...], name: str, encoding: str | None = None) -> Table:
+def parallel_lines(paths: tuple[str, ...], name: str, encoding: str | None = None) -> ExampleTable:
     """Line n of each of three files belongs together.
 
     Args:
@@ -75,7 +75,7 @@ def parallel_lines(paths: tuple[str, ...], name: str, encoding: str | None = Non
         (number, {"premise": premise, "hypothesis": hypothesis, "label": label})
         for number, (premise, hypothesis, label) in enumerate(zip(premises, hypotheses, labels, strict=True), 1)
     ]
-    return Table(paths[-1], name, ["premise", "hypothesis", "label"], rows)
+    return ExampleTable(paths[-1], name, ["premise", "hypothesis", "label"], rows)
 
 
 def _lines_of_two_encodings(path: str) -> list[str]:

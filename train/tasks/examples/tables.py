@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from tokenfree.preprocess.common.errors import UserError
-from tokenfree.train.tasks.examples.columns import Columns, Table
+from tokenfree.train.tasks.examples.columns import Columns, ExampleTable
 from tokenfree.train.tasks.examples.files import shown, split_lines
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
-def csv_table(path: str, name: str, text: str, columns: Columns) -> Table:
+def csv_table(path: str, name: str, text: str, columns: Columns) -> ExampleTable:
     """Comma-separated values, quoted as in RFC 4180; semicolons or tabs part them if the first line has no comma.
 
     Args:
@@ -47,7 +47,7 @@ def csv_table(path: str, name: str, text: str, columns: Columns) -> Table:
     return _cells_table(path, name, rows(), columns)
 
 
-def tsv_table(path: str, name: str, text: str, columns: Columns) -> Table:
+def tsv_table(path: str, name: str, text: str, columns: Columns) -> ExampleTable:
     """Tab-separated values; quotation marks are characters like others, as in the files of GLUE and XNLI.
 
     Args:
@@ -63,7 +63,7 @@ def tsv_table(path: str, name: str, text: str, columns: Columns) -> Table:
     return _cells_table(path, name, rows, columns)
 
 
-def json_table(path: str, name: str, text: str) -> Table:
+def json_table(path: str, name: str, text: str) -> ExampleTable:
     """An object a line, or one list of objects; the columns are the keys of the first.
 
     Args:
@@ -82,7 +82,7 @@ def json_table(path: str, name: str, text: str) -> Table:
         rows = [(number, _parse(path, line, number)) for number, line in lines if line.strip()]
     if not rows:
         raise UserError(f"{path}: no example is in this file; give one with examples")
-    table = Table(
+    table = ExampleTable(
         path, name, list(rows[0][1]) if isinstance(rows[0][1], dict) else [], rows, "object" if is_list else "line"
     )
     for number, value in rows:
@@ -105,7 +105,7 @@ def text_of(value: object, place: str, column: str) -> str:
     return value if value.isascii() else _SURROGATES.sub("\ufffd", value)
 
 
-def _cells_table(path: str, name: str, rows: Iterator[tuple[int, list[str]]], columns: Columns) -> Table:
+def _cells_table(path: str, name: str, rows: Iterator[tuple[int, list[str]]], columns: Columns) -> ExampleTable:
     found = list(rows)
     if not found:
         raise UserError(f"{path}: nothing is in this file; give one with examples")
@@ -121,7 +121,7 @@ def _cells_table(path: str, name: str, rows: Iterator[tuple[int, list[str]]], co
                 f"{path}: line {line}: {len(cells)} columns, and the first line has {width}; mend the line, or give "
                 f"the format (tsv: quotation marks are plain characters, csv: they hold a value together)"
             )
-    return Table(path, name, names, [(line, dict(zip(names, cells, strict=True))) for line, cells in found])
+    return ExampleTable(path, name, names, [(line, dict(zip(names, cells, strict=True))) for line, cells in found])
 
 
 def _parse(path: str, text: str, line: int) -> Any:

@@ -13,7 +13,7 @@ from typing import Literal, get_args
 
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.train.tasks.examples import bio, conll
-from tokenfree.train.tasks.examples.columns import Table, tag_columns
+from tokenfree.train.tasks.examples.columns import ExampleTable, tag_columns
 from tokenfree.train.tasks.examples.example import TaggedExample
 from tokenfree.train.tasks.examples.files import base_name, read_text, shown, split_lines
 from tokenfree.train.tasks.examples.huggingface import SCHEME, dataset_table
@@ -115,7 +115,7 @@ def _column(given: str | None, option: str) -> int | None:
     return int(given[:9])
 
 
-def _from_table(table: Table, options: TaggedOptions) -> list[_Sentence]:
+def _from_table(table: ExampleTable, options: TaggedOptions) -> list[_Sentence]:
     words, tags = tag_columns(table, options.words, options.tags)
     found = []
     for number, row in table.rows:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Literal, get_args
 
 from tokenfree.preprocess.common.errors import UserError
-from tokenfree.train.tasks.examples.columns import PAIRS, TEXTS, Columns, Table, text_columns
+from tokenfree.train.tasks.examples.columns import PAIRS, TEXTS, Columns, ExampleTable, text_columns
 from tokenfree.train.tasks.examples.example import TextExample
 from tokenfree.train.tasks.examples.files import base_name, read_text, shown
 from tokenfree.train.tasks.examples.huggingface import SCHEME, dataset_table
@@ -76,7 +76,7 @@ def _names(paths: Sequence[str]) -> dict[str, str]:
     return {path: base_name(path) if counts[base_name(path)] == 1 else path for path in unique}
 
 
-def _table(path: str, name: str, options: TextOptions) -> Table:
+def _table(path: str, name: str, options: TextOptions) -> ExampleTable:
     if path.startswith(SCHEME):
         return dataset_table(path)
     parallel = parallel_paths(path) if options.format in (None, "parallel") else None
@@ -124,7 +124,7 @@ def _format_by_content(path: str, text: str, columns: Columns) -> TextFormat:
     raise UserError(f"{path}: line 1: no known format begins with {shown(first)}; give one of {', '.join(FORMATS)}")
 
 
-def _examples(table: Table, options: TextOptions, dropped: Counter[str]) -> list[TextExample]:
+def _examples(table: ExampleTable, options: TextOptions, dropped: Counter[str]) -> list[TextExample]:
     text, second, label = text_columns(table, options.columns)
     examples = []
     for number, row in table.rows:

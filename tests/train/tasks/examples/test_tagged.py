@@ -104,7 +104,7 @@ def test_files_of_one_name(tmp_path: Path) -> None:
     assert [one.key for one in read_tagged([*paths, paths[0]])] == [f"{path}:1" for path in paths]
 
 
-MISTAKES = {
+MISTAKES: dict[str, tuple[Any, dict[str, Any], str]] = {
     "a tag is missing": ("a\tO\nb\tB-X\nc\n", {}, "line 3: 1 column in 'c', and the first word has 2; mend the line"),
     "one column": ("a\nb\n", {}, "line 1: words and tags are both column 1 of 'a'; give the columns"),
     "no such column": ("a O\n", {"tags": "4"}, "line 1: there is no column 4 for the tag, only 2; give another"),
@@ -137,11 +137,12 @@ def test_a_mistake_is_one_line(tmp_path: Path, mistake: str) -> None:
 
 def test_options_that_are_none(tmp_path: Path) -> None:
     path = write(tmp_path, "x.txt", "a O\n")
-    for options, said in (
+    mistakes: tuple[tuple[dict[str, Any], str], ...] = (
         ({"scheme": "iobes"}, "scheme: there is no 'iobes'; give one of bio"),
         ({"words": "0"}, "words: '0' is no column; give its number, from 1"),
         ({"tags": "tag"}, "tags: 'tag' is no column"),
-    ):
+    )
+    for options, said in mistakes:
         with pytest.raises(UserError, match=said):
             read_tagged(path, TaggedOptions(**options))
     with pytest.raises(UserError, match="no file is named"):

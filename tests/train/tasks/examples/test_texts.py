@@ -152,7 +152,7 @@ def test_any_address_and_files_of_one_name(tmp_path: Path) -> None:
     assert values(one)[0][0] == "x.csv:2"
 
 
-MISTAKES = {
+MISTAKES: dict[str, tuple[str, Any, dict[str, Any], str]] = {
     "no such column": ("x.csv", "text,label\na,1\n", {"columns": Columns("body")}, "no column 'body'; name"),
     "no usual column": ("x.tsv", "eins\tzwei\na\t1\n", {}, "no column has a usual name .*; name one of eins, zwei"),
     "two of a name": ("x.csv", "text,label,label\na,1,0\n", {}, "2 columns are named 'label'; rename"),
