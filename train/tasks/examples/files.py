@@ -6,6 +6,7 @@ import codecs
 import lzma
 import posixpath
 import zlib
+from collections.abc import Sequence
 
 from fsspec.core import url_to_fs
 
@@ -27,6 +28,16 @@ def base_name(path: str) -> str:
     """The name of a file without its folders and without the ending of its compression, such as `dev.tsv`."""
     name = posixpath.basename(path)
     return next((name.removesuffix(ending) for ending in PACKED if name.lower().endswith(ending)), name)
+
+
+def short_names(paths: Sequence[str]) -> dict[str, str]:
+    """The name of each file in the keys of its examples: as many of its folders as tell it from the others, if any."""
+    depth = 1
+    names = {path: base_name(path) for path in paths}
+    while len(set(names.values())) < len(names) and depth < max(path.count("/") for path in names) + 1:
+        depth += 1
+        names = {path: "/".join([*path.split("/")[-depth:-1], base_name(path)]) for path in names}
+    return names if len(set(names.values())) == len(names) else {path: path for path in names}
 
 
 def exists(path: str) -> bool:

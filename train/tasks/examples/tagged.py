@@ -15,7 +15,7 @@ from tokenfree.preprocess.common.errors import UserError
 from tokenfree.train.tasks.examples import bio, conll
 from tokenfree.train.tasks.examples.columns import ExampleTable, tag_columns
 from tokenfree.train.tasks.examples.example import TaggedExample
-from tokenfree.train.tasks.examples.files import base_name, read_text, shown, split_lines
+from tokenfree.train.tasks.examples.files import base_name, read_text, short_names, shown, split_lines
 from tokenfree.train.tasks.examples.huggingface import SCHEME, dataset_table
 from tokenfree.train.tasks.examples.tables import json_table, text_of
 
@@ -56,13 +56,10 @@ def read_tagged(
         UserError: what is wrong with a file, with its line and the remedy.
     """
     options = options or TaggedOptions()
-    given = [paths] if isinstance(paths, str) else list(dict.fromkeys(paths))
     if options.scheme not in (None, *SCHEMES):
         raise UserError(f"scheme: there is no {shown(options.scheme)}; give one of {', '.join(SCHEMES)}")
-    counts = Counter(map(base_name, given))
     found: list[TaggedExample] = []
-    for path in given:
-        name = base_name(path) if counts[base_name(path)] == 1 else path
+    for path, name in short_names([paths] if isinstance(paths, str) else paths).items():
         sentences = _sentences(path, name, options)
         if not sentences:
             raise UserError(f"{path}: no sentence is in this file; give one with a word and its tag a line")

@@ -16,7 +16,7 @@ from typing import Literal, get_args
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.train.tasks.examples.columns import PAIRS, TEXTS, Columns, ExampleTable, text_columns
 from tokenfree.train.tasks.examples.example import TextExample
-from tokenfree.train.tasks.examples.files import base_name, read_text, shown
+from tokenfree.train.tasks.examples.files import base_name, read_text, short_names, shown
 from tokenfree.train.tasks.examples.huggingface import SCHEME, dataset_table
 from tokenfree.train.tasks.examples.labelled_lines import labelled_lines, parallel_lines, parallel_paths
 from tokenfree.train.tasks.examples.tables import csv_table, json_table, text_of, tsv_table
@@ -59,7 +59,8 @@ def read_texts(
     dropped = Counter() if dropped is None else dropped
     given = [paths] if isinstance(paths, str) else list(paths)
     found: list[TextExample] = []
-    for address, name in _names(given).items():
+    # Of parallel files the last stands for all.
+    for address, name in short_names([(parallel_paths(path) or (path,))[-1] for path in given]).items():
         found += _examples(_table(address, name, options), options, dropped)
     labelled = [example for example in found if example.label is not None]
     if labelled and len(labelled) < len(found):
@@ -67,13 +68,6 @@ def read_texts(
     if not found:
         raise UserError(f"{', '.join(given) or 'data'}: no example is left; give a file with examples")
     return labelled or found
-
-
-def _names(paths: Sequence[str]) -> dict[str, str]:
-    """The name of each file in keys: without its folders, unless two are named alike."""
-    unique = list(dict.fromkeys((parallel_paths(path) or (path,))[-1] for path in paths))
-    counts = Counter(map(base_name, unique))
-    return {path: base_name(path) if counts[base_name(path)] == 1 else path for path in unique}
 
 
 def _table(path: str, name: str, options: TextOptions) -> ExampleTable:

@@ -36,7 +36,7 @@ def rows(columns: dict[str, list[Any]], **features: Any) -> datasets.Dataset:
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Nothing is left in the cache of whoever runs the tests."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("cache"))
+        patch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path_factory.mktemp("cache"))
         yield
 
 

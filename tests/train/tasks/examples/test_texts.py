@@ -148,8 +148,10 @@ def test_packed_files(tmp_path: Path, ending: str, pack: Any) -> None:
 def test_any_address_and_files_of_one_name(tmp_path: Path) -> None:
     fsspec.filesystem("memory").pipe({"/t2/de/x.csv": b"text,label\na,1\n", "/t2/fr/x.csv": b"text,label\nb,0\n"})
     one, other = "memory://t2/de/x.csv", "memory://t2/fr/x.csv"
-    assert values([one, other, one]) == [(f"{one}:2", "a", None, "1"), (f"{other}:2", "b", None, "0")]
+    assert values([one, other, one]) == [("de/x.csv:2", "a", None, "1"), ("fr/x.csv:2", "b", None, "0")]
     assert values(one)[0][0] == "x.csv:2"
+    fsspec.filesystem("memory").pipe("/t2/de/x.csv.gz", gzip.compress(b"text,label\nc,1\n"))
+    assert [row[0] for row in values([one, f"{one}.gz"])] == [f"{one}:2", f"{one}.gz:2"]
 
 
 MISTAKES: dict[str, tuple[str, Any, dict[str, Any], str]] = {
