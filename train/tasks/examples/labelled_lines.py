@@ -48,11 +48,11 @@ def parallel_paths(path: str) -> tuple[str, ...] | None:
     """
     folder, file = posixpath.split(path)
     prefix, _, rest = file.partition(".")
-    if prefix not in PARALLEL or not rest:
-        rest = file
-        if not file or exists(path) or not exists(posixpath.join(folder, f"labels.{file}")):
-            return None
-    return tuple(posixpath.join(folder, f"{prefix}.{rest}") for prefix in PARALLEL)
+    is_one = prefix in PARALLEL and rest != ""
+    if not file or (not is_one and exists(path)):
+        return None
+    paths = tuple(posixpath.join(folder, f"{prefix}.{rest if is_one else file}") for prefix in PARALLEL)
+    return paths if sum(map(exists, paths)) > 1 else None  # a table may be called labels.csv
 
 
 def parallel_lines(paths: tuple[str, ...], name: str, encoding: str | None = None) -> ExampleTable:

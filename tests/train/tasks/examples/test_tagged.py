@@ -50,7 +50,7 @@ def test_a_first_column_that_counts(tmp_path: Path) -> None:
 
 
 def test_a_number_is_a_word(tmp_path: Path) -> None:
-    content = "1 CD O\ngoose NN B-X\n\n-DOCSTART- -X- O\n\n2 CD O\n"
+    content = "1 CD O \ngoose NN B-X\n\n-DOCSTART- -X- O\n\n2 CD O\n"
     wanted = [("x.conll:1", ("1", "goose"), ("O", "B-X")), ("x.conll:6", ("2",), ("O",))]
     assert values(write(tmp_path, "x.conll", content)) == wanted
     assert values(write(tmp_path, "x.conll", content), tags="2")[0][2] == ("CD", "NN")

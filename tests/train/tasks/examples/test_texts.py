@@ -63,9 +63,11 @@ def test_parallel_files(tmp_path: Path) -> None:
         found = read_texts([str(tmp_path / name) for name in names], dropped=dropped)
         assert [(one.key, one.text, one.second, one.label) for one in found] == wanted
         assert dropped == {"no_gold_label": 1}
+    assert values(write(tmp_path, "labels.csv", "text,label\na,1\n")) == [("labels.csv:2", "a", None, "1")]
     write(tmp_path, "s2.dev", "D\nE\n")
     with pytest.raises(UserError, match=r"s2.dev: 2 lines, and .*labels.dev has 3; line n of each"):
         read_texts(str(tmp_path / "dev"))
+    assert values(write(tmp_path, "dev", "1 a file of that name\n"))[0][0] == "dev:1"
     (tmp_path / "s2.dev").unlink()
     with pytest.raises(UserError, match=r"s2.dev: there is no such file"):
         read_texts(str(tmp_path / "s1.dev"))
@@ -172,6 +174,7 @@ MISTAKES: dict[str, tuple[str, Any, dict[str, Any], str]] = {
     "white space": ("stsa.dev", " \n\n", {}, "nothing is in this file; give one"),
     "only names": ("x.csv", "text,label\n", {}, "there is no line after that of the names"),
     "no label": ("stsa.dev", "1 a\ngoose\n", {}, "line 2: 'goose' is no label, space and text"),
+    "an empty label": ("x.task.dev", "1\ta\n\tb\n", {}, r"line 2: '\\tb' is no label, tab and text"),
     "no tab": ("x.task.dev", "1\ta\n0 b\n", {}, "line 2: '0 b' is no label, tab and text"),
     "unknown": ("x.txt", "Once upon a time\n", {}, "line 1: no known format .* 'Once upon a time'; give"),
     "undecodable": ("x.csv", b"text,label\nb\xe4d,1\n", {}, "line 2: byte 0xe4 is not utf-8; mend the line, or give"),
