@@ -1,0 +1,288 @@
+"""Fine-tuning as one call: what it begins with, what it leaves, what it refuses."""
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.train.conftest import MakeRecipe
+from tests.train.finetuning.conftest import MakeTask, splits
+from tokenfree import load_finetuned
+from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.preprocess.common.settings import build, merge, to_mapping
+from tokenfree.train.config import FinetuneRecipe
+from tokenfree.train.finetune import finetune, prepare
+from tokenfree.train.pretrain import pretrain
+from tokenfree.train.runs.folder_hashes import verify_folder
+from tokenfree.train.runs.locate import newest_checkpoint, run_at
+from tokenfree.train.runs.run_config import read_config, read_finetuned
+
+Files = Mapping[str, str]
+TASK = {"name": "classification", "representation": "class_max"}
+
+
+@pytest.fixture(scope="module")
+def run(make_task: MakeTask, files: Files, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A finished run that has learned which word is in a text."""
+    run = str(tmp_path_factory.mktemp("finished") / "run")
+    finetune(_learning(make_task), splits(files), run)
+    return run
+
+
+def _learning(make_task: MakeTask) -> FinetuneRecipe:
+    return make_task(TASK, steps=60, validate_every_steps=20, learning_rate=0.02)
+
+
+def test_it_learns_what_can_be_learned(run: str, files: Files) -> None:
+    result = json.loads(Path(run, "result.json").read_text())
+    assert result["test"]["accuracy"] == 1.0
+    assert list(result["dev"]) == ["accuracy", "macro_f1"]
+    lines = [json.loads(line) for line in Path(run, "predictions", "test.jsonl").read_text().splitlines()]
+    assert [line["gold"] for line in lines] == [line["label"] for line in lines]
+    assert lines[0]["key"] == "test.tsv:2"
+    assert sum(lines[0]["probabilities"].values()) == pytest.approx(1, abs=1e-5)
+    assert verify_folder(run).complete
+
+
+def test_the_best_checkpoint_by_dev_is_the_one_that_counts(
+    make_task: MakeTask,
+    files: Files,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Scores that are best in the middle, whatever is learned: its checkpoint is kept, evaluated and used."""
+    from tokenfree.train.finetuning.source import TaskSource
+
+    seen = iter([3.0, 1.0, 2.0, 1.0])
+    monkeypatch.setattr(TaskSource, "badness", lambda source, found: next(seen))
+    result = finetune(make_task("classification", keep_checkpoints=1), splits(files), str(tmp_path / "run"))
+    assert result.best_step == 4
+    assert sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir()) == [
+        "step_00000004", "step_00000008"
+    ]  # fmt: skip
+    model = load_finetuned(tmp_path / "run")
+    assert model.step == 4
+    found = model.evaluate(files["test"])
+    assert found.metrics is not None
+    assert dict(found.metrics.values) == result.test
+    kept = (tmp_path / "run" / "predictions" / "test.jsonl").read_text()
+    assert [json.loads(line)["label"] for line in kept.splitlines()] == [each["label"] for each in found.predictions]
+
+
+def test_the_test_set_is_evaluated_once_at_the_end(
+    make_task: MakeTask,
+    files: Files,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from tokenfree.train.finetuning import evaluation
+
+    seen: list[str] = []
+    made = evaluation.Evaluator.__call__
+
+    def noted(self: Any, *given: Any, **more: Any) -> Any:
+        seen.append(self._examples[0].key.partition(".")[0])
+        return made(self, *given, **more)
+
+    monkeypatch.setattr(evaluation.Evaluator, "__call__", noted)
+    finetune(make_task("classification"), splits(files), str(tmp_path / "run"))
+    assert seen == ["dev"] * 5 + ["test"]
+
+
+def test_a_finished_run_says_so_and_another_is_refused(run: str, make_task: MakeTask, files: Files) -> None:
+    recipe = _learning(make_task)
+    again = finetune(recipe, splits(files), run)
+    assert again.already_complete
+    assert again.test["accuracy"] == 1.0
+    with pytest.raises(UserError, match=r"a run of other settings: train\.seed is 3, was 0"):
+        finetune(dataclasses.replace(recipe, train=dataclasses.replace(recipe.train, seed=3)), splits(files), run)
+    with pytest.raises(UserError, match="the data differ from those of"):
+        finetune(recipe, {**splits(files), "test": files["dev"]}, run)
+
+
+def test_without_dev_the_last_step_counts(make_task: MakeTask, files: Files, tmp_path: Path) -> None:
+    result = finetune(
+        make_task("classification"), {"train": files["train"], "test": files["test"]}, str(tmp_path / "r")
+    )
+    assert (result.best_step, result.checkpoint, dict(result.dev)) == (None, "checkpoints/step_00000008", {})
+    assert set(result.test) == {"accuracy", "macro_f1"}
+
+
+def test_from_a_pretraining_run(
+    make_task: MakeTask,
+    make_recipe: MakeRecipe,
+    files: Files,
+    corpus: str,
+    tmp_path: Path,
+) -> None:
+    first = str(tmp_path / "first")
+    pretrain(make_recipe(), corpus, first)
+    recipe = make_task("classification", length=64, steps=2)
+    lines: list[str] = []
+    result = finetune(
+        recipe,
+        splits(files),
+        str(tmp_path / "run"),
+        init_from=first,
+        model={"trunk": {"dropout": 0.3}},
+        progress=lambda line: lines.append(line.get("message", "")),
+    )
+    config = read_finetuned(result.run)
+    model = read_config(first).recipe.model
+    assert config.recipe.model == build(type(model), merge(to_mapping(model), {"trunk": {"dropout": 0.3}}), source="t")
+    assert config.recipe.task.labels == ("minus", "plus")
+    assert "parameters, 9" in lines[0]  # percent of the model
+    assert "head: 2 tensors" in lines[0]
+    begun, given = run_at(result.run), newest_checkpoint(first).weights()
+    shutil.rmtree(Path(first))  # a run that goes on needs it no more
+    assert begun.result() is not None
+    again = finetune(recipe, splits(files), result.run, init_from=first, model={"trunk": {"dropout": 0.3}})
+    assert again.already_complete
+    name = "encoder.trunk.layers.0.value.weight"
+    moved = newest_checkpoint(result.run).weights()[name] - given[name]
+    assert 0 < moved.abs().max() < 0.05
+
+
+def test_a_fine_tuned_run_is_begun_with_too(run: str, make_task: MakeTask, files: Files, tmp_path: Path) -> None:
+    """Its head only for the same labels."""
+    lines: list[str] = []
+    for number, task in enumerate((TASK, "tagging")):
+        given = splits(files, "tags_" if number else "")
+        finetune(
+            make_task(task, steps=1),
+            given,
+            str(tmp_path / str(number)),
+            init_from=run,
+            progress=lambda line: lines.append(line.get("message", "")) if line.get("event") == "init_from" else None,
+        )
+    assert "100.0% of this model" in lines[0]
+    assert "of the task classification" in lines[1]
+
+
+def test_subwords_bring_their_vocabulary_with_them(
+    make_task: MakeTask,
+    make_recipe_for: MakeRecipe,
+    files: Files,
+    corpus: str,
+    tmp_path: Path,
+) -> None:
+    first, copy = str(tmp_path / "first"), str(tmp_path / "data")
+    shutil.copytree(corpus, copy)
+    pretrain(make_recipe_for({"name": "masked_subwords"}), copy, first)
+    recipe = make_task("tagging", "subwords", length=64)
+    with pytest.raises(UserError, match="give the run whose vocabulary they are of as --init-from"):
+        finetune(recipe, splits(files, "tags_"), str(tmp_path / "scratch"))
+    finetune(recipe, splits(files, "tags_"), str(tmp_path / "run"), init_from=first)
+    shutil.rmtree(copy)
+    shutil.rmtree(first)
+    (found,) = load_finetuned(tmp_path / "run")(["Ana Ruiz saw 7."])
+    assert found["words"] == ["Ana", "Ruiz", "saw", "7", "."]
+    path = f"{corpus}/vocabulary/subwords.model"
+    assert finetune(recipe, splits(files, "tags_"), str(tmp_path / "scratch"), vocabulary=path).dev
+
+
+def test_a_damaged_best_checkpoint_is_told(run: str, tmp_path: Path) -> None:
+    shutil.copytree(run, tmp_path / "run")
+    best = json.loads(Path(run, "result.json").read_text())["best_step"]
+    (tmp_path / "run" / "checkpoints" / f"step_{best:08d}" / "model.safetensors").write_bytes(b"")
+    with pytest.raises(JobError, match=r"is damaged: model\.safetensors does not match"):
+        load_finetuned(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("task", "over", "message"),
+    [
+        ("classification", {"train": None}, "task.name: classification learns from examples; give a file .* --train"),
+        ("classification", {"train": "/nowhere.tsv"}, "/nowhere.tsv: there is no such file"),
+        ("classification", {"train": "pairs_train"}, "there are pairs of texts; set task.name to pairs"),
+        ("pairs", {"train": "train"}, "there are no pairs of texts; name their columns"),
+        ("classification", {"dev": "other"}, "other.tsv: line 2: column 'label' holds 'none', which is no label"),
+        (
+            {"name": "classification", "long_texts": "refuse"},
+            {"test": "long"},
+            "long.tsv:2: this example is 7.. charac",
+        ),
+        ({"name": "tagging"}, {"train": "tags_long"}, "tags_long.txt:1: this example .* the word x{20}... alone"),
+        ({"name": "classification", "metrics": ["pearson"]}, {}, "task.metrics: pearson is no score of classes"),
+        ({"name": "classification", "metrics": ["f1"]}, {}, "task.metrics: f1 is of one class; name it"),
+        ({"name": "classification", "labels": ["a", "a"]}, {}, "task.labels: one is named twice"),
+        ({"name": "classification", "positive": "x", "labels": ["a", "b"]}, {}, "task.positive: 'x' is none of"),
+    ],
+)
+def test_what_does_not_fit_is_told_before_anything_is_written(
+    task: Any,
+    over: Mapping[str, Any],
+    message: str,
+    make_task: MakeTask,
+    files: Files,
+    tmp_path: Path,
+) -> None:
+    own = {"other": "text\tlabel\na\tnone\n", "long": f"text\tlabel\n{'x' * 900}\tplus\n"}
+    paths = dict(files)
+    for name, text in own.items():
+        (tmp_path / f"{name}.tsv").write_text(text)
+        paths[name] = str(tmp_path / f"{name}.tsv")
+    (tmp_path / "tags_long.txt").write_text(f"{'x' * 900} O\nb B-X\n\n")
+    paths["tags_long"] = str(tmp_path / "tags_long.txt")
+    prefix = "tags_" if "tagging" in str(task) else "pairs_" if task == "pairs" else ""
+    given = {**splits(files, prefix), **{split: name and paths.get(name, name) for split, name in over.items()}}
+    with pytest.raises(UserError, match=message):
+        finetune(make_task(task), {split: path for split, path in given.items() if path}, str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_long_texts_are_read_in_windows(make_task: MakeTask, files: Files, tmp_path: Path) -> None:
+    """What stands at the end of a long text is read as well."""
+    run = str(tmp_path / "run")
+    finetune(_learning(make_task), splits(files), run)
+    model = load_finetuned(run)
+    long = "x" * 500 + " good day no. 1"
+    shares = [found["probabilities"]["plus"] for found in model([long, long.replace("good", "bad")])]
+    assert shares[0] != shares[1]
+    examples = [model.task.raw("one", long)]
+    items = model._collator.items(examples, training=False)
+    assert len(items) > 3
+    assert {item.example for item in items} == {0}
+
+
+def test_kinds_of_runs_are_told_apart(
+    run: str,
+    make_recipe: MakeRecipe,
+    make_task: MakeTask,
+    files: Files,
+    corpus: str,
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(UserError, match="is a run of fine-tuning, where one of pretraining is needed"):
+        read_config(run)
+    with pytest.raises(UserError, match="is a run of fine-tuning, where one of pretraining is needed"):
+        pretrain(make_recipe(), corpus, run)
+    first = str(tmp_path / "first")
+    pretrain(make_recipe(steps=1), corpus, first)
+    with pytest.raises(UserError, match="is a run of pretraining, where one of fine-tuning is needed"):
+        finetune(make_task("classification"), splits(files), first)
+    with pytest.raises(UserError, match="is a run of pretraining, where one of fine-tuning is needed"):
+        load_finetuned(first)
+
+
+def test_prepare_writes_nothing(make_task: MakeTask, files: Files, tmp_path: Path) -> None:
+    prepared = prepare(make_task("classification"), splits(files), str(tmp_path / "run"))
+    assert isinstance(prepared.recipe, FinetuneRecipe)
+    assert prepared.recipe.task.labels == ("minus", "plus")
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_encoder_with_a_vocabulary_of_characters_learns_that_of_the_texts(
+    make_task: MakeTask,
+    files: Files,
+    tmp_path: Path,
+) -> None:
+    finetune(make_task("classification", "character_bert", steps=1), splits(files), str(tmp_path / "run"))
+    known = load_finetuned(tmp_path / "run").model.encoder.embedder.table.known_V
+    assert torch.isin(torch.tensor([ord("g"), ord("0")]), known).all()
+    assert not torch.isin(torch.tensor([ord("G"), ord("!")]), known).any()
