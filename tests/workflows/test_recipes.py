@@ -9,15 +9,16 @@ import pytest
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.settings import build, fingerprint
 from tokenfree.preprocess.config import PreprocessConfig
-from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.config import FinetuneRecipe, PretrainRecipe, check_finetuning
 from tokenfree.train.model.costs import costs
 from tokenfree.train.model.encoder import check
 from tokenfree.train.sweep.space.recipe import SweepRecipe, check_space
 from tokenfree.workflows.recipes import command_line, library
 
 PREPROCESSING = ["wikipedia", "wikipedia-tiny"]
+FINETUNING = ["classification", "ner", "pairs", "pos"]
 SWEEPS = [name for name in library.names() if "space" in library.read(name)]
-PRETRAINING = [name for name in library.names() if name not in PREPROCESSING + SWEEPS]
+PRETRAINING = [name for name in library.names() if name not in PREPROCESSING + FINETUNING + SWEEPS]
 
 
 def arguments(recipe: str | None, *overrides: tuple[str, str], config: str | None = None) -> argparse.Namespace:
@@ -41,6 +42,13 @@ def test_pretraining_recipes_build_and_fit_together(name: str) -> None:
     recipe = command_line.load(PretrainRecipe, arguments(name))
     assert check(recipe.model, recipe.train.length) == []
     assert recipe.objective.check(recipe.model, None) == []
+    assert costs(recipe.model, recipe.train.length, 8)
+
+
+@pytest.mark.parametrize("name", FINETUNING)
+def test_fine_tuning_recipes_build_and_fit_together(name: str) -> None:
+    recipe = command_line.load(FinetuneRecipe, arguments(name))
+    assert check_finetuning(recipe) == []
     assert costs(recipe.model, recipe.train.length, 8)
 
 

@@ -8,6 +8,7 @@ from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.workflows.recipes import library
 from tokenfree.workflows.recipes.kinds import (
+    FINETUNING,
     IMPORTED,
     KINDS,
     PREPROCESSING,
@@ -24,6 +25,8 @@ def belongs(name: str) -> RecipeKind:
     """The kind of a recipe that comes with tokenfree, by its folder and its keys."""
     if name in ("wikipedia", "wikipedia-tiny"):
         return PREPROCESSING
+    if "task" in library.read_based(name):
+        return FINETUNING
     return SWEEP if "space" in library.read(name) else PRETRAINING
 
 

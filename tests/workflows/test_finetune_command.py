@@ -1,0 +1,80 @@
+"""The commands of a fine-tuned run as a user gives them: finetune, evaluate, predict."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tokenfree.workflows import cli
+
+SMALL = [
+    *("--model.width", "16", "--model.trunk.layers", "1", "--model.trunk.heads", "2", "--train.length", "120"),
+    *("--train.steps", "2", "--train.global_batch", "4", "--train.validate_every_steps", "1", "--train.threads", "1"),
+]
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with texts and tagged sentences."""
+    monkeypatch.chdir(tmp_path)
+    lines = [f"{'good' if n % 2 else 'bad'} day {n},{'plus' if n % 2 else 'minus'}\n" for n in range(8)]
+    Path("texts.csv").write_text("text,label\n" + "".join(lines))
+    Path("names.txt").write_text("Ana B-PER\nRuiz I-PER\nsaw O\nRome B-LOC\n. O\n\n" * 4)
+    return tmp_path
+
+
+def told(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -> str:
+    """What a command prints."""
+    assert cli.main(list(arguments)) == status
+    captured = capsys.readouterr()
+    return captured.err if status else captured.out
+
+
+def test_from_files_to_labels(files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    given = ["finetune", "classification", "--train", "texts.csv", "--dev", "texts.csv", "--test", "texts.csv", *SMALL]
+    assert "labels: minus, plus" in told(capsys, *given, "--output", "run", "--dry-run")
+    assert not Path("run").exists()
+    said = told(capsys, *given, "--output", "run")
+    assert said.startswith("dev   accuracy ")
+    assert "\ntest  accuracy " in said
+    assert "run/checkpoints/step_" in said
+    assert "already complete (2 steps)" in told(capsys, *given, "--output", "run")
+    scores = json.loads(told(capsys, "evaluate", "run", "--data", "texts.csv", "--json"))
+    assert scores["accuracy"] == json.loads(Path("run/result.json").read_text())["test"]["accuracy"]
+    assert "accuracy" in told(capsys, "evaluate", "run", "--data", "texts.csv")
+    Path("raw.txt").write_text("a good day\n\nanother\n")
+    lines = told(capsys, "predict", "run", "one text", "raw.txt", "--json").splitlines()
+    assert [json.loads(line)["text"] for line in lines] == ["one text", "a good day", "another"]
+    assert set(json.loads(lines[0])) == {"text", "label", "probabilities"}
+    assert "%" in told(capsys, "predict", "run", "one text").splitlines()[1]
+
+
+def test_names_with_their_places(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told(capsys, "finetune", "ner", "--train", "names.txt", "--dev", "names.txt", "--output", "run", *SMALL)
+    text = "  Ana Ruiz\tsaw  Rome."
+    found = json.loads(told(capsys, "predict", "run", text, "--json"))
+    assert found["words"] == ["Ana", "Ruiz", "saw", "Rome", "."]
+    for span in found["spans"]:
+        assert text[span["start"] : span["end"]] == span["text"]
+    assert found["tags"] != ["O"] * 5 or found["spans"] == []
+    told(capsys, "predict", "run", text)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--train", "nowhere.csv"], "nowhere.csv: there is no such file"),
+        ([], "give a file of them as --train"),
+        (["--train", "texts.csv", "--task.representation", "mean"], "task.representation"),
+        (["--train", "texts.csv", "--workers", "0"], "--workers 0"),
+        (["--train", "texts.csv", "--init-from", "nowhere"], "--init-from nowhere: there is no such folder"),
+        (["--train", "texts.csv", "--vocabulary", "x"], "--vocabulary x: this model reads characters; leave it out"),
+    ],
+)
+def test_mistakes_are_one_line(
+    arguments: list[str], message: str, files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = told(capsys, "finetune", "classification", "--output", "run", *arguments, *SMALL, status=2)
+    assert message in error
+    assert error.count("\n") == 1
+    assert not Path("run").exists()
