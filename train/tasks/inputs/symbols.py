@@ -26,6 +26,9 @@ class SymbolInputs:
         model: that reads them.
         length: the most positions of an input.
         cls, sep: the special symbols.
+
+    Raises:
+        UserError: no text fits into `length`.
     """
 
     symbols = "symbols"
