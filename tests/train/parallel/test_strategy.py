@@ -139,7 +139,7 @@ def test_shards_on_a_gpu(corpus: str, make_recipe: MakeRecipe, tmp_path: Path, m
     """A group of one NCCL worker is sharded where it is asked for by hand."""
     import torch.distributed as dist
 
-    from tokenfree.train.loop import loop as loop_module
+    from tokenfree.train.loop import training_loop as loop_module
     from tokenfree.train.parallel.fsdp import FullyShardedDataParallel
 
     dist.init_process_group("nccl", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
