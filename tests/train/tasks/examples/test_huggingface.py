@@ -78,7 +78,7 @@ def test_a_dataset_saved_on_disk(tmp_path: Path) -> None:
 
 def test_mistakes(geese: str) -> None:
     for address, said in (
-        (f"hf:{geese}", "hf:.*geese cannot be read .Config name is missing"),
+        (f"hf:{geese}", r"^hf:/\S+geese cannot be read .Config name is missing"),
         (f"hf:{geese}:reviews@dev", 'Unknown split "dev"'),
         (f"hf:{geese}:ducks", "'ducks' not found"),
         ("hf:", "no dataset is named; give hf:NAME"),
