@@ -26,6 +26,7 @@ CASES = {
     "nothing there": ("O O", "B-P O", (0, 1, 0)),
     "neither": ("O O", "O O", (0, 0, 0)),
     "one right of two": ("B-P O B-L O", "B-P O O B-L", (1, 2, 2)),
+    "two right of three": ("O B-P O B-L", "B-X B-P O B-L", (2, 3, 2)),
     "types with a minus": ("B-creative-work I-creative-work", "B-creative-work I-creative-work", (1, 1, 1)),
 }
 
@@ -52,6 +53,8 @@ def test_by_type_and_by_word() -> None:
     assert found.values == pytest.approx(
         {"f1": 2 / 3, "precision": 2 / 3, "recall": 2 / 3, "accuracy": 4 / 5, "f1/L": 2 / 3, "f1/P": 2 / 3}
     )
+    shifted = span_metrics([["O", "B-P", "B-L"]], [["B-X", "B-P", "B-L"]]).values
+    assert (shifted["f1/P"], shifted["f1/L"], shifted["f1/X"]) == (1, 1, 0)
     assert tag_metrics(gold, said).values == {"accuracy": 4 / 5}
 
 
