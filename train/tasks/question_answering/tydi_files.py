@@ -1,0 +1,161 @@
+"""Reads questions in the native form of TyDi QA: JSON lines, plain or gzipped, an article and its question a line.
+
+Offsets there are bytes of `document_plaintext` in UTF-8 (Clark et al., TACL 2020; spec: canine, section 6.1).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from tokenfree.preprocess.common.errors import UserError
+
+YesNo = Literal["YES", "NO", "NONE"]
+Span = tuple[int, int]  # begin and end in bytes
+NO_SPAN: Span = (-1, -1)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Annotation:
+    """What one annotator marked."""
+
+    passage: int  # its index among the candidates; -1: no passage answers the question
+    span: Span  # of the minimal answer in the article, or `NO_SPAN`
+    yes_no: YesNo
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TydiExample:
+    """A question and the article that may answer it."""
+
+    key: str  # where it stands, such as "dev.jsonl.gz:3"
+    example_id: int
+    language: str  # in lower case
+    question: str
+    article: bytes  # UTF-8
+    passages: tuple[Span, ...]  # the candidates; `NO_SPAN` for one whose place is not known
+    annotations: tuple[Annotation, ...] | None  # None: the file has none
+
+
+def read_tydi(path: str | Path) -> Iterator[TydiExample]:
+    """The examples of a file, in its order.
+
+    Raises:
+        UserError: the file cannot be read, or a line is no example; file, line and field are named.
+    """
+    path = Path(path)
+    seen: dict[int, str] = {}
+    for number, record in read_json_lines(path):
+        key = f"{path.name}:{number}"
+        try:
+            example = _example(key, record)
+        except _Wrong as wrong:
+            raise UserError(f"{path}:{number}: {wrong}") from None
+        if example.example_id in seen:
+            raise UserError(
+                f"{path}:{number}: example_id {example.example_id} stands in {seen[example.example_id]} too; "
+                "leave one of the two out"
+            )
+        seen[example.example_id] = key
+        yield example
+    if not seen:
+        raise UserError(f"{path}: holds no questions; give a file of TyDi QA's primary tasks")
+
+
+def read_json_lines(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """The objects of a file of JSON lines, gzipped where its first bytes say so, each with its line (from 1).
+
+    Raises:
+        UserError: the file cannot be read, or a line is no JSON object.
+    """
+    try:
+        with path.open("rb") as raw:
+            gzipped = raw.read(2) == b"\x1f\x8b"
+        with gzip.open(path, "rb") if gzipped else path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    yield number, _object(line, path, number)
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+
+
+class _Wrong(Exception):
+    """A field that is missing or has the wrong form."""
+
+
+def _object(line: bytes, path: Path, number: int) -> Mapping[str, Any]:
+    try:
+        record = json.loads(line)
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}:{number}: no JSON ({error}); each line is to be an object") from None
+    if not isinstance(record, dict):
+        raise UserError(f"{path}:{number}: each line is to be a JSON object, not a {type(record).__name__}")
+    return record
+
+
+def _example(key: str, record: Mapping[str, Any]) -> TydiExample:
+    article = _field(record, "document_plaintext", str).encode("utf-8", "surrogatepass")
+    candidates = _field(record, "passage_answer_candidates", list)
+    passages = tuple(
+        _span(candidate, article, f"passage_answer_candidates[{index}]") for index, candidate in enumerate(candidates)
+    )
+    annotations = None
+    if record.get("annotations") is not None:
+        annotations = tuple(
+            _annotation(value, article, len(passages), f"annotations[{index}]")
+            for index, value in enumerate(_field(record, "annotations", list))
+        )
+    return TydiExample(
+        key,
+        _field(record, "example_id", int),
+        _field(record, "language", str).lower(),
+        _field(record, "question_text", str),
+        article,
+        passages,
+        annotations,
+    )
+
+
+def _annotation(value: Any, article: bytes, num_passages: int, where: str) -> Annotation:
+    passage = _field(_field(value, "passage_answer", dict, where), "candidate_index", int, f"{where}.passage_answer")
+    if passage >= num_passages:
+        raise _Wrong(f"{where}.passage_answer.candidate_index is {passage}, but there are {num_passages} candidates")
+    span = _span(_field(value, "minimal_answer", dict, where), article, f"{where}.minimal_answer")
+    yes_no = _field(value, "yes_no_answer", str, where).upper()
+    if yes_no not in ("YES", "NO", "NONE"):
+        raise _Wrong(f"{where}.yes_no_answer is {yes_no!r}; it is to be YES, NO or NONE")
+    return Annotation(max(passage, -1), span, yes_no)
+
+
+def _span(value: Any, article: bytes, where: str) -> Span:
+    begin, end = (_field(value, f"plaintext_{side}_byte", int, where) for side in ("start", "end"))
+    if begin < 0 or end < 0:
+        return NO_SPAN
+    if not begin <= end <= len(article):
+        raise _Wrong(f"{where} has bytes {begin} to {end}, but document_plaintext has {len(article)}")
+    for side, offset in (("start", begin), ("end", end)):
+        if offset < len(article) and article[offset] & 0xC0 == 0x80:
+            raise _Wrong(
+                f"{where}: plaintext_{side}_byte {offset} is inside of a character; offsets are bytes of UTF-8"
+            )
+    return begin, end
+
+
+def _field(record: Any, name: str, kind: type, where: str = "") -> Any:
+    full = f"{where}.{name}" if where else name
+    if not isinstance(record, dict):
+        raise _Wrong(f"{where} is to be an object, not a {type(record).__name__}")
+    if name not in record:
+        raise _Wrong(f"has no {full}; give a file of TyDi QA's primary tasks")
+    value = record[name]
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise _Wrong(f"{full} is to be {_KINDS[kind]}, not {json.dumps(value)[:40]}")
+    return value
+
+
+_KINDS = {str: "a text", int: "an integer", list: "a list", dict: "an object"}

@@ -1,0 +1,41 @@
+"""The answer that is learned of a question of TyDi QA, of the several that its annotators marked."""
+
+from __future__ import annotations
+
+from tokenfree.train.tasks.question_answering.readable import Readable
+from tokenfree.train.tasks.question_answering.tydi_files import NO_SPAN, Annotation, TydiExample
+from tokenfree.train.tasks.question_answering.windows import MINIMAL, PASSAGE, Target
+
+
+class UnusableAnswer(Exception):
+    """An annotated answer that is not where it is said to be; the question is left out of training."""
+
+
+def learned_target(example: TydiExample, text: Readable, max_passages: int) -> Target | None:
+    """The minimal answer in the first of the passages that have one, else the first passage that answers.
+
+    As in CANINE's code, answers of yes and no are learned as passages, and what lies behind `max_passages` as none.
+
+    Args:
+        text: `readable_article` of the example, with the same `max_passages`.
+
+    Raises:
+        UnusableAnswer: the minimal answer is empty or not within its passage.
+    """
+    marked = [a for a in example.annotations or () if 0 <= a.passage < max_passages]
+    marked.sort(key=lambda annotation: annotation.passage)  # stable: of one passage, the first annotator's
+    minimal = next((annotation for annotation in marked if annotation.span != NO_SPAN), None)
+    chosen = minimal or next(iter(marked), None)
+    if chosen is None:
+        return None
+    characters = _characters(chosen, text)
+    if not characters:
+        raise UnusableAnswer(f"{example.key}: the minimal answer is not in passage {chosen.passage}")
+    return Target(PASSAGE if minimal is None else MINIMAL, characters)
+
+
+def _characters(chosen: Annotation, text: Readable) -> range | None:
+    passage = text.passages.get(chosen.passage)
+    if passage is None or chosen.span == NO_SPAN:
+        return passage
+    return text.find(chosen.span, passage)
