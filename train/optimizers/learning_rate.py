@@ -14,3 +14,14 @@ def learning_rate(step: int, *, steps: int, peak: float, warmup: float) -> float
     if step < rising:
         return peak * (step + 1) / rising
     return peak * (steps - step) / (steps - rising)
+
+
+def bert_learning_rate(step: int, *, steps: int, peak: float, warmup: float) -> float:
+    """The rate of the update numbered `step` (from 0) in the code of BERT and CANINE (spec: canine, section 4.4).
+
+    It falls in a straight line from `peak` at the first update to 0 at that numbered `steps`, but in a share `warmup`
+    of them it rises from 0 towards `peak` instead: so the first update has a rate of 0, and where the rise ends the
+    rate jumps down, to the share of `peak` that is then left.
+    """
+    rising = int(warmup * steps)
+    return peak * (step / rising if step < rising else 1 - step / steps)

@@ -94,7 +94,7 @@ def test_two_processes_are_one(corpus: str, make_recipe: MakeRecipe, tmp_path: P
     assert validation == pytest.approx(alone.validate(), rel=1e-4)
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
+@pytest.mark.parametrize("optimizer", ["adamw", "adamw_bert", "lamb"])
 def test_goes_on_bit_for_bit_after_any_step(
     corpus: str, make_recipe: MakeRecipe, tmp_path: Path, optimizer: str
 ) -> None:

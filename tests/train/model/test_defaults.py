@@ -65,7 +65,8 @@ DEFAULTS: dict[str, dict[str, dict[str, Any]]] = {
         "masked_characters": {**MASKED, **BUCKETS, "max_predictions": 320, "spare": 6},
         "masked_subwords": {**MASKED, "max_predictions": 80, "tied": False},
     },
-    "optimizers": {"adamw": {**ADAM, "epsilon": 1e-8}, "lamb": {**ADAM, "epsilon": 1e-6}},
+    "optimizers": {"adamw": {**ADAM, "epsilon": 1e-8}, "adamw_bert": {**ADAM, "epsilon": 1e-6},
+                   "lamb": {**ADAM, "epsilon": 1e-6}},
 }  # fmt: skip
 
 

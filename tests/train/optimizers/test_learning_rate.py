@@ -1,6 +1,6 @@
 import pytest
 
-from tokenfree.train.optimizers.learning_rate import learning_rate
+from tokenfree.train.optimizers.learning_rate import bert_learning_rate, learning_rate
 
 
 def rates(steps: int, warmup: float) -> list[float]:
@@ -22,3 +22,10 @@ def test_ends_of_the_warm_up(warmup: float) -> None:
 def test_the_paper_s_warm_up() -> None:
     values = [learning_rate(step, steps=124_000, peak=0.018, warmup=0.025) for step in (3098, 3099, 3100)]
     assert values[0] < values[1] == 0.018 == values[2]
+
+
+def test_bert_s_jumps_down_where_the_warm_up_ends() -> None:
+    values = [bert_learning_rate(step, steps=20, peak=1.0, warmup=0.25) for step in range(20)]
+    assert values[:7] == pytest.approx([0.0, 0.2, 0.4, 0.6, 0.8, 0.75, 0.7])
+    assert values[-1] == pytest.approx(0.05)
+    assert bert_learning_rate(0, steps=20, peak=1.0, warmup=0.04) == 1.0  # not one whole step of warm-up

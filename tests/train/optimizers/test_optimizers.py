@@ -1,4 +1,4 @@
-"""Every optimizer of the folder, and LAMB against its definition written out slowly."""
+"""Every optimizer of the folder, and LAMB and BERT's AdamW against their definitions written out slowly."""
 
 import copy
 import math
@@ -13,6 +13,7 @@ from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.model.trunk.stack import TrunkConfig
 from tokenfree.train.optimizers._groups import parameter_groups, stacked_tensors
 from tokenfree.train.optimizers.adamw import Config as AdamWConfig
+from tokenfree.train.optimizers.adamw_bert import Config as BertAdamWConfig
 from tokenfree.train.optimizers.lamb import Config as LambConfig
 
 NAMES = Slot("tokenfree.train.optimizers", "adamw").names()
@@ -51,7 +52,7 @@ def train(model: nn.Module, optimizer: torch.optim.Optimizer, steps: int) -> lis
 
 
 def test_lists_the_folder() -> None:
-    assert NAMES == ["adamw", "lamb"]
+    assert NAMES == ["adamw", "adamw_bert", "lamb"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -111,6 +112,27 @@ def test_lamb_is_its_definition(model: Small) -> None:
             norms = math.sqrt(w.data.square().sum().item()), math.sqrt(u.square().sum().item())
             ratio = norms[0] / norms[1] if w.ndim > 1 and norms[0] > 0 and norms[1] > 0 else 1.0
             w.data -= 0.05 * ratio * u
+    for (name, ours), theirs in zip(model.named_parameters(), reference.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6, msg=name)
+
+
+def test_bert_s_adamw_is_its_definition(model: Small) -> None:
+    reference = copy.deepcopy(model)
+    train(model, BertAdamWConfig(weight_decay=0.1).build(model), 5)
+
+    m = {name: torch.zeros_like(w) for name, w in reference.named_parameters()}
+    v = {name: torch.zeros_like(w) for name, w in reference.named_parameters()}
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(5):
+        x = torch.randn(8, 3, generator=generator)
+        reference.zero_grad()
+        (reference(x) - x[:, :1]).square().mean().backward()
+        for name, w in reference.named_parameters():
+            if w.grad is None:
+                continue
+            m[name] = 0.9 * m[name] + 0.1 * w.grad
+            v[name] = 0.999 * v[name] + 0.001 * w.grad**2
+            w.data -= 0.05 * (m[name] / (v[name].sqrt() + 1e-6) + (0.1 * w.data if w.ndim > 1 else 0))
     for (name, ours), theirs in zip(model.named_parameters(), reference.parameters(), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6, msg=name)
 

@@ -1,0 +1,120 @@
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.train.tasks.question_answering.conftest import Write, annotation, record
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.train.tasks.question_answering.tydi_files import NO_SPAN, Annotation, read_tydi
+
+PASSAGES = ["Kokemäki on kaupunki.", "Se perustettiin 1869."]
+
+
+def test_reads_what_a_line_says(write: Write) -> None:
+    marked = [annotation(1, (38, 42)), annotation(0, yes_no="yes"), annotation()]
+    (example,) = read_tydi(write(record(PASSAGES, annotations=marked, language="Finnish")))
+    assert (example.key, example.example_id, example.language, example.question) == (
+        "dev.jsonl:1",
+        7,
+        "finnish",
+        "Mikä?",
+    )
+    assert example.article == "\n".join(PASSAGES).encode()
+    assert [example.article[slice(*passage)].decode() for passage in example.passages] == PASSAGES
+    assert example.annotations == (
+        Annotation(1, (38, 42), "NONE"),
+        Annotation(0, NO_SPAN, "YES"),
+        Annotation(-1, NO_SPAN, "NONE"),
+    )
+
+
+def test_reads_gzip_whatever_the_name_and_files_without_annotations(write: Write) -> None:
+    line = record(PASSAGES)
+    del line["annotations"]
+    plain = write(line, "", {**line, "example_id": 8})
+    packed = plain.with_name("dev.json")
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    examples = list(read_tydi(packed))
+    assert [example.key for example in examples] == ["dev.json:1", "dev.json:3"]
+    assert [example.annotations for example in examples] == [None, None]
+
+
+def test_every_example_of_the_published_files(test_data: Path) -> None:
+    for name, count in {
+        "tiny_dev.jsonl.gz": 6,
+        "tiny_dev_no_annotations.jsonl.gz": 6,
+        "small_gold_annotation.jsonl": 3,
+    }.items():
+        examples = list(read_tydi(test_data / "tydiqa" / name))
+        assert len(examples) == count
+        for example in examples:
+            for span in example.passages:
+                assert example.article[slice(*span)].decode().strip()
+
+
+def test_a_passage_whose_place_is_not_known_stays_in_the_count(write: Write) -> None:
+    line = record(PASSAGES)
+    line["passage_answer_candidates"][0]["plaintext_start_byte"] = -1
+    (example,) = read_tydi(write(line))
+    assert example.passages[0] == NO_SPAN
+    assert len(example.passages) == 2
+
+
+def without(name: str) -> dict[str, Any]:
+    return {key: value for key, value in record(PASSAGES).items() if key != name}
+
+
+BROKEN = [
+    ("{", "no JSON"),
+    ("[1]", "each line is to be a JSON object, not a list"),
+    *(
+        (without(name), f"has no {name}")
+        for name in record(PASSAGES)
+        if name not in ("annotations", "document_title", "document_url")
+    ),
+    (record(PASSAGES, example_id="7"), 'example_id is to be an integer, not "7"'),
+    (record(PASSAGES, example_id=True), "example_id is to be an integer, not true"),
+    (record(PASSAGES, question_text=None), "question_text is to be a text, not null"),
+    (record(PASSAGES, annotations={}), "annotations is to be a list"),
+    (record(PASSAGES, annotations=[3]), "annotations[0] is to be an object, not a int"),
+    (
+        record(PASSAGES, annotations=[annotation(2)]),
+        "annotations[0].passage_answer.candidate_index is 2, but there are 2",
+    ),
+    (record(PASSAGES, annotations=[annotation(0, (3, 99))]), "annotations[0].minimal_answer has bytes 3 to 99, but"),
+    (record(PASSAGES, annotations=[annotation(0, (9, 3))]), "annotations[0].minimal_answer has bytes 9 to 3"),
+    (record(PASSAGES, annotations=[annotation(0, (6, 9))]), "plaintext_start_byte 6 is inside of a character"),
+    (record(PASSAGES, annotations=[annotation(0, yes_no="maybe")]), "yes_no_answer is 'MAYBE'"),
+    (record(PASSAGES, annotations=[{"passage_answer": {}}]), "has no annotations[0].passage_answer.candidate_index"),
+    (record(PASSAGES, passage_answer_candidates=[{}]), "has no passage_answer_candidates[0].plaintext_start_byte"),
+]
+
+
+@pytest.mark.parametrize(("line", "message"), BROKEN, ids=[message for _, message in BROKEN])
+def test_what_is_wrong_is_named_with_its_line(write: Write, line: Any, message: str) -> None:
+    path = write(record(PASSAGES, example_id=6), line)
+    with pytest.raises(UserError) as error:
+        list(read_tydi(path))
+    assert str(error.value).startswith(f"{path}:2: ")
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_question_that_stands_twice(write: Write) -> None:
+    path = write(record(PASSAGES), record(PASSAGES))
+    with pytest.raises(UserError, match=r"dev.jsonl:2: example_id 7 stands in dev.jsonl:1 too"):
+        list(read_tydi(path))
+
+
+def test_files_that_cannot_be_read(write: Write, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"absent: cannot be read \(No such file"):
+        list(read_tydi(tmp_path / "absent"))
+    with pytest.raises(UserError, match="holds no questions"):
+        list(read_tydi(write()))
+    whole = gzip.compress(json.dumps(record(PASSAGES)).encode())
+    for damaged in (whole[:60], whole[:40] + b"\xff\xff" + whole[42:]):
+        (tmp_path / "cut").write_bytes(damaged)
+        with pytest.raises(UserError, match="cut: cannot be read"):
+            list(read_tydi(tmp_path / "cut"))
