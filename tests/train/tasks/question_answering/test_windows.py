@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.train.tasks.question_answering.conftest import Write, annotation, record
+from tests.train.tasks.question_answering.conftest import Write, record
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.train.tasks.question_answering.readable import (
     QUESTION_MARKER,
@@ -14,10 +14,8 @@ from tokenfree.train.tasks.question_answering.readable import (
     readable_text,
 )
 from tokenfree.train.tasks.question_answering.tydi_files import TydiExample, read_tydi
-from tokenfree.train.tasks.question_answering.tydi_targets import UnusableAnswer, learned_target
 from tokenfree.train.tasks.question_answering.windows import (
     MINIMAL,
-    PASSAGE,
     UNKNOWN,
     Target,
     WindowCutter,
@@ -32,10 +30,6 @@ PASSAGES = ["Äiti on 🙂.", "日本語", "Se on 1869."]
 @pytest.fixture
 def example(write: Write) -> TydiExample:
     return next(read_tydi(write(record(PASSAGES))))
-
-
-def marked(write: Write, *annotations: object) -> TydiExample:
-    return next(read_tydi(write(record(PASSAGES, annotations=list(annotations)))))
 
 
 def text_of(codepoints: np.ndarray) -> str:
@@ -132,32 +126,6 @@ def test_characters_are_found_by_their_bytes() -> None:
     assert text.find((3, 3), everything) is None
     assert text.find((3, 9), everything) is None
     assert text.find((0, 3), range(1, 4)) is None
-
-
-def test_the_first_passage_with_a_minimal_answer_is_learned(write: Write) -> None:
-    example = marked(write, annotation(0), annotation(2, (31, 35)), annotation(1, (15, 18)), annotation(1, (18, 21)))
-    article = readable_article(example, 45)
-    target = learned_target(example, article, 45)
-    assert target is not None
-    assert target.kind == MINIMAL
-    assert text_of(article.codepoints[target.characters.start : target.characters.stop]) == "日"
-    article = readable_article(example, 1)
-    assert learned_target(example, article, 1) == Target(PASSAGE, article.passages[0])
-
-
-def test_yes_and_no_are_learned_as_passages_and_none_as_none(write: Write) -> None:
-    example = marked(write, annotation(2, yes_no="YES"), annotation(1, yes_no="NO"), annotation())
-    article = readable_article(example, 45)
-    assert learned_target(example, article, 45) == Target(PASSAGE, article.passages[1])
-    assert learned_target(example, readable_article(example, 1), 1) is None
-    assert learned_target(marked(write, annotation()), article, 45) is None
-
-
-@pytest.mark.parametrize("span", [(0, 3), (15, 15), (15, 30)])
-def test_an_answer_outside_of_its_passage_is_told(write: Write, span: tuple[int, int]) -> None:
-    example = marked(write, annotation(1, span))
-    with pytest.raises(UnusableAnswer, match=r"dev.jsonl:1: the minimal answer is not in passage 1"):
-        learned_target(example, readable_article(example, 45), 45)
 
 
 def test_windows_with_the_whole_answer_are_kept_and_a_share_of_the_others() -> None:

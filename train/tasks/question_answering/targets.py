@@ -1,8 +1,9 @@
-"""The answer that is learned of a question of TyDi QA, of the several that its annotators marked."""
+"""The answer that is learned of a question, of the several that are right."""
 
 from __future__ import annotations
 
 from tokenfree.train.tasks.question_answering.readable import Readable
+from tokenfree.train.tasks.question_answering.squad_files import SquadExample
 from tokenfree.train.tasks.question_answering.tydi_files import NO_SPAN, Annotation, TydiExample
 from tokenfree.train.tasks.question_answering.windows import MINIMAL, PASSAGE, Target
 
@@ -11,7 +12,7 @@ class UnusableAnswer(Exception):
     """An annotated answer that is not where it is said to be; the question is left out of training."""
 
 
-def learned_target(example: TydiExample, text: Readable, max_passages: int) -> Target | None:
+def tydi_target(example: TydiExample, text: Readable, max_passages: int) -> Target | None:
     """The minimal answer in the first of the passages that have one, else the first passage that answers.
 
     As in CANINE's code, answers of yes and no are learned as passages, and what lies behind `max_passages` as none.
@@ -32,6 +33,21 @@ def learned_target(example: TydiExample, text: Readable, max_passages: int) -> T
     if not characters:
         raise UnusableAnswer(f"{example.key}: the minimal answer is not in passage {chosen.passage}")
     return Target(PASSAGE if minimal is None else MINIMAL, characters)
+
+
+def squad_target(example: SquadExample) -> Target | None:
+    """The first answer, None where the context does not answer.
+
+    Raises:
+        UnusableAnswer: it is empty, or not what the context has there.
+    """
+    if not example.answers:
+        return None
+    answer = example.answers[0]
+    end = answer.start + len(answer.text)
+    if not answer.text or example.context[answer.start : end] != answer.text:
+        raise UnusableAnswer(f"{example.key}: {answer.text!r} is not at character {answer.start} of the context")
+    return Target(MINIMAL, range(answer.start, end))
 
 
 def _characters(chosen: Annotation, text: Readable) -> range | None:

@@ -1,0 +1,107 @@
+"""Reads questions in the form of SQuAD 1.1 and 2.0, in which TyDi QA's gold passages, MLQA and XQuAD come too."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import json
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tokenfree.preprocess.common.errors import UserError
+
+_HELP = "give a file in the form of SQuAD"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SquadAnswer:
+    """An answer and the character of the context at which it begins."""
+
+    text: str
+    start: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SquadExample:
+    """A question and the context that may answer it."""
+
+    key: str  # where it stands, such as "dev.json: data[3].paragraphs[0].qas[2]"
+    question_id: str
+    question: str
+    context: str
+    answers: tuple[SquadAnswer, ...]  # all that count as right; none where the context does not answer
+
+
+def read_squad(path: str | Path) -> list[SquadExample]:
+    """The questions of a file, in its order.
+
+    Raises:
+        UserError: the file cannot be read or has another form; the place and the field are named.
+    """
+    path = Path(path)
+    try:
+        raw = path.read_bytes()
+        document = json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: no JSON ({error}); {_HELP}") from None
+    try:
+        examples = list(_examples(path.name, document))
+    except _Wrong as wrong:
+        raise UserError(f"{path}: {wrong}") from None
+    if not examples:
+        raise UserError(f"{path}: holds no questions; {_HELP}")
+    return examples
+
+
+class _Wrong(Exception):
+    """A field that is missing or has the wrong form."""
+
+
+def _examples(name: str, document: Any) -> Iterator[SquadExample]:
+    seen: dict[str, str] = {}
+    for where, article in _each(document, "data", ""):
+        for place, paragraph in _each(article, "paragraphs", where):
+            context = _field(paragraph, "context", str, place)
+            for here, question in _each(paragraph, "qas", place):
+                example = SquadExample(
+                    f"{name}: {here}",
+                    _field(question, "id", str, here),
+                    _field(question, "question", str, here),
+                    context,
+                    tuple(_answer(*each, context) for each in _each(question, "answers", here)),
+                )
+                if example.question_id in seen:
+                    twice = f"{here}.id: {example.question_id!r} is that of {seen[example.question_id]} too"
+                    raise _Wrong(f"{twice}; leave one of the two out")
+                seen[example.question_id] = here
+                yield example
+
+
+def _answer(where: str, answer: Any, context: str) -> SquadAnswer:
+    text, start = _field(answer, "text", str, where), _field(answer, "answer_start", int, where)
+    if not 0 <= start <= len(context):
+        raise _Wrong(f"{where}.answer_start is {start}, but the context has {len(context)} characters")
+    return SquadAnswer(text, start)
+
+
+def _each(record: Any, name: str, where: str) -> Iterator[tuple[str, Any]]:
+    full = f"{where}.{name}" if where else name
+    yield from ((f"{full}[{index}]", value) for index, value in enumerate(_field(record, name, list, where)))
+
+
+def _field(record: Any, name: str, kind: type, where: str) -> Any:
+    if not isinstance(record, dict):
+        raise _Wrong(f"{where or 'the file'} is to be an object, not a {type(record).__name__}; {_HELP}")
+    full = f"{where}.{name}" if where else name
+    if name not in record:
+        raise _Wrong(f"has no {full}; {_HELP}")
+    if not isinstance(record[name], kind) or isinstance(record[name], bool):
+        raise _Wrong(f"{full} is to be {_KINDS[kind]}, not {json.dumps(record[name])[:40]}")
+    return record[name]
+
+
+_KINDS = {str: "a text", int: "an integer", list: "a list"}
