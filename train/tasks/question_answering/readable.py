@@ -1,84 +1,129 @@
-"""The text in which an answer is sought, as characters that know which bytes of the original they are."""
+"""The text in which an answer is sought, as a model reads it: in vectors that know which bytes of it they are."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 
+from tokenfree.train.tasks.inputs.text_inputs import TextInputs, TextSymbols
 from tokenfree.train.tasks.question_answering.tydi_files import NO_SPAN, Span, TydiExample
 
 QUESTION_MARKER = 0xE005  # before the question; private-use codepoints as in CANINE's code for TyDi QA
 FIRST_PASSAGE_MARKER = 0xE006  # that of the passage with index 0
+NOWHERE = -1
 _SPACE = 0x20
+
+
+class Passage(NamedTuple):
+    """A part of the original that is read."""
+
+    index: int
+    begin: int  # the first byte
+    text: bytes  # UTF-8
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Readable:
-    """Characters to read, int64 [n] each.
+    """What is read, in vectors: of characters, subwords or words.
 
     Attributes:
-        codepoints: the characters.
-        starts: the byte of the original at which each begins; -1 for one that is not there, such as a marker.
+        symbols: what the embedder reads, int64 [symbols].
+        starts: the byte of the original at which each vector begins, int64 [vectors]; -1 for one that is not there,
+            such as a marker.
         ends: the byte behind it; -1 likewise.
-        passages: by the index of a passage, which of the characters are its own.
+        passages: by the index of a passage, which of the vectors are its own.
+        unit_ends: the symbols up to which each vector reaches, int64 [vectors]; None: each symbol has a vector.
     """
 
-    codepoints: np.ndarray
+    symbols: np.ndarray
     starts: np.ndarray
     ends: np.ndarray
-    passages: dict[int, range] = dataclasses.field(default_factory=dict)
+    passages: dict[int, range]
+    unit_ends: np.ndarray | None = None
 
     def __len__(self) -> int:
-        return len(self.codepoints)
+        return len(self.starts)
 
-    def find(self, span: Span, among: range) -> range | None:
-        """The characters, `among` some that follow each other in the original, that the bytes of `span` are in.
+    def part(self, vectors: range) -> TextSymbols:
+        """Some vectors in a row."""
+        return part_of(TextSymbols(self.symbols, self.starts, self.unit_ends), vectors)
 
-        None where `span` is empty or not all in there.
-        """
+    def find(self, span: Span, passage: int) -> range | None:
+        """The vectors of a passage that stand for bytes of `span`; None where it is empty or not all in there."""
+        among = self.passages.get(passage, range(0))
+        starts, ends = (each[among.start : among.stop] for each in (self.starts, self.ends))
         begin, end = span
-        if not among or not self.starts[among[0]] <= begin < end <= self.ends[among[-1]]:
+        inside = np.flatnonzero((starts != NOWHERE) & (starts < end) & (ends > begin))
+        if begin >= end or not len(inside) or begin < starts[starts != NOWHERE].min() or end > ends.max():
             return None
-        starts = self.starts[among.start : among.stop]
-        first, last = np.searchsorted(starts, (begin, end - 1), side="right") - 1
-        return range(among.start + int(first), among.start + int(last) + 1)
+        return range(among.start + int(inside[0]), among.start + int(inside[-1]) + 1)
 
 
-def readable_text(text: str) -> Readable:
-    """A text as it is."""
-    return Readable(*_characters(text.encode("utf-8", "surrogatepass"), 0), {0: range(len(text))})
+def tydi_passages(example: TydiExample, most: int) -> list[Passage]:
+    """The first `most` passages of an article, without those that are empty or whose place is not known."""
+    return [
+        Passage(index, begin, example.article[begin:end])
+        for index, (begin, end) in enumerate(example.passages[:most])
+        if (begin, end) != NO_SPAN and begin < end
+    ]
 
 
-def readable_article(example: TydiExample, max_passages: int) -> Readable:
-    """The first `max_passages` passages, joined with spaces, a marker with its index and a space before each.
-
-    Passages that are empty, or whose place is not known, are left out.
-    """
-    parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
-    passages, length = {}, 0
-    for index, (begin, end) in enumerate(example.passages[:max_passages]):
-        if (begin, end) == NO_SPAN or begin == end:
-            continue
-        marker = [*([_SPACE] if parts else []), FIRST_PASSAGE_MARKER + index, _SPACE]
-        nowhere = np.full(len(marker), -1, dtype=np.int64)
-        parts.append((np.array(marker, dtype=np.int64), nowhere, nowhere))
-        parts.append(_characters(example.article[begin:end], begin))
-        passages[index] = range(length + len(marker), length + len(marker) + len(parts[-1][0]))
-        length = passages[index].stop
-    if not parts:
-        parts.append(_characters(b"", 0))
-    codepoints, starts, ends = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return Readable(codepoints, starts, ends, passages)
-
-
-def codepoints_of(text: str) -> np.ndarray:
-    """The characters of a text, int64."""
-    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.int64)
+def readable(passages: Iterable[Passage], inputs: TextInputs, *, markers: bool) -> Readable:
+    """Passages one after another; with `markers`, joined with spaces, its marker and a space before each."""
+    texts, starts, ends, ranges = list[TextSymbols](), list[np.ndarray](), list[np.ndarray](), dict[int, range]()
+    length = 0
+    for passage in passages:
+        if markers:
+            marker = [*([_SPACE] if texts else []), FIRST_PASSAGE_MARKER + passage.index, _SPACE]
+            nowhere = np.full(len(marker), NOWHERE, dtype=np.int64)
+            texts.append(TextSymbols(np.array(marker, dtype=np.int64), nowhere))
+            starts.append(nowhere)
+            ends.append(nowhere)
+            length += len(marker)
+        text = inputs.encode(passage.text.decode("utf-8", "surrogatepass"))
+        texts.append(text)
+        for found, places in zip((starts, ends), _places(text, passage), strict=True):
+            found.append(places)
+        ranges[passage.index] = range(length, length + text.num_vectors)
+        length += text.num_vectors
+    joined = _joined(texts)
+    return Readable(joined.symbols, _concatenated(starts), _concatenated(ends), ranges, joined.unit_ends)
 
 
-def _characters(encoded: bytes, offset: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Characters of UTF-8, and where each begins and ends; `offset` is that of the first byte."""
-    text = encoded.decode("utf-8", "surrogatepass")
-    starts = np.flatnonzero((np.frombuffer(encoded, dtype=np.uint8) & 0xC0) != 0x80) + offset
-    return codepoints_of(text), starts, np.append(starts[1:], offset + len(encoded))[: len(starts)]
+def part_of(text: TextSymbols, vectors: range) -> TextSymbols:
+    """Some vectors in a row of a text; `vectors` of the part are left empty."""
+    begin, end = vectors.start, vectors.stop
+    nothing = np.zeros(0, dtype=np.int64)
+    if text.unit_ends is None:
+        return TextSymbols(text.symbols[begin:end], nothing)
+    before, after = (int(text.unit_ends[at - 1]) if at else 0 for at in (begin, end))
+    return TextSymbols(text.symbols[before:after], nothing, text.unit_ends[begin:end] - before)
+
+
+def _places(text: TextSymbols, passage: Passage) -> tuple[np.ndarray, np.ndarray]:
+    """Where, in bytes of the original, each vector of a passage begins and ends; -1 for one of no character."""
+    is_first = (np.frombuffer(passage.text, dtype=np.uint8) & 0xC0) != 0x80
+    byte = np.append(np.flatnonzero(is_first), len(passage.text)) + passage.begin
+    starts, ends = (np.full(text.num_vectors, NOWHERE, dtype=np.int64) for _ in range(2))
+    seen = np.flatnonzero(text.vectors >= 0)
+    ends[text.vectors[seen]] = byte[seen + 1]  # of several characters of a vector, the last is written last
+    starts[text.vectors[seen[::-1]]] = byte[seen[::-1]]
+    return starts, ends
+
+
+def _joined(texts: list[TextSymbols]) -> TextSymbols:
+    symbols = _concatenated([text.symbols for text in texts])
+    if not texts or texts[0].unit_ends is None:
+        return TextSymbols(symbols, np.zeros(0, dtype=np.int64))
+    shifts = np.cumsum([0, *(len(text.symbols) for text in texts)])
+    unit_ends = [
+        text.unit_ends + shift for text, shift in zip(texts, shifts, strict=False) if text.unit_ends is not None
+    ]
+    return TextSymbols(symbols, np.zeros(0, dtype=np.int64), np.concatenate(unit_ends))
+
+
+def _concatenated(arrays: list[np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.zeros(0, dtype=np.int64), *arrays])

@@ -1,34 +1,24 @@
 """From logits to answers: the best span of each window, and of the windows of a text the best one.
 
-W windows, L length, K candidates
+W windows, P vectors of a window, K candidates
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 
-from tokenfree.train.tasks.question_answering.readable import Readable
-from tokenfree.train.tasks.question_answering.windows import Window
+from tokenfree.train.tasks.question_answering.tydi_files import Span
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SpanAnswer:
-    """A span of a text and how sure the model is of it.
+class SpanAnswer(NamedTuple):
+    """A span of the original and how sure the model is of it."""
 
-    Attributes:
-        characters: of the `Readable`.
-        score: start and end logit, less those of CLS; above 0 where the model prefers the span to no answer.
-    """
-
-    characters: range
-    score: float
-
-    def bytes_of(self, text: Readable) -> tuple[int, int]:
-        """Where it begins and ends in the original."""
-        return int(text.starts[self.characters[0]]), int(text.ends[self.characters[-1]])
+    span: Span  # bytes
+    score: float  # start and end logit, less those of CLS: above 0 where the model prefers the span to no answer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,55 +27,50 @@ class SpanDecoder:
 
     Attributes:
         candidates: how many of the best starts, and of the best ends, are combined.
-        max_answer: the most characters of an answer.
+        max_answer: the most vectors of an answer.
     """
 
     candidates: int = 30
     max_answer: int = 100
 
     def best(
-        self, start_WL: np.ndarray, end_WL: np.ndarray, readable_WL: np.ndarray, windows: Sequence[Window]
-    ) -> list[SpanAnswer | None]:
-        """The best span of each window; None where the candidates make none.
+        self, start_WP: np.ndarray, end_WP: np.ndarray, readable_WP: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The score, float64 [W], of the best span of each window, its first and its last vector, int64 [W].
 
-        Candidates are the best positions but that of CLS, whatever stands there. They make an answer where both are
-        characters of the original, the end is not before the start, and no more than `max_answer` lie from one to the
-        other. Of equals, the one with the better start, then the better end is taken, then the first.
+        Candidates are the best positions but that of CLS, whatever stands there. They make an answer where both are of
+        the original, the end is not before the start, and no more than `max_answer` lie from one to the other. Of
+        equals, the one with the better start, then the better end is taken, then the first. Where the candidates make
+        no answer, the score is -inf.
 
         Args:
-            start_WL: logits, float; of starts.
-            end_WL: logits, float; of ends.
-            readable_WL: bool, of `frame_windows`.
-            windows: of which the arrays are.
+            start_WP: logits, float; of starts.
+            end_WP: logits, float; of ends.
+            readable_WP: bool; vectors of the original.
         """
-        start_WL, end_WL = start_WL.astype(np.float64), end_WL.astype(np.float64)
-        start_WK, end_WK = self._candidates(start_WL), self._candidates(end_WL)
-        none_W = start_WL[:, 0] + end_WL[:, 0]
-        score_WKK = _take(start_WL, start_WK)[:, :, None] + _take(end_WL, end_WK)[:, None, :] - none_W[:, None, None]
+        start_WP, end_WP = start_WP.astype(np.float64), end_WP.astype(np.float64)
+        start_WK, end_WK = self._candidates(start_WP), self._candidates(end_WP)
+        none_W = start_WP[:, 0] + end_WP[:, 0]
+        score_WKK = _take(start_WP, start_WK)[:, :, None] + _take(end_WP, end_WK)[:, None, :] - none_W[:, None, None]
         length_WKK = end_WK[:, None, :] - start_WK[:, :, None] + 1
         answer_WKK = (length_WKK >= 1) & (length_WKK <= self.max_answer)
-        answer_WKK &= _take(readable_WL, start_WK)[:, :, None] & _take(readable_WL, end_WK)[:, None, :]
+        answer_WKK &= _take(readable_WP, start_WK)[:, :, None] & _take(readable_WP, end_WK)[:, None, :]
         score_WKK[~answer_WKK] = -np.inf
-        num_candidates = start_WK.shape[1]
-        best_W = score_WKK.reshape(len(windows), -1).argmax(axis=1) if len(windows) else ()
-        found: list[SpanAnswer | None] = []
-        for row, (window, best) in enumerate(zip(windows, best_W, strict=True)):
-            start, end = divmod(int(best), num_candidates)
-            score = float(score_WKK[row, start, end])
-            shift = window.part.start - window.offset
-            characters = range(int(start_WK[row, start]) + shift, int(end_WK[row, end]) + shift + 1)
-            found.append(SpanAnswer(characters, score) if np.isfinite(score) else None)
-        return found
+        rows, scores_WN = np.arange(len(start_WK)), score_WKK.reshape(len(start_WK), -1)
+        best_W = scores_WN.argmax(axis=1)
+        start_W, end_W = np.divmod(best_W, start_WK.shape[1])
+        return scores_WN[rows, best_W], start_WK[rows, start_W], end_WK[rows, end_W]
 
-    def _candidates(self, logits_WL: np.ndarray) -> np.ndarray:
+    def _candidates(self, logits_WP: np.ndarray) -> np.ndarray:
         """The positions of the best logits but the first, best first, of equals the first first; int64 [W, K]."""
-        return np.argsort(-logits_WL[:, 1:], axis=1, kind="stable")[:, : self.candidates] + 1
+        return np.argsort(-logits_WP[:, 1:], axis=1, kind="stable")[:, : self.candidates] + 1
 
 
-def best_of_windows(answers: Sequence[SpanAnswer | None]) -> SpanAnswer | None:
-    """The best answer of the windows of a text, the first of equals; None where none has one."""
-    return max((answer for answer in answers if answer is not None), key=lambda answer: answer.score, default=None)
+def best_of_windows(answers: Iterable[SpanAnswer]) -> SpanAnswer | None:
+    """The best answer of the windows of a text, the first of equals; None where none has one, by its score."""
+    best = max(answers, key=lambda answer: answer.score, default=None)
+    return best if best is not None and np.isfinite(best.score) else None
 
 
-def _take(values_WL: np.ndarray, positions_WK: np.ndarray) -> np.ndarray:
-    return np.take_along_axis(values_WL, positions_WK, axis=1)
+def _take(values_WP: np.ndarray, positions_WK: np.ndarray) -> np.ndarray:
+    return np.take_along_axis(values_WP, positions_WK, axis=1)

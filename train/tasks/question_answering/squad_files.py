@@ -23,7 +23,7 @@ class SquadAnswer:
     start: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)  # the same is what is one object: contexts are long
 class SquadExample:
     """A question and the context that may answer it."""
 
@@ -31,7 +31,12 @@ class SquadExample:
     question_id: str
     question: str
     context: str
-    answers: tuple[SquadAnswer, ...]  # all that count as right; none where the context does not answer
+    answers: tuple[SquadAnswer, ...] | None  # all that count as right; none where there is no answer; None: not given
+
+
+def encoded(text: str) -> bytes:
+    """UTF-8, in whose bytes spans are given."""
+    return text.encode("utf-8", "surrogatepass")
 
 
 def read_squad(path: str | Path) -> list[SquadExample]:

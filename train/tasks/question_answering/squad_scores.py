@@ -25,6 +25,10 @@ _ARTICLES: dict[Rules, str] = {
     "de": r"\b(ein|eine|einen|einem|eines|einer|der|die|das|den|dem|des)\b",
     "ar": "ال",
 }
+TYDI_LANGUAGES = frozenset(
+    ("arabic", "bengali", "english", "finnish", "indonesian", "japanese", "korean", "russian", "swahili", "telugu",
+     "thai")
+)  # fmt: skip
 _HAN = re.compile("([\u4e00-\u9fa5])")
 
 
@@ -118,6 +122,24 @@ def best_with_threshold(
         if current[1] > best[1]:
             best, threshold = list(current), scores[name]
     return SquadScores(best[0] / len(right), best[1] / len(right), len(right)), threshold
+
+
+def languages_of(ids: Iterable[str]) -> dict[str, list[str]]:
+    """The ids of questions by the language that they name, as TyDi QA's gold passages do; none if one names none."""
+    found: dict[str, list[str]] = {}
+    for name in ids:
+        language = name.split("-")[0]
+        if language not in TYDI_LANGUAGES:
+            return {}
+        found.setdefault(language, []).append(name)
+    return found
+
+
+def mean_of_languages(scores: Mapping[str, SquadScores]) -> SquadScores:
+    """The mean over languages, English left out where there are others."""
+    averaged = [of for language, of in scores.items() if language != "english"] or list(scores.values())
+    exact, f1 = (sum(getattr(of, name) for of in averaged) / len(averaged) for name in ("exact_match", "f1"))
+    return SquadScores(exact, f1, sum(of.num_questions for of in averaged))
 
 
 def _right_answers(gold: Mapping[str, Sequence[str]], rules: Rules) -> dict[str, list[str]]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tokenfree.train.tasks.question_answering.readable import Readable
-from tokenfree.train.tasks.question_answering.squad_files import SquadExample
-from tokenfree.train.tasks.question_answering.tydi_files import NO_SPAN, Annotation, TydiExample
+from tokenfree.train.tasks.question_answering.squad_files import SquadExample, encoded
+from tokenfree.train.tasks.question_answering.tydi_files import NO_SPAN, TydiExample
 from tokenfree.train.tasks.question_answering.windows import MINIMAL, PASSAGE, Target
 
 
@@ -18,7 +18,7 @@ def tydi_target(example: TydiExample, text: Readable, max_passages: int) -> Targ
     As in CANINE's code, answers of yes and no are learned as passages, and what lies behind `max_passages` as none.
 
     Args:
-        text: `readable_article` of the example, with the same `max_passages`.
+        text: what is read of the article, of no more than `max_passages` passages.
 
     Raises:
         UnusableAnswer: the minimal answer is empty or not within its passage.
@@ -29,14 +29,20 @@ def tydi_target(example: TydiExample, text: Readable, max_passages: int) -> Targ
     chosen = minimal or next(iter(marked), None)
     if chosen is None:
         return None
-    characters = _characters(chosen, text)
-    if not characters:
-        raise UnusableAnswer(f"{example.key}: the minimal answer is not in passage {chosen.passage}")
-    return Target(PASSAGE if minimal is None else MINIMAL, characters)
+    if minimal is None:
+        passage = text.passages.get(chosen.passage)
+        return Target(PASSAGE, passage) if passage else None
+    vectors = text.find(minimal.span, minimal.passage)
+    if vectors is None:
+        raise UnusableAnswer(f"{example.key}: the minimal answer is not in passage {minimal.passage}")
+    return Target(MINIMAL, vectors)
 
 
-def squad_target(example: SquadExample) -> Target | None:
+def squad_target(example: SquadExample, text: Readable) -> Target | None:
     """The first answer, None where the context does not answer.
+
+    Args:
+        text: the context, as passage 0.
 
     Raises:
         UnusableAnswer: it is empty, or not what the context has there.
@@ -44,14 +50,8 @@ def squad_target(example: SquadExample) -> Target | None:
     if not example.answers:
         return None
     answer = example.answers[0]
-    end = answer.start + len(answer.text)
-    if not answer.text or example.context[answer.start : end] != answer.text:
+    begin, end = (len(encoded(example.context[:at])) for at in (answer.start, answer.start + len(answer.text)))
+    vectors = text.find((begin, end), 0)
+    if vectors is None or not example.context.startswith(answer.text, answer.start):
         raise UnusableAnswer(f"{example.key}: {answer.text!r} is not at character {answer.start} of the context")
-    return Target(MINIMAL, range(answer.start, end))
-
-
-def _characters(chosen: Annotation, text: Readable) -> range | None:
-    passage = text.passages.get(chosen.passage)
-    if passage is None or chosen.span == NO_SPAN:
-        return passage
-    return text.find(chosen.span, passage)
+    return Target(MINIMAL, vectors)

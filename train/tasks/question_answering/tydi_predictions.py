@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.local_files import write_atomically
-from tokenfree.train.tasks.question_answering.readable import Readable
 from tokenfree.train.tasks.question_answering.spans import SpanAnswer
 from tokenfree.train.tasks.question_answering.tydi_files import NO_SPAN, Span, TydiExample, YesNo, read_json_lines
 
@@ -40,22 +39,24 @@ class TydiPrediction:
         }
 
 
-def tydi_prediction(example: TydiExample, text: Readable, answer: SpanAnswer | None) -> TydiPrediction:
+def tydi_prediction(example: TydiExample, answer: SpanAnswer | None) -> TydiPrediction:
     """The prediction for a question: the answer, and the first passage that it is in, else the passage 0.
 
     Args:
-        text: what was read of the article.
+        example: of the question.
         answer: None: the question stays without one.
     """
     if answer is None:
         return TydiPrediction(example.example_id, example.language)
-    begin, end = span = answer.bytes_of(text)
+    begin, end = answer.span
     within = (
-        i
-        for i, (first, last) in enumerate(example.passages)
+        index
+        for index, (first, last) in enumerate(example.passages)
         if (first, last) != NO_SPAN and first <= begin and end <= last
     )
-    return TydiPrediction(example.example_id, example.language, next(within, 0), answer.score, span, answer.score)
+    return TydiPrediction(
+        example.example_id, example.language, next(within, 0), answer.score, answer.span, answer.score
+    )
 
 
 def write_predictions(path: Path, predictions: Iterable[TydiPrediction]) -> None:
@@ -73,7 +74,7 @@ def read_predictions(path: str | Path) -> list[TydiPrediction]:
     found: dict[int, TydiPrediction] = {}
     for number, record in read_json_lines(path):
         try:
-            prediction = _prediction(record)
+            prediction = prediction_of(record)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             told = f"has no {error}" if isinstance(error, KeyError) else str(error)
             raise UserError(f"{path}:{number}: no prediction for TyDi QA: {told}") from None
@@ -85,7 +86,12 @@ def read_predictions(path: str | Path) -> list[TydiPrediction]:
     return list(found.values())
 
 
-def _prediction(record: Any) -> TydiPrediction:
+def prediction_of(record: Mapping[str, Any]) -> TydiPrediction:
+    """The prediction that an object of the official form is.
+
+    Raises:
+        KeyError, TypeError, ValueError, AttributeError: it is none.
+    """
     minimal = record.get("minimal_answer", {})
     begin, end = (int(minimal.get(f"{side}_byte_offset", -1)) for side in ("start", "end"))
     if (begin < 0) != (end < 0) or begin > end:

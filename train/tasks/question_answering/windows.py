@@ -1,13 +1,15 @@
 """Windows: what a model reads at once of a question and a text that may be longer, and what it is to find there.
 
-A window is [CLS] question [SEP] part of the text [SEP], in segments 0 and 1, padded to a fixed length (spec: canine,
-section 6.1). Positions of answers are those of the window, the last one included.
+A window is [CLS] question [SEP] part of the text [SEP], in segments 0 and 1. For models of characters it is that of
+CANINE's code for TyDi QA, padded to a fixed length (spec: canine, section 6.1); others fill what room they have.
+Positions of answers are those of vectors, the last one included.
 
-W windows, L length
+W windows, L positions, P vectors of a window
 """
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,18 +18,27 @@ import numpy as np
 
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.train.batches import counter_random as random
+from tokenfree.train.batches.collator import Arrays
 from tokenfree.train.batches.framing import CLS, SEP
-from tokenfree.train.tasks.question_answering.readable import Readable
+from tokenfree.train.tasks.inputs.text_inputs import TextInputs, TextSymbols
+from tokenfree.train.tasks.question_answering.readable import (
+    NOWHERE,
+    QUESTION_MARKER,
+    Passage,
+    Readable,
+    part_of,
+    readable,
+)
 
 UNKNOWN, YES, NO, MINIMAL, PASSAGE = range(5)  # types of answers, in the order of CANINE's code
-ANSWER_TYPES = ("unknown", "yes", "no", "minimal", "passage")
+NUM_TYPES = 5
 
 
 class Target(NamedTuple):
-    """The answer that is learned: its type, and its characters in the text that is read."""
+    """The answer that is learned: its type, and its vectors in the text that is read."""
 
     kind: int
-    characters: range
+    vectors: range
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -35,15 +46,15 @@ class Window:
     """A part of a text, beside the question.
 
     Attributes:
-        question: codepoints, int64 [n], with the marker if there is one.
+        question: as it is read, with the marker if there is one.
         text: what is read.
-        part: which of its characters.
-        first: the first position of the answer; 0, that of CLS, for none.
+        part: which of its vectors.
+        first: the first vector of the answer, by its number in the input; 0, that of CLS, for none.
         last: the last one.
         kind: the type of the answer, `UNKNOWN` for none.
     """
 
-    question: np.ndarray
+    question: TextSymbols
     text: Readable
     part: range
     first: int = 0
@@ -52,64 +63,110 @@ class Window:
 
     @property
     def offset(self) -> int:
-        """The position of the first character of the part."""
-        return len(self.question) + 2
+        """The number, in the input, of the first vector of the part."""
+        return self.question.num_vectors + 2
 
 
-class WindowArrays(NamedTuple):
-    """Windows side by side.
+class WindowReader:
+    """How a model reads windows.
 
-    Attributes:
-        codepoints: int64 [W, L].
-        mask: bool [W, L], true for all but padding.
-        segments: int64 [W, L]: 0 up to the first SEP, 1 up to the second, then 0.
-        question: bool [W, L]: CLS, the question and its SEP, which patterns with global positions let all see.
-        readable: bool [W, L]: characters of the original, of which answers are made.
+    Args:
+        inputs: of the model.
+        max_question: vectors of a question that are read, its last ones.
+        stride: vectors from one window's begin to that of the next.
+        markers: whether the question and each passage have a marker before them, if the model reads characters.
+
+    Raises:
+        UserError: no text fits beside the longest question.
     """
 
-    codepoints: np.ndarray
-    mask: np.ndarray
-    segments: np.ndarray
-    question: np.ndarray
-    readable: np.ndarray
-
-
-@dataclasses.dataclass(frozen=True)
-class WindowCutter:
-    """Cuts texts into windows.
-
-    Attributes:
-        length: positions of a window.
-        max_question: characters of a question that are read, its last ones.
-        stride: characters from one window's begin to that of the next.
-        marker: a codepoint before the question; None: there is none.
-    """
-
-    length: int
-    max_question: int = 256
-    stride: int = 512
-    marker: int | None = None
-
-    def __post_init__(self) -> None:
-        least = self.max_question + 4 + (self.marker is not None)  # CLS, two SEP and one character of the text
-        if self.length < least:
+    def __init__(self, inputs: TextInputs, *, max_question: int, stride: int, markers: bool) -> None:
+        self._inputs, self._max_question, self._stride = inputs, max_question, stride
+        self._is_characters = inputs.symbols == "characters"
+        self._markers = markers and self._is_characters
+        if inputs.length < max_question + 4 + self._markers:  # CLS, two SEP and something of the text
             raise UserError(
-                f"length: windows of {self.length} positions leave no room for the text beside questions of "
-                f"{self.max_question} characters; make it at least {least}"
+                f"train.length: windows of {inputs.length} positions leave no room for the text beside questions of "
+                f"{max_question}; make it at least {max_question + 4 + self._markers}, or task.max_question smaller"
             )
 
-    def question(self, codepoints: np.ndarray) -> np.ndarray:
-        """What is read of a question: its marker and its last characters."""
-        kept = codepoints[max(0, len(codepoints) - self.max_question) :]
-        return kept if self.marker is None else np.concatenate([[self.marker], kept])
+    def text(self, passages: Sequence[Passage]) -> Readable:
+        """Passages as they are read."""
+        return readable(passages, self._inputs, markers=self._markers)
 
-    def cut(self, question: np.ndarray, text: Readable) -> list[Window]:
-        """The windows of a text, from left to right; the last one ends where the text does. None of an empty text."""
-        question = self.question(question)
-        capacity = self.length - len(question) - 3
-        num_after_first = -(-max(0, len(text) - capacity) // min(capacity, self.stride))
-        starts = range(0, len(text) and 1 + num_after_first * min(capacity, self.stride), min(capacity, self.stride))
-        return [Window(question, text, range(start, min(start + capacity, len(text)))) for start in starts]
+    def question(self, text: str) -> TextSymbols:
+        """A question as it is read: its last vectors, behind the marker if there is one."""
+        encoded = self._inputs.encode(text)
+        kept = part_of(encoded, range(max(0, encoded.num_vectors - self._max_question), encoded.num_vectors))
+        return kept._replace(symbols=np.append(QUESTION_MARKER, kept.symbols)) if self._markers else kept
+
+    def cut(self, question: TextSymbols, text: Readable) -> list[Window]:
+        """The windows of a text, from left to right; the last one ends where the text does. None of an empty text.
+
+        Raises:
+            UserError: not even one vector fits beside the question.
+        """
+        windows, start, end = list[Window](), 0, 0
+        while end < len(text):
+            end = self._end(question, text, start)
+            windows.append(Window(question, text, range(start, end)))
+            start += min(end - start, self._stride)
+        return windows
+
+    def arrays(self, windows: Sequence[Window]) -> Arrays:
+        """The arrays that the encoder reads, and of the vectors:
+
+        `starts` and `ends`, int64 [W, P]: which bytes of the original they are, -1 for none; `choices`, bool alike:
+        those over which the softmax goes, which with characters is all of them, padding too, as in CANINE's code.
+        """
+        inputs = [(window.question, window.text.part(window.part)) for window in windows]
+        arrays = self._padded(windows) if self._is_characters else self._inputs.arrays(inputs)
+        shape = arrays["unit_ends"].shape if "unit_ends" in arrays else arrays["codepoints"].shape
+        starts, ends = (np.full(shape, NOWHERE, dtype=np.int64) for _ in range(2))
+        choices = np.full(shape, self._is_characters)
+        for row, window in enumerate(windows):
+            part, begin = slice(window.part.start, window.part.stop), window.offset
+            end = begin + len(window.part)
+            starts[row, begin:end], ends[row, begin:end] = window.text.starts[part], window.text.ends[part]
+            choices[row, : end + 1] = True
+        return arrays | {"starts": starts, "ends": ends, "choices": choices}
+
+    def size(self, window: Window) -> int:
+        """The positions of a window."""
+        if self._is_characters:
+            return self._inputs.length
+        return self._inputs.size((window.question, window.text.part(window.part)))
+
+    def _end(self, question: TextSymbols, text: Readable, start: int) -> int:
+        """Behind the last vector of a window that begins at `start`."""
+        if self._is_characters:
+            return min(len(text), start + self._inputs.length - question.num_vectors - 3)
+        most = range(start + 1, min(len(text), start + self._inputs.length) + 1)
+        end = start + bisect.bisect_left(
+            most, True, key=lambda end: bool(self._inputs.missing((question, text.part(range(start, end)))))
+        )
+        if end == start:
+            raise UserError(
+                f"train.length: {self._inputs.length} positions leave no room for the text beside a question; make it "
+                "larger, or task.max_question smaller"
+            )
+        return end
+
+    def _padded(self, windows: Sequence[Window]) -> Arrays:
+        """CANINE's arrays; `global`, bool [W, L], are CLS, the question and its SEP, for patterns with such units."""
+        shape = (len(windows), self._inputs.length)
+        codepoints, segments = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+        mask, of_question = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
+        codepoints[:, 0] = CLS
+        for row, window in enumerate(windows):
+            begin, end = window.offset, window.offset + len(window.part)
+            codepoints[row, 1 : begin - 1] = window.question.symbols
+            codepoints[row, [begin - 1, end]] = SEP
+            codepoints[row, begin:end] = window.text.symbols[window.part.start : window.part.stop]
+            mask[row, : end + 1] = True
+            segments[row, begin : end + 1] = 1
+            of_question[row, :begin] = True
+        return {"codepoints": codepoints, "mask": mask, "segments": segments, "global": of_question}
 
 
 def with_targets(
@@ -118,6 +175,7 @@ def with_targets(
     """The windows to learn from: those that hold the whole answer, and by chance a share of the others.
 
     Args:
+        windows: of one text.
         target: the answer; None for a question without one.
         share_of_others: the probability with which a window without the answer is kept; it then answers nothing.
         seed: of the draws.
@@ -126,29 +184,10 @@ def with_targets(
     draws = random.uniform(seed, "windows without the answer", np.array([sample]), max(1, len(windows)))[0]
     found = []
     for window, draw in zip(windows, draws.tolist(), strict=False):
-        if target is not None and window.part.start <= target.characters[0] <= target.characters[-1] < window.part.stop:
+        if target is not None and window.part.start <= target.vectors[0] <= target.vectors[-1] < window.part.stop:
             shift = window.offset - window.part.start
-            first, last = target.characters[0] + shift, target.characters[-1] + shift
+            first, last = target.vectors[0] + shift, target.vectors[-1] + shift
             found.append(dataclasses.replace(window, first=first, last=last, kind=target.kind))
         elif draw < share_of_others:
             found.append(window)
     return found
-
-
-def frame_windows(windows: Sequence[Window], length: int) -> WindowArrays:
-    """The arrays of some windows, padded to `length` positions."""
-    shape = (len(windows), length)
-    codepoints, segments = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
-    mask, question, readable = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
-    codepoints[:, 0] = CLS
-    for row, window in enumerate(windows):
-        part, begin = slice(window.part.start, window.part.stop), window.offset
-        end = begin + len(window.part)
-        codepoints[row, 1 : begin - 1] = window.question
-        codepoints[row, [begin - 1, end]] = SEP
-        codepoints[row, begin:end] = window.text.codepoints[part]
-        mask[row, : end + 1] = True
-        segments[row, begin : end + 1] = 1
-        question[row, :begin] = True
-        readable[row, begin:end] = window.text.starts[part] >= 0
-    return WindowArrays(codepoints, mask, segments, question, readable)

@@ -1,12 +1,25 @@
-"""Questions of TyDi QA, made up, in its native form."""
+"""Questions of TyDi QA, made up, in its native form, and how models read them."""
 
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from tokenfree.preprocess.common.settings import build
+from tokenfree.train.model.encoder import ModelConfig
+from tokenfree.train.tasks.inputs.symbols import CharacterInputs
+from tokenfree.train.tasks.inputs.text_inputs import TextInputs
+from tokenfree.train.tasks.question_answering.readable import Readable, readable, tydi_passages
+from tokenfree.train.tasks.question_answering.tydi_files import TydiExample
+
+CHARACTERS: dict[str, Any] = {
+    "width": 16,
+    "embedder": {"name": "codepoint_hash", "buckets": 64, "max_characters": 512},
+    "trunk": {"layers": 1, "heads": 2, "inner_width": 32},
+}
 Write = Callable[..., Path]
 NONE = (-1, -1)
 
@@ -37,6 +50,20 @@ def record(passages: Sequence[str], **fields: Any) -> dict[str, Any]:
         "passage_answer_candidates": candidates,
         "annotations": [annotation()],
     } | fields
+
+
+def characters(length: int) -> TextInputs:
+    """The inputs of a model of characters."""
+    return CharacterInputs(build(ModelConfig, CHARACTERS, source="test"), length)
+
+
+def article_of(example: TydiExample, most: int = 45) -> Readable:
+    """What a model of characters reads of an article."""
+    return readable(tydi_passages(example, most), characters(512), markers=True)
+
+
+def text_of(codepoints: np.ndarray) -> str:
+    return "".join(map(chr, codepoints.tolist()))
 
 
 @pytest.fixture

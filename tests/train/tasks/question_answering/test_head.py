@@ -1,33 +1,69 @@
 import math
+from collections.abc import Mapping
 
+import numpy as np
+import pytest
 import torch
+from torch import Tensor, nn
 
-from tokenfree.train.tasks.question_answering.head import SpanHead, SpanLogits, span_loss
+from tests.train.tasks.question_answering.conftest import CHARACTERS
+from tokenfree.preprocess.common.settings import build
+from tokenfree.train.model.encoder import ModelConfig
+from tokenfree.train.tasks.question_answering.head import SpanHead
+from tokenfree.train.tasks.question_answering.spans import SpanDecoder
 
 
-def test_two_logits_a_character_and_one_a_type() -> None:
+@pytest.fixture
+def encoder() -> nn.Module:
     torch.manual_seed(0)
-    head = SpanHead(6, num_types=5)
-    characters_BCD, pooled_BD = torch.randn(3, 7, 6), torch.randn(3, 6)
-    logits = head(characters_BCD, pooled_BD)
-    assert logits.type_BT is not None
-    assert (logits.start_BC.shape, logits.end_BC.shape, logits.type_BT.shape) == ((3, 7), (3, 7), (3, 5))
-    torch.testing.assert_close(logits.start_BC[1, 2], head.spans.weight[0] @ characters_BCD[1, 2])
-    torch.testing.assert_close(logits.end_BC[1, 2], head.spans.weight[1] @ characters_BCD[1, 2])
-    assert head.spans.weight.std() < 0.04
-    assert not head.spans.bias.any()
-    assert SpanHead(6)(characters_BCD, pooled_BD).type_BT is None
+    return build(ModelConfig, CHARACTERS, source="test").build().eval()
+
+
+def batch(**arrays: Tensor) -> Mapping[str, Tensor]:
+    return {"codepoints": torch.arange(65, 73).repeat(2, 1), "mask": torch.ones(2, 8, dtype=torch.bool)} | arrays
+
+
+ANSWERS = {
+    "choices": torch.ones(2, 8, dtype=torch.bool),
+    "first": torch.tensor([3, 0]),
+    "last": torch.tensor([5, 0]),
+    "kind": torch.tensor([3, 0]),
+    "target_mask": torch.ones(2, 1, dtype=torch.bool),
+}
+
+
+def test_two_logits_a_character_and_one_a_type(encoder: nn.Module) -> None:
+    head = SpanHead(16, SpanDecoder(), num_types=5)
+    found = head.outputs(encoder, batch())
+    out = encoder(batch()["codepoints"], batch()["mask"])
+    torch.testing.assert_close(found["start"], out.characters @ head.spans.weight[0])
+    torch.testing.assert_close(found["end"], out.characters @ head.spans.weight[1])
+    assert head.types is not None
+    torch.testing.assert_close(found["type"], head.types(out.pooled))
+    assert head.spans.weight.abs().max() <= 0.04
+    assert set(SpanHead(16, SpanDecoder()).outputs(encoder, batch())) == {"start", "end"}
 
 
 def test_the_loss_is_the_mean_of_three_with_padding_in_the_softmax() -> None:
     zeros = torch.zeros(2, 8)
-    first_B, last_B, kind_B = torch.tensor([3, 0]), torch.tensor([5, 0]), torch.tensor([3, 0])
-    loss_B = span_loss(SpanLogits(zeros, zeros, torch.zeros(2, 5)), first_B, last_B, kind_B)
-    torch.testing.assert_close(loss_B, torch.full((2,), (2 * math.log(8) + math.log(5)) / 3))
-    without = span_loss(SpanLogits(zeros, zeros, None), first_B, last_B, kind_B)
-    torch.testing.assert_close(without, torch.full((2,), math.log(8)))
-    sure = torch.zeros(2, 8)
-    sure[0, 3] = sure[1, 0] = 50.0
-    torch.testing.assert_close(
-        span_loss(SpanLogits(sure, zeros, None), first_B, last_B, kind_B), torch.full((2,), math.log(8) / 2)
-    )
+    loss = SpanHead(16, SpanDecoder(), 5).loss({"start": zeros, "end": zeros, "type": torch.zeros(2, 5)}, ANSWERS)
+    assert loss.total.item() == pytest.approx(2 * (2 * math.log(8) + math.log(5)) / 3)
+    assert (loss.num_targets.item(), loss.num_correct.item()) == (2, 1)
+    two = SpanHead(16, SpanDecoder())
+    assert two.loss({"start": zeros, "end": zeros}, ANSWERS).total.item() == pytest.approx(2 * math.log(8))
+    some = ANSWERS | {"choices": torch.arange(8).expand(2, 8) < 6}
+    assert two.loss({"start": zeros, "end": zeros}, some).total.item() == pytest.approx(2 * math.log(6))
+    first = ANSWERS | {"target_mask": torch.tensor([[True], [False]])}
+    only = two.loss({"start": zeros, "end": zeros}, first)
+    assert only.total.item() == pytest.approx(math.log(8))
+    assert (only.num_targets.item(), only.num_correct.item()) == (1, 0)
+
+
+def test_what_is_kept_is_the_best_span_in_bytes() -> None:
+    start, end = torch.zeros(2, 8), torch.zeros(2, 8)
+    start[0, 4], end[0, 5], start[0, 0], end[0, 0] = 3.0, 2.0, 0.5, 0.25
+    places = {"starts": torch.full((2, 8), -1), "ends": torch.full((2, 8), -1)}
+    places["starts"][0, 3:7], places["ends"][0, 3:7] = torch.tensor([10, 11, 13, 16]), torch.tensor([11, 13, 16, 17])
+    kept = SpanHead(16, SpanDecoder()).kept({"start": start, "end": end}, places)
+    assert (kept["begin"][0].item(), kept["end"][0].item(), kept["score"][0].item()) == (11, 16, 4.25)
+    assert kept["score"][1].item() == -np.inf

@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-from tests.train.tasks.question_answering.conftest import Write, record
-from tokenfree.train.tasks.question_answering.readable import QUESTION_MARKER, codepoints_of, readable_article
+from tests.train.tasks.question_answering.conftest import Write, article_of, characters, record
 from tokenfree.train.tasks.question_answering.spans import SpanAnswer, SpanDecoder, best_of_windows
 from tokenfree.train.tasks.question_answering.tydi_files import TydiExample, read_tydi
 from tokenfree.train.tasks.question_answering.tydi_predictions import tydi_prediction
-from tokenfree.train.tasks.question_answering.windows import Window, WindowCutter, frame_windows
+from tokenfree.train.tasks.question_answering.windows import Window, WindowReader
 
 PASSAGES = ["Äiti on 🙂, mutta ei aina.", "日本語と漢字", "Se on 1869, ja sitten 1870."]
 LENGTH = 40
@@ -17,11 +16,6 @@ LENGTH = 40
 @pytest.fixture
 def example(write: Write) -> TydiExample:
     return next(read_tydi(write(record(PASSAGES))))
-
-
-def cut(example: TydiExample) -> list[Window]:
-    cutter = WindowCutter(length=LENGTH, max_question=5, stride=9, marker=QUESTION_MARKER)
-    return cutter.cut(codepoints_of(example.question), readable_article(example, 45))
 
 
 def by_loops(
@@ -50,41 +44,43 @@ def by_loops(
 @pytest.mark.parametrize(("candidates", "most"), [(30, 100), (30, 4), (5, 100), (2, 3), (1, 100), (50, 1)])
 @pytest.mark.parametrize("rounded", [False, True], ids=["all differ", "many alike"])
 def test_is_the_procedure_of_the_document(example: TydiExample, candidates: int, most: int, rounded: bool) -> None:
-    windows = cut(example)
+    reader = WindowReader(characters(LENGTH), max_question=5, stride=9, markers=True)
+    windows = reader.cut(reader.question(example.question), article_of(example))
+    arrays = reader.arrays(windows)
     draws = np.random.default_rng(0)
     without = 0
     for _ in range(20):
         logits = draws.normal(size=(2, len(windows), LENGTH)).astype(np.float32)
         starts, ends = np.round(logits) if rounded else logits
-        answers = SpanDecoder(candidates, most).best(starts, ends, frame_windows(windows, LENGTH).readable, windows)
+        scores, firsts, lasts = SpanDecoder(candidates, most).best(starts, ends, arrays["starts"] >= 0)
         expected = [
             by_loops(*row, candidates, most) for row in zip(starts.tolist(), ends.tolist(), windows, strict=True)
         ]
-        for answer, wanted, window in zip(answers, expected, windows, strict=True):
-            assert (answer is None) == (wanted is None)
-            if answer is None or wanted is None:
+        for row, wanted in enumerate(expected):
+            if wanted is None:
                 without += 1
+                assert scores[row] == -np.inf
                 continue
-            assert (answer.score, *answer.bytes_of(window.text)) == wanted
-            assert len(answer.characters) <= most
+            first, last = firsts[row], lasts[row]
+            assert (scores[row], arrays["starts"][row, first], arrays["ends"][row, last]) == wanted
+            assert last - first < most
     assert without or candidates > 1
 
 
 def test_the_best_window_answers_and_the_first_of_equals() -> None:
-    answers = [None, SpanAnswer(range(1, 2), 0.5), SpanAnswer(range(2, 3), 2.0), SpanAnswer(range(3, 4), 2.0), None]
-    assert best_of_windows(answers) == SpanAnswer(range(2, 3), 2.0)
-    assert best_of_windows([None, None]) is None
+    none = SpanAnswer((0, 0), -np.inf)
+    answers = [none, SpanAnswer((1, 2), 0.5), SpanAnswer((2, 3), 2.0), SpanAnswer((3, 4), 2.0), none]
+    assert best_of_windows(answers) == SpanAnswer((2, 3), 2.0)
+    assert best_of_windows([none, none]) is None
     assert best_of_windows([]) is None
 
 
 def test_the_passage_is_the_first_that_holds_the_answer_else_the_first_of_all(example: TydiExample) -> None:
-    article = readable_article(example, 45)
-    inside = range(article.passages[1].start, article.passages[1].start + 2)
-    prediction = tydi_prediction(example, article, SpanAnswer(inside, 1.5))
-    begin = example.passages[1][0]
-    assert (prediction.passage, prediction.span) == (1, (begin, begin + 6))
-    assert prediction.passage_score == prediction.span_score == 1.5
-    across = range(article.passages[1].start, article.passages[2].start + 2)
-    assert tydi_prediction(example, article, SpanAnswer(across, 1.5)).passage == 0
-    nothing = tydi_prediction(example, article, None)
+    begin, end = example.passages[1]
+    for span in ((begin, begin + 6), (begin, end)):
+        prediction = tydi_prediction(example, SpanAnswer(span, 1.5))
+        assert (prediction.passage, prediction.span) == (1, span)
+        assert prediction.passage_score == prediction.span_score == 1.5
+    assert tydi_prediction(example, SpanAnswer((begin, end + 4), 1.5)).passage == 0
+    nothing = tydi_prediction(example, None)
     assert (nothing.passage, nothing.span, nothing.yes_no) == (-1, (-1, -1), "NONE")

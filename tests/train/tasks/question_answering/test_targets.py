@@ -1,8 +1,7 @@
-import numpy as np
 import pytest
 
-from tests.train.tasks.question_answering.conftest import Write, annotation, record
-from tokenfree.train.tasks.question_answering.readable import readable_article
+from tests.train.tasks.question_answering.conftest import Write, annotation, article_of, characters, record, text_of
+from tokenfree.train.tasks.question_answering.readable import Passage, Readable, readable
 from tokenfree.train.tasks.question_answering.squad_files import SquadAnswer, SquadExample
 from tokenfree.train.tasks.question_answering.targets import UnusableAnswer, squad_target, tydi_target
 from tokenfree.train.tasks.question_answering.tydi_files import TydiExample, read_tydi
@@ -15,26 +14,22 @@ def marked(write: Write, *annotations: object) -> TydiExample:
     return next(read_tydi(write(record(PASSAGES, annotations=list(annotations)))))
 
 
-def text_of(codepoints: np.ndarray) -> str:
-    return "".join(map(chr, codepoints.tolist()))
-
-
 def test_the_first_passage_with_a_minimal_answer_is_learned(write: Write) -> None:
     example = marked(write, annotation(0), annotation(2, (31, 35)), annotation(1, (15, 18)), annotation(1, (18, 21)))
-    article = readable_article(example, 45)
+    article = article_of(example)
     target = tydi_target(example, article, 45)
     assert target is not None
     assert target.kind == MINIMAL
-    assert text_of(article.codepoints[target.characters.start : target.characters.stop]) == "日"
-    article = readable_article(example, 1)
+    assert text_of(article.symbols[target.vectors.start : target.vectors.stop]) == "日"
+    article = article_of(example, 1)
     assert tydi_target(example, article, 1) == Target(PASSAGE, article.passages[0])
 
 
 def test_yes_and_no_are_learned_as_passages_and_none_as_none(write: Write) -> None:
     example = marked(write, annotation(2, yes_no="YES"), annotation(1, yes_no="NO"), annotation())
-    article = readable_article(example, 45)
+    article = article_of(example)
     assert tydi_target(example, article, 45) == Target(PASSAGE, article.passages[1])
-    assert tydi_target(example, readable_article(example, 1), 1) is None
+    assert tydi_target(example, article_of(example, 1), 1) is None
     assert tydi_target(marked(write, annotation()), article, 45) is None
 
 
@@ -42,20 +37,24 @@ def test_yes_and_no_are_learned_as_passages_and_none_as_none(write: Write) -> No
 def test_an_answer_outside_of_its_passage_is_told(write: Write, span: tuple[int, int]) -> None:
     example = marked(write, annotation(1, span))
     with pytest.raises(UnusableAnswer, match=r"dev.jsonl:1: the minimal answer is not in passage 1"):
-        tydi_target(example, readable_article(example, 45), 45)
+        tydi_target(example, article_of(example), 45)
 
 
 def squad(*answers: SquadAnswer) -> SquadExample:
     return SquadExample("dev.json: data[0]", "a", "Mikä?", "Äiti on 🙂.", answers)
 
 
+def context() -> Readable:
+    return readable([Passage(0, 0, "Äiti on 🙂.".encode())], characters(64), markers=False)
+
+
 def test_of_squad_the_first_answer_is_learned() -> None:
-    target = squad_target(squad(SquadAnswer("🙂", 8), SquadAnswer("Äiti", 0)))
+    target = squad_target(squad(SquadAnswer("🙂", 8), SquadAnswer("Äiti", 0)), context())
     assert target == Target(MINIMAL, range(8, 9))
-    assert squad_target(squad()) is None
+    assert squad_target(squad(), context()) is None
 
 
 @pytest.mark.parametrize("answer", [SquadAnswer("🙂", 7), SquadAnswer("", 3), SquadAnswer("..", 9)])
 def test_an_answer_that_is_not_in_the_context_is_told(answer: SquadAnswer) -> None:
     with pytest.raises(UnusableAnswer, match=r"dev.json: data\[0\]: '.*' is not at character \d of the context"):
-        squad_target(squad(answer))
+        squad_target(squad(answer), context())

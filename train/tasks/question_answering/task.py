@@ -1,0 +1,157 @@
+"""What the tasks of question answering share: their settings, and the collator that cuts texts into windows."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+from pydantic import Field
+
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.batches.collator import Arrays
+from tokenfree.train.model.encoder import ModelConfig
+from tokenfree.train.tasks.base import Item, Outputs, TaskDefaults
+from tokenfree.train.tasks.inputs.text_inputs import TextInputs, TextSymbols
+from tokenfree.train.tasks.question_answering.head import SpanHead
+from tokenfree.train.tasks.question_answering.readable import Passage, Readable
+from tokenfree.train.tasks.question_answering.spans import SpanAnswer, SpanDecoder, best_of_windows
+from tokenfree.train.tasks.question_answering.targets import UnusableAnswer
+from tokenfree.train.tasks.question_answering.windows import Target, Window, WindowReader, with_targets
+
+logger = logging.getLogger("tokenfree")
+
+
+@settings
+class QuestionAnswering(TaskDefaults):
+    """Questions whose answers are spans of a text. Lengths are in characters, of models of subwords and words in these.
+
+    Attributes:
+        max_question: the most of a question that is read, its end.
+        stride: from the begin of a window of the text to that of the next.
+        other_windows: share of the windows without the answer that are trained on, as ones that do not answer.
+        max_answer: the longest answer that is given.
+        candidates: how many of the best begins, and of the best ends, are combined to find an answer.
+    """
+
+    max_question: Annotated[int, Field(ge=1)] = 256
+    stride: Annotated[int, Field(ge=1)] = 512
+    other_windows: Annotated[float, Field(ge=0, le=1)] = 0.1
+    max_answer: Annotated[int, Field(ge=1)] = 100
+    candidates: Annotated[int, Field(ge=1)] = 30
+
+    markers = False
+    num_types = 0
+
+    @abstractmethod
+    def passages(self, example: Any) -> list[Passage]:
+        """The parts of the text that are read."""
+
+    @abstractmethod
+    def target(self, example: Any, text: Readable) -> Target | None:
+        """What is learned of an example that has its answer.
+
+        Raises:
+            UnusableAnswer: the answer is not where it is said to be.
+        """
+
+    @abstractmethod
+    def is_annotated(self, example: Any) -> bool:
+        """Whether it is known what the example's answer is, or that it has none."""
+
+    def build(self, model: ModelConfig) -> SpanHead:
+        """The head."""
+        return SpanHead(model.width, SpanDecoder(self.candidates, self.max_answer), self.num_types)
+
+    def collator(self, inputs: TextInputs, seed: int) -> QuestionCollator:
+        """See `DownstreamTask.collator`."""
+        return QuestionCollator(self, inputs, seed)
+
+    def answers(
+        self, examples: Sequence[Any], items: Sequence[Item], outputs: Sequence[Outputs]
+    ) -> list[SpanAnswer | None]:
+        """The best answer over the windows of each example."""
+        found: list[list[SpanAnswer]] = [[] for _ in examples]
+        for item, output in zip(items, outputs, strict=True):
+            span = int(output["begin"]), int(output["end"])
+            found[item.example].append(SpanAnswer(span, float(output["score"])))
+        return [best_of_windows(of_example) for of_example in found]
+
+
+class _Place(NamedTuple):
+    """A window of an example, without what it holds: that is read when it is used, which spares memory."""
+
+    example: Any
+    part: range
+    first: int
+    last: int
+    kind: int
+    is_annotated: bool
+
+
+class QuestionCollator:
+    """Questions to arrays; see `tokenfree.train.tasks.base.TaskCollator`.
+
+    Args:
+        task: whose examples they are.
+        inputs: of the model.
+        seed: of the draws of windows without the answer.
+
+    Raises:
+        UserError: the inputs are too short.
+    """
+
+    def __init__(self, task: QuestionAnswering, inputs: TextInputs, seed: int) -> None:
+        self._task, self._seed = task, seed
+        self._reader = WindowReader(inputs, max_question=task.max_question, stride=task.stride, markers=task.markers)
+        self._read = functools.lru_cache(maxsize=32)(self._read_now)
+
+    def items(self, examples: Sequence[Any], *, training: bool) -> list[Item]:
+        """See `TaskCollator.items`. A question whose answer is not where it should be is left out of training."""
+        items, unusable = list[Item](), list[str]()
+        for number, example in enumerate(examples):
+            question, text = self._read(example)
+            windows, is_annotated = self._reader.cut(question, text), self._task.is_annotated(example)
+            try:
+                target = self._task.target(example, text) if is_annotated else None
+            except UnusableAnswer as error:
+                unusable.append(str(error))
+                target, is_annotated = None, False
+            if training and not is_annotated:
+                continue
+            share = self._task.other_windows if training else 1.0
+            for window in with_targets(windows, target, share_of_others=share, seed=self._seed, sample=number):
+                place = _Place(example, window.part, window.first, window.last, window.kind, is_annotated)
+                items.append(Item(number, self._reader.size(window), place))
+        if training and unusable:
+            logger.warning("%d of %d questions are left out: %s", len(unusable), len(examples), unusable[0])
+        return items
+
+    def __call__(self, items: Sequence[Item], sample_ids: np.ndarray) -> Arrays:
+        """The arrays of `WindowReader`; `first`, `last` and `kind` of the answers, int64 [b]."""
+        places: list[_Place] = [item.content for item in items]
+        return self._reader.arrays([self._window(place) for place in places]) | {
+            "first": np.array([place.first for place in places], dtype=np.int64),
+            "last": np.array([place.last for place in places], dtype=np.int64),
+            "kind": np.array([place.kind for place in places], dtype=np.int64),
+            "target_mask": np.array([[place.is_annotated] for place in places]),
+            "num_characters": np.array([len(place.part) for place in places], dtype=np.int64),
+        }
+
+    def _window(self, place: _Place) -> Window:
+        question, text = self._read(place.example)
+        return Window(question, text, place.part, place.first, place.last, place.kind)
+
+    def _read_now(self, example: Any) -> tuple[TextSymbols, Readable]:
+        return self._reader.question(example.question), self._reader.text(self._task.passages(example))
+
+
+def shown(original: bytes, answer: SpanAnswer) -> Mapping[str, Any]:
+    """An answer as predictions show it: `text`, and where it is in characters and in bytes of the `original`."""
+    begin, end = answer.span
+    text = original[begin:end].decode("utf-8", "replace")
+    start = len(original[:begin].decode("utf-8", "replace"))
+    return {"text": text, "start": start, "end": start + len(text), "start_byte": begin, "end_byte": end}
