@@ -18,6 +18,7 @@ from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.machine.memory import GIB, memory_limit
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.model.encoder import check as check_model
+from tokenfree.train.optimizers.learning_rate import Schedule
 
 BYTES_OF_A_WEIGHT = 8  # and of its gradient, in float32; optimizers add to that
 OPTIMIZER = Slot("tokenfree.train.optimizers", "adamw", "tokenfree.train.optimizers.base.CONTRACT")
@@ -38,6 +39,8 @@ class LoopConfig:
         optimizer: what turns gradients into new weights.
         learning_rate: the highest learning rate, reached at the end of the warm-up.
         warmup: share of the steps in which the learning rate rises from 0; it then falls to 0 in a straight line.
+        schedule: linear; or bert, which falls from the first step on and is overridden by the rise while that lasts: as
+            it ends the rate jumps down.
         clip_norm: the most that the 2-norm of the gradient over all parameters may be; a longer one is shortened to it.
         precision: of the matrix products; weights, gradients and the optimizer's state stay float32.
         ema_decay: validate and export a running average of the weights, of which each step keeps this share; null: the
@@ -69,6 +72,7 @@ class LoopConfig:
     optimizer: Annotated[Any, OPTIMIZER] = part(OPTIMIZER)
     learning_rate: Annotated[float, Field(gt=0)] = 1e-3
     warmup: Annotated[float, Field(ge=0, le=1)] = 0.025
+    schedule: Schedule = "linear"
     clip_norm: Annotated[float, Field(gt=0)] = 1.0
     precision: Literal["float32", "bfloat16"] = "float32"
     ema_decay: Annotated[float, Field(gt=0, lt=1)] | None = None

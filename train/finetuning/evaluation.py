@@ -85,7 +85,7 @@ class Evaluator:
         outputs = head.outputs(model.encoder, batch)
         loss = StepSums.of(head.loss(outputs, batch), head.means)
         return {name: values.float().cpu().numpy() if values.is_floating_point() else values.cpu().numpy()
-                for name, values in outputs.items()}, loss  # fmt: skip
+                for name, values in head.kept(outputs, batch).items()}, loss  # fmt: skip
 
 
 def _by_item(outputs: Mapping[str, np.ndarray], count: int) -> list[Outputs]:

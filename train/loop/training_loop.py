@@ -267,4 +267,10 @@ class TrainingLoop(Generic[R]):
     def _rate(self) -> float:
         """The learning rate of the next step."""
         config = self.recipe.train
-        return learning_rate(self.step, steps=config.steps, peak=config.learning_rate, warmup=config.warmup)
+        return learning_rate(
+            self.step,
+            steps=config.steps,
+            peak=config.learning_rate,
+            warmup=config.warmup,
+            schedule=config.schedule,
+        )

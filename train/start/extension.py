@@ -79,7 +79,7 @@ class Extension:
         train = self.before.train
         if done >= steps:
             return 0.0
-        return learning_rate(done, steps=steps, peak=train.learning_rate, warmup=train.warmup)
+        return learning_rate(done, steps=steps, peak=train.learning_rate, warmup=train.warmup, schedule=train.schedule)
 
 
 def _with_steps(recipe: PretrainRecipe, steps: int) -> PretrainRecipe:

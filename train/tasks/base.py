@@ -66,6 +66,10 @@ class TaskHead(Head):
         """The loss of outputs."""
         raise NotImplementedError
 
+    def kept(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """What of the outputs is kept of each item until predictions are made of all: what is large is better not."""
+        return outputs
+
     def forward(self, encoder: torch.nn.Module, batch: Mapping[str, Tensor]) -> Loss:
         """The loss of the encoder, with this head, on a batch of the collator."""
         return self.loss(self.outputs(encoder, batch), batch)
@@ -89,6 +93,10 @@ class TaskModule(Protocol):
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], /) -> Loss:
         """See `TaskHead.loss`."""
+        ...
+
+    def kept(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], /) -> Mapping[str, Tensor]:
+        """See `TaskHead.kept`."""
         ...
 
     def multiply_accumulates(self) -> int:

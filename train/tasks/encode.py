@@ -39,6 +39,16 @@ def encode_places(encoder: Any, batch: Mapping[str, Tensor]) -> Tensor:
     return encoder(batch["codepoints"], batch["mask"], targets_BP=places_BP, **given).characters
 
 
+def encode_all(encoder: Any, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """All vectors [B, P, D], of units where units are words of the text, else of symbols; and the pooled one [B, D]."""
+    if "unit_ends" in batch:
+        units_BUD, _ = encode_units(encoder, batch)
+        return units_BUD, encoder.pool(units_BUD)
+    given = {name: batch[key] for name, key in _GIVEN.items() if key in batch}
+    out = encoder(batch["codepoints"], batch["mask"], **given)
+    return out.characters, out.pooled
+
+
 def class_and_maximum(units_BUD: Tensor, valid_BU: Tensor) -> Tensor:
     """The class node beside the largest value of each feature over all real units, it included: [B, 2 D].
 

@@ -1,6 +1,6 @@
 import pytest
 
-from tokenfree.train.optimizers.learning_rate import bert_learning_rate, learning_rate
+from tokenfree.train.optimizers.learning_rate import learning_rate
 
 
 def rates(steps: int, warmup: float) -> list[float]:
@@ -25,7 +25,7 @@ def test_the_paper_s_warm_up() -> None:
 
 
 def test_bert_s_jumps_down_where_the_warm_up_ends() -> None:
-    values = [bert_learning_rate(step, steps=20, peak=1.0, warmup=0.25) for step in range(20)]
+    values = [learning_rate(step, steps=20, peak=1.0, warmup=0.25, schedule="bert") for step in range(20)]
     assert values[:7] == pytest.approx([0.0, 0.2, 0.4, 0.6, 0.8, 0.75, 0.7])
     assert values[-1] == pytest.approx(0.05)
-    assert bert_learning_rate(0, steps=20, peak=1.0, warmup=0.04) == 1.0  # not one whole step of warm-up
+    assert learning_rate(0, steps=20, peak=1.0, warmup=0.04, schedule="bert") == 1.0  # not one whole step of warm-up

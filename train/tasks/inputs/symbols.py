@@ -34,6 +34,7 @@ class SymbolInputs:
     symbols = "symbols"
 
     def __init__(self, model: ModelConfig, length: int, *, cls: int, sep: int) -> None:
+        self.length = length
         self._padding = Padding(model, length, bucket=_BUCKET)
         self._room = self._padding.length - self._padding.spare
         self._cls, self._sep = cls, sep

@@ -37,6 +37,11 @@ class TextInputs(Protocol):
         """What they are called in messages, such as "characters"."""
         ...
 
+    @property
+    def length(self) -> int:
+        """The most positions of an input, as the recipe has it."""
+        ...
+
     def encode(self, text: str) -> TextSymbols:
         """A text as the model reads it, of any length."""
         ...

@@ -30,6 +30,7 @@ class WordInputs:
     symbols = "words and bytes"
 
     def __init__(self, model: ModelConfig, length: int) -> None:
+        self.length = length
         self._num_words, self._num_bytes = room_for_words(length, model.downsampler.bytes_per_word)
 
     def encode(self, text: str) -> TextSymbols:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import gzip
 import json
-import zlib
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any
 
 from tokenfree.preprocess.common.errors import UserError
+from tokenfree.train.tasks.examples.files import read_bytes
 
 _HELP = "give a file in the form of SQuAD"
 
@@ -39,22 +38,19 @@ def encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def read_squad(path: str | Path) -> list[SquadExample]:
+def read_squad(path: str) -> list[SquadExample]:
     """The questions of a file, in its order.
 
     Raises:
         UserError: the file cannot be read or has another form; the place and the field are named.
     """
-    path = Path(path)
+    raw = read_bytes(path)
     try:
-        raw = path.read_bytes()
-        document = json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
-    except (OSError, EOFError, zlib.error) as error:
-        raise UserError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+        document = json.loads(raw)
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: no JSON ({error}); {_HELP}") from None
     try:
-        examples = list(_examples(path.name, document))
+        examples = list(_examples(PurePath(path).name, document))
     except _Wrong as wrong:
         raise UserError(f"{path}: {wrong}") from None
     if not examples:

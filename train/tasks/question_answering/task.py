@@ -50,6 +50,13 @@ class QuestionAnswering(TaskDefaults):
     def passages(self, example: Any) -> list[Passage]:
         """The parts of the text that are read."""
 
+    def texts(self, example: Any) -> Sequence[str]:
+        """See `DownstreamTask.texts`."""
+        return [
+            example.question,
+            *(passage.text.decode("utf-8", "surrogatepass") for passage in self.passages(example)),
+        ]
+
     @abstractmethod
     def target(self, example: Any, text: Readable) -> Target | None:
         """What is learned of an example that has its answer.

@@ -6,14 +6,14 @@ Offsets there are bytes of `document_plaintext` in UTF-8 (Clark et al., TACL 202
 from __future__ import annotations
 
 import dataclasses
-import gzip
+import io
 import json
-import zlib
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any, Literal
 
 from tokenfree.preprocess.common.errors import UserError
+from tokenfree.train.tasks.examples.files import read_bytes
 
 YesNo = Literal["YES", "NO", "NONE"]
 Span = tuple[int, int]  # begin and end in bytes
@@ -42,16 +42,16 @@ class TydiExample:
     annotations: tuple[Annotation, ...] | None  # None: the file has none
 
 
-def read_tydi(path: str | Path) -> Iterator[TydiExample]:
+def read_tydi(path: str) -> Iterator[TydiExample]:
     """The examples of a file, in its order.
 
     Raises:
         UserError: the file cannot be read, or a line is no example; file, line and field are named.
     """
-    path = Path(path)
     seen: dict[int, str] = {}
+    name = PurePath(path).name
     for number, record in read_json_lines(path):
-        key = f"{path.name}:{number}"
+        key = f"{name}:{number}"
         try:
             example = _example(key, record)
         except _Wrong as wrong:
@@ -67,28 +67,22 @@ def read_tydi(path: str | Path) -> Iterator[TydiExample]:
         raise UserError(f"{path}: holds no questions; give a file of TyDi QA's primary tasks")
 
 
-def read_json_lines(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """The objects of a file of JSON lines, gzipped where its first bytes say so, each with its line (from 1).
+def read_json_lines(path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """The objects of a file of JSON lines at any address, gzipped or not, each with its line (from 1).
 
     Raises:
         UserError: the file cannot be read, or a line is no JSON object.
     """
-    try:
-        with path.open("rb") as raw:
-            gzipped = raw.read(2) == b"\x1f\x8b"
-        with gzip.open(path, "rb") if gzipped else path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                if line.strip():
-                    yield number, _object(line, path, number)
-    except (OSError, EOFError, zlib.error) as error:
-        raise UserError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+    for number, line in enumerate(io.BytesIO(read_bytes(path)), 1):
+        if line.strip():
+            yield number, _object(line, path, number)
 
 
 class _Wrong(Exception):
     """A field that is missing or has the wrong form."""
 
 
-def _object(line: bytes, path: Path, number: int) -> Mapping[str, Any]:
+def _object(line: bytes, path: str, number: int) -> Mapping[str, Any]:
     try:
         record = json.loads(line)
     except (json.JSONDecodeError, UnicodeDecodeError) as error:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.local_files import write_atomically
 from tokenfree.train.tasks.question_answering.spans import SpanAnswer
 from tokenfree.train.tasks.question_answering.tydi_files import NO_SPAN, Span, TydiExample, YesNo, read_json_lines
 
@@ -59,18 +56,12 @@ def tydi_prediction(example: TydiExample, answer: SpanAnswer | None) -> TydiPred
     )
 
 
-def write_predictions(path: Path, predictions: Iterable[TydiPrediction]) -> None:
-    """Write the prediction file."""
-    write_atomically(path, "".join(f"{json.dumps(prediction.to_json())}\n" for prediction in predictions))
-
-
-def read_predictions(path: str | Path) -> list[TydiPrediction]:
+def read_predictions(path: str) -> list[TydiPrediction]:
     """The predictions of a file in the official form.
 
     Raises:
         UserError: the file cannot be read, or a line is no prediction; file, line and field are named.
     """
-    path = Path(path)
     found: dict[int, TydiPrediction] = {}
     for number, record in read_json_lines(path):
         try:

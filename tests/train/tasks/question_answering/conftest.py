@@ -20,7 +20,7 @@ CHARACTERS: dict[str, Any] = {
     "embedder": {"name": "codepoint_hash", "buckets": 64, "max_characters": 512},
     "trunk": {"layers": 1, "heads": 2, "inner_width": 32},
 }
-Write = Callable[..., Path]
+Write = Callable[..., str]
 NONE = (-1, -1)
 
 
@@ -70,10 +70,10 @@ def text_of(codepoints: np.ndarray) -> str:
 def write(tmp_path: Path) -> Write:
     """Writes lines, each a record or a text as it is, to a file `name`."""
 
-    def make(*lines: Any, name: str = "dev.jsonl") -> Path:
+    def make(*lines: Any, name: str = "dev.jsonl") -> str:
         path = tmp_path / name
         texts = (line if isinstance(line, str) else json.dumps(line, ensure_ascii=False) for line in lines)
         path.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
-        return path
+        return str(path)
 
     return make

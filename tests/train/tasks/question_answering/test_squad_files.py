@@ -18,10 +18,10 @@ def question(name: Any = "a", *answers: Any, **fields: Any) -> dict[str, Any]:
     return {"id": name, "question": "Mikä?", "answers": list(answers)} | fields
 
 
-def write(tmp_path: Path, document: Any) -> Path:
+def write(tmp_path: Path, document: Any) -> str:
     path = tmp_path / "dev.json"
     path.write_text(document if isinstance(document, str) else json.dumps(document))
-    return path
+    return str(path)
 
 
 ANSWER = {"text": "kaupunki", "answer_start": 12}
@@ -35,8 +35,8 @@ def test_reads_questions_with_and_without_answers(tmp_path: Path) -> None:
     assert first.answers == (SquadAnswer("kaupunki", 12),) * 2
     assert second.answers == ()
     assert second.key == "dev.json: data[0].paragraphs[0].qas[1]"
-    path.write_bytes(gzip.compress(path.read_bytes()))
-    assert [example.key for example in read_squad(path)] == [first.key, second.key]
+    (tmp_path / "dev.json.gz").write_bytes(gzip.compress(Path(path).read_bytes()))
+    assert [example.question_id for example in read_squad(str(tmp_path / "dev.json.gz"))] == ["a", "b"]
 
 
 PLACE = "data[0].paragraphs[0]"
@@ -69,5 +69,5 @@ def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, document: Any, me
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"absent: cannot be read \(No such file"):
-        read_squad(tmp_path / "absent")
+    with pytest.raises(UserError, match="absent: there is no such file"):
+        read_squad(str(tmp_path / "absent"))

@@ -30,14 +30,12 @@ def test_reads_what_a_line_says(write: Write) -> None:
     )
 
 
-def test_reads_gzip_whatever_the_name_and_files_without_annotations(write: Write) -> None:
+def test_reads_gzip_and_files_without_annotations(write: Write, tmp_path: Path) -> None:
     line = record(PASSAGES)
     del line["annotations"]
-    plain = write(line, "", {**line, "example_id": 8})
-    packed = plain.with_name("dev.json")
-    packed.write_bytes(gzip.compress(plain.read_bytes()))
-    examples = list(read_tydi(packed))
-    assert [example.key for example in examples] == ["dev.json:1", "dev.json:3"]
+    (tmp_path / "dev.gz").write_bytes(gzip.compress(Path(write(line, "", {**line, "example_id": 8})).read_bytes()))
+    examples = list(read_tydi(str(tmp_path / "dev.gz")))
+    assert [example.key for example in examples] == ["dev.gz:1", "dev.gz:3"]
     assert [example.annotations for example in examples] == [None, None]
 
 
@@ -47,7 +45,7 @@ def test_every_example_of_the_published_files(test_data: Path) -> None:
         "tiny_dev_no_annotations.jsonl.gz": 6,
         "small_gold_annotation.jsonl": 3,
     }.items():
-        examples = list(read_tydi(test_data / "tydiqa" / name))
+        examples = list(read_tydi(str(test_data / "tydiqa" / name)))
         assert len(examples) == count
         for example in examples:
             for span in example.passages:
@@ -108,13 +106,9 @@ def test_a_question_that_stands_twice(write: Write) -> None:
         list(read_tydi(path))
 
 
-def test_files_that_cannot_be_read(write: Write, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"absent: cannot be read \(No such file"):
-        list(read_tydi(tmp_path / "absent"))
-    with pytest.raises(UserError, match="holds no questions"):
-        list(read_tydi(write()))
-    whole = gzip.compress(json.dumps(record(PASSAGES)).encode())
-    for damaged in (whole[:60], whole[:40] + b"\xff\xff" + whole[42:]):
-        (tmp_path / "cut").write_bytes(damaged)
-        with pytest.raises(UserError, match="cut: cannot be read"):
-            list(read_tydi(tmp_path / "cut"))
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="absent: there is no such file"):
+        list(read_tydi(str(tmp_path / "absent")))
+    (tmp_path / "cut.gz").write_bytes(gzip.compress(json.dumps(record(PASSAGES)).encode())[:60])
+    with pytest.raises(UserError, match=r"cut.gz: cannot be read"):
+        list(read_tydi(str(tmp_path / "cut.gz")))

@@ -61,7 +61,7 @@ def test_passages_beyond_the_most_and_without_text_are_left_out(write: Write) ->
 
 def test_windows_are_those_written_out_with_strings(test_data: Path) -> None:
     of_windows = reader(300, 20, 64, markers=True)
-    for example in read_tydi(test_data / "tydiqa" / "tiny_dev.jsonl.gz"):
+    for example in read_tydi(str(test_data / "tydiqa" / "tiny_dev.jsonl.gz")):
         article = of_windows.text(tydi_passages(example, 5))
         texts = [example.article[slice(*span)].decode() for span in example.passages[:5]]
         whole = " ".join(f"{chr(0xE006 + index)} {text}" for index, text in enumerate(texts))
