@@ -91,8 +91,8 @@ class Config(QuestionAnswering):
             return None
         answers = {line["id"]: line["answer"] for line in predictions}
         found = score_squad(gold, answers, self.rules)
-        values = {"exact_match": found["all"].exact_match, "f1": found["all"].f1}
-        for kind in found.keys() - {"all"}:
+        values = {"f1": found["all"].f1, "exact_match": found["all"].exact_match}
+        for kind in list(found)[1:]:
             values |= {f"exact_match_{kind}": found[kind].exact_match, f"f1_{kind}": found[kind].f1}
         if self.unanswerable:
             spans = {line["id"]: "" if line["span"] is None else line["span"]["text"] for line in predictions}
@@ -106,20 +106,15 @@ class Config(QuestionAnswering):
             }
             mean = mean_of_languages(of_each)
             values |= {"exact_match": mean.exact_match, "f1": mean.f1}
-            values |= {f"f1_{name}": scores.f1 for name, scores in of_each.items()}
-        return Metrics(dict(sorted(values.items())), "f1")
+            values |= {f"f1/{name}": scores.f1 for name, scores in of_each.items()}
+        return Metrics(values, "f1")
 
     def _prediction(self, example: SquadExample, answer: SpanAnswer | None) -> dict[str, Any]:
-        span = None if answer is None else shown(encoded(example.context), answer)
-        given = answer is not None and (answer.score > 0 or not self.unanswerable)
-        return {
-            "key": example.key,
-            "id": example.question_id,
-            "answer": span["text"] if span is not None and given else "",
-            "score": LEAST_SCORE if answer is None else answer.score,
-            "span": span,
-            **({} if example.answers is None else {"gold": [each.text for each in example.answers]}),
-        }
+        found = shown(encoded(example.context), answer)
+        score = LEAST_SCORE if answer is None else answer.score
+        nothing = {"answer": ""} if self.unanswerable and score <= 0 else {}
+        gold = {} if example.answers is None else {"gold": [each.text for each in example.answers]}
+        return {"key": example.key, "id": example.question_id, **found, **nothing, "score": score, **gold}
 
 
 LEAST_SCORE = -1e9  # of no span at all; JSON has no infinity

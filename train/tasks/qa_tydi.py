@@ -63,11 +63,12 @@ class Config(QuestionAnswering):
     def predictions(
         self, examples: Sequence[TydiExample], items: Sequence[Item], outputs: Sequence[Outputs]
     ) -> list[dict[str, Any]]:
-        """Lines of the official form, and with `key` and `answer`: text, characters and bytes; null for none."""
+        """Lines of the official form, with `key`, the `answer` as text, empty for none, and its `span`: `text`, `start`
+        and `end` in characters, `start_byte` and `end_byte`; null for none.
+        """
         answers = self.answers(examples, items, outputs)
         return [
-            {"key": example.key, **tydi_prediction(example, answer).to_json()}
-            | {"answer": None if answer is None else shown(example.article, answer)}
+            {"key": example.key, **tydi_prediction(example, answer).to_json()} | shown(example.article, answer)
             for example, answer in zip(examples, answers, strict=True)
         ]
 
@@ -86,5 +87,5 @@ class Config(QuestionAnswering):
             for name in ("f1", "precision", "recall"):
                 values[f"{task}_{name}"] = getattr(getattr(mean, task), name)
             for language, of_language in scores.languages.items():
-                values[f"{task}_f1_{language}"] = getattr(of_language, task).f1
+                values[f"{task}_f1/{language}"] = getattr(of_language, task).f1
         return Metrics(values, "minimal_f1")

@@ -1,7 +1,8 @@
 """Say what a fine-tuned run finds in texts, or guess what stands behind [MASK], by a pretraining run.
 
 A fine-tuned run gives labels with their probabilities, tags, or spans with the characters of the text that they are;
-two texts of a pair have a tab between. In the place of TEXT, a file or `-` (standard input) has a text a line.
+two texts of a pair have a tab between, and so have a question and the text that is to answer it. In the place of TEXT,
+a file or `-` (standard input) has a text a line.
 
 CANINE-S and a subword BERT guess subwords, Byte2Word words, CANINE-C and character BERT the characters of a word.
 Models of characters see how many are hidden: [MASK:5] says five; after [MASK] alone several lengths are tried and count

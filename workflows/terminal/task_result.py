@@ -15,7 +15,10 @@ def score_lines(scores: Mapping[str, Mapping[str, float]]) -> list[str]:
 
 def prediction_lines(found: Mapping[str, Any]) -> Iterator[str]:
     """What was found in one text, for people."""
-    if "spans" in found:
+    if "answer" in found:
+        span = found["span"]
+        yield f"{span['start']:>6}:{span['end']:<6} {found['answer']}" if found["answer"] else "no answer"
+    elif "spans" in found:
         yield from (_span(span) for span in found["spans"]) if found["spans"] else ("nothing found",)
     elif "tags" in found:
         yield " ".join(f"{word}/{tag}" for word, tag in zip(found["words"], found["tags"], strict=True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -156,9 +156,12 @@ class QuestionCollator:
         return self._reader.question(example.question), self._reader.text(self._task.passages(example))
 
 
-def shown(original: bytes, answer: SpanAnswer) -> Mapping[str, Any]:
-    """An answer as predictions show it: `text`, and where it is in characters and in bytes of the `original`."""
+def shown(original: bytes, answer: SpanAnswer | None) -> dict[str, Any]:
+    """`answer`, its text, and `span`: also where it is in characters and bytes of the `original`; null for none."""
+    if answer is None:
+        return {"answer": "", "span": None}
     begin, end = answer.span
     text = original[begin:end].decode("utf-8", "replace")
     start = len(original[:begin].decode("utf-8", "replace"))
-    return {"text": text, "start": start, "end": start + len(text), "start_byte": begin, "end_byte": end}
+    span = {"text": text, "start": start, "end": start + len(text), "start_byte": begin, "end_byte": end}
+    return {"answer": text, "span": span}
