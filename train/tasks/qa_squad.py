@@ -93,11 +93,11 @@ class Config(QuestionAnswering):
         found = score_squad(gold, answers, self.rules)
         values = {"f1": found["all"].f1, "exact_match": found["all"].exact_match}
         for kind in list(found)[1:]:
-            values |= {f"exact_match_{kind}": found[kind].exact_match, f"f1_{kind}": found[kind].f1}
+            values |= {f"f1/{kind}": found[kind].f1, f"exact_match/{kind}": found[kind].exact_match}
         if self.unanswerable:
             spans = {line["id"]: "" if line["span"] is None else line["span"]["text"] for line in predictions}
             best, _ = best_with_threshold(gold, spans, {line["id"]: line["score"] for line in predictions}, self.rules)
-            values |= {"exact_match_at_best_threshold": best.exact_match, "f1_at_best_threshold": best.f1}
+            values |= {"f1/best_threshold": best.f1, "exact_match/best_threshold": best.exact_match}
         languages = languages_of(gold)
         if languages:
             of_each = {

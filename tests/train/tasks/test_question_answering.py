@@ -144,8 +144,8 @@ def test_qa_squad_learns_twenty_questions_of_which_some_have_no_answer(tmp_path:
         str(tmp_path / "run"),
     )
     assert result.dev["f1"] > 0.9
-    assert result.dev["f1_unanswerable"] > 0.7
-    assert result.dev["f1_at_best_threshold"] >= result.dev["f1"]
+    assert result.dev["f1/unanswerable"] > 0.7
+    assert result.dev["f1/best_threshold"] >= result.dev["f1"]
 
 
 BYTE2WORD: dict[str, Any] = {
@@ -234,7 +234,7 @@ def test_nothing_is_answered_below_zero_where_that_may_be_right(tmp_path: Path) 
         assert (lines[1]["answer"], lines[1]["span"]) == ("", None)
         scores = task.scores(examples, lines)
         assert scores is not None
-        assert ("f1_unanswerable" in scores.values) == bool(unanswerable), expected
+        assert ("f1/unanswerable" in scores.values) == bool(unanswerable), expected
         json.dumps(lines, allow_nan=False)
 
 
