@@ -25,7 +25,7 @@ from tokenfree.train.tasks.question_answering.squad_scores import (
 )
 from tokenfree.train.tasks.question_answering.targets import squad_target
 from tokenfree.train.tasks.question_answering.task import QuestionAnswering, shown
-from tokenfree.train.tasks.question_answering.windows import Target
+from tokenfree.train.tasks.question_answering.windows import AnswerTarget
 
 
 @settings
@@ -63,7 +63,7 @@ class Config(QuestionAnswering):
         """The context."""
         return [Passage(0, 0, encoded(example.context))]
 
-    def target(self, example: SquadExample, text: Readable) -> Target | None:
+    def target(self, example: SquadExample, text: Readable) -> AnswerTarget | None:
         """See `QuestionAnswering.target`."""
         return squad_target(example, text)
 

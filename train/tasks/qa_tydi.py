@@ -21,7 +21,7 @@ from tokenfree.train.tasks.question_answering.task import QuestionAnswering, sho
 from tokenfree.train.tasks.question_answering.tydi_files import TydiExample, read_tydi
 from tokenfree.train.tasks.question_answering.tydi_predictions import prediction_of, tydi_prediction
 from tokenfree.train.tasks.question_answering.tydi_scores import NOT_AVERAGED, TydiGold, score_tydi
-from tokenfree.train.tasks.question_answering.windows import NUM_TYPES, Target
+from tokenfree.train.tasks.question_answering.windows import NUM_TYPES, AnswerTarget
 
 
 @settings
@@ -52,7 +52,7 @@ class Config(QuestionAnswering):
         """See `QuestionAnswering.passages`."""
         return tydi_passages(example, self.max_passages)
 
-    def target(self, example: TydiExample, text: Readable) -> Target | None:
+    def target(self, example: TydiExample, text: Readable) -> AnswerTarget | None:
         """See `QuestionAnswering.target`."""
         return tydi_target(example, text, self.max_passages)
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from tokenfree.train.tasks.question_answering.readable import Readable
 from tokenfree.train.tasks.question_answering.squad_files import SquadExample, encoded
 from tokenfree.train.tasks.question_answering.tydi_files import NO_SPAN, TydiExample
-from tokenfree.train.tasks.question_answering.windows import MINIMAL, PASSAGE, Target
+from tokenfree.train.tasks.question_answering.windows import MINIMAL, PASSAGE, AnswerTarget
 
 
 class UnusableAnswer(Exception):
     """An annotated answer that is not where it is said to be; the question is left out of training."""
 
 
-def tydi_target(example: TydiExample, text: Readable, max_passages: int) -> Target | None:
+def tydi_target(example: TydiExample, text: Readable, max_passages: int) -> AnswerTarget | None:
     """The minimal answer in the first of the passages that have one, else the first passage that answers.
 
     As in CANINE's code, answers of yes and no are learned as passages, and what lies behind `max_passages` as none.
@@ -31,14 +31,14 @@ def tydi_target(example: TydiExample, text: Readable, max_passages: int) -> Targ
         return None
     if minimal is None:
         passage = text.passages.get(chosen.passage)
-        return Target(PASSAGE, passage) if passage else None
+        return AnswerTarget(PASSAGE, passage) if passage else None
     vectors = text.find(minimal.span, minimal.passage)
     if vectors is None:
         raise UnusableAnswer(f"{example.key}: the minimal answer is not in passage {minimal.passage}")
-    return Target(MINIMAL, vectors)
+    return AnswerTarget(MINIMAL, vectors)
 
 
-def squad_target(example: SquadExample, text: Readable) -> Target | None:
+def squad_target(example: SquadExample, text: Readable) -> AnswerTarget | None:
     """The first answer, None where the context does not answer.
 
     Args:
@@ -54,4 +54,4 @@ def squad_target(example: SquadExample, text: Readable) -> Target | None:
     vectors = text.find((begin, end), 0)
     if vectors is None or not example.context.startswith(answer.text, answer.start):
         raise UnusableAnswer(f"{example.key}: {answer.text!r} is not at character {answer.start} of the context")
-    return Target(MINIMAL, vectors)
+    return AnswerTarget(MINIMAL, vectors)

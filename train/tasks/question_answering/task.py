@@ -20,7 +20,7 @@ from tokenfree.train.tasks.question_answering.head import SpanHead
 from tokenfree.train.tasks.question_answering.readable import Passage, Readable
 from tokenfree.train.tasks.question_answering.spans import SpanAnswer, SpanDecoder, best_of_windows
 from tokenfree.train.tasks.question_answering.targets import UnusableAnswer
-from tokenfree.train.tasks.question_answering.windows import Target, Window, WindowReader, with_targets
+from tokenfree.train.tasks.question_answering.windows import AnswerTarget, Window, WindowReader, with_targets
 
 logger = logging.getLogger("tokenfree")
 
@@ -58,7 +58,7 @@ class QuestionAnswering(TaskDefaults):
         ]
 
     @abstractmethod
-    def target(self, example: Any, text: Readable) -> Target | None:
+    def target(self, example: Any, text: Readable) -> AnswerTarget | None:
         """What is learned of an example that has its answer.
 
         Raises:

@@ -34,7 +34,7 @@ UNKNOWN, YES, NO, MINIMAL, PASSAGE = range(5)  # types of answers, in the order 
 NUM_TYPES = 5
 
 
-class Target(NamedTuple):
+class AnswerTarget(NamedTuple):
     """The answer that is learned: its type, and its vectors in the text that is read."""
 
     kind: int
@@ -170,7 +170,7 @@ class WindowReader:
 
 
 def with_targets(
-    windows: Sequence[Window], target: Target | None, *, share_of_others: float, seed: int, sample: int
+    windows: Sequence[Window], target: AnswerTarget | None, *, share_of_others: float, seed: int, sample: int
 ) -> list[Window]:
     """The windows to learn from: those that hold the whole answer, and by chance a share of the others.
 

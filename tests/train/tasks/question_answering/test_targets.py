@@ -5,7 +5,7 @@ from tokenfree.train.tasks.question_answering.readable import Passage, Readable,
 from tokenfree.train.tasks.question_answering.squad_files import SquadAnswer, SquadExample
 from tokenfree.train.tasks.question_answering.targets import UnusableAnswer, squad_target, tydi_target
 from tokenfree.train.tasks.question_answering.tydi_files import TydiExample, read_tydi
-from tokenfree.train.tasks.question_answering.windows import MINIMAL, PASSAGE, Target
+from tokenfree.train.tasks.question_answering.windows import MINIMAL, PASSAGE, AnswerTarget
 
 PASSAGES = ["Äiti on 🙂.", "日本語", "Se on 1869."]
 
@@ -22,13 +22,13 @@ def test_the_first_passage_with_a_minimal_answer_is_learned(write: Write) -> Non
     assert target.kind == MINIMAL
     assert text_of(article.symbols[target.vectors.start : target.vectors.stop]) == "日"
     article = article_of(example, 1)
-    assert tydi_target(example, article, 1) == Target(PASSAGE, article.passages[0])
+    assert tydi_target(example, article, 1) == AnswerTarget(PASSAGE, article.passages[0])
 
 
 def test_yes_and_no_are_learned_as_passages_and_none_as_none(write: Write) -> None:
     example = marked(write, annotation(2, yes_no="YES"), annotation(1, yes_no="NO"), annotation())
     article = article_of(example)
-    assert tydi_target(example, article, 45) == Target(PASSAGE, article.passages[1])
+    assert tydi_target(example, article, 45) == AnswerTarget(PASSAGE, article.passages[1])
     assert tydi_target(example, article_of(example, 1), 1) is None
     assert tydi_target(marked(write, annotation()), article, 45) is None
 
@@ -50,7 +50,7 @@ def context() -> Readable:
 
 def test_of_squad_the_first_answer_is_learned() -> None:
     target = squad_target(squad(SquadAnswer("🙂", 8), SquadAnswer("Äiti", 0)), context())
-    assert target == Target(MINIMAL, range(8, 9))
+    assert target == AnswerTarget(MINIMAL, range(8, 9))
     assert squad_target(squad(), context()) is None
 
 

@@ -11,7 +11,7 @@ from tokenfree.train.tasks.question_answering.tydi_files import TydiExample, rea
 from tokenfree.train.tasks.question_answering.windows import (
     MINIMAL,
     UNKNOWN,
-    Target,
+    AnswerTarget,
     Window,
     WindowReader,
     with_targets,
@@ -133,7 +133,7 @@ def test_windows_with_the_whole_answer_are_kept_and_a_share_of_the_others() -> N
     of_windows = reader(30, 5, 4)
     windows = cut(of_windows, "why", "".join(map(chr, range(0x4E00, 0x4E00 + 500))))
     symbols = windows[0].text.symbols
-    target = Target(MINIMAL, range(100, 105))
+    target = AnswerTarget(MINIMAL, range(100, 105))
     holding = [window for window in windows if {100, 104} <= set(window.part)]
     found = with_targets(windows, target, share_of_others=0.0, seed=0, sample=0)
     assert [window.part for window in found] == [window.part for window in holding]
