@@ -21,7 +21,7 @@ from benchmarks.timing import median
 from tokenfree.preprocess.common.settings import build
 from tokenfree.train.batches.framing import CLS
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.loop.task import Task
+from tokenfree.train.loop.task import Task, pretraining_task
 from tokenfree.train.loop.utilisation import Meter
 from tokenfree.workflows.recipes import library
 
@@ -34,7 +34,7 @@ def main() -> None:
     device = torch.device("cuda")
     recipe = build(PretrainRecipe, library.read_based(options.recipe), source=options.recipe)
     torch.manual_seed(0)
-    task = Task(recipe, options.vocabulary).to(device).train()
+    task = pretraining_task(recipe, options.vocabulary).to(device).train()
     meter = Meter(task.encoder, task.head, device=device, precision="bfloat16")
     batch = make_batch(recipe, options.batch, options.vocabulary)
     arrays = {name: values.numpy() for name, values in batch.items()}

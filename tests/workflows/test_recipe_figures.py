@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.loop.task import Task
+from tokenfree.train.loop.task import pretraining_task
 from tokenfree.train.model.common.cost import Cost
 from tokenfree.train.model.costs import costs
 from tokenfree.train.objectives.base import head_cost
@@ -145,7 +145,7 @@ def trained(name: str, **overrides: str) -> int:
     size = recipe.objective.vocabulary_size(recipe.model)
     assert size is not None
     with torch.device("meta"):
-        task = Task(recipe, size)
+        task = pretraining_task(recipe, size)
     return sum(parameter.numel() for parameter in task.parameters())
 
 

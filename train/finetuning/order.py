@@ -27,7 +27,7 @@ class SizedOrder:
         seed: of the draws.
     """
 
-    def __init__(self, sizes: Sequence[int], *, batch: int, seed: int) -> None:
+    def __init__(self, sizes: Sequence[int] | np.ndarray, *, batch: int, seed: int) -> None:
         self._sizes = np.asarray(sizes, dtype=np.int64)
         self._batch, self._seed = batch, seed
         self._pool_batches = max(1, min(POOL, len(self._sizes) // batch))

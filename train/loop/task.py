@@ -39,12 +39,16 @@ class Task(nn.Module):
         return loss.total, StepSums.of(loss, self.head.means)
 
 
+def pretraining_task(recipe: PretrainRecipe, vocabulary_size: int) -> Task:
+    """The model of a recipe with the head of its objective; `vocabulary_size` is 0 for data without subwords."""
+    return Task(recipe.model.build(), recipe.objective.build(recipe.model.width, vocabulary_size))
+
+
 def build_task(recipe: PretrainRecipe, vocabulary: Vocabulary | None) -> Task:
     """The model with fresh weights, which depend on `train.seed` alone; the caller's random state stays as it was."""
     with torch.random.fork_rng():
         torch.manual_seed(int(key(recipe.train.seed, "weights")))
-        size = vocabulary.size if vocabulary is not None else 0
-        return Task(recipe.model.build(), recipe.objective.build(recipe.model.width, size))
+        return pretraining_task(recipe, vocabulary.size if vocabulary is not None else 0)
 
 
 def learn_characters(encoder: Encoder, data: str, *, check_shards: bool = True) -> None:

@@ -64,9 +64,7 @@ def work_on_ray(job: Job, workers: tuple[int, int], progress: OnLine | None) -> 
             progress(line)
 
 
-def _drive(
-    job: Job, workers: tuple[int, int], progress: OnLine | None, environment: Mapping[str, str]
-) -> _Loss | None:
+def _drive(job: Job, workers: tuple[int, int], progress: OnLine | None, environment: Mapping[str, str]) -> _Loss | None:
     """One life of the process that is connected to Ray; None: training is done."""
     session: bytes | None = None
     stop: Stop | None = None

@@ -1,5 +1,7 @@
 """Every task with every kind of encoder: it learns, and what it says of a text depends on no other text."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 import torch
@@ -11,6 +13,7 @@ from tokenfree.train.finetuning.evaluation import Evaluator
 from tokenfree.train.finetuning.files import TaskFiles
 from tokenfree.train.finetuning.job import FinetuneJob
 from tokenfree.train.loop.training_loop import TrainingLoop
+from tokenfree.train.tasks.base import Split
 from tokenfree.train.tasks.inputs.choose import text_inputs
 
 TASKS = {
@@ -22,7 +25,7 @@ TASKS = {
 }
 
 
-def loop_of(recipe: FinetuneRecipe, files: dict[str, str], corpus: str) -> TrainingLoop[FinetuneRecipe]:
+def loop_of(recipe: FinetuneRecipe, files: Mapping[Split, str], corpus: str) -> TrainingLoop[FinetuneRecipe]:
     """The loop of a recipe whose task takes its labels from the training file."""
     vocabulary = load_vocabulary(corpus) if recipe.model.embedder.symbols == "subwords" else None
     task = recipe.task.fitted(recipe.task.examples("train", files["train"]))

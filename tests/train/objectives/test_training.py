@@ -96,7 +96,12 @@ def test_micro_batches_and_interruptions_change_nothing(
     ],
 )
 def test_runs_of_before_a_rule_changed_do_not_go_on(
-    corpus: str, recipe_of: MakeRecipe, tmp_path: Path, objective: str, rules: list[str]
+    corpus: str,
+    recipe_of: MakeRecipe,
+    tmp_path: Path,
+    objective: str,
+    rules: list[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Their checkpoints say nothing of rules; only those whose own have changed are refused, and their weights load."""
     recipe = recipe_of(objective, optimizer={"name": "lamb"})
@@ -104,7 +109,8 @@ def test_runs_of_before_a_rule_changed_do_not_go_on(
     first.train_until(1)
     known = first.loader.fingerprint
     assert [name.removeprefix("rule of ") for name in known if name.startswith("rule of ")] == rules
-    first.loader.fingerprint = {name: value for name, value in known.items() if not name.startswith("rule of ")}
+    before = {name: value for name, value in known.items() if not name.startswith("rule of ")}
+    monkeypatch.setattr(first.loader, "fingerprint", before)
     first.save(tmp_path / "saved")
     second = Loop(recipe, corpus)
     with pytest.raises(UserError, match=r"saved was trained by rules that have changed since \(rule of .*lamb"):

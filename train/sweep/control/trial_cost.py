@@ -9,7 +9,7 @@ from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.batches.collator import Arrays
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.data.loader import Loader
-from tokenfree.train.loop.task import Task
+from tokenfree.train.loop.task import pretraining_task
 from tokenfree.train.loop.utilisation import Meter
 from tokenfree.train.sweep.space.knobs import Values
 from tokenfree.train.sweep.space.recipe import SweepRecipe
@@ -58,7 +58,7 @@ class CostEstimator:
         recipe = self._sweep.recipe(values)
         arrays = self._arrays = self._batch(recipe) if self._arrays is None else self._arrays
         with torch.device("meta"):
-            task = Task(recipe, self._vocabulary.size if self._vocabulary is not None else 0)
+            task = pretraining_task(recipe, self._vocabulary.size if self._vocabulary is not None else 0)
         meter = Meter(task.encoder, task.head, device=torch.device("cpu"), precision=recipe.train.precision)
         share = recipe.train.global_batch / len(arrays["sample_ids"])
         characters = float(arrays["num_characters"].sum()) * share
