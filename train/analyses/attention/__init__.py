@@ -1,0 +1,1 @@
+"""How far attention reaches, and of what its matrices are made."""

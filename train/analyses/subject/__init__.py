@@ -1,0 +1,1 @@
+"""What is analysed: a trained encoder, and the texts that it reads."""

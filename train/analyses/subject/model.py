@@ -1,0 +1,149 @@
+"""A trained encoder for analyses: of any run, or of a folder of the library transformers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.dataset.manifest import MANIFEST
+from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
+from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.preprocess.text.words import word_spans
+from tokenfree.train.batches.word_framing import room_for_words
+from tokenfree.train.huggingface.folders import read_folder
+from tokenfree.train.inference.text_encoder import TextEncoder, load_encoder
+from tokenfree.train.model.encoder import Encoder
+from tokenfree.train.objectives.masked_subwords import CLS, SEP
+from tokenfree.train.runs.locate import newest_checkpoint
+from tokenfree.train.runs.run_config import read_config
+from tokenfree.train.runs.run_files import CONFIG_NAME
+
+FRAME = 2  # CLS and SEP
+_PRETRAINED_LENGTH = 2048  # characters of CANINE's examples; later rows of its table of positions saw no training
+
+
+class AnalysedModel:
+    """An encoder in evaluation mode that reads one text after another, whatever its symbols are.
+
+    Args:
+        name: what it was loaded from.
+        reader: the encoder with its framing.
+        data: the data directory that it was trained on; None where it is not known.
+        vocabulary: that of a model of subwords.
+    """
+
+    def __init__(
+        self, name: str, reader: TextEncoder, data: str | None = None, vocabulary: Vocabulary | None = None
+    ) -> None:
+        self.name, self.reader, self.data, self._vocabulary = name, reader, data, vocabulary
+        self.symbols: str = reader.encoder.config.embedder.symbols
+
+    @property
+    def encoder(self) -> Encoder:
+        """The module itself."""
+        return self.reader.encoder
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The subwords of a model that reads them.
+
+        Raises:
+            UserError: it is not known.
+        """
+        if self._vocabulary is None:
+            raise UserError(
+                f"{self.name} reads subwords, and their vocabulary is not known; name the data directory that holds "
+                "it with --vocabulary DIR"
+            )
+        return self._vocabulary
+
+    def fitting(self, text: str) -> str:
+        """As much of the beginning of `text` as the model reads, in whole words where it reads words.
+
+        Raises:
+            UserError: see `vocabulary`.
+        """
+        if self.symbols == "subwords":
+            found = self.vocabulary.encode_flat([text])
+            room = self.reader.length - FRAME
+            return text if len(found.ids) <= room else text[: int(found.starts[room])]
+        if self.symbols != "bytes":
+            return text[: self.reader.max_characters]
+        config = self.encoder.config.downsampler
+        num_words, num_bytes = room_for_words(self.reader.length, config.bytes_per_word)
+        starts, ends = (span.tolist() for span in word_spans(text))
+        size = 0
+        for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
+            size += end - start
+            if number == num_words or size > num_bytes:
+                return text.encode()[:start].decode()
+        return text
+
+    @torch.no_grad()
+    def read(self, text: str) -> None:
+        """Encode one text, for those that watch the modules of the encoder.
+
+        Raises:
+            UserError: it is longer than the model reads.
+        """
+        if self.symbols == "subwords":
+            ids = self.subwords(text)
+            self.encoder.encode(ids, torch.ones_like(ids, dtype=torch.bool))
+        else:
+            self.reader([text])
+
+    def subwords(self, text: str) -> torch.Tensor:
+        """CLS, the subwords of `text` and SEP: int64 [1, symbols].
+
+        Raises:
+            UserError: see `vocabulary`.
+        """
+        size = self.vocabulary.size
+        ids = self.vocabulary.encode_flat([text]).ids.tolist()
+        return torch.tensor([[size + CLS, *ids, size + SEP]])
+
+
+def load_model(run: str | Path, *, vocabulary: str | None = None, trust_code: bool = False) -> AnalysedModel:
+    """The encoder of a run (its newest sound checkpoint), or of a folder as transformers' `save_pretrained` writes it.
+
+    Args:
+        run: its path or address.
+        vocabulary: the data directory whose vocabulary a model of subwords has, by default that of its training.
+        trust_code: run the code outside tokenfree that the run names.
+
+    Raises:
+        UserError: there is no such run or folder, it names code that is not trusted, or the vocabulary is another one.
+    """
+    name = str(run)
+    if CONFIG_NAME not in Storage.at(name).names() and (Path(name) / "config.json").is_file():
+        found = read_folder(Path(name))
+        length = min(_PRETRAINED_LENGTH, found.encoder.config.embedder.max_characters)
+        reader, data, sha256 = TextEncoder(found.encoder, length=length), None, found.vocabulary
+    else:
+        data = read_config(run, trust_code=trust_code).data
+        reader, sha256 = load_encoder(run, trust_code=trust_code), newest_checkpoint(run).state.vocabulary
+    data = data if data is not None and is_data(data) else None
+    known = None
+    if reader.encoder.config.embedder.symbols == "subwords" and (vocabulary or data) is not None:
+        known = _vocabulary(name, vocabulary or data or "", sha256)
+    return AnalysedModel(name, reader, data, known)
+
+
+def _vocabulary(name: str, data: str, sha256: str | None) -> Vocabulary:
+    found = load_vocabulary(data)
+    if found is None:
+        raise UserError(f"{data} has no vocabulary; name the data directory of {name} with --vocabulary DIR")
+    if sha256 is not None and found.sha256 != sha256:
+        raise UserError(f"{data} has another vocabulary than {name}; name its own data with --vocabulary DIR")
+    return found
+
+
+def is_data(data: str) -> bool:
+    """Whether there is a finished data directory: that of an imported run is a text that says where it is from."""
+    try:
+        return Storage.at(data).size(MANIFEST) is not None
+    except UserError:
+        return False
