@@ -100,6 +100,7 @@ def collisions(model: AnalysedModel, data: str | None = None, max_windows: int |
         ones), `occurrences`, and for `hash` (a bucket in a hash, the mean over hashes), `any` (in at least one hash)
         and `all` (all buckets, with the same other character) the share of characters that share it with any of the
         whole corpus, the same `_by_frequency`, and `_expected` for uniform hashing; `hash_1` and so on for each hash.
+        `outnumbered` is the share of occurrences of characters that share all buckets with a more frequent one.
         `examples` are the most frequent pairs that share all buckets: `a`, `b` and how often the rarer one stands.
 
     Raises:
@@ -127,7 +128,12 @@ def collisions(model: AnalysedModel, data: str | None = None, max_windows: int |
     groups += [("language", name, counts_N) for name, counts_N in of_language.items() if name]
     groups += [("script", name, counts_N) for name, counts_N in of_script.items()]
     expected = expected_shares(len(found), config.buckets, config.hashes)
-    rows = [{"group": kind, "name": name, **_shares(shared, counts_N, expected)} for kind, name, counts_N in groups]
+    outnumbered_N = _outnumbered(buckets_NK, total_N)
+    rows = [
+        {"group": kind, "name": name, **_shares(shared, counts_N, expected)}
+        | {"outnumbered": float(counts_N[outnumbered_N].sum() / counts_N.sum())}
+        for kind, name, counts_N in groups
+    ]
     rows.sort(key=lambda row: (row["group"], -row["occurrences"]))
     return {
         "analysis": "collisions",
@@ -174,6 +180,15 @@ def _examples(
         {"a": chr(found_N[one]), "b": chr(found_N[other]), "occurrences": int(counts_N[other])}
         for one, other in pairs[:_EXAMPLES]
     ]
+
+
+def _outnumbered(buckets_NK: np.ndarray, counts_N: np.ndarray) -> np.ndarray:
+    """Which characters share all buckets with one that is more frequent, bool [N]; of equals the first counts as it."""
+    same_N = np.unique(buckets_NK, axis=0, return_inverse=True)[1].reshape(-1)
+    order = np.argsort(-counts_N, kind="stable")
+    first = np.zeros(len(counts_N), dtype=bool)
+    first[order[np.unique(same_N[order], return_index=True)[1]]] = True
+    return ~first
 
 
 def _counts_of(found_N: np.ndarray, counts: Mapping[int, int]) -> np.ndarray:

@@ -132,10 +132,20 @@ def load_model(run: str | Path, *, vocabulary: str | None = None, trust_code: bo
     return AnalysedModel(name, reader, data, known)
 
 
-def _vocabulary(name: str, data: str, sha256: str | None) -> Vocabulary:
+def load_named_vocabulary(data: str) -> Vocabulary:
+    """The vocabulary of a data directory.
+
+    Raises:
+        UserError: it has none.
+    """
     found = load_vocabulary(data)
     if found is None:
-        raise UserError(f"{data} has no vocabulary; name the data directory of {name} with --vocabulary DIR")
+        raise UserError(f"{data} has no vocabulary; name a data directory with one as --vocabulary DIR")
+    return found
+
+
+def _vocabulary(name: str, data: str, sha256: str | None) -> Vocabulary:
+    found = load_named_vocabulary(data)
     if sha256 is not None and found.sha256 != sha256:
         raise UserError(f"{data} has another vocabulary than {name}; name its own data with --vocabulary DIR")
     return found

@@ -16,9 +16,10 @@ from rapidfuzz import distance, process
 from scipy import stats
 
 from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.analyses.subject.model import AnalysedModel
 from tokenfree.train.analyses.words.unimorph import WordPairs, draw_pairs, read_unimorph, unimorph_files
-from tokenfree.train.analyses.words.vectors import Place, word_vectors
+from tokenfree.train.analyses.words.vectors import Place, are_single, have_vectors, word_vectors
 
 MEASURES: dict[str, Callable[..., float]] = {
     "levenshtein": distance.Levenshtein.normalized_similarity,
@@ -28,7 +29,7 @@ MEASURES: dict[str, Callable[..., float]] = {
     "lcs": distance.LCSseq.normalized_similarity,
 }
 _REPLICATES = 1000
-_FEWEST = 10  # pairs, of which a correlation is told
+FEWEST = 10  # pairs, of which a correlation is told
 
 
 def spelling_similarities(pairs: Sequence[tuple[str, str]]) -> dict[str, np.ndarray]:
@@ -71,47 +72,66 @@ def correlate(
         sizes = counts[drawn]
         within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         replicates.append(_spearman(table_NM[order[np.repeat(starts[drawn], sizes) + within]]))
-    low_M, high_M = np.nanpercentile(np.array(replicates), [2.5, 97.5], axis=0)
-    return {
-        name: (float(found[at]), float(low_M[at]), float(high_M[at])) for at, name in enumerate(spelling, start=0)
-    }
+    low_M, high_M = np.percentile(np.array(replicates), [2.5, 97.5], axis=0)
+    return {name: (float(found[at]), float(low_M[at]), float(high_M[at])) for at, name in enumerate(spelling)}
 
 
 def similarity(
-    model: AnalysedModel, data: Sequence[str], num_pairs: int = 2000, *, seed: int = 0, place: Place = "down"
+    model: AnalysedModel,
+    data: Sequence[str],
+    num_pairs: int = 2000,
+    *,
+    seed: int = 0,
+    place: Place = "down",
+    vocabulary: Vocabulary | None = None,
 ) -> dict[str, Any]:
     """Spearman's correlation of the cosine of word vectors with similarities of spelling, over pairs from UniMorph.
 
-    Words are read as they stand there, in NFC: no lower-casing, no accents stripped. See `word_vectors` for `place`,
-    and `draw_pairs` for how pairs are drawn. Pairs with a word that has no vector are drawn but not used.
+    Words are read as they stand there, in NFC: no lower-casing, no accents stripped. Pairs are drawn among those that
+    have a vector (`have_vectors`), see `draw_pairs`.
 
     Args:
         model: whose vectors they are.
         data: UniMorph files, and folders of such.
-        num_pairs: related pairs of each language to draw, and as many random ones; at least 10.
+        num_pairs: related pairs of each language, and as many random ones; at least 10.
         seed: of the pairs and of the bootstrap.
-        place: which vectors.
+        place: which vectors, see `word_vectors`.
+        vocabulary: leaves only words that are one subword of it, so that other models are compared with one of
+            subwords on its own words.
 
     Returns:
         `rows`, one for each language, kind of pairs (`related`, `random`, or `both` together) and measure: `spearman`
-        with `low` and `high`, `pairs` used, `left_out`, `lemmas` that these pairs were drawn for, and `mean_cosine`.
-        None for a correlation of what is constant, and of fewer than 10 pairs.
+        with `low` and `high` (None where the vectors are all alike), `pairs`, the `lemmas` that they were drawn for,
+        and `mean_cosine`. `words` tells for each language how many different words its file has and how many are used.
 
     Raises:
-        UserError: a file cannot be read, or holds too few words.
+        UserError: a file cannot be read, or has fewer than 10 pairs.
     """
     rows: list[dict[str, Any]] = []
+    words: dict[str, dict[str, int]] = {}
     for name, path in unimorph_files(data).items():
-        pairs = draw_pairs(read_unimorph(path), num_pairs, seed=seed, name=name)
+        lemmas = read_unimorph(path)
+        every = list(dict.fromkeys(word for of_lemma in lemmas.values() for word in of_lemma))
+        used_N = have_vectors(model, every, place)
+        if vocabulary is not None:
+            used_N &= are_single(vocabulary, every)
+        used = {word for word, use in zip(every, used_N.tolist(), strict=True) if use}
+        words[name] = {"in_file": len(every), "usable": len(used)}
+        kept = {lemma: [word for word in of_lemma if word in used] for lemma, of_lemma in lemmas.items()}
+        pairs = draw_pairs({lemma: left for lemma, left in kept.items() if left}, num_pairs, seed=seed, name=name)
+        if len(pairs.related) < FEWEST:
+            raise UserError(
+                f"{path}: {len(pairs.related)} pairs of words of one lemma that {model.name} reads as one each, of "
+                f"{len(used)} such words; at least {FEWEST} are needed: give a larger file, or --vectors output"
+            )
         rows += _rows(model, name, pairs, seed, place)
-    if all(row["spearman"] is None for row in rows):
-        raise UserError(f"{', '.join(data)}: fewer than {_FEWEST} pairs of words that {model.name} reads as one each")
     return {
         "analysis": "similarity",
         "run": model.name,
         "symbols": model.symbols,
         "vectors": place,
         "seed": seed,
+        "words": words,
         "rows": rows,
     }
 
@@ -119,32 +139,18 @@ def similarity(
 def _rows(model: AnalysedModel, name: str, pairs: WordPairs, seed: int, place: Place) -> list[dict[str, Any]]:
     words = sorted({word for pair in [*pairs.related, *pairs.random] for word in pair})
     index = {word: number for number, word in enumerate(words)}
-    vectors, has_one = word_vectors(model, words, place)
+    vectors = word_vectors(model, words, place)
     kinds = {"related": pairs.related, "random": pairs.random, "both": [*pairs.related, *pairs.random]}
-    lemmas = {"related": pairs.lemmas, "random": pairs.lemmas, "both": np.tile(pairs.lemmas, 2)}
     rows = []
     for kind, drawn in kinds.items():
         at_N2 = np.array([[index[word] for word in pair] for pair in drawn])
-        used_N = has_one[at_N2].all(axis=1)
-        at_N2, lemmas_N = at_N2[used_N], lemmas[kind][used_N]
-        facts = {
-            "language": name,
-            "kind": kind,
-            "pairs": len(at_N2),
-            "left_out": len(drawn) - len(at_N2),
-            "lemmas": len(np.unique(lemmas_N)),
-        }
+        lemmas_N = np.tile(pairs.lemmas, len(drawn) // len(pairs.lemmas))
         cosine_N = cosines(vectors[at_N2[:, 0]], vectors[at_N2[:, 1]])
-        spelling = spelling_similarities([pair for pair, used in zip(drawn, used_N, strict=True) if used])
-        found: dict[str, tuple[float, float, float]] = {}
-        if len(at_N2) >= _FEWEST:
-            rng = np.random.default_rng([seed, zlib.crc32(f"{name} {kind}".encode())])
-            found = correlate(cosine_N, spelling, lemmas_N, rng)
-        mean = float(cosine_N.mean()) if len(cosine_N) else None
-        for measure in MEASURES:
-            values = found.get(measure, (np.nan,) * 3)
+        facts = {"language": name, "kind": kind, "pairs": len(drawn), "lemmas": len(np.unique(lemmas_N))}
+        rng = np.random.default_rng([seed, zlib.crc32(f"{name} {kind}".encode())])
+        for measure, values in correlate(cosine_N, spelling_similarities(drawn), lemmas_N, rng).items():
             told = dict(zip(("spearman", "low", "high"), map(_known, values), strict=True))
-            rows.append({**facts, "mean_cosine": mean, "measure": measure, **told})
+            rows.append({**facts, "mean_cosine": _known(float(cosine_N.mean())), "measure": measure, **told})
     return rows
 
 

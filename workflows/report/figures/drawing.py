@@ -71,6 +71,19 @@ def draw(paint: Callable[[Figure], None], *, width: float = 5.2, height: float =
     return re.sub("|".join(_NAMES), lambda match: f"var(--{_NAMES[match[0]]})", f"{opening}>{rest}")
 
 
+def drawn(paint: Callable[[Figure], None], kind: str, *, width: float, height: float) -> bytes:
+    """A file of a figure that `paint` fills, `width` by `height` inches, on white paper; `kind` is "png" or "svg"."""
+    import matplotlib
+
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        paint(figure)
+        file = io.BytesIO()
+        metadata = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
+        figure.savefig(file, format=kind, dpi=150, facecolor="white", metadata=metadata)
+    return file.getvalue()
+
+
 def number_ids(page: str) -> str:
     """The page with the ids inside each picture made its own: matplotlib gives equal ones to equal shapes."""
     counter = itertools.count(1)

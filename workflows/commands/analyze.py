@@ -1,0 +1,127 @@
+"""Look into a trained model: what word vectors know of spelling, where attention looks, of what it is made, collisions.
+
+similarity  Spearman's correlation of the cosine of word vectors with five measures of spelling, on word pairs from
+            UniMorph files or a folder of such (--data), with intervals by bootstrap over lemmas
+attention   mean distance of attention by layer and head, its entropy, and its shares on CLS and SEP
+ranks       ranks of attention matrices before softmax; how much of a position code is a function of i - j; segments
+collisions  characters of a corpus that share buckets of a hash embedder, by language and script, beside the number
+            expected by chance
+
+RUN is the folder of a run, or one that `tokenfree export --to huggingface` or transformers wrote. Attention and ranks
+are those of the deep stack, on held-out windows of a data directory or on the lines of a text file (--data); by default,
+like collisions, on the data that the run was trained on.
+
+Examples:
+  tokenfree analyze similarity runs/byte2word --data unimorph/eng --output similarity.csv
+  tokenfree analyze attention runs/tiny --output distances.svg
+  tokenfree analyze ranks runs/diet --data texts.txt --json
+  tokenfree analyze collisions runs/tiny --data data/ja
+"""
+
+import argparse
+import json
+from typing import Any
+
+from tokenfree.preprocess.common.errors import UserError
+
+ANALYSES = ("similarity", "attention", "ranks", "collisions")
+SIZES = {"similarity": 2000, "attention": 64, "ranks": 8, "collisions": None}
+_ONLY_SIMILARITY = ("seed", "vectors")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """`ANALYSIS RUN [--data PATH]`."""
+    parser.add_argument("analysis", metavar="ANALYSIS", choices=ANALYSES, help=f"one of: {', '.join(ANALYSES)}")
+    parser.add_argument("run_folder", metavar="RUN", help="the folder of a run, or a folder of transformers")
+    parser.add_argument(
+        "--data",
+        metavar="PATH",
+        nargs="+",
+        help="a data directory or a text file; of similarity UniMorph files or folders",
+    )
+    parser.add_argument(
+        "--size",
+        metavar="N",
+        type=int,
+        help="the sample: pairs of each language (default 2000), texts (attention 64, ranks 8), or windows of each "
+        "split that are counted for collisions (default all)",
+    )
+    parser.add_argument("--seed", metavar="N", type=int, help="of similarity's pairs and intervals (default 0)")
+    parser.add_argument(
+        "--vectors",
+        choices=("down", "output"),
+        help="of similarity: what goes into the deep stack, of subwords the table (down, default), or what comes out",
+    )
+    parser.add_argument(
+        "--vocabulary",
+        metavar="DIR",
+        help="the data directory with a model's subwords (default: what it was trained on); similarity then takes only "
+        "words that are one of its subwords, for any model",
+    )
+    parser.add_argument("--output", metavar="FILE", help="also write .json, .csv (a row a head, ...), .png or .svg")
+    parser.add_argument("--trust-code", action="store_true", help="run the code outside tokenfree that RUN names")
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what was found as tables, and write it to a file where one is named.
+
+    Raises:
+        UserError: an option does not go with the analysis, or see the functions of `tokenfree.train.analyses`.
+    """
+    from tokenfree.workflows.report.analyses.files import check_output, write_analysis
+    from tokenfree.workflows.terminal.analyses.tables import tables
+    from tokenfree.workflows.terminal.console import console
+
+    _check(args)
+    if args.output is not None:
+        check_output(args.output)
+    found = _analyse(args)
+    if args.output is not None:
+        write_analysis(found, args.output)
+    if args.json:
+        print(json.dumps(found, ensure_ascii=False))
+        return 0
+    out = console()
+    for part in tables(found):
+        out.print(part)
+    if args.output is not None:
+        print(f"written to {args.output}")
+    return 0
+
+
+def _analyse(args: argparse.Namespace) -> dict[str, Any]:
+    from tokenfree.train.analyses.attention.distance import attention_distances
+    from tokenfree.train.analyses.attention.ranks import attention_ranks
+    from tokenfree.train.analyses.collisions import collisions
+    from tokenfree.train.analyses.subject.model import load_model, load_named_vocabulary
+    from tokenfree.train.analyses.subject.texts import sample_texts
+    from tokenfree.train.analyses.words.similarity import similarity
+
+    model = load_model(args.run_folder, vocabulary=args.vocabulary, trust_code=args.trust_code)
+    size = SIZES[args.analysis] if args.size is None else args.size
+    if args.analysis == "similarity":
+        only = None if args.vocabulary is None else load_named_vocabulary(args.vocabulary)
+        place = args.vectors or "down"
+        return similarity(model, args.data, size, seed=args.seed or 0, place=place, vocabulary=only)
+    data = None if args.data is None else args.data[0]
+    if args.analysis == "collisions":
+        return collisions(model, data, size)
+    analysis = attention_distances if args.analysis == "attention" else attention_ranks
+    return analysis(model, sample_texts(model, data, size))
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Refuse options that the analysis would take no notice of, and sizes that are too small."""
+    if args.analysis == "similarity" and args.data is None:
+        raise UserError("similarity needs --data with UniMorph files, such as --data unimorph/eng")
+    for name in _ONLY_SIMILARITY:
+        if args.analysis != "similarity" and getattr(args, name) is not None:
+            raise UserError(f"--{name} is for similarity alone; leave it out of {args.analysis}")
+    if args.seed is not None and args.seed < 0:
+        raise UserError(f"--seed {args.seed}: give 0 or more")
+    if args.analysis != "similarity" and args.data is not None and len(args.data) > 1:
+        raise UserError(f"--data: {args.analysis} reads one data directory or file, not {len(args.data)}")
+    least = 10 if args.analysis == "similarity" else 1
+    if args.size is not None and args.size < least:
+        raise UserError(f"--size {args.size}: give at least {least}")

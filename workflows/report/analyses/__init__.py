@@ -1,0 +1,1 @@
+"""What analyses found, as files: the numbers, and pictures of them."""

@@ -1,0 +1,63 @@
+"""What an analysis found, in a file whose ending says how: .json (all of it), .csv (its rows), .png or .svg."""
+
+import csv
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tokenfree.preprocess.common.errors import UserError
+
+KINDS = (".json", ".csv", ".png", ".svg")
+
+
+def check_output(path: str) -> None:
+    """Refuse a file that nothing could be written to, before any work is done.
+
+    Raises:
+        UserError: its ending is none of `KINDS`, or it is a folder.
+    """
+    if Path(path).suffix.lower() not in KINDS:
+        raise UserError(f"--output {path}: the ending says what is written; use one of {', '.join(KINDS)}")
+    if Path(path).is_dir():
+        raise UserError(f"--output {path}: is a folder; name a file in it")
+
+
+def write_analysis(found: Mapping[str, Any], path: str) -> None:
+    """Write what an analysis found, whole or not at all.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    target = Path(path)
+    kind = target.suffix.lower()
+    content = {".json": _json, ".csv": _csv}.get(kind)
+    data = content(found).encode() if content else _picture(found, kind.removeprefix("."))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f"_tmp_{target.name}")
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _json(found: Mapping[str, Any]) -> str:
+    return json.dumps(found, ensure_ascii=False, indent=1) + "\n"
+
+
+def _csv(found: Mapping[str, Any]) -> str:
+    file = io.StringIO()
+    writer = csv.DictWriter(file, list(found["rows"][0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(found["rows"])
+    return file.getvalue()
+
+
+def _picture(found: Mapping[str, Any], kind: str) -> bytes:
+    from tokenfree.workflows.report.analyses.pictures import picture
+    from tokenfree.workflows.report.figures.drawing import drawn
+
+    paint, width, height = picture(found)
+    return drawn(paint, kind, width=width, height=height)

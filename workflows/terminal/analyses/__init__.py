@@ -1,0 +1,1 @@
+"""What analyses found, as tables for the terminal."""
