@@ -67,7 +67,7 @@ def count_characters(source: str, max_windows: int | None = None) -> dict[str, d
         UserError: there is no text, or the data have not the column `codepoints`.
     """
     if not is_data(source):
-        found, counts = np.unique(codepoints_of("".join(read_lines(source))), return_counts=True)
+        found, counts = np.unique(codepoints_of("".join(line for _, line in read_lines(source))), return_counts=True)
         return {"": dict(zip(found.tolist(), counts.tolist(), strict=True))}
     total: dict[str, np.ndarray] = {}
     for split in ShardReader(source, "train").manifest.splits:

@@ -155,5 +155,5 @@ def is_data(data: str) -> bool:
     """Whether there is a finished data directory: that of an imported run is a text that says where it is from."""
     try:
         return Storage.at(data).size(MANIFEST) is not None
-    except UserError:
+    except (UserError, NotADirectoryError):
         return False

@@ -39,7 +39,7 @@ def sample_texts(model: AnalysedModel, data: str | None, num_texts: int) -> Samp
         _, shards, rows = reader.spread(num_texts)
         found = [bytes(row).decode() for row in reader.rows(("text",), shards, rows)["text"]]
     else:
-        lines = read_lines(source)
+        lines = [line for _, line in read_lines(source)]
         found = [lines[index] for index in np.unique(np.linspace(0, len(lines) - 1, num_texts).astype(int))]
     fitting = [model.fitting(text) for text in found]
     cut = sum(len(short) < len(text) for short, text in zip(fitting, found, strict=True))
@@ -60,8 +60,8 @@ def source_of(model: AnalysedModel, data: str | None) -> str:
     return data or model.data or ""
 
 
-def read_lines(path: str) -> list[str]:
-    """The lines of a UTF-8 file (a path or any fsspec address) that are not blank.
+def read_lines(path: str) -> list[tuple[int, str]]:
+    """The lines of a UTF-8 file (a path or any fsspec address) that are not blank, with their numbers from 1 on.
 
     Raises:
         UserError: it cannot be read, is not UTF-8, or has none.
@@ -70,7 +70,9 @@ def read_lines(path: str) -> list[str]:
     try:
         content = Storage.at(folder or ("/" if path.startswith("/") else ".")).read_bytes(name)
     except FileNotFoundError:
-        raise UserError(f"{path}: there is no such file; give a data directory or a file with a text a line") from None
+        raise UserError(f"{path}: there is no such file or folder") from None
+    except NotADirectoryError:
+        raise UserError(f"{path}: a part of this path is a file, not a folder") from None
     except IsADirectoryError:
         raise UserError(
             f"{path} is a folder without a manifest.json, so no data directory; make one with `tokenfree preprocess`, "
@@ -81,7 +83,7 @@ def read_lines(path: str) -> list[str]:
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
         raise UserError(f"{path}:{line}: not UTF-8; convert the file") from None
-    lines = [line.rstrip("\r") for line in text.split("\n") if line.strip()]
+    lines = [(number, line.rstrip("\r")) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     if not lines:
         raise UserError(f"{path} has no text; give a file with a text a line")
     return lines

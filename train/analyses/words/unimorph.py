@@ -37,10 +37,10 @@ def read_unimorph(path: str) -> dict[str, list[str]]:
         UserError: it cannot be read, or a line has no tab.
     """
     found: dict[str, dict[str, None]] = {}
-    for line in read_lines(path):
+    for number, line in read_lines(path):
         columns = line.split("\t")
         if len(columns) < 2:
-            raise UserError(f"{path}: the line {line[:60]!r} has no tab; a line is a lemma, a form and its features")
+            raise UserError(f"{path}:{number}: no tab; a line of UniMorph is a lemma, a form and its features")
         lemma, form = (unicodedata.normalize("NFC", column.strip()) for column in columns[:2])
         words = found.setdefault(lemma, {})
         words.update((word, None) for word in (lemma, form) if word and len(word.split()) == 1)

@@ -48,7 +48,7 @@ def _similarity(rows: Sequence[Mapping[str, Any]]) -> tuple[Paint, float, float]
                 ends = [[row[end] for row in known] for end in ("low", "high")]
                 axes.errorbar(
                     means, heights, xerr=[means - ends[0], ends[1] - means], color=COLOURS[number],
-                    marker=MARKERS[number], markersize=4, capsize=2, linestyle="none", label=f"{kind} pairs",
+                    marker=MARKERS[number], markersize=4, capsize=2, linestyle="none", label=kind,
                 )  # fmt: skip
             axes.set_yticks(range(len(measures), 0, -1), [measure.replace("_", "-") for measure in measures])
             axes.set(title=language, xlabel="Spearman's correlation, 95% interval")
@@ -77,13 +77,13 @@ def _heads(rows: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> tuple
 
 def _cells(axes: Axes, cells: np.ndarray) -> None:
     """A cell for each head, the lowest layer below, darker the larger its number."""
-    axes.imshow(cells, cmap="Blues", aspect="auto", origin="lower")
+    axes.imshow(cells, cmap="Blues", aspect="auto", origin="lower", vmin=min(0.0, np.nanmin(cells)))
     axes.set_xticks(range(cells.shape[1]), [str(head + 1) for head in range(cells.shape[1])])
     axes.set_yticks(range(cells.shape[0]), [str(layer + 1) for layer in range(cells.shape[0])])
     axes.grid(visible=False)
     if max(cells.shape) > _MOST_CELLS:
         return
-    middle = (np.nanmin(cells) + np.nanmax(cells)) / 2
+    middle = (min(0.0, np.nanmin(cells)) + np.nanmax(cells)) / 2
     for (layer, head), value in np.ndenumerate(cells):
         if not np.isnan(value):
             digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0

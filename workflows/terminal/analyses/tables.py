@@ -105,7 +105,7 @@ def _collisions(found: Mapping[str, Any]) -> Iterator[RenderableType]:
     )
     yield "outnumbered: occurrences whose vector is that of a more frequent character"
     if found["examples"]:
-        shown = ", ".join(f"{_code(pair['a'])} {_code(pair['b'])}" for pair in found["examples"][:3])
+        shown = ", ".join(f"{_code(pair['a'])} and {_code(pair['b'])}" for pair in found["examples"][:2])
         yield f"the most frequent that nothing tells apart: {shown}"
 
 
@@ -151,7 +151,7 @@ def _interval(row: Row) -> str:
 
 
 def _number(value: float | None, digits: int) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"
+    return "-" if value is None else f"{round(value, digits) + 0.0:.{digits}f}"
 
 
 def _share(value: float | None) -> str:
