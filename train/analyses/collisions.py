@@ -33,7 +33,7 @@ class SharedBuckets(NamedTuple):
     @property
     def any_N(self) -> np.ndarray:
         """Bool: in at least one hash."""
-        return self.each_NK.any(axis=1)
+        return np.any(self.each_NK, axis=1)
 
 
 def shared_buckets(buckets_NK: np.ndarray) -> SharedBuckets:
@@ -72,7 +72,7 @@ def count_characters(source: str, max_windows: int | None = None) -> dict[str, d
     total: dict[str, np.ndarray] = {}
     for split in ShardReader(source, "train").manifest.splits:
         reader = ShardReader(source, split)
-        _, shards, rows = reader.spread(sum(shard.rows for shard in reader.shards) if not max_windows else max_windows)
+        _, shards, rows = reader.spread(max_windows or sum(shard.rows for shard in reader.shards))
         for start in range(0, len(rows), _AT_ONCE):
             some = slice(start, start + _AT_ONCE)
             windows = reader.rows(("codepoints",), shards[some], rows[some])["codepoints"]

@@ -28,7 +28,7 @@ MEASURES: dict[str, Callable[..., float]] = {
     "jaro_winkler": distance.JaroWinkler.normalized_similarity,
     "lcs": distance.LCSseq.normalized_similarity,
 }
-_REPLICATES = 1000
+REPLICATES = 1000  # of the bootstrap
 FEWEST = 10  # pairs, of which a correlation is told
 
 
@@ -67,7 +67,7 @@ def correlate(
     order, counts = np.argsort(of_N, kind="stable"), np.bincount(of_N)
     starts = np.cumsum(counts) - counts
     replicates = []
-    for _ in range(_REPLICATES):
+    for _ in range(REPLICATES):
         drawn = rng.integers(len(names), size=len(names))
         sizes = counts[drawn]
         within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)

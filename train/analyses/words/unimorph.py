@@ -85,7 +85,7 @@ def draw_pairs(words: Mapping[str, Sequence[str]], num_pairs: int, *, seed: int,
     left = {lemma: _pairs_in_any_order(words[lemma], rng) for lemma in lemmas if len(words[lemma]) > 1}
     if not left or len(lemmas) < 2:
         raise UserError(f"{name}: needs two lemmas, one of them with two words; give a file of more words")
-    order = [lemmas[index] for index in rng.permutation(len(lemmas)) if lemmas[index] in left]
+    order = [lemmas[index] for index in rng.permutation(len(lemmas)).tolist() if lemmas[index] in left]
     number = {lemma: index for index, lemma in enumerate(lemmas)}
     related, random, drawn = [], [], []
     while left and len(related) < num_pairs:
@@ -104,8 +104,8 @@ def draw_pairs(words: Mapping[str, Sequence[str]], num_pairs: int, *, seed: int,
 def _pairs_in_any_order(words: Sequence[str], rng: np.random.Generator) -> list[tuple[str, str]]:
     """All pairs of two of the words, or as many as there are words in a large paradigm."""
     ends = [(one, other) for one in range(len(words)) for other in range(one)]
-    chosen = rng.permutation(len(ends))[: max(len(words), 10)]
-    return [(words[ends[index][0]], words[ends[index][1]]) for index in chosen]
+    chosen = [ends[index] for index in rng.permutation(len(ends))[: max(len(words), 10)].tolist()]
+    return [(words[one], words[other]) for one, other in chosen]
 
 
 def _other_word(
@@ -113,8 +113,8 @@ def _other_word(
 ) -> str | None:
     """A word of another lemma that is not spelled as `word`; None where none was met."""
     for _ in range(_TRIES):
-        other = lemmas[rng.integers(len(lemmas))]
-        found = words[other][rng.integers(len(words[other]))]
+        other = lemmas[int(rng.integers(len(lemmas)))]
+        found = words[other][int(rng.integers(len(words[other])))]
         if other != lemma and found != word:
             return found
     return None

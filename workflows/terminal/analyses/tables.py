@@ -120,7 +120,9 @@ def _by_head(title: str, rows: Sequence[Row], name: str, digits: int) -> Iterato
     if heads > MOST_HEADS:
         return
     yield title
+    digits = digits if heads <= MOST_HEADS // 2 else min(digits, 2 if name == "toeplitz" else 1)
     table = _table("layer", *(str(head + 1) for head in range(heads)))
+    table.padding = (0, 0, 0, 1)
     for layer, own in layers:
         table.add_row(layer, *(_number(row[name], digits) for row in own))
     yield table

@@ -1,5 +1,7 @@
 """Distances of heads whose attention is known."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -14,7 +16,8 @@ ABS = {"positions": {"name": "diet_abs", "max_units": 64, "rank": 64, "sharing":
 @torch.no_grad()
 def look_at(model: AnalysedModel, head: int, key_of: list[int]) -> None:
     """Let a head of the only layer see of all keys that of each query alone."""
-    layer, positions = model.encoder.trunk.layers[0], model.encoder.trunk.positions
+    layer: Any = model.encoder.trunk.layers[0]
+    positions = model.encoder.trunk.positions
     for part in (layer.query, layer.key):
         part.weight.zero_()
         part.bias.zero_()
@@ -58,7 +61,8 @@ def test_the_shares_of_cls_and_sep_and_real_queries_alone_count(make_model: Make
 def test_uniform_attention_has_the_distance_and_the_entropy_that_are_told_for_it(make_model: MakeModel) -> None:
     model = make_model()
     with torch.no_grad():
-        for parameter in model.encoder.trunk.layers[0].query.parameters():
+        layer: Any = model.encoder.trunk.layers[0]
+        for parameter in layer.query.parameters():
             parameter.zero_()
     found = attention_distances(model, SampledTexts(["x" * 14, "y" * 30], 0))
     n, m = 16, 32
