@@ -103,9 +103,8 @@ def draw_pairs(words: Mapping[str, Sequence[str]], num_pairs: int, *, seed: int,
 
 def _pairs_in_any_order(words: Sequence[str], rng: np.random.Generator) -> list[tuple[str, str]]:
     """All pairs of two of the words, or as many as there are words in a large paradigm."""
-    ends = [(one, other) for one in range(len(words)) for other in range(one)]
-    chosen = [ends[index] for index in rng.permutation(len(ends))[: max(len(words), 10)].tolist()]
-    return [(words[one], words[other]) for one, other in chosen]
+    pairs = [(word, other) for at, word in enumerate(words) for other in words[:at]]
+    return [pairs[int(index)] for index in rng.permutation(len(pairs))[: max(len(words), 10)]]
 
 
 def _other_word(
