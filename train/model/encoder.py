@@ -165,7 +165,8 @@ class Encoder(nn.Module):
         """Encode a batch of padded character sequences, whose first character is CLS.
 
         Args:
-            codepoints_BC: int64 codepoints (specials from the Private Use Area, 0 for padding).
+            codepoints_BC: int64 codepoints (specials from the Private Use Area, 0 for padding); or what else the
+                embedder reads, as `EmbedderConfig.symbols` says: vectors are float [B, C, S].
             mask_BC: bool, true for real characters; CLS counts as real even in a row of padding.
             segments_BC: int64 segment ids, 0 where not given.
             targets_BP: int64 character indices. Where given, only these characters are upsampled, which costs a
@@ -187,7 +188,8 @@ class Encoder(nn.Module):
         if exporting:
             missing = torch.sym_max(missing, 0)
         if exporting or missing > 0:  # the shortest sequences are padded so that one unit comes out
-            codepoints_BC, mask_BC = F.pad(codepoints_BC, (0, missing)), F.pad(mask_BC, (0, missing))
+            codepoints_BC = F.pad(codepoints_BC, (0, 0) * (codepoints_BC.dim() - 2) + (0, missing))
+            mask_BC = F.pad(mask_BC, (0, missing))
             segments_BC = None if segments_BC is None else F.pad(segments_BC, (0, missing))
             global_BC = None if global_BC is None else F.pad(global_BC, (0, missing))
         mask_BC = _with_cls(mask_BC)

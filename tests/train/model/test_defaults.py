@@ -21,6 +21,7 @@ DEFAULTS: dict[str, dict[str, dict[str, Any]]] = {
         "codepoint_hash": {**INPUT, "hashes": 8, "buckets": 16384, "family": "official"},
         "ngram_hash": {**INPUT, "orders": 4, "hashes": 8, "buckets": 15000, "family": "official"},
         "subword_table": {"positions": "learned", "max_characters": 512, "segments": 2, "size": 30522},
+        "vectors": {"size": 50, "positions": "none", "max_characters": 512},
         "word_bytes": {},
     },
     "model.downsamplers": {

@@ -99,10 +99,13 @@ def encoder_of(name: str, **trunk: Any) -> Encoder:
     return spread(config.build()).eval()
 
 
-def text(name: str, *lengths: int, size: int) -> tuple[Tensor, Tensor]:
-    """Random symbols that the model `name` reads, and their mask."""
+def text(name: str, *lengths: int, size: int, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
+    """Random symbols that the model `name` reads, of this type where they are vectors, and their mask."""
     mask = torch.arange(size) < torch.tensor(lengths)[:, None]
     symbols = torch.randint(5, 256, mask.shape, generator=torch.Generator().manual_seed(1))
+    if name == "embedder-vectors":
+        generator = torch.Generator().manual_seed(1)
+        return torch.randn(*mask.shape, TINY["size"], dtype=dtype, generator=generator), mask
     return symbols * mask, mask
 
 
@@ -195,7 +198,7 @@ def test_padding_and_the_order_of_the_batch_of_models(name: str) -> None:
     codepoints, mask = text(name, 17, 9, 1, size=24)  # a spare group and two, see CANINE's padding rule
 
     def run(rows: Any = slice(None), padding: int = 0) -> EncoderOutput:
-        inputs = [torch.nn.functional.pad(x[rows], (0, padding)) for x in (codepoints, mask)]
+        inputs = [torch.nn.functional.pad(x[rows], (0, 0) * (x.dim() - 2) + (0, padding)) for x in (codepoints, mask)]
         return encoder(*inputs, unit_ends_BU=words_of(encoder, mask[rows], 20 + padding))
 
     short, long = run(), run(padding=12)
@@ -279,7 +282,7 @@ def test_no_nan_where_all_is_padding(name: str, dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_no_nan_in_models_where_all_is_padding(name: str, dtype: torch.dtype) -> None:
     encoder = encoder_of(name, dropout=0.3)
-    codepoints, mask = text(name, 40, 1, 0, size=40)
+    codepoints, mask = text(name, 40, 1, 0, size=40, dtype=torch.float32)
     for mode in (False, True):
         with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
             output = encoder.train(mode)(codepoints, mask, unit_ends_BU=words_of(encoder, mask))

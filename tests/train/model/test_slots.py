@@ -54,7 +54,9 @@ def text(size: int) -> tuple[Tensor, Tensor]:
 
 
 def symbols(config: ModelConfig, codepoints: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """The codepoints, or ids that any table of other symbols has."""
+    """The codepoints, or ids that any table of other symbols has, or vectors that depend on them."""
+    if config.embedder.symbols == "vectors":
+        return codepoints[..., None] * torch.arange(1, config.embedder.size + 1) % 97 / 97, mask
     return codepoints if config.embedder.symbols == "characters" else codepoints % 256, mask
 
 
@@ -117,7 +119,7 @@ def test_contract(slot: str, name: str) -> None:
     output = encoder(codepoints, mask)
     assert output.characters.shape == (2, 48, 16)
     assert output.pooled.shape == (2, 16)
-    some = encoder(codepoints, mask, torch.zeros_like(codepoints), targets).characters
+    some = encoder(codepoints, mask, torch.zeros(mask.shape, dtype=torch.int64), targets).characters
     wanted = output.characters.gather(1, targets[..., None].expand(-1, -1, 16))
     torch.testing.assert_close(some, wanted, atol=1e-5, rtol=0)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.model.encoder import ModelConfig
+from tokenfree.train.tasks.inputs.no_texts import NoTexts
 from tokenfree.train.tasks.inputs.symbols import CharacterInputs, SubwordInputs
 from tokenfree.train.tasks.inputs.text_inputs import TextInputs
 from tokenfree.train.tasks.inputs.words import WordInputs
@@ -21,6 +22,8 @@ def text_inputs(model: ModelConfig, length: int, vocabulary: Vocabulary | None) 
     Raises:
         UserError: the model reads subwords of no vocabulary or of a larger one, or no text fits into `length`.
     """
+    if model.embedder.symbols == "vectors":
+        return NoTexts(model.embedder.name)
     if model.downsampler.bytes_per_word is not None:
         return WordInputs(model, length)
     if model.embedder.symbols == "characters":

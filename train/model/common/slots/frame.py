@@ -16,7 +16,7 @@ from tokenfree.train.model.common.dimensions import Dimensions
 from tokenfree.train.model.common.grouping import Downsampled, Grouping
 from tokenfree.train.model.common.rows import TableRows
 
-SymbolKind = Literal["characters", "bytes", "subwords"]
+SymbolKind = Literal["characters", "bytes", "subwords", "vectors"]
 
 
 class PartConfig(Protocol):
@@ -33,7 +33,9 @@ class EmbedderConfig(PartConfig, Protocol):
 
     @property
     def symbols(self) -> SymbolKind:
-        """What the integers stand for that it reads. Objectives that have other symbols refuse the model."""
+        """What the integers stand for that it reads; or vectors, which are floats. Objectives and tasks that have other
+        symbols refuse the model.
+        """
         ...
 
     def build(self, dimensions: Dimensions, /) -> "Embedder":
@@ -66,7 +68,10 @@ class Embedder(Protocol):
     def __call__(
         self, codepoints_BC: Tensor, segments_BC: Tensor | None, positions_BC: Tensor | None = None, /
     ) -> Tensor | TableRows:
-        """Vectors [B, C, D] of int64 symbols; segments are 0 and positions 0 to C - 1 where not given."""
+        """Vectors [B, C, D] of int64 symbols, or of float vectors [B, C, S].
+
+        Segments are 0 and positions 0 to C - 1 where not given.
+        """
         ...
 
     def learn(self, codepoints: np.ndarray, /) -> None:

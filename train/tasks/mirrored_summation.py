@@ -1,0 +1,223 @@
+"""Mirrored summation: the sum of products of the first vectors of a sequence and the last ones, found by a model.
+
+The synthetic task of Guo et al., Multi-Scale Self-Attention for Text Classification, https://arxiv.org/abs/1912.00544:
+a_1 to a_n of independent numbers from U(0, 1); the target is the sum of a_i * a_{n-i+1}, element by element, over i from
+1 to K. Vectors that are far from each other have to meet before they are pooled.
+
+b, B batch, n vectors of a sequence, S numbers of a vector, C positions, D width
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple, NoReturn
+
+import numpy as np
+from pydantic import Field
+from torch import Tensor, nn
+
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.batches.collator import Arrays
+from tokenfree.train.batches.counter_random import uniform
+from tokenfree.train.batches.framing import CLS
+from tokenfree.train.model.encoder import ModelConfig
+from tokenfree.train.objectives.base import Loss
+from tokenfree.train.tasks.base import Item, Outputs, Split, TaskDefaults, TaskHead
+from tokenfree.train.tasks.encode import class_and_maximum
+from tokenfree.train.tasks.heads import Classifier
+from tokenfree.train.tasks.inputs.text_inputs import TextInputs
+from tokenfree.train.tasks.metrics.metrics import Metrics
+
+DIGITS = 8  # of the errors in predictions
+_VARIANCE = 7 / 144  # of the product of two numbers of U(0, 1); 1 / 144 of it is no sum of a function of either
+_VARIANCE_OF_SQUARE = 4 / 45  # of the square of one
+
+
+class MirroredExample(NamedTuple):
+    """A sequence, by where it stands: its numbers are made of this when they are read."""
+
+    split: Split
+    number: int
+
+
+@settings
+class Config(TaskDefaults):
+    """Sums of products of vectors from both ends of a sequence, from the class node and the maximum over all units.
+
+    Without pairs that meet, the best that a model can reach is a seventh of the error of a constant: a sum of functions
+    of single vectors.
+
+    Attributes:
+        length: vectors of a sequence, n, at least 2.
+        size: numbers of a vector, at least 1.
+        pairs: products of a sum, K, of the outermost pairs; at most `length`.
+        train_examples: sequences to train on, at least 1.
+        dev_examples: sequences that decide on the best checkpoint, at least 1.
+        test_examples: sequences of the test, at least 1.
+        seed: of the sequences, at least 0; those of weights and order are those of train.seed.
+    """
+
+    name: Literal["mirrored_summation"] = "mirrored_summation"
+    length: Annotated[int, Field(ge=2)] = 100
+    size: Annotated[int, Field(ge=1)] = 50
+    pairs: Annotated[int, Field(ge=1)] = 10
+    train_examples: Annotated[int, Field(ge=1)] = 200_000
+    dev_examples: Annotated[int, Field(ge=1)] = 2_000
+    test_examples: Annotated[int, Field(ge=1)] = 200_000
+    seed: Annotated[int, Field(ge=0)] = 0
+
+    needs_files = False
+    lower_is_better = True
+
+    @property
+    def mean(self) -> float:
+        """The mean of each number of a target: the best prediction that does not depend on the sequence."""
+        return self.pairs / 4 + (self._has_square / 12)
+
+    @property
+    def variance(self) -> float:
+        """The variance of each number of a target: the mean squared error of `mean`."""
+        twice = max(0, self.pairs - (self.length + 1) // 2)  # pairs that come again from the other end
+        once = self.pairs - self._has_square - 2 * twice
+        return (once + 4 * twice) * _VARIANCE + self._has_square * _VARIANCE_OF_SQUARE
+
+    @property
+    def _has_square(self) -> int:
+        """1 where the vector in the middle is multiplied by itself, else 0."""
+        return int(self.length % 2 == 1 and 2 * self.pairs > self.length)
+
+    def examples(self, split: Split, path: str | None) -> Sequence[MirroredExample]:
+        """The sequences of a split, which are made from `seed`.
+
+        Raises:
+            UserError: there is a path.
+        """
+        if path is not None:
+            raise UserError(f"{path}: task.name: {self.name} makes its examples itself; leave out the file")
+        sizes = {"train": self.train_examples, "dev": self.dev_examples, "test": self.test_examples}
+        return [MirroredExample(split, number) for number in range(sizes[split])]
+
+    def raw(self, key: str, text: str) -> NoReturn:
+        """See `DownstreamTask.raw`.
+
+        Raises:
+            UserError: always; sequences are no texts.
+        """
+        raise UserError(f"{key}: task.name: {self.name} reads vectors, not texts; evaluate the run instead")
+
+    def check(self, model: ModelConfig, length: int) -> list[str]:
+        """A model of texts, of vectors of another size or of other units than vectors; sequences that are too long."""
+        return list(self._problems(model, length))
+
+    def _problems(self, model: ModelConfig, length: int) -> Iterator[str]:
+        if self.pairs > self.length:
+            yield f"task.pairs: {self.pairs} is more than task.length, {self.length}; make it at most that"
+        if length is not None and length <= self.length:  # None: it was refused
+            yield (
+                f"train.length: {length} positions are too few for {self.length} vectors and CLS; "
+                f"set it to {self.length + 1}, or task.length to less"
+            )
+        if model.embedder.symbols != "vectors":
+            yield (
+                f"model.embedder.name: {model.embedder.name} reads {model.embedder.symbols}, but task.name: "
+                f"{self.name} gives it vectors; set model.embedder.name to vectors, without --init-from"
+            )
+        elif model.embedder.size != self.size:
+            yield f"model.embedder.size: {model.embedder.size} is not task.size, {self.size}; make them equal"
+        if model.downsampler.num_units(self.length) != self.length:
+            yield (
+                f"model.downsampler.name: {model.downsampler.name} makes units of several vectors, and task.name: "
+                f"{self.name} has its own; set it to identity"
+            )
+
+    def build(self, model: ModelConfig) -> SumHead:
+        """The head."""
+        return SumHead(model.width, self.size, self.mean)
+
+    def collator(self, inputs: TextInputs, seed: int) -> SequenceCollator:
+        """The collator; nothing of it is random."""
+        return SequenceCollator(self)
+
+    def sequences(self, examples: Sequence[MirroredExample]) -> np.ndarray:
+        """Float32 [b, n, S], numbers of U(0, 1): each a function of seed, split, n, S and the example's number alone.
+
+        Raises:
+            ValueError: there are examples of several splits.
+        """
+        (split,) = {example.split for example in examples}
+        purpose = f"mirrored summation, {split}, {self.length} of {self.size}"
+        numbers = np.array([example.number for example in examples], dtype=np.int64)
+        drawn = uniform(self.seed, purpose, numbers, self.length * self.size)
+        return drawn.reshape(-1, self.length, self.size).astype(np.float32)
+
+    def targets(self, sequences: np.ndarray) -> np.ndarray:
+        """The sum of a_i * a_{n-i+1} over i from 1 to `pairs`: float32 [b, S] of sequences [b, n, S]."""
+        first, last = sequences[:, : self.pairs], sequences[:, ::-1][:, : self.pairs]
+        return (first * last).sum(axis=1, dtype=np.float64).astype(np.float32)
+
+    def predictions(
+        self, examples: Sequence[MirroredExample], items: Sequence[Item], outputs: Sequence[Outputs]
+    ) -> list[dict[str, Any]]:
+        """`squared_error` of each sequence, the mean over the numbers of its sum."""
+        return [
+            {"key": f"{example.split} {example.number}", "squared_error": round(float(each["squared_error"]), DIGITS)}
+            for example, each in zip(examples, outputs, strict=True)
+        ]
+
+    def scores(self, examples: Sequence[MirroredExample], predictions: Sequence[Mapping[str, Any]]) -> Metrics:
+        """`mse`, the mean squared error, and `relative_mse`, its share of that of the best constant."""
+        error = float(np.mean([prediction["squared_error"] for prediction in predictions]))
+        return Metrics({"mse": error, "relative_mse": error / self.variance}, "mse")
+
+
+class SequenceCollator:
+    """Sequences behind a class node to arrays; see `TaskCollator`."""
+
+    def __init__(self, task: Config) -> None:
+        self._task = task
+
+    def items(self, examples: Sequence[MirroredExample], *, training: bool) -> list[Item]:
+        """An item for each example, all of one size."""
+        return [Item(number, 1 + self._task.length, example) for number, example in enumerate(examples)]
+
+    def __call__(self, items: Sequence[Item], sample_ids: np.ndarray) -> Arrays:
+        """`vectors` float32 [b, 1 + n, S], zeros in place of CLS, `sums` float32 [b, S], and what all collators give."""
+        task, count = self._task, len(items)
+        sequences = task.sequences([item.content for item in items])
+        codepoints = np.zeros((count, 1 + task.length), dtype=np.int64)
+        codepoints[:, 0] = CLS
+        return {
+            "codepoints": codepoints,  # only their shape counts
+            "mask": np.ones_like(codepoints, dtype=bool),
+            "vectors": np.pad(sequences, ((0, 0), (1, 0), (0, 0))),
+            "sums": task.targets(sequences),
+            "target_mask": np.ones((count, 1), dtype=bool),
+            "num_characters": np.full(count, task.length, dtype=np.int64),
+        }
+
+
+class SumHead(TaskHead):
+    """An MLP of two layers on the class node and the maximum over all units.
+
+    Args:
+        width: of the encoder.
+        size: numbers of a sum.
+        mean: of the sums, which the biases of the output begin at.
+    """
+
+    def __init__(self, width: int, size: int, mean: float) -> None:
+        super().__init__()
+        self.classifier = Classifier(2 * width, width, size, dropout=0.0)
+        nn.init.constant_(self.classifier.output.bias, mean)
+
+    def outputs(self, encoder: Any, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """`squared_error` [B], the mean over the numbers of a sum."""
+        down, units_BUD = encoder.encode(batch["vectors"], batch["mask"])
+        found_BS = self.classifier(class_and_maximum(units_BUD, down.valid_BU))
+        return {"squared_error": (found_BS - batch["sums"]).square().mean(dim=-1)}
+
+    def loss(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> Loss:
+        """The mean squared error, of which none counts as correct."""
+        count = batch["target_mask"].sum()
+        return Loss(outputs["squared_error"].sum(), count, count.new_zeros(()))
