@@ -1,8 +1,8 @@
 """Mirrored summation: the sum of products of the first vectors of a sequence and the last ones, found by a model.
 
 The synthetic task of Guo et al., Multi-Scale Self-Attention for Text Classification, https://arxiv.org/abs/1912.00544:
-a_1 to a_n of independent numbers from U(0, 1); the target is the sum of a_i * a_{n-i+1}, element by element, over i from
-1 to K. Vectors that are far from each other have to meet before they are pooled.
+a_1 to a_n of independent numbers from U(0, 1); the target is the sum of a_i * a_{n-i+1}, element by element, over i
+from 1 to K. Vectors that are far from each other have to meet before they are pooled.
 
 b, B batch, n vectors of a sequence, S numbers of a vector, C positions, D width
 """
@@ -30,7 +30,7 @@ from tokenfree.train.tasks.inputs.text_inputs import TextInputs
 from tokenfree.train.tasks.metrics.metrics import Metrics
 
 DIGITS = 8  # of the errors in predictions
-_VARIANCE = 7 / 144  # of the product of two numbers of U(0, 1); 1 / 144 of it is no sum of a function of either
+_VARIANCE = 7 / 144  # of the product of two numbers of U(0, 1); 6 / 144 of it is a sum of functions of either
 _VARIANCE_OF_SQUARE = 4 / 45  # of the square of one
 
 
@@ -182,7 +182,7 @@ class SequenceCollator:
         return [Item(number, 1 + self._task.length, example) for number, example in enumerate(examples)]
 
     def __call__(self, items: Sequence[Item], sample_ids: np.ndarray) -> Arrays:
-        """`vectors` float32 [b, 1 + n, S], zeros in place of CLS, `sums` float32 [b, S], and what all collators give."""
+        """`vectors` float32 [b, 1 + n, S], of CLS zeros, `sums` float32 [b, S], and what all collators give."""
         task, count = self._task, len(items)
         sequences = task.sequences([item.content for item in items])
         codepoints = np.zeros((count, 1 + task.length), dtype=np.int64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.model.encoder import ModelConfig
+from tokenfree.train.tasks.inputs.byte_symbols import ByteInputs
 from tokenfree.train.tasks.inputs.no_texts import NoTexts
 from tokenfree.train.tasks.inputs.symbols import CharacterInputs, SubwordInputs
 from tokenfree.train.tasks.inputs.text_inputs import TextInputs
@@ -28,9 +29,8 @@ def text_inputs(model: ModelConfig, length: int, vocabulary: Vocabulary | None) 
         return WordInputs(model, length)
     if model.embedder.symbols == "characters":
         return CharacterInputs(model, length)
-    if model.embedder.symbols != "subwords":
-        raise UserError(f"model.embedder.name: {model.embedder.name} reads {model.embedder.symbols} that are no words; "
-                        "choose model.downsampler.name: word_pooling")  # fmt: skip
+    if model.embedder.symbols == "bytes":
+        return ByteInputs(model, length)
     if vocabulary is None:
         raise UserError(
             f"model.embedder.name: {model.embedder.name} reads subwords; give the run whose vocabulary they are of as "
