@@ -41,6 +41,7 @@ DEFAULTS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "model.trunk.layers": {"bert": {}, "multi_scale": {"head_width": None}, "pre_ln": {}},
     "model.trunk.attention": {
+        "causal": {},
         "full": {},
         "linformer": {"projection": 32, "max_units": 512},
         "multi_scale": {"alpha": 0.5, "scales": [1, 3, "N/16", "N/8", "N/4"], "window_convention": "width",
