@@ -16,7 +16,8 @@ from tokenfree.train.sweep.space.recipe import SweepRecipe, check_space
 from tokenfree.workflows.recipes import command_line, library
 
 PREPROCESSING = ["wikipedia", "wikipedia-tiny"]
-FINETUNING = ["classification", "ner", "pairs", "pos"]
+SUMMATION = [f"mirrored-summation{model}" for model in ("", "-deep-hier-s", "-hier-s", "-transformer")]
+FINETUNING = ["classification", "language-modelling", *SUMMATION, "ner", "pairs", "pos"]
 SWEEPS = [name for name in library.names() if "space" in library.read(name)]
 PRETRAINING = [name for name in library.names() if name not in PREPROCESSING + FINETUNING + SWEEPS]
 
