@@ -6,14 +6,14 @@ import torch
 from tokenfree.preprocess.common.settings import build
 from tokenfree.train.model.common.dimensions import Dimensions
 from tokenfree.train.model.common.heads import Heads
-from tokenfree.train.model.trunk.attention.causal import CausalAttention
+from tokenfree.train.model.trunk.attention.causal import CausalCore
 from tokenfree.train.model.trunk.stack import LAYER, POSITIONS, TrunkConfig
 
 
 def test_attention_by_loops() -> None:
     q, k, v = (torch.randn(2, 3, 5, 4, dtype=torch.float64) for _ in range(3))
     valid = torch.tensor([[True] * 5, [True, True, False, True, False]])
-    core = CausalAttention(0.0)
+    core = CausalCore(0.0)
     found = core(Heads(q, k, v, valid, torch.zeros(2, 5, 12)))
     for row in range(2):
         for head in range(3):

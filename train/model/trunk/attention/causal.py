@@ -24,12 +24,12 @@ class Config(AttentionDefaults):
 
     adds_to_values = True
 
-    def build(self, dimensions: Dimensions, layer: int, num_layers: int) -> "CausalAttention":
+    def build(self, dimensions: Dimensions, layer: int, num_layers: int) -> "CausalCore":
         """The pattern, which is the same in all layers."""
-        return CausalAttention(dimensions.dropout)
+        return CausalCore(dimensions.dropout)
 
 
-class CausalAttention(Core):
+class CausalCore(Core):
     """Every query sees the valid keys up to its own place; the first unit, CLS, is always valid."""
 
     def forward(self, heads: Heads) -> Tensor:
