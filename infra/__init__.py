@@ -1,0 +1,1 @@
+"""Profiles and manifests for machines: files, and no code."""
