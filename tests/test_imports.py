@@ -47,7 +47,7 @@ FLOORS: dict[str, list[set[str]]] = {
     "workflows": [
         {"demo_corpus", "recipes", "samples"},
         {"terminal", "report"},
-        {"completion", "demo", "doctor"},
+        {"cluster", "completion", "demo", "doctor"},
         {"commands"},
         {"cli"},
     ],

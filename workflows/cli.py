@@ -171,8 +171,17 @@ def _parser(modules: dict[str, ModuleType]) -> Parser:
         )
         command.set_defaults(kind=getattr(module, "KIND", None))
         module.add_arguments(command)
-        _add_common(command)
+        for leaf in _leaves(command):
+            _add_common(leaf)
     return parser
+
+
+def _leaves(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+    """The parsers of the actions of a command, or its own where it has none."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return list(action.choices.values())
+    return [parser]
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
@@ -186,11 +195,14 @@ def _options(module: ModuleType) -> list[str]:
 
 
 def _actions(module: ModuleType) -> list[argparse.Action]:
-    """What the arguments of a command are."""
+    """What the arguments of a command are, those of its actions too."""
     probe = argparse.ArgumentParser()
     module.add_arguments(probe)
-    _add_common(probe)
-    return probe._actions
+    for leaf in _leaves(probe):
+        _add_common(leaf)
+    return [
+        action for leaf in {id(each): each for each in (probe, *_leaves(probe))}.values() for action in leaf._actions
+    ]
 
 
 def _refuse_empty(module: ModuleType, args: argparse.Namespace) -> None:

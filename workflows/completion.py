@@ -19,8 +19,8 @@ from tokenfree.workflows.recipes.kinds import PRETRAINING, RecipeKind
 
 _WORDS = re.compile(r"[a-z]\w*( \| [a-z]\w*)+")
 _TYPES = {"int", "float", "text", "mapping", "anything"}  # in the type of a key: any value, and no word of its own
-_FOLDERS = {"DIR", "RUN", "RUN|FOLDER"}
-_FILES = {"FILE", "FILE.html", "PATH"}
+_FOLDERS = {"DIR", "RUN", "RUN|FOLDER", "FOLDER"}
+_FILES = {"FILE", "FILE.html", "PATH", "PROFILE"}
 
 
 def script(parser: argparse.ArgumentParser, shell: str) -> str:
@@ -40,7 +40,10 @@ def script(parser: argparse.ArgumentParser, shell: str) -> str:
 def _prepare(command: argparse.ArgumentParser, kind: RecipeKind | None) -> None:
     """Say how each argument of a command is completed, and add the keys of its recipes."""
     for action in command._actions:
-        if action.dest == "recipe":
+        if isinstance(action, argparse._SubParsersAction):
+            for nested in action.choices.values():
+                _prepare(nested, None)
+        elif action.dest == "recipe":
             action.complete = _recipes(kind or PRETRAINING)  # pyright: ignore[reportAttributeAccessIssue]
         elif action.dest == "help_keys" and kind is not None:
             action.choices = list(dict.fromkeys(group.name for group in kind.groups() if group.name))

@@ -22,7 +22,9 @@ from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.settings import flatten
 
 _PLACE = re.compile(r"<[a-z]+(?:-[a-z]+)*>")  # to be replaced by a value of the user's
+_DASHBOARD = re.compile(r"--dashboard-host[= ](\S+)")
 _KINDS = ("InstanceType", "machineType", "vmSize")  # of machines, as the clouds call them
+LOOPBACK = ("127.0.0.1", "localhost", "::1")  # what only this machine reaches
 _FREE = {"local"}  # providers whose machines are the user's own
 
 
@@ -84,9 +86,10 @@ def read(source: str) -> Profile:
         raise UserError(f"profile {source}: not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(mapping, dict):
         raise UserError(f"profile {source}: should be a mapping of keys to values, not {type(mapping).__name__}")
-    problems = schema_problems(mapping) or [*_places(mapping, path), *_storage_problems(mapping)]
+    problems = schema_problems(mapping) or [*_places(mapping), *_storage_problems(mapping)]
     if problems:
-        raise UserError(f"profile {source}", problems)
+        own = f" (copy it: tokenfree cluster profiles {source} > {source}.yaml)" if path.parent == folder() else ""
+        raise UserError(f"profile {source}{own}", problems)
     return Profile(source, path, mapping)
 
 
@@ -122,21 +125,43 @@ def costs(profile: Profile) -> list[str]:
     return [*lines, f"at most {most} workers together; disks, addresses and traffic come on top"]
 
 
+def about(name: str) -> str:
+    """What a profile that comes with tokenfree is for: the beginning of its opening comment."""
+    return find(name).read_text(encoding="utf-8").splitlines()[0].strip("# ").partition(":")[0]
+
+
+def asks_for_token(profile: Profile) -> bool:
+    """Whether Ray is started so that it asks for its token, on all nodes."""
+    starts = [command for command in _starts(profile.mapping) if "ray start" in command]
+    return bool(starts) and all("RAY_AUTH_MODE=token" in command for command in starts)
+
+
+def warnings(profile: Profile) -> list[str]:
+    """What in the profile opens the cluster to others."""
+    hosts = [host for command in _starts(profile.mapping) for host in _DASHBOARD.findall(command)]
+    return [
+        f"warning: the dashboard is to listen on {host}; Ray runs the code of whoever reaches it"
+        for host in hosts
+        if host not in LOOPBACK
+    ]
+
+
+def _starts(mapping: Mapping[str, Any]) -> list[str]:
+    return [*mapping.get("head_start_ray_commands", []), *mapping.get("worker_start_ray_commands", [])]
+
+
 @functools.cache
 def _schema() -> dict[str, Any]:
     return json.loads(importlib.resources.files("ray.autoscaler").joinpath("ray-schema.json").read_text("utf-8"))
 
 
-def _places(mapping: Mapping[str, Any], path: Path) -> Iterator[str]:
+def _places(mapping: Mapping[str, Any]) -> Iterator[str]:
     """The places of a template that nobody has filled in."""
     found: dict[str, str] = {}
     for key, text in _texts(mapping):
         for word in _PLACE.findall(text):
             found.setdefault(word, key)
-    how = "fill it in"
-    if path.parent == folder():
-        how += f" in a copy (tokenfree cluster profiles {path.stem} > {path.name})"
-    yield from (f"{key}: {word} stands for a value of yours; {how}" for word, key in found.items())
+    yield from (f"{key}: {word} stands for a value of yours" for word, key in found.items())
 
 
 def _storage_problems(mapping: Mapping[str, Any]) -> Iterator[str]:

@@ -74,9 +74,7 @@ def running() -> Rehearsal | None:
     return found if found.processes() else None
 
 
-def start(
-    nodes: int, cpus: int | None, *, hosts: Sequence[str] = (), dashboard: str = LOOPBACK
-) -> Rehearsal:
+def start(nodes: int, cpus: int | None, *, hosts: Sequence[str] = (), dashboard: str = LOOPBACK) -> Rehearsal:
     """Start one, and wait until its nodes are up. Whatever goes wrong, nothing of it is left.
 
     Args:
@@ -141,15 +139,15 @@ def stop(rehearsal: Rehearsal) -> None:
         time.sleep(0.1)
         left = rehearsal.processes()
     shutil.rmtree(rehearsal.folder, ignore_errors=True)
-    with contextlib.suppress(OSError, ValueError):
-        if json.loads(_state().read_text(encoding="utf-8"))["mark"] == rehearsal.mark:
-            _state().unlink()
+    if is_current(rehearsal):
+        _state().unlink(missing_ok=True)
 
 
 def is_current(rehearsal: Rehearsal) -> bool:
     """Whether it has not been taken down by another command."""
-    now = running()
-    return now is not None and now.mark == rehearsal.mark
+    with contextlib.suppress(OSError, ValueError):
+        return json.loads(_state().read_text(encoding="utf-8"))["mark"] == rehearsal.mark
+    return False
 
 
 def _start_node(made: Rehearsal, number: int, arguments: list[str], *, host: str | None) -> subprocess.Popen[bytes]:

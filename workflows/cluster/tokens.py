@@ -1,4 +1,4 @@
-"""The token that Ray asks for of whoever connects: made where there is none, and used unless the user said otherwise."""
+"""The token that Ray asks for of whoever connects: made where there is none, and used unless the user says not."""
 
 from __future__ import annotations
 
@@ -18,6 +18,12 @@ def use(*, asked: bool = True) -> None:
     if not asked:
         os.environ[MODE] = "disabled"
     os.environ.setdefault(MODE, "token")
+
+
+def use_if_made() -> None:
+    """For whoever connects: give the token if there is one here. A cluster that asks for none does not mind."""
+    if path().exists() or os.environ.get("RAY_AUTH_TOKEN"):
+        use()
 
 
 def make() -> None:

@@ -1,0 +1,238 @@
+"""Jobs of Ray: submitted, followed, stopped, listed. Each lives on the cluster, whatever becomes of this process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import logging
+import os
+import secrets
+import shlex
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import requests
+from aiohttp import ClientError
+from ray.exceptions import AuthenticationError
+from ray.job_submission import JobDetails, JobStatus, JobSubmissionClient
+
+from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.workflows.cluster import tokens
+
+_PATIENCE, _PAUSE = 600.0, 2.0  # seconds for which a cluster is looked for that does not answer any more
+_STOP_SECONDS = 120  # that a job has to write its checkpoint before it is killed
+_OVERRIDES = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")  # Ray lets them win over an address that is given
+_NO_COMMAND = 127  # exit status of a shell that does not find the command
+_LOGGERS = ("ray.dashboard.modules", "ray._private.runtime_env.packaging")
+
+
+class NoAnswer(JobError):
+    """The cluster cannot be reached."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What is told of a job.
+
+    Attributes:
+        name: by which it is asked for.
+        status: PENDING, RUNNING, SUCCEEDED, FAILED or STOPPED.
+        command: that it runs.
+        started: seconds since 1970; None where it has not begun.
+        ended: the same, None while it runs.
+        exit_status: of its command, None where it has not ended by itself.
+        message: what Ray says of it.
+    """
+
+    name: str
+    status: str
+    command: str
+    started: float | None
+    ended: float | None
+    exit_status: int | None
+    message: str
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing of it runs any more."""
+        return JobStatus(self.status).is_terminal()
+
+
+class Jobs:
+    """The jobs of the cluster whose dashboard is at `address`, such as http://127.0.0.1:8265.
+
+    Raises:
+        NoAnswer: nothing answers there.
+        UserError: Ray's token is missing or another one.
+    """
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        for name in _LOGGERS:
+            logging.getLogger(name).setLevel(logging.WARNING)
+        with self._told():
+            self._client = JobSubmissionClient(address)
+            for name in ("dashboard_sdk", "job.sdk"):  # they set their levels themselves when they are imported
+                logging.getLogger(f"ray.dashboard.modules.{name}").setLevel(logging.WARNING)
+
+    def submit(self, words: tuple[str, ...], files: Mapping[str, Path], *, cpus: float, gpus: float) -> str:
+        """Send `tokenfree WORDS` with its files; returns the name of the job.
+
+        Raises:
+            NoAnswer, UserError: as above.
+        """
+        name = f"{words[0]}-{time.strftime('%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+        with tempfile.TemporaryDirectory(prefix="tokenfree-") as folder:
+            for inside, file in files.items():
+                target = Path(folder) / inside
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, target)
+            with self._told():
+                return self._client.submit_job(
+                    entrypoint=f"exec {shlex.join(['tokenfree', *words])}",
+                    submission_id=name,
+                    runtime_env={
+                        "working_dir": folder,
+                        "env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": str(_STOP_SECONDS)},
+                    },
+                    entrypoint_num_cpus=cpus,
+                    entrypoint_num_gpus=gpus,
+                )
+
+    def follow(self, name: str, write: Callable[[str], None], notice: Callable[[str], None]) -> Job:
+        """Write the log of a job, from its beginning to its end; what has become of it.
+
+        A connection that is lost, such as by a laptop that was closed, is made again; `notice` is told.
+
+        Raises:
+            NoAnswer: the cluster did not answer for ten minutes.
+            UserError: there is no such job.
+        """
+        shown, lost = 0, None
+        while True:
+            try:
+                job = self.get(name)  # also whether there is one
+                with self._told():
+                    shown = asyncio.run(self._tail(name, write, shown))
+                job, lost = self.get(name), None
+                if job.has_ended:
+                    return job
+            except NoAnswer:
+                if lost is None:
+                    lost = time.monotonic()
+                    notice(f"{self.address} does not answer; the job goes on, and is looked for again")
+                if time.monotonic() - lost > _PATIENCE:
+                    raise
+            time.sleep(_PAUSE)
+
+    def logs(self, name: str) -> str:
+        """What a job has written so far. Raises UserError where there is no such job."""
+        self.get(name)
+        with self._told():
+            return self._client.get_job_logs(name)
+
+    def stop(self, name: str) -> bool:
+        """Ask a job to end; whether it was running. It may take some time to write a checkpoint.
+
+        Raises:
+            UserError: there is no such job.
+        """
+        self.get(name)
+        with self._told():
+            return self._client.stop_job(name)
+
+    def get(self, name: str) -> Job:
+        """What is told of a job.
+
+        Raises:
+            UserError: there is none of that name.
+        """
+        with self._told():
+            try:
+                return _job(self._client.get_job_info(name))
+            except RuntimeError as error:
+                if "404" not in str(error):
+                    raise
+        raise UserError(f"there is no job {name} at {self.address}; tokenfree cluster jobs lists them")
+
+    def list(self) -> list[Job]:
+        """All jobs that were submitted, the oldest first."""
+        with self._told():
+            found = [_job(job) for job in self._client.list_jobs() if job.submission_id]
+        return sorted(found, key=lambda job: job.started or 0.0)
+
+    async def _tail(self, name: str, write: Callable[[str], None], shown: int) -> int:
+        """Write the log but for the characters already shown; how many there are."""
+        read = 0
+        async for text in self._client.tail_job_logs(name):
+            read += len(text)
+            if read > shown:
+                write(text[max(0, len(text) - (read - shown)) :])
+                shown = read
+        return shown
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """Errors of the connection in words."""
+        before = {name: os.environ.pop(name) for name in _OVERRIDES if name in os.environ}
+        try:
+            yield
+        except AuthenticationError as error:
+            raise UserError(
+                f"{self.address} asks for another token than the one of this machine ({tokens.path()}); copy that of "
+                "the cluster there, or name its file in RAY_AUTH_TOKEN_PATH"
+            ) from error
+        except (ConnectionError, requests.RequestException, ClientError, TimeoutError) as error:
+            raise NoAnswer(
+                f"no Ray cluster answers at {self.address}; start one (tokenfree cluster local), or a tunnel to it ("
+                "ray dashboard PROFILE), and give its address: --address URL"
+            ) from error
+        except RuntimeError as error:
+            if "WebSocket" not in str(error) and "status code 50" not in str(error):
+                raise
+            raise NoAnswer(f"{self.address}: the connection was lost") from error
+        finally:
+            os.environ.update(before)
+
+
+def exit_status(job: Job) -> int:
+    """The exit status of a job that has ended: its command's own, or 1."""
+    if job.status == JobStatus.SUCCEEDED:
+        return 0
+    return job.exit_status if job.exit_status is not None and 0 < job.exit_status < _NO_COMMAND else 1
+
+
+def last_line(job: Job) -> str:
+    """What is said of a job that has ended; empty where it succeeded or has said it itself."""
+    if job.status == JobStatus.STOPPED:
+        return f"job {job.name} was stopped; the same command again goes on from its newest checkpoint"
+    if job.status == JobStatus.SUCCEEDED or job.exit_status in (1, 2):
+        return ""
+    if job.exit_status == _NO_COMMAND:
+        return f"job {job.name}: the cluster has no command tokenfree; install it on its nodes, or name another image"
+    if job.exit_status is not None:
+        return f"job {job.name} ended with status {job.exit_status}; look for a lack of memory on its node"
+    return f"job {job.name} failed: {next(iter(job.message.strip().splitlines()), 'Ray does not say why')}"
+
+
+def as_json(jobs: list[Job]) -> str:
+    """The jobs for programs."""
+    return json.dumps({"jobs": [dataclasses.asdict(job) for job in jobs]})
+
+
+def _job(details: JobDetails) -> Job:
+    started, ended = (None if when is None else when / 1000 for when in (details.start_time, details.end_time))
+    return Job(
+        details.submission_id or "",
+        str(details.status.value),
+        details.entrypoint.removeprefix("exec "),
+        started,
+        ended,
+        details.driver_exit_code,
+        details.message or "",
+    )

@@ -1,0 +1,100 @@
+"""Start Ray clusters, and run commands on them.
+
+up starts machines by a profile of `ray up` (AWS, GCP, Azure, or hosts of your own), local a rehearsal of several nodes
+on this machine. submit runs any other command on a cluster and follows it; the job goes on when this machine is closed.
+Ray runs the code of whoever reaches its ports: they are on 127.0.0.1 unless asked, and Ray asks for a token.
+
+Examples:
+  tokenfree cluster local --nodes 3
+  tokenfree cluster submit -- pretrain canine-s-tiny --data data/en --output runs/tiny --workers 2
+  tokenfree cluster up aws.yaml
+  tokenfree cluster submit --help
+"""
+
+import argparse
+import importlib
+import pkgutil
+
+import tokenfree.workflows.commands
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.workflows.cluster import job_actions, machine_actions
+
+PASSES_ON = True  # what follows `--` is the command that is submitted
+_NOT_SENT = ("cluster", "completion")
+_ACTIONS = {
+    "profiles": machine_actions.show_profiles,
+    "up": machine_actions.up,
+    "status": machine_actions.status,
+    "down": machine_actions.down,
+    "local": machine_actions.local,
+    "submit": job_actions.submit,
+    "logs": job_actions.logs,
+    "stop": job_actions.stop,
+    "jobs": job_actions.list_jobs,
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """`profiles|up|status|down|local|submit|logs|stop|jobs`, each with arguments of its own."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions", required=True)
+    for name, function in _ACTIONS.items():
+        text = (function.__doc__ or "").replace("\n    ", "\n").strip()
+        action = actions.add_parser(
+            name,
+            help=text.splitlines()[0].rstrip("."),
+            description=text,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        if name in ("up", "status", "down"):
+            action.add_argument(
+                "profile", metavar="PROFILE", help="a profile's name or YAML file; local: the rehearsal"
+            )
+        if name in ("up", "down"):
+            action.add_argument("--yes", action="store_true", help="do not ask")
+        if name in ("submit", "logs", "stop", "jobs"):
+            where = f"the cluster's dashboard (default: the rehearsal's, or {job_actions.DEFAULT_ADDRESS})"
+            action.add_argument("--address", metavar="URL", help=where)
+        if name in ("logs", "stop"):
+            action.add_argument("job", metavar="JOB", help="its name, as submit and jobs print it")
+        if name in ("up", "local"):
+            action.add_argument("--no-token", action="store_true", help="let Ray take anybody's commands")
+    by_name = actions.choices
+    by_name["profiles"].add_argument("profile", metavar="NAME", nargs="?", help="the profile to print")
+    by_name["logs"].add_argument("--now", action="store_true", help="only what there is, without waiting for more")
+    by_name["jobs"].add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    local = by_name["local"]
+    local.add_argument("--nodes", metavar="N", type=int, default=3, help="nodes, with the head (default 3)")
+    local.add_argument("--cpus", metavar="N", type=int, help="CPUs of each (default: this machine's shared out)")
+    local.add_argument("--hosts", metavar="NAME", nargs="+", help="network namespaces (ip netns), a node in each")
+    local.add_argument("--dashboard-host", metavar="ADDRESS", default="127.0.0.1", help="what the dashboard listens on")
+    submit = by_name["submit"]
+    submit.add_argument("--shared", metavar="FOLDER", nargs="+", default=[], help="folders that all nodes have mounted")
+    submit.add_argument(
+        "--cpus", metavar="N", type=int, help="CPUs of the command's own process (default: as it needs)"
+    )
+    submit.add_argument(
+        "--gpus", metavar="N", type=int, default=0, help="GPUs of the command's own process (default 0)"
+    )
+    submit.add_argument("--no-wait", action="store_true", help="do not follow the job")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what the action says.
+
+    Raises:
+        UserError: no command that can be sent follows `--`, or something follows it for an action that takes nothing.
+    """
+    name = next(iter(args.passed_on), None)
+    if args.action == "submit":
+        if name not in _sent_commands():
+            given = "nothing follows --" if name is None else f"{name} is no command to run on a cluster"
+            raise UserError(f"{given}; give one, such as: tokenfree cluster submit -- pretrain RECIPE ... --workers 2")
+        args.sent_module = importlib.import_module(f"tokenfree.workflows.commands.{name}")
+    elif name is not None:
+        raise UserError(f"tokenfree cluster {args.action} takes nothing after '--', but got {name!r}")
+    return _ACTIONS[args.action](args)
+
+
+def _sent_commands() -> set[str]:
+    return {found.name for found in pkgutil.iter_modules(tokenfree.workflows.commands.__path__)} - set(_NOT_SENT)
