@@ -246,11 +246,15 @@ def filled(action: argparse.Action, value: str) -> list[str]:
 @pytest.mark.parametrize("command", cli.command_names())
 def test_an_empty_value_of_any_argument_is_refused(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     module = importlib.import_module(f"tokenfree.workflows.commands.{command}")
-    takes = [action for action in cli._actions(module) if action.nargs != 0]
-    for action in takes:
-        if type(action) is not argparse._StoreAction or action.type or action.choices or action.metavar == "TEXT":
-            continue
-        given = [filled(each, next(iter(each.choices or ["x"])) if each is not action else "") for each in takes
-                 if each.required or each is action]  # fmt: skip
-        assert cli.main([command, *(part for parts in given for part in parts)]) == 2
-        assert ": the value is empty; give one" in capsys.readouterr().err
+    probe = argparse.ArgumentParser(prog="tokenfree")
+    module.add_arguments(probe)
+    for leaf in cli._leaves(probe):  # the actions of a command that has some
+        name = leaf.prog.split()[1:]
+        takes = [action for action in leaf._actions if action.nargs != 0]
+        for action in takes:
+            if type(action) is not argparse._StoreAction or action.type or action.choices or action.metavar == "TEXT":
+                continue
+            given = [filled(each, next(iter(each.choices or ["x"])) if each is not action else "") for each in takes
+                     if each.required or each is action]  # fmt: skip
+            assert cli.main([command, *name, *(part for parts in given for part in parts)]) == 2
+            assert ": the value is empty; give one" in capsys.readouterr().err

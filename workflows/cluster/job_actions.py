@@ -14,6 +14,8 @@ from tokenfree.preprocess.common.errors import UserError
 from tokenfree.workflows.cluster import rehearsal, tokens
 from tokenfree.workflows.cluster.profiles import LOOPBACK
 from tokenfree.workflows.cluster.submission import submission
+from tokenfree.workflows.terminal.console import console
+from tokenfree.workflows.terminal.stage_line import counted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -43,9 +45,11 @@ def submit(args: argparse.Namespace) -> int:
     sent = submission(args.passed_on, args.sent_module, shared=args.shared, is_here=is_here)
     jobs = _jobs(address)
     size = sum(path.stat().st_size for path in sent.files.values())
-    files = f"{len(sent.files)} files, {size / 1e3:,.1f} kB: {', '.join(sent.files)}" if sent.files else "no files"
+    files = f"{counted(len(sent.files), 'file')}, {size / 1e3:,.1f} kB: {', '.join(sent.files)}" if sent.files else "no files"
     cpus = sent.cpus if args.cpus is None else args.cpus
-    where = f"on a node with {cpus} free CPUs and {args.gpus} GPUs" if cpus or args.gpus else "on the head"
+    where = f"on a node with {counted(cpus, 'free CPU')}" if cpus else "on the head"
+    if args.gpus:
+        where = f"on a node with {counted(cpus, 'CPU')} and {counted(args.gpus, 'GPU')} free"
     if args.verbosity != "quiet":
         print(f"sent along  {files}")
         print(f"runs        {where}")
@@ -89,10 +93,9 @@ def list_jobs(args: argparse.Namespace) -> int:
       tokenfree cluster jobs
       tokenfree cluster jobs --json
     """
-    from tokenfree.workflows.cluster.jobs import as_json
-    from tokenfree.workflows.terminal.console import console
-
     jobs = _jobs(_address(args)).list()
+    from tokenfree.workflows.cluster.jobs import as_json
+
     if args.json:
         print(as_json(jobs))
     elif not jobs:

@@ -39,6 +39,9 @@ def up(args: argparse.Namespace) -> int:
       tokenfree cluster profiles aws > aws.yaml    and fill in what stands in <...>
       tokenfree cluster up aws.yaml
       tokenfree cluster up aws.yaml --yes
+
+    Raises:
+        UserError: the profile cannot be used, or the answer was no.
     """
     if args.profile == LOCAL:
         raise UserError("local is no profile; tokenfree cluster local starts a rehearsal on this machine")
@@ -115,6 +118,9 @@ def local(args: argparse.Namespace) -> int:
     Examples:
       tokenfree cluster local --nodes 3
       tokenfree cluster local --nodes 2 --cpus 2
+
+    Raises:
+        UserError: a number is too small.
     """
     if args.nodes < 1 or (args.cpus is not None and args.cpus < 1):
         raise UserError("--nodes and --cpus must be at least 1")

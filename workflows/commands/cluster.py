@@ -13,6 +13,7 @@ Examples:
 
 import argparse
 import importlib
+import inspect
 import pkgutil
 
 import tokenfree.workflows.commands
@@ -38,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`profiles|up|status|down|local|submit|logs|stop|jobs`, each with arguments of its own."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions", required=True)
     for name, function in _ACTIONS.items():
-        text = (function.__doc__ or "").replace("\n    ", "\n").strip()
+        text = inspect.cleandoc(function.__doc__ or "").partition("\n\nRaises:")[0]
         action = actions.add_parser(
             name,
             help=text.splitlines()[0].rstrip("."),
