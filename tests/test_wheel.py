@@ -38,7 +38,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source.mkdir()
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(REPOSITORY / name, source)
-    for name in ("tokenfree", *TAKEN):
+    for name in ("tokenfree", "infra", *TAKEN):
         shutil.copytree(REPOSITORY / name, source / name, symlinks=True)
     command = ["wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(source)]
     subprocess.run([sys.executable, "-m", "pip", *command], check=True, cwd=folder)
@@ -78,7 +78,7 @@ def test_it_holds_files_and_no_links(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     kinds = ("*.py", "*.yaml", "*.jinja", "*.wikitext")
-    files = [path for folder in TAKEN for kind in kinds for path in (REPOSITORY / folder).rglob(kind)]
+    files = [path for folder in (*TAKEN, "infra") for kind in kinds for path in (REPOSITORY / folder).rglob(kind)]
     ours = {str(path.relative_to(REPOSITORY)) for path in files}
     assert len(ours) > 300
     assert ours <= {name.removeprefix("tokenfree/") for name in names}

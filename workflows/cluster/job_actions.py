@@ -45,7 +45,11 @@ def submit(args: argparse.Namespace) -> int:
     sent = submission(args.passed_on, args.sent_module, shared=args.shared, is_here=is_here)
     jobs = _jobs(address)
     size = sum(path.stat().st_size for path in sent.files.values())
-    files = f"{counted(len(sent.files), 'file')}, {size / 1e3:,.1f} kB: {', '.join(sent.files)}" if sent.files else "no files"
+    files = (
+        f"{counted(len(sent.files), 'file')}, {size / 1e3:,.1f} kB: {', '.join(sent.files)}"
+        if sent.files
+        else "no files"
+    )
     cpus = sent.cpus if args.cpus is None else args.cpus
     where = f"on a node with {counted(cpus, 'free CPU')}" if cpus else "on the head"
     if args.gpus:

@@ -113,12 +113,12 @@ class Jobs:
             NoAnswer: the cluster did not answer for ten minutes.
             UserError: there is no such job.
         """
-        shown, lost = 0, None
+        log, lost = _Log(write), None
         while True:
             try:
                 job = self.get(name)  # also whether there is one
                 with self._told():
-                    shown = asyncio.run(self._tail(name, write, shown))
+                    asyncio.run(self._tail(name, log))
                 job, lost = self.get(name), None
                 if job.has_ended:
                     return job
@@ -166,15 +166,11 @@ class Jobs:
             found = [_job(job) for job in self._client.list_jobs() if job.submission_id]
         return sorted(found, key=lambda job: job.started or 0.0)
 
-    async def _tail(self, name: str, write: Callable[[str], None], shown: int) -> int:
-        """Write the log but for the characters already shown; how many there are."""
-        read = 0
+    async def _tail(self, name: str, log: _Log) -> None:
+        """Read the log, which always comes from its beginning."""
+        log.read = 0
         async for text in self._client.tail_job_logs(name):
-            read += len(text)
-            if read > shown:
-                write(text[max(0, len(text) - (read - shown)) :])
-                shown = read
-        return shown
+            log.add(text)
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:
@@ -198,6 +194,21 @@ class Jobs:
             raise NoAnswer(f"{self.address}: the connection was lost") from error
         finally:
             os.environ.update(before)
+
+
+class _Log:
+    """What was read of a log, and how much of it was written."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write, self._written = write, 0
+        self.read = 0
+
+    def add(self, text: str) -> None:
+        """Write what of the next characters was not written before."""
+        self.read += len(text)
+        if self.read > self._written:
+            self._write(text[max(0, len(text) - (self.read - self._written)) :])
+            self._written = self.read
 
 
 def exit_status(job: Job) -> int:

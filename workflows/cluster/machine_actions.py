@@ -156,7 +156,8 @@ def _agree(question: str, agreed: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise UserError(f"{question} give --yes, as nobody can be asked here")
-    if input(f"{question} [y/N] ").strip().lower() not in ("y", "yes"):
+    print(f"{question} [y/N] ", end="", flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise UserError("not done, as the answer was no")
 
 

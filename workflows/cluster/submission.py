@@ -18,10 +18,11 @@ from tokenfree.workflows.recipes import library
 from tokenfree.workflows.recipes.options import parted
 from tokenfree.workflows.terminal import verbosity
 
-_PATHS = {"DIR", "RUN", "RUN|FOLDER", "FILE", "FILE.html", "PATH", "URL"}  # metavars of what lies somewhere
+_PATHS = {"DIR", "RUN", "RUN|FOLDER", "FILE.html", "PATH", "URL"}  # metavars of what lies somewhere
+_FILE = "FILE"  # that of a small file, which is sent along
 _PATH_KEYS = ("wikipedia", "books", "vocabulary.model")  # of recipes
 _SECRET = re.compile(r"://[^/@\s]*:[^/@\s]*@")  # a password in an address
-GIVEN = "given"  # the folder, in what is sent, of recipes from outside the working directory
+GIVEN = "given"  # the folder, in what is sent, of files from outside the working directory
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,32 +68,31 @@ def submission(words: Sequence[str], module: Any, *, shared: Sequence[str] = (),
     rule = _Places(shared, is_here)
     changes: dict[str, str] = {}
     added: list[str] = []
+    files: dict[str, Path] = {}
     for action in parser._actions:
-        if action.metavar in _PATHS and action.dest != "config":
-            option = next(iter(action.option_strings), str(action.metavar))
-            for value in _values(getattr(args, action.dest)):
-                changes[value] = rule.place(value, option)
-            if option == "--output" and args.output == action.default and action.default is not None:
-                added = [option, rule.place(args.output, option)]
+        option, given = next(iter(action.option_strings), str(action.metavar)), getattr(args, action.dest, None)
+        if action.metavar in _PATHS and given == action.default and option == "--output" and given is not None:
+            added = [option, rule.place(given, option)]
+        elif action.metavar in _PATHS and given != action.default:
+            changes |= {value: rule.place(value, option) for value in _values(given)}
+        elif action.metavar == _FILE and action.dest != "config" and given and os.path.isfile(given):
+            changes[given] = _pack(given, files)
     for value in _values(getattr(args, "hf_dataset", None)):
         if os.path.exists(value.split(":")[0].split("@")[0]):
             changes[value] = rule.place(value, "--hf-dataset")
     for key, value in overrides:
         if key in _PATH_KEYS:
             changes[value] = rule.place(value, f"--{key}")
-    files: dict[str, Path] = {}
     said: list[Any] = [nest(overrides)]
     for recipe in filter(None, (getattr(args, "recipe", None), getattr(args, "config", None))):
         if recipe not in library.names():
             library.read(recipe)  # it is a file, and can be read
-            outside = os.path.relpath(recipe).startswith("..")
-            changes[recipe] = f"{GIVEN}/{Path(recipe).name}" if outside else os.path.relpath(recipe)
-            files[changes[recipe]] = Path(recipe)
+            changes[recipe] = _pack(recipe, files)
             said += _read_with_named(recipe, files, rule)
     for found in sorted(modules_of(said, Path.cwd())):
         files |= {str(path.relative_to(Path.cwd())): path for path in files_of(found, Path.cwd())}
-    changed = [_changed(word, changes) for word in words[:end]]
-    return Submission((*changed, *added, *words[end:]), files, _own_cpus(name, args))
+    changed = [_changed(word, changes) for word in words[1:end]]
+    return Submission((name, *changed, *added, *words[end:]), files, _own_cpus(name, args))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,6 +114,14 @@ class _Places:
             f"{what} {value}: a path of one machine, which the nodes of the cluster do not have; give an address such "
             "as s3://bucket/data, or name the folder that all of them have mounted: --shared FOLDER"
         )
+
+
+def _pack(file: str, files: dict[str, Path]) -> str:
+    """Add a file; its name there."""
+    inside = os.path.relpath(file)
+    name = f"{GIVEN}/{Path(file).name}" if inside.startswith("..") else inside
+    files[name] = Path(file)
+    return name
 
 
 def _read_with_named(recipe: str, files: dict[str, Path], rule: _Places) -> list[dict[str, Any]]:

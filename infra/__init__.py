@@ -1,1 +1,0 @@
-"""Profiles and manifests for machines: files, and no code."""

@@ -1,0 +1,137 @@
+"""`tokenfree cluster` at the keyboard: what is asked before money is spent, what is warned of, what is refused."""
+
+import io
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tokenfree.workflows import cli
+from tokenfree.workflows.cluster import job_actions, ray_up, tokens
+
+Filled = Callable[..., str]
+
+
+@pytest.fixture
+def ray(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """What Ray's command line would have been called with."""
+    calls: list[tuple[str, ...]] = []
+    monkeypatch.setattr(ray_up, "_ray", lambda *arguments: calls.append(arguments))
+    return calls
+
+
+def answer(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a person at a terminal say that."""
+    stream: Any = io.StringIO(f"{text}\n")
+    stream.isatty = lambda: True
+    monkeypatch.setattr("sys.stdin", stream)
+
+
+@pytest.mark.parametrize("said", ["", "n", "yes please"])
+def test_nothing_starts_without_a_yes(
+    said: str, filled: Filled, ray: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer(said, monkeypatch)
+    for action in ("up", "down"):
+        assert cli.main(["cluster", action, filled("aws")]) == 2
+        assert "not done, as the answer was no" in capsys.readouterr().err
+    assert ray == []
+    assert not tokens.path().exists()
+
+
+def test_who_cannot_be_asked_has_to_say_yes(
+    filled: Filled, ray: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    assert cli.main(["cluster", "up", filled("gcp")]) == 2
+    assert capsys.readouterr().err == "tokenfree: start it, at your cost? give --yes, as nobody can be asked here\n"
+    assert ray == []
+
+
+def test_up_names_the_costs_and_makes_a_token(
+    filled: Filled, ray: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = filled("aws")
+    answer("y", monkeypatch)
+    assert cli.main(["cluster", "up", path]) == 0
+    shown = capsys.readouterr().out
+    assert shown.index("0 to 8 x g5.2xlarge (spot)") < shown.index("start it, at your cost? [y/N]")
+    assert f"tokenfree cluster down {path}" in shown
+    assert ray == [("up", path, "--yes", "--no-config-cache", "--disable-usage-stats")]
+    secret = tokens.path().read_text()
+    assert secret not in shown
+    assert os.environ["RAY_AUTH_MODE"] == "token"
+    assert cli.main(["cluster", "status", path]) == 0
+    assert cli.main(["cluster", "down", path, "--yes"]) == 0
+    assert [call[0] for call in ray] == ["up", "exec", "down"]
+
+
+def test_a_profile_without_a_token_needs_a_flag(
+    filled: Filled, ray: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def without(mapping: dict[str, Any]) -> None:
+        mapping["worker_start_ray_commands"] = ["ray start --address=$RAY_HEAD_IP:6379"]
+
+    path = filled("onpremise", without)
+    assert cli.main(["cluster", "up", path, "--yes"]) == 2
+    assert "RAY_AUTH_MODE=token is missing, and Ray runs the code of whoever reaches it" in capsys.readouterr().err
+    assert cli.main(["cluster", "up", path, "--yes", "--no-token"]) == 0
+    assert os.environ["RAY_AUTH_MODE"] == "disabled"
+    assert not tokens.path().exists()
+
+
+def test_down_and_status_without_a_rehearsal(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["cluster", "down", "local"]) == 0
+    assert cli.main(["cluster", "status", "local"]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "no rehearsal runs; nothing to do", "no rehearsal runs; tokenfree cluster local starts one"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["submit"], "nothing follows --; give one, such as: tokenfree cluster submit -- pretrain"),
+        (["submit", "--", "cluster", "jobs"], "cluster is no command to run on a cluster"),
+        (["jobs", "--", "x"], "tokenfree cluster jobs takes nothing after '--', but got 'x'"),
+        (["jobs", "--address", "ftp://x"], "--address ftp://x: give the dashboard of a cluster as http://HOST:PORT"),
+        (["jobs", "--address", "http://me:word@x:1"], "give the dashboard of a cluster as http://HOST:PORT"),
+        (["up", "local", "--yes"], "local is no profile; tokenfree cluster local starts a rehearsal"),
+        (["local", "--nodes", "0"], "--nodes and --cpus must be at least 1"),
+        (["local", "--hosts", "no-such-host"], "--hosts no-such-host"),
+        (["up", "awz"], "did you mean aws?"),
+    ],
+)
+def test_mistakes_are_one_line(words: list[str], told: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["cluster", *words]) == 2
+    error = capsys.readouterr().err
+    assert told in error
+    assert error.count("\n") == 1
+    assert not list(folder.iterdir())
+
+
+def test_no_cluster_is_one_line_and_no_mistake(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["cluster", "jobs", "--address", "127.0.0.1:9"]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("tokenfree: no Ray cluster answers at http://127.0.0.1:9; start one")
+    assert error.count("\n") == 1
+
+
+def test_an_address_of_another_machine_is_warned_of(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tokenfree.workflows.cluster.jobs.Jobs", lambda address: address)
+    for address, warned in (("http://10.0.0.1:8265", True), ("http://localhost:1", False), ("https://x", False)):
+        assert job_actions._jobs(address) == address
+        assert ("is not encrypted, Ray's token neither" in capsys.readouterr().err) is warned
+
+
+def test_every_action_has_help_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    for action in ("profiles", "up", "status", "down", "local", "submit", "logs", "stop", "jobs"):
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["cluster", action, "--help"])
+        assert ended.value.code == 0
+        shown = capsys.readouterr().out
+        assert f"  tokenfree cluster {action}" in shown
+        assert "Raises" not in shown
