@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.workflows.cluster import profiles, ray_up, rehearsal, tokens
+from tokenfree.workflows.terminal.stage_line import counted
 
 LOCAL = "local"
 _REACHED = "Ray runs the code of whoever reaches it"
@@ -80,7 +81,7 @@ def status(args: argparse.Namespace) -> int:
     if found is None:
         print("no rehearsal runs; tokenfree cluster local starts one")
         return 1
-    print(f"a rehearsal of {len(found.nodes)} nodes takes jobs at {found.address}")
+    print(f"a rehearsal of {counted(len(found.nodes), 'node')} takes jobs at {found.address}")
     print(f"  {len(found.processes())} processes; logs in {found.folder}")
     return 0
 
@@ -132,10 +133,10 @@ def local(args: argparse.Namespace) -> int:
     tokens.make()
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupted)
-    print(f"starting {len(args.hosts or ()) or args.nodes} nodes", flush=True)
+    print(f"starting {counted(len(args.hosts or ()) or args.nodes, 'node')}", flush=True)
     made = rehearsal.start(args.nodes, args.cpus, hosts=args.hosts or (), dashboard=args.dashboard_host)
     try:
-        print(f"a rehearsal of {len(made.nodes)} nodes takes jobs at {made.address}")
+        print(f"a rehearsal of {counted(len(made.nodes), 'node')} takes jobs at {made.address}")
         print("  submit      tokenfree cluster submit -- COMMAND")
         print("  end         Ctrl-C here, or tokenfree cluster down local", flush=True)
         while rehearsal.is_current(made):

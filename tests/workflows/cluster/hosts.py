@@ -1,0 +1,130 @@
+"""Hosts that are network namespaces of this machine, each with an address, a home, processes and an SSH server.
+
+The processes of a host see only each other, so that `ray stop` on one ends nothing elsewhere. Hosts share the disk, of
+which one folder is mounted on each as the file system that all of them have.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.conftest import REPOSITORY
+
+SHARED = "/mnt/shared"
+_OWN_ROOT = """
+mount --bind {folder}/passwd_{name} /etc/passwd && mount -t tmpfs tmpfs /mnt && mkdir {shared} &&
+mount --bind {folder}/shared {shared} && mkdir -p /tmp/ray && mount -t tmpfs tmpfs /tmp/ray &&
+mount -t tmpfs tmpfs /run && mkdir /run/sshd && exec "$@"
+"""
+_SSHD = """
+Port 22
+ListenAddress {address}
+HostKey {folder}/host_key
+AuthorizedKeysFile {folder}/key.pub
+StrictModes no
+UsePAM no
+PermitRootLogin yes
+PasswordAuthentication no
+"""
+
+
+def run(*command: str) -> None:
+    subprocess.run(command, check=True, capture_output=True, text=True)
+
+
+class Hosts:
+    """Hosts 1, 2, ... with the addresses 10.98.0.1, 10.98.0.2, ... on one network.
+
+    Args:
+        folder: for homes, keys and logs; `shared` in it is what all hosts have mounted.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._id = f"tc{os.getpid() % 100_000}"
+        self._made: list[int] = []
+        self._servers: list[subprocess.Popen[bytes]] = []
+        (folder / "shared").mkdir()
+        for name in ("key", "host_key"):
+            run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name))
+        run("ip", "link", "add", self._id, "type", "bridge")
+        run("ip", "link", "set", self._id, "up")
+
+    def name(self, number: int) -> str:
+        """Of its network namespace."""
+        return f"{self._id}n{number}"
+
+    def address(self, number: int) -> str:
+        return f"10.98.0.{number}"
+
+    def add(self, number: int) -> None:
+        """A host that is on the network, with a home."""
+        name = self.name(number)
+        run("ip", "netns", "add", name)
+        self._made.append(number)
+        run("ip", "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", name)
+        run("ip", "link", "set", name, "master", self._id, "up")
+        run("ip", "-n", name, "addr", "add", f"{self.address(number)}/24", "dev", "eth0")
+        for device in ("eth0", "lo"):
+            run("ip", "-n", name, "link", "set", device, "up")
+        home = self.home(number)
+        home.mkdir()
+        programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        lines = [f'export PATH="{programs}" PYTHONPATH="{REPOSITORY}" RAY_DISABLE_IMPORT_WARNING=1']
+        if libraries := os.environ.get("LD_LIBRARY_PATH"):
+            lines.append(f'export LD_LIBRARY_PATH="{libraries}"')
+        (home / ".bashrc").write_text("\n".join(lines) + "\n")
+        (self.folder / f"passwd_{name}").write_text(
+            f"root:x:0:0:root:{home}:/bin/bash\nsshd:x:105:65534::/run/sshd:/usr/sbin/nologin\n"
+        )
+
+    def home(self, number: int) -> Path:
+        return self.folder / f"home_{number}"
+
+    def serve_ssh(self, number: int) -> None:
+        """Start its SSH server, and wait until it takes connections."""
+        config = self.folder / f"sshd_{number}"
+        config.write_text(_SSHD.format(address=self.address(number), folder=self.folder))
+        program = shutil.which("sshd") or "/usr/sbin/sshd"
+        apart = ["unshare", "-pfm", "--kill-child", "--mount-proc"]
+        command = self.inside(number, [program, "-D", "-e", "-f", str(config)], apart=apart)
+        with (self.folder / f"sshd_{number}.txt").open("wb") as log:
+            self._servers.append(subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True))
+        until = time.monotonic() + 20
+        while "Server listening" not in (said := (self.folder / f"sshd_{number}.txt").read_text()):
+            assert time.monotonic() < until, said
+            time.sleep(0.1)
+
+    def inside(self, number: int, command: list[str], *, apart: list[str] | None = None) -> list[str]:
+        """`command` as it runs on a host, with the files of that host."""
+        own = _OWN_ROOT.format(folder=self.folder, name=self.name(number), shared=SHARED)
+        return ["ip", "netns", "exec", self.name(number), *(apart or []), "sh", "-c", own, "sh", *command]
+
+    def environment(self, number: int) -> dict[str, str]:
+        """Of a command that is run on a host."""
+        left_out = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+        kept = {name: value for name, value in os.environ.items() if name not in left_out}
+        home = self.home(number)
+        return {**kept, "HOME": str(home), "PYTHONPATH": str(REPOSITORY), "TOKENFREE_CACHE": str(home / "cache")}
+
+    def unplug(self, number: int) -> None:
+        """Cut a host off: what it sends and what is sent to it is lost, and nobody is told."""
+        run("ip", "link", "set", self.name(number), "down")
+
+    def close(self) -> None:
+        """End all processes of the hosts, and the network."""
+        for server in self._servers:
+            os.killpg(server.pid, signal.SIGKILL)
+            server.wait()
+        for number in self._made:
+            pids = subprocess.run(["ip", "netns", "pids", self.name(number)], capture_output=True, text=True).stdout
+            for pid in pids.split():
+                os.kill(int(pid), signal.SIGKILL)
+            run("ip", "netns", "del", self.name(number))
+        run("ip", "link", "del", self._id)
