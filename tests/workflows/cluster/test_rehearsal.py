@@ -42,10 +42,8 @@ class Machine:
         self.folder = folder
         self.work = folder / "work"
         self.work.mkdir()
-        for name in ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN"):
-            os.environ.pop(name, None)
         self.env = {
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if not name.startswith("RAY_")},
             "HOME": str(folder / "home"),
             "TOKENFREE_CACHE": str(folder / "cache"),
             "PYTHONPATH": str(REPOSITORY),
