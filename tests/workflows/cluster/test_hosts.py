@@ -1,0 +1,137 @@
+"""Three hosts with addresses of their own, a store served on one of them, and hosts that are cut off in the middle."""
+
+import contextlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.test_end_to_end import MODEL, TINY
+from tests.train.recovery.namespaces import permitted
+from tests.workflows.cluster.hosts import Hosts
+from tokenfree.preprocess.common.stored.json_lines import read_json_lines
+from tokenfree.workflows.demo_corpus.dump_writer import write_dump
+from tokenfree.workflows.demo_corpus.own_pages import own_pages
+from tokenfree.workflows.demo_corpus.sites import SITES
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
+PORT = 5055
+EXACT = ("step", "num_targets", "characters")
+# Without dropout, whose masks are drawn for each worker's share of a batch, and long enough to lose a host meanwhile
+LONG: dict[str, Any] = {
+    "base": MODEL["base"],
+    "model": {**MODEL["model"], "trunk": {**MODEL["model"]["trunk"], "dropout": 0.0}},
+    "train": {**MODEL["train"], "steps": 3000, "checkpoint_every_steps": 100, "validate_every_steps": 1000,
+              "learning_rate": 0.0001},
+}  # fmt: skip
+
+
+class Cluster:
+    """Commands on the first of three hosts, whose Ray is a rehearsal that was started from outside of them."""
+
+    def __init__(self, hosts: Hosts) -> None:
+        self.hosts, self.work = hosts, hosts.home(1)
+        store = {"AWS_ENDPOINT_URL": f"http://{hosts.address(1)}:{PORT}", "AWS_ACCESS_KEY_ID": "key",
+                 "AWS_SECRET_ACCESS_KEY": "secret", "AWS_DEFAULT_REGION": "us-east-1"}  # fmt: skip
+        self.env = {**hosts.environment(1), **store, "RAY_raylet_start_wait_time_s": "300",
+                    "RAY_health_check_period_ms": "1000", "RAY_health_check_failure_threshold": "10"}  # fmt: skip
+
+    def start(self, *command: str, on_host: bool = True) -> "subprocess.Popen[str]":
+        where = ["ip", "netns", "exec", self.hosts.name(1)] if on_host else []
+        return subprocess.Popen([*where, sys.executable, "-P", *command], cwd=self.work, env=self.env, text=True,
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)  # fmt: skip
+
+    def run(self, *words: str) -> str:
+        process = self.start("-m", "tokenfree", *words)
+        said, _ = process.communicate(timeout=1200)
+        assert process.returncode == 0, said
+        return said
+
+    def read(self, process: "subprocess.Popen[str]", words: str) -> None:
+        """Read what a command writes until these words come."""
+        assert process.stdout is not None
+        said = []
+        for line in process.stdout:
+            said.append(line)
+            if words in line:
+                return
+        raise AssertionError("".join(said))
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    pytest.importorskip("moto.server")
+    if shutil.which("ssh-keygen") is None or not permitted():
+        pytest.skip("hosts need root and the programs ip and ssh-keygen")
+    with tempfile.TemporaryDirectory(prefix="tfh-", dir="/tmp") as folder, contextlib.ExitStack() as stack:
+        hosts = Hosts(Path(folder))
+        stack.callback(hosts.close)
+        for number in (1, 2, 3):
+            hosts.add(number)
+        made = Cluster(hosts)
+        store = made.start("-m", "moto.server", "-H", hosts.address(1), "-p", str(PORT))
+        stack.callback(store.kill)
+        made.read(store, "Running on")
+        names = [hosts.name(number) for number in (1, 2, 3)]
+        command = made.start("-m", "tokenfree", "cluster", "local", "--cpus", "1", "--hosts", *names, on_host=False)
+        stack.callback(end, command)
+        made.read(command, "a rehearsal of 3 nodes takes jobs")
+        yield made
+
+
+def end(command: "subprocess.Popen[str]") -> None:
+    command.send_signal(signal.SIGINT)
+    command.wait(120)
+
+
+def test_a_run_and_a_sweep_outlive_the_hosts_they_began_on(cluster: Cluster, tmp_path: Path) -> None:
+    program = "import fsspec; fsspec.filesystem('s3').mkdir('bucket')"
+    assert cluster.start("-c", program).wait(60) == 0
+    write_dump(cluster.work / "enwiki-test-pages-articles.xml.bz2", own_pages("en"), SITES["en"])
+    (cluster.work / "long.yaml").write_text(yaml.safe_dump(LONG))
+    submit = ("cluster", "submit", "--")
+    cluster.run(*submit, "preprocess", "--wikipedia", "enwiki-test-pages-articles.xml.bz2", "--output",
+                "s3://bucket/data", *TINY)  # fmt: skip
+    words = ("pretrain", "long.yaml", "--data", "s3://bucket/data", "--output")
+    client = cluster.start("-m", "tokenfree", *submit, *words, "s3://bucket/run", "--workers", "2:3")
+    cluster.read(client, "step 1")
+    cluster.hosts.unplug(3)
+    said, _ = client.communicate(timeout=1500)
+    assert client.returncode == 0, said
+    assert "worker_lost" in fetched(cluster, "run", "events.jsonl").read_text()
+    cluster.run(*words, "s3://bucket/undisturbed")
+    lines, expected = (read_json_lines(fetched(cluster, run, "metrics.jsonl")) for run in ("run", "undisturbed"))
+    assert [[line[key] for key in EXACT] for line in lines] == [[line[key] for key in EXACT] for line in expected]
+    assert [line["loss"] for line in lines] == pytest.approx([line["loss"] for line in expected], rel=1e-3)
+
+    (cluster.work / "base.yaml").write_text(yaml.safe_dump(MODEL))
+    sweep = {"base": "base.yaml", "space": {"model.downsampler.rate": {"choice": [2, 4]}}, "trials": 4,
+             "budget": {"steps": 60}, "reports": 3, "scheduler": "none"}  # fmt: skip
+    (cluster.work / "sweep.yaml").write_text(yaml.safe_dump(sweep))
+    client = cluster.start("-m", "tokenfree", *submit, "sweep", "sweep.yaml", "--data", "s3://bucket/data", "--output",
+                           "sweep")  # fmt: skip
+    until = time.monotonic() + 300
+    while not list((cluster.work / "sweep").rglob("COMMIT")):
+        assert client.poll() is None
+        assert time.monotonic() < until
+        time.sleep(0.5)
+    cluster.hosts.unplug(2)
+    said, _ = client.communicate(timeout=1200)
+    assert client.returncode == 0, said
+    assert "4 trials: 4 finished" in said
+
+
+def fetched(cluster: Cluster, run: str, name: str) -> Path:
+    """A file of a run in the store."""
+    target = cluster.work / f"{run}_{name}"
+    program = f"import fsspec; fsspec.filesystem('s3').get('bucket/{run}/{name}', {str(target)!r})"
+    assert cluster.start("-c", program).wait(60) == 0
+    return target
