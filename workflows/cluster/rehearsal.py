@@ -154,6 +154,7 @@ def _start_node(made: Rehearsal, number: int, arguments: list[str], *, host: str
     """A node as a process; in the network namespace `host`, or kept to 127.0.0.1."""
     environment = {name: value for name, value in os.environ.items() if name not in _OUR_OWN}
     environment |= {_MARK: made.mark, "RAY_DISABLE_IMPORT_WARNING": "1", "RAY_USAGE_STATS_ENABLED": "0"}
+    environment.setdefault("RAY_raylet_start_wait_time_s", f"{_START_SECONDS:.0f}")  # 60 are few on a busy machine
     environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", os.defpath)])
     if host is None:
         environment["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
