@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psutil
 
@@ -30,7 +31,9 @@ from tokenfree.train.machine.cpus import cores
 LOOPBACK = "127.0.0.1"
 _MARK = "TOKENFREE_REHEARSAL"
 _STARTED = "Ray runtime started"  # what `ray start` prints
+_GAVE_UP = "timed out during startup"  # what it prints where the machine is so busy that 30 seconds are not enough
 _START_SECONDS, _END_SECONDS = 180.0, 15.0
+_ATTEMPTS = 3
 _OBJECT_STORE = 100_000_000  # bytes of each node
 _OUR_OWN = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "RAY_JOB_CONFIG_JSON_ENV_VAR")  # that name another cluster
 
@@ -91,36 +94,20 @@ def start(nodes: int, cpus: int | None, *, hosts: Sequence[str] = (), dashboard:
     if before is not None:
         raise UserError(f"a rehearsal runs already, at {before.address}; tokenfree cluster down local ends it")
     addresses = [_address(host) for host in hosts] or [LOOPBACK] * nodes
-    port, dashboard_port = (_free_port(8265 if number else 0) for number in range(2))
-    made = Rehearsal(
-        secrets.token_hex(8),
-        tempfile.mkdtemp(prefix="tf-", dir=os.environ.get("RAY_TMPDIR", "/tmp")),  # sockets have paths of 107 bytes
-        f"http://{dashboard}:{dashboard_port}",
-        addresses,
-    )
-    _state().parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(_state(), json.dumps(dataclasses.asdict(made)))
-    head = [
-        *("--head", f"--port={port}", f"--ray-client-server-port={_free_port()}", "--include-dashboard=true"),
-        *(f"--dashboard-host={dashboard}", f"--dashboard-port={dashboard_port}"),
-    ]
     each = cpus or max(1, cores() // len(addresses))
-    started: dict[int, subprocess.Popen[bytes]] = {}
-    try:
-        for number, address in enumerate(addresses):
-            where = [f"--address={addresses[0]}:{port}"] if number else head
-            node = [*where, f"--node-ip-address={address}", f"--labels=tokenfree.node={number}", f"--num-cpus={each}"]
-            process = _start_node(made, number, node, host=hosts[number] if hosts else None)
-            if not number:  # the others join it
-                _wait(made, 0, process)
-            else:
-                started[number] = process
-        for number, process in started.items():
-            _wait(made, number, process)
-    except BaseException:
-        stop(made)
-        raise
-    return made
+    for attempts_left in reversed(range(_ATTEMPTS)):
+        made = _named(addresses, dashboard)
+        try:
+            _start_nodes(made, each, hosts)
+            return made
+        except _Busy:
+            stop(made)
+            if not attempts_left:
+                raise
+        except BaseException:
+            stop(made)
+            raise
+    raise AssertionError
 
 
 def stop(rehearsal: Rehearsal) -> None:
@@ -150,11 +137,40 @@ def is_current(rehearsal: Rehearsal) -> bool:
     return False
 
 
+class _Busy(JobError):
+    """Ray gave a node up that was only slow."""
+
+
+def _named(addresses: Sequence[str], dashboard: str) -> Rehearsal:
+    """A rehearsal that can be taken down from now on, and has no processes yet."""
+    made = Rehearsal(
+        secrets.token_hex(8),
+        tempfile.mkdtemp(prefix="tf-", dir=os.environ.get("RAY_TMPDIR", "/tmp")),  # sockets have paths of 107 bytes
+        f"http://{dashboard}:{_free_port(8265)}",
+        addresses,
+    )
+    _state().parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(_state(), json.dumps(dataclasses.asdict(made)))
+    return made
+
+
+def _start_nodes(made: Rehearsal, cpus: int, hosts: Sequence[str]) -> None:
+    """One after the other, the head first."""
+    dashboard, port = urlsplit(made.address), _free_port()
+    head = [
+        *("--head", f"--port={port}", f"--ray-client-server-port={_free_port()}", "--include-dashboard=true"),
+        *(f"--dashboard-host={dashboard.hostname}", f"--dashboard-port={dashboard.port}"),
+    ]
+    for number, address in enumerate(made.nodes):
+        where = [f"--address={made.nodes[0]}:{port}"] if number else head
+        node = [*where, f"--node-ip-address={address}", f"--labels=tokenfree.node={number}", f"--num-cpus={cpus}"]
+        _wait(made, number, _start_node(made, number, node, host=hosts[number] if hosts else None))
+
+
 def _start_node(made: Rehearsal, number: int, arguments: list[str], *, host: str | None) -> subprocess.Popen[bytes]:
     """A node as a process; in the network namespace `host`, or kept to 127.0.0.1."""
     environment = {name: value for name, value in os.environ.items() if name not in _OUR_OWN}
     environment |= {_MARK: made.mark, "RAY_DISABLE_IMPORT_WARNING": "1", "RAY_USAGE_STATS_ENABLED": "0"}
-    environment.setdefault("RAY_raylet_start_wait_time_s", f"{_START_SECONDS:.0f}")  # 60 are few on a busy machine
     environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", os.defpath)])
     if host is None:
         environment["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
@@ -179,7 +195,9 @@ def _wait(made: Rehearsal, number: int, process: subprocess.Popen[bytes]) -> Non
     while _STARTED not in (said := made.log(number).read_text(encoding="utf-8", errors="replace")):
         if process.poll() is not None or time.monotonic() > until:
             lines = [line.strip() for line in said.splitlines() if line.strip()] or ["it said nothing"]
-            raise JobError(f"node {number} of the rehearsal did not start: {lines[-1]}")
+            raise (_Busy if _GAVE_UP in said else JobError)(
+                f"node {number} of the rehearsal did not start: {lines[-1]}"
+            )
         time.sleep(0.1)
 
 

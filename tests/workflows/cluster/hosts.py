@@ -77,7 +77,6 @@ class Hosts:
         home.mkdir()
         programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
         lines = [f'export PATH="{programs}" PYTHONPATH="{REPOSITORY}" RAY_DISABLE_IMPORT_WARNING=1']
-        lines.append("export RAY_raylet_start_wait_time_s=300")  # all hosts share the CPUs of this machine
         if libraries := os.environ.get("LD_LIBRARY_PATH"):
             lines.append(f'export LD_LIBRARY_PATH="{libraries}"')
         (home / ".bashrc").write_text("\n".join(lines) + "\n")
