@@ -22,6 +22,7 @@ _PATHS = {"DIR", "RUN", "RUN|FOLDER", "FILE.html", "PATH", "URL"}  # metavars of
 _FILE = "FILE"  # that of a small file, which is sent along
 _PATH_KEYS = ("wikipedia", "books", "vocabulary.model")  # of recipes
 _SECRET = re.compile(r"://[^/@\s]*:[^/@\s]*@")  # a password in an address
+_TOLD = "an address holds a password, which all who see the job would read; give it to the nodes"
 GIVEN = "given"  # the folder, in what is sent, of files from outside the working directory
 
 
@@ -59,7 +60,7 @@ def submission(words: Sequence[str], module: Any, *, shared: Sequence[str] = (),
     """
     name = words[0]
     if any(map(_SECRET.search, words)):
-        raise UserError("an address holds a password, which all who see the job would read; give it to the nodes")
+        raise UserError(_TOLD)
     end = words.index("--") if "--" in words else len(words)
     parser = _parser(name, module)
     options = [option for action in parser._actions for option in action.option_strings]
@@ -104,6 +105,8 @@ class _Places:
 
     def place(self, value: str, what: str) -> str:
         """The place as the nodes know it. Raises UserError where they do not."""
+        if _SECRET.search(value):
+            raise UserError(f"{what}: {_TOLD}")
         if "://" in value and not value.startswith("file:"):
             return value
         if self.is_here:

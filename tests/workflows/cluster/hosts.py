@@ -19,7 +19,7 @@ from tests.conftest import REPOSITORY
 SHARED = "/mnt/shared"
 _OWN_ROOT = """
 mount --bind {folder}/passwd_{name} /etc/passwd && mount -t tmpfs tmpfs /mnt && mkdir {shared} &&
-mount --bind {folder}/shared {shared} && mkdir -p /tmp/ray && mount -t tmpfs tmpfs /tmp/ray &&
+mount --bind {folder}/shared {shared} && mkdir -p /tmp/ray && mount --bind {home}/ray /tmp/ray &&
 mount -t tmpfs tmpfs /run && mkdir /run/sshd && exec "$@"
 """
 _SSHD = """
@@ -74,7 +74,7 @@ class Hosts:
         for device in ("eth0", "lo"):
             run("ip", "-n", name, "link", "set", device, "up")
         home = self.home(number)
-        home.mkdir()
+        (home / "ray").mkdir(parents=True)
         programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
         lines = [f'export PATH="{programs}" PYTHONPATH="{REPOSITORY}" RAY_DISABLE_IMPORT_WARNING=1']
         if libraries := os.environ.get("LD_LIBRARY_PATH"):
@@ -103,7 +103,7 @@ class Hosts:
 
     def inside(self, number: int, command: list[str], *, apart: list[str] | None = None) -> list[str]:
         """`command` as it runs on a host, with the files of that host."""
-        own = _OWN_ROOT.format(folder=self.folder, name=self.name(number), shared=SHARED)
+        own = _OWN_ROOT.format(folder=self.folder, name=self.name(number), home=self.home(number), shared=SHARED)
         return ["ip", "netns", "exec", self.name(number), *(apart or []), "sh", "-c", own, "sh", *command]
 
     def environment(self, number: int) -> dict[str, str]:

@@ -100,6 +100,13 @@ def test_paths_in_recipes_are_looked_at_too(folder: Path) -> None:
         sent("preprocess", "mine.yaml", "--output", "d", is_here=True)
 
 
+def test_a_password_in_a_recipe_is_refused(folder: Path) -> None:
+    (folder / "mine.yaml").write_text("books: [ftp://me:word@host/books]\n")
+    with pytest.raises(UserError, match=r"recipe mine.yaml: books: an address holds a password") as told:
+        sent("preprocess", "mine.yaml", "--output", "s3://b/d")
+    assert "word@" not in str(told.value)
+
+
 def test_a_shared_folder_is_where_it_is(folder: Path) -> None:
     words = ("sweep", "three-knobs-tiny", "--data", "/mnt/shared/en", "--output", "/mnt/shared/sweep")
     assert sent(*words, shared=["/mnt/shared"]).words == words
