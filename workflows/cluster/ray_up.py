@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 
 from tokenfree.preprocess.common.errors import JobError
-from tokenfree.workflows.cluster.profiles import Profile
+from tokenfree.workflows.cluster.profiles import Profile, asks_for_token
 
 
 def up(profile: Profile) -> None:
@@ -23,7 +23,8 @@ def down(profile: Profile) -> None:
 
 def status(profile: Profile) -> None:
     """Print the nodes and what runs on them. Raises JobError where the head does not answer."""
-    _ray("exec", str(profile.path), "ray status", "--no-config-cache")
+    mode = "RAY_AUTH_MODE=token " if asks_for_token(profile) else ""  # which the head's shell does not know
+    _ray("exec", str(profile.path), f"{mode}ray status", "--no-config-cache")
 
 
 def _ray(*arguments: str) -> None:

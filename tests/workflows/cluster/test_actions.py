@@ -66,6 +66,7 @@ def test_up_names_the_costs_and_makes_a_token(
     assert cli.main(["cluster", "status", path]) == 0
     assert cli.main(["cluster", "down", path, "--yes"]) == 0
     assert [call[0] for call in ray] == ["up", "exec", "down"]
+    assert ray[1][2] == "RAY_AUTH_MODE=token ray status"
 
 
 def test_a_profile_without_a_token_needs_a_flag(
