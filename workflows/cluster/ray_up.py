@@ -13,6 +13,10 @@ from tokenfree.workflows.cluster.profiles import Profile, asks_for_token
 
 def up(profile: Profile) -> None:
     """Start the cluster, or bring it to what the profile says now. Raises JobError where Ray fails."""
+    if not profile.is_paid:
+        # Ray's newer autoscaler (2.60) takes the head of hosts of one's own for a worker that is gone, and starts only
+        # the first of two workers.
+        os.environ.setdefault("RAY_UP_enable_autoscaler_v2", "0")
     _ray("up", str(profile.path), "--yes", "--no-config-cache", "--disable-usage-stats")
 
 

@@ -15,7 +15,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory; no token, rehearsal or address of the user's is seen from there."""
     monkeypatch.setenv("TOKENFREE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "token" / "auth_token"))
-    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_ADDRESS", "RAY_API_SERVER_ADDRESS"):
+    for name in (
+        "RAY_AUTH_MODE",
+        "RAY_AUTH_TOKEN",
+        "RAY_ADDRESS",
+        "RAY_API_SERVER_ADDRESS",
+        "RAY_UP_enable_autoscaler_v2",
+    ):
         monkeypatch.setenv(name, "x")  # so that what the code under test sets is taken back
         monkeypatch.delenv(name)
     work = tmp_path / "work"
