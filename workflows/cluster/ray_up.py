@@ -10,13 +10,15 @@ from collections.abc import Mapping
 from tokenfree.preprocess.common.errors import JobError
 from tokenfree.workflows.cluster.profiles import Profile, asks_for_token
 
+NEWER_AUTOSCALER = "RAY_UP_enable_autoscaler_v2"
+
 
 def up(profile: Profile) -> None:
     """Start the cluster, or bring it to what the profile says now. Raises JobError where Ray fails."""
     if not profile.is_paid:
         # Ray's newer autoscaler (2.60) takes the head of hosts of one's own for a worker that is gone, and starts only
         # the first of two workers.
-        os.environ.setdefault("RAY_UP_enable_autoscaler_v2", "0")
+        os.environ.setdefault(NEWER_AUTOSCALER, "0")
     _ray("up", str(profile.path), "--yes", "--no-config-cache", "--disable-usage-stats")
 
 

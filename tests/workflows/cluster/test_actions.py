@@ -80,7 +80,7 @@ def test_a_profile_without_a_token_needs_a_flag(
     assert "RAY_AUTH_MODE=token is missing, and Ray runs the code of whoever reaches it" in capsys.readouterr().err
     assert cli.main(["cluster", "up", path, "--yes", "--no-token"]) == 0
     assert os.environ["RAY_AUTH_MODE"] == "disabled"
-    assert os.environ["RAY_UP_enable_autoscaler_v2"] == "0"  # the other one starts some of the workers only
+    assert os.environ[ray_up.NEWER_AUTOSCALER] == "0"  # the other one starts some of the workers only
     assert not tokens.path().exists()
 
 
