@@ -1,0 +1,131 @@
+"""A Flink session cluster on this machine: a job manager and task managers, with pools of Beam workers beside them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.engines.processes import SECONDS_TO_START, EngineProcess, free_ports, worker_pool
+
+_OPENED = ("lang", "net", "io", "nio", "lang.reflect", "text", "time", "util", "util.concurrent")
+_JAVA = (
+    "-XX:+UseSerialGC",
+    *(f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in _OPENED),
+    "--add-opens=java.base/java.util.concurrent.atomic=ALL-UNNAMED",
+    "--add-opens=java.base/java.util.concurrent.locks=ALL-UNNAMED",
+    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+)
+_LOGGING = """
+rootLogger.level = INFO
+rootLogger.appenderRef.console.ref = Console
+appender.console.name = Console
+appender.console.type = CONSOLE
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss,SSS} %-5p %c{1} - %m%n
+"""
+# Loaded by hand, Flink derives none of its memory; a small dump needs little. A lost task manager is noticed soon.
+_CONFIG = {
+    "jobmanager.rpc.address": "localhost",
+    "jobmanager.bind-host": "localhost",
+    "rest.address": "localhost",
+    "rest.bind-address": "localhost",
+    "taskmanager.host": "localhost",
+    "taskmanager.bind-host": "localhost",
+    "taskmanager.cpu.cores": 2,
+    "taskmanager.memory.framework.heap.size": "96m",
+    "taskmanager.memory.framework.off-heap.size": "64m",
+    "taskmanager.memory.task.heap.size": "192m",
+    "taskmanager.memory.task.off-heap.size": "32m",
+    "taskmanager.memory.network.min": "128m",
+    "taskmanager.memory.network.max": "128m",
+    "taskmanager.memory.managed.size": "96m",
+    "taskmanager.memory.jvm-metaspace.size": "256m",
+    "taskmanager.memory.jvm-overhead.min": "128m",
+    "taskmanager.memory.jvm-overhead.max": "128m",
+    "taskmanager.network.sort-shuffle.min-buffers": 64,
+    "restart-strategy.type": "fixed-delay",
+    "restart-strategy.fixed-delay.attempts": 20,
+    "restart-strategy.fixed-delay.delay": "1 s",
+    "heartbeat.interval": 1000,
+    "heartbeat.timeout": 6000,
+}
+
+
+class FlinkCluster:
+    """Processes of a cluster by name: `jobmanager`, `taskmanager-1` ..., `pool-1` ...; the same number of each of the
+    latter two."""
+
+    def __init__(self, flink: Path, folder: Path, task_managers: int, slots: int) -> None:
+        self.folder, self.flink = folder, flink
+        rpc, self.rest, self.pool_port = free_ports(3)
+        values = {**_CONFIG, "jobmanager.rpc.port": rpc, "rest.port": self.rest, "io.tmp.dirs": str(folder)}
+        values["taskmanager.numberOfTaskSlots"] = slots
+        (folder / "config.yaml").write_text("".join(f"{key}: {value}\n" for key, value in values.items()))
+        (folder / "log4j.properties").write_text(_LOGGING)
+        self.processes: dict[str, EngineProcess] = {}
+        self.numbers = range(1, task_managers + 1)
+
+    def start(self) -> None:
+        """Start all and wait until the task managers have reported."""
+        entry = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
+        self._java("jobmanager", "-Xmx320m", entry, "--executionMode", "cluster")
+        self.processes["jobmanager"].await_port(self.rest)
+        for number in self.numbers:
+            self.start_task_manager(number)
+            self.start_pool(number)
+        self.await_task_managers(len(self.numbers))
+
+    def start_task_manager(self, number: int) -> None:
+        """Start it, also again."""
+        entry = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
+        self._java(f"taskmanager-{number}", "-Xmx288m", entry)
+
+    def start_pool(self, number: int) -> None:
+        """Start the pool of that number, also again."""
+        self.processes[f"pool-{number}"] = worker_pool(self.pool_port, self.folder, f"pool-{number}")
+
+    def await_task_managers(self, number: int) -> None:
+        """Wait until so many are known to the job manager."""
+        began = time.monotonic()
+        while self.ask("overview")["taskmanagers"] != number:
+            if time.monotonic() - began > SECONDS_TO_START:
+                raise RuntimeError(f"there are no {number} task managers; see {self.folder}")
+            time.sleep(0.2)
+
+    def ask(self, path: str) -> dict:
+        """What the job manager's REST interface answers."""
+        with urllib.request.urlopen(f"http://localhost:{self.rest}/{path}", timeout=10) as answer:
+            return json.load(answer)
+
+    def stop(self) -> None:
+        """Kill what runs."""
+        for process in self.processes.values():
+            process.signal()
+
+    def options(self, job_server: Path) -> list[str]:
+        """Beam's options for jobs on this cluster."""
+        return [
+            f"--flink_master=localhost:{self.rest}",
+            f"--flink_job_server_jar={job_server}",
+            f"--environment_config=localhost:{self.pool_port}",
+        ]
+
+    def _java(self, name: str, memory: str, entry: str, *arguments: str) -> None:
+        logging = f"-Dlog4j.configurationFile=file:{self.folder}/log4j.properties"
+        command = ["java", memory, *_JAVA, logging, "-cp", f"{self.flink}/lib/*", entry, "-c", str(self.folder)]
+        self.processes[name] = EngineProcess(name, [*command, *arguments], self.folder)
+
+
+@contextlib.contextmanager
+def flink_cluster(flink: Path, folder: Path, task_managers: int = 2, slots: int = 1) -> Iterator[FlinkCluster]:
+    """A running cluster; `flink` is the folder with lib/."""
+    cluster = FlinkCluster(flink, folder, task_managers, slots)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
