@@ -15,7 +15,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from tokenfree.pipelines.direct_runner import is_dead_worker
 from tokenfree.pipelines.progress import Progress, Watcher
-from tokenfree.pipelines.runners import make_pipeline, runner_options, worker_environment
+from tokenfree.pipelines.runners import is_embedded, make_pipeline, runner_options, worker_environment
 from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig
@@ -38,7 +38,8 @@ def run_preprocess(
     output: str,
     *,
     runner: str = "direct",
-    workers: int = 1,
+    profile: str | None = None,
+    workers: int | None = None,
     beam_options: Sequence[str] = (),
     check_inputs: bool = False,
     progress: Callable[[Progress], None] | None = None,
@@ -52,9 +53,11 @@ def run_preprocess(
     Args:
         config: the settings, with the paths of the inputs.
         output: the data directory to make.
-        runner: direct, flink, dataflow or spark.
-        workers: processes of the direct runner, or how parallel another one works; 0 leaves it to the runner.
-        beam_options: options passed on to Beam.
+        runner: name of a profile of `infra/beam`: direct, flink, spark, dataflow or prism.
+        profile: a file with the options of a runner, instead of `runner`.
+        workers: processes of the direct runner, or how parallel another one works; 0 leaves it to the runner, None to
+            the profile.
+        beam_options: options passed on to Beam; they win over those of the profile.
         check_inputs: hash all inputs to recognise them where the job is complete; by default names, sizes and times do.
         progress: called with how far the job is, again and again, from a thread.
         notice: told in a line what of an earlier attempt cannot be used.
@@ -64,9 +67,9 @@ def run_preprocess(
             into it.
         JobError: the job failed; what is finished of it is kept, and calling again goes on from there.
     """
-    options = runner_options(runner, workers, beam_options)
+    options = runner_options(runner, workers, beam_options, profile)
     storage = Storage.at(output)
-    if workers != 1 and not storage.is_shared:
+    if not storage.is_shared and not (is_embedded(options) and workers in (None, 1)):
         raise UserError(f"{output}: other processes cannot see it; give --workers 1 or another --output")
     report = progress or (lambda _: None)
     inputs = find_inputs(config, storage.url)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import copy
 import logging
@@ -20,62 +21,83 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 import tokenfree
 from tokenfree.pipelines.direct_runner import worker_process_environment
+from tokenfree.pipelines.profiles import load_profile, read_profile
 from tokenfree.preprocess.common.errors import UserError
 
-# "direct" names FnApiRunner outright: Beam's DirectRunner first tries to download another one.
 EMBEDDED = "FnApiRunner"
-RUNNERS = {"direct": EMBEDDED, "flink": "FlinkRunner", "dataflow": "DataflowRunner", "spark": "SparkRunner"}
 MOST_WORKERS = 4096
+# What --workers sets. Spark takes its parallelism from its cluster, Prism's steps run in the command.
+_WORKERS_OPTION = {"FlinkRunner": "parallelism", "DataflowRunner": "max_num_workers"}
+
+# Of a batch job, which Python does not know: Beam's job servers for Flink and Spark do.
+JOB_SERVER_OPTIONS = (
+    "bundle_size", "disable_metrics", "environment_expiration_millis", "execution_mode_for_batch",
+    "execution_retry_delay", "files_to_stage", "load_balance_bundles", "max_bundle_size", "number_of_execution_retries",
+    "object_reuse", "storage_level", "use_data_stream_for_batch",
+)  # fmt: skip
 
 
-def runner_options(runner: str, workers: int, beam_options: Sequence[str] = ()) -> PipelineOptions:
-    """The options of a pipeline; `beam_options` are passed on and win over ours. 0 `workers` are all cores, or as many
-    as the runner sees fit.
+def runner_options(
+    runner: str, workers: int | None, beam_options: Sequence[str] = (), profile: str | None = None
+) -> PipelineOptions:
+    """The options of a pipeline: those of the profile named `runner`, or in the file `profile`, then `workers`, then
+    `beam_options`, of which the last wins. 0 `workers` are all cores, or as many as the runner sees fit; None leaves it
+    to the profile.
 
     Raises:
-        UserError: unknown runner, a negative number of workers, or an option that Beam does not know.
+        UserError: unknown runner or profile, a negative number of workers, or an option that Beam does not know.
     """
-    if runner not in RUNNERS:
-        raise UserError(f"--runner: there is no {runner!r}; give one of {', '.join(RUNNERS)}")
-    if workers < 0:
+    chosen = load_profile(runner) if profile is None else read_profile(profile)
+    if workers is not None and workers < 0:
         raise UserError(f"--workers: {workers} is too few; give 1 or more, or 0 for all cores")
-    if workers > MOST_WORKERS:
+    if workers is not None and workers > MOST_WORKERS:
         raise UserError(f"--workers: {workers:,} is too many; give {MOST_WORKERS:,} or fewer, or 0 for all cores")
-    flags = [f"--runner={RUNNERS[runner]}", *_parallelism(runner, workers), *beam_options]
-    _refuse_unknown(flags)
-    return PipelineOptions(flags)
+    ours = [f"--runner={chosen.runner}", *chosen.flags()]
+    _refuse_unknown(ours, f"{chosen.source}: ")
+    given = [*_parallelism(chosen.runner, workers), *beam_options]
+    _refuse_unknown(given)
+    return PipelineOptions([*ours, *given])
+
+
+def is_embedded(options: PipelineOptions) -> bool:
+    """Whether the graph is run by the runner inside Beam, which raises what goes wrong as well as logging it."""
+    return options.view_as(StandardOptions).runner == EMBEDDED
 
 
 def make_pipeline(options: PipelineOptions) -> Pipeline:
     """A pipeline with these options; where they ask for processes of the embedded runner, with processes of ours."""
     options = copy.deepcopy(options)
     direct = options.view_as(DirectOptions)
-    if options.view_as(StandardOptions).runner != EMBEDDED or direct.direct_running_mode != "multi_processing":
+    if not is_embedded(options) or direct.direct_running_mode != "multi_processing":
         return Pipeline(options=options)
     direct.direct_running_mode = "in_memory"  # the mode in which the runner takes the environment that it is given
     return Pipeline(FnApiRunner(default_environment=worker_process_environment()), options)
 
 
-def _parallelism(runner: str, workers: int) -> list[str]:
-    if runner == "direct":
+def _parallelism(runner: str, workers: int | None) -> list[str]:
+    if workers is None:
+        return []
+    if runner == EMBEDDED:
         if workers == 1:
             return ["--direct_running_mode=in_memory"]
         return ["--direct_running_mode=multi_processing", f"--direct_num_workers={workers}"]
-    if runner == "flink" and workers:
-        return [f"--parallelism={workers}"]
-    if runner == "dataflow" and workers:
-        return [f"--max_num_workers={workers}"]
-    return []  # Spark takes its parallelism from the cluster
+    return [f"--{_WORKERS_OPTION[runner]}={workers}"] if workers and runner in _WORKERS_OPTION else []
 
 
-def _refuse_unknown(flags: Sequence[str]) -> None:
-    parser = _BeamArgumentParser(allow_abbrev=False, add_help=False)
+def _refuse_unknown(flags: Sequence[str], source: str = "") -> None:
+    parser = _BeamArgumentParser(allow_abbrev=False, add_help=False, exit_on_error=False)
     for options in PipelineOptions.__subclasses__():
         options._add_argparse_args(parser)  # the hook by which Beam itself collects them
-    _, unknown = parser.parse_known_args(list(flags))
+    for name in JOB_SERVER_OPTIONS:
+        with contextlib.suppress(argparse.ArgumentError):  # Python knows it too
+            parser.add_argument(f"--{name}", nargs="?")
+    try:
+        _, unknown = parser.parse_known_args(list(flags))
+    except argparse.ArgumentError as error:
+        raise UserError(f"{source}{error}") from None
     if unknown:
         raise UserError(
-            f"{unknown[0]}: no such Beam option; see the options of the runner, or write it as --name=value"
+            f"{source}{unknown[0]}: no such Beam option; see the options of the runner, or write it as --name=value"
         )
 
 
@@ -88,7 +110,7 @@ def worker_environment(options: PipelineOptions) -> Iterator[None]:
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (root, before)))
     logger = logging.getLogger("apache_beam")
     level = logger.level
-    if options.view_as(StandardOptions).runner == EMBEDDED:
+    if is_embedded(options):
         logger.setLevel(logging.CRITICAL)
     try:
         yield

@@ -8,7 +8,7 @@ from apache_beam.options.pipeline_options import DirectOptions, StandardOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from tokenfree.pipelines.direct_runner import DeadWorkerError, is_dead_worker
-from tokenfree.pipelines.runners import RUNNERS, make_pipeline, runner_options, worker_environment
+from tokenfree.pipelines.runners import make_pipeline, runner_options, worker_environment
 from tokenfree.preprocess.common.errors import UserError
 
 
@@ -25,11 +25,17 @@ def test_direct_names_the_embedded_runner_outright() -> None:
 
 
 @pytest.mark.parametrize(
-    ("runner", "flag"), [("flink", "parallelism"), ("dataflow", "max_num_workers"), ("spark", None)]
+    ("runner", "name", "flag"),
+    [
+        ("flink", "FlinkRunner", "parallelism"),
+        ("dataflow", "DataflowRunner", "max_num_workers"),
+        ("spark", "SparkRunner", None),
+        ("prism", "PrismRunner", None),
+    ],
 )
-def test_other_runners_take_workers_their_own_way(runner: str, flag: str | None) -> None:
+def test_other_runners_take_workers_their_own_way(runner: str, name: str, flag: str | None) -> None:
     options = runner_options(runner, 7, ("--job_name=geese",)).get_all_options()
-    assert options["runner"] == RUNNERS[runner]
+    assert options["runner"] == name
     assert options["job_name"] == "geese"
     assert flag is None or options[flag] == 7
 
@@ -42,7 +48,7 @@ def test_beam_options_win() -> None:
 @pytest.mark.parametrize(
     ("runner", "workers", "flags", "said"),
     [
-        ("storm", 1, (), "--runner: there is no 'storm'; give one of direct, flink, dataflow, spark"),
+        ("storm", 1, (), "--runner: there is no 'storm'; give one of dataflow, direct, flink, prism, spark"),
         ("direct", -1, (), "--workers: -1 is too few"),
         ("direct", 1, ("--paralelism=3",), "--paralelism=3: no such Beam option"),
     ],

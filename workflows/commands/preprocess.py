@@ -31,15 +31,17 @@ _SHORT = 512  # characters: with such windows one begins with a tiny model
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`[RECIPE] [inputs] --output DIR [--runner NAME] [--workers N] [--dry-run] [-- BEAM OPTIONS]`."""
+    """`[RECIPE] [inputs] --output DIR [--runner NAME | --profile FILE] [--workers N] [--dry-run] [-- BEAM OPTIONS]`."""
     command_line.add_arguments(parser, KIND, optional=True)
     parser.add_argument("--wikipedia", metavar="PATH", nargs="+", help="dump files, globs or URLs")
     parser.add_argument("--books", metavar="PATH", nargs="+", help="book files, folders, globs or URLs")
     parser.add_argument("--hf-dataset", metavar="NAME", nargs="+", help="Hugging Face datasets: NAME[:CONFIG][@SPLIT]")
     parser.add_argument("--output", metavar="DIR", required=True, help="the data directory to make")
-    parser.add_argument("--runner", choices=("direct", "flink", "dataflow", "spark"), default="direct")
+    engine = parser.add_mutually_exclusive_group()
+    engine.add_argument("--runner", choices=("direct", "flink", "spark", "dataflow", "prism"), default="direct")
+    engine.add_argument("--profile", metavar="FILE", help="options of a runner, as in infra/beam/*.yaml")
     parser.add_argument(
-        "--workers", metavar="N", type=int, default=1, help="processes of the direct runner; 0: all cores"
+        "--workers", metavar="N", type=int, help="processes of the direct runner (default 1), or tasks; 0: all"
     )
     parser.add_argument(
         "--check-inputs", action="store_true", help="hash all inputs of a finished job, whatever their times say"
@@ -67,13 +69,14 @@ def run(args: argparse.Namespace) -> int:
     config = _config(args)
     show_settings(args.verbosity, config)
     if args.dry_run:
-        print(_told(describe_plan(config, args.output), args.workers or os.cpu_count() or 1))
+        print(_told(describe_plan(config, args.output), os.cpu_count() or 1 if args.workers == 0 else args.workers or 1))
         return 0
     with StageLine(verbosity=args.verbosity) as line:
         manifest = run_preprocess(
             config,
             args.output,
             runner=args.runner,
+            profile=args.profile,
             workers=args.workers,
             beam_options=args.passed_on,
             check_inputs=args.check_inputs,
