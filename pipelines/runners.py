@@ -108,14 +108,18 @@ def worker_environment(options: PipelineOptions) -> Iterator[None]:
     before = os.environ.get("PYTHONPATH")
     root = str(Path(tokenfree.__file__).resolve().parents[1])
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (root, before)))
-    logger = logging.getLogger("apache_beam")
-    level = logger.level
+    # Beam warns of options that are for the job server alone.
+    silenced = {"apache_beam.options.pipeline_options": logging.ERROR}
     if is_embedded(options):
-        logger.setLevel(logging.CRITICAL)
+        silenced["apache_beam"] = logging.CRITICAL
+    levels = {name: logging.getLogger(name).level for name in silenced}
+    for name, level in silenced.items():
+        logging.getLogger(name).setLevel(level)
     try:
         yield
     finally:
-        logger.setLevel(level)
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
         if before is None:
             del os.environ["PYTHONPATH"]
         else:
