@@ -15,7 +15,7 @@ TORCH ?=
 VERSIONS := 3.11 3.12 3.13
 FREEZE = build/lock-venv/bin/pip freeze --all --exclude tokenfree --exclude pip | sed 's/+cpu$$//' | grep -v '^nvidia-\|^cuda-\|^triton='
 
-.PHONY: help setup develop demo test test-all test-versions mutate fuzz lint format docs lock clean
+.PHONY: help setup develop demo test test-all test-engines test-versions mutate fuzz lint format docs lock clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 15
@@ -46,6 +46,10 @@ test: develop  ## The tests that run in minutes
 
 test-all: develop  ## All tests
 	$(BIN)/python -m pytest
+
+test-engines: develop  ## Preprocessing on Flink, Spark and Prism, fetched into the cache (Java 17, Maven, Go): an hour or so
+	$(BIN)/python -m benchmarks.engines.fetch
+	$(BIN)/python -m pytest -m engines tests/engines
 
 test-versions: develop  ## The quick tests on each version of Python that is installed, in environments in build/
 	for version in $(VERSIONS); do \

@@ -59,11 +59,11 @@ class FlinkCluster:
     """Processes of a cluster by name: `jobmanager`, `taskmanager-1` ..., `pool-1` ...; the same number of each of the
     latter two."""
 
-    def __init__(self, flink: Path, folder: Path, task_managers: int, slots: int) -> None:
-        self.folder, self.flink = folder, flink
+    def __init__(self, flink: Path, job_server: Path, folder: Path, task_managers: int, slots: int) -> None:
+        self.job_server, self.folder, self.flink = job_server, folder, flink
         rpc, self.rest, self.pool_port = free_ports(3)
         values = {**_CONFIG, "jobmanager.rpc.port": rpc, "rest.port": self.rest, "io.tmp.dirs": str(folder)}
-        values["taskmanager.numberOfTaskSlots"] = slots
+        self.slots = values["taskmanager.numberOfTaskSlots"] = slots
         (folder / "config.yaml").write_text("".join(f"{key}: {value}\n" for key, value in values.items()))
         (folder / "log4j.properties").write_text(_LOGGING)
         self.processes: dict[str, EngineProcess] = {}
@@ -80,12 +80,12 @@ class FlinkCluster:
         self.await_task_managers(len(self.numbers))
 
     def start_task_manager(self, number: int) -> None:
-        """Start it, also again."""
+        """Start it."""
         entry = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
         self._java(f"taskmanager-{number}", "-Xmx288m", entry)
 
     def start_pool(self, number: int) -> None:
-        """Start the pool of that number, also again."""
+        """Start the pool of that number."""
         self.processes[f"pool-{number}"] = worker_pool(self.pool_port, self.folder, f"pool-{number}")
 
     def await_task_managers(self, number: int) -> None:
@@ -101,16 +101,29 @@ class FlinkCluster:
         with urllib.request.urlopen(f"http://localhost:{self.rest}/{path}", timeout=10) as answer:
             return json.load(answer)
 
+    def lose(self, number: int) -> None:
+        """Kill the task manager of that number, and the pool beside it with its processes."""
+        self.processes[f"taskmanager-{number}"].signal()
+        self.processes[f"pool-{number}"].signal()
+
+    def replace(self, number: int) -> None:
+        """Start them again."""
+        self.start_task_manager(number)
+        self.start_pool(number)
+
     def stop(self) -> None:
         """Kill what runs."""
         for process in self.processes.values():
             process.signal()
 
-    def options(self, job_server: Path) -> list[str]:
-        """Beam's options for jobs on this cluster."""
+    def options(self) -> list[str]:
+        """Options of `tokenfree preprocess` for jobs on this cluster."""
+        tasks = len(self.numbers) * self.slots
         return [
+            *("--runner", "flink", "--workers", str(tasks), "--"),
             f"--flink_master=localhost:{self.rest}",
-            f"--flink_job_server_jar={job_server}",
+            f"--flink_job_server_jar={self.job_server}",
+            "--job_server_jvm_properties=-Xmx512m",
             f"--environment_config=localhost:{self.pool_port}",
         ]
 
@@ -121,9 +134,9 @@ class FlinkCluster:
 
 
 @contextlib.contextmanager
-def flink_cluster(flink: Path, folder: Path, task_managers: int = 2, slots: int = 1) -> Iterator[FlinkCluster]:
+def flink_cluster(flink: Path, job_server: Path, folder: Path, task_managers: int = 2, slots: int = 1) -> Iterator[FlinkCluster]:
     """A running cluster; `flink` is the folder with lib/."""
-    cluster = FlinkCluster(flink, folder, task_managers, slots)
+    cluster = FlinkCluster(flink, job_server, folder, task_managers, slots)
     try:
         cluster.start()
         yield cluster

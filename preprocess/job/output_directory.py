@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.job.hash_step import input_line
 from tokenfree.preprocess.job.identity import FORMAT, read_given_model, reading_identity
 from tokenfree.preprocess.job.preprocess_job import (
+    ATTEMPT,
     JOB,
     PLAN,
     SHARDS,
@@ -85,6 +87,8 @@ def begin(
     if config.vocabulary.model is not None:
         Vocabulary.load(read_given_model(config.vocabulary.model))  # before the job reads for hours
     _take(storage, wanted, notice)
+    attempt = uuid.uuid4().hex
+    storage.write_json(ATTEMPT, {"id": attempt})  # from now on no earlier attempt writes
     storage.remove(PLAN)  # of an earlier attempt that perhaps cut its inputs otherwise; it is soon made again
     read = {path for split in splits for path in split.inputs}
     return PreprocessJob(
@@ -95,6 +99,7 @@ def begin(
         splits=write_lines(storage, f"{WORK}/splits", (split.to_json() for split in splits)),
         inputs=write_lines(storage, f"{WORK}/inputs", (input_line(file) for file in inputs if file.path in read)),
         number=number,
+        attempt=attempt,
     )
 
 

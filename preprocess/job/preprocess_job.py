@@ -1,6 +1,7 @@
 """What every worker knows of a preprocessing job, and where the parts of the job lie in its output directory.
 
     _work/job.json          whose directory it is: config, inputs as they were found, versions
+    _work/attempt.json      which attempt at it may write, where the directory is on a disk
     _work/splits-*.jsonl    the input splits, one a line
     _work/inputs-*.jsonl    the inputs that they read, one a line
     _work/inputs/*.json     size and SHA-256 of each input
@@ -35,6 +36,7 @@ from tokenfree.preprocess.config import PreprocessConfig
 WORK = "_work"
 JOB, PLAN, VOCABULARY_SIDECAR = f"{WORK}/job.json", f"{WORK}/plan.json", f"{WORK}/vocabulary.json"
 VOCABULARY_PROGRESS = f"{WORK}/vocabulary_progress.json"
+ATTEMPT = f"{WORK}/attempt.json"
 HASHES, RUNS, TASKS, SHARDS = f"{WORK}/inputs", f"{WORK}/runs", f"{WORK}/tasks", f"{WORK}/shards"
 ERRORS = f"{WORK}/errors"
 
@@ -67,11 +69,12 @@ class PreprocessJob:
     splits: str  # name of the file of input splits
     inputs: str  # name of the file of inputs
     number: str | None = None  # of the lock of a store, under which the job is allowed to write
+    attempt: str = ""  # what `_work/attempt.json` says as long as this is the newest one
 
     @property
     def storage(self) -> Storage:
-        """The output directory; in a store it takes nothing from a job whose lock was taken over."""
-        return Storage(self.url) if self.number is None else HeldStorage(self.url, self.number)
+        """The output directory; it takes nothing from an attempt after which another began, or that ended the job."""
+        return AttemptStorage(self.url, self.attempt) if self.number is None else HeldStorage(self.url, self.number)
 
     def split_lines(self) -> tuple[str, ...]:
         """The input splits, as lines of JSON."""
@@ -80,6 +83,19 @@ class PreprocessJob:
     def input_lines(self) -> tuple[str, ...]:
         """The inputs of the splits, as lines of JSON."""
         return _lines(self.url, self.inputs)
+
+
+@dataclass(frozen=True)
+class AttemptStorage(Storage):
+    """A directory for one attempt at a job. An engine may go on with it when the command that began it is gone, and the
+    same command was given again."""
+
+    attempt: str
+
+    def _commit(self, source: str, name: str) -> None:
+        if (self.read_json(ATTEMPT) or {}).get("id") != self.attempt:
+            raise JobError(f"{self.url}: another command goes on with this job, or has ended it")
+        super()._commit(source, name)
 
 
 def write_lines(storage: Storage, stem: str, lines: Iterable[str]) -> str:

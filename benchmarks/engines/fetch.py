@@ -1,0 +1,185 @@
+"""Fetch engines of Beam into the cache: Prism, Flink and Spark with the job servers that hand them jobs.
+
+    python -m benchmarks.engines.fetch                # all; those that are there are left as they are
+    python -m benchmarks.engines.fetch flink
+
+Needs Go for Prism, Maven and Java for job servers. They lie in `engines/` of the cache (TOKENFREE_CACHE, by default
+~/.cache/tokenfree). What is fetched is checked against the sums in infra/beam/job-servers, which pip, Go's module
+download and this program compare.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from tokenfree.preprocess.common.local_files import hash_file
+from tokenfree.train.machine.cache_folder import folder
+
+SUMS = Path(__file__).resolve().parents[2] / "infra" / "beam" / "job-servers"
+PRISM, PRISM_VERSION = "github.com/apache/beam/sdks/v2", "v2.77.0"
+PRISM_SUM = "h1:RsC61pHEvtySEHAURQyP/+CVOJm/hy5hewuG9JF0+Ow="
+COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+_SIGNATURE = re.compile(r"META-INF/.*\.(SF|RSA|DSA)|.*module-info\.class|META-INF/MANIFEST\.MF")
+
+
+def home() -> Path:
+    """The folder of the engines."""
+    return folder() / "engines"
+
+
+def prism() -> Path:
+    """The program."""
+    return home() / "prism"
+
+
+def flink() -> Path:
+    """The folder of Flink, with lib/."""
+    return home() / "flink"
+
+
+def spark() -> Path:
+    """The folder of Spark, with jars/."""
+    return home() / "spark"
+
+
+def job_server(engine: str) -> Path:
+    """The job server of Flink or Spark, for --flink_job_server_jar or --spark_job_server_jar."""
+    return home() / f"{engine}-job-server.jar"
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("engines", nargs="*", metavar="ENGINE", default=list(FETCHERS), help="prism, flink, spark")
+    home().mkdir(parents=True, exist_ok=True)
+    for engine in options.parse_args().engines:
+        if engine not in FETCHERS:
+            sys.exit(f"there is no {engine!r}; give of {', '.join(FETCHERS)}")
+        FETCHERS[engine]()
+        print(f"{engine}: in {home()}")
+
+
+def fetch_prism() -> None:
+    """Build it with Go, whose modules are checked against Go's database of sums, and its own against ours."""
+    if prism().exists():
+        return
+    told = _run(["go", "mod", "download", "-json", f"{PRISM}@{PRISM_VERSION}"])
+    if json.loads(told)["Sum"] != PRISM_SUM:
+        sys.exit(f"prism: {PRISM}@{PRISM_VERSION} is another one than was tried")
+    new = home() / "prism.new"
+    _run(["go", "install", f"{PRISM}/go/cmd/prism@{PRISM_VERSION}"], GOBIN=str(new))
+    (new / "prism").rename(prism())
+    new.rmdir()
+
+
+def fetch_flink() -> None:
+    """Flink out of its Python package, and Beam's job server."""
+    _unpack("apache-flink-libraries", "deps", flink())
+    _make_job_server("flink", "org.apache.beam.runners.flink.FlinkJobServerDriver")
+
+
+def fetch_spark() -> None:
+    """Spark out of its Python package, and Beam's job server, which is a driver of that Spark."""
+    _unpack("pyspark", "deps", spark())
+    _make_job_server("spark", "org.apache.beam.runners.spark.SparkJobServerDriver", spark() / "jars")
+
+
+FETCHERS: dict[str, Callable[[], None]] = {"prism": fetch_prism, "flink": fetch_flink, "spark": fetch_spark}
+
+
+def _unpack(package: str, inner: str, target: Path) -> None:
+    """What a source package holds in its folder `inner`."""
+    if target.exists():
+        return
+    fetched = home() / f"{package}.new"
+    shutil.rmtree(fetched, ignore_errors=True)
+    fetched.mkdir()
+    line = next(line for line in (SUMS / "engines.txt").read_text().splitlines() if line.startswith(f"{package}=="))
+    (fetched / "wanted.txt").write_text(line)
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:", "--require-hashes"]
+    _run([*pip, "-r", str(fetched / "wanted.txt"), "-d", str(fetched)])
+    (archive,) = fetched.glob("*.tar.gz")
+    with tarfile.open(archive) as file:
+        file.extractall(fetched, filter="data")
+    (found,) = fetched.glob(f"*/{inner}")
+    found.rename(target)
+    shutil.rmtree(fetched)
+
+
+def _make_job_server(engine: str, main_class: str, beside: Path | None = None) -> None:
+    """Beam's own job server is one jar of all that it needs, so this is one too."""
+    if job_server(engine).exists():
+        return
+    jars = home() / f"{engine}-jars"
+    shutil.rmtree(jars, ignore_errors=True)
+    project = SUMS / f"{engine}.xml"
+    _run(["mvn", "--quiet", "--batch-mode", "--file", str(project), COPY, f"-DoutputDirectory={jars}"])
+    wanted = dict(reversed(line.split()) for line in (SUMS / f"{engine}.sha256").read_text().splitlines())
+    found = {path.name: hash_file(str(path)) for path in jars.glob("*.jar")}
+    odd = sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
+    if odd:
+        sys.exit(f"{engine}: {', '.join(odd)}: not what {SUMS / engine}.sha256 says")
+    there = {_artifact(path): path for path in beside.glob("*.jar")} if beside else {}
+    merge(
+        [path for path in sorted(jars.glob("*.jar")) if _artifact(path) not in there],
+        main_class,
+        job_server(engine),
+        there.values(),
+    )
+    shutil.rmtree(jars)
+
+
+def merge(jars: Iterable[Path], main_class: str, target: Path, beside: Iterable[Path] = ()) -> None:
+    """One jar with the files of all, of which the first of a name counts and services are joined; jars `beside` it are
+    found through its class path."""
+    joined: dict[str, list[str]] = {}
+    seen: set[str] = set()
+    new = target.with_suffix(".new")
+    with zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as merged:
+        merged.writestr("META-INF/MANIFEST.MF", _manifest(main_class, [path.as_uri() for path in sorted(beside)]))
+        for jar in jars:
+            with zipfile.ZipFile(jar) as source:
+                for name in source.namelist():
+                    if name.startswith("META-INF/services/") or name == "reference.conf":
+                        joined.setdefault(name, []).append(source.read(name).decode())
+                    elif name not in seen and not name.endswith("/") and not _SIGNATURE.fullmatch(name):
+                        seen.add(name)
+                        merged.writestr(name, source.read(name))
+        for name, texts in joined.items():
+            merged.writestr(name, "\n".join(texts))
+    os.replace(new, target)
+
+
+def _manifest(main_class: str, class_path: list[str]) -> str:
+    lines = ["Manifest-Version: 1.0", f"Main-Class: {main_class}", "Multi-Release: true"]
+    if class_path:
+        lines.append(f"Class-Path: {' '.join(class_path)}")
+    # A line has at most 72 bytes; what begins with a space goes on.
+    return "".join("\r\n ".join(re.findall(".{1,70}", line)) + "\r\n" for line in lines) + "\r\n"
+
+
+def _artifact(jar: Path) -> str:
+    return re.sub(r"-\d[^-]*(-.*)?\.jar$", "", jar.name)
+
+
+def _run(command: list[str], **environment: str) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
+    except FileNotFoundError:
+        sys.exit(f"{command[0]}: not found; install it first")
+    if done.returncode:
+        sys.exit(f"{' '.join(command)}: {(done.stderr or done.stdout)[-2000:]}")
+    return done.stdout
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,24 @@
+"""Prism, Beam's engine in Go, with the steps in the command."""
+
+from collections.abc import Callable
+
+import pytest
+
+from benchmarks.engines import fetch
+from tests.engines.conftest import Command, contents, fetched
+
+pytestmark = [pytest.mark.engines, pytest.mark.slow, pytest.mark.timeout(3600)]
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_the_bytes_are_those_of_the_direct_runner(
+    killed: bool, preprocess: Callable[..., Command], wanted: dict[str, bytes]
+) -> None:
+    options = ["--runner", "prism", "--", f"--prism_location={fetched(fetch.prism())}"]
+    command = preprocess(*options)
+    if killed:
+        command.await_files("runs", 2)
+        command.kill()
+        command = preprocess(*options)
+    command.succeed()
+    assert contents(command.output) == wanted
