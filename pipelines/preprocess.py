@@ -119,6 +119,12 @@ def build_graph(pipeline: beam.Pipeline, job: PreprocessJob) -> None:
     )
 
 
+def graph_of(config: PreprocessConfig, output: str) -> Callable[[beam.Pipeline], None]:
+    """What adds the steps of such a job to a pipeline, for looking at it: nothing is begun."""
+    job = PreprocessJob(Storage.at(output).url, config, fingerprint="", reading_fingerprint="", splits="", inputs="")
+    return lambda pipeline: build_graph(pipeline, job)
+
+
 def _make(job: PreprocessJob, options: PipelineOptions, report: Callable[[Progress], None]) -> Manifest:
     """Run the job from where it is to its end."""
     storage = job.storage

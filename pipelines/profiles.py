@@ -1,7 +1,7 @@
 """Profiles: the options of a Beam runner as a YAML file, `infra/beam/NAME.yaml` or one of the user's own.
 
-    runner: FlinkRunner            # Beam's name of it
-    flink_master: localhost:8081   # any option of Beam's, without its dashes; null is as good as absent
+runner: FlinkRunner            # Beam's name of it
+flink_master: localhost:8081   # any option of Beam's, without its dashes; null is as good as absent
 """
 
 from __future__ import annotations

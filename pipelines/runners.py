@@ -36,6 +36,9 @@ JOB_SERVER_OPTIONS = (
     "object_reuse", "storage_level", "use_data_stream_for_batch",
 )  # fmt: skip
 
+# They would be read by whoever sees the job on its engine; our files are not read through Beam anyway.
+SECRET_OPTIONS = ("s3_access_key_id", "s3_secret_access_key", "s3_session_token", "azure_connection_string")
+
 
 def runner_options(
     runner: str, workers: int | None, beam_options: Sequence[str] = (), profile: str | None = None
@@ -95,6 +98,12 @@ def _refuse_unknown(flags: Sequence[str], source: str = "") -> None:
         _, unknown = parser.parse_known_args(list(flags))
     except argparse.ArgumentError as error:
         raise UserError(f"{source}{error}") from None
+    secret = next((name for name in SECRET_OPTIONS for flag in flags if flag.partition("=")[0] == f"--{name}"), None)
+    if secret is not None:
+        raise UserError(
+            f"{source}--{secret}: an engine shows the options of its jobs, so no secret may be among them; give "
+            "credentials to its workers by their environment or their service account"
+        )
     if unknown:
         raise UserError(
             f"{source}{unknown[0]}: no such Beam option; see the options of the runner, or write it as --name=value"

@@ -134,7 +134,9 @@ class FlinkCluster:
 
 
 @contextlib.contextmanager
-def flink_cluster(flink: Path, job_server: Path, folder: Path, task_managers: int = 2, slots: int = 1) -> Iterator[FlinkCluster]:
+def flink_cluster(
+    flink: Path, job_server: Path, folder: Path, task_managers: int = 2, slots: int = 1
+) -> Iterator[FlinkCluster]:
     """A running cluster; `flink` is the folder with lib/."""
     cluster = FlinkCluster(flink, job_server, folder, task_managers, slots)
     try:

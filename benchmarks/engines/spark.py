@@ -11,7 +11,17 @@ from pathlib import Path
 
 from benchmarks.engines.processes import SECONDS_TO_START, EngineProcess, free_ports, worker_pool
 
-_OPENED = ("lang", "lang.invoke", "lang.reflect", "io", "net", "nio", "util", "util.concurrent", "util.concurrent.atomic")
+_OPENED = (
+    "lang",
+    "lang.invoke",
+    "lang.reflect",
+    "io",
+    "net",
+    "nio",
+    "util",
+    "util.concurrent",
+    "util.concurrent.atomic",
+)
 _JAVA = (
     "-XX:+UseSerialGC",
     *(f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in _OPENED),
@@ -99,12 +109,18 @@ class SparkCluster:
 
     def _java(self, name: str, entry: str, *arguments: str) -> None:
         command = ["java", "-Xmx256m", *_JAVA, "-cp", f"{self.spark}/jars/*", entry, *arguments]
-        local = {"SPARK_LOCAL_DIRS": str(self.folder), "SPARK_LOCAL_HOSTNAME": "localhost", "SPARK_HOME": str(self.spark)}
+        local = {
+            "SPARK_LOCAL_DIRS": str(self.folder),
+            "SPARK_LOCAL_HOSTNAME": "localhost",
+            "SPARK_HOME": str(self.spark),
+        }
         self.processes[name] = EngineProcess(name, command, self.folder, local)
 
 
 @contextlib.contextmanager
-def spark_cluster(spark: Path, job_server: Path, folder: Path, workers: int = 2, cores: int = 1) -> Iterator[SparkCluster]:
+def spark_cluster(
+    spark: Path, job_server: Path, folder: Path, workers: int = 2, cores: int = 1
+) -> Iterator[SparkCluster]:
     """A running cluster; `spark` is the folder with jars/."""
     cluster = SparkCluster(spark, job_server, folder, workers, cores)
     try:

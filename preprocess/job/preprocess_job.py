@@ -18,9 +18,10 @@ sidecar is valid does nothing, and any other writes the same bytes as before.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +29,7 @@ from pydantic import with_config
 from typing_extensions import TypedDict
 
 from tokenfree.preprocess.common.errors import JobError
-from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.common.storage import NewFile, Storage
 from tokenfree.preprocess.common.stored.store_lock import HeldStorage
 from tokenfree.preprocess.common.stored.stored_files import OPEN, StoredFile
 from tokenfree.preprocess.config import PreprocessConfig
@@ -92,10 +93,24 @@ class AttemptStorage(Storage):
 
     attempt: str
 
+    @contextlib.contextmanager
+    def new_file(self, name: str) -> Iterator[NewFile]:
+        """See `Storage.new_file`.
+
+        Raises:
+            JobError: this attempt is not the newest.
+        """
+        self._check()  # also before it begins, which would make a folder
+        with super().new_file(name) as new:
+            yield new
+
     def _commit(self, source: str, name: str) -> None:
+        self._check()
+        super()._commit(source, name)
+
+    def _check(self) -> None:
         if (self.read_json(ATTEMPT) or {}).get("id") != self.attempt:
             raise JobError(f"{self.url}: another command goes on with this job, or has ended it")
-        super()._commit(source, name)
 
 
 def write_lines(storage: Storage, stem: str, lines: Iterable[str]) -> str:

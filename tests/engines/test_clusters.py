@@ -23,9 +23,7 @@ def test_the_bytes_are_those_of_the_direct_runner(cluster: Any, preprocess: Star
 
 
 @pytest.mark.parametrize("folder", ["runs", "shards"])
-def test_a_lost_machine_changes_no_byte(
-    cluster: Any, folder: str, preprocess: Start, wanted: dict[str, bytes]
-) -> None:
+def test_a_lost_machine_changes_no_byte(cluster: Any, folder: str, preprocess: Start, wanted: dict[str, bytes]) -> None:
     command = preprocess(*cluster.options())
     command.await_files(folder, 2)
     cluster.lose(1)

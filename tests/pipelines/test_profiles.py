@@ -92,3 +92,10 @@ def test_options_of_job_servers_are_let_through_and_misspelt_ones_are_not() -> N
     runner_options("flink", None, ["--number_of_execution_retries=3"])
     with pytest.raises(UserError, match="no such Beam option"):
         runner_options("flink", None, ["--number_of_execution_retrys=3"])
+
+
+@pytest.mark.parametrize("flag", ["--s3_secret_access_key=geese", "--azure_connection_string=AccountKey=geese"])
+def test_secrets_are_refused_and_not_repeated(flag: str) -> None:
+    with pytest.raises(UserError, match="no secret may be among them") as refused:
+        runner_options("flink", None, [flag])
+    assert "geese" not in str(refused.value)

@@ -12,10 +12,13 @@ Examples:
 """
 
 import argparse
+import json
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tokenfree.preprocess.common.local_files import write_atomically
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.refused import problems_of
 from tokenfree.preprocess.config import PreprocessConfig
@@ -23,6 +26,9 @@ from tokenfree.workflows.recipes import command_line
 from tokenfree.workflows.recipes.kinds import PREPROCESSING
 
 if TYPE_CHECKING:
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    from tokenfree.pipelines.dataflow import DataflowJob
     from tokenfree.pipelines.dry_run import PlanDescription
 
 KIND = PREPROCESSING  # of recipe that the command reads
@@ -55,8 +61,10 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         UserError: there is nothing to read, or recipe, inputs and output do not fit together.
     """
+    from tokenfree.pipelines.dataflow import describe_dataflow_job, is_dataflow
     from tokenfree.pipelines.dry_run import describe_plan
-    from tokenfree.pipelines.preprocess import run_preprocess
+    from tokenfree.pipelines.preprocess import graph_of, run_preprocess
+    from tokenfree.pipelines.runners import runner_options
     from tokenfree.preprocess.sources.books.books import is_book_name
     from tokenfree.preprocess.sources.wikipedia.dumps import is_dump_name
     from tokenfree.workflows.terminal.next_command import next_command
@@ -69,7 +77,12 @@ def run(args: argparse.Namespace) -> int:
     config = _config(args)
     show_settings(args.verbosity, config)
     if args.dry_run:
-        print(_told(describe_plan(config, args.output), os.cpu_count() or 1 if args.workers == 0 else args.workers or 1))
+        options = runner_options(args.runner, args.workers, args.passed_on, args.profile)
+        print(
+            _told(describe_plan(config, args.output), os.cpu_count() or 1 if args.workers == 0 else args.workers or 1)
+        )
+        if is_dataflow(options):
+            print(_submitted(describe_dataflow_job(options, graph_of(config, args.output)), options))
         return 0
     with StageLine(verbosity=args.verbosity) as line:
         manifest = run_preprocess(
@@ -148,6 +161,23 @@ def _told(plan: "PlanDescription", workers: int) -> str:
         f"to write    about {plan.estimated_characters:,} characters of text, {made}\n"
         f"{vocabulary}"
         f"time        about {_time(seconds + plan.vocabulary_seconds)} with {counted(workers, 'worker')}{included}"
+    )
+
+
+def _submitted(job: "DataflowJob", options: "PipelineOptions") -> str:
+    """What Dataflow would be sent, in a line; writes the whole of it where the option `dataflow_job_file` says."""
+    from apache_beam.options.pipeline_options import DebugOptions, GoogleCloudOptions
+
+    target = options.view_as(DebugOptions).dataflow_job_file
+    if target:
+        write_atomically(Path(target), json.dumps(job.description, indent=1, sort_keys=True) + "\n")
+    most = job.workers.get("autoscalingSettings", {}).get("maxNumWorkers", 0)
+    workers = f"up to {most} " if most else ""
+    image = job.workers["sdkHarnessContainerImages"][0]["containerImage"]
+    shown = f"written to {target}" if target else "-- --dataflow_job_file=FILE writes all of it"
+    return (
+        f"to submit   {len(job.steps)} steps to Dataflow in {options.view_as(GoogleCloudOptions).region}, on {workers}"
+        f"{job.workers['machineType']}, image {image} ({shown})"
     )
 
 

@@ -1,0 +1,78 @@
+"""A job whose command is gone may go on on its engine; what begins after it is not disturbed."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tokenfree.pipelines import preprocess
+from tokenfree.preprocess.common.errors import JobError
+from tokenfree.preprocess.job.build_step import build_one_shard
+from tokenfree.preprocess.job.finish import finish
+from tokenfree.preprocess.job.hash_step import hash_one_input
+from tokenfree.preprocess.job.plan_step import make_plan, the_plan
+from tokenfree.preprocess.job.preprocess_job import PreprocessJob
+from tokenfree.preprocess.job.read_step import read_one_split
+
+STEPS: dict[str, Callable[[PreprocessJob], Any]] = {
+    "read": lambda job: read_one_split(job, 0),
+    "hash": lambda job: hash_one_input(job, 0),
+    "plan": make_plan,
+    "build": lambda job: [build_one_shard(job, index) for index in range(len(the_plan(job.storage).shards))],
+    "finish": finish,
+}
+
+
+@pytest.fixture
+def jobs(monkeypatch: pytest.MonkeyPatch) -> list[PreprocessJob]:
+    """All jobs that commands begin."""
+    begun: list[PreprocessJob] = []
+    begin = preprocess.begin
+    monkeypatch.setattr(preprocess, "begin", lambda *given: begun.append(begin(*given)) or begun[-1])
+    return begun
+
+
+def lose(monkeypatch: pytest.MonkeyPatch, corpus: Path, output: Path, config: Any) -> None:
+    """A command that ends before its graph has run."""
+    with monkeypatch.context() as patched, pytest.raises(JobError):
+        patched.setattr(preprocess, "_run", lambda *_: 1 / 0)
+        preprocess.run_preprocess(config, str(output))
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_an_earlier_attempt_writes_nothing(
+    step: str,
+    jobs: list[PreprocessJob],
+    corpus: Path,
+    tmp_path: Path,
+    make_config: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    output = tmp_path / "out"
+    config = make_config(corpus)
+    lose(monkeypatch, corpus, output, config)
+    lose(monkeypatch, corpus, output, config)
+    first, second = jobs
+    for name, of_the_second in STEPS.items():
+        if name == step:
+            break
+        of_the_second(second)
+    before = sorted(output.rglob("*"))
+    with pytest.raises(JobError, match="another command goes on with this job, or has ended it"):
+        STEPS[step](first)
+    assert sorted(output.rglob("*")) == before
+    STEPS[step](second)
+
+
+def test_it_brings_no_file_back_into_a_finished_directory(
+    jobs: list[PreprocessJob], corpus: Path, tmp_path: Path, make_config: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "out"
+    lose(monkeypatch, corpus, output, make_config(corpus))
+    preprocess.run_preprocess(make_config(corpus), str(output))
+    before = sorted(output.rglob("*"))
+    for name in ("read", "hash", "plan", "build"):
+        with pytest.raises((JobError, FileNotFoundError)):
+            STEPS[name](jobs[0])
+    assert sorted(output.rglob("*")) == before
