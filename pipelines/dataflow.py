@@ -1,4 +1,4 @@
-"""The job that a graph would be on Dataflow, as the description that Dataflow is sent; nothing is sent, no bucket asked.
+"""The job that a graph would be on Dataflow, as Dataflow would be told of it; nothing is sent, no bucket asked.
 
 Needs apache-beam[gcp]. What Beam would upload beside the description (the graph, packages) is only listed.
 """

@@ -90,7 +90,7 @@ class SparkCluster:
             process.signal()
 
     def options(self) -> list[str]:
-        """Options of `tokenfree preprocess` for jobs on this cluster; of a driver that is on this machine too, and small."""
+        """Options of `tokenfree preprocess` for jobs on this cluster; the driver is small."""
         conf = {
             "spark.executor.memory": "400m",
             "spark.driver.host": "localhost",

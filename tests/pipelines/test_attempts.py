@@ -33,11 +33,12 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[PreprocessJob]:
     return begun
 
 
-def lose(monkeypatch: pytest.MonkeyPatch, corpus: Path, output: Path, config: Any) -> None:
+def lose(monkeypatch: pytest.MonkeyPatch, output: Path, config: Any) -> None:
     """A command that ends before its graph has run."""
-    with monkeypatch.context() as patched, pytest.raises(JobError):
+    with monkeypatch.context() as patched:
         patched.setattr(preprocess, "_run", lambda *_: 1 / 0)
-        preprocess.run_preprocess(config, str(output))
+        with pytest.raises(JobError):
+            preprocess.run_preprocess(config, str(output))
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -51,8 +52,8 @@ def test_an_earlier_attempt_writes_nothing(
 ) -> None:
     output = tmp_path / "out"
     config = make_config(corpus)
-    lose(monkeypatch, corpus, output, config)
-    lose(monkeypatch, corpus, output, config)
+    lose(monkeypatch, output, config)
+    lose(monkeypatch, output, config)
     first, second = jobs
     for name, of_the_second in STEPS.items():
         if name == step:
@@ -69,7 +70,7 @@ def test_it_brings_no_file_back_into_a_finished_directory(
     jobs: list[PreprocessJob], corpus: Path, tmp_path: Path, make_config: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output = tmp_path / "out"
-    lose(monkeypatch, corpus, output, make_config(corpus))
+    lose(monkeypatch, output, make_config(corpus))
     preprocess.run_preprocess(make_config(corpus), str(output))
     before = sorted(output.rglob("*"))
     for name in ("read", "hash", "plan", "build"):

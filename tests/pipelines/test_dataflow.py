@@ -1,6 +1,8 @@
 """The graph as a job of Dataflow, translated without a network; needs Beam's extra for Google Cloud."""
 
 import json
+import runpy
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -8,6 +10,7 @@ from typing import Any
 import pytest
 from apache_beam import Pipeline
 
+from tests.conftest import REPOSITORY
 from tokenfree.pipelines.dataflow import DataflowJob, describe_dataflow_job
 from tokenfree.pipelines.preprocess import build_graph
 from tokenfree.pipelines.runners import runner_options
@@ -82,6 +85,18 @@ def test_what_dataflow_needs_is_asked_for(missing: str) -> None:
 
 
 def test_without_the_extra_it_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "apache_beam.runners.dataflow.internal.apiclient", None)
+    monkeypatch.setitem(sys.modules, "apache_beam.runners.dataflow.internal.apiclient", None)
     with pytest.raises(UserError, match=r"pip install 'tokenfree\[dataflow\]'"):
         describe_dataflow_job(runner_options("dataflow", None), lambda pipeline: Pipeline.run(pipeline))
+
+
+def test_a_flex_template_starts_the_command_with_its_parameters() -> None:
+    folder = REPOSITORY / "infra" / "beam" / "dataflow-template"
+    launch = runpy.run_path(str(folder / "launch.py"))
+    given = ["--wikipedia=gs://geese/a.bz2,gs://geese/b.bz2", "--output=gs://geese/en", "--workers=9", "--job_name=x"]
+    options = ["--wikipedia", "gs://geese/a.bz2", "gs://geese/b.bz2", "--output", "gs://geese/en", "--workers", "9"]
+    assert launch["command"](given) == ["preprocess", *options, "--runner", "dataflow", "--", "--job_name=x"]
+    parameters = json.loads((folder / "metadata.json").read_text())["parameters"]
+    names = {parameter["name"] for parameter in parameters}
+    assert set(launch["OURS"]) < names
+    runner_options("dataflow", None, [f"--{name}=x" for name in names - set(launch["OURS"])])

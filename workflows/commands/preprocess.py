@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tokenfree.preprocess.common.local_files import write_atomically
 from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.local_files import write_atomically
 from tokenfree.preprocess.common.refused import problems_of
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.workflows.recipes import command_line
