@@ -141,11 +141,12 @@ def _make_job_server(engine: str, main_class: str, beside: Path | None = None) -
 def merge(jars: Iterable[Path], main_class: str, target: Path, beside: Iterable[Path] = ()) -> None:
     """One jar with the files of all, of which the first of a name counts and services are joined; jars `beside` it are
     found through its class path."""
+    paths = [os.path.relpath(path, target.parent) for path in sorted(beside)]
     joined: dict[str, list[str]] = {}
     seen: set[str] = set()
     new = target.with_suffix(".new")
     with zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as merged:
-        merged.writestr("META-INF/MANIFEST.MF", _manifest(main_class, [path.as_uri() for path in sorted(beside)]))
+        merged.writestr("META-INF/MANIFEST.MF", _manifest(main_class, paths))
         for jar in jars:
             with zipfile.ZipFile(jar) as source:
                 for name in source.namelist():

@@ -6,10 +6,10 @@ import contextlib
 import json
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from benchmarks.engines.processes import SECONDS_TO_START, EngineProcess, free_ports, worker_pool
+from benchmarks.engines.processes import POOL, SECONDS_TO_START, EngineProcess, free_ports, pool_host, worker_pool
 
 _OPENED = ("lang", "net", "io", "nio", "lang.reflect", "text", "time", "util", "util.concurrent")
 _JAVA = (
@@ -51,7 +51,7 @@ _CONFIG = {
     "restart-strategy.fixed-delay.attempts": 20,
     "restart-strategy.fixed-delay.delay": "1 s",
     "heartbeat.interval": 1000,
-    "heartbeat.timeout": 6000,
+    "heartbeat.timeout": 15000,
 }
 
 
@@ -82,11 +82,11 @@ class FlinkCluster:
     def start_task_manager(self, number: int) -> None:
         """Start it."""
         entry = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
-        self._java(f"taskmanager-{number}", "-Xmx288m", entry)
+        self._java(f"taskmanager-{number}", "-Xmx288m", entry, environment=pool_host(number, self.folder))
 
     def start_pool(self, number: int) -> None:
         """Start the pool of that number."""
-        self.processes[f"pool-{number}"] = worker_pool(self.pool_port, self.folder, f"pool-{number}")
+        self.processes[f"pool-{number}"] = worker_pool(number, self.pool_port, self.folder)
 
     def await_task_managers(self, number: int) -> None:
         """Wait until so many are known to the job manager."""
@@ -124,13 +124,15 @@ class FlinkCluster:
             f"--flink_master=localhost:{self.rest}",
             f"--flink_job_server_jar={self.job_server}",
             "--job_server_jvm_properties=-Xmx512m",
-            f"--environment_config=localhost:{self.pool_port}",
+            f"--environment_config={POOL}:{self.pool_port}",
         ]
 
-    def _java(self, name: str, memory: str, entry: str, *arguments: str) -> None:
+    def _java(
+        self, name: str, memory: str, entry: str, *arguments: str, environment: Mapping[str, str] | None = None
+    ) -> None:
         logging = f"-Dlog4j.configurationFile=file:{self.folder}/log4j.properties"
         command = ["java", memory, *_JAVA, logging, "-cp", f"{self.flink}/lib/*", entry, "-c", str(self.folder)]
-        self.processes[name] = EngineProcess(name, [*command, *arguments], self.folder)
+        self.processes[name] = EngineProcess(name, [*command, *arguments], self.folder, environment)
 
 
 @contextlib.contextmanager

@@ -12,7 +12,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-SECONDS_TO_START = 90.0
+SECONDS_TO_START = 180.0
+POOL = "worker-pool"
 
 
 class EngineProcess:
@@ -38,7 +39,7 @@ class EngineProcess:
             os.killpg(self.process.pid, number)
         self.process.wait(30)
 
-    def await_port(self, port: int) -> None:
+    def await_port(self, port: int, address: str = "localhost") -> None:
         """Wait until the process listens.
 
         Raises:
@@ -46,7 +47,7 @@ class EngineProcess:
         """
         began = time.monotonic()
         while self.process.poll() is None and time.monotonic() - began < SECONDS_TO_START:
-            with contextlib.suppress(OSError), socket.create_connection(("localhost", port), 1):
+            with contextlib.suppress(OSError), socket.create_connection((address, port), 1):
                 return
             time.sleep(0.1)
         end = self.log.read_text(errors="replace")[-2000:]
@@ -62,12 +63,23 @@ def free_ports(number: int) -> list[int]:
         return [one.getsockname()[1] for one in sockets]
 
 
-def worker_pool(port: int, folder: Path, name: str = "pool") -> EngineProcess:
-    """Beam's pool of workers, which starts a process for each that an engine asks for. Several may share a port: the
-    kernel gives each connection to one of them."""
+def worker_pool(number: int, port: int, folder: Path) -> EngineProcess:
+    """The pool of Beam workers of a host (see `pool_host`)."""
     root = Path(__file__).resolve().parents[2]
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # the pool starts `python`
-    command = [sys.executable, "-m", "apache_beam.runners.worker.worker_pool_main", "--service_port", str(port)]
-    pool = EngineProcess(name, command, folder, {"PYTHONPATH": str(root), "PATH": path, "OMP_NUM_THREADS": "1"})
-    pool.await_port(port)
+    address = _address(number)
+    command = [sys.executable, "-m", "tokenfree.pipelines.worker_pool", "--port", str(port), "--address", address]
+    pool = EngineProcess(f"pool-{number}", command, folder, {"PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"})
+    pool.await_port(port, address)
     return pool
+
+
+def pool_host(number: int, folder: Path) -> dict[str, str]:
+    """The environment in which Java finds the pool of that number under the name `POOL`, as if it were alone on its
+    host: each task manager needs a pool of its own, and all get the same options."""
+    hosts = folder / f"hosts-{number}"
+    hosts.write_text(f"127.0.0.1 localhost\n127.0.0.1 {socket.gethostname()}\n{_address(number)} {POOL}\n")
+    return {"JAVA_TOOL_OPTIONS": f"-Djdk.net.hosts.file={hosts}"}
+
+
+def _address(number: int) -> str:
+    return f"127.0.7.{number}"

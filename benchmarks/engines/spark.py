@@ -6,10 +6,10 @@ import contextlib
 import json
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from benchmarks.engines.processes import SECONDS_TO_START, EngineProcess, free_ports, worker_pool
+from benchmarks.engines.processes import POOL, SECONDS_TO_START, EngineProcess, free_ports, pool_host, worker_pool
 
 _OPENED = (
     "lang",
@@ -55,11 +55,17 @@ class SparkCluster:
         """Start it."""
         rooms = ["--cores", str(self.cores), "--memory", "512m", "--work-dir", str(self.folder / "work")]
         where = ["--host", "localhost", "--webui-port", "0", f"spark://localhost:{self.port}"]
-        self._java(f"worker-{number}", "org.apache.spark.deploy.worker.Worker", *rooms, *where)
+        self._java(
+            f"worker-{number}",
+            "org.apache.spark.deploy.worker.Worker",
+            *rooms,
+            *where,
+            environment=pool_host(number, self.folder),  # its executors inherit it
+        )
 
     def start_pool(self, number: int) -> None:
         """Start the pool of that number."""
-        self.processes[f"pool-{number}"] = worker_pool(self.pool_port, self.folder, f"pool-{number}")
+        self.processes[f"pool-{number}"] = worker_pool(number, self.pool_port, self.folder)
 
     def await_workers(self, number: int) -> None:
         """Wait until so many are known to the master."""
@@ -103,18 +109,18 @@ class SparkCluster:
             f"--spark_master_url=spark://localhost:{self.port}",
             f"--spark_job_server_jar={self.job_server}",
             f"--files_to_stage={self.job_server}",
-            f"--environment_config=localhost:{self.pool_port}",
+            f"--environment_config={POOL}:{self.pool_port}",
             *(f"--job_server_jvm_properties={option}" for option in java),
         ]
 
-    def _java(self, name: str, entry: str, *arguments: str) -> None:
+    def _java(self, name: str, entry: str, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
         command = ["java", "-Xmx256m", *_JAVA, "-cp", f"{self.spark}/jars/*", entry, *arguments]
         local = {
             "SPARK_LOCAL_DIRS": str(self.folder),
             "SPARK_LOCAL_HOSTNAME": "localhost",
             "SPARK_HOME": str(self.spark),
         }
-        self.processes[name] = EngineProcess(name, command, self.folder, local)
+        self.processes[name] = EngineProcess(name, command, self.folder, {**local, **(environment or {})})
 
 
 @contextlib.contextmanager

@@ -25,7 +25,9 @@ SECRET = "not-to-be-told-to-anyone"
 @pytest.fixture
 def job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, make_config: Any) -> DataflowJob:
     """The real graph with the options of our profile; secrets are where people have them."""
-    pytest.importorskip("apache_beam.runners.dataflow.internal.apiclient", reason="needs tokenfree[dataflow]", exc_type=ImportError)
+    pytest.importorskip(
+        "apache_beam.runners.dataflow.internal.apiclient", reason="needs tokenfree[dataflow]", exc_type=ImportError
+    )
     for name in ("AWS_SECRET_ACCESS_KEY", "HF_TOKEN", "WANDB_API_KEY", "GOOGLE_API_KEY"):
         monkeypatch.setenv(name, SECRET)
     monkeypatch.setenv("NO_GCE_CHECK", "true")
@@ -75,7 +77,9 @@ def test_the_command_shows_it_and_writes_it(
 
 @pytest.mark.parametrize("missing", ["project", "temp_location"])
 def test_what_dataflow_needs_is_asked_for(missing: str) -> None:
-    pytest.importorskip("apache_beam.runners.dataflow.internal.apiclient", reason="needs tokenfree[dataflow]", exc_type=ImportError)
+    pytest.importorskip(
+        "apache_beam.runners.dataflow.internal.apiclient", reason="needs tokenfree[dataflow]", exc_type=ImportError
+    )
     given = {"project": "geese", "temp_location": "gs://geese-data/tmp"}
     options = runner_options(
         "dataflow", None, [f"--{name}={value}" for name, value in given.items() if name != missing]

@@ -1,0 +1,64 @@
+"""A pool of Beam workers beside a task manager of Flink or an executor of Spark: it starts a process for each worker
+that the engine asks for, in the environment that it runs in itself.
+
+    python -m tokenfree.pipelines.worker_pool --port 50000
+
+Beam's own (`apache_beam.runners.worker.worker_pool_main`) does the same, but listens on all addresses of the machine,
+and whoever reaches a pool can run code in it. Each task manager and each executor needs a pool of its own: they number
+their workers alike, and where two share a pool one ends the workers of the other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import grpc
+from apache_beam.portability.api import beam_fn_api_pb2_grpc
+from apache_beam.runners.worker.worker_pool_main import BeamFnExternalWorkerPoolServicer, kill_process_gracefully
+from apache_beam.utils import thread_pool_executor
+
+import tokenfree
+
+LOOPBACK = "127.0.0.1"
+
+
+def main() -> None:
+    """Serve until SIGTERM or Ctrl-C; then the workers end too."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--address", default=LOOPBACK, help=f"to listen on (default {LOOPBACK})")
+    options = parser.parse_args()
+    _find_ours()
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    pings = [("grpc.http2.max_pings_without_data", 0), ("grpc.http2.max_ping_strikes", 0), ("grpc.so_reuseport", 0)]
+    server = grpc.server(thread_pool_executor.shared_unbounded_instance(), options=pings)
+    pool = BeamFnExternalWorkerPoolServicer(use_process=True)
+    beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(pool, server)
+    try:
+        server.add_insecure_port(f"{options.address}:{options.port}")
+    except RuntimeError:
+        sys.exit(f"{options.address}:{options.port}: cannot be listened on; is another pool there?")
+    server.start()
+    print(f"listening on {options.address}:{options.port}", flush=True)
+    ended.wait()
+    server.stop(0)
+    for process in list(pool._worker_processes.values()):
+        kill_process_gracefully(process)
+
+
+def _find_ours() -> None:
+    """The pool starts what is `python` on the PATH: let it be this one, with our packages."""
+    root = str(Path(tokenfree.__file__).resolve().parents[1])
+    for name, first in (("PATH", str(Path(sys.executable).parent)), ("PYTHONPATH", root)):
+        os.environ[name] = os.pathsep.join(filter(None, (first, os.environ.get(name))))
+
+
+if __name__ == "__main__":
+    main()
