@@ -23,18 +23,17 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def server(module: str, option: str) -> Iterator[int]:
-    """A Beam service in a process of its own, once it listens; the port."""
+    """A service in a process of its own, once it listens; the port."""
     port = free_port()
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # the pool starts `python`
     process = subprocess.Popen(
         [sys.executable, "-m", module, option, str(port)],
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "PATH": path},
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "PATH": "/usr/bin:/bin"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
     try:
         for _ in range(300):
-            with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("localhost", port), 1):
+            with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port), 1):
                 break
             assert process.poll() is None, f"{module} ended with status {process.returncode}"
             time.sleep(0.1)
@@ -49,7 +48,7 @@ def test_the_portable_job_server_changes_no_byte(
 ) -> None:
     with (
         server("apache_beam.runners.portability.local_job_service_main", "--job_port") as job_port,
-        server("apache_beam.runners.worker.worker_pool_main", "--service_port") as pool_port,
+        server("tokenfree.pipelines.worker_pool", "--port") as pool_port,
     ):
         options = [
             "--runner=PortableRunner",
