@@ -29,7 +29,8 @@ SUMS = Path(__file__).resolve().parents[2] / "infra" / "beam" / "job-servers"
 PRISM, PRISM_VERSION = "github.com/apache/beam/sdks/v2", "v2.77.0"
 PRISM_SUM = "h1:RsC61pHEvtySEHAURQyP/+CVOJm/hy5hewuG9JF0+Ow="
 COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
-_SIGNATURE = re.compile(r"META-INF/.*\.(SF|RSA|DSA)|.*module-info\.class|META-INF/MANIFEST\.MF")
+# Of a jar alone; with the index of one, Java would not look at the class path.
+_OF_ONE_JAR = re.compile(r"META-INF/.*\.(SF|RSA|DSA)|.*module-info\.class|META-INF/(MANIFEST\.MF|INDEX\.LIST)")
 
 
 def home() -> Path:
@@ -152,7 +153,7 @@ def merge(jars: Iterable[Path], main_class: str, target: Path, beside: Iterable[
                 for name in source.namelist():
                     if name.startswith("META-INF/services/") or name == "reference.conf":
                         joined.setdefault(name, []).append(source.read(name).decode())
-                    elif name not in seen and not name.endswith("/") and not _SIGNATURE.fullmatch(name):
+                    elif name not in seen and not name.endswith("/") and not _OF_ONE_JAR.fullmatch(name):
                         seen.add(name)
                         merged.writestr(name, source.read(name))
         for name, texts in joined.items():
