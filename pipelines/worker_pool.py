@@ -15,16 +15,17 @@ import os
 import signal
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grpc
 from apache_beam.portability.api import beam_fn_api_pb2_grpc
 from apache_beam.runners.worker.worker_pool_main import BeamFnExternalWorkerPoolServicer, kill_process_gracefully
-from apache_beam.utils import thread_pool_executor
 
 import tokenfree
 
 LOOPBACK = "127.0.0.1"
+MOST_CALLS = 16  # at a time; each only starts or ends a process
 
 
 def main() -> None:
@@ -38,7 +39,7 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
     pings = [("grpc.http2.max_pings_without_data", 0), ("grpc.http2.max_ping_strikes", 0), ("grpc.so_reuseport", 0)]
-    server = grpc.server(thread_pool_executor.shared_unbounded_instance(), options=pings)
+    server = grpc.server(ThreadPoolExecutor(MOST_CALLS), options=pings)
     pool = BeamFnExternalWorkerPoolServicer(use_process=True)
     beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(pool, server)
     try:

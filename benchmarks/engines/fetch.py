@@ -29,6 +29,7 @@ SUMS = Path(__file__).resolve().parents[2] / "infra" / "beam" / "job-servers"
 PRISM, PRISM_VERSION = "github.com/apache/beam/sdks/v2", "v2.77.0"
 PRISM_SUM = "h1:RsC61pHEvtySEHAURQyP/+CVOJm/hy5hewuG9JF0+Ow="
 COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+NEWER = {"guava"}  # Spark's own is too old for Beam
 # Of a jar alone; with the index of one, Java would not look at the class path.
 _OF_ONE_JAR = re.compile(r"META-INF/.*\.(SF|RSA|DSA)|.*module-info\.class|META-INF/(MANIFEST\.MF|INDEX\.LIST)")
 
@@ -124,14 +125,15 @@ def _make_job_server(engine: str, main_class: str, beside: Path | None = None) -
     shutil.rmtree(jars, ignore_errors=True)
     project = SUMS / f"{engine}.xml"
     _run(["mvn", "--quiet", "--batch-mode", "--file", str(project), COPY, f"-DoutputDirectory={jars}"])
-    wanted = dict(reversed(line.split()) for line in (SUMS / f"{engine}.sha256").read_text().splitlines())
+    lines = [line.split() for line in (SUMS / f"{engine}.sha256").read_text().splitlines()]
+    wanted = {name: sha256 for sha256, name in lines}
     found = {path.name: hash_file(str(path)) for path in jars.glob("*.jar")}
     odd = sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
     if odd:
         sys.exit(f"{engine}: {', '.join(odd)}: not what {SUMS / engine}.sha256 says")
     there = {_artifact(path): path for path in beside.glob("*.jar")} if beside else {}
     merge(
-        [path for path in sorted(jars.glob("*.jar")) if _artifact(path) not in there],
+        [path for path in sorted(jars.glob("*.jar")) if _artifact(path) not in there.keys() - NEWER],
         main_class,
         job_server(engine),
         there.values(),
