@@ -53,7 +53,7 @@ class SparkCluster:
 
     def start_worker(self, number: int) -> None:
         """Start it."""
-        rooms = ["--cores", str(self.cores), "--memory", "512m", "--work-dir", str(self.folder / "work")]
+        rooms = ["--cores", str(self.cores), "--memory", "640m", "--work-dir", str(self.folder / "work")]
         where = ["--host", "localhost", "--webui-port", "0", f"spark://localhost:{self.port}"]
         self._java(
             f"worker-{number}",
@@ -98,7 +98,7 @@ class SparkCluster:
     def options(self) -> list[str]:
         """Options of `tokenfree preprocess` for jobs on this cluster; the driver is small."""
         conf = {
-            "spark.executor.memory": "400m",
+            "spark.executor.memory": "480m",
             "spark.driver.host": "localhost",
             "spark.driver.bindAddress": "localhost",
             "spark.ui.enabled": "false",
