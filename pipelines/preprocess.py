@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -16,7 +17,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from tokenfree.pipelines.direct_runner import is_dead_worker
 from tokenfree.pipelines.progress import Progress, Watcher
 from tokenfree.pipelines.runners import is_embedded, make_pipeline, runner_options, worker_environment
-from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.preprocess.common.errors import JobError, TakenOverError, UserError
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import MANIFEST, Manifest, load_manifest
@@ -31,6 +32,8 @@ from tokenfree.preprocess.job.read_step import has_documents, num_runs, num_spli
 from tokenfree.preprocess.job.recognition import finished
 from tokenfree.preprocess.job.step_errors import failed, forget_errors, noted_error
 from tokenfree.preprocess.sources.input_splits import find_inputs, plan_splits
+
+T = TypeVar("T")
 
 
 def run_preprocess(
@@ -99,24 +102,34 @@ def build_graph(pipeline: beam.Pipeline, job: PreprocessJob) -> None:
         start
         | "List inputs" >> beam.FlatMap(lambda _, job: range(num_inputs(job)), job)
         | "Spread inputs" >> beam.Reshuffle()
-        | "Hash an input" >> beam.Map(lambda index, job: hash_one_input(job, index), job)
+        | "Hash an input" >> beam.Map(lambda index, job: _still(job, hash_one_input, index), job)
     )
     shards = (
         start
         | "List splits" >> beam.FlatMap(lambda _, job: range(num_splits(job)), job)
         | "Spread splits" >> beam.Reshuffle()
-        | "Read and clean a split" >> beam.Map(lambda index, job: read_one_split(job, index), job)
+        | "Read and clean a split" >> beam.Map(lambda index, job: _still(job, read_one_split, index), job)
         | "Await all runs" >> beam.combiners.Count.Globally()
-        | "Train vocabulary, plan shards" >> beam.FlatMap(lambda _, job: range(make_plan(job)), job)
+        | "Train vocabulary, plan shards" >> beam.FlatMap(lambda _, job: range(_still(job, make_plan) or 0), job)
         | "Spread shards" >> beam.Reshuffle()
-        | "Build a shard" >> beam.Map(lambda index, job: build_one_shard(job, index), job)
+        | "Build a shard" >> beam.Map(lambda index, job: _still(job, build_one_shard, index), job)
     )
     _ = (
         (shards, hashes)
         | "Join" >> beam.Flatten()
         | "Await all shards and hashes" >> beam.combiners.Count.Globally()
-        | "Reconcile and finish" >> beam.Map(lambda _, job: finish(job), job)
+        | "Reconcile and finish" >> beam.Map(lambda _, job: _still(job, finish), job)
     )
+
+
+def _still(job: PreprocessJob, step: Callable[..., T], *args: Any) -> T | None:
+    """The step, or nothing where another attempt at the job has begun. An engine that goes on with the job of a command
+    that is gone gets through it at once, and frees what the new one waits for."""
+    try:
+        job.storage.check()
+        return step(job, *args)
+    except TakenOverError:
+        return None
 
 
 def graph_of(config: PreprocessConfig, output: str) -> Callable[[beam.Pipeline], None]:
@@ -131,6 +144,8 @@ def _make(job: PreprocessJob, options: PipelineOptions, report: Callable[[Progre
     try:
         with _errors_of_steps(storage), worker_environment(options), Watcher(job, report):
             _run(job, options)
+            if MANIFEST not in storage.names():
+                storage.check()  # the steps did nothing because another command has taken over
     except UserError:
         if not has_documents(job):
             abandon(storage)

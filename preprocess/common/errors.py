@@ -19,3 +19,7 @@ class UserError(ValueError):
 
 class JobError(RuntimeError):
     """A job that failed through no mistake in its settings: one line that says what and what to do. Exit status 1."""
+
+
+class TakenOverError(JobError):
+    """Another command goes on with the job: what this one would write is not wanted any more."""

@@ -28,7 +28,7 @@ from typing import Any
 from pydantic import with_config
 from typing_extensions import TypedDict
 
-from tokenfree.preprocess.common.errors import JobError
+from tokenfree.preprocess.common.errors import JobError, TakenOverError
 from tokenfree.preprocess.common.storage import NewFile, Storage
 from tokenfree.preprocess.common.stored.store_lock import HeldStorage
 from tokenfree.preprocess.common.stored.stored_files import OPEN, StoredFile
@@ -73,7 +73,7 @@ class PreprocessJob:
     attempt: str = ""  # what `_work/attempt.json` says as long as this is the newest one
 
     @property
-    def storage(self) -> Storage:
+    def storage(self) -> AttemptStorage | HeldStorage:
         """The output directory; it takes nothing from an attempt after which another began, or that ended the job."""
         return AttemptStorage(self.url, self.attempt) if self.number is None else HeldStorage(self.url, self.number)
 
@@ -98,19 +98,24 @@ class AttemptStorage(Storage):
         """See `Storage.new_file`.
 
         Raises:
-            JobError: this attempt is not the newest.
+            TakenOverError: this attempt is not the newest.
         """
-        self._check()  # also before it begins, which would make a folder
+        self.check()  # also before it begins, which would make a folder
         with super().new_file(name) as new:
             yield new
 
     def _commit(self, source: str, name: str) -> None:
-        self._check()
+        self.check()
         super()._commit(source, name)
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """See that no other attempt has begun, or ended the job.
+
+        Raises:
+            TakenOverError: one has.
+        """
         if (self.read_json(ATTEMPT) or {}).get("id") != self.attempt:
-            raise JobError(f"{self.url}: another command goes on with this job, or has ended it")
+            raise TakenOverError(f"{self.url}: another command goes on with this job, or has ended it")
 
 
 def write_lines(storage: Storage, stem: str, lines: Iterable[str]) -> str:

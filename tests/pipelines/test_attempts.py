@@ -66,6 +66,18 @@ def test_an_earlier_attempt_writes_nothing(
     STEPS[step](second)
 
 
+def test_an_engine_gets_through_a_job_that_was_taken_over(
+    jobs: list[PreprocessJob], corpus: Path, tmp_path: Path, make_config: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "out"
+    lose(monkeypatch, output, make_config(corpus))
+    lose(monkeypatch, output, make_config(corpus))
+    before = sorted(output.rglob("*"))
+    with preprocess.make_pipeline(preprocess.runner_options("direct", 1)) as pipeline:
+        preprocess.build_graph(pipeline, jobs[0])
+    assert sorted(output.rglob("*")) == before
+
+
 def test_it_brings_no_file_back_into_a_finished_directory(
     jobs: list[PreprocessJob], corpus: Path, tmp_path: Path, make_config: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,7 +27,7 @@ from typing import Any
 
 import psutil
 
-from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.preprocess.common.errors import TakenOverError, UserError
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.common.stored.store_retry import retry_store
 
@@ -71,11 +71,14 @@ def check(storage: Storage, number: str) -> None:
     """See that the lock is still held under `number`.
 
     Raises:
-        JobError: another command took it over, or the store could not be used for minutes.
+        TakenOverError: another command took it over.
+        JobError: the store could not be used for minutes.
     """
     if retry_store(storage, lambda: _numbers(storage))[-1:] != [int(number)]:
         _, content = _newest(storage)
-        raise JobError(f"{storage.url} was taken over by another command on {content.get('host', 'another machine')}")
+        raise TakenOverError(
+            f"{storage.url} was taken over by another command on {content.get('host', 'another machine')}"
+        )
 
 
 @dataclass(frozen=True)
@@ -84,8 +87,12 @@ class HeldStorage(Storage):
 
     number: str
 
-    def _commit(self, source: str, name: str) -> None:
+    def check(self) -> None:
+        """See that the lock is still held; see `check`."""
         check(self, self.number)
+
+    def _commit(self, source: str, name: str) -> None:
+        self.check()
         super()._commit(source, name)
 
 
