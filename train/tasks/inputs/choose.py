@@ -24,7 +24,7 @@ def text_inputs(model: ModelConfig, length: int, vocabulary: Vocabulary | None) 
         UserError: the model reads subwords of no vocabulary or of a larger one, or no text fits into `length`.
     """
     if model.embedder.symbols == "vectors":
-        return NoTexts(model.embedder.name)
+        return NoTexts(model.embedder.name, length)
     if model.downsampler.bytes_per_word is not None:
         return WordInputs(model, length)
     if model.embedder.symbols == "characters":

@@ -12,12 +12,13 @@ class NoTexts:
 
     Args:
         embedder: the name of the model's.
+        length: the most positions of an input.
     """
 
     symbols = "vectors"
 
-    def __init__(self, embedder: str) -> None:
-        self._embedder = embedder
+    def __init__(self, embedder: str, length: int) -> None:
+        self._embedder, self.length = embedder, length
 
     def _refuse(self, *given: object, **named: object) -> Any:
         raise UserError(
