@@ -96,7 +96,7 @@ def num_restarts(run: Run) -> int:
 def _train(job: Job, workers: tuple[int, int], on_line: OnLine | None) -> None:
     """Do the job in this process, or with workers of Ray where there are to be several."""
     if workers[1] > 1:
-        from tokenfree.train.ray.supervisor import work_on_ray
+        from tokenfree.train.jobs.supervisor import work_on_ray
 
         work_on_ray(job, workers, on_line)
         return

@@ -45,7 +45,7 @@ _ALONE = {"RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0"}
 
 
 def drive(link: Link, job: bytes, workers: tuple[int, int]) -> str | None:
-    """In a process of its own: bring a pickled `Job` to its end. See train/ray/supervisor.py.
+    """In a process of its own: bring a pickled `Job` to its end. See train/jobs/supervisor.py.
 
     Returns what of Ray was lost before that, in words, none of them where that cannot be told; None: training is done.
 
