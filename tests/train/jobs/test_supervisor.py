@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from tests.train.conftest import RECIPE
-from tests.train.ray import drivers
+from tests.train.jobs import drivers
 from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.preprocess.common.settings import build, merge
 from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.jobs import supervisor
 from tokenfree.train.jobs.supervisor import work_on_ray
-from tokenfree.train.ray import supervisor
 from tokenfree.train.ray.session import Session
 from tokenfree.train.runs.run_folder import RunFolder
 from tokenfree.train.worker.worker import TrainJob
