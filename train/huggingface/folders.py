@@ -16,26 +16,31 @@ from torch import Tensor
 
 from tokenfree.preprocess.common import own_code
 from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.local_files import write_atomically
 from tokenfree.preprocess.common.settings import draft, fingerprint, merge, to_mapping
 from tokenfree.train.config import PretrainRecipe, model_problems
-from tokenfree.train.huggingface import bert, canine
-from tokenfree.train.huggingface.model_card import CARD, model_card
+from tokenfree.train.huggingface.exported_folder import (
+    KINDS,
+    SAFETENSORS,
+    VOCABULARY,
+    new_folder,
+    port_model,
+    tokenizer_name,
+    write_folder,
+)
+from tokenfree.train.huggingface.finetuned_folder import export_finetuned
+from tokenfree.train.huggingface.model_card import model_card
 from tokenfree.train.huggingface.weight_names import POOLER, StateDict
-from tokenfree.train.inference.text_encoder import TextEncoder, load_encoder
+from tokenfree.train.inference.text_encoder import load_encoder
 from tokenfree.train.model.encoder import Encoder, ModelConfig
 from tokenfree.train.parallel.full_state import model_tensors
 from tokenfree.train.runs import checkpoints
 from tokenfree.train.runs.checkpoint_state import CheckpointState
 from tokenfree.train.runs.locate import newest_checkpoint
-from tokenfree.train.runs.run_config import RunConfig, open_run
+from tokenfree.train.runs.run_config import RunConfig, is_finetuned, open_run
 
-KINDS = {"canine": canine, "bert": bert}
 OBJECTIVES = {"canine": "canine_s", "bert": "masked_subwords"}
-WEIGHTS = ("model.safetensors", "pytorch_model.bin")
-TOKENIZER = Path(__file__).with_name("tokenization_tokenfree.py")
+WEIGHTS = (SAFETENSORS, "pytorch_model.bin")
 PRETRAINED_LENGTH = 2048  # of CANINE's examples; later rows of its position table never saw training
-VOCABULARY = "tokenfree_vocabulary"  # a field of config.json that we add: the SHA-256 of the data's vocabulary
 
 
 class FolderModel(NamedTuple):
@@ -48,8 +53,8 @@ class FolderModel(NamedTuple):
 
 
 def export_run(run: str | Path, folder: str | Path, *, trust_code: bool = False) -> str:
-    """Write the newest checkpoint of `run` as a new `folder` for `from_pretrained`; returns the name of the class of
-    transformers that reads it.
+    """Write the newest checkpoint of `run` as a new `folder` for `from_pretrained`; of a fine-tuned run, the best one
+    with its head, see `export_finetuned`. Returns the name of the class of transformers that reads it.
 
     Args:
         run: its path or address.
@@ -59,24 +64,13 @@ def export_run(run: str | Path, folder: str | Path, *, trust_code: bool = False)
     Raises:
         UserError: there is no such run, transformers has no model like it, or the folder holds files already.
     """
-    encoder, folder = load_encoder(run, trust_code=trust_code), Path(folder)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder} is there already; give a new or empty folder")
-    config = encoder.encoder.config
-    kind = "bert" if config.embedder.name == "subword_table" else "canine"
-    state, fields = KINDS[kind].to_huggingface(encoder.encoder, config)
+    if is_finetuned(run):
+        return export_finetuned(run, folder, trust_code=trust_code)
+    encoder, folder = load_encoder(run, trust_code=trust_code), new_folder(folder)
     checkpoint = newest_checkpoint(run).state
-    if kind == "bert":
-        fields[VOCABULARY] = checkpoint.vocabulary
-    folder.mkdir(parents=True, exist_ok=True)
-    contiguous = {name: tensor.contiguous() for name, tensor in state.items()}
-    safetensors.torch.save_file(contiguous, folder / WEIGHTS[0], metadata={"format": "pt"})
-    if kind == "canine":
-        _write_tokenizer(folder, encoder)
-    tokenizer = TOKENIZER.name if kind == "canine" else None
-    card = model_card(run, encoder, checkpoint, tokenizer, trust_code=trust_code)
-    write_atomically(folder / CARD, card)
-    write_atomically(folder / "config.json", json.dumps(fields, indent=2) + "\n")
+    state, fields = port_model(encoder.encoder, checkpoint.vocabulary)
+    card = model_card(run, encoder, checkpoint, tokenizer_name(fields), trust_code=trust_code)
+    write_folder(folder, state, fields, encoder, card)
     return fields["architectures"][0]
 
 
@@ -160,21 +154,6 @@ def converted(encoder: Encoder, config: ModelConfig) -> Encoder:
     for layer in layers:
         layer.core.copy_projections(layer)
     return new
-
-
-def _write_tokenizer(folder: Path, encoder: TextEncoder) -> None:
-    """The tokenizer that pads, for `trust_remote_code=True`, and that of the port without."""
-    fields = {
-        "tokenizer_class": "CanineTokenizer",
-        "model_max_length": encoder.length,
-        "pad_group": encoder.group,
-        "pad_spare": encoder.spare,
-        "pad_reach": encoder.reach,
-        "pad_block": encoder.block,
-        "auto_map": {"AutoTokenizer": [f"{TOKENIZER.stem}.PaddedCanineTokenizer", None]},
-    }
-    write_atomically(folder / "tokenizer_config.json", json.dumps(fields, indent=2) + "\n")
-    write_atomically(folder / TOKENIZER.name, TOKENIZER.read_text(encoding="utf-8"))
 
 
 def _recipe_of(found: FolderModel) -> dict[str, Any]:

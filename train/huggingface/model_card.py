@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,8 @@ inputs = tokenizer(["any text", "日本語"], padding="longest", return_tensors=
 with torch.no_grad():
     vectors = model(**inputs).last_hidden_state  # CLS, the characters, SEP, padding
 ```
-
+"""
+PADDING = """\
 The model needs padding after a text: its last group of {group} characters has no unit of its own. The tokenizer in this
 folder (`{tokenizer}`, which `trust_remote_code=True` runs) adds it, with the attention mask 0, also to one text without
 `padding`. `transformers.CanineTokenizer`, which is loaded without that option, adds none, and the vectors of the last
@@ -68,16 +69,7 @@ def model_card(
         UserError: there is no such run.
     """
     kind = "BERT" if tokenizer is None else "CANINE"
-    snippet = BERT
-    if tokenizer is not None:
-        snippet = CANINE.format(
-            group=encoder.group,
-            length=encoder.length,
-            tokenizer=tokenizer,
-            whole=math.lcm(encoder.group, encoder.block or 1),  # whole blocks of local attention, too
-            extra=2 + encoder.spare,
-            characters=encoder.max_characters,
-        )
+    snippet = BERT if tokenizer is None else f"{CANINE}\n{padding_note(encoder, tokenizer)}"
     config = read_config(run, trust_code=trust_code)
     return card_of_run(run, config, state, kind=kind, library="transformers", usage=snippet)
 
@@ -96,23 +88,40 @@ def card_of_run(
         usage: how, in Markdown.
     """
     languages = _languages(config)
-    front = ModelCardData(
-        language=list(languages) or None,
-        library_name=library,
-        pipeline_tag="feature-extraction",
-        tags=[kind.lower(), "tokenfree"],
-    )
     sections = [
-        f"---\n{front.to_yaml()}\n---",
+        front_matter(kind, library=library, pipeline="feature-extraction", languages=list(languages)),
         f"# {kind}: an encoder trained by tokenfree",
         usage,
         "## Training",
-        _table(("", ""), _facts(config, state)),
-        *_losses(_result(run), state),
+        table(("", ""), _facts(config, state)),
+        *_losses(result_of(run), state),
     ]
     if languages:
-        sections += ["## Languages", _table(("language", "characters of the training split"), languages.items())]
+        sections += ["## Languages", table(("language", "characters of the training split"), languages.items())]
     return "\n\n".join(sections) + "\n"
+
+
+def front_matter(kind: str, *, library: str, pipeline: str, languages: Sequence[str] = ()) -> str:
+    """The first lines of a card, which the hub reads; `pipeline` is the hub's name of what the model does."""
+    data = ModelCardData(
+        language=list(languages) or None,
+        library_name=library,
+        pipeline_tag=pipeline,
+        tags=[kind.lower(), "tokenfree"],
+    )
+    return f"---\n{data.to_yaml()}\n---"
+
+
+def padding_note(encoder: TextEncoder, tokenizer: str, *, texts: int = 1) -> str:
+    """What has to be known of the padding of a CANINE; `texts`: of an input, each with a SEP behind it."""
+    return PADDING.format(
+        group=encoder.group,
+        length=encoder.length,
+        tokenizer=tokenizer,
+        whole=math.lcm(encoder.group, encoder.block or 1),  # whole blocks of local attention, too
+        extra=1 + texts + encoder.spare,
+        characters=encoder.max_characters + 1 - texts,
+    )
 
 
 def _facts(config: RunConfig[PretrainRecipe], state: CheckpointState) -> list[tuple[str, Any]]:
@@ -141,11 +150,11 @@ def _losses(result: Mapping[str, Any], state: CheckpointState) -> list[str]:
     rows += [
         (f"baseline: {name.replace('_', ' ')}", f"{loss:.4f}") for name, loss in result.get("baselines", {}).items()
     ]
-    return ["## Loss on held-out text", "Nats per target; the baselines read no context.", _table(("", "loss"), rows)]
+    return ["## Loss on held-out text", "Nats per target; the baselines read no context.", table(("", "loss"), rows)]
 
 
-def _result(run: str | Path) -> Mapping[str, Any]:
-    """result.json of a run that has ended, else nothing."""
+def result_of(run: str | Path) -> Mapping[str, Any]:
+    """What result.json says of a run that has ended, else nothing."""
     try:
         return RESULT.json(Storage.at(str(run)), RESULT_NAME)
     except FileNotFoundError:
@@ -168,7 +177,8 @@ def _languages(config: RunConfig[PretrainRecipe]) -> dict[str, int]:
     return characters
 
 
-def _table(head: tuple[str, str], rows: Any) -> str:
-    lines = [head, ("---", "---:"), *rows]
+def table(head: tuple[str, ...], rows: Any) -> str:
+    """A table in Markdown; whole numbers have commas."""
+    lines = [head, ("---", *["---:"] * (len(head) - 1)), *rows]
     cells = [[f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in line] for line in lines]
     return "\n".join(f"| {' | '.join(line)} |" for line in cells)

@@ -2,8 +2,9 @@
 
 CANINE's last whole group of characters has no unit (arXiv 2103.06874, section 3.1, and the official code), so in an
 input without padding the last characters are not read as they were in training, where padding always followed. This
-tokenizer adds the padding that is missing. This file is copied into the exported folder, where
-`AutoTokenizer.from_pretrained(FOLDER, trust_remote_code=True)` finds it; it imports nothing but transformers and numpy.
+tokenizer adds the padding that is missing, and tells the second text of a pair by its segment, 1. This file is copied
+into the exported folder, where `AutoTokenizer.from_pretrained(FOLDER, trust_remote_code=True)` finds it; it imports
+nothing but transformers and numpy.
 """
 
 from collections.abc import Mapping, Sequence
@@ -69,6 +70,13 @@ class PaddedCanineTokenizer(CanineTokenizer):
             excess = len(ids) + len(pair_ids or []) + special - (self.model_max_length - self.pad_spare)
             ids, pair_ids, _ = self.truncate_sequences(ids, pair_ids, excess, strategies[1])
         return super().prepare_for_model(ids, pair_ids, add_special_tokens, padding, **options)
+
+    def create_token_type_ids_from_sequences(
+        self, token_ids_0: Sequence[int], token_ids_1: Sequence[int] | None = None
+    ) -> list[int]:
+        """0 for CLS, the first text and its SEP, 1 for the second text and its SEP; transformers 5 has 0 throughout."""
+        second = [] if token_ids_1 is None else [1] * (len(token_ids_1) + 1)
+        return [0] * (len(token_ids_0) + 2) + second
 
     def _padded(self, ids: Sequence[int]) -> int:
         """The length to which an example has to be padded; padding that it has already, which is 0, counts."""

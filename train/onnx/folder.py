@@ -22,7 +22,7 @@ from tokenfree.train.onnx.card import graph_usage
 from tokenfree.train.onnx.check import Checked, can_check, check_graph, example
 from tokenfree.train.onnx.graph import EncoderGraph, write_graph
 from tokenfree.train.runs.locate import newest_checkpoint
-from tokenfree.train.runs.run_config import read_config
+from tokenfree.train.runs.run_config import is_finetuned, read_config
 
 GRAPH, FACTS = "model.onnx", "config.json"
 
@@ -39,8 +39,14 @@ def export_graph(run: str | Path, folder: str | Path, *, trust_code: bool = Fals
         How far onnxruntime's outputs are from PyTorch's; None where onnxruntime is not installed.
 
     Raises:
-        UserError: there is no such run, packages are missing, the folder holds files already, or the check fails.
+        UserError: there is no such run, it is one of fine-tuning, packages are missing, the folder holds files already,
+            or the check fails.
     """
+    if is_finetuned(run):
+        raise UserError(
+            f"{run} is a run of fine-tuning, and graphs are of encoders alone; export it to huggingface, or give a run "
+            "of pretraining"
+        )
     encoder, folder = load_encoder(run, trust_code=trust_code), Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} is there already; give a new or empty folder")

@@ -1,7 +1,8 @@
 """Write a run's encoder for another library: transformers.CanineModel.from_pretrained(DIR) gives the same outputs.
 
 A subword BERT becomes a folder for transformers.BertModel; every model a graph of ONNX for inputs of any length, with
-which onnxruntime gives the same outputs. Heads of the objective stay behind.
+which onnxruntime gives the same outputs. Heads of the objective stay behind. A fine-tuned run becomes a folder for
+CanineForSequenceClassification, BertForTokenClassification and so on, with its head and the names of its labels.
 
 Example:
   tokenfree export runs/tiny --to huggingface exported/tiny
