@@ -36,6 +36,7 @@ text [SEP], or [CLS] text [SEP] second text [SEP] with the second text in segmen
 OUTPUTS = {
     "ForSequenceClassification": "logits = model(**inputs).logits  # of each text, by `model.config.id2label`",
     "ForTokenClassification": "logits = model(**inputs).logits  # of CLS, each character, SEP and padding",
+    "ForQuestionAnswering": "found = model(**inputs)  # start_logits and end_logits, of all positions",
 }
 PAIRS = """\
 `transformers.CanineTokenizer` of version 5 gives both texts segment 0, which is wrong for this model; the tokenizer in
@@ -71,8 +72,10 @@ def task_card(
     if tokenizer is None:
         sections.append(BERT.format(reader=reader))
     else:
-        is_pair = config.recipe.task.name == "pairs"
+        is_pair = config.recipe.task.name == "pairs" or head.kind == "ForQuestionAnswering"
         texts = '["any text"], ["its second text"]' if is_pair else '["any text", "日本語"]'
+        if head.kind == "ForQuestionAnswering":
+            texts = '["a question"], ["its context"]'
         sections.append(CANINE.format(reader=reader, texts=texts, outputs=OUTPUTS[head.kind]))
         sections.append(padding_note(encoder, tokenizer, texts=2 if is_pair else 1))
         if is_pair:
@@ -89,7 +92,7 @@ def _facts(config: RunConfig[FinetuneRecipe], step: int, fields: Mapping[str, An
         ("model", f"{model.trunk.layers} layers of width {model.width}, {model.trunk.heads} heads"),
         ("task", recipe.task.name),
     ]
-    if fields.get("problem_type") != "regression":
+    if "label2id" in fields and fields.get("problem_type") != "regression":
         facts.append(("labels", ", ".join(_escaped(fields["label2id"]))))
     return [
         *facts,

@@ -14,6 +14,7 @@ from tokenfree.preprocess.common.errors import UserError
 from tokenfree.train.huggingface.weight_names import StateDict
 from tokenfree.train.tasks.base import DownstreamTask, TaskHead
 from tokenfree.train.tasks.heads import PlaceHead, TextHead
+from tokenfree.train.tasks.question_answering.head import SpanHead
 
 Fields = dict[str, Any]
 
@@ -46,6 +47,10 @@ def port_head(task: DownstreamTask, head: TaskHead) -> PortHead:
         return PortHead(
             "ForTokenClassification", "token-classification", head.classifier.output, "classifier", fields, False
         )
+    if type(head) is SpanHead:
+        if head.types is not None:
+            raise UserError(f"task.name: transformers has no class that tells types of answers, as {task.name} does")
+        return PortHead("ForQuestionAnswering", "question-answering", head.spans, "qa_outputs", {}, False)
     raise UserError(f"task.name: transformers has no class with the head of {task.name}; none is exported")
 
 
