@@ -29,13 +29,11 @@ FLOORS: dict[str, list[set[str]]] = {
         {"machine", "model", "optimizers"},
         {"batches", "config", "parallel"},
         {"data", "objectives", "runs"},
-        {"data", "objectives", "runs"},
         {"inference", "loop", "tasks"},
         {"finetuning", "worker"},
         {"huggingface"},
         {"analyses", "onnx", "ray", "start"},
         {"evaluate", "jobs"},
-        {"finetune", "pretrain", "sweep"},
         {"finetune", "pretrain", "sweep"},
     ],
     "train/model": [
