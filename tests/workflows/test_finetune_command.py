@@ -78,3 +78,14 @@ def test_mistakes_are_one_line(
     assert message in error
     assert error.count("\n") == 1
     assert not Path("run").exists()
+
+
+def test_a_task_that_makes_its_examples_needs_no_files(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small = [*("--task.length", "8", "--task.size", "4", "--task.pairs", "2", "--task.train_examples", "64")]
+    small += ["--task.test_examples", "32", "--task.dev_examples", "16", "--model.embedder.size", "4"]
+    small += ["--model.width", "10", "--train.length", "9", "--train.steps", "2", "--train.threads", "1"]
+    said = told(capsys, "finetune", "mirrored-summation", "--output", "run", *small)
+    assert said.rstrip().endswith("tokenfree evaluate run")
+    assert "relative_mse" in told(capsys, "evaluate", "run")
+    told(capsys, "finetune", "classification", "--train", "texts.csv", "--output", "texts", *SMALL)
+    assert "--data is missing; classification" in told(capsys, "evaluate", "texts", status=2)

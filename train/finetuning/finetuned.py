@@ -63,7 +63,7 @@ class FinetunedModel:
             UserError: what is wrong with the file.
         """
         if path is None and self.task.needs_files:
-            raise UserError(f"task.name: {self.task.name} needs a file of examples")
+            raise UserError(f"--data is missing; {self.task.name} is evaluated on a file of examples")
         return self._evaluated(self.task.examples("test", path))
 
     def _evaluated(self, examples: Sequence[Any]) -> Evaluated:

@@ -5,7 +5,8 @@ loss stand baselines that need no context, on the same targets, and the loss of 
 with all text but white space hidden (probe_blank), and with the text of another window (probe_other). The hidden
 targets are also counted by the language of their window and by their own script, where there are several.
 
-Of a fine-tuned run, --data is a file of its task with the right answers, and the scores are printed.
+Of a fine-tuned run, --data is a file of its task with the right answers, and the scores are printed; a task that makes
+its own examples, such as mirrored_summation, needs none.
 
 Examples:
   tokenfree evaluate runs/tiny --data data/en
@@ -20,10 +21,10 @@ from tokenfree.preprocess.common.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`RUN --data DIR|FILE`."""
+    """`RUN [--data DIR|FILE]`."""
     parser.add_argument("run_folder", metavar="RUN", help="the folder of a run")
     shown = "a data directory made by `tokenfree preprocess`; of a fine-tuned run, a file of examples"
-    parser.add_argument("--data", metavar="PATH", required=True, help=shown)
+    parser.add_argument("--data", metavar="PATH", help=shown)
     parser.add_argument(
         "--windows", metavar="N", type=int, help="windows, spaced evenly (default: train.validation_windows)"
     )
@@ -35,13 +36,17 @@ def run(args: argparse.Namespace) -> int:
     """Print the metrics, one a line, and of pretraining in words what they say of reading.
 
     Raises:
-        UserError: `--windows` is less than 1, or see `tokenfree.train.evaluate.evaluate`.
+        UserError: `--windows` is less than 1, data are needed, or see `tokenfree.train.evaluate.evaluate`.
     """
     from tokenfree.train.runs.run_config import is_finetuned
 
     if args.windows is not None and args.windows < 1:
         raise UserError(f"--windows {args.windows}: give at least 1")
-    return _evaluate_task(args) if is_finetuned(args.run_folder) else _evaluate_windows(args)
+    if is_finetuned(args.run_folder):
+        return _evaluate_task(args)
+    if args.data is None:
+        raise UserError("--data is missing; give a data directory made by `tokenfree preprocess`")
+    return _evaluate_windows(args)
 
 
 def _evaluate_task(args: argparse.Namespace) -> int:
