@@ -1,7 +1,6 @@
 # pyright: reportPrivateImportUsage=false
 """AdamW as in BERT's code, with which CANINE was fine-tuned: without the correction of the moments' bias."""
 
-from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import torch
@@ -10,6 +9,7 @@ from torch import Tensor, nn
 
 from tokenfree.preprocess.common.settings import settings
 from tokenfree.train.optimizers._groups import parameter_groups
+from tokenfree.train.optimizers._moments import MomentOptimizer, Moments
 from tokenfree.train.optimizers.base import OptimizerDefaults
 
 
@@ -38,45 +38,13 @@ class Config(OptimizerDefaults):
         return BertAdamW(groups, betas=(self.beta1, self.beta2), epsilon=self.epsilon)
 
 
-class BertAdamW(torch.optim.Optimizer):
-    """w -= lr * (m / (sqrt(v) + epsilon) + decay * w), with the moments m and v as they are.
+class BertAdamW(MomentOptimizer):
+    """w -= lr * (m / (sqrt(v) + epsilon) + decay * w), with the moments m and v as they are."""
 
-    State of a parameter: `step`, `exp_avg`, `exp_avg_sq`, as AdamW's.
-    """
-
-    def __init__(self, groups: Any, *, betas: tuple[float, float], epsilon: float) -> None:
-        super().__init__(groups, {"lr": 0.0, "betas": betas, "epsilon": epsilon, "weight_decay": 0.0})
-
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Update every parameter that has a gradient."""
-        assert closure is None, "the loop computes the gradients itself"
-        for group in self.param_groups:
-            parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
-            if parameters:
-                self._update(parameters, group)
-
-    def _update(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
-        states = [self._state(parameter) for parameter in parameters]
-        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-        means = [state["exp_avg"] for state in states]
-        squares = [state["exp_avg_sq"] for state in states]
-        for state in states:
-            state["step"] += 1
-        beta1, beta2 = group["betas"]
-        torch._foreach_lerp_(means, gradients, 1 - beta1)
-        torch._foreach_mul_(squares, beta2)
-        torch._foreach_addcmul_(squares, gradients, gradients, 1 - beta2)
-        denominators = torch._foreach_sqrt(squares)
+    def update(self, parameters: list[Tensor], moments: Moments, group: dict[str, Any]) -> None:
+        """See `MomentOptimizer.update`."""
+        denominators = torch._foreach_sqrt(moments.squares)
         torch._foreach_add_(denominators, group["epsilon"])
         if group["weight_decay"]:
             torch._foreach_mul_(parameters, 1 - group["lr"] * group["weight_decay"])
-        torch._foreach_addcdiv_(parameters, means, denominators, value=-group["lr"])
-
-    def _state(self, parameter: Tensor) -> dict[str, Tensor]:
-        state = self.state[parameter]
-        if not state:
-            state["step"] = torch.zeros((), dtype=torch.float32)
-            state["exp_avg"] = torch.zeros_like(parameter)
-            state["exp_avg_sq"] = torch.zeros_like(parameter)
-        return state
+        torch._foreach_addcdiv_(parameters, moments.means, denominators, value=-group["lr"])

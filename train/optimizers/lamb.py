@@ -1,7 +1,7 @@
 # pyright: reportPrivateImportUsage=false
 """LAMB (You et al., arXiv 1904.00962, algorithm 2): Adam whose step is scaled to the norm of each tensor."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from tokenfree.preprocess.common.settings import settings
 from tokenfree.train.optimizers._groups import parameter_groups, stacked_tensors
+from tokenfree.train.optimizers._moments import MomentOptimizer, Moments
 from tokenfree.train.optimizers.base import OptimizerDefaults
 
 Tensors = list[Tensor] | tuple[Tensor, ...]
@@ -54,7 +55,7 @@ class Config(OptimizerDefaults):
         return {"lamb": ("the trust ratio is 1 for biases, gains and scalars, and each table in a stack has its own",)}
 
 
-class Lamb(torch.optim.Optimizer):
+class Lamb(MomentOptimizer):
     """u = m / (sqrt(v) + epsilon) + decay * w, with bias-corrected moments; w -= lr * (|w| / |u|) * u.
 
     The trust ratio |w| / |u| is 1 where either norm is 0, and for biases, gains and scalars, as in the authors' code:
@@ -64,53 +65,23 @@ class Lamb(torch.optim.Optimizer):
     Args:
         groups: of each, beside what torch takes, `tensors`: how many tensors of equal size every parameter is, one
             after another in its first dimension; 0 for those whose ratio is 1.
-
-    State of a parameter: `step`, `exp_avg`, `exp_avg_sq`, as AdamW's.
     """
 
     def __init__(self, groups: Any, *, betas: tuple[float, float], epsilon: float) -> None:
-        defaults = {"lr": 0.0, "betas": betas, "epsilon": epsilon, "weight_decay": 0.0, "tensors": 1}
-        super().__init__(groups, defaults)
+        super().__init__(groups, betas=betas, epsilon=epsilon, tensors=1)
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Update every parameter that has a gradient."""
-        assert closure is None, "the loop computes the gradients itself"
-        for group in self.param_groups:
-            parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
-            if parameters:
-                self._update(parameters, group)
-
-    def _update(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
-        states = [self._state(parameter) for parameter in parameters]
-        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-        means = [state["exp_avg"] for state in states]
-        squares = [state["exp_avg_sq"] for state in states]
-        for state in states:
-            state["step"] += 1
-        count = states[0]["step"].item()  # a parameter that has a gradient once has one at every step
+    def update(self, parameters: list[Tensor], moments: Moments, group: dict[str, Any]) -> None:
+        """See `MomentOptimizer.update`."""
         beta1, beta2 = group["betas"]
-
-        torch._foreach_lerp_(means, gradients, 1 - beta1)
-        torch._foreach_mul_(squares, beta2)
-        torch._foreach_addcmul_(squares, gradients, gradients, 1 - beta2)
-        denominators = torch._foreach_div(squares, 1 - beta2**count)
+        denominators = torch._foreach_div(moments.squares, 1 - beta2**moments.steps)
         torch._foreach_sqrt_(denominators)
         torch._foreach_add_(denominators, group["epsilon"])
-        updates = torch._foreach_div(means, 1 - beta1**count)
+        updates = torch._foreach_div(moments.means, 1 - beta1**moments.steps)
         torch._foreach_div_(updates, denominators)
         if group["weight_decay"]:
             torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
         _scale(updates, parameters, group["tensors"], -group["lr"])
         torch._foreach_add_(parameters, updates)
-
-    def _state(self, parameter: Tensor) -> dict[str, Tensor]:
-        state = self.state[parameter]
-        if not state:
-            state["step"] = torch.zeros((), dtype=torch.float32)
-            state["exp_avg"] = torch.zeros_like(parameter)
-            state["exp_avg_sq"] = torch.zeros_like(parameter)
-        return state
 
 
 def _scale(updates: Tensors, parameters: Tensors, tensors: int, factor: float) -> None:

@@ -85,7 +85,9 @@ def run(args: argparse.Namespace) -> int:
         print(f"  {'predictions':<12}{args.output}/predictions")
     if args.profile:
         print(f"  {'profile':<12}{args.output}/profile")
-    print(next_command("predict", args.output, "-") if recipe.task.needs_files else next_command("evaluate", args.output))
+    print(
+        next_command("predict", args.output, "-") if recipe.task.needs_files else next_command("evaluate", args.output)
+    )
     return 0
 
 

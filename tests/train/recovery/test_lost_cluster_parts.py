@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import ray
 from ray.cluster_utils import Cluster
 
+from tests.train.recovery.clusters import cluster_of
 from tokenfree.preprocess.common.stored.json_lines import read_json_lines
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.machine.processes import ray_processes
@@ -24,16 +24,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     """A head without CPUs, where the command is, and two nodes with one CPU each."""
-    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
-    try:
-        for _ in range(2):
-            made.add_node(num_cpus=1)
-        made.wait_for_nodes()
+    with cluster_of(2, monkeypatch) as made:
         yield made
-    finally:
-        ray.shutdown()
-        made.shutdown()
 
 
 def pid_of(node: Any, part: str) -> int:

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tokenfree.preprocess.text.characters import byte_offsets
-from tokenfree.preprocess.text.words import word_spans
 from tokenfree.train.batches.collator import Arrays
 from tokenfree.train.batches.framing import ragged_range
 from tokenfree.train.batches.padding import round_up
+from tokenfree.train.batches.text_words import text_words
 from tokenfree.train.batches.word_framing import room_for_words
-from tokenfree.train.model.embedders.word_bytes import CLS, MASK, SEP
+from tokenfree.train.model.embedders.word_bytes import CLS, SEP
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.tasks.inputs.text_inputs import NOWHERE, NUM_FRAME, TextSymbols
 
@@ -35,17 +34,9 @@ class WordInputs:
 
     def encode(self, text: str) -> TextSymbols:
         """A vector for each word; white space and what stands for special symbols have none."""
-        codepoints = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
-        kept = np.flatnonzero((codepoints > MASK) & ((codepoints < 0xD800) | (codepoints > 0xDFFF)))
-        clean = codepoints[kept].tobytes().decode("utf-32-le")
-        starts, ends = (span.astype(np.int64) for span in word_spans(clean))
-        places = byte_offsets(codepoints[kept])[:-1]
-        word = np.searchsorted(ends, places, side="right")
-        inside = places >= np.append(starts, len(clean) * 4)[word]
-        vectors = np.full(len(codepoints), NOWHERE)
-        vectors[kept[inside]] = word[inside]
+        utf8, starts, ends, vectors = text_words(text)
         sizes = ends - starts
-        symbols = np.frombuffer(clean.encode(), dtype=np.uint8)[ragged_range(starts, sizes)]
+        symbols = utf8[ragged_range(starts, sizes)]
         return TextSymbols(symbols.astype(np.int64), vectors, np.cumsum(sizes))
 
     def size(self, parts: Sequence[TextSymbols]) -> int:
