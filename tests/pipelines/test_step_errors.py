@@ -11,13 +11,14 @@ from tokenfree.pipelines.preprocess import run_preprocess
 from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig
-from tokenfree.preprocess.job.preprocess_job import ERRORS, PreprocessJob
+from tokenfree.preprocess.job.preprocess_job import ATTEMPT, ERRORS, PreprocessJob
 from tokenfree.preprocess.job.step_errors import forget_errors, noted_error, notes_errors
 
 
 @pytest.fixture
 def job(tmp_path: Path) -> PreprocessJob:
-    return PreprocessJob(str(tmp_path), PreprocessConfig(), "", "", "", "")
+    Storage.at(str(tmp_path)).write_json(ATTEMPT, {"id": "1"})
+    return PreprocessJob(str(tmp_path), PreprocessConfig(), "", "", "", "", attempt="1")
 
 
 @notes_errors("honk")
