@@ -17,7 +17,17 @@ from tokenfree.workflows.recipes import command_line, library
 
 PREPROCESSING = ["wikipedia", "wikipedia-tiny"]
 SUMMATION = [f"mirrored-summation{model}" for model in ("", "-deep-hier-s", "-hier-s", "-transformer")]
-FINETUNING = ["classification", "language-modelling", *SUMMATION, "ner", "pairs", "pos"]
+FINETUNING = [
+    "classification",
+    "language-modelling",
+    *SUMMATION,
+    "ner",
+    "pairs",
+    "pos",
+    "qa-squad",
+    "qa-tydi",
+    "qa-tydi-base",
+]
 SWEEPS = [name for name in library.names() if "space" in library.read(name)]
 PRETRAINING = [name for name in library.names() if name not in PREPROCESSING + FINETUNING + SWEEPS]
 
