@@ -160,6 +160,7 @@ def test_guesses(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyP
     predictor = importlib.import_module("tokenfree.train.inference.predictor")
     guess = Guess(HOSTILE, 0.5)
     monkeypatch.setattr(predictor, "load_predictor", lambda *_, **__: lambda text, top: [[guess]])
+    monkeypatch.setattr(importlib.import_module("tokenfree.train.runs.run_config"), "is_finetuned", lambda _: False)
     assert cli.main(["predict", "run", HOSTILE]) == 0
     assert shown(capsys).count("geese") == 2
     assert cli.main(["predict", "run", HOSTILE, "--json"]) == 0

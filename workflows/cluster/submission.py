@@ -170,11 +170,11 @@ def _changed(word: str, changes: Mapping[str, str]) -> str:
 
 def _own_cpus(name: str, args: argparse.Namespace) -> int:
     """The CPUs of the command's own process. One that leads workers of Ray needs none."""
-    workers = str(getattr(args, "workers", "1"))
-    if name == "sweep" or (name == "pretrain" and workers != "1"):
+    workers = str(getattr(args, "workers", None) or "1")
+    if name == "sweep" or (name in ("pretrain", "finetune") and workers != "1"):
         return 0
     if name == "preprocess":
-        return max(1, int(workers)) if args.runner == "direct" else 0
+        return max(1, int(workers)) if args.runner == "direct" and args.profile is None else 0
     return 1
 
 
