@@ -80,8 +80,10 @@ class LabelledTexts(TaskDefaults):
     @property
     def score_names(self) -> tuple[str, ...]:
         """The names of the scores, the main one first."""
-        if self.metrics or self.glue is not None:
-            return self.metrics or GLUE[self.glue or "cola"].metrics
+        if self.metrics:
+            return self.metrics
+        if self.glue is not None:
+            return GLUE[self.glue].metrics
         return NUMBER_METRICS if self.is_number else ("accuracy", "macro_f1")
 
     def check(self, model: ModelConfig, length: int) -> list[str]:

@@ -12,7 +12,6 @@ from typing_extensions import Self
 from tokenfree.preprocess.common.settings import settings
 from tokenfree.train.tasks.base import Item, Outputs, Split
 from tokenfree.train.tasks.metrics.metrics import Metrics
-from tokenfree.train.tasks.question_answering.raw_question import split_raw
 from tokenfree.train.tasks.question_answering.readable import Passage, Readable
 from tokenfree.train.tasks.question_answering.spans import SpanAnswer
 from tokenfree.train.tasks.question_answering.squad_files import SquadExample, encoded, read_squad
@@ -24,8 +23,10 @@ from tokenfree.train.tasks.question_answering.squad_scores import (
     score_squad,
 )
 from tokenfree.train.tasks.question_answering.targets import squad_target
-from tokenfree.train.tasks.question_answering.task import QuestionAnswering, shown
+from tokenfree.train.tasks.question_answering.task import QuestionAnswering, shown, split_raw
 from tokenfree.train.tasks.question_answering.windows import AnswerTarget
+
+LEAST_SCORE = -1e9  # of no span at all; JSON has no infinity
 
 
 @settings
@@ -115,6 +116,3 @@ class Config(QuestionAnswering):
         nothing = {"answer": ""} if self.unanswerable and score <= 0 else {}
         gold = {} if example.answers is None else {"gold": [each.text for each in example.answers]}
         return {"key": example.key, "id": example.question_id, **found, **nothing, "score": score, **gold}
-
-
-LEAST_SCORE = -1e9  # of no span at all; JSON has no infinity

@@ -8,7 +8,6 @@ subwords and words learn and give the tags of what begins there.
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -235,19 +234,12 @@ class TaggingCollator:
 
 def _words(text: str) -> list[tuple[int, str]]:
     """The words of a text, each with where it begins."""
-    alone = class_table()
-    found: list[tuple[int, str]] = []
-    for match in re.finditer(r"\S+", text):
-        begin = match.start()
-        for place in range(match.start(), match.end() + 1):
-            is_end = place == match.end()
-            if is_end or alone[ord(text[place])] in (ALONE, SPACE):
-                if begin < place:
-                    found.append((begin, text[begin:place]))
-                if not is_end:
-                    found.append((place, text[place]))
-                begin = place + 1
-    return found
+    kinds = class_table()[np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")]
+    edges, visible = kinds <= ALONE, kinds != SPACE
+    cuts = np.ones(len(text) + 1, dtype=bool)
+    cuts[1:-1] = edges[1:] | edges[:-1]
+    starts, ends = np.flatnonzero(cuts[:-1] & visible), np.flatnonzero(cuts[1:] & visible) + 1
+    return [(start, text[start:end]) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
 
 
 def _spans(example: TaggedExample, tags: Sequence[str]) -> list[dict[str, Any]]:

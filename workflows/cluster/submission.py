@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -67,7 +67,7 @@ def submission(words: Sequence[str], module: Any, *, shared: Sequence[str] = (),
     own, overrides = parted(name, words[1:end], options, getattr(module, "KIND", None))
     args = parser.parse_args(own)
     rule = _Places(shared, is_here)
-    changes: dict[str, str] = {}
+    moved = _Moved()
     added: list[str] = []
     files: dict[str, Path] = {}
     for action in parser._actions:
@@ -75,24 +75,26 @@ def submission(words: Sequence[str], module: Any, *, shared: Sequence[str] = (),
         if action.metavar in _PATHS and given == action.default and option == "--output" and given is not None:
             added = [option, rule.place(given, option)]
         elif action.metavar in _PATHS and given != action.default:
-            changes |= {value: rule.place(value, option) for value in _values(given)}
+            for value in _values(given):
+                moved.put(action.option_strings, value, rule.place(value, option))
         elif action.metavar == _FILE and action.dest != "config" and given and os.path.isfile(given):
-            changes[given] = _pack(given, files)
+            moved.put(action.option_strings, given, _pack(given, files))
     for value in _values(getattr(args, "hf_dataset", None)):
         if os.path.exists(value.split(":")[0].split("@")[0]):
-            changes[value] = rule.place(value, "--hf-dataset")
+            moved.put(["--hf-dataset"], value, rule.place(value, "--hf-dataset"))
     for key, value in overrides:
         if key in _PATH_KEYS:
-            changes[value] = rule.place(value, f"--{key}")
+            moved.put([f"--{key}"], value, rule.place(value, f"--{key}"))
     said: list[Any] = [nest(overrides)]
-    for recipe in filter(None, (getattr(args, "recipe", None), getattr(args, "config", None))):
-        if recipe not in library.names():
+    for options, recipe in (((), getattr(args, "recipe", None)), (["--config"], getattr(args, "config", None))):
+        if recipe is not None and recipe not in library.names():
             library.read(recipe)  # it is a file, and can be read
-            changes[recipe] = _pack(recipe, files)
+            moved.put(options, recipe, _pack(recipe, files))
             said += _read_with_named(recipe, files, rule)
     for found in sorted(modules_of(said, Path.cwd())):
         files |= {str(path.relative_to(Path.cwd())): path for path in files_of(found, Path.cwd())}
-    changed = [_changed(word, changes) for word in words[1:end]]
+    many = {option for action in parser._actions if action.nargs in ("+", "*") for option in action.option_strings}
+    changed = moved.words(words[1:end], many)
     return Submission((name, *changed, *added, *words[end:]), files, _own_cpus(name, args))
 
 
@@ -117,6 +119,38 @@ class _Places:
             f"{what} {value}: a path of one machine, which the nodes of the cluster do not have; give an address such "
             "as s3://bucket/data, or name the folder that all of them have mounted: --shared FOLDER"
         )
+
+
+class _Moved:
+    """What values of a command line are on the cluster: of one option, or of arguments without one."""
+
+    def __init__(self) -> None:
+        self._values: dict[tuple[str, str], str] = {}
+
+    def put(self, options: Sequence[str], value: str, there: str) -> None:
+        """Say what `value` is there; `options` are the names of its option, none of an argument without one."""
+        for option in options or ("",):
+            self._values[_plain(option), value] = there
+
+    def words(self, words: Sequence[str], many: Collection[str]) -> Iterator[str]:
+        """The words as they are there; options in `many` may have several values."""
+        option = ""
+        for word in words:
+            name, equals, value = word.partition("=")
+            if not word.startswith("--"):
+                yield self._values.get((option, word)) or self._values.get(("", word), word)
+            elif equals:
+                yield f"{name}={self._values.get((_plain(name), value), value)}"
+            else:
+                yield word
+            if word.startswith("--") and not equals:
+                option = _plain(name)
+            elif equals or option not in many:
+                option = ""
+
+
+def _plain(option: str) -> str:
+    return option.replace("_", "-")
 
 
 def _pack(file: str, files: dict[str, Path]) -> str:
@@ -159,13 +193,6 @@ def _named(mapping: Mapping[str, Any]) -> Iterator[str]:
 
 def _values(value: Any) -> list[str]:
     return [each for each in (value if isinstance(value, list) else [value]) if isinstance(each, str)]
-
-
-def _changed(word: str, changes: Mapping[str, str]) -> str:
-    option, equals, value = word.partition("=")
-    if option.startswith("--") and equals:
-        return option + equals + changes.get(value, value)
-    return changes.get(word, word)
 
 
 def _own_cpus(name: str, args: argparse.Namespace) -> int:

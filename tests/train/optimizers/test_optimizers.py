@@ -2,6 +2,7 @@
 
 import copy
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -89,10 +90,13 @@ def test_adamw_is_fused_and_its_definition(model: Small) -> None:
     assert train(model, optimizer, 5) == pytest.approx(train(reference, slow, 5), rel=1e-5)
 
 
-def test_lamb_is_its_definition(model: Small) -> None:
-    config = LambConfig(weight_decay=0.1)
+Update = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, int], torch.Tensor]
+
+
+def assert_trains_alike(model: Small, optimizer: torch.optim.Optimizer, update: Update) -> None:
+    """Five steps change the weights as `update` says, from weights, both moments and the number of the step."""
     reference = copy.deepcopy(model)
-    train(model, config.build(model), 5)
+    train(model, optimizer, 5)
 
     m = {name: torch.zeros_like(w) for name, w in reference.named_parameters()}
     v = {name: torch.zeros_like(w) for name, w in reference.named_parameters()}
@@ -106,35 +110,27 @@ def test_lamb_is_its_definition(model: Small) -> None:
                 continue
             m[name] = 0.9 * m[name] + 0.1 * w.grad
             v[name] = 0.999 * v[name] + 0.001 * w.grad**2
-            u = (m[name] / (1 - 0.9**step)) / ((v[name] / (1 - 0.999**step)).sqrt() + 1e-6)
-            if w.ndim > 1:
-                u = u + 0.1 * w.data
-            norms = math.sqrt(w.data.square().sum().item()), math.sqrt(u.square().sum().item())
-            ratio = norms[0] / norms[1] if w.ndim > 1 and norms[0] > 0 and norms[1] > 0 else 1.0
-            w.data -= 0.05 * ratio * u
+            w.data -= 0.05 * update(w.data, m[name], v[name], step)
     for (name, ours), theirs in zip(model.named_parameters(), reference.parameters(), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6, msg=name)
+
+
+def test_lamb_is_its_definition(model: Small) -> None:
+    def update(w: torch.Tensor, m: torch.Tensor, v: torch.Tensor, step: int) -> torch.Tensor:
+        u = (m / (1 - 0.9**step)) / ((v / (1 - 0.999**step)).sqrt() + 1e-6)
+        if w.ndim > 1:
+            u = u + 0.1 * w
+        norms = math.sqrt(w.square().sum().item()), math.sqrt(u.square().sum().item())
+        return (norms[0] / norms[1] if w.ndim > 1 and norms[0] > 0 and norms[1] > 0 else 1.0) * u
+
+    assert_trains_alike(model, LambConfig(weight_decay=0.1).build(model), update)
 
 
 def test_bert_s_adamw_is_its_definition(model: Small) -> None:
-    reference = copy.deepcopy(model)
-    train(model, BertAdamWConfig(weight_decay=0.1).build(model), 5)
+    def update(w: torch.Tensor, m: torch.Tensor, v: torch.Tensor, step: int) -> torch.Tensor:
+        return m / (v.sqrt() + 1e-6) + (0.1 * w if w.ndim > 1 else 0)
 
-    m = {name: torch.zeros_like(w) for name, w in reference.named_parameters()}
-    v = {name: torch.zeros_like(w) for name, w in reference.named_parameters()}
-    generator = torch.Generator().manual_seed(1)
-    for _ in range(5):
-        x = torch.randn(8, 3, generator=generator)
-        reference.zero_grad()
-        (reference(x) - x[:, :1]).square().mean().backward()
-        for name, w in reference.named_parameters():
-            if w.grad is None:
-                continue
-            m[name] = 0.9 * m[name] + 0.1 * w.grad
-            v[name] = 0.999 * v[name] + 0.001 * w.grad**2
-            w.data -= 0.05 * (m[name] / (v[name].sqrt() + 1e-6) + (0.1 * w.data if w.ndim > 1 else 0))
-    for (name, ours), theirs in zip(model.named_parameters(), reference.parameters(), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6, msg=name)
+    assert_trains_alike(model, BertAdamWConfig(weight_decay=0.1).build(model), update)
 
 
 def test_lamb_moves_weights_that_are_zero() -> None:

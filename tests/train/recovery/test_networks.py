@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.train.recovery.namespaces import Network, permitted
+from tests.namespaces import permitted
+from tests.train.recovery.network import Network
 from tokenfree.preprocess.common.stored.json_lines import read_json_lines
 from tokenfree.train.config import PretrainRecipe
 
@@ -27,7 +28,7 @@ def network(tmp_path: Path) -> Iterator[Network]:
     made = Network(tmp_path)
     try:
         for number in (1, 2, 3):
-            made.add_machine(number)
+            made.add(number)
         made.start_node(1, 0)
         time.sleep(3)
         for number in (2, 3):

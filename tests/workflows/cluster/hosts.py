@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 from tests.conftest import REPOSITORY
+from tests.namespaces import Namespaces, run
 
 SHARED = "/mnt/shared"
 _OWN_ROOT = """
@@ -34,11 +35,7 @@ PasswordAuthentication no
 """
 
 
-def run(*command: str) -> None:
-    subprocess.run(command, check=True, capture_output=True, text=True)
-
-
-class Hosts:
+class Hosts(Namespaces):
     """Hosts 1, 2, ... with the addresses 10.98.0.1, 10.98.0.2, ... on one network.
 
     Args:
@@ -46,33 +43,16 @@ class Hosts:
     """
 
     def __init__(self, folder: Path) -> None:
+        super().__init__("tc", "10.98.0")
         self.folder = folder
-        self._id = f"tc{os.getpid() % 100_000}"
-        self._made: list[int] = []
         self._servers: list[subprocess.Popen[bytes]] = []
         (folder / "shared").mkdir()
         for name in ("key", "host_key"):
             run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name))
-        run("ip", "link", "add", self._id, "type", "bridge")
-        run("ip", "link", "set", self._id, "up")
-
-    def name(self, number: int) -> str:
-        """Of its network namespace."""
-        return f"{self._id}n{number}"
-
-    def address(self, number: int) -> str:
-        return f"10.98.0.{number}"
 
     def add(self, number: int) -> None:
         """A host that is on the network, with a home."""
-        name = self.name(number)
-        run("ip", "netns", "add", name)
-        self._made.append(number)
-        run("ip", "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", name)
-        run("ip", "link", "set", name, "master", self._id, "up")
-        run("ip", "-n", name, "addr", "add", f"{self.address(number)}/24", "dev", "eth0")
-        for device in ("eth0", "lo"):
-            run("ip", "-n", name, "link", "set", device, "up")
+        super().add(number)
         home = self.home(number)
         (home / "ray").mkdir(parents=True)
         programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
@@ -80,7 +60,7 @@ class Hosts:
         if libraries := os.environ.get("LD_LIBRARY_PATH"):
             lines.append(f'export LD_LIBRARY_PATH="{libraries}"')
         (home / ".bashrc").write_text("\n".join(lines) + "\n")
-        (self.folder / f"passwd_{name}").write_text(
+        (self.folder / f"passwd_{self.name(number)}").write_text(
             f"root:x:0:0:root:{home}:/bin/bash\nsshd:x:105:65534::/run/sshd:/usr/sbin/nologin\n"
         )
 
@@ -113,18 +93,9 @@ class Hosts:
         home = self.home(number)
         return {**kept, "HOME": str(home), "PYTHONPATH": str(REPOSITORY), "TOKENFREE_CACHE": str(home / "cache")}
 
-    def unplug(self, number: int) -> None:
-        """Cut a host off: what it sends and what is sent to it is lost, and nobody is told."""
-        run("ip", "link", "set", self.name(number), "down")
-
     def close(self) -> None:
         """End all processes of the hosts, and the network."""
         for server in self._servers:
             os.killpg(server.pid, signal.SIGKILL)
             server.wait()
-        for number in self._made:
-            pids = subprocess.run(["ip", "netns", "pids", self.name(number)], capture_output=True, text=True).stdout
-            for pid in pids.split():
-                os.kill(int(pid), signal.SIGKILL)
-            run("ip", "netns", "del", self.name(number))
-        run("ip", "link", "del", self._id)
+        super().close()

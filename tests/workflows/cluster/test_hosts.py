@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.namespaces import permitted
 from tests.test_end_to_end import MODEL, TINY
-from tests.train.recovery.namespaces import permitted
 from tests.workflows.cluster.hosts import Hosts
 from tokenfree.preprocess.common.stored.json_lines import read_json_lines
 from tokenfree.workflows.demo_corpus.dump_writer import write_dump

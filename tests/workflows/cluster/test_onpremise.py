@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.namespaces import permitted
 from tests.test_end_to_end import MODEL, TINY
-from tests.train.recovery.namespaces import permitted
 from tests.workflows.cluster.hosts import SHARED, Hosts
 from tokenfree.train.machine.cpus import cores
 from tokenfree.workflows.cluster import profiles

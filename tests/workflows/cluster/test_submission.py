@@ -121,6 +121,17 @@ def test_on_this_machine_paths_become_whole(folder: Path) -> None:
     assert sent("demo", is_here=True).words == ("demo", "--output", f"{folder}/demo")
 
 
+def test_only_the_value_of_the_option_is_moved(folder: Path) -> None:
+    made = sent("finetune", "ner", "--init_from", "ner", "--output", "pos", "--task.words_column", "pos", is_here=True)
+    assert made.words == ("finetune", "ner", "--init_from", f"{folder}/ner", "--output", f"{folder}/pos",
+                          "--task.words_column", "pos")  # fmt: skip
+    made = sent("finetune", "--init-from", "ner", "ner", "--output=pos", is_here=True)
+    assert made.words == ("finetune", "--init-from", f"{folder}/ner", "ner", f"--output={folder}/pos")
+    made = sent("preprocess", "--wikipedia", "a", "a.bz2", "--output", "d", "--vocabulary.model=d", is_here=True)
+    assert made.words == ("preprocess", "--wikipedia", f"{folder}/a", f"{folder}/a.bz2", "--output", f"{folder}/d",
+                          f"--vocabulary.model={folder}/d")  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("words", "cpus"),
     [

@@ -49,7 +49,7 @@ class SpanHead(TaskHead):
 
         Over positions the softmax is that over the `choices` of the batch.
         """
-        start_BP, end_BP = (outputs[name].masked_fill(~batch["choices"], -torch.inf) for name in ("start", "end"))
+        start_BP, end_BP = _among_choices(outputs, batch)
         pairs = [(start_BP, batch["first"]), (end_BP, batch["last"])]
         if self.types is not None:
             pairs.append((outputs["type"], batch["kind"]))
@@ -60,12 +60,15 @@ class SpanHead(TaskHead):
 
     def kept(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The best span of each window: `score`, -inf for none, and `begin` and `end`, bytes of the original; [B]."""
-        names = ("start", "end"), ("starts", "ends")
-        (start_BP, end_BP), (starts_BP, ends_BP) = (
-            [source[name].cpu().numpy() for name in chosen]
-            for source, chosen in zip((outputs, batch), names, strict=True)
-        )
+        start_BP, end_BP = (logits_BP.cpu().numpy() for logits_BP in _among_choices(outputs, batch))
+        starts_BP, ends_BP = (batch[name].cpu().numpy() for name in ("starts", "ends"))
         score_B, first_B, last_B = self._decoder.best(start_BP, end_BP, starts_BP != NOWHERE)
         rows: Any = np.arange(len(score_B))
         found = {"score": score_B, "begin": starts_BP[rows, first_B], "end": ends_BP[rows, last_B]}
         return {name: torch.from_numpy(values) for name, values in found.items()}
+
+
+def _among_choices(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """The logits [B, P] of starts and of ends, -inf where there is no choice."""
+    start_BP, end_BP = (outputs[name].masked_fill(~batch["choices"], -torch.inf) for name in ("start", "end"))
+    return start_BP, end_BP

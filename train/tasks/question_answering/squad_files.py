@@ -10,8 +10,9 @@ from typing import Any
 
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.train.tasks.examples.files import read_bytes
+from tokenfree.train.tasks.question_answering.json_fields import WrongField, field
 
-_HELP = "give a file in the form of SQuAD"
+_FORM = "a file in the form of SQuAD"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,18 +49,14 @@ def read_squad(path: str) -> list[SquadExample]:
     try:
         document = json.loads(raw)
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: no JSON ({error}); {_HELP}") from None
+        raise UserError(f"{path}: no JSON ({error}); give {_FORM}") from None
     try:
         examples = list(_examples(PurePath(path).name, document))
-    except _Wrong as wrong:
+    except WrongField as wrong:
         raise UserError(f"{path}: {wrong}") from None
     if not examples:
-        raise UserError(f"{path}: holds no questions; {_HELP}")
+        raise UserError(f"{path}: holds no questions; give {_FORM}")
     return examples
-
-
-class _Wrong(Exception):
-    """A field that is missing or has the wrong form."""
 
 
 def _examples(name: str, document: Any) -> Iterator[SquadExample]:
@@ -77,7 +74,7 @@ def _examples(name: str, document: Any) -> Iterator[SquadExample]:
                 )
                 if example.question_id in seen:
                     twice = f"{here}.id: {example.question_id!r} is that of {seen[example.question_id]} too"
-                    raise _Wrong(f"{twice}; leave one of the two out")
+                    raise WrongField(f"{twice}; leave one of the two out")
                 seen[example.question_id] = here
                 yield example
 
@@ -85,7 +82,7 @@ def _examples(name: str, document: Any) -> Iterator[SquadExample]:
 def _answer(where: str, answer: Any, context: str) -> SquadAnswer:
     text, start = _field(answer, "text", str, where), _field(answer, "answer_start", int, where)
     if not 0 <= start <= len(context):
-        raise _Wrong(f"{where}.answer_start is {start}, but the context has {len(context)} characters")
+        raise WrongField(f"{where}.answer_start is {start}, but the context has {len(context)} characters")
     return SquadAnswer(text, start)
 
 
@@ -95,14 +92,4 @@ def _each(record: Any, name: str, where: str) -> Iterator[tuple[str, Any]]:
 
 
 def _field(record: Any, name: str, kind: type, where: str) -> Any:
-    if not isinstance(record, dict):
-        raise _Wrong(f"{where or 'the file'} is to be an object, not a {type(record).__name__}; {_HELP}")
-    full = f"{where}.{name}" if where else name
-    if name not in record:
-        raise _Wrong(f"has no {full}; {_HELP}")
-    if not isinstance(record[name], kind) or isinstance(record[name], bool):
-        raise _Wrong(f"{full} is to be {_KINDS[kind]}, not {json.dumps(record[name])[:40]}")
-    return record[name]
-
-
-_KINDS = {str: "a text", int: "an integer", list: "a list"}
+    return field(record, name, kind, where, _FORM)

@@ -11,6 +11,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from pydantic import Field
 
+from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.settings import settings
 from tokenfree.train.batches.collator import Arrays
 from tokenfree.train.model.encoder import ModelConfig
@@ -165,3 +166,15 @@ def shown(original: bytes, answer: SpanAnswer | None) -> dict[str, Any]:
     start = len(original[:begin].decode("utf-8", "replace"))
     span = {"text": text, "start": start, "end": start + len(text), "start_byte": begin, "end_byte": end}
     return {"answer": text, "span": span}
+
+
+def split_raw(key: str, text: str) -> tuple[str, bytes]:
+    """The question that `tokenfree predict` is given as a line of text and, behind a tab, its context in UTF-8.
+
+    Raises:
+        UserError: there is no tab, or nothing before or behind it.
+    """
+    question, _, context = text.partition("\t")
+    if not question.strip() or not context.strip():
+        raise UserError(f"{key}: give a question and the text that may answer it with a tab between")
+    return question.strip(), context.encode("utf-8", "surrogatepass")

@@ -14,10 +14,12 @@ from typing import Any, Literal
 
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.train.tasks.examples.files import read_bytes
+from tokenfree.train.tasks.question_answering.json_fields import WrongField, field
 
 YesNo = Literal["YES", "NO", "NONE"]
 Span = tuple[int, int]  # begin and end in bytes
 NO_SPAN: Span = (-1, -1)
+_FORM = "a file of TyDi QA's primary tasks"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ def read_tydi(path: str) -> Iterator[TydiExample]:
         key = f"{name}:{number}"
         try:
             example = _example(key, record)
-        except _Wrong as wrong:
+        except WrongField as wrong:
             raise UserError(f"{path}:{number}: {wrong}") from None
         if example.example_id in seen:
             raise UserError(
@@ -64,7 +66,7 @@ def read_tydi(path: str) -> Iterator[TydiExample]:
         seen[example.example_id] = key
         yield example
     if not seen:
-        raise UserError(f"{path}: holds no questions; give a file of TyDi QA's primary tasks")
+        raise UserError(f"{path}: holds no questions; give {_FORM}")
 
 
 def read_json_lines(path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -76,10 +78,6 @@ def read_json_lines(path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
     for number, line in enumerate(io.BytesIO(read_bytes(path)), 1):
         if line.strip():
             yield number, _object(line, path, number)
-
-
-class _Wrong(Exception):
-    """A field that is missing or has the wrong form."""
 
 
 def _object(line: bytes, path: str, number: int) -> Mapping[str, Any]:
@@ -118,11 +116,13 @@ def _example(key: str, record: Mapping[str, Any]) -> TydiExample:
 def _annotation(value: Any, article: bytes, num_passages: int, where: str) -> Annotation:
     passage = _field(_field(value, "passage_answer", dict, where), "candidate_index", int, f"{where}.passage_answer")
     if passage >= num_passages:
-        raise _Wrong(f"{where}.passage_answer.candidate_index is {passage}, but there are {num_passages} candidates")
+        raise WrongField(
+            f"{where}.passage_answer.candidate_index is {passage}, but there are {num_passages} candidates"
+        )
     span = _span(_field(value, "minimal_answer", dict, where), article, f"{where}.minimal_answer")
     yes_no = _field(value, "yes_no_answer", str, where).upper()
     if yes_no not in ("YES", "NO", "NONE"):
-        raise _Wrong(f"{where}.yes_no_answer is {yes_no!r}; it is to be YES, NO or NONE")
+        raise WrongField(f"{where}.yes_no_answer is {yes_no!r}; it is to be YES, NO or NONE")
     return Annotation(max(passage, -1), span, yes_no)
 
 
@@ -131,25 +131,14 @@ def _span(value: Any, article: bytes, where: str) -> Span:
     if begin < 0 or end < 0:
         return NO_SPAN
     if not begin <= end <= len(article):
-        raise _Wrong(f"{where} has bytes {begin} to {end}, but document_plaintext has {len(article)}")
+        raise WrongField(f"{where} has bytes {begin} to {end}, but document_plaintext has {len(article)}")
     for side, offset in (("start", begin), ("end", end)):
         if offset < len(article) and article[offset] & 0xC0 == 0x80:
-            raise _Wrong(
+            raise WrongField(
                 f"{where}: plaintext_{side}_byte {offset} is inside of a character; offsets are bytes of UTF-8"
             )
     return begin, end
 
 
 def _field(record: Any, name: str, kind: type, where: str = "") -> Any:
-    full = f"{where}.{name}" if where else name
-    if not isinstance(record, dict):
-        raise _Wrong(f"{where} is to be an object, not a {type(record).__name__}")
-    if name not in record:
-        raise _Wrong(f"has no {full}; give a file of TyDi QA's primary tasks")
-    value = record[name]
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise _Wrong(f"{full} is to be {_KINDS[kind]}, not {json.dumps(value)[:40]}")
-    return value
-
-
-_KINDS = {str: "a text", int: "an integer", list: "a list", dict: "an object"}
+    return field(record, name, kind, where, _FORM)

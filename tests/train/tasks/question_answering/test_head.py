@@ -62,8 +62,19 @@ def test_the_loss_is_the_mean_of_three_with_padding_in_the_softmax() -> None:
 def test_what_is_kept_is_the_best_span_in_bytes() -> None:
     start, end = torch.zeros(2, 8), torch.zeros(2, 8)
     start[0, 4], end[0, 5], start[0, 0], end[0, 0] = 3.0, 2.0, 0.5, 0.25
-    places = {"starts": torch.full((2, 8), -1), "ends": torch.full((2, 8), -1)}
+    places = {"starts": torch.full((2, 8), -1), "ends": torch.full((2, 8), -1), "choices": ANSWERS["choices"]}
     places["starts"][0, 3:7], places["ends"][0, 3:7] = torch.tensor([10, 11, 13, 16]), torch.tensor([11, 13, 16, 17])
     kept = SpanHead(16, SpanDecoder()).kept({"start": start, "end": end}, places)
     assert (kept["begin"][0].item(), kept["end"][0].item(), kept["score"][0].item()) == (11, 16, 4.25)
     assert kept["score"][1].item() == -np.inf
+
+
+def test_padding_that_is_no_choice_takes_no_place_among_the_candidates() -> None:
+    start, end = torch.zeros(1, 8), torch.zeros(1, 8)
+    start[0, 3], end[0, 4] = 1.0, 1.0
+    start[0, 6:], end[0, 6:] = 5.0, 5.0  # padding
+    choices = torch.arange(8)[None] < 6
+    places = torch.tensor([[-1, -1, 10, 11, 12, -1, -1, -1]])
+    arrays = {"starts": places, "ends": places + 1, "choices": choices}
+    kept = SpanHead(16, SpanDecoder(candidates=2)).kept({"start": start, "end": end}, arrays)
+    assert (kept["begin"].item(), kept["end"].item(), kept["score"].item()) == (11, 13, 2.0)
