@@ -31,9 +31,9 @@ from tokenfree.train.ray.environment import ray_environment
 from tokenfree.train.ray.errors import LostPeer, WorkerFailure, explain, is_of_collective, with_node
 from tokenfree.train.ray.losses import LossCallback, NoticeCallback, record_loss
 from tokenfree.train.ray.scaling import ResizeCallback
-from tokenfree.train.ray.session import RayLost, Session, ray_session
+from tokenfree.train.ray.session import RayLost, Session, ray_session, watched
 from tokenfree.train.ray.torch_group import notice
-from tokenfree.train.ray.trainer import fit, make_trainer
+from tokenfree.train.ray.trainer import make_trainer
 from tokenfree.train.runs.locate import run_at
 from tokenfree.train.runs.run import Run
 from tokenfree.train.worker.worker import Job, work
@@ -45,7 +45,7 @@ _ALONE = {"RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0"}
 
 
 def drive(link: Link, job: bytes, workers: tuple[int, int]) -> str | None:
-    """In a process of its own: bring a pickled `Job` to its end. See train/jobs/supervisor.py.
+    """In a process of its own: bring a pickled `Job` to its end. See train/jobs/ray_child.py.
 
     Returns what of Ray was lost before that, in words, none of them where that cannot be told; None: training is done.
 
@@ -111,7 +111,7 @@ def _fit(job: Job, workers: tuple[int, int], threads: int, use_gpu: bool, channe
     )
     run = run_at(job.run)
     try:
-        fit(trainer, session)
+        watched(trainer.fit, session)
     except (TrainingFailedError, RayActorError, RayLost) as error:
         if run.result() is not None:  # the workers were done
             return

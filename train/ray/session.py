@@ -6,12 +6,14 @@ import contextlib
 import logging
 import os
 import socket
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psutil
 import ray
+from ray.exceptions import RayActorError
 
 from tokenfree.preprocess.common.errors import JobError
 from tokenfree.train.machine.cpus import cores
@@ -20,6 +22,8 @@ from tokenfree.train.ray.internals import on_loopback
 
 _REACH_SECONDS = 5.0
 _HEAD_PATIENCE = 45.0  # seconds in which a cluster may start its head again; after 60 Ray ends this process
+_INTERVAL = 1.0  # seconds between two looks at the parts of Ray
+_SETTLE_SECONDS = 2.0
 _LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # "0": an own address only, as Ray has it on those systems
 
 Address = tuple[str, int]
@@ -63,6 +67,45 @@ class Session:
             self._head_answered = time.monotonic()
         elif (self._local and head is False) or time.monotonic() - self._head_answered > _HEAD_PATIENCE:
             raise RayLost("the head of the Ray cluster (its GCS) was lost")
+
+
+def watched(call: Callable[[], object], session: Session) -> None:
+    """Make a call that lasts, in a thread of its own: in the main one Ray would take Ctrl-C for itself.
+
+    Raises:
+        RayLost: a part of Ray was lost that all stands on; its other parts may still run.
+        Exception: what `call` raises.
+    """
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            call()
+        except BaseException as error:  # Ray raises SystemExit here when it goes down
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name="watched", daemon=True)
+    thread.start()
+    while thread.is_alive() or errors:
+        thread.join(_INTERVAL)
+        if thread.is_alive() or errors:
+            session.check()
+        if errors:
+            _settle(errors[0], session)
+            raise errors[0]
+
+
+def _settle(error: BaseException, session: Session) -> None:
+    """Where the controller was lost, wait whether its node is going down with it.
+
+    Ray ends a process that uses the objects of a node that is gone: as soon as the GCS knows of the loss, this one too,
+    whose training function is such an object. A raylet that was killed may be noticed here first; one that ends in
+    order, since an agent of it was killed, is not.
+    """
+    until = time.monotonic() + (_SETTLE_SECONDS if isinstance(error, RayActorError) else 0.0)
+    while time.monotonic() < until:
+        time.sleep(0.2)
+        session.check()
 
 
 @contextlib.contextmanager

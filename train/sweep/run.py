@@ -4,13 +4,16 @@
 <output>/journal.jsonl   every event, from which all else is made; see train/sweep/control/history.py
 <output>/trials/         checkpoints of the trials that go on or have finished
 <output>/ray/            what Ray writes, never read again and removed at the end
+<output>/standard_error.txt   what Ray said where a part of it was lost
 <output>/...             the results, see train/sweep/results/tables.py; sweep.csv is written last
 """
 
 import os
+import pickle
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import yaml
@@ -21,21 +24,23 @@ from tokenfree.preprocess.common.settings import fingerprint, to_mapping
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.dataset.manifest import Manifest, load_manifest
 from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
+from tokenfree.train.jobs.ray_child import RayChild
 from tokenfree.train.machine.provenance import attempt
 from tokenfree.train.runs.folder_hashes import rewritten, write_hashes
-from tokenfree.train.sweep.control.controller import Progress, SweepController
-from tokenfree.train.sweep.control.history import History
-from tokenfree.train.sweep.control.placement import Needs, Node, Placement, place
+from tokenfree.train.sweep.control.controller import Progress
+from tokenfree.train.sweep.control.history import Event, History
+from tokenfree.train.sweep.control.journal import read_history
 from tokenfree.train.sweep.control.proposals import Plan, Proposer, plan
-from tokenfree.train.sweep.control.sweep_files import SWEEP_FILE
+from tokenfree.train.sweep.control.sweep_files import RAY, SWEEP_FILE
 from tokenfree.train.sweep.results.compare import best
 from tokenfree.train.sweep.results.tables import read, write
 from tokenfree.train.sweep.results.trial_result import TrialResult, trial_results
-from tokenfree.train.sweep.space.knobs import Values
 from tokenfree.train.sweep.space.recipe import SweepRecipe, check_space
 from tokenfree.train.sweep.space.targets import LOSS, SPEED, Target, objectives
 
 SWEEP = "sweep.yaml"
+ERRORS = "standard_error.txt"  # what Ray said where a part of it was lost
+_LEADER = "tokenfree.train.sweep.trials.lead:lead"  # by name: Ray is imported there only, in seconds
 _OPERATIONAL = frozenset({"concurrent"})  # may differ when a sweep goes on
 
 
@@ -70,32 +75,12 @@ def prepare(sweep: SweepRecipe, data: str) -> tuple[Proposer, Plan]:
     return proposer, plan(proposer)
 
 
-def cluster_nodes() -> list[Node]:
-    """The machines of the cluster that Ray is connected to."""
-    import ray
-
-    alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    return [Node(resources.get("CPU", 0.0), resources.get("GPU", 0.0)) for resources in alive]
-
-
-def find_placement(sweep: SweepRecipe, settings: Sequence[Values], nodes: Sequence[Node]) -> Placement:
-    """Room for trials of these settings on `nodes`.
-
-    Raises:
-        UserError: a trial can never fit.
-    """
-    gpus = sweep.gpus_per_worker
-    if gpus is None:
-        gpus = 1.0 if any(node.gpus for node in nodes) else 0.0
-    threads = [sweep.recipe(values).train.threads or 1 for values in settings]
-    return place(Needs(sweep.workers, max(threads), gpus), nodes, sweep.concurrent)
-
-
 def run_sweep(sweep: SweepRecipe, data: str, output: str, *, progress: Progress | None = None) -> SweepResult:
     """Run the sweep on the data directory `data` into the folder `output`, or go on where it was killed.
 
     `progress` hears of every event from now on, with all that is known after it; of a sweep that goes on first, before
-    anything starts, of `resume`, which is in no journal. What is returned and written is made from the journal alone.
+    anything starts, of `resume`, and where Ray is started again, of `lost`; these are in no journal. What is returned
+    and written is made from the journal alone.
 
     Raises:
         UserError: the space, the data, the cluster and the output do not fit together.
@@ -133,26 +118,34 @@ def targets(sweep: SweepRecipe) -> tuple[Target, ...]:
 
 
 def _run(proposer: Proposer, planned: Plan, data: str, folder: Path, progress: Progress | None) -> History:
-    from tokenfree.train.ray.environment import TUNE_LOGGERS, ray_environment  # Ray takes seconds to import
-    from tokenfree.train.ray.session import ray_session
-    from tokenfree.train.sweep.trials.ray_tune import run_segments
+    """Train the trials; a process of its own speaks to Ray, and is started again where Ray ends it."""
+    sweep = proposer.sweep
+    known = partial(read_history, folder, seeds=sweep.seeds, reports=sweep.reports)
+    history, storage, plans = known(), folder / RAY, pickle.dumps((proposer, planned))
 
-    storage = folder / "ray"
+    def take(event: Event) -> None:
+        nonlocal history
+        history = history.after(event)
+        if progress is not None:
+            progress(event, history)
+
+    child = RayChild(_LEADER, take=take, keep=lambda errors: shutil.copy(errors, folder / ERRORS), stops=False)
+    for attempts_left in reversed(range(sweep.recipe({}).train.max_restarts + 1)):
+        shutil.rmtree(storage, ignore_errors=True)
+        loss = child.call(plans, data, str(folder))
+        history = known()
+        if loss is None or history.all_ended:
+            break
+        if not loss.is_ours or not attempts_left:
+            raise loss.final("where this one stopped")
+        if progress is not None:
+            progress({"event": "lost", "message": f"{loss.words}; starting Ray and the trials again"}, history)
     shutil.rmtree(storage, ignore_errors=True)
-    with ray_environment(mute=TUNE_LOGGERS), ray_session():
-        placement = find_placement(proposer.sweep, planned.settings, cluster_nodes())
-        controller = SweepController(proposer, planned, folder, placement.concurrent, progress)
-        try:
-            controller.start()
-            run_segments(controller, placement, data, storage)
-        finally:
-            controller.close()
-    if not controller.history.all_ended:
+    if not history.all_ended:
         raise JobError(
             "Ray Tune ended before the trials; run the same command again: it goes on where this one stopped"
         )
-    shutil.rmtree(storage, ignore_errors=True)
-    return controller.history
+    return history
 
 
 def _claim(folder: Path, sweep: SweepRecipe, manifest: Manifest) -> None:

@@ -15,7 +15,7 @@ from tests.train.jobs import drivers
 from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.preprocess.common.settings import build, merge
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.jobs import supervisor
+from tokenfree.train.jobs import ray_child, supervisor
 from tokenfree.train.jobs.supervisor import work_on_ray
 from tokenfree.train.ray.session import Session
 from tokenfree.train.runs.run_folder import RunFolder
@@ -41,7 +41,7 @@ def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[sock
         (tmp_path / drivers.SESSION).write_bytes(pickle.dumps(session))
         monkeypatch.setenv(drivers.FOLDER, str(tmp_path))
         monkeypatch.delenv("RAY_ADDRESS", raising=False)
-        monkeypatch.setattr(supervisor, "_SETTLE_SECONDS", 1.0)
+        monkeypatch.setattr(ray_child, "_SETTLE_SECONDS", 1.0)
         yield made
 
 

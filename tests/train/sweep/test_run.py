@@ -23,11 +23,13 @@ from tokenfree.preprocess.common.settings import build, to_mapping
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.ray.session import ray_session
 from tokenfree.train.runs.folder_hashes import verify_folder
+from tokenfree.train.sweep import run
 from tokenfree.train.sweep.results.tables import read
 from tokenfree.train.sweep.results.trial_result import trial_results
 from tokenfree.train.sweep.run import run_sweep
 from tokenfree.train.sweep.space.recipe import SweepRecipe
 from tokenfree.train.sweep.trials import ray_tune
+from tokenfree.train.sweep.trials.lead import lead
 
 SPACE = {"model.embedder.buckets": {"choice": [16, 32, 64]}, "model.embedder.hashes": {"integer": [2, 4]}}
 MakeRecipe = Callable[..., PretrainRecipe]
@@ -125,11 +127,27 @@ def test_a_trial_that_fails_is_tried_again_and_reported_with_its_own_error(
         )
 
 
+class InThisProcess:
+    """In place of a process of its own, so that what a test puts in the place of Tune is used."""
+
+    def __init__(self, function: str, *, take: Callable[[Any], None], **named: Any) -> None:
+        self._take = take
+
+    def call(self, *arguments: Any) -> str | None:
+        link: Any = SimpleNamespace(listen=lambda take: None, send=self._hear)
+        return lead(link, *arguments)
+
+    def _hear(self, message: Any) -> None:
+        if not isinstance(message, bytes):  # the session
+            self._take(message)
+
+
 def test_a_machine_without_memory_is_no_failure_of_trials(
     corpus: str, make_recipe: MakeRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What Tune raises where Ray ends a process to save the machine: the sweep goes on, but not for ever."""
     real, shortages = ray_tune._tuner, 2
+    monkeypatch.setattr(run, "RayChild", InThisProcess)
 
     def tuner(*arguments: Any, **named: Any) -> Any:
         nonlocal shortages

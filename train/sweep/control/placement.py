@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tokenfree.preprocess.common.errors import UserError
+from tokenfree.train.sweep.space.knobs import Values
+from tokenfree.train.sweep.space.recipe import SweepRecipe
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,27 @@ def place(needs: Needs, nodes: Sequence[Node], concurrent: int | None = None) ->
 def _workers_on(node: Node, needs: Needs) -> int:
     room = int(node.cpus / needs.cpus + 1e-9)
     return min(room, int(node.gpus / needs.gpus + 1e-9)) if needs.gpus else room
+
+
+def cluster_nodes() -> list[Node]:
+    """The machines of the cluster that Ray is connected to."""
+    import ray
+
+    alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    return [Node(resources.get("CPU", 0.0), resources.get("GPU", 0.0)) for resources in alive]
+
+
+def find_placement(sweep: SweepRecipe, settings: Sequence[Values], nodes: Sequence[Node]) -> Placement:
+    """Room for trials of these settings on `nodes`.
+
+    Raises:
+        UserError: a trial can never fit.
+    """
+    gpus = sweep.gpus_per_worker
+    if gpus is None:
+        gpus = 1.0 if any(node.gpus for node in nodes) else 0.0
+    threads = [sweep.recipe(values).train.threads or 1 for values in settings]
+    return place(Needs(sweep.workers, max(threads), gpus), nodes, sweep.concurrent)
 
 
 def _counted(number: float, noun: str) -> str:

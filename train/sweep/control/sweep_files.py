@@ -16,6 +16,7 @@ from tokenfree.preprocess.common.stored.stored_files import OPEN, StoredFile
 from tokenfree.train.runs.run_files import Attempt, Count, Number
 from tokenfree.train.sweep.control.history import Event, Verdict
 
+RAY = "ray"  # the folder of what Ray writes, never read again
 AtLeastOne = Annotated[int, Field(ge=1)]
 
 

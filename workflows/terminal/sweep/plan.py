@@ -56,8 +56,7 @@ def _placement(sweep: "SweepRecipe", settings: tuple[dict, ...]) -> "Placement":
     import torch
 
     from tokenfree.train.ray.session import cores, ray_session
-    from tokenfree.train.sweep.control.placement import Node
-    from tokenfree.train.sweep.run import cluster_nodes, find_placement
+    from tokenfree.train.sweep.control.placement import Node, cluster_nodes, find_placement
 
     if "RAY_ADDRESS" in os.environ:
         with ray_session():

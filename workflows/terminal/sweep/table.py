@@ -45,6 +45,9 @@ class SweepTable:
         """Show an event, with what is known after it."""
         with self._lock:
             self._history = history
+            if event["event"] == "lost":
+                self._tell(event["message"])
+                return
             self._pace.hear(event, history, time.monotonic())
             if self._live:
                 self._frame.draw(self._lines_that_fit())
@@ -71,6 +74,14 @@ class SweepTable:
         with self._lock:
             if self._live and self._history.trials:
                 self._frame.finish("\n".join(self._lines_that_fit()))
+
+    def _tell(self, message: str) -> None:
+        """What the trials do not tell, above the table or as a line of its own."""
+        if self._live:
+            self._frame.above(one_line(message))
+        elif not self._quiet:
+            self._stream.write(one_line(message) + "\n")
+            self._stream.flush()
 
     def _log(self, event: Event, history: History) -> None:
         """A line for what begins or reports, and for a trial that came into another state by something else."""
