@@ -1,7 +1,8 @@
 """Noise for tests of robustness: dropped, repeated and upper-cased characters, random case (Lee, Guo, Qiu, 2211.12677).
 
-Every draw is a function of the seed, the scheme and the example alone (Philox is a counter-based generator). Codepoints
-that stand for the models' special symbols are left as they are and where they are.
+Every draw is a function of the seed, the scheme and the example alone (Philox is a counter-based generator), and what a
+rate strikes a higher one strikes as well. Codepoints that stand for the models' special symbols are left as they are
+and where they are.
 """
 
 from __future__ import annotations
@@ -12,66 +13,60 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from tokenfree.preprocess.text.characters import byte_offsets, codepoints_of
-from tokenfree.preprocess.text.words import word_spans
-
 Scheme = Literal["drop", "repeat", "uppercase", "random_case"]
 SCHEMES: tuple[Scheme, ...] = get_args(Scheme)
 
-_DROPPED = 0.1  # of the characters
-_REPEATED = 0.2
+RATES: dict[Scheme, float] = {"drop": 0.1, "repeat": 0.2, "uppercase": 1.0, "random_case": 1.0}  # those of the paper
 _MOST_COPIES = 3  # in addition to the character itself, 1 to 3 alike
 _LAST_CASED = 0x1FFFF  # no character beyond has a case
 
 
-def add_noise(text: str, scheme: Scheme, *, seed: int, example: int | str) -> str:
+def add_noise(text: str, scheme: Scheme, *, seed: int, example: int | str, rate: float | None = None) -> str:
     """`text` with the noise of a scheme; the same for the same arguments.
 
-    drop: each character is deleted with probability 0.1, but never all. repeat: each is chosen with probability 0.2 and
-    followed by 1 to 3 copies of itself. uppercase: all are upper-cased. random_case: each is upper- or lower-cased with
-    probability 1/2.
+    Each character is struck with probability `rate`, by default that of `RATES`. drop: it is deleted, but never the
+    whole text. repeat: it is followed by 1 to 3 copies of itself. uppercase: it is upper-cased. random_case: it is
+    upper- or lower-cased with probability 1/2 each, which never changes the number of characters.
 
     Raises:
-        ValueError: there is no such scheme.
+        ValueError: there is no such scheme, or the rate is not above 0 and at most 1.
     """
     if scheme not in SCHEMES:
         raise ValueError(f"there is no noise {scheme!r} (there are {', '.join(SCHEMES)})")
+    rate = RATES[scheme] if rate is None else rate
+    if not 0 < rate <= 1:
+        raise ValueError(f"rate {rate}: give a share of the characters, above 0 and at most 1")
     if scheme == "uppercase":
-        return text.upper()
-    codepoints = codepoints_of(text)
+        return text.upper() if rate == 1 else _upper(text, _uniform(seed, scheme, example, len(text)) < rate)
+    codepoints = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
     if scheme == "random_case":
-        changed = _random_case(codepoints, seed, example)
+        changed = _random_case(codepoints, seed, example, rate)
     elif scheme == "drop":
         drawn = _uniform(seed, scheme, example, len(codepoints))
-        kept = (drawn >= _DROPPED) | _is_special(codepoints)
+        kept = (drawn >= rate) | _is_special(codepoints)
         if len(kept) and not kept.any():
             kept[drawn.argmax()] = True
         changed = codepoints[kept]
     else:
         drawn = _uniform(seed, scheme, example, 2 * len(codepoints))
-        chosen = (drawn[::2] < _REPEATED) & ~_is_special(codepoints)
+        chosen = (drawn[::2] < rate) & ~_is_special(codepoints)
         copies = 1 + (drawn[1::2] * _MOST_COPIES).astype(np.int64)
         changed = np.repeat(codepoints, 1 + chosen * copies)
-    return changed.tobytes().decode("utf-32-le")
+    return changed.tobytes().decode("utf-32-le", "surrogatepass")
 
 
-def random_case_in_words(text: str, *, seed: int, example: int | str) -> tuple[str, np.ndarray, np.ndarray]:
-    """`add_noise(text, "random_case", ...)`, with the words of `text` as it was before.
-
-    Words are found first, so that "rAnDoM" stays one. Starts and ends (uint32 [words]) are bytes of the new text.
-    """
-    codepoints = codepoints_of(text)
-    changed = _random_case(codepoints, seed, example)
-    before, after = byte_offsets(codepoints), byte_offsets(changed)  # other letters may have other lengths in UTF-8
-    starts, ends = (after[np.searchsorted(before, span)].astype(np.uint32) for span in word_spans(text))
-    return changed.tobytes().decode("utf-32-le"), starts, ends
+def _upper(text: str, chosen: np.ndarray) -> str:
+    pairs = zip(text, chosen.tolist(), strict=True)
+    return "".join(character.upper() if is_chosen else character for character, is_chosen in pairs)
 
 
-def _random_case(codepoints: np.ndarray, seed: int, example: int | str) -> np.ndarray:
+def _random_case(codepoints: np.ndarray, seed: int, example: int | str, rate: float) -> np.ndarray:
     upper, lower = _cases()
     drawn = _uniform(seed, "random_case", example, len(codepoints))
     index = np.minimum(codepoints, _LAST_CASED)
     shift = np.where(drawn < 0.5, upper[index], lower[index])
+    if rate < 1:
+        shift[_uniform(seed, "random_case struck", example, len(codepoints)) >= rate] = 0
     return (codepoints + shift).astype("<u4")
 
 

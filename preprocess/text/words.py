@@ -43,7 +43,7 @@ def byte_spans(classes: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np
     cuts[_camel_cuts(classes)] = True
     starts = np.flatnonzero(cuts[:-1] & visible)
     ends = np.flatnonzero(cuts[1:] & visible) + 1
-    return _limit_bytes(offsets[starts], offsets[ends], offsets)
+    return limit_bytes(offsets[starts], offsets[ends], offsets)
 
 
 def _camel_cuts(classes: np.ndarray) -> np.ndarray:
@@ -59,8 +59,9 @@ def _camel_cuts(classes: np.ndarray) -> np.ndarray:
     return positions if kept is None else kept[positions]
 
 
-def _limit_bytes(starts: np.ndarray, ends: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Cut words of more than `MAX_WORD_BYTES` greedily from the left, all such words a step at a time."""
+def limit_bytes(starts: np.ndarray, ends: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Words, all int64 [words], of which those of more than `MAX_WORD_BYTES` are cut greedily from the left, between
+    characters, which begin at `offsets` (int64 [characters + 1])."""
     too_long = ends - starts > MAX_WORD_BYTES
     if not too_long.any():
         return starts, ends

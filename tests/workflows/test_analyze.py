@@ -16,9 +16,10 @@ from tokenfree.train.runs import checkpoints
 from tokenfree.train.runs.checkpoint_state import CheckpointState
 from tokenfree.train.runs.run_config import RunConfig, open_run
 from tokenfree.workflows import cli
-from tokenfree.workflows.commands.analyze import ANALYSES
+from tokenfree.workflows.commands.analyze import ANALYSES as ALL
 from tokenfree.workflows.terminal.analyses import tables
 
+ANALYSES = [name for name in ALL if name != "noise"]  # which is of fine-tuned runs: test_finetune_command.py
 MODEL = {
     "width": 48,
     "embedder": {"name": "codepoint_hash", "buckets": 64, "max_characters": 128},
@@ -76,10 +77,14 @@ def test_tables_fit_and_files_hold_the_same(
         rows = list(csv.DictReader(file))
     assert rows == [{key: "" if value is None else str(value) for key, value in row.items()} for row in found["rows"]]
 
-    for kind, start in (("png", b"\x89PNG"), ("svg", b"<?xml")):
-        assert cli.main([*arguments, "--output", str(tmp_path / f"found.{kind}")]) == 0
+    kinds = {"png": b"\x89PNG", "svg": b"<?xml", "md": f"| {' | '.join(rows[0])} |\n| ---".encode()}
+    assert cli.main([*arguments, "--output", *(str(tmp_path / f"found.{kind}") for kind in kinds)]) == 0
+    for kind, start in kinds.items():
         assert (tmp_path / f"found.{kind}").read_bytes().startswith(start)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["found.json", "found.png", "found.svg", "new"]
+    lines = (tmp_path / "found.md").read_text(encoding="utf-8").splitlines()
+    assert (len(lines), {line.count(" | ") for line in lines}) == (len(rows) + 2, {len(rows[0]) - 1})
+    names = ["found.json", "found.md", "found.png", "found.svg", "new"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
 
 
 def test_the_rows_of_heads_are_all_there(run: str, data: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -107,12 +112,16 @@ MISTAKES = [
     ("frobnicate RUN", "invalid choice: 'frobnicate'"),
     ("attention", "required: RUN"),
     ("attention RUN --vectors down", "--vectors is for similarity alone"),
-    ("ranks RUN --seed 1", "--seed is for similarity alone"),
+    ("ranks RUN --seed 1", "--seed is for similarity and noise alone"),
+    ("ranks RUN --strengths 1", "--strengths is for noise alone"),
+    ("noise RUN --vocabulary texts", "--vocabulary is for similarity and attention and ranks and collisions alone"),
+    ("noise RUN --strengths 1 0", "--strengths 1 0: give numbers above 0"),
+    ("noise RUN", "is a run of pretraining, where one of fine-tuning is needed"),
     ("similarity RUN --data art --seed -1", "--seed -1: give 0 or more"),
     ("attention RUN --data texts texts", "reads one data directory or file, not 2"),
     ("attention RUN --size 0", "--size 0: give at least 1"),
     ("similarity RUN --data art --size 9", "--size 9: give at least 10"),
-    ("attention RUN --data texts --output found.pdf", "use one of .json, .csv, .png, .svg"),
+    ("attention RUN --data texts --output found.pdf", "use one of .json, .csv, .md, .png, .svg"),
     ("attention RUN --data texts --output .", "the ending says what is written"),
     ("attention RUN", "name texts with --data PATH"),
     ("attention RUN --data nowhere", "nowhere: there is no such file or folder"),

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tokenfree.train.analyses import noise
 from tokenfree.workflows import cli
 
 SMALL = [
@@ -58,6 +59,57 @@ def test_names_with_their_places(files: Path, capsys: pytest.CaptureFixture[str]
         assert text[span["start"] : span["end"]] == span["text"]
     assert found["tags"] != ["O"] * 5 or found["spans"] == []
     told(capsys, "predict", "run", text)
+
+
+def test_a_table_and_a_picture_of_noise(
+    files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(noise, "REPLICATES", 5)
+    given = ["--train", "texts.csv", "--output", "run", *SMALL, "--task.noise.train", "drop"]
+    told(capsys, "finetune", "classification", *given, "--dev", "texts.csv")
+    lines = told(capsys, "analyze", "noise", "run", "--output", "noise.md", "noise.svg").splitlines()
+    assert lines[0] == "classification, 8 examples; trained with drop of 10%"
+    assert max(map(len, lines)) <= 80
+    assert len(lines) == 2 + 11 + 1 + 2  # "none" and schemes at their strengths
+    assert Path("noise.md").read_text().count("\n") == 2 + 11
+    picture = Path("noise.svg").read_text()
+    assert all(f">{name}<" in picture for name in ("without noise", "drop", "repeat", "uppercase", "random case"))
+    found = json.loads(told(capsys, "analyze", "noise", "run", "--strengths", "3", "--seed", "5", "--json"))
+    assert {row["scheme"]: row["rate"] for row in found["rows"]} == {
+        "none": 0, "drop": 0.3, "repeat": 0.6, "uppercase": 1, "random_case": 1
+    }  # fmt: skip
+    options = ["--noise", "drop", "--noise-rate", "0.3", "--noise-seed", "5", "--json"]
+    scores = json.loads(told(capsys, "evaluate", "run", "--data", "texts.csv", *options))
+    assert scores["loss"] == found["rows"][1]["loss"] != found["rows"][0]["loss"]
+    assert (
+        json.loads(told(capsys, "evaluate", "run", "--data", "texts.csv", "--noise", "none", "--json"))["loss"]
+        == (found["rows"][0]["loss"])
+    )
+    told(capsys, "finetune", "classification", "--train", "texts.csv", "--output", "without_dev", *SMALL)
+    assert "--data is missing" in told(capsys, "analyze", "noise", "without_dev", status=2)
+    for arguments, message in (
+        (["--noise-rate", "0.3"], "--noise-rate 0.3: there is no noise; name its scheme as --noise"),
+        (["--noise", "none", "--noise-seed", "1"], "--noise-seed 1: there is no noise"),
+        (["--noise", "drop", "--noise-rate", "3"], "--noise-rate 3.0: give a share of the characters"),
+        (["--noise", "drop", "--noise-seed", "-3"], "--noise-seed -3: give 0 or more"),
+        (["--noise", "random_case_in_words"], "noise random_case_in_words is for models of words"),
+    ):
+        error = told(capsys, "evaluate", "run", "--data", "texts.csv", *arguments, status=2)
+        assert message in error
+        assert error.count("\n") == 1
+    assert "nothing.csv: there is no such file" in told(
+        capsys, "analyze", "noise", "run", "--data", "nothing.csv", status=2
+    )
+
+
+def test_what_has_no_noise_says_so(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = [f"--task.{split}_examples" for split in ("train", "dev", "test")]
+    options = [word for name in (*sizes, "--train.global_batch") for word in (name, "4")]
+    told(capsys, "finetune", "mirrored-summation", "--output", "run", "--train.steps", "1", *options)
+    for arguments in (["evaluate", "run", "--noise", "drop"], ["analyze", "noise", "run"]):
+        error = told(capsys, *arguments, status=2)
+        assert "mirrored_summation takes no noise" in error
+        assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from tokenfree.train.runs.checkpoints import Checkpoint
 from tokenfree.train.runs.locate import newest_checkpoint, run_at
 from tokenfree.train.runs.run_config import read_finetuned
 from tokenfree.train.tasks.base import DownstreamTask
+from tokenfree.train.tasks.examples.noise import IN_WORDS, Noise, reads_words
 from tokenfree.train.tasks.inputs.choose import text_inputs
 
 
@@ -53,23 +55,48 @@ class FinetunedModel:
         if isinstance(texts, str) or not texts:
             raise UserError(f"give a list of at least one text, not {texts!r}")
         examples = [self.task.raw(f"text {number}", text) for number, text in enumerate(texts, 1)]
-        found = self._evaluated(examples).predictions
+        found = self.evaluate_examples(examples).predictions
         return [{name: value for name, value in each.items() if name != "key"} for each in found]
 
-    def evaluate(self, path: str | None) -> Evaluated:
+    def evaluate(self, path: str | None, noise: Noise | None = None) -> Evaluated:
         """The predictions for the examples of a file and, where it has the right answers, the scores.
 
-        Raises:
-            UserError: what is wrong with the file.
-        """
-        if path is None and self.task.needs_files:
-            raise UserError(f"--data is missing; {self.task.name} is evaluated on a file of examples")
-        return self._evaluated(self.task.examples("test", path))
+        Args:
+            path: of the file; None where the task makes its examples.
+            noise: what is in the texts, of which `evaluation` counts; None: as the run has it.
 
-    def _evaluated(self, examples: Sequence[Any]) -> Evaluated:
+        Raises:
+            UserError: what is wrong with the file; or the task or the model does not go with the noise.
+        """
+        return self.evaluate_examples(self.examples(path, noise))
+
+    def examples(self, path: str | None, noise: Noise | None = None) -> Sequence[Any]:
+        """The examples that `evaluate` evaluates; see there."""
+        task = self._with(noise)
+        if path is None and task.needs_files:
+            raise UserError(f"--data is missing; {task.name} is evaluated on a file of examples")
+        return task.examples("test", path)
+
+    def evaluate_examples(self, examples: Sequence[Any]) -> Evaluated:
+        """The predictions for examples of the task and, where they have the right answers, the scores.
+
+        Raises:
+            UserError: an example is longer than the model reads, where that is refused.
+        """
         evaluator = Evaluator(self.task, self._collator, examples, micro_batch=self.recipe.train.micro_batch)
         with matrix_precision(self.recipe.train.precision, self._device):
             return evaluator(self.model, self._device)
+
+    def _with(self, noise: Noise | None) -> DownstreamTask:
+        """The task with noise in place of its own."""
+        task: Any = self.task
+        if noise is None:
+            return task
+        if not isinstance(getattr(task, "noise", None), Noise):
+            raise UserError(f"{task.name} takes no noise, which would move what its answers are of; leave it out")
+        if noise.evaluation == IN_WORDS and not reads_words(self.recipe.model):
+            raise UserError(f"noise {IN_WORDS} is for models of words, which this is none of; take random_case")
+        return dataclasses.replace(task, noise=noise)
 
 
 def load_finetuned(run: str | Path, *, device: str = "cpu", trust_code: bool = False) -> FinetunedModel:

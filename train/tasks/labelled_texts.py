@@ -19,6 +19,7 @@ from tokenfree.train.tasks.base import Item, Outputs, Split, TaskDefaults
 from tokenfree.train.tasks.examples.columns import Columns
 from tokenfree.train.tasks.examples.example import TextExample
 from tokenfree.train.tasks.examples.glue import GLUE
+from tokenfree.train.tasks.examples.noise import Noise
 from tokenfree.train.tasks.examples.texts import TextOptions, read_texts
 from tokenfree.train.tasks.heads import Representation, TextHead
 from tokenfree.train.tasks.inputs.text_inputs import NOWHERE, TextInputs, TextSymbols
@@ -49,6 +50,7 @@ class LabelledTexts(TaskDefaults):
         second_column: the column of the second text of a pair; null: likewise.
         label_column: the column of the label; null: likewise.
         encoding: of the files; null: UTF-8.
+        noise: in the characters of the texts.
     """
 
     labels: tuple[str, ...] = ()
@@ -63,6 +65,7 @@ class LabelledTexts(TaskDefaults):
     second_column: str | None = None
     label_column: str | None = None
     encoding: str | None = None
+    noise: Noise = Noise()
 
     @property
     def options(self) -> TextOptions:
@@ -87,8 +90,8 @@ class LabelledTexts(TaskDefaults):
         return NUMBER_METRICS if self.is_number else ("accuracy", "macro_f1")
 
     def check(self, model: ModelConfig, length: int) -> list[str]:
-        """Scores that are not for these labels."""
-        return problems_of(self._problems_of_metrics, self._problems_of_labels)
+        """Scores that are not for these labels, noise that is not for the model."""
+        return problems_of(self._problems_of_metrics, self._problems_of_labels, lambda: self.noise.check(model))
 
     def _problems_of_metrics(self) -> Iterator[str]:
         of_numbers = set(NUMBER_METRICS)
@@ -114,7 +117,7 @@ class LabelledTexts(TaskDefaults):
     def examples(self, split: Split, path: str | None) -> Sequence[TextExample]:
         """See `DownstreamTask.examples`."""
         assert path is not None, "the task needs files"
-        return read_texts(path, self.options)
+        return self.noise.add(read_texts(path, self.options), split)
 
     def texts(self, example: TextExample) -> Sequence[str]:
         """The text, or both."""
@@ -204,7 +207,9 @@ class LabelledCollator:
 
     def encode(self, example: TextExample) -> tuple[TextSymbols, ...]:
         """The texts of an example as the model reads them."""
-        return tuple(self.inputs.encode(text) for text in self._task.texts(example))
+        texts = self._task.texts(example)
+        before = example.before or [None] * len(texts)
+        return tuple(self.inputs.encode(*each) for each in zip(texts, before, strict=True))
 
     def __call__(self, items: Sequence[Item], sample_ids: np.ndarray) -> Arrays:
         """`codepoints`, `mask` and so on of the texts; `classes` int64 [b] or `numbers` float32 [b]."""

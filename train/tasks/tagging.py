@@ -16,6 +16,7 @@ from pydantic import Field
 from typing_extensions import Self
 
 from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.refused import problems_of
 from tokenfree.preprocess.common.settings import settings
 from tokenfree.preprocess.text.characters import ALONE, SPACE, class_table
 from tokenfree.train.batches.collator import Arrays
@@ -23,6 +24,7 @@ from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.tasks.base import Item, Outputs, Split, TaskDefaults
 from tokenfree.train.tasks.examples.bio import are_bio
 from tokenfree.train.tasks.examples.example import TaggedExample
+from tokenfree.train.tasks.examples.noise import Noise
 from tokenfree.train.tasks.examples.tagged import TaggedOptions, read_tagged
 from tokenfree.train.tasks.heads import PlaceHead
 from tokenfree.train.tasks.inputs.text_inputs import NOWHERE, TextInputs, TextSymbols
@@ -46,6 +48,7 @@ class Config(TaskDefaults):
         words_column: the column of words, by number from 1, of JSON and datasets by name; null: told by the file.
         tags_column: the column of tags, likewise.
         encoding: of the files; null: UTF-8.
+        noise: in the characters of each word, which keeps its tag.
     """
 
     name: Literal["tagging"] = "tagging"
@@ -56,11 +59,16 @@ class Config(TaskDefaults):
     words_column: str | None = None
     tags_column: str | None = None
     encoding: str | None = None
+    noise: Noise = Noise()
 
     @property
     def has_spans(self) -> bool:
         """Whether tags are spans; known when it is fitted."""
         return self.scheme != "words" and are_bio(self.labels)
+
+    def check(self, model: ModelConfig, length: int) -> list[str]:
+        """Noise that is not for the model."""
+        return problems_of(lambda: self.noise.check(model))
 
     def examples(self, split: Split, path: str | None) -> Sequence[TaggedExample]:
         """See `DownstreamTask.examples`."""
@@ -69,12 +77,12 @@ class Config(TaskDefaults):
         options = TaggedOptions(
             self.format, self.words_column, self.tags_column, self.encoding, self.scheme, labels or None
         )
-        return read_tagged(path, options)
+        return self.noise.add(read_tagged(path, options), split)
 
     def raw(self, key: str, text: str) -> RawSentence:
         """Any text: words end at white space, and punctuation and ideographs are words by themselves."""
         starts, words = zip(*_words(text), strict=True) if text.strip() else ((), ())
-        return RawSentence(key, words, None, text, starts)
+        return RawSentence(key, words, text=text, starts=starts)
 
     def texts(self, example: TaggedExample) -> Sequence[str]:
         """The words."""
@@ -199,7 +207,8 @@ class TaggingCollator:
 
     def _windows(self, example: TaggedExample, begin: int, end: int) -> list[TaggedWindow]:
         words = example.words[begin:end]
-        text = self._inputs.encode(" ".join(words))
+        before = None if example.before is None else " ".join(example.before[begin:end])
+        text = self._inputs.encode(" ".join(words), before)
         missing = self._inputs.missing([text])
         if not missing:
             return [self._window(words, example.tags and example.tags[begin:end], begin, text)]

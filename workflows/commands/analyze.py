@@ -1,4 +1,5 @@
-"""Look into a trained model: what word vectors know of spelling, where attention looks, of what it is made, collisions.
+"""Look into a trained model: what word vectors know of spelling, where attention looks, of what it is made, collisions;
+of a fine-tuned one, how its scores bear noise.
 
 similarity  Spearman's correlation of the cosine of word vectors with five measures of spelling, on word pairs from
             UniMorph files or a folder of such (--data), with intervals by bootstrap over lemmas
@@ -6,6 +7,8 @@ attention   mean distance of attention by layer and head, its entropy, and its s
 ranks       ranks of attention matrices before softmax; how much of a position code is a function of i - j; segments
 collisions  characters of a corpus that share buckets of a hash embedder, by language and script, beside the number
             expected by chance
+noise       scores of a fine-tuned run on a file of examples (--data, by default its --dev) with characters dropped,
+            repeated, upper-cased or of random case, each for several shares of the characters (--strengths)
 
 RUN is the folder of a run, or one that `tokenfree export --to huggingface` or transformers wrote. Attention and ranks
 are those of the deep stack, on held-out windows of a data directory or on the lines of a text file (--data); by
@@ -16,17 +19,24 @@ Examples:
   tokenfree analyze attention runs/tiny --output distances.svg
   tokenfree analyze ranks runs/diet --data texts.txt --json
   tokenfree analyze collisions runs/tiny --data data/ja
+  tokenfree analyze noise runs/sst --data sst/stsa.binary.dev --output noise.md noise.png
 """
 
 import argparse
 import json
+import math
 from typing import Any
 
 from tokenfree.preprocess.common.errors import UserError
 
-ANALYSES = ("similarity", "attention", "ranks", "collisions")
-SIZES = {"similarity": 2000, "attention": 64, "ranks": 8, "collisions": None}
-_ONLY_SIMILARITY = ("seed", "vectors")
+ANALYSES = ("similarity", "attention", "ranks", "collisions", "noise")
+SIZES = {"similarity": 2000, "attention": 64, "ranks": 8, "collisions": None, "noise": None}
+_ONLY = {
+    "seed": ("similarity", "noise"),
+    "vectors": ("similarity",),
+    "strengths": ("noise",),
+    "vocabulary": ("similarity", "attention", "ranks", "collisions"),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,16 +47,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--data",
         metavar="PATH",
         nargs="+",
-        help="a data directory or a text file; of similarity UniMorph files or folders",
+        help="a data directory or a text file; of similarity UniMorph files or folders; of noise a file of the task",
     )
     parser.add_argument(
         "--size",
         metavar="N",
         type=int,
-        help="the sample: pairs of each language (default 2000), texts (attention 64, ranks 8), or windows of each "
-        "split that are counted for collisions (default all)",
+        help="the sample: pairs of each language (default 2000), texts (attention 64, ranks 8), windows of each split "
+        "that are counted for collisions (default all), or examples that get noise (default all)",
     )
-    parser.add_argument("--seed", metavar="N", type=int, help="of similarity's pairs and intervals (default 0)")
+    parser.add_argument(
+        "--seed", metavar="N", type=int, help="of similarity's pairs and intervals, or of noise (default 0)"
+    )
     parser.add_argument(
         "--vectors",
         choices=("down", "output"),
@@ -58,7 +70,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the data directory with a model's subwords (default: what it was trained on); similarity then takes only "
         "words that are one of its subwords, for any model",
     )
-    parser.add_argument("--output", metavar="FILE", help="also write .json, .csv (a row a head, ...), .png or .svg")
+    parser.add_argument(
+        "--strengths",
+        metavar="X",
+        nargs="+",
+        type=float,
+        help="of noise: multiples of the share of the characters that a scheme strikes in its paper (default 0.5 1 2)",
+    )
+    parser.add_argument(
+        "--output", metavar="FILE", nargs="+", help="also write .json, .csv or .md (a row a head, ...), .png or .svg"
+    )
     parser.add_argument("--trust-code", action="store_true", help="run the code outside tokenfree that RUN names")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
@@ -74,19 +95,19 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.workflows.terminal.console import console
 
     _check(args)
-    if args.output is not None:
-        check_output(args.output)
+    for path in args.output or ():
+        check_output(path)
     found = _analyse(args)
-    if args.output is not None:
-        write_analysis(found, args.output)
+    for path in args.output or ():
+        write_analysis(found, path)
     if args.json:
         print(json.dumps(found, ensure_ascii=False))
         return 0
     out = console()
     for part in tables(found):
         out.print(part)
-    if args.output is not None:
-        print(f"written to {args.output}")
+    for path in args.output or ():
+        print(f"written to {path}")
     return 0
 
 
@@ -98,6 +119,8 @@ def _analyse(args: argparse.Namespace) -> dict[str, Any]:
     from tokenfree.train.analyses.subject.texts import sample_texts
     from tokenfree.train.analyses.words.similarity import similarity
 
+    if args.analysis == "noise":
+        return _noise(args)
     model = load_model(args.run_folder, vocabulary=args.vocabulary, trust_code=args.trust_code)
     size = SIZES[args.analysis] if args.size is None else args.size
     if args.analysis == "similarity":
@@ -111,13 +134,27 @@ def _analyse(args: argparse.Namespace) -> dict[str, Any]:
     return analysis(model, sample_texts(model, data, size))
 
 
+def _noise(args: argparse.Namespace) -> dict[str, Any]:
+    from tokenfree.train.analyses.noise import STRENGTHS, noise_scores
+    from tokenfree.train.finetuning.finetuned import load_finetuned
+    from tokenfree.train.runs.run_config import read_finetuned
+
+    model = load_finetuned(args.run_folder, trust_code=args.trust_code)
+    files = read_finetuned(args.run_folder, trust_code=args.trust_code).files
+    data = files.get("dev") if args.data is None else args.data[0]
+    strengths = args.strengths or STRENGTHS
+    return noise_scores(model, args.run_folder, data, strengths=strengths, seed=args.seed or 0, most=args.size)
+
+
 def _check(args: argparse.Namespace) -> None:
     """Refuse options that the analysis would take no notice of, and sizes that are too small."""
     if args.analysis == "similarity" and args.data is None:
         raise UserError("similarity needs --data with UniMorph files, such as --data unimorph/eng")
-    for name in _ONLY_SIMILARITY:
-        if args.analysis != "similarity" and getattr(args, name) is not None:
-            raise UserError(f"--{name} is for similarity alone; leave it out of {args.analysis}")
+    for name, analyses in _ONLY.items():
+        if args.analysis not in analyses and getattr(args, name) is not None:
+            raise UserError(f"--{name} is for {' and '.join(analyses)} alone; leave it out of {args.analysis}")
+    if args.strengths is not None and not all(0 < strength < math.inf for strength in args.strengths):
+        raise UserError(f"--strengths {' '.join(f'{each:g}' for each in args.strengths)}: give numbers above 0")
     if args.seed is not None and args.seed < 0:
         raise UserError(f"--seed {args.seed}: give 0 or more")
     if args.analysis != "similarity" and args.data is not None and len(args.data) > 1:

@@ -6,18 +6,26 @@ with all text but white space hidden (probe_blank), and with the text of another
 targets are also counted by the language of their window and by their own script, where there are several.
 
 Of a fine-tuned run, --data is a file of its task with the right answers, and the scores are printed; a task that makes
-its own examples, such as mirrored_summation, needs none.
+its own examples, such as mirrored_summation, needs none. --noise puts noise into the texts of a classification, of
+pairs or of tagged words, in place of what the run has as task.noise; `tokenfree analyze noise` tries all schemes.
 
 Examples:
   tokenfree evaluate runs/tiny --data data/en
   tokenfree evaluate runs/sst --data sst/stsa.binary.dev
+  tokenfree evaluate runs/sst --data sst/stsa.binary.dev --noise drop --noise-rate 0.2
   tokenfree evaluate runs/tiny --data data/en --windows 2000 --json
 """
 
 import argparse
 import json
+from typing import TYPE_CHECKING
 
 from tokenfree.preprocess.common.errors import UserError
+
+if TYPE_CHECKING:
+    from tokenfree.train.tasks.examples.noise import Noise
+
+NOISES = ("drop", "repeat", "uppercase", "random_case", "random_case_in_words")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,6 +36,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--windows", metavar="N", type=int, help="windows, spaced evenly (default: train.validation_windows)"
     )
+    parser.add_argument(
+        "--noise",
+        metavar="SCHEME",
+        choices=("none", *NOISES),
+        help=f"of a fine-tuned run, in the texts: one of none, {', '.join(NOISES)}",
+    )
+    parser.add_argument("--noise-rate", metavar="SHARE", type=float, help="of the characters (default: of the scheme)")
+    parser.add_argument("--noise-seed", metavar="N", type=int, help="of the draws (default 0)")
     parser.add_argument("--trust-code", action="store_true", help="run the code outside tokenfree that RUN names")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
@@ -42,8 +58,11 @@ def run(args: argparse.Namespace) -> int:
 
     if args.windows is not None and args.windows < 1:
         raise UserError(f"--windows {args.windows}: give at least 1")
+    _check_noise(args)
     if is_finetuned(args.run_folder):
         return _evaluate_task(args)
+    if args.noise is not None:
+        raise UserError(f"--noise {args.noise}: is for fine-tuned runs, and {args.run_folder} is none; leave it out")
     if args.data is None:
         raise UserError("--data is missing; give a data directory made by `tokenfree preprocess`")
     return _evaluate_windows(args)
@@ -60,7 +79,7 @@ def _evaluate_task(args: argparse.Namespace) -> int:
     if args.windows is not None:
         raise UserError(f"--windows {args.windows}: of a fine-tuned run all examples are evaluated; leave it out")
     model = load_finetuned(args.run_folder, trust_code=args.trust_code)
-    found = model.evaluate(args.data)
+    found = model.evaluate(args.data, _noise(args))
     if found.metrics is None:
         raise UserError(f"{args.data}: the examples have no labels to be compared with; tokenfree predict labels texts")
     values = {"step": model.step, "loss": found.loss, **found.metrics.values}
@@ -70,6 +89,26 @@ def _evaluate_task(args: argparse.Namespace) -> int:
     for name, value in values.items():
         print(f"{name:<36}{value:,.4f}" if isinstance(value, float) else f"{name:<36}{value:,}")
     return 0
+
+
+def _check_noise(args: argparse.Namespace) -> None:
+    for option, value in (("--noise-rate", args.noise_rate), ("--noise-seed", args.noise_seed)):
+        if value is not None and args.noise in (None, "none"):
+            raise UserError(f"{option} {value}: there is no noise; name its scheme as --noise, or leave it out")
+    if args.noise_rate is not None and not 0 < args.noise_rate <= 1:
+        raise UserError(f"--noise-rate {args.noise_rate}: give a share of the characters, above 0 and at most 1")
+    if args.noise_seed is not None and args.noise_seed < 0:
+        raise UserError(f"--noise-seed {args.noise_seed}: give 0 or more")
+
+
+def _noise(args: argparse.Namespace) -> "Noise | None":
+    """What the options say; None: they say nothing."""
+    from tokenfree.train.tasks.examples.noise import Noise
+
+    if args.noise is None:
+        return None
+    scheme = None if args.noise == "none" else args.noise
+    return Noise(evaluation=scheme, rate=args.noise_rate, seed=args.noise_seed or 0)
 
 
 def _evaluate_windows(args: argparse.Namespace) -> int:

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tokenfree.preprocess.text.noise import SCHEMES, Scheme, add_noise, random_case_in_words
-from tokenfree.preprocess.text.words import word_spans
+from tokenfree.preprocess.text.noise import RATES, SCHEMES, Scheme, add_noise
 
 LETTERS = "".join(chr(0x4E00 + number) for number in range(20_000))  # all different, so that each can be found again
 TEXTS = st.text(
@@ -89,30 +88,35 @@ def test_special_symbols_and_nothing_at_all_stay(scheme: Scheme) -> None:
         assert [one for one in noised if one.lower() not in "ab"] == list("\ue000\ue003\x04\ue001")
 
 
-@given(TEXTS)
-def test_random_case_after_words_were_found(text: str) -> None:
-    noised, starts, ends = random_case_in_words(text, seed=0, example=5)
-    assert noised == add_noise(text, "random_case", seed=0, example=5)
-    encoded, clean = noised.encode(), text.encode()
-    spans = zip(*(array.tolist() for array in (starts, ends, *word_spans(text))), strict=True)
-    for start, end, was_start, was_end in spans:
-        word, was = encoded[start:end].decode(), clean[was_start:was_end].decode()
-        assert [one.lower() for one in word] == [one.lower() for one in was]
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_higher_rate_strikes_more_and_what_a_lower_one_struck(scheme: Scheme) -> None:
+    """Seen by what is no longer as it was: of characters that are all different, or of letters in lower case."""
+    text = LETTERS if scheme in ("drop", "repeat") else "a" * 20_000
+
+    def struck(rate: float) -> set[int]:
+        noised = add_noise(text, scheme, seed=0, example=0, rate=rate)
+        if scheme == "drop":
+            return set(map(ord, set(text) - set(noised)))
+        if scheme == "repeat":
+            return {ord(letter) for letter, count in zip(dict.fromkeys(noised), runs(noised), strict=True) if count > 1}
+        return {place for place, letter in enumerate(noised) if letter == "A"}
+
+    share = 0.5 if scheme == "random_case" else 1
+    few, more = struck(0.1), struck(0.4)
+    assert few < more
+    assert (len(few) / 20_000, len(more) / 20_000) == pytest.approx((0.1 * share, 0.4 * share), abs=0.01)
+    assert add_noise(text, scheme, seed=0, example=0, rate=RATES[scheme]) == add_noise(text, scheme, seed=0, example=0)
 
 
-def test_letters_whose_other_case_has_more_bytes() -> None:
-    noised, starts, ends = random_case_in_words("ⱥⱥ " * 40, seed=0, example=0)
-    assert {len(letter.encode()) for letter in noised} == {1, 2, 3}
-    encoded = noised.encode()
-    spans = zip(starts.tolist(), ends.tolist(), strict=True)
-    assert [encoded[start:end].decode() for start, end in spans] == noised.split()
+@pytest.mark.parametrize("rate", [0, -0.1, 1.1, float("nan")])
+def test_an_impossible_rate(rate: float) -> None:
+    with pytest.raises(ValueError, match="give a share of the characters"):
+        add_noise("text", "drop", seed=0, example=0, rate=rate)
 
 
-def test_random_case_shatters_words_only_before_they_are_found() -> None:
-    text = "several ordinary words"
-    noised, starts, _ = random_case_in_words(text, seed=0, example=0)
-    assert len(starts) == 3
-    assert len(word_spans(noised)[0]) > 6
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_halves_of_surrogate_pairs_go_through(scheme: Scheme) -> None:
+    assert "\ud800" in add_noise("ab\ud800cd" * 20, scheme, seed=0, example=0, rate=0.5)
 
 
 def test_an_unknown_scheme() -> None:

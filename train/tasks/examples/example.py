@@ -13,6 +13,8 @@ class TextExample:
     text: str  # without changes but for the decoding of the file's own format
     second: str | None = None  # of a pair
     label: str | float | None = None  # a class by name, or a number for regression; None: not given
+    # The texts as a model of words parts them, where their case changed afterwards.
+    before: tuple[str, ...] | None = dataclasses.field(default=None, repr=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -22,3 +24,4 @@ class TaggedExample:
     key: str  # where it begins, such as "train.conll:120"
     words: tuple[str, ...]
     tags: tuple[str, ...] | None = None  # one a word, in BIO for spans; None: not given
+    before: tuple[str, ...] | None = dataclasses.field(default=None, repr=False)  # likewise, of the words

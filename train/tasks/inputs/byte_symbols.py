@@ -18,7 +18,7 @@ class ByteInputs(SymbolInputs):
     def __init__(self, model: ModelConfig, length: int) -> None:
         super().__init__(model, length, cls=CLS, sep=SEP)
 
-    def encode(self, text: str) -> TextSymbols:
+    def encode(self, text: str, before: str | None = None) -> TextSymbols:
         """A vector for each byte; that of a character is the one of its first byte."""
         encoded = np.frombuffer(text.encode("utf-8", "surrogatepass"), dtype=np.uint8).astype(np.int64)
         is_first = (encoded & 0xC0) != 0x80

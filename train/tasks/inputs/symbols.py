@@ -44,7 +44,7 @@ class SymbolInputs:
                 f"{NUM_FRAME + self._padding.spare + 1}"
             )
 
-    def encode(self, text: str) -> TextSymbols:
+    def encode(self, text: str, before: str | None = None) -> TextSymbols:
         """See `TextInputs.encode`."""
         raise NotImplementedError
 
@@ -92,7 +92,7 @@ class CharacterInputs(SymbolInputs):
     def __init__(self, model: ModelConfig, length: int) -> None:
         super().__init__(model, length, cls=CLS, sep=SEP)
 
-    def encode(self, text: str) -> TextSymbols:
+    def encode(self, text: str, before: str | None = None) -> TextSymbols:
         """A vector for each character."""
         codepoints = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.int64)
         codepoints[np.isin(codepoints, _FORBIDDEN)] = _REPLACEMENT
@@ -108,7 +108,7 @@ class SubwordInputs(SymbolInputs):
         super().__init__(model, length, cls=vocabulary.size, sep=vocabulary.size + 1)
         self._vocabulary = vocabulary
 
-    def encode(self, text: str) -> TextSymbols:
+    def encode(self, text: str, before: str | None = None) -> TextSymbols:
         """A vector for each subword; white space has none."""
         pieces = [text[at : at + MAX_TEXT_CHARACTERS] for at in range(0, len(text), MAX_TEXT_CHARACTERS)]
         ids, vectors, before = list[np.ndarray](), np.full(len(text), NOWHERE), 0

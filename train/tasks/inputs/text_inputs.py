@@ -42,8 +42,14 @@ class TextInputs(Protocol):
         """The most positions of an input, as the recipe has it."""
         ...
 
-    def encode(self, text: str) -> TextSymbols:
-        """A text as the model reads it, of any length."""
+    def encode(self, text: str, before: str | None = None) -> TextSymbols:
+        """A text as the model reads it, of any length.
+
+        Args:
+            text: to be read.
+            before: the text as it was before its case changed, whose words a model of words is to read; others are
+                given none.
+        """
         ...
 
     def missing(self, parts: Sequence[TextSymbols]) -> int:

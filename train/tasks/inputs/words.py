@@ -32,9 +32,14 @@ class WordInputs:
         self.length = length
         self._num_words, self._num_bytes = room_for_words(length, model.downsampler.bytes_per_word)
 
-    def encode(self, text: str) -> TextSymbols:
-        """A vector for each word; white space and what stands for special symbols have none."""
-        utf8, starts, ends, vectors = text_words(text)
+    def encode(self, text: str, before: str | None = None) -> TextSymbols:
+        """A vector for each word; white space and what stands for special symbols have none.
+
+        Args:
+            text: to be read.
+            before: see `text_words`.
+        """
+        utf8, starts, ends, vectors = text_words(text, before)
         sizes = ends - starts
         symbols = utf8[ragged_range(starts, sizes)]
         return TextSymbols(symbols.astype(np.int64), vectors, np.cumsum(sizes))

@@ -1,4 +1,4 @@
-"""What an analysis found, in a file whose ending says how: .json (all of it), .csv (its rows), .png or .svg."""
+"""What an analysis found, in a file whose ending says how: .json (all of it), .csv or .md (its rows), .png or .svg."""
 
 import csv
 import io
@@ -9,7 +9,7 @@ from typing import Any
 
 from tokenfree.preprocess.common.errors import UserError
 
-KINDS = (".json", ".csv", ".png", ".svg")
+KINDS = (".json", ".csv", ".md", ".png", ".svg")
 
 
 def check_output(path: str) -> None:
@@ -32,7 +32,7 @@ def write_analysis(found: Mapping[str, Any], path: str) -> None:
     """
     target = Path(path)
     kind = target.suffix.lower()
-    content = {".json": _json, ".csv": _csv}.get(kind)
+    content = {".json": _json, ".csv": _csv, ".md": _markdown}.get(kind)
     data = content(found).encode() if content else _picture(found, kind.removeprefix("."))
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f"_tmp_{target.name}")
@@ -53,6 +53,21 @@ def _csv(found: Mapping[str, Any]) -> str:
     writer.writeheader()
     writer.writerows(found["rows"])
     return file.getvalue()
+
+
+def _markdown(found: Mapping[str, Any]) -> str:
+    """A table with a line for each row; numbers to four places, what is not known as a dash."""
+    names = list(found["rows"][0])
+    is_number = [all(isinstance(row[name], int | float | None) for row in found["rows"]) for name in names]
+    lines = [names, ["---:" if each else "---" for each in is_number]]
+    lines += [[_cell(row[name]) for name in names] for row in found["rows"]]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _cell(value: Any) -> str:
+    if value is None or value == "":
+        return "-"
+    return f"{round(value, 4) + 0.0:.4g}" if isinstance(value, float) else str(value).replace("|", "\\|")
 
 
 def _picture(found: Mapping[str, Any], kind: str) -> bytes:

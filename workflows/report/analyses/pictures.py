@@ -1,4 +1,4 @@
-"""The picture of each analysis: correlations with their intervals, a cell for each head, a bar for each script."""
+"""The picture of each analysis: correlations with their intervals, cells of heads, bars of scripts, scores by noise."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tokenfree.workflows.report.figures.drawing import COLOURS, INK, MARKERS
+from tokenfree.workflows.report.figures.drawing import COLOURS, DASHES, INK, MARKERS
 
 MOST_BARS = 20
 _MOST_CELLS = 16  # heads or layers, up to which cells hold their number
@@ -21,6 +21,8 @@ def picture(found: Mapping[str, Any]) -> tuple[Paint, float, float]:
         return _similarity(found["rows"])
     if found["analysis"] == "collisions":
         return _collisions(found["rows"])
+    if found["analysis"] == "noise":
+        return _noise(found)
     names = {"distance": "mean distance, units"}
     if found["analysis"] == "ranks":
         names = {
@@ -111,3 +113,26 @@ def _collisions(rows: Sequence[Mapping[str, Any]]) -> tuple[Paint, float, float]
         axes.legend(loc="best", fontsize=8)
 
     return paint, 5.6, 1.2 + 0.3 * len(shown)
+
+
+def _noise(found: Mapping[str, Any]) -> tuple[Paint, float, float]:
+    clean, *rows = found["rows"]
+    schemes = list(dict.fromkeys(row["scheme"] for row in rows))
+
+    def paint(figure: Figure) -> None:
+        axes = figure.subplots()
+        axes.axhline(clean["score"], color=INK, linestyle=(0, (3, 2)), linewidth=1, label="without noise")
+        for number, scheme in enumerate(schemes):
+            own = [row for row in rows if row["scheme"] == scheme]
+            scores = np.array([row["score"] for row in own])
+            ends = np.array([[row[end] for row in own] for end in ("low", "high")])
+            axes.errorbar(
+                [row["rate"] for row in own], scores, yerr=np.abs(ends - scores), color=COLOURS[number],
+                marker=MARKERS[number], linestyle=DASHES[number], markersize=4, elinewidth=0.8, capsize=2,
+                label=scheme.replace("_", " "),
+            )  # fmt: skip
+        axes.set(title=found["run"], xlabel="share of the characters struck", xlim=(0, 1.03))
+        axes.set_ylabel(f"{found['main'].replace('_', ' ')}, 95% interval")
+        figure.legend(loc="outside right upper", fontsize=8)
+
+    return paint, 6.6, 3.4

@@ -18,7 +18,13 @@ Row = Mapping[str, Any]
 
 def tables(found: Mapping[str, Any]) -> Iterator[RenderableType]:
     """Lines and tables of what an analysis found, whichever it was."""
-    shown = {"similarity": _similarity, "attention": _attention, "ranks": _ranks, "collisions": _collisions}
+    shown = {
+        "similarity": _similarity,
+        "attention": _attention,
+        "ranks": _ranks,
+        "collisions": _collisions,
+        "noise": _noise,
+    }
     yield from shown[found["analysis"]](found)
 
 
@@ -107,6 +113,33 @@ def _collisions(found: Mapping[str, Any]) -> Iterator[RenderableType]:
     if found["examples"]:
         shown = ", ".join(f"{_code(pair['a'])} and {_code(pair['b'])}" for pair in found["examples"][:2])
         yield f"the most frequent that nothing tells apart: {shown}"
+
+
+def _noise(found: Mapping[str, Any]) -> Iterator[RenderableType]:
+    main = found["main"].replace("_", " ")
+    trained = (
+        "trained without noise"
+        if found["trained_with"] is None
+        else f"trained with {_scheme(found['trained_with'])} of {found['trained_rate']:.0%}"
+    )
+    yield f"{found['task'].replace('_', ' ')}, {found['examples']:,} examples; {trained}"
+    table = _table("noise", "struck", main, "95%", "change", "95%")
+    for row in found["rows"]:
+        is_clean = row["rate"] == 0
+        table.add_row(
+            _scheme(row["scheme"]),
+            "-" if is_clean else _share(row["rate"]),
+            _number(row["score"], 3),
+            f"{row['low']:.3f} to {row['high']:.3f}",
+            "" if is_clean else f"{row['change']:+.3f}",
+            "" if is_clean else f"{row['change_low']:+.3f} to {row['change_high']:+.3f}",
+        )
+    yield table
+    yield "struck: share of the characters; intervals by bootstrap over the examples"
+
+
+def _scheme(name: str) -> str:
+    return name.replace("_", " ")
 
 
 def _of_texts(found: Mapping[str, Any]) -> str:
