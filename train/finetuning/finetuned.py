@@ -16,7 +16,7 @@ from tokenfree.train.config import FinetuneRecipe
 from tokenfree.train.finetuning.evaluation import Evaluated, Evaluator
 from tokenfree.train.loop.task import Task, matrix_precision
 from tokenfree.train.runs.checkpoints import Checkpoint
-from tokenfree.train.runs.locate import newest_checkpoint, run_at
+from tokenfree.train.runs.locate import best_checkpoint, run_at
 from tokenfree.train.runs.run_config import read_finetuned
 from tokenfree.train.tasks.base import DownstreamTask
 from tokenfree.train.tasks.examples.noise import IN_WORDS, Noise, reads_words
@@ -112,8 +112,6 @@ def load_finetuned(run: str | Path, *, device: str = "cpu", trust_code: bool = F
         JobError: the best checkpoint is damaged.
     """
     recipe = read_finetuned(run, trust_code=trust_code).recipe
-    place = run_at(run)
-    best = (place.result() or {}).get("best_step")
-    checkpoint = newest_checkpoint(run) if best is None else place.at(best)
-    vocabulary = load_vocabulary(place.name) if recipe.model.embedder.symbols == "subwords" else None
+    checkpoint = best_checkpoint(run)
+    vocabulary = load_vocabulary(run_at(run).name) if recipe.model.embedder.symbols == "subwords" else None
     return FinetunedModel(recipe, checkpoint, vocabulary, device)

@@ -14,10 +14,11 @@ from tokenfree.preprocess.common.errors import UserError
 from tokenfree.train.batches.framing import frame
 from tokenfree.train.batches.padding import Padding
 from tokenfree.train.batches.word_framing import room_for_words
+from tokenfree.train.config import FinetuneRecipe
 from tokenfree.train.inference.words import encode_words, words_of_texts
 from tokenfree.train.model.encoder import Encoder
-from tokenfree.train.runs.locate import newest_checkpoint
-from tokenfree.train.runs.run_config import read_config
+from tokenfree.train.runs.locate import best_checkpoint, newest_checkpoint
+from tokenfree.train.runs.run_config import read_any_config
 
 
 class Encoded(NamedTuple):
@@ -31,8 +32,9 @@ class Encoded(NamedTuple):
     - `mean`, float [texts, width]: of its characters; what every objective trains;
     - `cls_max`, float [texts, 2 * width]: `cls`, then the largest value of each feature over CLS and the characters, as
       the multi-scale Transformer has it (arXiv 1912.00544, section 3.2);
-    - `pooled`, float [texts, width]: tanh of a dense layer on `cls`. Only next-sentence prediction trains that layer
-      (`objective.next_sentence`), as `pooled_is_trained` tells; of other runs it is a random projection.
+    - `pooled`, float [texts, width]: tanh of a dense layer on `cls`. Only next-sentence prediction
+      (`objective.next_sentence`) and fine-tuning for labels of texts train that layer, as `pooled_is_trained` tells; of
+      other runs it is a random projection.
 
     Models of words give each character the vector of its word, and white space, which is in none, zeros and a false
     mask. Their vectors themselves are `words`, float [texts, words, width]: CLS, the words of
@@ -138,7 +140,12 @@ class WordEncoder(TextEncoder):
 
 
 def load_encoder(run: str | Path, *, device: str = "cpu", trust_code: bool = False) -> TextEncoder:
-    """The encoder of the newest sound checkpoint of a run, with the average of its weights where it has one.
+    """The encoder of the newest sound checkpoint of a run, with the average of its weights where it has one; of a
+    fine-tuned run, of the checkpoint that was the best on its development set.
+
+    A run of classification or of pairs does not train UP: what it learned is in `cls`, in `pooled` where
+    `pooled_is_trained` says so, and in `words` of models of words. The vectors of characters, and so `mean` and
+    `cls_max`, come through the UP that it began with.
 
     Args:
         run: its path or address.
@@ -147,13 +154,19 @@ def load_encoder(run: str | Path, *, device: str = "cpu", trust_code: bool = Fal
 
     Raises:
         UserError: there is no such run, it has no sound checkpoint, or it names code that is not trusted.
+        JobError: the best checkpoint of a fine-tuned run is damaged.
     """
-    recipe = read_config(run, trust_code=trust_code).recipe
-    checkpoint = newest_checkpoint(run)
+    recipe = read_any_config(run, trust_code=trust_code).recipe
+    if isinstance(recipe, FinetuneRecipe):
+        checkpoint, pooled_is_trained = best_checkpoint(run), recipe.task.trains_pooled
+        gives_words = recipe.model.downsampler.bytes_per_word is not None
+    else:
+        checkpoint, pooled_is_trained = newest_checkpoint(run), recipe.objective.next_sentence
+        gives_words = recipe.objective.gives_words
     with torch.random.fork_rng():  # fresh weights are drawn, then overwritten
         encoder = recipe.model.build()
     prefix = "encoder."
     tensors = checkpoint.weights()
     encoder.load_state_dict({name[len(prefix) :]: tensors[name] for name in tensors if name.startswith(prefix)})
-    kind = WordEncoder if recipe.objective.gives_words else TextEncoder
-    return kind(encoder.to(device), length=recipe.train.length, pooled_is_trained=recipe.objective.next_sentence)
+    kind = WordEncoder if gives_words else TextEncoder
+    return kind(encoder.to(device), length=recipe.train.length, pooled_is_trained=pooled_is_trained)

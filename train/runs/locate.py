@@ -24,6 +24,19 @@ def run_at(run: str | Path, owner: str | None = None) -> Run:
     return RunFolder(Path(storage.path(""))) if storage.is_local else RunStore(str(run), owner)
 
 
+def best_checkpoint(run: str | Path) -> Checkpoint:
+    """The checkpoint of a fine-tuning run that was the best on its development set; without one, or before the run has
+    ended, the newest sound one.
+
+    Raises:
+        UserError: it has none.
+        JobError: the best one is damaged.
+    """
+    place = run_at(run)
+    best = (place.result() or {}).get("best_step")
+    return newest_checkpoint(run) if best is None else place.at(best)
+
+
 def newest_checkpoint(run: str | Path, warn: Warn | None = None) -> Checkpoint:
     """The newest sound checkpoint of the run at a path or an address, on this machine.
 

@@ -122,6 +122,11 @@ class DownstreamTask(Protocol):
         """Whether the main score is an error."""
         ...
 
+    @property
+    def trains_pooled(self) -> bool:
+        """Whether it trains the encoder's layer behind `Encoder.pool`."""
+        ...
+
     def examples(self, split: Split, path: str | None) -> Sequence[Any]:
         """The examples of a split; `path` is None where the task needs no files.
 
@@ -181,6 +186,7 @@ class TaskDefaults:
     """A task whose examples are in files and whose scores are shares of what is right."""
 
     needs_files = True
+    trains_pooled = False
     lower_is_better = False
 
     def texts(self, example: Any) -> Sequence[str]:

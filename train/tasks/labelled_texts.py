@@ -68,6 +68,11 @@ class LabelledTexts(TaskDefaults):
     noise: Noise = Noise()
 
     @property
+    def trains_pooled(self) -> bool:
+        """See `DownstreamTask.trains_pooled`."""
+        return self.representation == "pooled"
+
+    @property
     def options(self) -> TextOptions:
         """How files are read."""
         if self.glue is not None:

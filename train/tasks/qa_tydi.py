@@ -36,6 +36,7 @@ class Config(QuestionAnswering):
 
     markers = True
     num_types = NUM_TYPES
+    trains_pooled = True
 
     def examples(self, split: Split, path: str | None) -> Sequence[TydiExample]:
         """See `DownstreamTask.examples`."""

@@ -1,0 +1,78 @@
+"""The encoder of a fine-tuned run: of the checkpoint that counts, with what its task has trained."""
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.train.finetuning.conftest import MakeTask, splits
+from tokenfree import load_encoder, load_finetuned
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.train.finetune import finetune
+from tokenfree.train.finetuning.source import TaskSource
+from tokenfree.train.inference.text_encoder import WordEncoder
+from tokenfree.train.runs.locate import run_at
+
+Files = Mapping[str, str]
+close = functools.partial(torch.testing.assert_close, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("model", ["canine", "multi_scale", "words"])
+def test_its_vectors_are_those_that_are_classified(
+    model: str, make_task: MakeTask, files: Files, tmp_path: Path
+) -> None:
+    finetune(make_task("classification", model, learning_rate=0.02), splits(files), str(tmp_path / "run"))
+    encoder, finetuned = load_encoder(tmp_path / "run"), load_finetuned(tmp_path / "run")
+    texts = ["good day no. 7", "bad"]
+    out, head = encoder(texts), finetuned.model.head
+    assert isinstance(encoder, WordEncoder) == (model == "words") == (out.words is not None)
+    with torch.no_grad():
+        found = torch.softmax(head.classifier(out.pooled), dim=-1)  # pyright: ignore
+    close(found, torch.tensor([list(line["probabilities"].values()) for line in finetuned(texts)]))
+
+
+def test_it_is_of_the_best_checkpoint(
+    make_task: MakeTask, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = iter([3.0, 1.0, 2.0, 1.0])
+    monkeypatch.setattr(TaskSource, "badness", lambda source, found: next(seen))
+    finetune(make_task("classification", keep_checkpoints=1), splits(files), str(tmp_path / "run"))
+    weights = load_encoder(tmp_path / "run").encoder.pooler.weight
+    best, last = (run_at(tmp_path / "run").at(step).weights()["encoder.pooler.weight"] for step in (4, 8))
+    assert torch.equal(weights, best)
+    assert not torch.equal(weights, last)
+
+
+@pytest.mark.parametrize(
+    ("task", "prefix", "trained"),
+    [
+        ("classification", "", True),
+        ({"name": "classification", "representation": "class_max"}, "", False),
+        ("pairs", "pairs_", True),
+        ("tagging", "tags_", False),
+    ],
+)
+def test_the_pooled_vector_is_trained_by_some_tasks(
+    task: str | Mapping[str, Any], prefix: str, trained: bool, make_task: MakeTask, files: Files, tmp_path: Path
+) -> None:
+    finetune(make_task(task, steps=2), splits(files, prefix), str(tmp_path / "run"))
+    encoder = load_encoder(tmp_path / "run")
+    assert encoder(["a"]).pooled_is_trained == encoder.pooled_is_trained == trained
+    assert encoder.encoder.pooler.bias.any().item() == trained  # biases begin at zero
+
+
+def test_answers_that_have_types_train_the_pooled_vector(make_task: MakeTask) -> None:
+    assert make_task("qa_tydi").task.trains_pooled
+    assert not make_task("qa_squad").task.trains_pooled
+
+
+def test_a_model_of_subwords_says_what_it_reads(make_task: MakeTask, files: Files, corpus: str, tmp_path: Path) -> None:
+    vocabulary = f"{corpus}/vocabulary/subwords.model"
+    finetune(
+        make_task("classification", "subwords", steps=1), splits(files), str(tmp_path / "run"), vocabulary=vocabulary
+    )
+    with pytest.raises(UserError, match="this model reads subwords, not texts"):
+        load_encoder(tmp_path / "run")(["a"])
