@@ -104,6 +104,7 @@ class _Metrics(TypedDict):
     validation_loss: NotRequired[Number]
     validation_accuracy: NotRequired[Number]
     validation_masked_only_loss: NotRequired[Number]
+    validation_main: NotRequired[Number]
 
 
 @with_config(OPEN)

@@ -27,7 +27,9 @@ from tokenfree.workflows.report.attempts import attempts_of
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A pretraining run: its resolved recipe, the lines of its metrics and events, and its result once it ended."""
+    """A run, of pretraining or fine-tuning: its resolved recipe, the lines of its metrics and events, and its result
+    once it ended.
+    """
 
     path: Path
     config: Mapping[str, Any]
@@ -40,6 +42,11 @@ class RunRecord:
     def name(self) -> str:
         """The folder's name."""
         return self.path.name
+
+    @property
+    def is_finetuned(self) -> bool:
+        """Whether it was trained for a task."""
+        return "task" in self.config.get("recipe", self.config)
 
 
 @dataclass(frozen=True)

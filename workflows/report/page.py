@@ -7,6 +7,7 @@ import jinja2
 import markupsafe
 
 from tokenfree.workflows.report.figures.drawing import number_ids
+from tokenfree.workflows.report.finetuned.section import finetuned_comparison, finetuned_section
 from tokenfree.workflows.report.load import DataRecord, Record, RunRecord, SweepRecord
 from tokenfree.workflows.report.opening.findings import findings
 from tokenfree.workflows.report.opening.made_with import made_with
@@ -20,13 +21,19 @@ from tokenfree.workflows.report.sections.sweep_view import SweepView
 
 
 def render(records: Sequence[Record]) -> str:
-    """The whole page: findings, then data, then runs (compared in one section where there are several), then sweeps."""
+    """The whole page: findings, then data, then runs of pretraining and of fine-tuning (compared in one section where
+    there are several of a kind), then sweeps.
+    """
     data = [record for record in records if isinstance(record, DataRecord)]
     sections = [corpus_section(record) for record in data]
     runs = [record for record in records if isinstance(record, RunRecord)]
-    if len(runs) > 1:
-        sections.append(comparison_section(runs))
-    sections += [run_section(run) for run in runs]
+    pretrained, finetuned = ([run for run in runs if run.is_finetuned == is_one] for is_one in (False, True))
+    if len(pretrained) > 1:
+        sections.append(comparison_section(pretrained))
+    sections += [run_section(run) for run in pretrained]
+    if len(finetuned) > 1:
+        sections.append(finetuned_comparison(finetuned))
+    sections += [finetuned_section(run) for run in finetuned]
     sweeps = [record for record in records if isinstance(record, SweepRecord)]
     views = [SweepView(record) for record in sweeps]
     sections += [sweep_section(view) for view in views]

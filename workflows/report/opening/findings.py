@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from tokenfree.train.sweep.results.compare import Setting
 from tokenfree.train.sweep.space.targets import LOSS, SPEED
+from tokenfree.workflows.report.finetuned.section import best_step, main_score
 from tokenfree.workflows.report.load import DataRecord, RunRecord
 from tokenfree.workflows.report.sections.parts import count, duration
 from tokenfree.workflows.report.sections.run_comparison import names
@@ -25,7 +26,9 @@ _SAME_LEVEL = 0.05  # nats: losses are compared where what they are to go below 
 
 def findings(runs: Sequence[RunRecord], sweeps: Sequence[SweepView], data: Sequence[DataRecord]) -> list[str]:
     """The first sentence about the runs, about each sweep and about the data, then their second ones, three in all."""
-    groups = [_of_runs(runs), *map(_of_sweep, sweeps), *map(_of_data, data)]
+    pretrained = [run for run in runs if not run.is_finetuned]
+    finetuned = [run for run in runs if run.is_finetuned]
+    groups = [_of_runs(pretrained), *map(_of_finetuned, finetuned), *map(_of_sweep, sweeps), *map(_of_data, data)]
     in_turn = itertools.chain.from_iterable(itertools.zip_longest(*groups))
     return [sentence for sentence in in_turn if sentence][:MOST]
 
@@ -57,6 +60,18 @@ def _of_run(run: RunRecord) -> Iterator[str]:
     if "validation_accuracy" in last:
         share = f"{100 * last['validation_accuracy']:.1f}%"
         yield f"The first guess of {run.name} is right for {share} of the held-out targets."
+
+
+def _of_finetuned(run: RunRecord) -> Iterator[str]:
+    name, best = main_score(run), best_step(run)
+    scored = {line["step"]: line["validation_main"] for line in run.validations if "validation_main" in line}
+    if best in scored:
+        yield f"{run.name} has {name} {scored[best]:.4f} on its development set at step {best:,}, which is kept."
+    elif scored:
+        step = max(scored)
+        yield f"{run.name} has {name} {scored[step]:.4f} on its development set after {step:,} steps."
+    else:
+        yield f"{run.name} has no score on a development set."
 
 
 def _of_several(runs: Sequence[RunRecord]) -> Iterator[str]:

@@ -51,10 +51,12 @@ def sample_sections(records: Sequence[Record]) -> list[Section]:
 
 
 def _asked(record: Record) -> Iterator[_Asked]:
-    """The run, or the best trial of a sweep that has ended, if it has checkpoints; imported runs have no data."""
+    """The pretraining run, or the best trial of a sweep that has ended, if it has checkpoints; imported runs have no
+    data.
+    """
     if isinstance(record, RunRecord):
         config = record.config
-        if config.get("manifest") and "recipe" in config and _has_checkpoints(record.path):
+        if not record.is_finetuned and config.get("manifest") and "recipe" in config and _has_checkpoints(record.path):
             yield _Asked(record.name, record.path, config["recipe"], config["manifest"], config.get("data"))
     elif isinstance(record, SweepRecord) and record.ended:
         view = SweepView(record)

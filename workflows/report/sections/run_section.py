@@ -1,4 +1,4 @@
-"""A pretraining run on the page: loss and validation, throughput, restarts, settings."""
+"""A pretraining run on the page: loss and validation, throughput, restarts, settings; what of it all runs share."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -43,7 +43,9 @@ def run_section(run: RunRecord) -> Section:
     ]
     state = "complete" if run.result else "not ended"
     title = f"Pretraining · {run.name}"
-    return Section(title, f"{run.path} ({state})", numbers, [*_curves(run, unit, level), *_tables(run)])
+    return Section(
+        title, f"{run.path} ({state})", numbers, [*_curves(run, unit, level), *record_blocks(run, _validations(run))]
+    )
 
 
 def recipe_of(run: RunRecord) -> Mapping[str, Any]:
@@ -98,7 +100,7 @@ def _curves(run: RunRecord, unit: str, level: tuple[str, float] | None) -> list[
     steps = [line["step"] for line in run.steps]
     validated = [line["step"] for line in run.validations]
     losses = [line["validation_loss"] for line in run.validations]
-    marks = ("restart", _restarted_at(run))
+    marks = ("restart", restarted_at(run))
     changes = _changes(run)
     said = " ".join(sentence for _, _, sentence in changes[:MOST_CHANGES])
     if len(changes) > MOST_CHANGES:
@@ -129,19 +131,14 @@ def _curves(run: RunRecord, unit: str, level: tuple[str, float] | None) -> list[
     return [Block("", said, pictures=pictures)]
 
 
-def _tables(run: RunRecord) -> list[Block]:
+def record_blocks(run: RunRecord, validations: Sequence[Table]) -> list[Block]:
+    """Events, the table of its validations, settings and attempts of a run."""
     blocks = []
     events = [event for event in run.events if event.get("event") not in ("start", "complete")]
     if events:
         table = Table("Events", ["time (UTC)", "event", "step", "what"], [_event(event) for event in events])
         blocks.append(Block("Starts, restarts and warnings", tables=[table]))
-    folded = []
-    if run.validations:
-        rows = [
-            [f"{line['step']:,}", decimal(line["validation_loss"]), decimal(line.get("validation_accuracy"))]
-            for line in run.validations
-        ]
-        folded.append(Table("Validations", ["step", "held-out loss", "accuracy"], rows, folded=True))
+    folded = list(validations)
     if recipe_of(run):
         folded.append(Table("Settings", ["key", "value"], flat(recipe_of(run)), folded=True))
     return [*blocks, Block("", tables=folded), attempt_block(attempts_of(run.config))]
@@ -157,7 +154,15 @@ def _event(event: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _restarted_at(run: RunRecord) -> list[float]:
+def _validations(run: RunRecord) -> list[Table]:
+    rows = [
+        [f"{line['step']:,}", decimal(line["validation_loss"]), decimal(line.get("validation_accuracy"))]
+        for line in run.validations
+    ]
+    return [Table("Validations", ["step", "held-out loss", "accuracy"], rows, folded=True)] if rows else []
+
+
+def restarted_at(run: RunRecord) -> list[float]:
     """The steps from which the run went on after a worker was lost."""
     found, lost = [], False
     for event in run.events:

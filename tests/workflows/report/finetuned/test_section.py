@@ -1,0 +1,211 @@
+"""Fine-tuned runs on the page: scores, labels and predictions, of whole, unfinished and damaged runs."""
+
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.damage import wrong_json, wrong_lines
+from tests.workflows.report.test_report import Page, make_run
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.workflows import cli
+from tokenfree.workflows.report.finetuned.labels import label_block
+from tokenfree.workflows.report.finetuned.predictions import prediction_block, predictions
+from tokenfree.workflows.report.load import RunRecord, load
+from tokenfree.workflows.report.write import write_report
+
+SMALL = [
+    *("--model.width", "16", "--model.trunk.layers", "1", "--model.trunk.heads", "2", "--train.length", "120"),
+    *("--train.steps", "4", "--train.global_batch", "4", "--train.validate_every_steps", "2", "--train.threads", "1"),
+]
+PAGES = 41  # of so many files with a wrong value one is made a page of; a page takes long
+DEV = "Predictions for the development set"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run of labels, `texts`, and one of names, `names`."""
+    folder = tmp_path_factory.mktemp("made")
+    lines = [f"{'good' if n % 2 else 'bad'} <day> {n},{'plus' if n % 2 else 'minus'}\n" for n in range(30)]
+    (folder / "texts.csv").write_text("text,label\n" + "".join(lines))
+    (folder / "names.txt").write_text("Ana B-PER\nRuiz I-PER\nsaw O\nRome B-LOC\n. O\n\n" * 4)
+    for recipe, file in (("classification", "texts.csv"), ("ner", "names.txt")):
+        splits = [f"--{split}={folder / file}" for split in ("train", "dev")]
+        output = ["--output", str(folder / Path(file).stem), "-q"]
+        assert cli.main(["finetune", recipe, *splits, *output, *SMALL]) == 0
+    return folder
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path) -> Path:
+    """A copy to be changed; the files of its runs are those of the original."""
+    return Path(shutil.copytree(made, tmp_path / "copy"))
+
+
+def page(*runs: Path) -> Page:
+    path = runs[0].parent / "page.html"
+    write_report([str(run) for run in runs], str(path))
+    return Page(path.read_text(encoding="utf-8"))
+
+
+def load_run(run: Path) -> RunRecord:
+    found = load(run)
+    assert isinstance(found, RunRecord)
+    return found
+
+
+def lines_of(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "predictions" / "dev.jsonl").read_text().splitlines()]
+
+
+def test_scores_labels_and_predictions_of_texts(folder: Path) -> None:
+    found, run = page(folder / "texts"), folder / "texts"
+    result = json.loads((run / "result.json").read_text())
+    assert f"{result['dev']['accuracy']:.4f}" == found.numbers["accuracy, dev"]
+    assert found.numbers["the step that is kept"] == str(result["best_step"])
+    assert found.tables["Scores"][1:] == [
+        ["accuracy", f"{result['dev']['accuracy']:.4f}"],
+        ["macro f1", f"{result['dev']['macro_f1']:.4f}"],
+    ]
+    assert len(found.tables["Validations"]) == 3
+    lines = lines_of(run)
+    counts = {row[0]: row[1:3] for row in found.tables["Labels"][1:]}
+    for label, of in counts.items():
+        assert of == [str(sum(line[key] == label for line in lines)) for key in ("gold", "label")]
+    rows = found.tables[DEV]
+    assert rows[0] == ["example", "text", "right answer", "found"]
+    shown = {row[0]: row for row in rows[1:]}
+    assert len(shown) == 12
+    for line in lines:
+        if line["key"] in shown:
+            _, text, gold, guess = shown[line["key"]]
+            number = int(line["key"].split(":")[1]) - 2
+            assert text == f"{'good' if number % 2 else 'bad'} <day> {number}"
+            assert (gold, guess.startswith("✓")) == (line["gold"], line["label"] == line["gold"])
+            assert guess.endswith(f"{line['label']} {line['probabilities'][line['label']]:.0%}")
+    assert f"texts has accuracy {result['dev']['accuracy']:.4f} on its development set at step" in found.text
+    assert "Guesses for hidden pieces" not in found.text
+
+
+def test_spans_of_names(folder: Path) -> None:
+    rows = page(folder / "names").tables[DEV]
+    assert {row[1] for row in rows[1:]} == {"Ana Ruiz saw Rome ."}
+    assert {row[2] for row in rows[1:]} == {"PER: Ana Ruiz, LOC: Rome"}
+
+
+def test_runs_of_both_kinds_are_compared_apart(folder: Path, tmp_path: Path) -> None:
+    found = page(folder / "texts", folder / "names", make_run(tmp_path / "pretrained"))
+    assert [row[:3] for row in found.tables["Fine-tuned runs"][1:]] == [
+        ["texts", "classification", "accuracy"], ["names", "tagging", "f1"]
+    ]  # fmt: skip
+    assert "Runs compared" not in found.headings
+    assert "Fine-tuned runs compared" in found.headings
+    assert "Pretraining · pretrained" in found.headings
+
+
+def test_a_run_that_has_not_ended(folder: Path) -> None:
+    run = folder / "texts"
+    (run / "result.json").unlink()
+    shutil.rmtree(run / "predictions")
+    found = page(run)
+    assert "They are written when the run ends." in found.text
+    assert "accuracy, dev, so far" in found.numbers
+    (run / "metrics.jsonl").write_text("")
+    assert "No step has been made yet." in page(run).text
+
+
+def test_without_a_development_set(folder: Path) -> None:
+    run, texts = folder / "bare", str(folder / "texts.csv")
+    assert (
+        cli.main(["finetune", "classification", "--train", texts, "--test", texts, "--output", str(run), "-q", *SMALL])
+        == 0
+    )
+    found = page(run)
+    assert "It has no development set: the last checkpoint counts." in found.text
+    assert "accuracy, test" in found.numbers
+    assert "Predictions for the test set" in found.tables
+    assert "bare has no score on a development set." in found.text
+
+
+def test_texts_of_a_file_that_has_changed_are_not_shown(folder: Path, made: Path) -> None:
+    file = made / "texts.csv"
+    content = file.read_text()
+    try:
+        file.write_text(content.replace("good", "fine"))
+        found = page(folder / "texts")
+        assert "or another file of the run has changed." in found.text
+        assert found.tables[DEV][0] == ["example", "right answer", "found"]
+        file.unlink()
+        assert "Their texts are not in files of this machine." in page(folder / "texts").text
+    finally:
+        file.write_text(content)
+
+
+@pytest.mark.parametrize("content", ["{", "[1]\n", '{"label": "plus"}\n', "\xff"])
+def test_damaged_predictions_are_told(content: str, folder: Path) -> None:
+    (folder / "texts" / "predictions" / "dev.jsonl").write_bytes(content.encode("latin-1"))
+    assert "predictions/dev.jsonl is damaged:" in page(folder / "texts").text
+
+
+@pytest.mark.parametrize(("name", "wrong"), [("metrics.jsonl", wrong_lines), ("result.json", wrong_json)])
+def test_whatever_is_wrong_there_is_a_page_or_one_line(name: str, wrong: Callable[[bytes], Any], folder: Path) -> None:
+    path = folder / "texts" / name
+    if name == "metrics.jsonl":
+        path.write_text(path.read_text().splitlines(keepends=True)[-1])
+    for damaged in list(wrong(path.read_bytes()))[::PAGES]:
+        path.write_bytes(damaged)
+        try:
+            page(folder / "texts")
+            problem = ""
+        except UserError as error:
+            problem = str(error)
+        assert not problem or (str(path) in problem and "\n" not in problem)
+
+
+def test_whatever_is_wrong_with_predictions_a_table_is_made(folder: Path) -> None:
+    run = folder / "names"
+    path, record = run / "predictions" / "dev.jsonl", load_run(run)
+    path.write_text(path.read_text().splitlines(keepends=True)[0])
+    for damaged in list(wrong_lines(path.read_bytes()))[::3]:
+        path.write_bytes(damaged)
+        lines, problem = predictions(record, "dev")
+        assert bool(lines) != bool(problem) or not damaged.strip()
+        if lines:
+            label_block("", lines)
+            prediction_block(record, "dev", "", lines)
+
+
+def labels(lines: Sequence[Mapping[str, Any]]) -> list[Sequence[str]]:
+    block = label_block("", lines)
+    return [] if block is None else list(block.tables[0].rows)
+
+
+def test_scores_of_labels_by_hand() -> None:
+    pairs = ["aa", "aa", "ab", "bb", "ba", "cb"]
+    assert labels([{"gold": gold, "label": found} for gold, found in pairs]) == [
+        ["a", "3", "3", "0.667", "0.667", "0.667"],
+        ["b", "2", "3", "0.333", "0.500", "0.400"],
+        ["c", "1", "0", "0.000", "0.000", "0.000"],
+    ]
+    tags = [{"gold": ["N", "V"], "tags": ["N", "N"]}, {"gold": ["N"], "tags": ["N"]}]
+    assert labels(tags) == [["N", "2", "3", "0.667", "1.000", "0.800"], ["V", "1", "0", "0.000", "0.000", "0.000"]]
+    assert (
+        labels([{"gold": 1.5, "label": 2.0}])
+        == labels([{"answer": "x", "gold": ["x"]}])
+        == labels([{"key": "x"}])
+        == []
+    )
+
+
+def test_many_labels_have_no_picture() -> None:
+    lines = [{"gold": f"label {number}", "label": "label 1"} for number in range(50)]
+    block = label_block("", lines)
+    assert block is not None
+    assert not block.pictures
+    assert block.tables[0].caption == "The 40 most frequent of 50 labels"
+    few = label_block("", lines[:12])
+    assert few is not None
+    assert len(few.pictures) == 1
