@@ -8,8 +8,8 @@ does, rankings at equal steps and at equal time, and what became of every trial.
 Of a fine-tuned run: its scores as it learned, the scores of each label and which labels it confuses, and some of its
 predictions beside the right answers; several are compared in a table.
 
-Of each pretraining run and of the best trial of a sweep that has ended: what the model guesses for hidden pieces of a fixed sample
-of held-out windows. Its data must be where it was trained on them, or among the folders.
+Of each pretraining run and of the best trial of a sweep that has ended: what the model guesses for hidden pieces of a
+fixed sample of held-out windows. Its data must be where it was trained on them, or among the folders.
 
 Example:
   tokenfree report data/en runs/tiny sweeps/knobs --output report.html

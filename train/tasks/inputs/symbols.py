@@ -111,14 +111,16 @@ class SubwordInputs(SymbolInputs):
     def encode(self, text: str, before: str | None = None) -> TextSymbols:
         """A vector for each subword; white space has none."""
         pieces = [text[at : at + MAX_TEXT_CHARACTERS] for at in range(0, len(text), MAX_TEXT_CHARACTERS)]
-        ids, vectors, before = list[np.ndarray](), np.full(len(text), NOWHERE), 0
+        ids, vectors, num_before = list[np.ndarray](), np.full(len(text), NOWHERE), 0
         for number, encoding in enumerate(self._vocabulary.encode_batch([_clean(piece) for piece in pieces])):
             shift = number * MAX_TEXT_CHARACTERS
             spans = zip(encoding.starts.tolist(), encoding.ends.tolist(), strict=True)
-            for place, (start, end) in reversed(list(enumerate(spans, before))):  # the first of those of a character
+            for place, (start, end) in reversed(
+                list(enumerate(spans, num_before))
+            ):  # the first of those of a character
                 vectors[shift + start : shift + end] = place
             ids.append(encoding.ids.astype(np.int64))
-            before += len(encoding.ids)
+            num_before += len(encoding.ids)
         return TextSymbols(np.concatenate([np.zeros(0, dtype=np.int64), *ids]), vectors)
 
 
