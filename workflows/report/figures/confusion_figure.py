@@ -29,11 +29,11 @@ def confusion(counts: np.ndarray, labels: Sequence[str], *, title: str) -> str:
                 column, row, f"{counts[row, column]:,}", ha="center", va="center", fontsize=8,
                 color=PAPER if dark else INK,
             )  # fmt: skip
-        axes.set_xticks(range(len(labels)), names, rotation=90 if len(labels) > 6 else 0)
+        axes.set_xticks(range(len(labels)), names, rotation=90 if sum(map(len, names)) > 24 else 0)
         axes.set_yticks(range(len(labels)), names)
         axes.set(xlim=(-0.5, len(labels) - 0.5), ylim=(len(labels) - 0.5, -0.5), xlabel="found", ylabel="right")
         axes.set_title(title)
         axes.grid(visible=False)
 
     size = 0.42 * len(labels)
-    return draw(paint, width=max(3.4, 1.8 + size), height=max(2.2, 1.2 + size), label=title)
+    return draw(paint, width=max(3.4, 1.8 + size), height=max(2.2, 1.6 + size), label=title)
