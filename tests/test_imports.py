@@ -34,7 +34,8 @@ FLOORS: dict[str, list[set[str]]] = {
         {"huggingface"},
         {"analyses", "onnx", "ray", "start"},
         {"evaluate", "jobs"},
-        {"finetune", "pretrain", "sweep"},
+        {"finetune", "pretrain"},
+        {"sweep"},
     ],
     "train/model": [
         {"common"},
@@ -44,7 +45,7 @@ FLOORS: dict[str, list[set[str]]] = {
         {"encoder"},
         {"costs", "precision"},
     ],
-    "train/sweep": [{"space"}, {"control"}, {"results"}, {"schedulers", "searchers", "trials"}, {"run"}],
+    "train/sweep": [{"space"}, {"subjects"}, {"control"}, {"results"}, {"schedulers", "searchers", "trials"}, {"run"}],
     "workflows": [
         {"demo_corpus", "recipes", "samples"},
         {"terminal", "report"},

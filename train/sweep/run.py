@@ -5,16 +5,17 @@
 <output>/trials/         checkpoints of the trials that go on or have finished
 <output>/ray/            what Ray writes, never read again and removed at the end
 <output>/standard_error.txt   what Ray said where a part of it was lost
+<output>/result.json     of a task: the scores of all settings, and of the best one on the test set
 <output>/...             the results, see train/sweep/results/tables.py; sweep.csv is written last
 """
 
-import os
 import pickle
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -22,8 +23,6 @@ from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.preprocess.common.local_files import lock, write_atomically
 from tokenfree.preprocess.common.settings import fingerprint, to_mapping
 from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.dataset.manifest import Manifest, load_manifest
-from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
 from tokenfree.train.jobs.ray_child import RayChild
 from tokenfree.train.machine.provenance import attempt
 from tokenfree.train.runs.folder_hashes import rewritten, write_hashes
@@ -31,12 +30,16 @@ from tokenfree.train.sweep.control.controller import Progress
 from tokenfree.train.sweep.control.history import Event, History
 from tokenfree.train.sweep.control.journal import read_history
 from tokenfree.train.sweep.control.proposals import Plan, Proposer, plan
-from tokenfree.train.sweep.control.sweep_files import RAY, SWEEP_FILE
+from tokenfree.train.sweep.control.sweep_files import RAY, SCORES, SWEEP_FILE
 from tokenfree.train.sweep.results.compare import best
 from tokenfree.train.sweep.results.tables import read, write
+from tokenfree.train.sweep.results.task_scores import evaluate_chosen
 from tokenfree.train.sweep.results.trial_result import TrialResult, trial_results
 from tokenfree.train.sweep.space.recipe import SweepRecipe, check_space
-from tokenfree.train.sweep.space.targets import LOSS, SPEED, Target, objectives
+from tokenfree.train.sweep.space.targets import SPEED, Target, objectives
+from tokenfree.train.sweep.subjects.base import Subject
+from tokenfree.train.sweep.subjects.choose import open_subject
+from tokenfree.train.sweep.subjects.finetuning import FinetuningSubject, TaskInput
 
 SWEEP = "sweep.yaml"
 ERRORS = "standard_error.txt"  # what Ray said where a part of it was lost
@@ -63,20 +66,24 @@ class SweepResult:
     already_complete: bool = False
 
 
-def prepare(sweep: SweepRecipe, data: str) -> tuple[Proposer, Plan]:
-    """Check the sweep against the data and plan its settings.
+def prepare(sweep: SweepRecipe, data: str | TaskInput, output: str) -> tuple[Proposer, Plan]:
+    """Check the sweep against the data and plan its settings; the recipes of `Proposer.sweep` are complete.
 
     Raises:
         UserError: the space and the data do not fit together, or too few settings can be run.
     """
-    manifest = load_manifest(data)
     check_space(sweep)
-    proposer = Proposer(sweep, manifest, load_vocabulary(data))
+    sweep, subject = open_subject(sweep, data, output)
+    proposer = Proposer(sweep, subject)
     return proposer, plan(proposer)
 
 
-def run_sweep(sweep: SweepRecipe, data: str, output: str, *, progress: Progress | None = None) -> SweepResult:
-    """Run the sweep on the data directory `data` into the folder `output`, or go on where it was killed.
+def run_sweep(
+    sweep: SweepRecipe, data: str | TaskInput, output: str, *, progress: Progress | None = None
+) -> SweepResult:
+    """Run the sweep on `data` into the folder `output`, or go on where it was killed.
+
+    `data` is a data directory or, of a sweep of a task, its files.
 
     `progress` hears of every event from now on, with all that is known after it; of a sweep that goes on first, before
     anything starts, of `resume`, and where Ray is started again, of `lost`; these are in no journal. What is returned
@@ -86,22 +93,25 @@ def run_sweep(sweep: SweepRecipe, data: str, output: str, *, progress: Progress 
         UserError: the space, the data, the cluster and the output do not fit together.
         JobError: every trial failed; the first one's own error is in the message.
     """
-    data = data if "://" in data else os.path.abspath(data)
     if "://" in output:
         raise UserError(f"--output {output}: a sweep needs a folder that all workers can lock and rename in; mount it")
-    proposer, planned = prepare(sweep, data)
+    proposer, planned = prepare(sweep, data, output)
+    sweep, subject = proposer.sweep, proposer.subject
     folder = Path(output).absolute()
-    _claim(folder, sweep, proposer.manifest)
+    _claim(folder, sweep, subject)
     held = UserError(f"{output} is being run by another command; wait for it or give another --output")
     with lock(folder / "lock", seconds=0, held=held):
-        history, ended_before = read(folder, seeds=sweep.seeds, reports=sweep.reports)
+        history, ended_before = read(folder, seeds=sweep.seeds, reports=sweep.reports, target=sweep.quality)
         if history.trials and not ended_before and progress is not None:
             progress({"event": "resume"}, history)
         if not ended_before:
             _add_attempt(folder / SWEEP)
-            history = _run(proposer, planned, data, folder, progress)
+            history = _run(proposer, planned, subject.parts, folder, progress)
         trials, skipped = trial_results(history), history.reasons()
-        files = write(folder, sweep, trials, skipped=skipped, unit=sweep.budget.unit, targets=targets(sweep))
+        if isinstance(subject, FinetuningSubject) and not ended_before:
+            evaluate_chosen(sweep, subject, trials, folder)
+        files = [folder / SCORES] * (folder / SCORES).is_file()
+        files += write(folder, sweep, trials, skipped=skipped, unit=sweep.budget.unit, targets=targets(sweep))
         if ended_before:
             rewritten(output, [file.name for file in files])
         else:
@@ -114,13 +124,13 @@ def run_sweep(sweep: SweepRecipe, data: str, output: str, *, progress: Progress 
 
 def targets(sweep: SweepRecipe) -> tuple[Target, ...]:
     """What settings are chosen by, the first first: the sweep's objectives, then the other one for the front."""
-    return tuple(dict.fromkeys((*objectives(sweep.objectives), LOSS, SPEED)))
+    return tuple(dict.fromkeys((*objectives(sweep.objectives), sweep.quality, SPEED)))
 
 
-def _run(proposer: Proposer, planned: Plan, data: str, folder: Path, progress: Progress | None) -> History:
+def _run(proposer: Proposer, planned: Plan, data: Any, folder: Path, progress: Progress | None) -> History:
     """Train the trials; a process of its own speaks to Ray, and is started again where Ray ends it."""
     sweep = proposer.sweep
-    known = partial(read_history, folder, seeds=sweep.seeds, reports=sweep.reports)
+    known = partial(read_history, folder, seeds=sweep.seeds, reports=sweep.reports, target=sweep.quality)
     history, storage, plans = known(), folder / RAY, pickle.dumps((proposer, planned))
 
     def take(event: Event) -> None:
@@ -148,10 +158,10 @@ def _run(proposer: Proposer, planned: Plan, data: str, folder: Path, progress: P
     return history
 
 
-def _claim(folder: Path, sweep: SweepRecipe, manifest: Manifest) -> None:
+def _claim(folder: Path, sweep: SweepRecipe, subject: Subject) -> None:
     """Write the sweep's settings into its folder; refuse a folder that holds another sweep."""
     mapping = {key: value for key, value in asdict(sweep).items() if key not in _OPERATIONAL}
-    marks = {"sweep": fingerprint(mapping), "data": manifest.fingerprint}
+    marks = {"sweep": fingerprint(mapping), "data": subject.content}
     path = folder / SWEEP
     if path.exists():
         old = SWEEP_FILE.yaml(Storage.at(str(folder)), SWEEP).get("fingerprints")

@@ -8,28 +8,62 @@ does, rankings at equal steps and at equal time, and what became of every trial.
 Of a fine-tuned run: its scores as it learned, the scores of each label and which labels it confuses, and some of its
 predictions beside the right answers; several are compared in a table.
 
-Of each pretraining run and of the best trial of a sweep that has ended: what the model guesses for hidden pieces of a
-fixed sample of held-out windows. Its data must be where it was trained on them, or among the folders.
+With --format it is the table of sweeps of fine-tuning recipes instead, ready for a paper: a row a setting, mean and 95%
+interval over its seeds, the best one marked. It is printed, or written to --output.
 
-Example:
+Of each pretraining run and of the best trial of such a sweep that has ended: what the model guesses for hidden pieces
+of a fixed sample of held-out windows. Its data must be where it was trained on them, or among the folders.
+
+Examples:
   tokenfree report data/en runs/tiny sweeps/knobs --output report.html
+  tokenfree report sweeps/rates --format latex --output table.tex
 """
 
 import argparse
+import sys
+from pathlib import Path
+
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.local_files import write_atomically
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`RUN [RUN ...] --output FILE.html`."""
+    """`RUN [RUN ...] --output FILE.html`, or `SWEEP [SWEEP ...] --format FORMAT [--output FILE]`."""
     parser.add_argument("folders", metavar="RUN", nargs="+", help="folders of runs, sweeps or data directories")
-    parser.add_argument("--output", metavar="FILE.html", required=True, help="the page to write")
+    parser.add_argument("--output", metavar="FILE", help="the page to write; of a table, by default it is printed")
+    shown = "print the table of sweeps of tasks: markdown, latex or csv"
+    parser.add_argument("--format", choices=("markdown", "latex", "csv"), help=shown)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the page and name it."""
+    """Write the page or the table and name it.
+
+    Raises:
+        UserError: the folders cannot be read, or there is no name for the page.
+    """
+    if args.format is not None:
+        return _table(args)
+    if args.output is None:
+        raise UserError("--output is missing: the page to write, such as report.html")
     from tokenfree.workflows.report.write import write_report
     from tokenfree.workflows.terminal.next_command import next_command
 
     page = write_report(args.folders, args.output)
     print(f"report written to {page}")
     print(next_command("-m", "webbrowser", str(page), program="python"))
+    return 0
+
+
+def _table(args: argparse.Namespace) -> int:
+    from tokenfree.workflows.report.paper_table import paper_table
+
+    text = paper_table(args.folders, args.format)
+    if args.output is None:
+        sys.stdout.write(text)
+        return 0
+    try:
+        write_atomically(Path(args.output), text)
+    except OSError as error:
+        raise UserError(f"--output {args.output}: cannot be written ({error.strerror}); give another") from None
+    print(f"table written to {args.output}")
     return 0

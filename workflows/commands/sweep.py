@@ -4,8 +4,13 @@ Runs trials of a pretraining recipe under Ray Tune, each with other values of th
 the worse ones early, and leaves `sweep.csv`, `trials.jsonl`, `report.html` and `best.yaml`, a recipe ready to pretrain.
 The same command goes on where a sweep was killed.
 
-Example:
+Where the base is a fine-tuning recipe, give the files of its task in place of --data. Every setting is trained with all
+seeds and judged by the main score on --dev; only the best one is evaluated on --test, once, with all its seeds. The
+scores are in `result.json`, and `tokenfree report RUN --format latex` prints them as a table.
+
+Examples:
   tokenfree sweep three-knobs-tiny --data data/en --output sweeps/knobs --trials 24 --concurrent 4
+  tokenfree sweep learning-rates --base ner --train train.txt --dev dev.txt --test test.txt --output sweeps/rates
 """
 
 import argparse
@@ -23,15 +28,26 @@ from tokenfree.workflows.terminal.stage_line import counted
 if TYPE_CHECKING:
     from tokenfree.train.sweep.run import SweepResult
     from tokenfree.train.sweep.space.recipe import SweepRecipe
+    from tokenfree.train.sweep.subjects.finetuning import TaskInput
+    from tokenfree.train.tasks.base import Split
 
 KIND = SWEEP  # of recipe that the command reads
 REPORT = "report.html"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`RECIPE --data DIR --output RUN [--trials N] [--concurrent N]`."""
+    """`RECIPE --data DIR | --train FILE --dev FILE [--test FILE] --output RUN [--trials N] [--concurrent N]`."""
     command_line.add_arguments(parser, KIND)
-    parser.add_argument("--data", metavar="DIR", required=True, help="a data directory made by `tokenfree preprocess`")
+    parser.add_argument("--data", metavar="DIR", help="a data directory made by `tokenfree preprocess`")
+    parser.add_argument("--train", metavar="FILE", help="of a task: the examples to learn from")
+    parser.add_argument("--dev", metavar="FILE", help="of a task: the development set, by which settings are judged")
+    parser.add_argument("--test", metavar="FILE", help="of a task: the test set, for the best setting alone")
+    init = "of a task: model and weights that trials begin with, a run or a folder of transformers"
+    parser.add_argument("--init-from", metavar="RUN|FOLDER", help=init)
+    subwords = "of a task: SentencePiece, for a model of subwords from scratch"
+    parser.add_argument("--vocabulary", metavar="FILE", help=subwords)
+    code = "run the code outside tokenfree that the run of --init-from names"
+    parser.add_argument("--trust-code", action="store_true", help=code)
     parser.add_argument("--output", metavar="RUN", required=True, help="the folder of the sweep")
     parser.add_argument("--dry-run", action="store_true", help="only show settings, placement, budget and hours")
     parser.add_argument("--trials", metavar="N", type=int, help="settings to try")
@@ -41,8 +57,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the sweep with a live table, then print the best setting and the files made."""
+    from tokenfree.train.sweep.control.sweep_files import SCORES
     from tokenfree.train.sweep.results.tables import BEST, TABLE
     from tokenfree.train.sweep.run import run_sweep
+    from tokenfree.workflows.report.paper_table import paper_table
     from tokenfree.workflows.report.write import write_report
     from tokenfree.workflows.terminal.next_command import next_command
     from tokenfree.workflows.terminal.sweep.plan import describe
@@ -50,14 +68,15 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.workflows.terminal.verbosity import show_settings
 
     sweep = _sweep(args)
+    data = _data(args, sweep)
     show_settings(args.verbosity, sweep)
     if args.dry_run:
-        for line in describe(sweep, args.data, args.output):
+        for line in describe(sweep, data, args.output):
             print(line)
         return 0
     try:
         with SweepTable(verbosity=args.verbosity) as table:
-            result = run_sweep(sweep, args.data, args.output, progress=table)
+            result = run_sweep(sweep, data, args.output, progress=table)
     except JobError:
         if (Path(args.output) / TABLE).is_file():  # every trial failed: what each of them said is on the page
             print(f"report written to {write_report([args.output], str(Path(args.output) / REPORT))}")
@@ -69,9 +88,12 @@ def run(args: argparse.Namespace) -> int:
         print(line)
     for path in (*result.files, report):
         print(f"  {path.name:<14}{path}")
-    best = Path(args.output) / BEST
-    if best in result.files:
-        print(next_command("pretrain", str(best), "--data", args.data, "--output", "RUN"))
+    made = {path.name for path in result.files}
+    if SCORES in made:
+        print(paper_table([args.output], "markdown"), end="")
+        print(next_command("report", args.output, "--format", "latex"))
+    elif BEST in made:
+        print(next_command("pretrain", str(Path(args.output) / BEST), "--data", args.data, "--output", "RUN"))
     return 1 if any(trial.state == "failed" for trial in result.trials) else 0
 
 
@@ -99,6 +121,28 @@ def _sweep(args: argparse.Namespace) -> "SweepRecipe":
     return sweep
 
 
+def _data(args: argparse.Namespace, sweep: "SweepRecipe") -> "str | TaskInput":
+    """What the sweep is trained on; whether it fits the recipe is seen later.
+
+    Raises:
+        UserError: it is missing, or there are two kinds of it.
+    """
+    from tokenfree.train.sweep.space.recipe import TASK
+    from tokenfree.train.sweep.subjects.finetuning import TaskInput
+
+    splits: dict[Split, str | None] = {"train": args.train, "dev": args.dev, "test": args.test}
+    files: dict[Split, str] = {split: path for split, path in splits.items() if path is not None}
+    others = {"init-from": args.init_from, "vocabulary": args.vocabulary, "trust-code": args.trust_code or None}
+    of_task = [*files, *(name for name, value in others.items() if value is not None)]
+    if args.data is not None and of_task:
+        raise UserError(f"--data and --{of_task[0]}: give one; data are for pretraining, the other is for a task")
+    if args.data is not None:
+        return args.data
+    if TASK not in sweep.base and not of_task:
+        raise UserError("--data is missing: a data directory made by `tokenfree preprocess`")
+    return TaskInput(files, args.init_from, args.vocabulary, args.trust_code)
+
+
 def _results(sweep: "SweepRecipe", result: "SweepResult") -> Iterator[str]:
     """What is said at the end: what became of the trials, and the best setting."""
     from tokenfree.train.sweep.results.compare import full_amount, rank
@@ -119,8 +163,10 @@ def _results(sweep: "SweepRecipe", result: "SweepResult") -> Iterator[str]:
     if not ranked or amount is None:
         return
     setting = ranked[0].setting
-    loss = setting.interval(LOSS.metric, amount, unit)
-    if loss is not None:
-        sure = "" if loss.half is None else f" (mean of {loss.count} seeds, 95% interval ± {loss.half:.3f})"
+    found = setting.interval(sweep.quality.metric, amount, unit)
+    if found is not None:
+        what = "held-out loss" if sweep.quality == LOSS else sweep.quality.metric.replace("_", " ")
+        one = "" if sweep.quality == LOSS else " (one seed)"
+        sure = one if found.half is None else f" (mean of {found.count} seeds, 95% interval ± {found.half:.3f})"
         values = ", ".join(f"{key} = {value}" for key, value in setting.values.items())
-        yield f"best: {setting.name}: held-out loss {loss.mean:.3f}{sure} with {values}"
+        yield f"best: {setting.name}: {what} {found.mean:.3f}{sure} with {values}"

@@ -100,7 +100,7 @@ def expect(kind: RecipeKind, mapping: Mapping[str, Any], recipe: str) -> None:
     known = {each: len({BASE.name, *each.top_keys} & mapping.keys()) for each in KINDS}
     other = max(KINDS, key=lambda each: known[each])
     if known[other] > known[kind]:
-        hint = " (a sweep names it as its base)" if (kind, other) == (SWEEP, PRETRAINING) else ""
+        hint = " (a sweep names it as its base)" if kind == SWEEP and other in (PRETRAINING, FINETUNING) else ""
         raise UserError(
             f"recipe {recipe}: a {other.title}, where a {kind.title} is expected; run tokenfree {other.command} "
             f"{recipe}{hint}"

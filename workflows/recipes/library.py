@@ -13,7 +13,7 @@ import yaml
 
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.settings import merge, value_at
-from tokenfree.workflows.recipes.kinds import PRETRAINING, RecipeKind, expect
+from tokenfree.workflows.recipes.kinds import FINETUNING, PRETRAINING, RecipeKind, expect
 
 FOLDER = Path(__file__).parent
 _END = re.compile(r"(?<!\bal)[.:;]\s(?![^()]*\))")  # of what is no abbreviation and not in parentheses
@@ -72,9 +72,13 @@ def read_based(recipe: str) -> dict[str, Any]:
 def resolve_sweep(mapping: Mapping[str, Any]) -> dict[str, Any]:
     """The mapping of a sweep with the recipes in place of their names: `base`, and the values of the knob `variant`.
 
+    Of a fine-tuning recipe it also has what a sweep of a task does where it does not say it.
+
     Raises:
-        UserError: as `read`, for a recipe that is named; or it is no pretraining recipe.
+        UserError: as `read`, for a recipe that is named; or it is none of pretraining or fine-tuning.
     """
+    from tokenfree.train.sweep.space.task_sweeps import with_task_defaults  # which takes seconds to import
+
     mapping = dict(mapping)
     if isinstance(mapping.get("base"), str):
         mapping["base"] = _read_base(mapping["base"])
@@ -82,7 +86,7 @@ def resolve_sweep(mapping: Mapping[str, Any]) -> dict[str, Any]:
     named = [name for names in lists if isinstance(names, list) for name in names if isinstance(name, str)]
     if named:
         mapping["variants"] = {name: _read_base(name) for name in named}
-    return mapping
+    return with_task_defaults(mapping)
 
 
 def names_of(kind: RecipeKind) -> list[str]:
@@ -96,8 +100,9 @@ def names_of(kind: RecipeKind) -> list[str]:
 
 
 def _read_base(recipe: str) -> dict[str, Any]:
-    check_kind(PRETRAINING, recipe)
-    return read_based(recipe)
+    mapping = read_based(recipe)
+    check_kind(FINETUNING if "task" in mapping else PRETRAINING, recipe)
+    return mapping
 
 
 def check_kind(kind: RecipeKind, recipe: str) -> None:

@@ -22,6 +22,7 @@ from tokenfree.train.runs.run_files import (
 from tokenfree.train.sweep.control.sweep_files import SWEEP_FILE
 from tokenfree.train.sweep.results.tables import read
 from tokenfree.train.sweep.results.trial_result import TrialResult, trial_results
+from tokenfree.train.sweep.space.targets import LOSS, quality
 from tokenfree.workflows.report.attempts import attempts_of
 
 
@@ -124,6 +125,7 @@ def _run(path: Path) -> RunRecord:
 def _sweep(path: Path) -> SweepRecord:
     mapping = SWEEP_FILE.yaml(Storage.at(str(path)), "sweep.yaml")
     recipe = mapping["recipe"]
-    history, ended = read(path, seeds=recipe.get("seeds", 1), reports=recipe.get("reports", 1))
+    target = quality(recipe.get("objectives") or [LOSS.metric])
+    history, ended = read(path, seeds=recipe.get("seeds", 1), reports=recipe.get("reports", 1), target=target)
     data = mapping.get("fingerprints", {}).get("data", "")
     return SweepRecord(path, recipe, trial_results(history), history.reasons(), ended, attempts_of(mapping), data)

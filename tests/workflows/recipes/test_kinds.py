@@ -25,9 +25,9 @@ def belongs(name: str) -> RecipeKind:
     """The kind of a recipe that comes with tokenfree, by its folder and its keys."""
     if name in ("wikipedia", "wikipedia-tiny"):
         return PREPROCESSING
-    if "task" in library.read_based(name):
-        return FINETUNING
-    return SWEEP if "space" in library.read(name) else PRETRAINING
+    if "space" in library.read(name):
+        return SWEEP
+    return FINETUNING if "task" in library.read_based(name) else PRETRAINING
 
 
 @pytest.mark.parametrize("name", library.names())
@@ -54,7 +54,7 @@ def test_a_misspelt_key_does_not_hide_the_kind() -> None:
     expect(PRETRAINING, {"model": {}, "trian": {}}, "mine.yaml")
 
 
-def test_the_base_of_a_sweep_is_a_pretraining_recipe() -> None:
+def test_the_base_of_a_sweep_is_no_sweep() -> None:
     variants = ["canine-s-tiny", "three-knobs-tiny"]
     for mapping in ({"base": "three-knobs-tiny"}, {"space": {"variant": {"grid": variants}}}):
         with pytest.raises(UserError, match="three-knobs-tiny: a sweep recipe, where a pretraining recipe is expected"):

@@ -32,7 +32,7 @@ class SweepController:
         self, proposer: Proposer, plan: Plan, folder: Path, concurrent: int, progress: Progress | None = None
     ) -> None:
         self.sweep = proposer.sweep
-        self.history = History(self.sweep.seeds, self.sweep.reports)
+        self.history = History(self.sweep.seeds, self.sweep.reports, self.sweep.quality)
         self._scheduler: Scheduler = self.sweep.scheduler
         self._proposer, self._plan, self._concurrent, self._progress = proposer, plan, concurrent, progress
         self._journal = Journal(folder / JOURNAL)

@@ -21,6 +21,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from tokenfree.train.sweep.space.targets import LOSS, Target
+
 Event = Mapping[str, Any]
 Report = Mapping[str, Any]
 Verdict = Literal["go", "wait", "stop", "exploit"]
@@ -43,6 +45,7 @@ class TrialState:
         failures: how often a segment failed.
         error: that of the last failure.
         exploited: the number of the report after which it last took over another trial's weights.
+        target: the field of the reports that says how good it is.
     """
 
     name: str
@@ -56,6 +59,7 @@ class TrialState:
     failures: int = 0
     error: str = ""
     exploited: int = 0
+    target: Target = LOSS
 
     @property
     def last(self) -> Report:
@@ -84,10 +88,13 @@ class TrialState:
         return self.state in ("finished", "stopped", "failed")
 
     def loss_at(self, report_number: int) -> float | None:
-        """The validation loss of its first report of this number or a later one; infinite where it is no number."""
+        """What its first report of this number or a later one says of its quality; infinite where it is no number.
+
+        That is the validation loss or, of a task, the score; less is better.
+        """
         for report in self.reports:
             if report["report"] >= report_number:
-                loss = report["validation_loss"]
+                loss = self.target.cost(report[self.target.metric])
                 return loss if math.isfinite(loss) else math.inf
         return None
 
@@ -119,6 +126,7 @@ class History:
     Attributes:
         seeds: trials of each setting.
         reports: of a trial that comes to its end.
+        target: the field of the reports that says how good a trial is.
         num_settings: that are to be tried, if the space holds so many; 0 where no command has said it yet.
         trials: by name.
         proposed: the values of each setting as the searcher gave them; a trial may have taken over others since.
@@ -128,6 +136,7 @@ class History:
 
     seeds: int
     reports: int
+    target: Target = LOSS
     num_settings: int = 0
     trials: Mapping[str, TrialState] = dataclasses.field(default_factory=dict)
     proposed: tuple[dict[str, Any], ...] = ()
@@ -189,7 +198,9 @@ class History:
 
     def _trials_of(self, setting: int, values: dict[str, Any]) -> list[TrialState]:
         names = [trial_name(setting, seed, self.seeds) for seed in range(self.seeds)]
-        return [TrialState(name, setting, seed, values, self.reports) for seed, name in enumerate(names)]
+        return [
+            TrialState(name, setting, seed, values, self.reports, target=self.target) for seed, name in enumerate(names)
+        ]
 
 
 def trial_name(setting: int, seed: int, seeds: int) -> str:

@@ -13,6 +13,7 @@ from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.common.stored.json_lines import whole_lines
 from tokenfree.train.sweep.control.history import Event, History
 from tokenfree.train.sweep.control.sweep_files import EVENT_LINE
+from tokenfree.train.sweep.space.targets import LOSS, Target
 
 JOURNAL = "journal.jsonl"
 
@@ -49,16 +50,17 @@ class Journal:
             self._file.close()
 
 
-def read_history(folder: Path, *, seeds: int, reports: int) -> History:
+def read_history(folder: Path, *, seeds: int, reports: int, target: Target = LOSS) -> History:
     """What is known of the sweep in `folder`, whether it runs, was killed or has ended; nothing where it has not begun.
 
-    `seeds` (trials of a setting) and `reports` (of a trial) are those of its recipe.
+    `seeds` (trials of a setting), `reports` (of a trial) and `target` (what says how good it is) are those of its
+    recipe.
 
     Raises:
         UserError: the journal is damaged.
     """
     events = EVENT_LINE.json_lines(Storage.at(str(folder)), JOURNAL)
-    return replayed(History(seeds, reports), events, folder / JOURNAL)
+    return replayed(History(seeds, reports, target), events, folder / JOURNAL)
 
 
 def replayed(history: History, events: Iterable[Event], path: Path) -> History:

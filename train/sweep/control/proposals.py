@@ -7,17 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import to_mapping, value_at
-from tokenfree.preprocess.dataset.manifest import Manifest
-from tokenfree.preprocess.features.vocabulary import Vocabulary
-from tokenfree.train.config import check
 from tokenfree.train.sweep.control.history import History
 from tokenfree.train.sweep.control.slots import Searcher
 from tokenfree.train.sweep.space.knobs import Values
 from tokenfree.train.sweep.space.recipe import DEFAULT_TRIALS, SweepRecipe
+from tokenfree.train.sweep.subjects.base import Subject
 
 CANDIDATES_PER_TRIAL = 50  # a space of which hardly any setting can be run is refused
-_MEASURE = ("objective", "train.length", "train.validation_windows")  # what decides on validation samples and masks
 
 
 @dataclass
@@ -26,13 +22,11 @@ class Proposer:
 
     Attributes:
         sweep: whose settings they are.
-        manifest: of the data that trials train on.
-        vocabulary: of these data, where they have one.
+        subject: what trials train on.
     """
 
     sweep: SweepRecipe
-    manifest: Manifest
-    vocabulary: Vocabulary | None
+    subject: Subject
     _problems: dict[str, list[str]] = field(default_factory=dict)  # of settings by their text, found once
 
     @property
@@ -42,9 +36,8 @@ class Proposer:
 
     @functools.cached_property
     def measure(self) -> dict[str, Any]:
-        """What decides on the samples and masks of validation: that of the base, for all trials."""
-        base = to_mapping(self.sweep.recipe({}))
-        return {key: value_at(base, key) for key in _MEASURE}
+        """What decides on what trials are judged by: that of the base, for all trials."""
+        return dict(self.subject.measure(self.sweep.recipe({})))
 
     def next(self, history: History) -> tuple[Values | None, list[tuple[Values, list[str]]]]:
         """The values of the next setting (None: there are no more), and the ones newly found impossible, with reasons.
@@ -85,14 +78,14 @@ class Proposer:
     def _find_problems(self, values: Values) -> list[str]:
         try:
             recipe = self.sweep.recipe(values)
-            workers = (self.sweep.workers, self.sweep.workers)
-            problems = check(recipe, self.manifest, workers=workers, vocabulary=self.vocabulary)
+            problems = self.subject.problems(recipe, (self.sweep.workers, self.sweep.workers))
+            found = self.subject.measure(recipe)
         except UserError as error:
             return [str(error)]
         return problems + [
             f"{key}: other values would change what is validated, so that trials could not be compared"
-            for key in _MEASURE
-            if value_at(to_mapping(recipe), key) != self.measure[key]
+            for key, value in self.measure.items()
+            if found[key] != value
         ]
 
 

@@ -15,6 +15,7 @@ from typing_extensions import NotRequired, TypedDict
 from tokenfree.preprocess.common.stored.stored_files import OPEN, StoredFile
 from tokenfree.train.runs.run_files import Attempt, Count, Number
 from tokenfree.train.sweep.control.history import Event, Verdict
+from tokenfree.train.sweep.space.targets import Objective
 
 RAY = "ray"  # the folder of what Ray writes, never read again
 AtLeastOne = Annotated[int, Field(ge=1)]
@@ -37,7 +38,7 @@ class _Knob(TypedDict, total=False):
 @with_config(OPEN)
 class _Recipe(TypedDict, total=False):
     space: dict[str, _Knob] | None
-    objectives: Annotated[list[Literal["validation_loss", "characters_per_second"]], Field(min_length=1)] | None
+    objectives: Annotated[list[Objective], Field(min_length=1)] | None
     budget: dict[str, Number | None] | None
     seeds: AtLeastOne
     reports: AtLeastOne
@@ -61,6 +62,8 @@ class _Report(TypedDict):
     train_seconds: NotRequired[Number]
     characters_per_second: NotRequired[Number]
     parameters: NotRequired[Count]
+    dev_score: NotRequired[Number]
+    dev_error: NotRequired[Number]
 
 
 class _Start(TypedDict):
@@ -120,9 +123,43 @@ _Event = Annotated[
     _Start | _Skip | _Propose | _Exhausted | _Begin | _Reported | _Decided | _TookOver | _Failed,
     Field(discriminator="event"),
 ]
+
+
+@with_config(OPEN)
+class _Seeds(TypedDict):
+    mean: Number
+    interval: Number | None
+    seeds: Annotated[list[Number], Field(min_length=1)]
+
+
+@with_config(OPEN)
+class _Setting(TypedDict):
+    setting: Count
+    values: dict[str, Any]
+    dev: _Seeds | None
+    test: _Seeds | None
+
+
+@with_config(OPEN)
+class _Best(TypedDict):
+    setting: Count
+    trials: list[str]
+
+
+@with_config(OPEN)
+class _Scores(TypedDict):
+    metric: str
+    best: _Best
+    dev: dict[str, Number]
+    test: NotRequired[dict[str, Number]]
+    settings: Annotated[list[_Setting], Field(min_length=1)]
+
+
+SCORES = "result.json"  # of a task: the scores of all settings
 _REMEDY = "put a copy of it back, or begin the sweep again with another --output"
 SWEEP_FILE: StoredFile[Mapping[str, Any]] = StoredFile(_Sweep, _REMEDY)
 EVENT_LINE: StoredFile[Event] = StoredFile(_Event, _REMEDY)
+SCORES_FILE: StoredFile[Mapping[str, Any]] = StoredFile(_Scores, _REMEDY)
 BEST_FILE: StoredFile[Mapping[str, Any]] = StoredFile(
     dict[str, Any], "give the command of the sweep again, which writes it anew"
 )

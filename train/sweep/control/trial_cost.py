@@ -4,15 +4,11 @@ from dataclasses import dataclass
 
 import torch
 
-from tokenfree.preprocess.dataset.manifest import Manifest
-from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.batches.collator import Arrays
-from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.data.loader import Loader
-from tokenfree.train.loop.task import pretraining_task
 from tokenfree.train.loop.utilisation import Meter
 from tokenfree.train.sweep.space.knobs import Values
 from tokenfree.train.sweep.space.recipe import SweepRecipe
+from tokenfree.train.sweep.subjects.base import Subject
 
 
 @dataclass(frozen=True)
@@ -43,10 +39,10 @@ class TrialCost:
 
 
 class CostEstimator:
-    """Estimates trials on the data directory `data` from the shapes of their models and one batch."""
+    """Estimates trials on `subject` from the shapes of their models and one batch."""
 
-    def __init__(self, sweep: SweepRecipe, data: str, manifest: Manifest, vocabulary: Vocabulary | None) -> None:
-        self._sweep, self._data, self._manifest, self._vocabulary = sweep, data, manifest, vocabulary
+    def __init__(self, sweep: SweepRecipe, subject: Subject) -> None:
+        self._sweep, self._subject = sweep, subject
         self._arrays: Arrays | None = None
 
     def estimate(self, values: Values) -> TrialCost:
@@ -56,9 +52,9 @@ class CostEstimator:
             UserError: the values make no recipe, or the data cannot be read.
         """
         recipe = self._sweep.recipe(values)
-        arrays = self._arrays = self._batch(recipe) if self._arrays is None else self._arrays
+        arrays = self._arrays = self._subject.batch(recipe) if self._arrays is None else self._arrays
         with torch.device("meta"):
-            task = pretraining_task(recipe, self._vocabulary.size if self._vocabulary is not None else 0)
+            task = self._subject.build(recipe)
         meter = Meter(task.encoder, task.head, device=torch.device("cpu"), precision=recipe.train.precision)
         share = recipe.train.global_batch / len(arrays["sample_ids"])
         characters = float(arrays["num_characters"].sum()) * share
@@ -72,15 +68,3 @@ class CostEstimator:
             return None
         steps = budget.steps or (budget.flops or 0) / flops or (budget.characters or 0) / characters
         return max(1, round(steps))
-
-    def _batch(self, recipe: PretrainRecipe) -> Arrays:
-        train = recipe.train
-        loader = Loader(
-            self._data,
-            global_batch=256,
-            seed=train.seed,
-            smoothing=train.smoothing,
-            streams=1,
-            collator=recipe.objective.collator(self._vocabulary, train.length, train.seed),
-        )
-        return loader.batch(0)

@@ -35,14 +35,15 @@ def table(
 ) -> str:
     """The text of `sweep.csv`: trial, state, a column a knob, the last report, setting, seed, front, error.
 
-    `front` is `yes` for settings that no other one beats: in all targets, or in loss and speed where there is only one.
+    `front` is `yes` for settings that no other one beats: in all targets, or in quality and speed where there is only
+    one.
     They are compared in the mean over seeds, at the amount of `unit` that at least three settings got to, and by the
     speed that equal models share, see costs.py.
     """
     amount = front_amount(trials, unit)
     ranked = [] if amount is None else rank(trials, target=targets[0], unit=unit, amount=amount)
     known = {SPEED.metric: {name: cost.speed for name, cost in costs(trials).items()}}
-    asked = targets if len(targets) > 1 else (LOSS, SPEED)
+    asked = targets if len(targets) > 1 else (targets[0], SPEED)
     leading = [] if amount is None else front(ranked, asked, amount, unit, known=known)
     on_front = {trial.name for item in leading for trial in item.setting.trials}
     keys = sorted({*sweep.space, *knobs(trials)})
@@ -91,7 +92,7 @@ def write(
     return [folder / name for name in files]
 
 
-def read(folder: Path, *, seeds: int, reports: int) -> tuple[History, bool]:
+def read(folder: Path, *, seeds: int, reports: int, target: Target = LOSS) -> tuple[History, bool]:
     """What is known of the sweep in `folder`, and whether it has ended; see `read_history`.
 
     Raises:
@@ -100,4 +101,4 @@ def read(folder: Path, *, seeds: int, reports: int) -> tuple[History, bool]:
     ended = (folder / TABLE).is_file()
     if ended and not (folder / JOURNAL).is_file():
         raise UserError(f"{folder}: {JOURNAL} is gone, from which a sweep is read; put it back beside {TABLE}")
-    return read_history(folder, seeds=seeds, reports=reports), ended
+    return read_history(folder, seeds=seeds, reports=reports, target=target), ended

@@ -4,21 +4,23 @@ import functools
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.refused import problems_of
 from tokenfree.preprocess.common.settings import Slot, build, draft, merge, nest, part, settings, to_mapping, value_at
-from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.config import FinetuneRecipe, PretrainRecipe, Recipe
 from tokenfree.train.sweep.space import knobs as spaces
+from tokenfree.train.sweep.space import targets
 from tokenfree.train.sweep.space.knobs import VARIANT, Knob, Values
+from tokenfree.train.sweep.space.targets import ERROR, SCORE, Objective, Target
 
 DEFAULT_TRIALS = 8
+TASK = "task"  # a key that recipes of fine-tuning have alone
 SEARCHER = Slot("tokenfree.train.sweep.searchers", "even", "tokenfree.train.sweep.control.slots.SEARCHER")
 SCHEDULER = Slot("tokenfree.train.sweep.schedulers", "asha", "tokenfree.train.sweep.control.slots.SCHEDULER")
-Objective = Literal["validation_loss", "characters_per_second"]
 
 
 @settings
@@ -56,20 +58,21 @@ class Budget:
 
 @settings
 class SweepRecipe:
-    """A search over dotted keys of a pretraining recipe.
+    """A search over dotted keys of a recipe for pretraining or for fine-tuning.
 
     `base` is that recipe (a name or file on disk, a mapping here), `overrides` is laid over it for every trial and for
     the best recipe. A knob named `variant` chooses among other recipes, which take the place of `base` (names or files
     on disk; here `variants` holds their mappings).
 
     Attributes:
-        base: the pretraining recipe that trials change: a name, a file or the mapping itself.
+        base: the recipe that trials change: a name, a file or the mapping itself.
         variants: the mappings of the recipes that a knob named `variant` chooses among; filled in by their names.
         overrides: keys laid over the recipe of every trial, and over the best one.
         space: the knobs, by dotted keys of the recipe.
         searcher: which settings are tried, in which order.
         scheduler: which trials go on after a report.
-        objectives: what is to be good: one or two.
+        objectives: what is to be good: one or two. Of fine-tuning the first is dev_score, the main score on the
+            development set, or dev_error where that is an error.
         trials: settings to try, at least 1; null: 8, or a whole grid.
         seeds: trials of each setting, with `train.seed`, `train.seed` + 1 and so on.
         budget: of one trial.
@@ -96,6 +99,16 @@ class SweepRecipe:
     concurrent: Annotated[int, Field(ge=1)] | None = None
     seed: Annotated[int, Field(ge=0)] = 0
 
+    @property
+    def recipe_class(self) -> type[Recipe]:
+        """What the recipes of trials are, by the base."""
+        return class_of(self.base)
+
+    @property
+    def quality(self) -> Target:
+        """What says how good a trial is, whatever it costs."""
+        return targets.quality(self.objectives)
+
     def mapping(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The recipe's mapping with `values` (dotted key -> value) laid over base and overrides."""
         base = self.variants.get(values[VARIANT], {}) if VARIANT in values else self.base
@@ -103,7 +116,7 @@ class SweepRecipe:
         dotted = ((key, json.dumps(value)) for key, value in values.items() if key != VARIANT)
         return merge(mapping, nest(dotted))
 
-    def recipe(self, values: Mapping[str, Any], seed: int = 0) -> PretrainRecipe:
+    def recipe(self, values: Mapping[str, Any], seed: int = 0) -> Recipe:
         """The recipe of the trial with these values and the seed numbered `seed`.
 
         Its steps are the budget's where that counts steps, and otherwise found when the trial begins.
@@ -111,12 +124,12 @@ class SweepRecipe:
         Raises:
             UserError: these values make no recipe.
         """
-        recipe = build(PretrainRecipe, self.mapping(values), source=f"trial {dict(values)}")
+        recipe = build(self.recipe_class, self.mapping(values), source=f"trial {dict(values)}")
         train: dict[str, Any] = {"seed": recipe.train.seed + seed}
         if self.budget.steps is not None:
             train["steps"] = self.budget.steps
         mapping = merge(self.mapping(values), {"train": train})
-        return build(PretrainRecipe, mapping, source=f"trial {dict(values)}")
+        return build(self.recipe_class, mapping, source=f"trial {dict(values)}")
 
     def best_recipe(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The resolved mapping of the recipe with these values and the base's own number of steps.
@@ -124,7 +137,7 @@ class SweepRecipe:
         Raises:
             UserError: these values make no recipe.
         """
-        return to_mapping(build(PretrainRecipe, self.mapping(values), source=f"trial {dict(values)}"))
+        return to_mapping(build(self.recipe_class, self.mapping(values), source=f"trial {dict(values)}"))
 
     def fixed(self, key: str, values: Values) -> Any:
         """What the recipe with these values has at a dotted key; None where it has no such key.
@@ -133,6 +146,11 @@ class SweepRecipe:
             UserError: these values make no recipe.
         """
         return value_at(self.best_recipe(values), key)
+
+
+def class_of(recipe: Mapping[str, Any]) -> type[Recipe]:
+    """What a recipe with this mapping is: one with a task is fine-tuned."""
+    return FinetuneRecipe if TASK in recipe else PretrainRecipe
 
 
 def check_space(sweep: SweepRecipe) -> None:
@@ -155,6 +173,8 @@ def space_problems(sweep: SweepRecipe) -> list[str]:
         lambda: _problems_of_order(sweep.space),
         lambda: _problems_of_variants(sweep),
         lambda: _problems_of_recipes(sweep),
+        lambda: _problems_of_kinds(sweep),
+        lambda: _problems_of_objectives(sweep),
         *(functools.partial(_problems_of_knob, sweep, key) for key in sweep.space),
         lambda: sweep.searcher.problems(sweep),
         lambda: sweep.scheduler.problems(sweep),
@@ -180,8 +200,40 @@ def _problems_of_recipes(sweep: SweepRecipe) -> Iterator[str]:
     """Of those that trials change; a base whose place variants take is none of them."""
     bases = {f"variant {name}": mapping for name, mapping in sweep.variants.items()} or {"base": sweep.base}
     for name, mapping in bases.items():
-        for problem in draft(PretrainRecipe, merge(mapping, sweep.overrides)).problems:
+        for problem in draft(class_of(mapping), merge(mapping, sweep.overrides)).problems:
             yield f"{name}{' with overrides' if sweep.overrides else ''}: {problem}"
+
+
+def _problems_of_kinds(sweep: SweepRecipe) -> Iterator[str]:
+    """That recipes of several kinds or tasks are mixed, or that knobs of a task set what the sweep itself does."""
+    kind = _kind(sweep.base)
+    for name, mapping in sweep.variants.items():
+        if _kind(mapping) != kind:
+            yield f"variant {name}: a recipe of {_kind(mapping)}, where the base is one of {kind}; give one kind"
+    for key, remedy in (("train.seed", "give a number of seeds"), ("train.steps", "give budget.steps")):
+        if TASK in sweep.base and key in sweep.space:
+            yield f"space: {key}: the sweep sets it for each trial; {remedy}"
+
+
+def _kind(recipe: Mapping[str, Any]) -> str:
+    """What is learned by it: `pretraining`, or the name of a task."""
+    if TASK not in recipe:
+        return "pretraining"
+    task = recipe[TASK]
+    return str(task.get("name") if isinstance(task, Mapping) else task)
+
+
+def _problems_of_objectives(sweep: SweepRecipe) -> Iterator[str]:
+    """That a sweep of a task is judged by something else than its score, or one of pretraining by such a score."""
+    scores = {SCORE.metric, ERROR.metric}
+    if TASK not in sweep.base:
+        if scores & {*sweep.objectives}:
+            yield "objectives: dev_score and dev_error are of fine-tuning; pretraining is judged by validation_loss"
+        return
+    task = draft(FinetuneRecipe, merge(sweep.base, sweep.overrides)).settings
+    wanted = ERROR.metric if task is not None and task.task.lower_is_better else SCORE.metric
+    if sweep.objectives[0] != wanted or (scores - {wanted}) & {*sweep.objectives}:
+        yield f"objectives: this task is judged by {wanted}; give that as the first"
 
 
 def _problems_of_knob(sweep: SweepRecipe, key: str) -> Iterator[str]:
@@ -189,7 +241,7 @@ def _problems_of_knob(sweep: SweepRecipe, key: str) -> Iterator[str]:
     knob, values = sweep.space[key], {}
     if VARIANT in sweep.space and key != VARIANT:
         values[VARIANT] = sweep.space[VARIANT].value(0.0)
-    recipe = draft(PretrainRecipe, sweep.mapping(values))
+    recipe = draft(sweep.recipe_class, sweep.mapping(values))
     for other, wanted in knob.when.items():
         if other in sweep.space:
             values[other] = wanted[0] if isinstance(wanted, list) else wanted
@@ -198,7 +250,7 @@ def _problems_of_knob(sweep: SweepRecipe, key: str) -> Iterator[str]:
     if key == VARIANT:  # whose recipes are told of by themselves
         return
     try:
-        found = draft(PretrainRecipe, sweep.mapping({**values, key: knob.value(0.0)})).problems
+        found = draft(sweep.recipe_class, sweep.mapping({**values, key: knob.value(0.0)})).problems
     except UserError as error:
         found = (str(error),)
     yield from (f"space: {key}: {problem}" for problem in found if problem not in recipe.problems)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
-from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.loop.loop import Loop
+from tokenfree.train.config import Recipe
+from tokenfree.train.loop.training_loop import TrainingLoop
 from tokenfree.train.loop.utilisation import Meter
 from tokenfree.train.sweep.space.recipe import Budget
 
@@ -14,7 +15,7 @@ _WARM, TIMED_STEPS = 2, 6  # steps before the clock runs, and steps by the clock
 _AT_REST = 1e-12  # a learning rate at which nothing moves, whatever the recipe's own would do to the weights
 
 
-def flops_of_step(loop: Loop) -> float:
+def flops_of_step(loop: TrainingLoop[Any]) -> float:
     """Floating point operations of a step over the global batch, forward and backward, by the shapes of batch 0."""
     train = loop.recipe.train
     meter = Meter(loop.encoder, loop.model.head, device=loop.device, precision=train.precision)
@@ -22,7 +23,7 @@ def flops_of_step(loop: Loop) -> float:
     return meter.flops(arrays) / len(arrays["sample_ids"]) * train.global_batch
 
 
-def characters_of_step(loop: Loop) -> float:
+def characters_of_step(loop: TrainingLoop[Any]) -> float:
     """Characters of text in a step over the global batch, by the mean of the first examples of the data."""
     counts: list[int] = []
     step = 0
@@ -32,20 +33,20 @@ def characters_of_step(loop: Loop) -> float:
     return float(sum(counts)) / len(counts) * loop.recipe.train.global_batch
 
 
-def recipe_for_timing(recipe: PretrainRecipe) -> PretrainRecipe:
+def recipe_for_timing(recipe: Recipe) -> Recipe:
     """The recipe of a loop for `seconds_of_step`: the same work a step, on weights that stay as they begin."""
     train = dataclasses.replace(recipe.train, steps=_WARM + TIMED_STEPS, learning_rate=_AT_REST)
     return dataclasses.replace(recipe, train=train)
 
 
-def seconds_of_step(loop: Loop) -> float:
+def seconds_of_step(loop: TrainingLoop[Any]) -> float:
     """The mean seconds of a step, measured on a few of a fresh loop of `recipe_for_timing`, which is then spent."""
     seconds: list[float] = []
     loop.train_until(_WARM + TIMED_STEPS, lambda line: seconds.append(line["seconds"]))
     return sum(seconds[_WARM:]) / TIMED_STEPS
 
 
-def steps_of(budget: Budget, loop: Loop, seconds: float | None = None) -> int:
+def steps_of(budget: Budget, loop: TrainingLoop[Any], seconds: float | None = None) -> int:
     """The steps that `budget` is worth to `loop`, at least 1.
 
     Args:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from ray.exceptions import RayError
 
@@ -18,13 +19,13 @@ from tokenfree.train.sweep.control.sweep_files import RAY
 from tokenfree.train.sweep.trials.ray_tune import run_segments
 
 
-def lead(link: Link, plans: bytes, data: str, folder: str) -> str | None:
+def lead(link: Link, plans: bytes, data: Any, folder: str) -> str | None:
     """Train the trials of a sweep; what goes over `link` are the session, pickled, and every event of the journal.
 
     Args:
         link: to the command.
         plans: what `prepare` returned, pickled.
-        data: that trials train on.
+        data: the parts of what trials train on, see train/sweep/subjects/.
         folder: of the sweep.
 
     Returns:
@@ -48,7 +49,7 @@ def lead(link: Link, plans: bytes, data: str, folder: str) -> str | None:
     return None
 
 
-def _train(proposer: Proposer, planned: Plan, data: str, folder: Path, link: Link, session: Session) -> None:
+def _train(proposer: Proposer, planned: Plan, data: Any, folder: Path, link: Link, session: Session) -> None:
     placement = find_placement(proposer.sweep, planned.settings, cluster_nodes())
     controller = SweepController(
         proposer, planned, folder, placement.concurrent, lambda event, history: link.send(event)

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import torch
 
-from tokenfree.train.loop.loop import Loop
 from tokenfree.train.sweep.control.history import History, TrialState
 from tokenfree.train.sweep.control.placement import Placement
 from tokenfree.train.sweep.control.trial_cost import TrialCost
 from tokenfree.train.sweep.space.knobs import Values
 from tokenfree.train.sweep.space.recipe import SweepRecipe
+from tokenfree.train.sweep.subjects.base import Subject
 from tokenfree.train.sweep.trials.budget_steps import TIMED_STEPS, recipe_for_timing, seconds_of_step
 
 
@@ -42,21 +42,21 @@ class SweepTime:
 
 
 def measure(
-    sweep: SweepRecipe, values: Values, cost: TrialCost, data: str, placement: Placement, history: History
+    sweep: SweepRecipe, values: Values, cost: TrialCost, subject: Subject, placement: Placement, history: History
 ) -> TrialSpeed:
     """Time some steps and a validation of the setting `values`, alone on this machine, with a trial's threads.
 
     Where trials of `history` have reported, the speed of their steps counts in place of that.
 
     Raises:
-        UserError: see `tokenfree.train.loop.loop.Loop`.
+        UserError: see `Subject.make_loop`.
     """
     reported = [trial.last for trial in history.trials.values() if trial.last.get("flops")]
     threads = torch.get_num_threads()
     torch.set_num_threads(max(1, int(placement.needs.cpus)))
     try:
         device = "cuda" if placement.needs.gpus else "cpu"
-        loop = Loop(recipe_for_timing(sweep.recipe(values)), data, device=device)
+        loop = subject.make_loop(recipe_for_timing(sweep.recipe(values)), device=device)
         seconds = 0.0 if reported else seconds_of_step(loop) / sweep.workers
         began = time.perf_counter()
         loop.validate()

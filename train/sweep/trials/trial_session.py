@@ -15,14 +15,17 @@ import torch
 from tokenfree.preprocess.common.errors import JobError
 from tokenfree.preprocess.common.local_files import lock
 from tokenfree.preprocess.common.settings import build
-from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.loop.loop import Loop
+from tokenfree.train.config import Recipe
 from tokenfree.train.loop.loss_spikes import checked_validation
+from tokenfree.train.loop.training_loop import TrainingLoop
 from tokenfree.train.machine.provenance import machine
 from tokenfree.train.parallel.collectives import broadcast
 from tokenfree.train.runs import checkpoints
+from tokenfree.train.runs.checkpoint_state import RunProgress
+from tokenfree.train.runs.checkpoints import Checkpoint
 from tokenfree.train.runs.run_folder import RunFolder
-from tokenfree.train.sweep.space.recipe import Budget
+from tokenfree.train.sweep.space.recipe import Budget, class_of
+from tokenfree.train.sweep.subjects.choose import subject_of
 from tokenfree.train.sweep.trials.budget_steps import flops_of_step, recipe_for_timing, seconds_of_step, steps_of
 
 _PATIENCE = 60  # seconds for which a worker of a killed sweep may live longer than the sweep
@@ -35,7 +38,7 @@ class TrialSegment:
     Attributes:
         name: of the trial.
         recipe: the trial's own, resolved.
-        data: a data directory.
+        data: a data directory, or the parts of another subject; see train/sweep/subjects/.
         folder: of the trial; all workers reach it.
         budget: the mapping of a `Budget`.
         reports: that the trial makes in all.
@@ -46,7 +49,7 @@ class TrialSegment:
 
     name: str
     recipe: Mapping[str, Any]
-    data: str
+    data: Any
     folder: str
     budget: Mapping[str, Any]
     reports: int
@@ -68,12 +71,14 @@ class TrialSession:
     def __init__(self, segment: TrialSegment, *, rank: int = 0, world_size: int = 1, device: str | None = None) -> None:
         self._segment, self._rank, self._world_size = segment, rank, world_size
         self._device = device or ("cuda" if segment.gpu else "cpu")
+        self._subject = subject_of(segment.recipe, segment.data)
         self._folder = Path(segment.folder)
         self._budget = Budget(**segment.budget)
         self._seconds = self._budget.seconds or math.inf
         self._stack = contextlib.ExitStack()
         self._used: dict[str, Any] = {"train_seconds": 0.0, "characters": 0, "flops": 0.0}
         self._report: dict[str, Any] = {"report": 0}
+        self._progress = RunProgress()  # its best validation
         self._unheard = False  # whether the report was made just before a kill, and the sweep does not know it
 
     def open(self) -> None:
@@ -81,7 +86,7 @@ class TrialSession:
 
         Raises:
             JobError: another process holds the folder.
-            UserError: see `tokenfree.train.loop.loop.Loop`.
+            UserError: see `Subject.make_loop` and `Subject.first_loop`.
         """
         try:
             self._lock()
@@ -96,7 +101,8 @@ class TrialSession:
         """Train to the next report, validate, save a checkpoint, and return the report.
 
         It holds its number as `report`, counted from 1; `step`; `loss`, that of the last step, and `validation_loss`,
-        both in nats for each target, with what else the objective validates; what is used up since the beginning of the
+        both in nats for each target, with what else the objective validates; of a task its `dev_score` or `dev_error`;
+        what is used up since the beginning of the
         trial, over all workers: `train_seconds` (of training steps alone), `characters` (of text) and `flops`;
         `characters_per_second`; `parameters` of the encoder; the `seed`; and the `machine` of this worker.
 
@@ -114,11 +120,15 @@ class TrialSession:
         loss = self._train(math.ceil(steps * share), self._seconds * share)
         if self._loop.step >= steps or self._used["train_seconds"] >= self._seconds:
             number = self._segment.reports  # a budget of seconds may end before its steps, or after
+        validation = checked_validation(self._loop.step, self._loop.validate())
+        badness = self._loop.source.badness(validation)
+        self._progress = self._progress.after_validation(self._loop.step, validation, badness)
         self._report = {
             "report": number,
             "step": self._loop.step,
             "loss": loss,
-            **checked_validation(self._loop.step, self._loop.validate()),
+            **validation,
+            **self._subject.judged(self._progress.best_loss),
             **self._used,
             "characters_per_second": self._used["characters"] / max(self._used["train_seconds"], 1e-9),
             "parameters": sum(parameter.numel() for parameter in self._loop.encoder.parameters()),
@@ -141,23 +151,34 @@ class TrialSession:
 
     def _restore(self) -> None:
         """Build the trial's loop, where its newest checkpoint leaves it; damaged ones are passed over."""
-        recipe = build(PretrainRecipe, self._segment.recipe, source=self._segment.name)
+        recipe = build(class_of(self._segment.recipe), self._segment.recipe, source=self._segment.name)
         self._loop = self._make_loop(recipe)
         self._step_flops = flops_of_step(self._loop)
-        checkpoint = self._loop.restore_newest(RunFolder(self._folder), lambda damaged: None)
-        if checkpoint is None:
+        checkpoint = self._newest() or self._begun(recipe)
+        trial = None if checkpoint is None else checkpoint.state.trial
+        if checkpoint is None or trial is None:
             self._set_steps(broadcast(self._planned_steps(recipe)))
             return
-        trial = checkpoint.state.trial
-        assert trial is not None, "all checkpoints of a trial are written by `_save`"
         self._set_steps(trial["steps"])
+        self._progress = checkpoint.state.progress or RunProgress()
         self._used, self._report = dict(trial["used"]), dict(trial["report"])
         self._unheard = self._report["report"] > self._segment.known
 
-    def _make_loop(self, recipe: PretrainRecipe) -> Loop:
-        return Loop(recipe, self._segment.data, rank=self._rank, world_size=self._world_size, device=self._device)
+    def _newest(self) -> Checkpoint | None:
+        return self._loop.restore_newest(RunFolder(self._folder), lambda damaged: None)
 
-    def _planned_steps(self, recipe: PretrainRecipe) -> int:
+    def _begun(self, recipe: Recipe) -> Checkpoint | None:
+        """Go on from the weights that the trial begins with, as a checkpoint of step 0; None where those are fresh."""
+        first = self._subject.first_loop(recipe) if self._rank == 0 else None
+        if first is not None:
+            parts, state = first.snapshot()
+            checkpoints.write(self._folder / "checkpoints" / checkpoints.name(0), parts, state)
+        return self._newest()
+
+    def _make_loop(self, recipe: Recipe) -> TrainingLoop[Any]:
+        return self._subject.make_loop(recipe, rank=self._rank, world_size=self._world_size, device=self._device)
+
+    def _planned_steps(self, recipe: Recipe) -> int:
         """What the budget is worth; a step is timed on a loop of its own, so that the trial stays as it is."""
         seconds = None
         if self._budget.seconds is not None:
@@ -192,6 +213,8 @@ class TrialSession:
         if self._rank:
             return
         trial = {"steps": self._loop.recipe.train.steps, "used": self._used, "report": self._report}
-        folder = self._folder / "checkpoints"
-        checkpoints.write(folder / checkpoints.name(self._loop.step), parts, dataclasses.replace(state, trial=trial))
-        checkpoints.prune(folder, step=self._loop.step, keep=2, best=None)
+        folder, progress = self._folder / "checkpoints", self._progress
+        state = dataclasses.replace(state, trial=trial, progress=progress)
+        checkpoints.write(folder / checkpoints.name(self._loop.step), parts, state)
+        best = progress.best_step if self._loop.source.keeps_best else None
+        checkpoints.prune(folder, step=self._loop.step, keep=2, best=best)

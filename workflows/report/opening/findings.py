@@ -135,9 +135,9 @@ def _of_sweep(view: SweepView) -> Iterator[str]:
         ahead = f"{len(view.ranked)} settings got so far"
     yield (
         f"Of the settings that {view.sweep.name} tried, {view.described(best.setting.values) or best.setting.name} is "
-        f"best at {view.at}: held-out loss {view.loss(best.setting)} nats ({how}), {ahead}."
+        f"best at {view.at}: {view.praise(best.setting)} ({how}), {ahead}."
     )
-    cheaper = _cheaper(view, best.setting)
+    cheaper = _cheaper(view, best.setting) if view.quality == LOSS else ""
     if cheaper:
         yield cheaper
     real = [item for item in view.importances if item.share > item.chance]

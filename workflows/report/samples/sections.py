@@ -13,6 +13,7 @@ from tokenfree.preprocess.dataset.manifest import load_manifest
 from tokenfree.train.sweep.control.sweep_files import BEST_FILE
 from tokenfree.train.sweep.results.compare import best
 from tokenfree.train.sweep.results.tables import BEST
+from tokenfree.train.sweep.space.targets import LOSS
 from tokenfree.workflows.report.load import DataRecord, Record, RunRecord, SweepRecord
 from tokenfree.workflows.report.samples.windows import window_block
 from tokenfree.workflows.report.sections.parts import Block, Section
@@ -51,8 +52,9 @@ def sample_sections(records: Sequence[Record]) -> list[Section]:
 
 
 def _asked(record: Record) -> Iterator[_Asked]:
-    """The pretraining run, or the best trial of a sweep that has ended, if it has checkpoints; imported runs have no
-    data.
+    """The pretraining run, or the best trial of such a sweep that has ended, if it has checkpoints.
+
+    Imported runs have no data.
     """
     if isinstance(record, RunRecord):
         config = record.config
@@ -60,7 +62,7 @@ def _asked(record: Record) -> Iterator[_Asked]:
             yield _Asked(record.name, record.path, config["recipe"], config["manifest"], config.get("data"))
     elif isinstance(record, SweepRecord) and record.ended:
         view = SweepView(record)
-        winner = best(view.trials, target=view.targets[0], unit=view.unit)
+        winner = best(view.trials, target=view.targets[0], unit=view.unit) if view.quality == LOSS else None
         if winner is not None and _has_checkpoints(record.path / "trials" / winner.name):
             recipe = BEST_FILE.yaml(Storage.at(str(record.path)), BEST)
             title, folder = f"{record.name}: {winner.name}, the best trial", record.path / "trials" / winner.name

@@ -9,7 +9,15 @@ from tokenfree.train.sweep.space.targets import LOSS, SPEED
 from tokenfree.workflows.report.figures import sweep_figures as figures
 from tokenfree.workflows.report.figures.trade_figure import Dot, trade
 from tokenfree.workflows.report.sections.parts import Block, Table, count, decimal, duration
-from tokenfree.workflows.report.sections.sweep_view import FLOPS, LOSS_NAME, UNITS, SweepView, cell, plus_minus
+from tokenfree.workflows.report.sections.sweep_view import (
+    FLOPS,
+    LOSS_NAME,
+    UNITS,
+    SweepView,
+    cell,
+    plus_minus,
+    target_name,
+)
 
 COSTS = {
     "parameters": ("parameters", count),
@@ -32,12 +40,17 @@ def best_blocks(view: SweepView) -> list[Block]:
         return [Block("Best setting", f"There is none: {reason}.")]
     winner, found = view.ranked[0].setting, view.ranked[0].interval
     seeds = f"mean of {found.count} seeds with its 95% interval by Student's t" if found.half else "one seed"
-    text = f"{winner.name}: held-out loss {view.loss(winner, 4)} nats at {view.at} ({seeds}). {_doubt(view)}"
+    text = f"{winner.name}: {view.praise(winner, 4)} at {view.at} ({seeds}). {_doubt(view)}"
     command = ""
     if view.sweep.ended:
-        text += " best.yaml is its recipe, with the number of steps of the base recipe; DIR is the data directory."
         path = shlex.quote(str(view.sweep.path / "best.yaml"))
-        command = f"tokenfree pretrain {path} --data DIR --output RUN"
+        text += " best.yaml is its recipe, with the number of steps of the base recipe"
+        if view.quality == LOSS:
+            text += "; DIR is the data directory."
+            command = f"tokenfree pretrain {path} --data DIR --output RUN"
+        else:
+            text += "; its runs, fine-tuned already, are in trials/. The table for a paper:"
+            command = f"tokenfree report {shlex.quote(str(view.sweep.path))} --format markdown"
     rows = [[view.names[key], key, shown(winner.values.get(key)) or "not set"] for key in view.knobs]
     tables = [
         Table("Its values", ["knob", "key in the recipe", "value"], rows),
@@ -116,7 +129,8 @@ def fair_blocks(view: SweepView) -> list[Block]:
     steps, seconds = full_amount(view.trials, "step"), full_amount(view.trials, "train_seconds")
     if steps is None or seconds is None:
         return []
-    orders = [rank(view.trials, unit="step", amount=steps), rank(view.trials, unit="train_seconds", amount=seconds)]
+    amounts = {"step": steps, "train_seconds": seconds}
+    orders = [rank(view.trials, target=view.quality, unit=unit, amount=amount) for unit, amount in amounts.items()]
     ranks = [{item.setting.name: number for number, item in enumerate(order, 1)} for order in orders]
     losses = [{item.setting.name: plus_minus(item.interval) for item in order} for order in orders]
     names = list(dict.fromkeys(item.setting.name for order in orders for item in order))
@@ -148,7 +162,8 @@ def fair_blocks(view: SweepView) -> list[Block]:
         right="equal time",
         best=names[0],
     )
-    header = ["setting", "rank, equal steps", "loss", "rank, equal time", "loss", "places gained"]
+    what = "loss" if view.quality == LOSS else target_name(view.quality.metric)
+    header = ["setting", "rank, equal steps", what, "rank, equal time", what, "places gained"]
     table = Table("Both rankings", header, rows, folded=len(rows) > MOST_RANKED)
     return [Block("Equal steps and equal time", text, pictures=[picture], tables=[table])]
 
@@ -159,7 +174,7 @@ def seed_blocks(view: SweepView) -> list[Block]:
         return []
     found = []
     for item in view.ranked:
-        values = [value for _, value in item.setting.reached(LOSS.metric, view.amount, view.unit)]
+        values = [value for _, value in item.setting.reached(view.quality.metric, view.amount, view.unit)]
         interval = mean_interval(values)
         if interval is not None:
             found.append((item.setting, interval, values))
@@ -171,7 +186,7 @@ def seed_blocks(view: SweepView) -> list[Block]:
         "that a scheduler let go on are its luckier ones. Strokes are seeds; a hollow diamond is a single one."
     )
     pictured = [(setting.name, interval, values) for setting, interval, values in found[:MOST_RANKED]]
-    picture = figures.intervals(pictured, x=LOSS_NAME)
+    picture = figures.intervals(pictured, x=target_name(view.quality.metric))
     rows = [
         [item.name, str(interval.count), plus_minus(interval), ", ".join(map(decimal, values)), *view.values(item)]
         for item, interval, values in found

@@ -20,7 +20,7 @@ def sweep_section(view: SweepView) -> Section:
     """The section of one sweep: what is best, what each knob does, what became of every trial."""
     sweep = view.sweep
     states = [trial.state for trial in view.trials]
-    numbers = [(view.loss(view.ranked[0].setting), "best held-out loss (nats)")] if view.ranked else []
+    numbers = [view.best_number()] if view.ranked else []
     numbers.append((str(len(states)), "trials"))
     numbers += [(str(states.count(state)), state) for state in STATES if state in states]
     if sweep.skipped:

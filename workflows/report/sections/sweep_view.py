@@ -19,7 +19,7 @@ from tokenfree.train.sweep.results.compare import (
 from tokenfree.train.sweep.results.costs import TrainingCost, costs, front_amount
 from tokenfree.train.sweep.results.effects import Importance, importance
 from tokenfree.train.sweep.results.trial_result import TrialResult, is_number, knobs, short_names, shown
-from tokenfree.train.sweep.space.targets import LOSS, SPEED, Target, objectives
+from tokenfree.train.sweep.space.targets import LOSS, SPEED, Target, objectives, quality
 from tokenfree.workflows.report.figures.drawing import are_wide, cut
 from tokenfree.workflows.report.load import SweepRecord
 from tokenfree.workflows.report.sections.parts import count
@@ -47,6 +47,7 @@ class SweepView:
         names: a short name for each knob.
         amount: of the budget's `unit`, at which settings are ranked; `at` says it in words.
         targets: what settings are ranked by, the first first.
+        quality: what says how good a trial is: the held-out loss or, of a task, the score.
         common: the amount that all ended trials got to.
         ranked: settings that got to `amount`, best first.
         seeded: whether settings have several seeds.
@@ -61,7 +62,8 @@ class SweepView:
         self.knobs = knobs(self.trials)
         self.names = dict(zip(self.knobs, short_names(self.knobs), strict=True))
         self.unit = _unit(sweep.recipe)
-        self.targets = objectives(sweep.recipe.get("objectives") or [LOSS.metric])
+        names = sweep.recipe.get("objectives") or [LOSS.metric]
+        self.targets, self.quality = objectives(names), quality(names)
         self.amount = full_amount(self.trials, self.unit)
         self.common = common_amount(self.trials, self.unit)
         self.ranked = rank(self.trials, target=self.targets[0], unit=self.unit, amount=self.amount)
@@ -145,6 +147,23 @@ class SweepView:
     def loss(self, setting: Setting, digits: int = 3) -> str:
         """The held-out loss of a setting where it is compared, in nats, with its interval."""
         return "–" if self.amount is None else plus_minus(setting.interval(LOSS.metric, self.amount, self.unit), digits)
+
+    def best_number(self) -> tuple[str, str]:
+        """How good the best setting is, and what that number is."""
+        best = self.ranked[0].setting
+        if self.quality == LOSS:
+            return self.loss(best), f"best {LOSS_NAME}"
+        return self._score(best, 3), f"best {target_name(self.quality.metric)}"
+
+    def praise(self, setting: Setting, digits: int = 3) -> str:
+        """How good a setting is where it is compared, in words, with its interval."""
+        if self.quality == LOSS:
+            return f"held-out loss {self.loss(setting, digits)} nats"
+        return f"{target_name(self.quality.metric)} {self._score(setting, digits)}"
+
+    def _score(self, setting: Setting, digits: int) -> str:
+        found = None if self.amount is None else setting.interval(self.quality.metric, self.amount, self.unit)
+        return plus_minus(found, digits)
 
     def mean_of_last(self, setting: Setting, metric: str) -> float | None:
         """The mean of the last reports of the trials of a setting that got to where settings are compared."""

@@ -12,12 +12,13 @@ if TYPE_CHECKING:
     from tokenfree.train.sweep.control.placement import Placement
     from tokenfree.train.sweep.control.trial_cost import TrialCost
     from tokenfree.train.sweep.space.recipe import SweepRecipe
+    from tokenfree.train.sweep.subjects.finetuning import TaskInput
     from tokenfree.train.sweep.trials.sweep_time import SweepTime, TrialSpeed
 
 _MOST = 40  # settings that are listed
 
 
-def describe(sweep: "SweepRecipe", data: str, output: str) -> Iterator[str]:
+def describe(sweep: "SweepRecipe", data: "str | TaskInput", output: str) -> Iterator[str]:
     """The lines of a dry run; for the hours some steps are trained, or a sweep in `output` is asked for its speed.
 
     Raises:
@@ -27,9 +28,10 @@ def describe(sweep: "SweepRecipe", data: str, output: str) -> Iterator[str]:
     from tokenfree.train.sweep.run import prepare
     from tokenfree.train.sweep.trials.sweep_time import measure, time_left
 
-    proposer, plan = prepare(sweep, data)
+    proposer, plan = prepare(sweep, data, output)
+    sweep = proposer.sweep
     placement = _placement(sweep, plan.settings)
-    estimator = CostEstimator(sweep, data, proposer.manifest, proposer.vocabulary)
+    estimator = CostEstimator(sweep, proposer.subject)
     costs = [estimator.estimate(values) for values in plan.settings]
     runs = plan.num_settings * sweep.seeds
     seeds = f", each with {counted(sweep.seeds, 'seed')}: {counted(runs, 'trial')}" if sweep.seeds > 1 else ""
@@ -47,7 +49,7 @@ def describe(sweep: "SweepRecipe", data: str, output: str) -> Iterator[str]:
     yield str(placement)
     yield from _budget(sweep, costs, runs)
     history = _begun(sweep, plan.settings, output)
-    speed = measure(sweep, plan.settings[0], costs[0], data, placement, history)
+    speed = measure(sweep, plan.settings[0], costs[0], proposer.subject, placement, history)
     left = time_left(sweep, costs, runs, speed, placement.concurrent, history)
     yield _hours(left, speed, placement.concurrent, begun=bool(history.trials))
 
@@ -69,10 +71,10 @@ def _begun(sweep: "SweepRecipe", settings: tuple[dict, ...], output: str) -> "Hi
     from tokenfree.train.sweep.control.history import History
     from tokenfree.train.sweep.control.journal import read_history
 
-    none = History(sweep.seeds, sweep.reports)
+    none = History(sweep.seeds, sweep.reports, sweep.quality)
     if "://" in output:
         return none
-    found = read_history(Path(output), seeds=sweep.seeds, reports=sweep.reports)
+    found = read_history(Path(output), seeds=sweep.seeds, reports=sweep.reports, target=sweep.quality)
     both = min(len(found.proposed), len(settings))
     return found if found.proposed[:both] == settings[:both] else none
 

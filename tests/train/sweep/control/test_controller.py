@@ -33,7 +33,7 @@ def control(sweep: SweepRecipe, folder: Path, told: Told | None = None, *, concu
     folder.mkdir(exist_ok=True)
     settings = tuple({KEY: (index * 7 % 10) / 10} for index in range(sweep.trials or 0))
     plan = Plan(len(settings), settings, {}, ())
-    proposer = Proposer(sweep, manifest=None, vocabulary=None)  # pyright: ignore[reportArgumentType]
+    proposer = Proposer(sweep, subject=None)  # pyright: ignore[reportArgumentType]
     heard = told if told is not None else []
     controller = SweepController(proposer, plan, folder, concurrent, lambda *news: heard.append(news))
     controller.start()

@@ -13,6 +13,7 @@ from tokenfree.preprocess.common.settings import Slot, build
 from tokenfree.train.sweep.control.history import History, Verdict
 from tokenfree.train.sweep.control.slots import Scheduler
 from tokenfree.train.sweep.space.recipe import SweepRecipe
+from tokenfree.train.sweep.space.targets import ERROR, LOSS, SCORE
 
 KEY = "train.learning_rate"
 SCHEDULERS = Slot("tokenfree.train.sweep.schedulers", "asha").names()
@@ -46,6 +47,20 @@ def verdicts(scheduler: Scheduler, history: History) -> dict[str, Verdict]:
     """Of every trial that has reported."""
     trials = [trial for trial in history.trials.values() if trial.reports]
     return {trial.name: scheduler.verdict(history, trial, trial.last) for trial in trials}
+
+
+def test_trials_of_a_task_are_judged_by_their_scores() -> None:
+    """Whatever their losses are: less is better of an error, more of a score."""
+    for target, kept in ((SCORE, "trial_001"), (ERROR, "trial_000"), (LOSS, "trial_000")):
+        history = History(seeds=1, reports=4, target=target).after({"event": "start", "settings": 2})
+        for setting in range(2):
+            history = history.after({"event": "propose", "setting": setting, "values": {KEY: setting}})
+        for setting, value in enumerate((0.25, 0.75)):
+            report = {"report": 1, "validation_loss": float(setting), target.metric: value}
+            event = {"event": "report", "trial": f"trial_00{setting}", "verdict": "go", "report": report}
+            history = history.after(event)
+        found = verdicts(make_sweep({"name": "asha", "reduction": 2}, trials=2).scheduler, history)
+        assert found["trial_001"] == ("go" if kept == "trial_001" else "stop")
 
 
 @pytest.mark.parametrize("name", SCHEDULERS)

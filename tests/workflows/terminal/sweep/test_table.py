@@ -8,6 +8,7 @@ import pytest
 
 from tests.workflows.terminal.conftest import Terminal
 from tokenfree.train.sweep.control.history import Event, History
+from tokenfree.train.sweep.space.targets import ERROR, SCORE
 from tokenfree.workflows.terminal.sweep import table as sweep_table
 from tokenfree.workflows.terminal.sweep.table import SweepTable
 
@@ -77,6 +78,22 @@ class Sweep:
 
     def fail(self, trial: int) -> None:
         self.tell({"event": "failure", "trial": f"trial_{trial:03d}", "error": "ValueError: no"})
+
+
+def test_a_sweep_of_a_task_shows_scores_the_highest_first(at: Callable[[float], None]) -> None:
+    table = SweepTable(io.StringIO())
+    for target, word, best in ((SCORE, "score", 1), (ERROR, "error", 0)):
+        history = History(seeds=1, reports=1, target=target).after({"event": "start", "settings": 2})
+        for number, value in enumerate((0.25, 0.75)):
+            history = history.after({"event": "propose", "setting": number, "values": {"train.learning_rate": number}})
+            report = {"report": 1, "step": 5, "validation_loss": 0.1 + number, target.metric: value}
+            event = {"event": "report", "trial": f"trial_00{number}", "verdict": "go", "report": report}
+            history = history.after(event)
+            table(event, history)
+        summary, header, *rows = table.lines(100, 10)
+        assert header.split() == ["trial", "settings", "step", word, "chars/s", "state", "left"]
+        assert f"best at step 5: {(0.25, 0.75)[best]:.3f} (trial_00{best})" in summary
+        assert [row.split()[0] for row in rows] == [f"trial_00{best}", f"trial_00{1 - best}"]
 
 
 def test_a_row_says_settings_step_loss_rate_state_and_time_left(at: Callable[[float], None]) -> None:

@@ -1,0 +1,71 @@
+"""Sweeps of a small task, and sweeps whose trials run one after another in this process, without Ray."""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.train.finetuning.conftest import MakeTask, files, make_task  # noqa: F401  (fixtures)
+from tokenfree.preprocess.common.settings import build, to_mapping
+from tokenfree.train.sweep import run
+from tokenfree.train.sweep.control.controller import Progress, SweepController
+from tokenfree.train.sweep.control.history import History
+from tokenfree.train.sweep.control.proposals import Plan, Proposer
+from tokenfree.train.sweep.space.recipe import SweepRecipe
+from tokenfree.train.sweep.space.task_sweeps import with_task_defaults
+from tokenfree.train.sweep.trials.trial_session import TrialSegment, TrialSession
+
+MakeTaskSweep = Callable[..., SweepRecipe]
+
+
+@pytest.fixture
+def make_task_sweep(make_task: MakeTask) -> MakeTaskSweep:  # noqa: F811
+    """Makes a sweep of two learning rates with two seeds over a task, given by its name or mapping."""
+
+    def make(task: Any = "classification", train: Any = None, **over: Any) -> SweepRecipe:
+        mapping = {
+            "base": to_mapping(make_task(task, **(train or {}))),
+            "space": {"train.learning_rate": {"grid": [0.001, 0.02]}},
+            "seeds": 2,
+            **over,
+        }
+        return build(SweepRecipe, with_task_defaults(mapping), source="test")
+
+    return make
+
+
+@pytest.fixture
+def without_ray(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Trials run in this process; the names of those that reported, in order."""
+    reported: list[str] = []
+
+    def run_here(proposer: Proposer, planned: Plan, data: Any, folder: Path, progress: Progress | None) -> History:
+        controller = SweepController(proposer, planned, folder, 1, progress)
+        controller.start()
+        try:
+            while (trial := controller.next_segment()) is not None:
+                sweep = proposer.sweep
+                segment = TrialSegment(
+                    name=trial.name,
+                    recipe=to_mapping(sweep.recipe(trial.values, trial.seed)),
+                    data=data,
+                    folder=str(controller.folder(trial.name)),
+                    budget={"steps": sweep.budget.steps},
+                    reports=sweep.reports,
+                    known=trial.report_number,
+                    threads=1,
+                )
+                session = TrialSession(TrialSegment(**dataclasses.asdict(segment)))  # as it comes through Ray
+                session.open()
+                while controller.report(trial.name, session.advance()):
+                    reported.append(trial.name)
+                reported.append(trial.name)
+                session.close()
+        finally:
+            controller.close()
+        return controller.history
+
+    monkeypatch.setattr(run, "_run", run_here)
+    return reported
