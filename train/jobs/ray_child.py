@@ -24,7 +24,7 @@ _INTERVAL = 0.2  # seconds between two looks at whether it is to stop
 _SETTLE_SECONDS = 5.0  # in which the end of a raylet shows that ends in order
 
 
-class Loss(NamedTuple):
+class LostPart(NamedTuple):
     """A part of Ray that is gone, in words, and who starts it again."""
 
     words: str
@@ -56,7 +56,7 @@ class RayChild:
         self._environment = _environment()
         self.is_local = "RAY_ADDRESS" not in self._environment
 
-    def call(self, *arguments: Any) -> Loss | None:
+    def call(self, *arguments: Any) -> LostPart | None:
         """One life of the process; None: the function came to its end.
 
         Raises:
@@ -87,21 +87,21 @@ class RayChild:
             return None
         if session is None:
             raise JobError("Ray ended the process that was to connect to it; run the same command again")
-        return Loss(words, is_ours=self.is_local) if words else _what_was_lost(session, is_local=self.is_local)
+        return LostPart(words, is_ours=self.is_local) if words else _what_was_lost(session, is_local=self.is_local)
 
 
-def _what_was_lost(session: bytes, *, is_local: bool) -> Loss:
+def _what_was_lost(session: bytes, *, is_local: bool) -> LostPart:
     """Where Ray ended our process, which is all that it says of a loss."""
     if is_local:
-        return Loss("the Ray node of this machine (its raylet, or an agent that it needs) was lost", is_ours=True)
+        return LostPart("the Ray node of this machine (its raylet, or an agent that it needs) was lost", is_ours=True)
     until = time.monotonic() + _SETTLE_SECONDS
     try:
         while time.monotonic() < until:
             pickle.loads(session).check()
             time.sleep(_INTERVAL)
     except JobError as error:
-        return Loss(str(error), is_ours=False)
-    return Loss("Ray ended the process connected to its cluster, as it does at the loss of a node", is_ours=True)
+        return LostPart(str(error), is_ours=False)
+    return LostPart("Ray ended the process connected to its cluster, as it does at the loss of a node", is_ours=True)
 
 
 def _environment() -> dict[str, str]:

@@ -57,7 +57,8 @@ class Config(LabelledTexts):
         texts = text.split("\t")
         if len(texts) != 2:
             raise UserError(f"{key}: a pair is two texts with a tab between; there are {len(texts)}")
-        return TextExample(key, *texts)
+        first, second = texts
+        return TextExample(key, first, second)
 
     def build(self, model: ModelConfig) -> TextHead:
         """The head."""
