@@ -15,61 +15,31 @@ is there is not done again. Ctrl-C, SIGTERM or a kill lose nothing; the same com
 from __future__ import annotations
 
 import argparse
-import fnmatch
-import os
-import signal
 import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from benchmarks.learning.command import exit_status, fitting
 from benchmarks.learning.data import prepare
 from benchmarks.learning.page import write
-from benchmarks.learning.plan import ROWS, Entry, queue
+from benchmarks.learning.plan import ROWS, queue
 from benchmarks.learning.results import Results
 from benchmarks.learning.tables import tables
-from benchmarks.learning.work import trained, work
+from benchmarks.learning.work import told, trained, work
 from tokenfree.preprocess.common.errors import JobError, UserError
-
-INTERRUPTED = 128 + signal.SIGINT
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command; returns its exit status: 0, 1 where a run failed, 2 for a mistake of the user, 130 interrupted."""
+    """The command; returns its exit status."""
     arguments = _parser().parse_args(argv)
-    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
-    try:
-        return _run(arguments)
-    except UserError as error:
-        print(f"benchmarks.learning: {error}", file=sys.stderr)
-        return 2
-    except JobError as error:
-        print(f"benchmarks.learning: {error}", file=sys.stderr)
-        return 1
-    except BrokenPipeError:  # python -m benchmarks.learning --list | head
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except KeyboardInterrupt:
-        print("\nbenchmarks.learning: interrupted; the same command again goes on", file=sys.stderr)
-        return INTERRUPTED
-
-
-def chosen(pattern: str) -> list[Entry]:
-    """The runs of the queue whose name fits a pattern such as `canine-*` or `*-0`.
-
-    Raises:
-        UserError: none does.
-    """
-    entries = [entry for entry in queue(ROWS) if fnmatch.fnmatchcase(entry.name, pattern)]
-    if not entries:
-        raise UserError(f"--only {pattern}: no run of that name; --list names them all")
-    return entries
+    return exit_status("benchmarks.learning", lambda: _run(arguments))
 
 
 def _run(arguments: argparse.Namespace) -> int:
     output = Path(arguments.output)
     data = Path(arguments.data) if arguments.data else output / "data"
-    entries = chosen(arguments.only)
+    entries = fitting(queue(ROWS), arguments.only)
     if arguments.list:
         for entry in entries:
             print(f"{entry.name:<24}{entry.command(data, output / 'runs')}")
@@ -78,7 +48,7 @@ def _run(arguments: argparse.Namespace) -> int:
         return _table(Path(arguments.table) if arguments.table else output / "results.jsonl", arguments.write)
     prepare(data, list(dict.fromkeys(entry.row.data for entry in entries)), output / "logs")
     run = partial(trained, output=output, data=data)
-    failed = work(entries, Results(output / "results.jsonl"), output / "locks", run, partial(print, flush=True))
+    failed = work(entries, Results(output / "results.jsonl"), output / "locks", run, partial(print, flush=True), told)
     if failed:
         raise JobError(f"{len(failed)} of {len(entries)} runs failed: {', '.join(failed)}; see {output}/logs")
     return 0

@@ -8,6 +8,7 @@ from typing import Any
 
 from benchmarks.learning.claims import AGREES, CLAIMS, DISAGREES, MIN_SEEDS, UNTOLD, Claim, verdict
 from benchmarks.learning.intervals import Interval, difference
+from benchmarks.learning.page import markdown_table
 from benchmarks.learning.plan import COMPARISONS, MODELS, ROWS, Row
 from benchmarks.learning.results import Line
 
@@ -66,7 +67,7 @@ def models(lines: Sequence[Line]) -> list[str]:
                 shown_to_read(of_row),
             ]
         )
-    return _table(head, rows)
+    return markdown_table(head, rows)
 
 
 def shown_to_read(lines: Sequence[Line]) -> str:
@@ -114,7 +115,7 @@ def claims(lines: Sequence[Line], made: Sequence[Claim] = CLAIMS) -> list[str]:
     without = len(made) - len(found)
     told = [f"Of {len(found)} claims: {counts}."] if found else []
     told += [f"Of {without} more in `benchmarks/learning/claims.py` a side has no run yet."] if without else []
-    return [*(_table(head, rows) if found else []), "", " ".join(told)]
+    return [*(markdown_table(head, rows) if found else []), "", " ".join(told)]
 
 
 def comparisons(lines: Sequence[Line]) -> list[str]:
@@ -129,7 +130,7 @@ def comparisons(lines: Sequence[Line]) -> list[str]:
         reading = [_interval(_least(of_row, "probe")), _plateau(of_row, "characters"), _hours(of_row)]
         rows.append([f"`{row.name}`", row.label, *budget, f"{statistics.fmean(losses):.3f}", each, *reading])
     total = sum(line["seconds"] for line in lines) / 3600
-    table = [*_table(head, rows), ""] if rows else []
+    table = [*markdown_table(head, rows), ""] if rows else []
     return [*table, f"All {len(lines)} runs of this page: {total:.1f} thread-hours of training."]
 
 
@@ -211,8 +212,3 @@ def _plateau(lines: Sequence[Line], unit: str) -> str:
 
 def _hours(lines: Sequence[Line]) -> str:
     return f"{sum(line['seconds'] for line in lines) / 3600:.1f}"
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
-    above, *below = (f"| {' | '.join(map(str, cells))} |" for cells in (head, *rows))
-    return [above, f"|{'|'.join('---' for _ in head)}|", *below]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from benchmarks.learning.children import call
 from benchmarks.learning.data import subwords_per_character
@@ -13,21 +14,51 @@ from benchmarks.learning.results import Line, Results, summarise
 from tokenfree.preprocess.common.errors import JobError
 from tokenfree.preprocess.common.local_files import lock
 
-Run = Callable[[Entry], Line]  # trains and evaluates; raises JobError where that fails
 Tell = Callable[[str], None]
 EVALUATED_WINDOWS = 2000
+
+
+class Task(Protocol):
+    """What a row of a queue says of its training."""
+
+    @property
+    def recipe(self) -> str: ...
+    @property
+    def steps(self) -> int: ...
+
+
+class Queued(Protocol):
+    """A run of a queue."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def row(self) -> Task: ...
+
+
+Each = TypeVar("Each", bound=Queued)
 
 
 class _Held(Exception):
     """Another command works on this run."""
 
 
-def work(entries: Sequence[Entry], results: Results, locks: Path, run: Run, tell: Tell = print) -> list[str]:
+def work(
+    entries: Sequence[Each],
+    results: Results,
+    locks: Path,
+    run: Callable[[Each], Line],
+    tell: Tell,
+    told: Callable[[Line], str],
+) -> list[str]:
     """Do every run that has no line yet, one after the other, and append its line. A run that fails is told of and
     passed over: training that diverges is no reason to leave the others undone.
 
     Args:
         locks: a folder for lock files, so that several commands can share one queue.
+        run: trains and evaluates; raises JobError where that fails.
+        tell: gets what happens, line by line.
+        told: what a line of results says, in short.
 
     Returns:
         The names of the runs that failed.
@@ -42,7 +73,7 @@ def work(entries: Sequence[Entry], results: Results, locks: Path, run: Run, tell
                 tell(f"{number}/{len(entries)} {entry.name}: {entry.row.steps:,} steps of {entry.row.recipe}")
                 line = run(entry)
                 results.append(line)
-                tell(f"{number}/{len(entries)} {entry.name}: {_told(line)}")
+                tell(f"{number}/{len(entries)} {entry.name}: {told(line)}")
         except _Held:
             tell(f"{number}/{len(entries)} {entry.name}: another command works on it")
         except JobError as error:
@@ -67,7 +98,8 @@ def trained(entry: Entry, output: Path, data: Path) -> Line:
     return summarise(entry, run, evaluation, subwords_per_character(directory))
 
 
-def _told(line: Line) -> str:
+def told(line: Line) -> str:
+    """How well a run of pretraining reads."""
     numbers = line["evaluation"]
     parts = [f"held-out loss {numbers['validation_loss']:.3f}"]
     if "margin" in numbers:

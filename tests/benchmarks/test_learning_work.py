@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.learning.plan import COMPARISONS, MODELS, ROWS, SEEDS, Entry, Row, queue
 from benchmarks.learning.results import Line, Results, summarise
-from benchmarks.learning.work import work
+from benchmarks.learning.work import told, work
 from tokenfree.preprocess.common.errors import JobError
 from tokenfree.preprocess.common.local_files import lock
 
@@ -51,22 +51,22 @@ def test_models_come_first_and_seed_0_of_a_stage_before_seed_1() -> None:
 def test_what_is_done_is_not_done_again(tmp_path: Path, results: Results) -> None:
     first = FakeRunner(stop_at="two-0")
     with pytest.raises(KeyboardInterrupt):
-        work(ENTRIES, results, tmp_path / "locks", first, silent)
+        work(ENTRIES, results, tmp_path / "locks", first, silent, told)
     assert first.done == ["one-0", "one-1", "one-2"]
     second = FakeRunner()
-    assert work(ENTRIES, results, tmp_path / "locks", second, silent) == []
+    assert work(ENTRIES, results, tmp_path / "locks", second, silent, told) == []
     assert second.done == ["two-0", "three-0", "two-1", "three-1", "two-2", "three-2"]
     assert [line["name"] for line in results.lines()] == [entry.name for entry in ENTRIES]
 
 
 def test_a_run_that_fails_is_passed_over_named_and_tried_again(tmp_path: Path, results: Results) -> None:
-    told: list[str] = []
+    said: list[str] = []
     runner = FakeRunner(fail_at="one-1")
-    assert work(ENTRIES, results, tmp_path / "locks", runner, told.append) == ["one-1"]
-    assert "2/9 one-1: failed: the loss is not a number" in told
+    assert work(ENTRIES, results, tmp_path / "locks", runner, said.append, told) == ["one-1"]
+    assert "2/9 one-1: failed: the loss is not a number" in said
     assert len(runner.done) == len(ENTRIES) - 1
     again = FakeRunner()
-    work(ENTRIES, results, tmp_path / "locks", again, silent)
+    work(ENTRIES, results, tmp_path / "locks", again, silent, told)
     assert again.done == ["one-1"]
 
 
@@ -74,7 +74,7 @@ def test_what_another_command_trains_is_left_to_it(tmp_path: Path, results: Resu
     runner = FakeRunner()
     (tmp_path / "locks").mkdir()
     with lock(tmp_path / "locks" / "one-1"):
-        assert work(ENTRIES, results, tmp_path / "locks", runner, silent) == []
+        assert work(ENTRIES, results, tmp_path / "locks", runner, silent, told) == []
     assert "one-1" not in runner.done
     assert len(runner.done) == len(ENTRIES) - 1
 
@@ -85,7 +85,7 @@ def test_a_torn_line_makes_way_and_its_run_is_done_again(tmp_path: Path, results
         file.write('{"name": "one-1", "eval')
     assert results.names() == {"one-0"}
     runner = FakeRunner()
-    work(ENTRIES[:3], results, tmp_path / "locks", runner, silent)
+    work(ENTRIES[:3], results, tmp_path / "locks", runner, silent, told)
     assert runner.done == ["one-1", "one-2"]
     assert [json.loads(line)["name"] for line in results.path.read_text().splitlines()] == ["one-0", "one-1", "one-2"]
 

@@ -1,0 +1,46 @@
+"""What the commands of the queues share: exit statuses, and which runs a pattern names."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterable
+
+from benchmarks.learning.work import Each
+from tokenfree.preprocess.common.errors import JobError, UserError
+
+INTERRUPTED = 128 + signal.SIGINT
+
+
+def exit_status(program: str, run: Callable[[], int]) -> int:
+    """What `run` returns; 1 where a run failed, 2 for a mistake of the user, 130 interrupted: each with a line that
+    says so. SIGTERM interrupts as Ctrl-C does."""
+    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
+    try:
+        return run()
+    except UserError as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        return 2
+    except JobError as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:  # python -m benchmarks.learning --list | head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print(f"\n{program}: interrupted; the same command again goes on", file=sys.stderr)
+        return INTERRUPTED
+
+
+def fitting(entries: Iterable[Each], pattern: str) -> list[Each]:
+    """The runs of a queue whose name fits a pattern such as `canine-*` or `*-0`.
+
+    Raises:
+        UserError: none does.
+    """
+    found = [entry for entry in entries if fnmatch.fnmatchcase(entry.name, pattern)]
+    if not found:
+        raise UserError(f"--only {pattern}: no run of that name; --list names them all")
+    return found

@@ -1,0 +1,1 @@
+"""Fine-tunes what docs/task_results.md reports; `python -m benchmarks.tasks --help`."""

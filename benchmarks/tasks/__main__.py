@@ -1,0 +1,112 @@
+"""Fine-tunes what docs/task_results.md reports: the tasks that the documents judge by, three seeds a row.
+
+    export TOKENFREE_TEST_DATA=...      # the folder with sst/, mtl-16/, masakhaner/ and the others
+    nice -n 19 python -m benchmarks.tasks --learning learning --output tasks
+    python -m benchmarks.tasks --learning learning --output tasks --only 'sst5-*'   # several may share a folder
+    python -m benchmarks.tasks --list                                        # the queue, with its commands
+    python -m benchmarks.tasks --table docs/task_results.jsonl --write docs/task_results.md
+
+LEARNING is the output of `python -m benchmarks.learning`, whose runs are begun with; --runs names them where they lie
+elsewhere. A run whose pretrained run is not there is left out, and told of. Each run is `tokenfree finetune` in a
+process and with a thread of its own, then a line in OUTPUT/results.jsonl. A run whose line is there is not done again.
+Ctrl-C, SIGTERM or a kill lose nothing; the same command goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from benchmarks.learning.command import exit_status, fitting
+from benchmarks.learning.page import write
+from benchmarks.learning.results import Results
+from benchmarks.learning.work import work
+from benchmarks.tasks.data import prepare
+from benchmarks.tasks.plan import Entry, Folders, queue
+from benchmarks.tasks.rows import ROWS
+from benchmarks.tasks.tables import tables
+from benchmarks.tasks.work import finetuned, told
+from tokenfree.preprocess.common.errors import JobError, UserError
+
+PAGE_MARK = (
+    "<!-- written by `python -m benchmarks.tasks --table docs/task_results.jsonl --write docs/task_results.md` -->"
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command; returns its exit status."""
+    arguments = _parser().parse_args(argv)
+    return exit_status("benchmarks.tasks", lambda: _run(arguments))
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    output, learning = Path(arguments.output), Path(arguments.learning)
+    folders = Folders(
+        data=output / "data",
+        pretrained=Path(arguments.runs) if arguments.runs else learning / "runs",
+        vocabulary=learning / "data" / "en-short" / "vocabulary" / "subwords.model",
+        runs=output / "runs",
+    )
+    entries = fitting(queue(ROWS), arguments.only)
+    if arguments.list:
+        for entry in entries:
+            print(f"{entry.name:<28}{entry.command(folders)}")
+        return 0
+    results = Results(output / "results.jsonl")
+    if arguments.table is not None:
+        return _table(Results(Path(arguments.table)) if arguments.table else results, arguments.write)
+    ready = [entry for entry in entries if _is_ready(entry, folders)]
+    prepare(output / "data", list(dict.fromkeys(entry.row.data for entry in ready if entry.row.has_files)))
+    run = partial(finetuned, output=output, folders=folders, results=results)
+    failed = work(ready, results, output / "locks", run, partial(print, flush=True), told)
+    if failed:
+        raise JobError(f"{len(failed)} of {len(ready)} runs failed: {', '.join(failed)}; see {output}/logs")
+    return 0
+
+
+def _is_ready(entry: Entry, folders: Folders) -> bool:
+    """Whether the pretrained run is there that it begins with; tells where not.
+
+    Raises:
+        UserError: it reads subwords, and there is no vocabulary.
+    """
+    if entry.row.reads_subwords and not Path(folders.vocabulary).exists():
+        raise UserError(f"{folders.vocabulary}: not there; --learning names the output of benchmarks.learning")
+    begins_with = entry.begins_with(folders)
+    if begins_with is None or (Path(begins_with) / "result.json").exists():
+        return True
+    print(f"{entry.name}: left out; there is no finished run {begins_with}", flush=True)
+    return False
+
+
+def _table(results: Results, page: str | None) -> int:
+    lines = results.lines()
+    if not lines:
+        raise UserError(f"{results.path}: no results in it yet; name a file of results, or its folder as --output")
+    if page is None:
+        print(tables(lines))
+    else:
+        write(Path(page), tables(lines), PAGE_MARK)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.tasks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--output", metavar="DIR", default="tasks", help="data, runs and results (default: tasks)")
+    shown = "the output of benchmarks.learning: pretrained runs, and the vocabulary (default: learning)"
+    parser.add_argument("--learning", metavar="DIR", default="learning", help=shown)
+    parser.add_argument("--runs", metavar="DIR", help="the pretrained runs (default: LEARNING/runs)")
+    parser.add_argument("--only", metavar="PATTERN", default="*", help="only runs whose names fit, such as 'sst5-*'")
+    parser.add_argument("--list", action="store_true", help="only show the queue")
+    parser.add_argument("--table", metavar="FILE", nargs="?", const="", help="only print the tables")
+    parser.add_argument("--write", metavar="PAGE", help="with --table: write them into a page, between its marks")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+"""The rows of the queue, those that tell most for their minutes first.
+
+Steps and rates were tried on the development sets with seed 0; docs/task_results.md says which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchmarks.learning.plan import Options
+from benchmarks.tasks.plan import Row
+
+RATE = "train.learning_rate"
+PAIRS = (2, 5, 10)  # of mirrored summation: the nearest of them stand 17, 11 and 1 apart
+VECTORS = 20
+DOMAINS = ("mr", "books", "electronics", "imdb")
+TEXTS = ("sst2", "sst5", "electronics", "wisesight")
+NAMES = ("ewt", "swa", "amh")
+
+# Short sequences of small vectors in the place of the recipes' 100 of 50.
+MIRRORED: Options = (
+    ("task.length", str(VECTORS)),
+    ("task.size", "10"),
+    ("task.dev_examples", "1000"),
+    ("task.test_examples", "5000"),
+    ("train.length", str(VECTORS + 1)),
+    ("model.embedder.size", "10"),
+    ("train.validate_every_steps", "250"),
+)
+MIRRORED_STEPS = 1500
+SUBWORDS: Options = (("model.embedder.name", "subword_table"), ("model.embedder.size", "2003"))
+# A multi-scale Transformer over subwords, with the head of its paper.
+MULTI_SCALE: Options = (
+    *SUBWORDS,
+    ("model.embedder.positions", "none"),
+    ("model.width", "100"),
+    ("model.downsampler.name", "identity"),
+    ("model.upsampler.name", "identity"),
+    ("model.trunk.heads", "10"),
+    ("model.trunk.dropout", "0.3"),
+    ("model.trunk.layer.name", "multi_scale"),
+    ("model.trunk.attention.name", "multi_scale"),
+    ("task.representation", "class_max"),
+    ("train.length", "256"),
+    (RATE, "0.001"),
+)
+ORDER = (("model.embedder.positions", "sinusoidal"),)
+FULL: Options = (*ORDER, ("model.trunk.attention.name", "full"))
+STANDARD: Options = (*FULL, ("model.trunk.layers", "2"), ("model.trunk.layer.name", "bert"))
+SINGLE: Options = (("model.trunk.attention.alpha", "0"), ("model.trunk.attention.scales", "[3]"))
+# The models of `benchmarks.learning`, from scratch.
+CANINE: Options = (
+    ("model.embedder.name", "codepoint_hash"),
+    ("model.initialisation", "official"),
+    ("model.trunk.dropout", "0"),
+)
+CHARACTERS: Options = ((RATE, "0.0005"), ("train.length", "240"))
+PIECES: Options = ((RATE, "0.0005"), ("train.length", "80"))
+WORDS: Options = ((RATE, "0.0005"), ("train.length", "384"))
+
+
+def _mirrored() -> Iterator[Row]:
+    for pairs in PAIRS:
+        options = (*MIRRORED, ("task.pairs", str(pairs)))
+        data = f"mirrored summation, K = {pairs}"
+        for end, label in (("", "MS-Trans-Flex"), ("-hier-s", "MS-Trans-Hier-S")):
+            yield Row(f"mirrored{end}-{pairs}", label, f"mirrored-summation{end}", data, MIRRORED_STEPS, options)
+        for end, label in (("-transformer", "Transformer"), ("-deep-hier-s", "MS-Trans-deepHier-S")):
+            yield Row(f"mirrored{end}-{pairs}", label, f"mirrored-summation{end}", data, MIRRORED_STEPS, options)
+
+
+def _multi_scale(data: str, recipe: str, steps: int, *options: tuple[str, str]) -> Iterator[Row]:
+    """The multi-scale Transformer, the same with full attention and order told by sinusoids, and its paper's baseline,
+    two layers of BERT's: all from scratch."""
+    for name, label, over in (
+        ("ms", "multi-scale", ()),
+        ("standard", "standard Transformer", STANDARD),
+        ("full", "multi-scale layers, full attention", FULL),
+    ):
+        given = tuple({**dict(MULTI_SCALE), **dict(options), **dict(over)}.items())
+        yield Row(f"{data}-{name}", label, recipe, data, steps, given, reads_subwords=True)
+
+
+def _pretrained(data: str, recipe: str, steps: int) -> Iterator[Row]:
+    """CANINE-S pretrained and not, and the two BERTs pretrained."""
+    yield Row(f"{data}-canine", "CANINE-S, pretrained", recipe, data, steps, CHARACTERS, "canine-s")
+    yield Row(f"{data}-canine-untrained", "CANINE-S, untrained", recipe, data, steps, (*CANINE, *CHARACTERS))
+    yield Row(f"{data}-bert", "subword BERT, pretrained", recipe, data, steps, PIECES, "bert")
+    yield Row(f"{data}-char-bert", "character BERT, pretrained", recipe, data, steps, CHARACTERS, "s-char-bert")
+
+
+def _rows() -> Iterator[Row]:
+    yield from _mirrored()
+    for data in ("sst5", *DOMAINS):
+        yield from _multi_scale(data, "classification", 400)
+    for data in TEXTS:
+        yield from _pretrained(data, "classification", 300)
+    for data in NAMES:
+        yield from _pretrained(data, "ner", 300)
+    yield Row("sst2-byte2word", "Byte2Word, pretrained", "classification", "sst2", 300, WORDS, "byte2word")
+    apart = ("task.encode", "apart")
+    yield from _multi_scale("snli", "pairs", 400, apart)
+    single = tuple({**dict(MULTI_SCALE), **dict(SINGLE), **dict((apart,))}.items())
+    yield Row("snli-single-3", "one scale, 3", "pairs", "snli", 400, single, reads_subwords=True)
+
+
+ROWS = tuple(_rows())
