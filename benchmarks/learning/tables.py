@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from benchmarks.learning.claims import AGREES, CLAIMS, DISAGREES, MIN_SEEDS, UNTOLD, Claim, verdict
 from benchmarks.learning.intervals import Interval, difference

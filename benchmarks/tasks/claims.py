@@ -41,7 +41,7 @@ def scores(lines: Sequence[Line], rows: Sequence[str]) -> Mapping[int, float]:
 
 
 def measured(lines: Sequence[Line], claim: Claim) -> tuple[Interval | None, int]:
-    """How much better the better side is, positive in the document's direction, and the seeds of the side with fewer."""
+    """By how much the better side is better, negative where it is worse, and the seeds of the side with fewer."""
     better, worse = (list(scores(lines, [pair[side] for pair in claim.sides]).values()) for side in (0, 1))
     rows = {row for pair in claim.sides for row in pair}
     lower = any(main_score(line) in LOWER_IS_BETTER for line in lines if line["row"] in rows)

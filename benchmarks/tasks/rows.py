@@ -28,6 +28,12 @@ MIRRORED: Options = (
     ("train.validate_every_steps", "250"),
 )
 MIRRORED_STEPS = 1500
+MODELS = {
+    "": "MS-Trans-Flex",
+    "-hier-s": "MS-Trans-Hier-S",
+    "-deep-hier-s": "MS-Trans-deepHier-S",
+    "-transformer": "Transformer",
+}
 SUBWORDS: Options = (("model.embedder.name", "subword_table"), ("model.embedder.size", "2003"))
 # A multi-scale Transformer over subwords, with the head of its paper.
 MULTI_SCALE: Options = (
@@ -48,9 +54,12 @@ ORDER = (("model.embedder.positions", "sinusoidal"),)
 FULL: Options = (*ORDER, ("model.trunk.attention.name", "full"))
 STANDARD: Options = (*FULL, ("model.trunk.layers", "2"), ("model.trunk.layer.name", "bert"))
 SINGLE: Options = (("model.trunk.attention.alpha", "0"), ("model.trunk.attention.scales", "[3]"))
-# The models of `benchmarks.learning`, from scratch.
+# The CANINE-S of `benchmarks.learning`, from scratch.
 CANINE: Options = (
     ("model.embedder.name", "codepoint_hash"),
+    ("model.embedder.hashes", "4"),
+    ("model.embedder.buckets", "4096"),
+    ("model.embedder.max_characters", "2048"),
     ("model.initialisation", "official"),
     ("model.trunk.dropout", "0"),
 )
@@ -63,9 +72,7 @@ def _mirrored() -> Iterator[Row]:
     for pairs in PAIRS:
         options = (*MIRRORED, ("task.pairs", str(pairs)))
         data = f"mirrored summation, K = {pairs}"
-        for end, label in (("", "MS-Trans-Flex"), ("-hier-s", "MS-Trans-Hier-S")):
-            yield Row(f"mirrored{end}-{pairs}", label, f"mirrored-summation{end}", data, MIRRORED_STEPS, options)
-        for end, label in (("-transformer", "Transformer"), ("-deep-hier-s", "MS-Trans-deepHier-S")):
+        for end, label in MODELS.items():
             yield Row(f"mirrored{end}-{pairs}", label, f"mirrored-summation{end}", data, MIRRORED_STEPS, options)
 
 
