@@ -99,8 +99,9 @@ def part_of(content: bytes, parts: Sequence[Part]) -> Part:
 def _make(folder: Path, name: str, inputs: Path) -> None:
     source = SOURCES[name]
     whole = [_examples(inputs / file, source.kind) for file in source.train]
-    own: dict[Part, str] = {part: file for part, file in (("dev", source.dev), ("test", source.test)) if file}
-    taken = [part for part in TENTHS if part not in own]
+    given: dict[Part, str | None] = {"dev": source.dev, "test": source.test}
+    own = {part: file for part, file in given.items() if file is not None}
+    taken: list[Part] = [part for part in TENTHS if part not in own]
     parts = [part_of(_key(source.kind, example), taken) for example in whole[0]]
     for part in PARTS:
         made = [[example for example, its in zip(examples, parts, strict=True) if its == part] for examples in whole]

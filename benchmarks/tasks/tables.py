@@ -68,6 +68,7 @@ def results(lines: Sequence[Line]) -> list[str]:
 def _result(row: Row, of_row: Sequence[Line], score: str) -> list[str]:
     test, dev = ([line[part][score] for line in of_row] for part in ("test", "dev"))
     found = mean_interval(test)
+    assert found is not None, row.name  # it has a line
     interval = "" if found.half is None else f"{found.mean - found.half:.3f} to {found.mean + found.half:.3f}"
     each = ", ".join(f"{value:.3f}" for value in test)
     minutes = statistics.fmean(line["cpu_seconds"] for line in of_row) / 60

@@ -134,7 +134,7 @@ def test_inputs_that_are_not_there_are_named(
         monkeypatch.delenv("TOKENFREE_TEST_DATA", raising=False)
     else:
         monkeypatch.setenv("TOKENFREE_TEST_DATA", str(tmp_path))
-    with pytest.raises(UserError, match="TOKENFREE_TEST_DATA.*sst/stsa.fine.train"):
+    with pytest.raises(UserError, match=r"TOKENFREE_TEST_DATA.*sst/stsa\.fine\.train"):
         prepare(tmp_path / "data", ["sst5"])
 
 
