@@ -77,6 +77,7 @@ def _claims() -> Iterator[Claim]:
         (FULL, "full", AGAINST_FULL, AGAINST_FULL),
     ):
         yield Claim(SST, f"{text}, SST-5", sst, (("sst5-ms", f"sst5-{other}"),))
+        yield Claim(SST, f"{text}, SST-2", "none", (("sst2-ms", f"sst2-{other}"),))
         domains = tuple((f"{domain}-ms", f"{domain}-{other}") for domain in DOMAINS)
         yield Claim(MTL, f"{text}, mean of four domains", mtl, domains)
     for data in (*TEXTS, *NAMES):

@@ -75,18 +75,17 @@ def test_an_example_is_in_one_part_whatever_its_label_and_place(
 ) -> None:
     texts = [f"film number {number}" for number in range(300)]
     (tmp_path / "sst").mkdir()
-    train = [f"{number % 2} {text}\n" for number, text in enumerate(texts)]
-    (tmp_path / "sst/stsa.binary.train").write_text("".join([*train, "1 film number 0\n"]))
+    train = [f"{label} {text}\n" for label in (0, 1) for text in texts]
+    (tmp_path / "sst/stsa.binary.train").write_text("".join(train))
     (tmp_path / "sst/stsa.binary.dev").write_text("1 a film to see twice")
     monkeypatch.setenv("TOKENFREE_TEST_DATA", str(tmp_path))
     prepare(tmp_path / "data", ["sst2"])
     parts = {part: Path(path(tmp_path / "data", "sst2", part)).read_text().splitlines() for part in PARTS}
     assert parts["test"] == ["1 a film to see twice"]
-    assert sorted(parts["train"] + parts["dev"]) == sorted([*map(str.strip, train), "1 film number 0"])
-    assert 15 <= len(parts["dev"]) <= 50
-    of_first = [part for part, lines in parts.items() for line in lines if line.endswith(" film number 0")]
-    assert len(of_first) == 2
-    assert len(set(of_first)) == 1
+    assert sorted(parts["train"] + parts["dev"]) == sorted(map(str.strip, train))
+    held_out = Counter(line[2:] for line in parts["dev"])
+    assert 15 <= len(held_out) <= 50
+    assert set(held_out.values()) == {2}
 
 
 def test_pairs_of_one_premise_stay_together_line_by_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from benchmarks.tasks.claims import CLAIMS, Claim, measured, scores, verdict
 from benchmarks.tasks.plan import Entry, Folders
 from benchmarks.tasks.rows import ROWS
 from benchmarks.tasks.tables import claims, commands, results, tables
-from benchmarks.tasks.work import finetuned, told
+from benchmarks.tasks.work import finetuned, main_score, told
 from tests.conftest import REPOSITORY
 
 BY_NAME = {row.name: row for row in ROWS}
@@ -102,6 +102,12 @@ def test_commands_are_those_of_the_rows_with_what_they_share_once() -> None:
     assert "--init-from learning/runs/canine-s-SEED --output tasks/runs/sst2-canine-SEED " in listed[3]
     assert "--train.seed SEED $O" in listed[2]
     assert listed[2].count("--train.threads") == 0
+
+
+@pytest.mark.parametrize("main", ["relative_mse", "f1", "accuracy"])
+def test_a_row_is_judged_by_the_main_score_of_its_task(main: str) -> None:
+    others = {"relative_mse": {"mse": 0.1}, "f1": {"accuracy": 0.9}, "accuracy": {"macro_f1": 0.3}}[main]
+    assert main_score(line("sst5-ms", 0, 0.4, test={**others, main: 0.4})) == main
 
 
 def test_a_set_of_texts_has_the_larger_class_and_regressions(tmp_path: Path) -> None:
