@@ -1,15 +1,15 @@
 """Fine-tunes what docs/task_results.md reports: the tasks that the documents judge by, three seeds a row.
 
     export TOKENFREE_TEST_DATA=...      # the folder with sst/, mtl-16/, masakhaner/ and the others
-    nice -n 19 python -m benchmarks.tasks --learning learning --output tasks
-    python -m benchmarks.tasks --learning learning --output tasks --only 'sst5-*'   # several may share a folder
+    nice -n 19 python -m benchmarks.tasks --runs learning/runs --output tasks
+    python -m benchmarks.tasks --runs learning/runs --output tasks --only 'sst5-*'   # several may share a folder
     python -m benchmarks.tasks --list                                        # the queue, with its commands
     python -m benchmarks.tasks --table docs/task_results.jsonl --write docs/task_results.md
 
-LEARNING is the output of `python -m benchmarks.learning`, whose runs are begun with; --runs names them where they lie
-elsewhere. A run whose pretrained run is not there is left out, and told of. Each run is `tokenfree finetune` in a
-process and with a thread of its own, then a line in OUTPUT/results.jsonl. A run whose line is there is not done again.
-Ctrl-C, SIGTERM or a kill lose nothing; the same command goes on.
+--runs names the runs of `python -m benchmarks.learning`, which are begun with. A run whose pretrained run is not there is
+left out, and told of. Each run is `tokenfree finetune` in a process and with a thread of its own, then a line in
+OUTPUT/results.jsonl. A run whose line is there is not done again. Ctrl-C, SIGTERM or a kill lose nothing; the same
+command goes on.
 """
 
 from __future__ import annotations
@@ -43,13 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    output, learning = Path(arguments.output), Path(arguments.learning)
-    folders = Folders(
-        data=output / "data",
-        pretrained=Path(arguments.runs) if arguments.runs else learning / "runs",
-        vocabulary=learning / "data" / "en-short" / "vocabulary" / "subwords.model",
-        runs=output / "runs",
-    )
+    output = Path(arguments.output)
+    folders = Folders(data=output / "data", pretrained=Path(arguments.runs), runs=output / "runs")
     entries = fitting(queue(ROWS), arguments.only)
     if arguments.list:
         for entry in entries:
@@ -68,13 +63,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _is_ready(entry: Entry, folders: Folders) -> bool:
-    """Whether the pretrained run is there that it begins with; tells where not.
-
-    Raises:
-        UserError: it reads subwords, and there is no vocabulary.
-    """
-    if entry.row.reads_subwords and not Path(folders.vocabulary).exists():
-        raise UserError(f"{folders.vocabulary}: not there; --learning names the output of benchmarks.learning")
+    """Whether the pretrained run is there that it begins with; tells where not."""
     begins_with = entry.begins_with(folders)
     if begins_with is None or (Path(begins_with) / "result.json").exists():
         return True
@@ -98,9 +87,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m benchmarks.tasks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--output", metavar="DIR", default="tasks", help="data, runs and results (default: tasks)")
-    shown = "the output of benchmarks.learning: pretrained runs, and the vocabulary (default: learning)"
-    parser.add_argument("--learning", metavar="DIR", default="learning", help=shown)
-    parser.add_argument("--runs", metavar="DIR", help="the pretrained runs (default: LEARNING/runs)")
+    shown = "the pretrained runs (default: learning/runs)"
+    parser.add_argument("--runs", metavar="DIR", default="learning/runs", help=shown)
     parser.add_argument("--only", metavar="PATTERN", default="*", help="only runs whose names fit, such as 'sst5-*'")
     parser.add_argument("--list", action="store_true", help="only show the queue")
     parser.add_argument("--table", metavar="FILE", nargs="?", const="", help="only print the tables")

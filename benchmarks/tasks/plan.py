@@ -35,7 +35,6 @@ class Row:
         steps: optimizer steps.
         options: over the recipe and `COMMON`.
         pretrained: the row of `benchmarks.learning` whose run, of the same seed, is begun with.
-        reads_subwords: from scratch, with the vocabulary that those runs have.
     """
 
     name: str
@@ -45,7 +44,6 @@ class Row:
     steps: int
     options: Options = ()
     pretrained: str | None = None
-    reads_subwords: bool = False
 
     @property
     def overrides(self) -> dict[str, str]:
@@ -65,13 +63,11 @@ class Folders:
     Attributes:
         data: the sets of examples.
         pretrained: the runs of `benchmarks.learning`.
-        vocabulary: the subwords that those were trained with.
         runs: the fine-tuning runs.
     """
 
     data: Path | str = "tasks/data"
     pretrained: Path | str = "learning/runs"
-    vocabulary: Path | str = "learning/data/en-short/vocabulary/subwords.model"
     runs: Path | str = "tasks/runs"
 
 
@@ -98,8 +94,6 @@ class Entry:
             paths += [each for part in PARTS for each in (f"--{part}", path(folders.data, row.data, part))]
         if begins_with is not None:
             paths += ["--init-from", begins_with]
-        if row.reads_subwords:
-            paths += ["--vocabulary", str(folders.vocabulary)]
         options = {**row.overrides, "train.seed": str(self.seed)}
         given = [part for key, value in options.items() for part in (f"--{key}", value)]
         return ["finetune", row.recipe, *paths, "--output", f"{folders.runs}/{self.name}", *given]

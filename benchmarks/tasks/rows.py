@@ -32,20 +32,13 @@ MODELS = {
     "-deep-hier-s": "MS-Trans-deepHier-S",
     "-transformer": "Transformer",
 }
-SUBWORDS: Options = (("model.embedder.name", "subword_table"), ("model.embedder.size", "2003"))
-# A multi-scale Transformer over subwords, with the head of its paper.
+# A multi-scale Transformer over the units that the recipes make of hashed n-grams, with the head of its paper.
 MULTI_SCALE: Options = (
-    *SUBWORDS,
     ("model.embedder.positions", "none"),
-    ("model.width", "100"),
-    ("model.downsampler.name", "identity"),
-    ("model.upsampler.name", "identity"),
-    ("model.trunk.heads", "10"),
-    ("model.trunk.dropout", "0.1"),
+    ("model.trunk.heads", "8"),
     ("model.trunk.layer.name", "multi_scale"),
     ("model.trunk.attention.name", "multi_scale"),
     ("task.representation", "class_max"),
-    ("train.length", "256"),
     (RATE, "0.001"),
 )
 ORDER = (("model.embedder.positions", "sinusoidal"),)
@@ -83,7 +76,7 @@ def _multi_scale(data: str, recipe: str, steps: int, *options: tuple[str, str]) 
         ("full", "multi-scale layers, full attention", FULL),
     ):
         given = tuple({**dict(MULTI_SCALE), **dict(options), **dict(over)}.items())
-        yield Row(f"{data}-{name}", label, recipe, data, steps, given, reads_subwords=True)
+        yield Row(f"{data}-{name}", label, recipe, data, steps, given)
 
 
 def _pretrained(data: str, recipe: str, steps: int) -> Iterator[Row]:
@@ -97,7 +90,7 @@ def _pretrained(data: str, recipe: str, steps: int) -> Iterator[Row]:
 def _rows() -> Iterator[Row]:
     yield from _mirrored()
     for data in ("sst5", "sst2"):
-        yield from _multi_scale(data, "classification", 1200)
+        yield from _multi_scale(data, "classification", 800)
     for data in DOMAINS:
         yield from _multi_scale(data, "classification", 400)
     for data in TEXTS:
@@ -106,9 +99,9 @@ def _rows() -> Iterator[Row]:
         yield from _pretrained(data, "ner", 500)
     yield Row("sst2-byte2word", "Byte2Word, pretrained", "classification", "sst2", 300, WORDS, "byte2word")
     apart = ("task.encode", "apart")
-    yield from _multi_scale("snli", "pairs", 1000, apart)
+    yield from _multi_scale("snli", "pairs", 800, apart)
     single = tuple({**dict(MULTI_SCALE), **dict(SINGLE), **dict((apart,))}.items())
-    yield Row("snli-single-3", "one scale, 3", "pairs", "snli", 1000, single, reads_subwords=True)
+    yield Row("snli-single-3", "one scale, 3", "pairs", "snli", 800, single)
 
 
 ROWS = tuple(_rows())

@@ -16,7 +16,7 @@ from tokenfree.train.config import FinetuneRecipe, check_finetuning
 from tokenfree.workflows.recipes import library
 
 BY_NAME = {row.name: row for row in ROWS}
-FOLDERS = Folders("data", "pretrained", "subwords.model", "runs")
+FOLDERS = Folders("data", "pretrained", "runs")
 
 
 def recipe(row: Row) -> FinetuneRecipe:
@@ -61,10 +61,8 @@ def test_the_sides_of_a_claim_are_rows_of_the_same_examples_and_steps() -> None:
 def test_a_run_begins_with_the_pretrained_run_of_its_seed() -> None:
     entry = Entry(BY_NAME["sst2-canine"], 2)
     assert "--init-from pretrained/canine-s-2 " in entry.command(FOLDERS)
-    assert "--vocabulary" not in entry.command(FOLDERS)
     scratch = Entry(BY_NAME["sst5-ms"], 1).command(FOLDERS)
     assert scratch.startswith("tokenfree finetune classification --train data/sst5/stsa.fine.train --dev ")
-    assert "--vocabulary subwords.model" in scratch
     assert "--init-from" not in scratch
     assert scratch.endswith("--train.seed 1")
     assert "--train " not in Entry(BY_NAME["mirrored-2"], 0).command(FOLDERS)
