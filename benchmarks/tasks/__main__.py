@@ -6,8 +6,8 @@
     python -m benchmarks.tasks --list                                        # the queue, with its commands
     python -m benchmarks.tasks --table docs/task_results.jsonl --write docs/task_results.md
 
---runs names the runs of `python -m benchmarks.learning`, which are begun with. A run whose pretrained run is not there is
-left out, and told of. Each run is `tokenfree finetune` in a process and with a thread of its own, then a line in
+--runs names the runs of `python -m benchmarks.learning`, which are begun with. A run whose pretrained run is not there
+is left out, and told of. Each run is `tokenfree finetune` in a process and with a thread of its own, then a line in
 OUTPUT/results.jsonl. A run whose line is there is not done again. Ctrl-C, SIGTERM or a kill lose nothing; the same
 command goes on.
 """
