@@ -119,6 +119,7 @@ class SparkCluster:
             "SPARK_LOCAL_DIRS": str(self.folder),
             "SPARK_LOCAL_HOSTNAME": "localhost",
             "SPARK_HOME": str(self.spark),
+            "SPARK_SCALA_VERSION": "2.12",  # as Spark's scripts set it: without it a worker cannot start executors
         }
         self.processes[name] = EngineProcess(name, command, self.folder, {**local, **(environment or {})})
 
