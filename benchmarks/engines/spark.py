@@ -99,6 +99,8 @@ class SparkCluster:
         """Options of `tokenfree preprocess` for jobs on this cluster; the driver is small."""
         conf = {
             "spark.executor.memory": "480m",
+            # Its jars come first on an executor, and its Guava is too old for Beam: the first task of each would fail.
+            "spark.executor.extraClassPath": str(self.job_server),
             "spark.driver.host": "localhost",
             "spark.driver.bindAddress": "localhost",
             "spark.ui.enabled": "false",

@@ -19,7 +19,7 @@ from tests.conftest import REPOSITORY
 
 SIZE = os.environ.get("TOKENFREE_ENGINES_DUMP", "100MB")  # of XML
 # Some dozens of splits and shards: at any moment each slot is in the middle of one, and some are done.
-SETTINGS = ("--vocabulary.size", "4000", "--vocabulary.sample_characters", "1000000", "--shard_characters", "2000000")
+SETTINGS = ("--vocabulary.size", "4000", "--vocabulary.sample_characters", "1000000")
 JOB_SECONDS = 3000
 
 
@@ -30,7 +30,9 @@ class Command:
         self.output, self.log = output, log
         command = [sys.executable, "-P", "-m", "tokenfree", "preprocess", "--wikipedia", str(dump)]
         split_bytes = str(max(dump.stat().st_size // 12, 50_000))
-        command += ["--output", str(output), "--split_bytes", split_bytes, *SETTINGS, *options]
+        shard_characters = str(max(parse_size(SIZE) // 50, 1000))
+        command += ["--output", str(output), "--split_bytes", split_bytes, "--shard_characters", shard_characters]
+        command += [*SETTINGS, *options]
         environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
         with log.open("ab") as file:
             self.process = subprocess.Popen(
@@ -43,7 +45,7 @@ class Command:
 
     def await_files(self, folder: str, number: int) -> None:
         """Wait until it has committed so many sidecars."""
-        while len(list((self.output / "_work" / folder).glob("*.json"))) < number:
+        while len(list((self.output / "_work" / folder).rglob("*.json"))) < number:
             assert self.process.poll() is None, self.log.read_text()[-3000:]
             time.sleep(0.1)
 
