@@ -49,6 +49,11 @@ def test_what_is_passed_on_wins_then_workers_then_the_profile(tmp_path: Path) ->
     assert flink(None).view_as(PipelineOptions).get_all_options()["job_name"] is None
 
 
+def test_nought_is_a_number_and_no_flag(tmp_path: Path) -> None:
+    (tmp_path / "ours.yaml").write_text("runner: FlinkRunner\nsdk_worker_parallelism: 0\nmax_bundle_size: 1\n")
+    assert read_profile(str(tmp_path / "ours.yaml")).flags() == ["--sdk_worker_parallelism=0", "--max_bundle_size=1"]
+
+
 def test_values_become_flags(tmp_path: Path) -> None:
     (tmp_path / "ours.yaml").write_text(
         "runner: PortableRunner\nexperiments: [one, two]\nuse_public_ips: false\nno_auth: true\n"
@@ -74,6 +79,7 @@ def test_values_become_flags(tmp_path: Path) -> None:
         ("- a", "ours.yaml: no profile; it needs a line such as 'runner: FlinkRunner'"),
         ("flink_master: a", "ours.yaml: no profile; it needs a line such as 'runner: FlinkRunner'"),
         ("runner: FlinkRunner\n--flink_master: a", "ours.yaml: --flink_master: no name of an option"),
+        ("runner: FlinkRunner\n8081: a", "ours.yaml: 8081: no name of an option"),
         ("runner: FlinkRunner\nflink_mastr: a", "ours.yaml: --flink_mastr=a: no such Beam option"),
         ("runner: FlinkRunner\nparallelism: many", "ours.yaml: argument --parallelism: invalid int value: 'many'"),
         (b"runner: \xff", "cannot be read (not UTF-8)"),

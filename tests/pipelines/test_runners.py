@@ -1,5 +1,6 @@
 """Runners by name, and the options passed on to Beam."""
 
+import logging
 import os
 import re
 
@@ -7,8 +8,9 @@ import pytest
 from apache_beam.options.pipeline_options import DirectOptions, StandardOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
-from tokenfree.pipelines.direct_runner import DeadWorkerError, is_dead_worker
-from tokenfree.pipelines.runners import make_pipeline, runner_options, worker_environment
+from tests.conftest import REPOSITORY
+from tokenfree.pipelines.direct_runner import DeadWorkerError, is_dead_worker, worker_process_environment
+from tokenfree.pipelines.runners import MOST_WORKERS, is_embedded, make_pipeline, runner_options, worker_environment
 from tokenfree.preprocess.common.errors import UserError
 
 
@@ -19,6 +21,7 @@ def test_direct_names_the_embedded_runner_outright() -> None:
     several = runner_options("direct", 3)
     assert several.view_as(DirectOptions).direct_num_workers == 3
     assert several.view_as(DirectOptions).direct_running_mode == "multi_processing"
+    assert runner_options("direct", MOST_WORKERS).view_as(DirectOptions).direct_num_workers == MOST_WORKERS
     assert runner_options("direct", 0).view_as(DirectOptions).direct_num_workers == 0
     assert isinstance(make_pipeline(several).runner, FnApiRunner)
     assert several.view_as(DirectOptions).direct_running_mode == "multi_processing"  # made for another attempt too
@@ -40,6 +43,21 @@ def test_other_runners_take_workers_their_own_way(runner: str, name: str, flag: 
     assert flag is None or options[flag] == 7
 
 
+@pytest.mark.parametrize("runner", ["flink", "dataflow"])
+def test_no_workers_leave_it_to_the_engine(runner: str) -> None:
+    assert runner_options(runner, 0).get_all_options() == runner_options(runner, None).get_all_options()
+
+
+def test_only_processes_of_the_embedded_runner_are_ours() -> None:
+    embedded = runner_options("direct", 2)
+    assert is_embedded(embedded)
+    assert make_pipeline(embedded).runner._default_environment == worker_process_environment()
+    for options in (runner_options("direct", 1), runner_options("flink", 2)):
+        runner = make_pipeline(options).runner
+        assert getattr(runner, "_default_environment", None) != worker_process_environment()
+    assert not is_embedded(options)
+
+
 def test_beam_options_win() -> None:
     options = runner_options("direct", 2, ["--runner=PortableRunner", "--job_endpoint=localhost:1"])
     assert options.view_as(StandardOptions).runner == "PortableRunner"
@@ -50,6 +68,8 @@ def test_beam_options_win() -> None:
     [
         ("storm", 1, (), "--runner: there is no 'storm'; give one of dataflow, direct, flink, prism, spark"),
         ("direct", -1, (), "--workers: -1 is too few"),
+        ("direct", 4097, (), "--workers: 4,097 is too many; give 4,096 or fewer"),
+        ("direct", 1, ("--parallel=3",), "--parallel=3: no such Beam option"),  # no short form either
         ("direct", 1, ("--paralelism=3",), "--paralelism=3: no such Beam option"),
     ],
 )
@@ -67,6 +87,22 @@ def test_the_environment_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
     with worker_environment(runner_options("direct", 1)):
         assert os.environ["PYTHONPATH"]
     assert "PYTHONPATH" not in os.environ
+
+
+def test_the_embedded_runner_keeps_silent_while_it_runs_and_others_do_not() -> None:
+    beam, options = logging.getLogger("apache_beam"), logging.getLogger("apache_beam.options.pipeline_options")
+    before = beam.level, options.level
+    with worker_environment(runner_options("direct", 1)):
+        assert (beam.level, options.level) == (logging.CRITICAL, logging.ERROR)
+    assert (beam.level, options.level) == before
+    with worker_environment(runner_options("flink", 1)):
+        assert (beam.level, options.level) == (before[0], logging.ERROR)
+    assert (beam.level, options.level) == before
+
+
+def test_workers_find_the_package_that_runs() -> None:
+    with worker_environment(runner_options("direct", 1)):
+        assert os.environ["PYTHONPATH"].split(os.pathsep)[0] == str(REPOSITORY)
 
 
 def test_only_the_death_of_a_worker_is_one() -> None:
