@@ -7,7 +7,7 @@
 A run is an engine and its number of slots. CPU seconds are user and system time of the command and of all processes of
 the engine, from the start of the command on; the start of a cluster is not in them. Memory is the sum over all
 processes at the highest moment, of which `engine` is what is no Python. The last table is a projection: it is computed
-from the times of the stages with one direct worker, and was not run.
+from what one direct worker took for each split and each shard and for what nobody can share, and was not run.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -36,14 +37,27 @@ from tokenfree.pipelines.progress import Progress
 from tokenfree.preprocess.config import PreprocessConfig
 
 RUNS = ("direct:1", "direct:2", "prism:1", "flink:1", "flink:2", "spark:1", "spark:2")
-PROJECTED = (1, 2, 8, 64)
 SPLIT_BYTES = 4_000_000
+PROJECTED_WORKERS = (1, 2, 8, 64)
+PROJECTED_BYTES = (None, 100 * 10**9)  # of XML: those of the dump, and about English Wikipedia
 REMEDIES = {
+    "start": "fewer and larger files as inputs",
     "largest split": "smaller --split_bytes; a dump in one stream is one split: take the multistream one",
     "vocabulary": "smaller --vocabulary.sample_characters, --vocabulary.algorithm bpe, or --vocabulary.model MODEL",
+    "plan and merge": "larger --split_bytes: it reads a small file for each run",
     "largest shard": "smaller --shard_characters",
-    "finish": "larger --shard_characters: it reads a small file for each run and each shard",
+    "finish": "larger --split_bytes and --shard_characters: it reads a small file for each run and each shard",
 }
+GROWING = ("start", "plan and merge", "finish")  # with the bytes, as reading and building do
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds on one worker: of each split and each shard, and by name of what cannot be shared."""
+
+    splits: tuple[float, ...]
+    shards: tuple[float, ...]
+    serial: dict[str, float]
 
 
 @dataclass
@@ -80,7 +94,7 @@ def main() -> None:
             seconds, usage = measure(run, dump, folder)
             cpu = sum(usage.seconds.values())
             print(f"{run:12}{seconds:9.1f}{cpu:9.1f}{usage.peak / 1e6:9.0f}{usage.peak_engine / 1e6:11.0f}", flush=True)
-        project(*stage_seconds(dump, Path(name) / "stages"))
+        report(times(dump, Path(name) / "times"), options.repeat_to)
 
 
 def measure(run: str, dump: Path, folder: Path) -> tuple[float, Usage]:
@@ -127,36 +141,68 @@ def cluster(engine: str, slots: int, folder: Path) -> Iterator[tuple[list[str], 
         yield running.options(), [one.process.pid for one in running.processes.values()]
 
 
-def stage_seconds(dump: Path, output: Path) -> tuple[dict[str, float], dict[str, int]]:
-    """Seconds of each stage with one direct worker, and of how many parts it is."""
-    ends: dict[str, float] = {}
-    parts: dict[str, int] = {}
+def times(dump: Path, output: Path) -> Times:
+    """What one direct worker takes, told by when it commits which file."""
+    committed: dict[str, float] = {}
+    work = output / "_work"
 
-    def seen(progress: Progress) -> None:
-        ends[progress.stage], parts[progress.stage] = time.monotonic(), progress.total
+    def look(_: Progress) -> None:
+        for path in (*work.glob("*.json"), *work.glob("runs/*.json"), *work.glob("shards/*/*.json")):
+            with contextlib.suppress(FileNotFoundError):
+                committed.setdefault(str(path.relative_to(work)), path.stat().st_mtime)
 
-    began = time.monotonic()
-    run_preprocess(PreprocessConfig(wikipedia=(str(dump),), split_bytes=SPLIT_BYTES), str(output), progress=seen)
-    starts = [began, *ends.values()]
-    return {stage: end - start for (stage, end), start in zip(ends.items(), starts, strict=False)}, parts
+    began = time.time()
+    config = PreprocessConfig(wikipedia=(str(dump),), split_bytes=SPLIT_BYTES)
+    run_preprocess(config, str(output), progress=look)
+    return reckon(committed, began, time.time())
 
 
-def project(stages: dict[str, float], parts: dict[str, int]) -> None:
-    """Print what so many workers would take, and which part that they cannot share is the longest."""
+def reckon(committed: Mapping[str, float], began: float, ended: float) -> Times:
+    """The times of a job on one worker, which commits one file after the other.
+
+    Args:
+        committed: when, by path in `_work`.
+        began: when it was started.
+        ended: when it was done.
+    """
+    runs = sorted(time for path, time in committed.items() if path.startswith("runs/"))
+    shards = sorted(time for path, time in committed.items() if path.startswith("shards/"))
+    started, vocabulary, plan = (committed[name] for name in ("attempt.json", "vocabulary.json", "plan.json"))
     serial = {
-        "largest split": stages.get("read", 0.0) / max(parts.get("read", 1), 1),
-        "vocabulary": stages.get("vocabulary", 0.0),
-        "largest shard": stages.get("build", 0.0) / max(parts.get("build", 1), 1),
-        "finish": stages.get("finish", 0.0),
+        "start": started - began,
+        "vocabulary": vocabulary - runs[-1],
+        "plan and merge": plan - vocabulary,
+        "finish": ended - shards[-1],
     }
-    print("\nprojection from the stages with one direct worker; not run")
-    for workers in PROJECTED:
-        read = max(stages.get("read", 0.0) / workers, serial["largest split"])
-        build = max(stages.get("build", 0.0) / workers, serial["largest shard"])
-        total = read + serial["vocabulary"] + build + serial["finish"]
-        print(f"  {workers:3} workers {total:9.1f} s, {sum(stages.values()) / total:5.1f} times as fast")
-    for name, seconds in sorted(serial.items(), key=lambda item: -item[1]):
-        print(f"  {name:14}{seconds:8.1f} s on one worker; {REMEDIES[name]}")
+    splits, built = ([end - start for start, end in pairwise(times)] for times in ([started, *runs], [plan, *shards]))
+    return Times(tuple(splits), tuple(built), serial)
+
+
+def project(times: Times, workers: int, growth: float = 1.0) -> tuple[float, str]:
+    """Seconds of so many workers for a dump that is `growth` times as large, and the longest part that they cannot
+    share. Splits and shards keep their size, the vocabulary its sample."""
+    parts = {name: seconds * (growth if name in GROWING else 1.0) for name, seconds in times.serial.items()}
+    total = sum(parts.values())
+    for name, seconds in (("largest split", times.splits), ("largest shard", times.shards)):
+        parts[name] = max(seconds)
+        total += max(sum(seconds) * growth / workers, max(seconds))
+    return total, max(parts, key=parts.__getitem__)
+
+
+def report(times: Times, size: int) -> None:
+    """Print the parts that cannot be shared, and the projection."""
+    parts = {**times.serial, "largest split": max(times.splits), "largest shard": max(times.shards)}
+    read, built = (f"{len(seconds)} in {sum(seconds):.1f} s" for seconds in (times.splits, times.shards))
+    print(f"\none direct worker: splits: {read}; shards: {built}; what more workers do not shorten:")
+    for name, seconds in sorted(parts.items(), key=lambda part: -part[1]):
+        print(f"  {name:15}{seconds:8.2f} s   {REMEDIES[name]}")
+    for target in PROJECTED_BYTES:
+        growth = (target or size) / size
+        alone, _ = project(times, 1, growth)
+        print(f"\nprojection for {size * growth / 1e6:,.0f} MB of XML, computed and not run")
+        for workers in PROJECTED_WORKERS:
+            seconds, longest = project(times, workers, growth)
+            print(f"  {workers:3} workers{seconds:12,.1f} s{alone / seconds:7.1f} times as fast; then {longest}")
 
 
 def _family(root: int) -> list[psutil.Process]:
