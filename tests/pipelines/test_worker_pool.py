@@ -1,12 +1,14 @@
 """The pool of Beam workers: who reaches it, and that its workers end with it."""
 
 import contextlib
+import os
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import grpc
 import psutil
@@ -37,7 +39,10 @@ def test_it_listens_on_loopback_alone(pool: tuple[psutil.Popen, int]) -> None:
     } == {"127.0.0.1"}
 
 
-def test_its_workers_run_in_its_environment_and_end_with_it(pool: tuple[psutil.Popen, int]) -> None:
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
+def test_its_workers_run_in_its_environment_and_end_with_it(
+    pool: tuple[psutil.Popen, int], end: signal.Signals
+) -> None:
     process, port = pool
     with socket.socket() as engine:  # which never answers
         engine.bind(("127.0.0.1", 0))
@@ -47,8 +52,9 @@ def test_its_workers_run_in_its_environment_and_end_with_it(pool: tuple[psutil.P
         stub.StartWorker(beam_fn_api_pb2.StartWorkerRequest(worker_id="1-1", control_endpoint=control), timeout=60)
         (worker,) = process.children()
         assert worker.exe() == psutil.Process().exe()
-        assert str(REPOSITORY) in worker.environ()["PYTHONPATH"]
-        process.send_signal(signal.SIGTERM)
+        assert worker.environ()["PYTHONPATH"].split(os.pathsep)[0] == str(REPOSITORY)
+        assert worker.environ()["PATH"].split(os.pathsep)[0] == str(Path(sys.executable).parent)
+        process.send_signal(end)
         assert process.wait(60) == 0
     began = time.monotonic()
     while worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE and time.monotonic() - began < 30:

@@ -67,7 +67,7 @@ def test_each_place_is_looked_at(bare: Path, what: str, path: str) -> None:
     ],
 )
 def test_java_is_told_by_its_version(bare: Path, said: str, state: str, value: str) -> None:
-    put(bare / "bin" / "java", f"#!/bin/sh\necho '{said}' >&2\n")
+    put(bare / "bin" / "java", f"#!/bin/sh\necho '{said}' >&2\nexit {int(state == 'note')}\n")
     (found,) = java()
     assert (found.state, found.what, found.value.strip()) == (state, "java", value)
     assert bool(found.remedy) == (state == "note")
