@@ -51,7 +51,7 @@ def test_no_workers_leave_it_to_the_engine(runner: str) -> None:
 def test_only_processes_of_the_embedded_runner_are_ours() -> None:
     embedded = runner_options("direct", 2)
     assert is_embedded(embedded)
-    assert make_pipeline(embedded).runner._default_environment == worker_process_environment()
+    assert getattr(make_pipeline(embedded).runner, "_default_environment", None) == worker_process_environment()
     for options in (
         runner_options("direct", 1),
         runner_options("flink", 2, ["--direct_running_mode=multi_processing"]),
