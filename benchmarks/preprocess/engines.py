@@ -49,6 +49,7 @@ REMEDIES = {
     "finish": "larger --split_bytes and --shard_characters: it reads a small file for each run and each shard",
 }
 GROWING = ("start", "plan and merge", "finish")  # with the bytes, as reading and building do
+SMALLER = 8  # times a second dump, which tells how much of those is the same for each
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class Usage:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeat-to", type=parse_size, default=parse_size("100MB"), metavar="SIZE", help="of XML")
-    parser.add_argument("--runs", nargs="+", default=RUNS, metavar="ENGINE:SLOTS", help=f"default: {' '.join(RUNS)}")
+    parser.add_argument("--runs", nargs="*", default=RUNS, metavar="ENGINE:SLOTS", help=f"default: {' '.join(RUNS)}")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tokenfree-") as name:
         dump = Path(name) / "enwiki-repeated-pages-articles-multistream.xml.bz2"
@@ -94,7 +95,10 @@ def main() -> None:
             seconds, usage = measure(run, dump, folder)
             cpu = sum(usage.seconds.values())
             print(f"{run:12}{seconds:9.1f}{cpu:9.1f}{usage.peak / 1e6:9.0f}{usage.peak_engine / 1e6:11.0f}", flush=True)
-        report(times(dump, Path(name) / "times"), options.repeat_to)
+        small = dump.with_name(f"small-{dump.name}")
+        write_repeated(find_dump(Path(name)), options.repeat_to // SMALLER, small)
+        smaller = times(small, Path(name) / "smaller")
+        report(times(dump, Path(name) / "times"), smaller, options.repeat_to)
 
 
 def measure(run: str, dump: Path, folder: Path) -> tuple[float, Usage]:
@@ -178,10 +182,20 @@ def reckon(committed: Mapping[str, float], began: float, ended: float) -> Times:
     return Times(tuple(splits), tuple(built), serial)
 
 
-def project(times: Times, workers: int, growth: float = 1.0) -> tuple[float, str]:
-    """Seconds of so many workers for a dump that is `growth` times as large, and the longest part that they cannot
-    share. Splits and shards keep their size, the vocabulary its sample."""
-    parts = {name: seconds * (growth if name in GROWING else 1.0) for name, seconds in times.serial.items()}
+def project(times: Times, workers: int, growth: float, smaller: Times) -> tuple[float, str]:
+    """Seconds of so many workers, and the longest part that they cannot share.
+
+    Args:
+        times: of the dump.
+        workers: how many.
+        growth: how many times as large as that dump another one is. Splits and shards keep their size, the vocabulary
+            its sample.
+        smaller: of a dump that is a `SMALLER`th of it; what both take alike does not grow.
+    """
+    parts = dict(times.serial)
+    for name in GROWING:
+        grown = (times.serial[name] - smaller.serial[name]) / (1 - 1 / SMALLER)
+        parts[name] += max(grown, 0.0) * (growth - 1)
     total = sum(parts.values())
     for name, seconds in (("largest split", times.splits), ("largest shard", times.shards)):
         parts[name] = max(seconds)
@@ -189,19 +203,20 @@ def project(times: Times, workers: int, growth: float = 1.0) -> tuple[float, str
     return total, max(parts, key=parts.__getitem__)
 
 
-def report(times: Times, size: int) -> None:
+def report(times: Times, smaller: Times, size: int) -> None:
     """Print the parts that cannot be shared, and the projection."""
     parts = {**times.serial, "largest split": max(times.splits), "largest shard": max(times.shards)}
     read, built = (f"{len(seconds)} in {sum(seconds):.1f} s" for seconds in (times.splits, times.shards))
     print(f"\none direct worker: splits: {read}; shards: {built}; what more workers do not shorten:")
     for name, seconds in sorted(parts.items(), key=lambda part: -part[1]):
-        print(f"  {name:15}{seconds:8.2f} s   {REMEDIES[name]}")
+        also = f"({smaller.serial[name]:.2f} s of a dump of an eighth)" if name in GROWING else ""
+        print(f"  {name:15}{seconds:8.2f} s   {REMEDIES[name]} {also}")
     for target in PROJECTED_BYTES:
         growth = (target or size) / size
-        alone, _ = project(times, 1, growth)
+        alone, _ = project(times, 1, growth, smaller)
         print(f"\nprojection for {size * growth / 1e6:,.0f} MB of XML, computed and not run")
         for workers in PROJECTED_WORKERS:
-            seconds, longest = project(times, workers, growth)
+            seconds, longest = project(times, workers, growth, smaller)
             print(f"  {workers:3} workers{seconds:12,.1f} s{alone / seconds:7.1f} times as fast; then {longest}")
 
 

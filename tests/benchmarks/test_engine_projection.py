@@ -13,9 +13,9 @@ COMMITTED = {
     "shards/train/0.json": 121.0,
     "shards/validation/0.json": 122.0,
 }
-TIMES = Times(
-    splits=(2.0, 4.0), shards=(3.0, 1.0), serial={"start": 1, "vocabulary": 10, "plan and merge": 1, "finish": 2}
-)
+SERIAL = {"start": 1.0, "vocabulary": 10.0, "plan and merge": 1.0, "finish": 2.0}
+TIMES = Times(splits=(2.0, 4.0), shards=(3.0, 1.0), serial=SERIAL)
+SMALLER = Times(splits=(1.0,), shards=(0.5,), serial={**SERIAL, "finish": 0.25})  # start and plan take as long
 
 
 def test_parts_are_told_by_when_files_are_committed() -> None:
@@ -28,12 +28,12 @@ def test_parts_are_told_by_when_files_are_committed() -> None:
         (1, 1, 14 + 6 + 4, "vocabulary"),  # all of it
         (2, 1, 14 + 4 + 3, "vocabulary"),  # no faster than the largest split and shard
         (64, 1, 14 + 4 + 3, "vocabulary"),
-        (2, 10, 10 + 4 * 10 + 30 + 20, "finish"),
-        (1, 2, 10 + 4 * 2 + 12 + 8, "vocabulary"),
+        (2, 10, 12 + 2 * 10 + 30 + 20, "finish"),
+        (1, 2, 12 + 2 * 2 + 12 + 8, "vocabulary"),
     ],
 )
 def test_workers_share_splits_and_shards_alone(workers: int, growth: float, seconds: float, longest: str) -> None:
-    assert project(TIMES, workers, growth) == (seconds, longest)
+    assert project(TIMES, workers, growth, SMALLER) == (seconds, longest)
 
 
 def test_each_part_has_a_remedy() -> None:
