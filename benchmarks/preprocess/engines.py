@@ -151,21 +151,23 @@ def times(dump: Path, output: Path) -> Times:
     work = output / "_work"
 
     def look(_: Progress) -> None:
-        for path in (*work.glob("*.json"), *work.glob("runs/*.json"), *work.glob("shards/*/*.json")):
+        for path in (*work.glob("*.json"), *work.glob("runs/*.json")):
             with contextlib.suppress(FileNotFoundError):
                 committed.setdefault(str(path.relative_to(work)), path.stat().st_mtime)
 
     began = time.time()
     config = PreprocessConfig(wikipedia=(str(dump),), split_bytes=SPLIT_BYTES)
     run_preprocess(config, str(output), progress=look)
-    return reckon(committed, began, time.time())
+    ended = time.time()
+    committed |= {f"shards/{path.relative_to(output)}": path.stat().st_mtime for path in output.glob("*/*.arrow")}
+    return reckon(committed, began, ended)
 
 
 def reckon(committed: Mapping[str, float], began: float, ended: float) -> Times:
     """The times of a job on one worker, which commits one file after the other.
 
     Args:
-        committed: when, by path in `_work`.
+        committed: when, by path in `_work`; shards as if they lay there.
         began: when it was started.
         ended: when it was done.
     """
@@ -209,8 +211,8 @@ def report(times: Times, smaller: Times, size: int) -> None:
     read, built = (f"{len(seconds)} in {sum(seconds):.1f} s" for seconds in (times.splits, times.shards))
     print(f"\none direct worker: splits: {read}; shards: {built}; what more workers do not shorten:")
     for name, seconds in sorted(parts.items(), key=lambda part: -part[1]):
-        also = f"({smaller.serial[name]:.2f} s of a dump of an eighth)" if name in GROWING else ""
-        print(f"  {name:15}{seconds:8.2f} s   {REMEDIES[name]} {also}")
+        also = f" ({smaller.serial[name]:.2f} s of a dump of an eighth)" if name in GROWING else ""
+        print(f"  {name:15}{seconds:8.2f} s   {REMEDIES[name]}{also}")
     for target in PROJECTED_BYTES:
         growth = (target or size) / size
         alone, _ = project(times, 1, growth, smaller)
