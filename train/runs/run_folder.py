@@ -122,14 +122,15 @@ class RunFolder:
 def held_by_worker(folder: Path, name: str) -> Iterator[None]:
     """Hold `folder`, made where it is not there, for one worker of the run `name`.
 
-    A worker of an earlier, killed command may live a moment longer than that command: it is waited for.
+    A worker of an earlier, killed command may live a moment longer than that command, and one on a machine that is cut
+    off until Ray gives up its head there, after a minute: it is waited for.
 
     Raises:
         JobError: it does not end.
     """
     held = JobError(f"another process still trains {name}; end it and run the same command again")
     folder.mkdir(parents=True, exist_ok=True)
-    with lock(folder / "lock.worker", seconds=60, held=held):
+    with lock(folder / "lock.worker", seconds=120, held=held):
         yield
 
 
