@@ -1,0 +1,136 @@
+"""What `tokenfree plan` says of a run: numbers for programs, lines for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tokenfree.train.model.costs import Memory
+from tokenfree.train.planning.work import Work
+from tokenfree.workflows.terminal.stage_line import counted
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """A planned run.
+
+    Attributes:
+        recipe: its name.
+        steps, global_batch: of the recipe.
+        work: of the run.
+        where: the devices, in words.
+        devices: how many are paid for.
+        examples: that a device holds at once.
+        step_seconds: of a step, with the exchange of gradients.
+        exchange_seconds: of the exchange alone.
+        seconds: of the run.
+        memory: of a device, the process not counted.
+        process_bytes: of a process and its libraries; 0 on GPUs.
+        device_bytes: that a device has; None where that is not known.
+        checkpoint_bytes: of a checkpoint.
+        num_checkpoints: kept at the end.
+        metrics_bytes: of the metrics.
+        price: of a device for an hour; None where it was not given.
+        measured, assumed: what the figures rest on, a line each.
+    """
+
+    recipe: str
+    steps: int
+    global_batch: int
+    work: Work
+    where: str
+    devices: int
+    examples: int
+    step_seconds: float
+    exchange_seconds: float
+    seconds: float
+    memory: Memory
+    process_bytes: float
+    device_bytes: float | None
+    checkpoint_bytes: int
+    num_checkpoints: int
+    metrics_bytes: int
+    price: float | None
+    measured: tuple[str, ...]
+    assumed: tuple[str, ...]
+
+    @property
+    def needed_bytes(self) -> float:
+        """Memory of a device, with the process."""
+        return self.memory.total + self.process_bytes
+
+    @property
+    def cost(self) -> float | None:
+        """Of the whole run, in the currency of the price."""
+        return None if self.price is None else self.price * self.devices * self.seconds / 3600
+
+    def numbers(self) -> dict[str, object]:
+        """For `--json`."""
+        return {
+            "steps": self.steps,
+            "flops": self.work.example_flops * self.global_batch * self.steps,
+            "parameters": self.work.parameters,
+            "devices": self.devices,
+            "step_seconds": self.step_seconds,
+            "exchange_seconds": self.exchange_seconds,
+            "seconds": self.seconds,
+            "device_hours": self.devices * self.seconds / 3600,
+            "memory_bytes": {**self.memory._asdict(), "process": self.process_bytes, "total": self.needed_bytes},
+            "checkpoint_bytes": self.checkpoint_bytes,
+            "checkpoints": self.num_checkpoints,
+            "metrics_bytes": self.metrics_bytes,
+            "data_bytes": self.work.data_bytes,
+            "cost": self.cost,
+            "measured": self.measured,
+            "assumed": self.assumed,
+        }
+
+
+def lines(plan: RunPlan) -> Iterator[str]:
+    """The plan, a line each."""
+    work = plan.work
+    yield f"{plan.recipe} on {plan.where}: an estimate"
+    yield f"work      {counted(plan.steps, 'step')} of {counted(plan.global_batch, 'example')}, " + (
+        f"{work.example_flops * plan.global_batch:.3g} FLOPs a step"
+    )
+    yield f"model     {work.parameters:,} parameters, head of the objective included"
+    exchange = f", {_seconds(plan.exchange_seconds)} of it for gradients" if plan.exchange_seconds else ""
+    yield f"step      {_seconds(plan.step_seconds)}{exchange}"
+    yield f"time      {time_of(plan.seconds)}, {plan.devices * plan.seconds / 3600:,.3g} device-hours"
+    sizes = ", ".join(f"{name} {size_of(size)}" for name, size in plan.memory._asdict().items())
+    process = f", process {size_of(plan.process_bytes)}" if plan.process_bytes else ""
+    yield f"memory    {size_of(plan.needed_bytes)} a device with {counted(plan.examples, 'example')} at once"
+    yield f"          ({sizes}{process})"
+    if plan.device_bytes is not None and plan.needed_bytes > 0.9 * plan.device_bytes:
+        yield f"          more than a device of {size_of(plan.device_bytes)} holds: lower train.micro_batch"
+    total = plan.num_checkpoints * plan.checkpoint_bytes + plan.metrics_bytes
+    yield f"disk      {size_of(total)}: {counted(plan.num_checkpoints, 'checkpoint')} of " + (
+        f"{size_of(plan.checkpoint_bytes)}, metrics {size_of(plan.metrics_bytes)}"
+    )
+    if work.data_bytes is not None:
+        yield f"data      {size_of(work.data_bytes)} of shards, read {work.epochs:.3g} times"
+    cost = "give --price, of a device for an hour" if plan.cost is None else f"{plan.cost:,.2f}"
+    yield f"money     {cost}"
+    yield from (f"measured  {line}" for line in plan.measured)
+    yield from (f"assumed   {line}" for line in plan.assumed)
+
+
+def time_of(seconds: float) -> str:
+    """`40 seconds`, `12 minutes`, `3.4 hours`, `12.5 days`."""
+    if seconds < 120:
+        return counted(max(1, round(seconds)), "second")
+    if seconds < 7200:
+        return counted(round(seconds / 60), "minute")
+    return f"{seconds / 3600:,.1f} hours" if seconds < 72 * 3600 else f"{seconds / 86400:,.1f} days"
+
+
+def size_of(num_bytes: float) -> str:
+    """`512 MB`, `3.4 GB`, `21.0 TB`."""
+    for unit, size in (("TB", 1e12), ("GB", 1e9)):
+        if num_bytes >= size:
+            return f"{num_bytes / size:,.1f} {unit}"
+    return f"{num_bytes / 1e6:,.3g} MB" if num_bytes < 1e7 else f"{num_bytes / 1e6:,.0f} MB"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:,.3g} s" if seconds < 1000 else time_of(seconds)
