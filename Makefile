@@ -15,7 +15,7 @@ TORCH ?=
 VERSIONS := 3.11 3.12 3.13
 FREEZE = build/lock-venv/bin/pip freeze --all --exclude tokenfree --exclude pip | sed 's/+cpu$$//' | grep -v '^nvidia-\|^cuda-\|^triton='
 
-.PHONY: help setup develop demo test test-all test-engines test-versions mutate fuzz lint format docs lock clean
+.PHONY: help setup develop demo test test-all test-engines test-versions mutate fuzz lint format docs lock audit clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 15
@@ -91,6 +91,10 @@ lock:  ## Resolve pyproject.toml anew into the locks, and see that other version
 	  build/lock-venv/bin/pip install --quiet --dry-run --ignore-installed --only-binary=:all: \
 	    --python-version $$version --target build/none . || exit 1; \
 	done
+
+audit:  ## Look up the packages of the locks among known vulnerabilities (pip-audit, in an environment in build/; asks PyPI)
+	test -x build/audit-venv/bin/pip-audit || { $(PYTHON) -m venv build/audit-venv && build/audit-venv/bin/pip install --quiet pip-audit; }
+	build/audit-venv/bin/pip-audit --strict --no-deps --disable-pip --requirement requirements.lock --requirement requirements-dev.lock
 
 clean:  ## Remove what the targets above made, except .venv
 	rm -rf build site demo .pytest_cache .ruff_cache .hypothesis

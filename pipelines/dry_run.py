@@ -19,6 +19,8 @@ READING_SHARE, OUTPUT_BYTES_PER_CHARACTER = 0.66, 9.0
 # and cleaning a character: between 2.5 and 5.6, and 0.6 and 0.9, on 1.5 to 3 million characters of that excerpt and on
 # 17 million of four languages.
 TRAINING_TIMES_READING = {"unigram": 5.0, "bpe": 0.7}
+# Of the largest process, with whatever input (docs/performance.md), and of the one that trains the default vocabulary.
+WORKER_BYTES, VOCABULARY_BYTES = 380e6, 560e6
 SAMPLE_SECONDS = 1.0
 
 

@@ -36,6 +36,7 @@ FLOORS: dict[str, list[set[str]]] = {
         {"evaluate", "jobs"},
         {"finetune", "pretrain"},
         {"sweep"},
+        {"planning"},
     ],
     "train/model": [
         {"common"},

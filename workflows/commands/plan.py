@@ -99,6 +99,7 @@ def _plan(recipe: "PretrainRecipe", args: argparse.Namespace) -> "RunPlan":
     from tokenfree.train.planning.devices import ACCELERATORS
     from tokenfree.train.planning.work import work_of
     from tokenfree.workflows.terminal.run_plan import RunPlan
+    from tokenfree.workflows.terminal.stage_line import counted
 
     train = recipe.train
     work = work_of(recipe, args.data)
@@ -123,7 +124,7 @@ def _plan(recipe: "PretrainRecipe", args: argparse.Namespace) -> "RunPlan":
         cores = args.cpus // args.nodes
         example = found.of_example / args.cpus
         step = found.of(share) / cores + exchange
-        where, process, device_bytes = f"{args.cpus} CPU cores{nodes}", run_plan.PROCESS_BYTES, None
+        where, process, device_bytes = f"{counted(args.cpus, 'CPU core')}{nodes}", run_plan.PROCESS_BYTES, None
         measured.append(f"{found.of(share):.3g} CPU seconds a step of a worker, by {found.examples} examples here")
         measured.append(f"process {run_plan.PROCESS_BYTES / 1e6:.0f} MB (benchmarks/train/plan.py)")
         assumed.append("cores like these, and n threads n times as fast as one")

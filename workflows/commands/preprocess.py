@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
 
     from tokenfree.pipelines.dataflow import DataflowJob
-    from tokenfree.pipelines.dry_run import PlanDescription
 
 KIND = PREPROCESSING  # of recipe that the command reads
 PASSES_ON = True  # options after `--` go to Beam
@@ -54,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--check-inputs", action="store_true", help="hash all inputs of a finished job, whatever their times say"
     )
     parser.add_argument("--dry-run", action="store_true", help="only show splits, shards, bytes and time to come")
+    parser.add_argument("--price", metavar="P", type=float, help="of a worker for an hour, for the money of --dry-run")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -69,6 +69,7 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.preprocess.sources.books.books import is_book_name
     from tokenfree.preprocess.sources.wikipedia.dumps import is_dump_name
     from tokenfree.workflows.terminal.next_command import next_command
+    from tokenfree.workflows.terminal.preprocess_plan import told
     from tokenfree.workflows.terminal.stage_line import StageLine, counted
     from tokenfree.workflows.terminal.verbosity import show_settings
 
@@ -77,11 +78,12 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"{args.recipe}: an input, where a recipe is expected; write {option} {args.recipe}")
     config = _config(args)
     show_settings(args.verbosity, config)
+    if args.price is not None and not (args.dry_run and 0 <= args.price < float("inf")):
+        raise UserError(f"--price {args.price:g}: what a worker costs for an hour; it needs --dry-run")
     if args.dry_run:
         options = runner_options(args.runner, args.workers, args.passed_on, args.profile)
-        print(
-            _told(describe_plan(config, args.output), os.cpu_count() or 1 if args.workers == 0 else args.workers or 1)
-        )
+        workers = os.cpu_count() or 1 if args.workers == 0 else args.workers or 1
+        print(told(describe_plan(config, args.output), workers, args.price))
         if is_dataflow(options):
             print(_submitted(describe_dataflow_job(options, graph_of(config, args.output)), options))
         return 0
@@ -146,25 +148,6 @@ def _problems_of_inputs(config: PreprocessConfig) -> Iterator[str]:
         yield "nothing to read: give --wikipedia PATH, --books PATH or --hf-dataset NAME"
 
 
-def _told(plan: "PlanDescription", workers: int) -> str:
-    """What a job would do, a line each."""
-    from tokenfree.workflows.terminal.stage_line import counted
-
-    seconds = plan.estimated_seconds / min(workers, plan.splits)  # a split is read by one worker
-    vocabulary, included = "", ""
-    if plan.vocabulary_characters:
-        time = _time(plan.vocabulary_seconds)
-        vocabulary = f"to train    a vocabulary, on about {plan.vocabulary_characters:,} characters: about {time}\n"
-        included = ", that of the vocabulary included"
-    made = f"{plan.estimated_output_bytes / 1e6:,.1f} MB in about {counted(plan.estimated_shards, 'shard')}"
-    return (
-        f"to read     {counted(plan.inputs, 'input')}, {counted(plan.splits, 'split')}, {plan.bytes / 1e6:,.1f} MB\n"
-        f"to write    about {plan.estimated_characters:,} characters of text, {made}\n"
-        f"{vocabulary}"
-        f"time        about {_time(seconds + plan.vocabulary_seconds)} with {counted(workers, 'worker')}{included}"
-    )
-
-
 def _submitted(job: "DataflowJob", options: "PipelineOptions") -> str:
     """What Dataflow would be sent, in a line; writes the whole of it where the option `dataflow_job_file` says."""
     from apache_beam.options.pipeline_options import DebugOptions, GoogleCloudOptions
@@ -180,10 +163,3 @@ def _submitted(job: "DataflowJob", options: "PipelineOptions") -> str:
         f"to submit   {len(job.steps)} steps to Dataflow in {options.view_as(GoogleCloudOptions).region}, on {workers}"
         f"{job.workers['machineType']}, image {image} ({shown})"
     )
-
-
-def _time(seconds: float) -> str:
-    from tokenfree.workflows.terminal.stage_line import counted
-
-    seconds = max(seconds, 1)
-    return counted(round(seconds), "second") if seconds < 120 else counted(round(seconds / 60), "minute")

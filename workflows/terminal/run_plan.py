@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tokenfree.train.model.costs import Memory
 from tokenfree.train.planning.work import Work
+from tokenfree.workflows.terminal.quantities import money, size_of, time_of
 from tokenfree.workflows.terminal.stage_line import counted
 
 
@@ -109,27 +110,10 @@ def lines(plan: RunPlan) -> Iterator[str]:
     )
     if work.data_bytes is not None:
         yield f"data      {size_of(work.data_bytes)} of shards, read {work.epochs:.3g} times"
-    cost = "give --price, of a device for an hour" if plan.cost is None else f"{plan.cost:,.2f}"
+    cost = "give --price, of a device for an hour" if plan.cost is None else money(plan.cost)
     yield f"money     {cost}"
     yield from (f"measured  {line}" for line in plan.measured)
     yield from (f"assumed   {line}" for line in plan.assumed)
-
-
-def time_of(seconds: float) -> str:
-    """`40 seconds`, `12 minutes`, `3.4 hours`, `12.5 days`."""
-    if seconds < 120:
-        return counted(max(1, round(seconds)), "second")
-    if seconds < 7200:
-        return counted(round(seconds / 60), "minute")
-    return f"{seconds / 3600:,.1f} hours" if seconds < 72 * 3600 else f"{seconds / 86400:,.1f} days"
-
-
-def size_of(num_bytes: float) -> str:
-    """`512 MB`, `3.4 GB`, `21.0 TB`."""
-    for unit, size in (("TB", 1e12), ("GB", 1e9)):
-        if num_bytes >= size:
-            return f"{num_bytes / size:,.1f} {unit}"
-    return f"{num_bytes / 1e6:,.3g} MB" if num_bytes < 1e7 else f"{num_bytes / 1e6:,.0f} MB"
 
 
 def _seconds(seconds: float) -> str:

@@ -1,0 +1,99 @@
+"""Hours, bytes and memory by formula, against arithmetic by hand and against what a run leaves."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from tokenfree.preprocess.common.settings import build
+from tokenfree.preprocess.dataset.manifest import load_manifest
+from tokenfree.train.config import PretrainRecipe, TrainConfig
+from tokenfree.train.loop.loop import Loop
+from tokenfree.train.model.costs import Memory
+from tokenfree.train.planning import probe, run_plan
+from tokenfree.train.planning.work import Work, work_of
+
+WORK = Work(
+    parameters=1000,
+    head_parameters=100,
+    example_flops=1e6,
+    targets=5,
+    classes=20,
+    data_bytes=None,
+    epochs=None,
+    source="a test",
+)
+TRAIN = TrainConfig(steps=1000, validate_every_steps=300, validation_windows=60, keep_checkpoints=2)
+TINY = {
+    "model": {"width": 32, "embedder": {"buckets": 64}, "trunk": {"layers": 1, "heads": 2}},
+    "objective": {"max_predictions": 6},
+    "train": {"steps": 3, "global_batch": 4, "length": 64, "streams": 2, "validation_windows": 2, "ema_decay": 0.9},
+}
+
+
+@pytest.fixture
+def tiny() -> PretrainRecipe:
+    return build(PretrainRecipe, TINY, source="a test")
+
+
+def test_gradients_go_around_a_ring() -> None:
+    assert run_plan.exchange_seconds(WORK, run_plan.Layout(1, 1)) == 0
+    of_four = run_plan.exchange_seconds(WORK, run_plan.Layout(4, 1))
+    assert of_four == pytest.approx(2 * 3 / 4 * 4 * 1000 / run_plan.LINKS)
+    apart = run_plan.exchange_seconds(WORK, run_plan.Layout(4, 2))
+    assert apart == pytest.approx(of_four * run_plan.LINKS / run_plan.NETWORK)
+
+
+def test_validations_count_as_forward_passes() -> None:
+    # After 300, 600, 900 and 1,000 steps.
+    assert run_plan.run_seconds(TRAIN, 2.0, 0.3) == pytest.approx(1000 * 2.0 + 4 * 60 * 0.1)
+
+
+def test_sharded_workers_hold_a_part_of_all_but_activations() -> None:
+    encoder, layout = Memory(1, 1, 2, 7000), run_plan.Layout(4, 1)
+    whole = run_plan.device_memory(TRAIN, WORK, encoder, 8, layout)
+    assert whole == Memory(4000, 4000, 8000, 7000 + 3 * 4 * 8 * 5 * 20)
+    sharded = run_plan.device_memory(replace(TRAIN, parallel="fsdp"), WORK, encoder, 8, layout)
+    assert sharded == Memory(1000, 1000, 2000, whole.activations)
+
+
+def test_checkpoints_are_as_large_as_those_that_are_written(tiny: PretrainRecipe, corpus: str, tmp_path: Path) -> None:
+    loop = Loop(tiny, corpus)
+    loop.train_until(1)
+    loop.save(tmp_path / "checkpoint")
+    size = sum(path.stat().st_size for path in (tmp_path / "checkpoint").glob("*.safetensors"))
+    assert run_plan.checkpoint_bytes(tiny.train, work_of(tiny, corpus)) == pytest.approx(size, rel=0.05)
+
+
+def test_the_best_checkpoint_is_kept_besides_the_newest() -> None:
+    assert run_plan.num_checkpoints(replace(TRAIN, checkpoint_every_steps=100)) == 3
+    assert run_plan.num_checkpoints(replace(TRAIN, checkpoint_every_steps=700)) == 2
+
+
+def test_work_is_that_of_the_model_on_the_data_or_on_full_windows(tiny: PretrainRecipe, corpus: str) -> None:
+    loop = Loop(tiny, corpus)
+    real, full = work_of(tiny, corpus), work_of(tiny, None)
+    assert real.parameters == sum(parameter.numel() for parameter in loop.model.parameters())
+    assert full.parameters - full.head_parameters == real.parameters - real.head_parameters
+    assert full.classes == 32_000  # the default vocabulary
+    assert 0 < real.targets <= full.targets == 6
+    assert real.example_flops < full.example_flops
+    assert real.data_bytes == sum(path.stat().st_size for path in Path(corpus).rglob("*.arrow"))
+    assert real.epochs == pytest.approx(3 * 4 / load_manifest(corpus).splits["train"].rows)
+
+
+def test_seconds_of_a_step_are_measured_on_all_examples_or_reckoned_from_fewer(
+    tiny: PretrainRecipe, corpus: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = torch.get_num_threads()
+    flops = work_of(tiny, corpus).example_flops
+    whole = probe.measure(tiny, corpus, flops, 4)
+    assert (whole.examples, whole.fixed) == (4, 0)
+    assert whole.of(4) > 0
+    assert torch.get_num_threads() == threads
+    measured = {4: 0.7, 2: 0.5}  # 0.3 and 0.1 an example
+    monkeypatch.setattr(probe, "_seconds", lambda recipe, data, examples: measured[examples])
+    few = probe.measure(tiny, corpus, 1e30, 1000)
+    assert few.examples == 4
+    assert few.of(1000) == pytest.approx(0.3 + 100)

@@ -1,0 +1,110 @@
+"""`tokenfree plan`, and the plan of preprocessing: lines, numbers, and mistakes in a line."""
+
+import json
+
+import pytest
+
+from tokenfree.pipelines.dry_run import PlanDescription
+from tokenfree.train.planning import probe
+from tokenfree.workflows import cli
+from tokenfree.workflows.terminal.preprocess_plan import told
+from tokenfree.workflows.terminal.quantities import money, size_of, time_of
+
+
+def plan(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict:
+    assert cli.main(["plan", *arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_gpus_by_formula(capsys: pytest.CaptureFixture[str]) -> None:
+    alone = plan(capsys, "canine-s-tiny", "--gpus", "1", "--price", "3", "--utilisation", "0.5")
+    # float32 is 67 TFLOP/s on an H100; ten validations of 128 windows are forward passes alone.
+    assert alone["step_seconds"] == pytest.approx(alone["flops"] / 300 / 67e12 / 0.5)
+    assert alone["seconds"] == pytest.approx(alone["step_seconds"] * (300 + 3 * 128 / 32 / 3))
+    assert alone["cost"] == pytest.approx(3 * alone["seconds"] / 3600)
+    assert alone["exchange_seconds"] == 0
+    four = plan(capsys, "canine-s-tiny", "--gpus", "4", "--utilisation", "0.5")
+    assert four["step_seconds"] - four["exchange_seconds"] == pytest.approx(alone["step_seconds"] / 4)
+    assert four["cost"] is None
+    assert four["memory_bytes"]["activations"] < 0.3 * alone["memory_bytes"]["activations"]
+    apart = plan(capsys, "canine-s-tiny", "--gpus", "4", "--nodes", "2", "--gpu", "a100")
+    assert apart["exchange_seconds"] == pytest.approx(24 * four["exchange_seconds"])
+    assert any("NVIDIA's data sheet of the A100" in line for line in apart["assumed"])
+    assert any("no GPU was measured" in line for line in apart["assumed"])
+    assert not any("no GPU was measured" in line for line in four["assumed"])
+
+
+def test_lines_say_what_is_assumed_and_fit_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["plan", "canine-s-base", "--gpus", "8", "--gpu", "l4", "--train.micro_batch", "64"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "canine-s-base on 8 x l4: an estimate"
+    assert any(line.startswith("assumed   30% of the peak (no GPU was measured") for line in lines)
+    assert any("more than a device of 24.0 GB holds: lower train.micro_batch" in line for line in lines)
+    assert "money     give --price, of a device for an hour" in lines
+    assert max(map(len, lines)) <= 95
+
+
+def test_cpus_by_steps_that_are_measured(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, corpus: str) -> None:
+    monkeypatch.setattr(probe, "measure", lambda *_: probe.StepSeconds(1.0, 0.5, 6))
+    found = plan(capsys, "canine-s-tiny", "--cpus", "4", "--data", corpus, "--train.global_batch", "16")
+    assert found["step_seconds"] == pytest.approx((1 + 16 * 0.5) / 4)
+    assert found["data_bytes"] > 0
+    assert any("9 CPU seconds a step of a worker, by 6 examples here" in line for line in found["measured"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--gpus", "0"], "--gpus 0: give 1 or more"),
+        (["--gpus", "6", "--nodes", "4"], "--nodes 4: 6 gpus cannot be shared evenly"),
+        (["--gpus", "1", "--utilisation", "30"], "--utilisation 30: give a share above 0 and at most 1"),
+        (["--gpus", "1", "--price", "-1"], "--price -1: give what a device costs"),
+        (["--gpus", "1", "--price", "nan"], "--price nan: give what a device costs"),
+        (["--gpus", "64"], "64 workers cannot share train.global_batch 32"),
+        (["--gpus", "1", "--data", "nowhere"], "nowhere"),
+        (["--cpus", "2"], "--cpus: needs --data DIR"),
+        (["--cpus", "2", "--data", "x", "--utilisation", "0.3"], "--utilisation: of GPUs only"),
+        ([], "one of the arguments --gpus --cpus is required"),
+    ],
+)
+def test_mistakes_are_a_line(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        status = cli.main(["plan", "canine-s-tiny", *arguments])
+    except SystemExit as ended:
+        status = ended.code
+    error = capsys.readouterr().err
+    assert (status, error.count("\n")) == (2, 1)
+    assert words in error
+
+
+def test_preprocessing_on_workers() -> None:
+    known = PlanDescription(
+        inputs=1,
+        splits=10,
+        bytes=10**9,
+        estimated_characters=10**8,
+        estimated_shards=7,
+        estimated_output_bytes=9 * 10**8,
+        estimated_seconds=36_000,
+        vocabulary_characters=0,
+        vocabulary_seconds=0,
+    )
+    said = told(known, 5, 0.5)
+    assert "time        about 2.0 hours with 5 workers\n" in said
+    assert "money       about 5.00" in said
+    assert "up to 380 MB" in said
+    assert "time        about 60 minutes with 20 workers" in told(known, 20, None)  # a split is read by one worker
+    assert "money" not in told(known, 20, None)
+
+
+def test_price_needs_a_dry_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["preprocess", "--wikipedia", "a.xml", "--output", "out", "--price", "1"]) == 2
+    assert "--price 1: what a worker costs for an hour; it needs --dry-run" in capsys.readouterr().err
+
+
+def test_quantities() -> None:
+    assert [time_of(each) for each in (0, 90, 1800, 10_800, 10**6)] == [
+        *("1 second", "90 seconds", "30 minutes", "3.0 hours", "11.6 days")
+    ]
+    assert [size_of(each) for each in (1234567, 25e6, 3.4e9, 2e12)] == ["1.23 MB", "25 MB", "3.4 GB", "2.0 TB"]
+    assert [money(each) for each in (0.00123, 1234.5)] == ["0.0012", "1,234.50"]
