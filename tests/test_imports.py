@@ -30,7 +30,7 @@ FLOORS: dict[str, list[set[str]]] = {
         {"batches", "config", "parallel"},
         {"data", "objectives", "runs"},
         {"inference", "loop", "tasks"},
-        {"finetuning", "worker"},
+        {"finetuning", "planning", "worker"},
         {"huggingface"},
         {"analyses", "onnx", "ray", "start"},
         {"evaluate", "jobs"},

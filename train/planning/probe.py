@@ -11,9 +11,9 @@ import torch
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.loop.loop import Loop
 from tokenfree.train.loop.utilisation import peak
-from tokenfree.train.sweep.trials.budget_steps import recipe_for_timing
 
-_WARM, _TIMED = 2, 4  # steps before the clock runs, and steps by the clock
+_WARM, _TIMED, _LEAST_SECONDS = 2, 4, 4.0  # steps before the clock runs; steps by the clock, and seconds of it
+_AT_REST = 1e-12  # a learning rate at which nothing moves, whatever the recipe's own would do to the weights
 _MOST_SECONDS = 5.0  # of a step by the clock, at half the peak; larger steps are measured on fewer examples
 _AT_LEAST = 2  # examples
 
@@ -56,9 +56,14 @@ def measure(recipe: PretrainRecipe, data: str, example_flops: float, examples: i
 
 
 def _seconds(recipe: PretrainRecipe, data: str, examples: int) -> float:
-    train = dataclasses.replace(recipe.train, global_batch=examples, streams=1, compile=False)
-    loop = Loop(recipe_for_timing(dataclasses.replace(recipe, train=train)), data)
+    most = _WARM + 100 * _TIMED
+    train = dataclasses.replace(
+        recipe.train, global_batch=examples, streams=1, compile=False, steps=most, learning_rate=_AT_REST
+    )
+    loop = Loop(dataclasses.replace(recipe, train=train), data)
     loop.train_until(_WARM)
-    began = time.process_time()
-    loop.train_until(_WARM + _TIMED)
-    return (time.process_time() - began) / _TIMED
+    began, used = time.process_time(), 0.0
+    while used < _LEAST_SECONDS and loop.step < most:
+        loop.train_until(loop.step + _TIMED)
+        used = time.process_time() - began
+    return used / (loop.step - _WARM)

@@ -10,23 +10,24 @@ from tokenfree.train.planning.work import Work
 
 NETWORK = 100e9 / 8  # bytes a second between nodes: 100 Gbit/s, assumed
 LINKS = 300e9  # bytes a second between the GPUs of a node: half of what the A100's NVLink is said to do, assumed
-# Measured by `python -m benchmarks.train.plan`: resident memory of a process with torch, Arrow and tokenfree, and bytes
-# that a step leaves in metrics.jsonl and in TensorBoard's file.
-PROCESS_BYTES = 450e6
-METRICS_BYTES, TENSORBOARD_BYTES = 300, 700
+# Measured by `python -m benchmarks.train.plan`: what of a worker's resident memory is beyond its tensors (half of it is
+# the mapped libraries of torch's build for CUDA, the rest what the allocator keeps), and bytes that a step leaves in
+# metrics.jsonl and in TensorBoard's file.
+PROCESS_BYTES = 1.3e9
+METRICS_BYTES, TENSORBOARD_BYTES = 340, 550
 _HEAD_COPIES = 3  # logits, their logarithms and the gradient of these, of each target
 _PASSES = 3  # a backward pass is two products for each one of the forward pass
 
 
 @dataclass(frozen=True)
-class Layout:
+class WorkerLayout:
     """Where a run is to train: `devices` in all, a worker each, on `nodes`."""
 
     devices: int
     nodes: int
 
 
-def exchange_seconds(work: Work, layout: Layout) -> float:
+def exchange_seconds(work: Work, layout: WorkerLayout) -> float:
     """Seconds in which the gradients of a step are added up by a ring, none of it hidden behind the arithmetic."""
     speed = NETWORK if layout.nodes > 1 else LINKS
     return 2 * (layout.devices - 1) / layout.devices * BYTES * work.parameters / speed
@@ -44,7 +45,7 @@ def run_seconds(train: TrainConfig, step: float, example: float) -> float:
     return train.steps * step + validations * train.validation_windows * example / _PASSES
 
 
-def device_memory(train: TrainConfig, work: Work, encoder: Memory, examples: int, layout: Layout) -> Memory:
+def device_memory(train: TrainConfig, work: Work, encoder: Memory, examples: int, layout: WorkerLayout) -> Memory:
     """Bytes that one device holds at the most, without what its process and libraries take.
 
     Args:

@@ -1,8 +1,8 @@
 """What pretraining a recipe would take: hours, memory of a device, bytes on disk, money. Nothing is trained to the end.
 
-On GPUs all is by formula: no figure of ours was measured on one. Time is the recipe's arithmetic by the maker's peak and
-the share of it that training reaches (--utilisation). On CPUs a few steps on --data are trained and their CPU seconds
-counted. The last lines say what was measured and what is assumed.
+On GPUs all is by formula: no figure of ours was measured on one. Time is the recipe's arithmetic by the maker's peak
+and the share of it that training reaches (--utilisation). On CPUs a few steps on --data are trained and their CPU
+seconds counted. The last lines say what was measured and what is assumed.
 
 Examples:
   tokenfree plan canine-s-base --gpus 8 --gpu h100 --price 3
@@ -20,7 +20,7 @@ from tokenfree.workflows.recipes.kinds import PRETRAINING
 
 if TYPE_CHECKING:
     from tokenfree.train.config import PretrainRecipe
-    from tokenfree.workflows.terminal.run_plan import RunPlan
+    from tokenfree.workflows.terminal.plans.run_plan import RunPlan
 
 KIND = PRETRAINING  # of recipe that the command reads
 _KINDS = ("a100", "h100", "h200", "l4")
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         UserError: the recipe does not fit the data or the devices.
     """
-    from tokenfree.workflows.terminal.run_plan import lines
+    from tokenfree.workflows.terminal.plans.run_plan import lines
     from tokenfree.workflows.terminal.verbosity import show_settings
 
     recipe = _checked(args)
@@ -98,12 +98,12 @@ def _plan(recipe: "PretrainRecipe", args: argparse.Namespace) -> "RunPlan":
     from tokenfree.train.planning import probe, run_plan
     from tokenfree.train.planning.devices import ACCELERATORS
     from tokenfree.train.planning.work import work_of
-    from tokenfree.workflows.terminal.run_plan import RunPlan
+    from tokenfree.workflows.terminal.plans.run_plan import RunPlan
     from tokenfree.workflows.terminal.stage_line import counted
 
     train = recipe.train
     work = work_of(recipe, args.data)
-    layout = run_plan.Layout(args.gpus or args.nodes, args.nodes)
+    layout = run_plan.WorkerLayout(args.gpus or args.nodes, args.nodes)
     share = -(-train.global_batch // layout.devices)
     examples = min(share, train.micro_batch or share)
     exchange = run_plan.exchange_seconds(work, layout)
@@ -126,7 +126,7 @@ def _plan(recipe: "PretrainRecipe", args: argparse.Namespace) -> "RunPlan":
         step = found.of(share) / cores + exchange
         where, process, device_bytes = f"{counted(args.cpus, 'CPU core')}{nodes}", run_plan.PROCESS_BYTES, None
         measured.append(f"{found.of(share):.3g} CPU seconds a step of a worker, by {found.examples} examples here")
-        measured.append(f"process {run_plan.PROCESS_BYTES / 1e6:.0f} MB (benchmarks/train/plan.py)")
+        measured.append(f"process {run_plan.PROCESS_BYTES / 1e9:.1f} GB, before (benchmarks/train/plan.py)")
         assumed.append("cores like these, and n threads n times as fast as one")
     if layout.nodes > 1:
         assumed.append(f"{run_plan.NETWORK * 8 / 1e9:.0f} Gbit/s between nodes, nothing hidden behind arithmetic")
@@ -140,7 +140,7 @@ def _plan(recipe: "PretrainRecipe", args: argparse.Namespace) -> "RunPlan":
         global_batch=train.global_batch,
         work=work,
         where=where,
-        devices=args.gpus or args.cpus,
+        devices=args.gpus if args.cpus is None else args.cpus,
         examples=examples,
         step_seconds=step,
         exchange_seconds=exchange,

@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.preprocess.sources.books.books import is_book_name
     from tokenfree.preprocess.sources.wikipedia.dumps import is_dump_name
     from tokenfree.workflows.terminal.next_command import next_command
-    from tokenfree.workflows.terminal.preprocess_plan import told
+    from tokenfree.workflows.terminal.plans.preprocess_plan import told
     from tokenfree.workflows.terminal.stage_line import StageLine, counted
     from tokenfree.workflows.terminal.verbosity import show_settings
 

@@ -38,10 +38,10 @@ def tiny() -> PretrainRecipe:
 
 
 def test_gradients_go_around_a_ring() -> None:
-    assert run_plan.exchange_seconds(WORK, run_plan.Layout(1, 1)) == 0
-    of_four = run_plan.exchange_seconds(WORK, run_plan.Layout(4, 1))
+    assert run_plan.exchange_seconds(WORK, run_plan.WorkerLayout(1, 1)) == 0
+    of_four = run_plan.exchange_seconds(WORK, run_plan.WorkerLayout(4, 1))
     assert of_four == pytest.approx(2 * 3 / 4 * 4 * 1000 / run_plan.LINKS)
-    apart = run_plan.exchange_seconds(WORK, run_plan.Layout(4, 2))
+    apart = run_plan.exchange_seconds(WORK, run_plan.WorkerLayout(4, 2))
     assert apart == pytest.approx(of_four * run_plan.LINKS / run_plan.NETWORK)
 
 
@@ -51,7 +51,7 @@ def test_validations_count_as_forward_passes() -> None:
 
 
 def test_sharded_workers_hold_a_part_of_all_but_activations() -> None:
-    encoder, layout = Memory(1, 1, 2, 7000), run_plan.Layout(4, 1)
+    encoder, layout = Memory(1, 1, 2, 7000), run_plan.WorkerLayout(4, 1)
     whole = run_plan.device_memory(TRAIN, WORK, encoder, 8, layout)
     assert whole == Memory(4000, 4000, 8000, 7000 + 3 * 4 * 8 * 5 * 20)
     sharded = run_plan.device_memory(replace(TRAIN, parallel="fsdp"), WORK, encoder, 8, layout)

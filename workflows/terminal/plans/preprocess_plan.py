@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tokenfree.pipelines.dry_run import VOCABULARY_BYTES, WORKER_BYTES, PlanDescription
-from tokenfree.workflows.terminal.quantities import money, size_of, time_of
+from tokenfree.workflows.terminal.plans.quantities import money, size_of, time_of
 from tokenfree.workflows.terminal.stage_line import counted
 
 

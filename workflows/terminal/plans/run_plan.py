@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tokenfree.train.model.costs import Memory
 from tokenfree.train.planning.work import Work
-from tokenfree.workflows.terminal.quantities import money, size_of, time_of
+from tokenfree.workflows.terminal.plans.quantities import money, size_of, time_of
 from tokenfree.workflows.terminal.stage_line import counted
 
 

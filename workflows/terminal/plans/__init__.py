@@ -1,0 +1,1 @@
+"""What plans of runs and jobs say."""
