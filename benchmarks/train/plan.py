@@ -39,6 +39,7 @@ VOCABULARY = 4000
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=("pretrain", "preprocess"), help="a part of the benchmark")
+    parser.add_argument("--recipes", nargs="+", choices=RECIPES, default=list(RECIPES), metavar="RECIPE")
     parser.add_argument("--size", type=parse_size, default=parse_size("40MB"), help="of the XML to preprocess")
     options = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -49,7 +50,7 @@ def main() -> None:
         measured("preprocess", "--wikipedia", str(dump), "--output", str(data), *small)
         print(f"{'':32}{'planned':>10}{'measured':>10}{'off by':>8}")
         if options.only != "preprocess":
-            for recipe in RECIPES:
+            for recipe in options.recipes:
                 compare_recipe(recipe, data, folder / recipe)
         if options.only != "pretrain":
             compare_preprocessing(dump, options.size, folder, data / "vocabulary/subwords.model")
