@@ -36,7 +36,6 @@ FLOORS: dict[str, list[set[str]]] = {
         {"evaluate", "jobs"},
         {"finetune", "pretrain"},
         {"sweep"},
-        {"planning"},
     ],
     "train/model": [
         {"common"},
