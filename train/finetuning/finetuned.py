@@ -71,7 +71,11 @@ class FinetunedModel:
         return self.evaluate_examples(self.examples(path, noise))
 
     def examples(self, path: str | None, noise: Noise | None = None) -> Sequence[Any]:
-        """The examples that `evaluate` evaluates; see there."""
+        """The examples that `evaluate` evaluates.
+
+        Raises:
+            UserError: see `evaluate`.
+        """
         task = self._with(noise)
         if path is None and task.needs_files:
             raise UserError(f"--data is missing; {task.name} is evaluated on a file of examples")

@@ -62,11 +62,11 @@ def results(output: Path) -> dict[str, bytes]:
 def test_killed_at_several_moments(
     task: str, prefix: str, kills: int, make_task_sweep: MakeTaskSweep, files: dict[str, str], tmp_path: Path
 ) -> None:
-    sweep, given = make_task_sweep(task, train={"steps": 16}), TaskInput(splits(files, prefix))
+    sweep, given = make_task_sweep(task, train={"steps": 48}), TaskInput(splits(files, prefix))
     run_sweep(sweep, given, str(tmp_path / "undisturbed"))
     draws = random.Random(14)
     statuses = list[int]()
-    for _ in range(kills):  # 4 trials make 32 reports
+    for _ in range(kills):  # 4 trials make 96 reports
         reports, seconds = draws.randrange(4), draws.random() / 2
         statuses.append(killed_after(reports, seconds, sweep, given, tmp_path / "killed"))
     assert set(statuses) <= {-signal.SIGKILL, 0}
