@@ -89,7 +89,12 @@ class FinetuningSubject:
         return FinetuneJob(recipe, self._untested, run="").make_loop(rank=rank, world_size=world_size, device=device)
 
     def first_loop(self, recipe: FinetuneRecipe) -> TrainingLoop[FinetuneRecipe] | None:
-        """See `Subject.first_loop`."""
+        """See `Subject.first_loop`.
+
+        Raises:
+            UserError: the weights cannot be read.
+            JobError: they are others than when the sweep began.
+        """
         if self.init_from is None:
             return None
         given = read_weights(self.init_from, trust_code=self.trust_code, recipe=recipe)
