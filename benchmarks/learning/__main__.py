@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from benchmarks.learning.command import exit_status, fitting
+from benchmarks.learning.command import add_queue_arguments, exit_status, fitting
 from benchmarks.learning.data import prepare
 from benchmarks.learning.page import write
 from benchmarks.learning.plan import ROWS, queue
@@ -75,10 +75,7 @@ def _parser() -> argparse.ArgumentParser:
         "--output", metavar="DIR", default="learning", help="runs, logs and results (default: learning)"
     )
     parser.add_argument("--data", metavar="DIR", help="the folder of the data directories (default: OUTPUT/data)")
-    parser.add_argument("--only", metavar="PATTERN", default="*", help="only runs whose names fit, such as 'ms-*'")
-    parser.add_argument("--list", action="store_true", help="only show the queue")
-    parser.add_argument("--table", metavar="FILE", nargs="?", const="", help="only print the tables")
-    parser.add_argument("--write", metavar="PAGE", help="with --table: write them into a page, between its marks")
+    add_queue_arguments(parser, "ms-*")
     return parser
 
 

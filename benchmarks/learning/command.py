@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import fnmatch
 import os
 import signal
@@ -44,3 +45,12 @@ def fitting(entries: Iterable[Each], pattern: str) -> list[Each]:
     if not found:
         raise UserError(f"--only {pattern}: no run of that name; --list names them all")
     return found
+
+
+def add_queue_arguments(parser: argparse.ArgumentParser, example: str) -> None:
+    """What a queue is told besides its folders; `example` is a pattern of names in it."""
+    shown = f"only runs whose names fit, such as '{example}'"
+    parser.add_argument("--only", metavar="PATTERN", default="*", help=shown)
+    parser.add_argument("--list", action="store_true", help="only show the queue")
+    parser.add_argument("--table", metavar="FILE", nargs="?", const="", help="only print the tables")
+    parser.add_argument("--write", metavar="PAGE", help="with --table: write them into a page, between its marks")

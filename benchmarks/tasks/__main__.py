@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from benchmarks.learning.command import exit_status, fitting
+from benchmarks.learning.command import add_queue_arguments, exit_status, fitting
 from benchmarks.learning.page import write
 from benchmarks.learning.results import Results
 from benchmarks.learning.work import work
@@ -89,10 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--output", metavar="DIR", default="tasks", help="data, runs and results (default: tasks)")
     shown = "the pretrained runs (default: learning/runs)"
     parser.add_argument("--runs", metavar="DIR", default="learning/runs", help=shown)
-    parser.add_argument("--only", metavar="PATTERN", default="*", help="only runs whose names fit, such as 'sst5-*'")
-    parser.add_argument("--list", action="store_true", help="only show the queue")
-    parser.add_argument("--table", metavar="FILE", nargs="?", const="", help="only print the tables")
-    parser.add_argument("--write", metavar="PAGE", help="with --table: write them into a page, between its marks")
+    add_queue_arguments(parser, "sst5-*")
     return parser
 
 
