@@ -251,10 +251,11 @@ def test_an_empty_value_of_any_argument_is_refused(command: str, capsys: pytest.
     for leaf in cli._leaves(probe):  # the actions of a command that has some
         name = leaf.prog.split()[1:]
         takes = [action for action in leaf._actions if action.nargs != 0]
+        chosen = [group._group_actions[0] for group in leaf._mutually_exclusive_groups if group.required]
         for action in takes:
             if type(action) is not argparse._StoreAction or action.type or action.choices or action.metavar == "TEXT":
                 continue
-            given = [filled(each, next(iter(each.choices or ["x"])) if each is not action else "") for each in takes
-                     if each.required or each is action]  # fmt: skip
+            given = [filled(each, "" if each is action else next(iter(each.choices or ["1"]))) for each in takes
+                     if each.required or each is action or each in chosen]  # fmt: skip
             assert cli.main([command, *name, *(part for parts in given for part in parts)]) == 2
             assert ": the value is empty; give one" in capsys.readouterr().err
