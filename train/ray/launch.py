@@ -31,7 +31,7 @@ from tokenfree.train.ray.environment import ray_environment
 from tokenfree.train.ray.errors import LostPeer, WorkerFailure, explain, is_of_collective, with_node
 from tokenfree.train.ray.losses import LossCallback, NoticeCallback, record_loss
 from tokenfree.train.ray.scaling import ResizeCallback
-from tokenfree.train.ray.session import RayLost, Session, ray_session, watched
+from tokenfree.train.ray.session import RayLost, Session, ended_where_cut_off, ray_session, watched
 from tokenfree.train.ray.torch_group import notice
 from tokenfree.train.ray.trainer import make_trainer
 from tokenfree.train.runs.locate import run_at
@@ -128,6 +128,7 @@ def _work_on_worker(config: dict[str, Any]) -> None:
     rank = context.get_world_rank()
     try:
         with contextlib.ExitStack() as stack:
+            stack.enter_context(ended_where_cut_off())
             job = _unpickled(config["job"])
             on_line = stack.enter_context(connect_worker(config["channel"], notice)) if rank == 0 else None
             work(

@@ -24,6 +24,7 @@ _REACH_SECONDS = 5.0
 _HEAD_PATIENCE = 45.0  # seconds in which a cluster may start its head again; after 60 Ray ends this process
 _INTERVAL = 1.0  # seconds between two looks at the parts of Ray
 _SETTLE_SECONDS = 2.0
+_LOOK_SECONDS = 5.0  # between two looks of a worker at the head
 _LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # "0": an own address only, as Ray has it on those systems
 
 Address = tuple[str, int]
@@ -51,8 +52,7 @@ class Session:
         """Of the cluster that this process is connected to."""
         context = ray.get_runtime_context()
         (node,) = (node for node in ray.nodes() if node["NodeID"] == context.get_node_id())
-        host, _, port = context.gcs_address.rpartition(":")
-        return cls((node["NodeManagerAddress"], node["NodeManagerPort"]), (host.strip("[]"), int(port)), local=local)
+        return cls((node["NodeManagerAddress"], node["NodeManagerPort"]), _address(context.gcs_address), local=local)
 
     def check(self) -> None:
         """Look for both.
@@ -106,6 +106,36 @@ def _settle(error: BaseException, session: Session) -> None:
     while time.monotonic() < until:
         time.sleep(0.2)
         session.check()
+
+
+@contextlib.contextmanager
+def ended_where_cut_off() -> Iterator[None]:
+    """In the block, of a worker, this process ends once the head has not answered for a while.
+
+    Others train on without a machine that is cut off, and wait for the run that its first worker holds. Ray ends that
+    worker too, but only after minutes: nobody tells its connections that they are lost.
+    """
+    head = _address(ray.get_runtime_context().gcs_address)
+    done = threading.Event()
+
+    def watch() -> None:
+        answered = time.monotonic()
+        while not done.wait(_LOOK_SECONDS):
+            if _answers(head):
+                answered = time.monotonic()
+            elif time.monotonic() - answered > _HEAD_PATIENCE:
+                os._exit(1)
+
+    threading.Thread(target=watch, name="head", daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()
+
+
+def _address(text: str) -> Address:
+    host, _, port = text.rpartition(":")
+    return host.strip("[]"), int(port)
 
 
 @contextlib.contextmanager

@@ -1,6 +1,8 @@
 """What of Ray is gone, seen by connections to its parts."""
 
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,3 +60,26 @@ def test_a_folder_whose_path_is_too_long_for_sockets_has_its_own_remedy(
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path / ("long" * 25)))
     with pytest.raises(JobError, match="set RAY_TMPDIR to a short path"), ray_session(1):
         pass
+
+
+CUT_OFF = """
+import sys, time
+from types import SimpleNamespace
+import ray
+from tokenfree.train.ray import session
+ray.get_runtime_context = lambda: SimpleNamespace(gcs_address="127.0.0.1:" + sys.argv[1])
+session._LOOK_SECONDS, session._HEAD_PATIENCE = 0.1, 0.5
+with session.ended_where_cut_off():
+    time.sleep(2.5)
+"""
+
+
+@pytest.mark.parametrize(("is_there", "status"), [(True, 0), (False, 1)])
+def test_a_worker_that_misses_the_head_ends(
+    is_there: bool, status: int, parts: tuple[socket.socket, socket.socket]
+) -> None:
+    port = parts[1].getsockname()[1]
+    if not is_there:
+        parts[1].close()
+    command = [sys.executable, "-c", CUT_OFF, str(port)]
+    assert subprocess.run(command, timeout=120).returncode == status
