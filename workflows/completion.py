@@ -20,7 +20,7 @@ from tokenfree.workflows.recipes.kinds import PRETRAINING, RecipeKind
 _WORDS = re.compile(r"[a-z]\w*( \| [a-z]\w*)+")
 _TYPES = {"int", "float", "text", "mapping", "anything"}  # in the type of a key: any value, and no word of its own
 _FOLDERS = {"DIR", "RUN", "RUN|FOLDER", "FOLDER"}
-_FILES = {"FILE", "FILE.html", "PATH", "PROFILE"}
+_FILES = {"FILE", "PATH", "PROFILE"}
 
 
 def script(parser: argparse.ArgumentParser, shell: str) -> str:

@@ -18,7 +18,7 @@ from tokenfree.workflows.recipes import library
 from tokenfree.workflows.recipes.options import parted
 from tokenfree.workflows.terminal import verbosity
 
-_PATHS = {"DIR", "RUN", "RUN|FOLDER", "FILE.html", "PATH", "URL"}  # metavars of what lies somewhere
+_PATHS = {"DIR", "RUN", "RUN|FOLDER", "PATH", "URL"}  # metavars of what lies somewhere
 _FILE = "FILE"  # that of a small file, which is sent along
 _PATH_KEYS = ("wikipedia", "books", "vocabulary.model")  # of recipes
 _SECRET = re.compile(r"://[^/@\s]*:[^/@\s]*@")  # a password in an address
@@ -72,13 +72,15 @@ def submission(words: Sequence[str], module: Any, *, shared: Sequence[str] = (),
     files: dict[str, Path] = {}
     for action in parser._actions:
         option, given = next(iter(action.option_strings), str(action.metavar)), getattr(args, action.dest, None)
-        if action.metavar in _PATHS and given == action.default and option == "--output" and given is not None:
+        is_place = action.metavar in _PATHS or option == "--output"
+        if option == "--output" and given == action.default and given is not None:
             added = [option, rule.place(given, option)]
-        elif action.metavar in _PATHS and given != action.default:
+        elif is_place and given != action.default:
             for value in _values(given):
                 moved.put(action.option_strings, value, rule.place(value, option))
-        elif action.metavar == _FILE and action.dest != "config" and given and os.path.isfile(given):
-            moved.put(action.option_strings, given, _pack(given, files))
+        elif action.metavar == _FILE and action.dest != "config":
+            for value in filter(os.path.isfile, _values(given)):
+                moved.put(action.option_strings, value, _pack(value, files))
     for value in _values(getattr(args, "hf_dataset", None)):
         if os.path.exists(value.split(":")[0].split("@")[0]):
             moved.put(["--hf-dataset"], value, rule.place(value, "--hf-dataset"))

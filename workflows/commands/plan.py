@@ -15,6 +15,7 @@ import json
 from typing import TYPE_CHECKING
 
 from tokenfree.preprocess.common.errors import UserError
+from tokenfree.train.planning.devices import ACCELERATORS
 from tokenfree.workflows.recipes import command_line
 from tokenfree.workflows.recipes.kinds import PRETRAINING
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from tokenfree.workflows.terminal.plans.run_plan import RunPlan
 
 KIND = PRETRAINING  # of recipe that the command reads
-_KINDS = ("a100", "h100", "h200", "l4")
 _UTILISATION = 0.3
 
 
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     devices.add_argument("--gpus", metavar="N", type=int, help="GPUs in all, a worker each")
     devices.add_argument("--cpus", metavar="N", type=int, help="CPU cores in all, a worker a node; needs --data")
     parser.add_argument("--nodes", metavar="M", type=int, default=1, help="machines that share them (default 1)")
-    parser.add_argument("--gpu", choices=_KINDS, default="h100", help="kind of GPU (default h100)")
+    parser.add_argument("--gpu", choices=tuple(ACCELERATORS), default="h100", help="kind of GPU (default h100)")
     parser.add_argument("--data", metavar="DIR", help="a data directory; without it windows count as full")
     shown = f"share of the peak that training reaches on GPUs, 0 to 1 (default {_UTILISATION}, assumed)"
     parser.add_argument("--utilisation", metavar="X", type=float, help=shown)
@@ -96,7 +96,6 @@ def _checked(args: argparse.Namespace) -> "PretrainRecipe":
 def _plan(recipe: "PretrainRecipe", args: argparse.Namespace) -> "RunPlan":
     from tokenfree.train.model.costs import step_memory
     from tokenfree.train.planning import probe, run_plan
-    from tokenfree.train.planning.devices import ACCELERATORS
     from tokenfree.train.planning.work import work_of
     from tokenfree.workflows.terminal.plans.run_plan import RunPlan
     from tokenfree.workflows.terminal.stage_line import counted

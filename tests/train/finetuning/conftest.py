@@ -41,24 +41,18 @@ MODELS: dict[str, Mapping[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="session")
-def make_task() -> MakeTask:
-    """Makes a recipe for a task, given by its name or mapping: eight steps of a model of width 16, with dropout.
+def task_recipe(task: str | Mapping[str, Any], model: str = "canine", **train: Any) -> FinetuneRecipe:
+    """A recipe for a task, given by its name or mapping: eight steps of a model of width 16, with dropout.
 
     `model` is one of `MODELS`; other keywords are keys of `train`.
     """
-
-    def make(task: str | Mapping[str, Any], model: str = "canine", **train: Any) -> FinetuneRecipe:
-        over = {"model": MODELS[model], "task": task, "train": {**TRAIN, **train}}
-        return build(FinetuneRecipe, merge({"model": RECIPE["model"]}, over), source="test")
-
-    return make
+    over = {"model": MODELS[model], "task": task, "train": {**TRAIN, **train}}
+    return build(FinetuneRecipe, merge({"model": RECIPE["model"]}, over), source="test")
 
 
-@pytest.fixture(scope="session")
-def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def write_files(folder: Path) -> dict[str, str]:
     """Training, development and test sets of texts (`train`), pairs (`pairs_train`) and tagged words (`tags_train`)."""
-    folder, found = tmp_path_factory.mktemp("files"), dict[str, str]()
+    found = dict[str, str]()
     for part, split in enumerate(("train", "dev", "test")):
         numbers = range(part * 100, part * 100 + (40 if split == "train" else 12))
         found |= {
@@ -73,6 +67,16 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
             f"tags_{split}": write(folder / f"tags_{split}.txt", "", [_sentence(n) for n in numbers]),
         }
     return found
+
+
+@pytest.fixture(scope="session")
+def make_task() -> MakeTask:
+    return task_recipe
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return write_files(tmp_path_factory.mktemp("files"))
 
 
 def write(path: Path, header: str, lines: list[str]) -> str:

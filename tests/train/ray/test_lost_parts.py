@@ -1,6 +1,5 @@
 """A run of two workers on this machine: what it listens on, and what it does when a part of Ray is killed."""
 
-import contextlib
 import os
 import signal
 import sys
@@ -8,10 +7,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from tests.train.listening import addresses
+from tests.train.ray_parts import parts_named
 from tokenfree.preprocess.common.stored.json_lines import read_json_lines
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.machine.processes import ray_processes
@@ -40,12 +39,6 @@ pytestmark = [
 ]
 
 
-def title(process: psutil.Process) -> str:
-    with contextlib.suppress(psutil.Error):  # it has ended
-        return next(iter(process.cmdline()), "")
-    return ""
-
-
 class Killer:
     """A progress that kills these parts of Ray, one after the other, and notes what is listened on before that."""
 
@@ -62,7 +55,7 @@ class Killer:
         family = ray_processes(title="")
         self.listened |= {address for process in family for address in addresses(process.pid)}
         self.listened |= set(addresses(os.getpid()))
-        found = [process for process in family if title(process).endswith(self.parts[0])]
+        found = parts_named(self.parts[0], family)
         assert len(found) == (2 if self.parts.pop(0) == WORKER else 1)
         os.kill(found[0].pid, signal.SIGKILL)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.train.finetuning.conftest import MakeTask, files, make_task  # noqa: F401  (fixtures)
+from tests.train.finetuning.conftest import MakeTask, task_recipe, write_files
 from tokenfree.preprocess.common.settings import build, to_mapping
 from tokenfree.train.sweep import run
 from tokenfree.train.sweep.control.controller import Progress, SweepController
@@ -20,8 +20,18 @@ from tokenfree.train.sweep.trials.trial_session import TrialSegment, TrialSessio
 MakeTaskSweep = Callable[..., SweepRecipe]
 
 
+@pytest.fixture(scope="session")
+def make_task() -> MakeTask:
+    return task_recipe
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return write_files(tmp_path_factory.mktemp("files"))
+
+
 @pytest.fixture
-def make_task_sweep(make_task: MakeTask) -> MakeTaskSweep:  # noqa: F811
+def make_task_sweep(make_task: MakeTask) -> MakeTaskSweep:
     """Makes a sweep of two learning rates with two seeds over a task, given by its name or mapping."""
 
     def make(task: Any = "classification", train: Any = None, **over: Any) -> SweepRecipe:

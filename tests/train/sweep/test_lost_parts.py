@@ -1,19 +1,17 @@
 """A sweep on this machine of which parts of Ray are killed: it goes on, and its trials come to the same."""
 
-import contextlib
 import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
+from tests.train.ray_parts import parts_named
 from tokenfree.preprocess.common.errors import JobError
 from tokenfree.preprocess.common.settings import build, to_mapping
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.machine.processes import ray_processes
 from tokenfree.train.sweep.run import SweepResult, run_sweep
 from tokenfree.train.sweep.space.recipe import SweepRecipe
 
@@ -25,12 +23,6 @@ HEAD = "the head of the Ray cluster (its GCS) was lost; starting Ray and the tri
 PARTS = {"/raylet": NODE, "ray::RuntimeEnvAgent": NODE, "/gcs_server": HEAD}
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-
-
-def title(process: psutil.Process) -> str:
-    with contextlib.suppress(psutil.Error):  # it has ended
-        return next(iter(process.cmdline()), "")
-    return ""
 
 
 def sweep_of(recipe: PretrainRecipe) -> SweepRecipe:
@@ -56,7 +48,7 @@ def test_it_goes_on_and_its_losses_are_the_same(
         reports += event["event"] == "report"
         if event["event"] == "report" and left and reports >= 4 * (1 + len(PARTS) - len(left)):
             part = left.pop(0)
-            (found,) = (process for process in ray_processes(title="") if title(process).endswith(part))
+            (found,) = parts_named(part)
             os.kill(found.pid, signal.SIGKILL)
 
     killed = run_sweep(sweep, corpus, str(tmp_path / "killed"), progress=kill)
@@ -71,7 +63,7 @@ def test_losses_without_end_are_told(corpus: str, make_recipe: MakeRecipe, tmp_p
 
     def kill(event: Any, history: Any) -> None:
         if event["event"] == "report":
-            (found,) = (process for process in ray_processes(title="") if title(process).endswith("/raylet"))
+            (found,) = parts_named("/raylet")
             os.kill(found.pid, signal.SIGKILL)
 
     with pytest.raises(

@@ -80,6 +80,8 @@ def test_a_large_file_in_a_package_is_refused(folder: Path, monkeypatch: pytest.
         (("preprocess", "--books", "s3://b/books", "--output", "s3://b/d", "--vocabulary.model", "m.model"),
          "--vocabulary.model m.model: a path of one machine"),
         (("demo",), "--output demo: a path of one machine"),
+        (("report", "s3://b/r", "--output", "page.html"), "--output page.html: a path of one machine"),
+        (("analyze", "ranks", "s3://b/r", "--output", "s3://b/a.md", "a.png"), "--output a.png: a path of one machine"),
         (("pretrain", "canine-s-tiny", "--data", "s3://key:word@b/d", "--output", "s3://b/r"), "holds a password"),
         (("pretrain", "canine-s-tiny", "--data", "s3://b/d"), "arguments are required: --output (see tokenfree pretr"),
         (("pretrain", "canine-s-tiny", *STORES, "--datta", "x"), "unknown option --datta (did you mean --data?)"),
@@ -119,6 +121,13 @@ def test_on_this_machine_paths_become_whole(folder: Path) -> None:
     assert made.words == ("preprocess", "--wikipedia", f"{folder}/dumps/*.bz2", "s3://b/x", "--output", f"{folder}/d",
                           "--", "--flag=d")  # fmt: skip
     assert sent("demo", is_here=True).words == ("demo", "--output", f"{folder}/demo")
+
+
+def test_what_is_written_is_no_file_to_send(folder: Path) -> None:
+    (folder / "a.md").write_text("of before")
+    made = sent("analyze", "ranks", "s3://b/r", "--output", "a.md", "a.png", is_here=True)
+    assert made.words[3:] == ("--output", f"{folder}/a.md", f"{folder}/a.png")
+    assert not made.files
 
 
 def test_only_the_value_of_the_option_is_moved(folder: Path) -> None:

@@ -203,6 +203,24 @@ def test_a_log_file_gets_a_line_for_what_is_new_of_a_trial(at: Callable[[float],
     assert "\x1b" not in stream.getvalue()
 
 
+def test_what_of_ray_was_lost_stands_above_the_table_or_in_a_line_and_quiet_shows_none(
+    at: Callable[[float], None],
+) -> None:
+    terminal, log, quiet, screen = Terminal(), io.StringIO(), io.StringIO(), Screen()
+    lost = {"event": "lost", "message": "the Ray node was lost\x1b[31m; starting Ray"}
+    with SweepTable(terminal) as table, SweepTable(log) as lines, SweepTable(quiet, verbosity="quiet") as silent:
+        sweep = Sweep(table, lines, silent)
+        sweep.report(0, 1, 4.0)
+        for each in (table, lines, silent):
+            each(lost, sweep.history)
+        sweep.report(0, 2, 3.0)
+    screen.write(terminal.getvalue())
+    shown = "the Ray node was lost\\u001b[31m; starting Ray"
+    assert screen.lines == [shown, *table.lines(79, 9), ""]
+    assert shown in log.getvalue().splitlines()
+    assert quiet.getvalue() == ""
+
+
 def test_the_time_left_is_that_of_this_command(at: Callable[[float], None]) -> None:
     """Two of four trials and half of another had been done before a kill."""
     sweep = Sweep(reports=2)
