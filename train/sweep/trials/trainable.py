@@ -1,9 +1,12 @@
 """A trial as Ray Tune runs it. Tune's process is kept for one trial after another, which saves its imports."""
 
+import contextlib
 import json
 from typing import Any
 
 from ray import tune
+
+from tokenfree.train.ray.session import ended_where_cut_off
 
 
 class Trial(tune.Trainable):
@@ -16,6 +19,8 @@ class Trial(tune.Trainable):
     def setup(self, config: dict[str, Any]) -> None:
         """Nothing but remember: what takes time, and what may fail, is the trial's first step."""
         self._config = config
+        self._stack = contextlib.ExitStack()
+        self._stack.enter_context(ended_where_cut_off())
         self._group: Any = None
         self._work: Any = None
 
@@ -40,6 +45,7 @@ class Trial(tune.Trainable):
         self._leave()
         if self._group is not None:
             self._group.close()
+        self._stack.close()
 
     def _begin(self) -> Any:
         from tokenfree.train.sweep.trials.trial_session import TrialSegment, TrialSession

@@ -28,7 +28,7 @@ from tokenfree.train.sweep.space.recipe import Budget, class_of
 from tokenfree.train.sweep.subjects.choose import subject_of
 from tokenfree.train.sweep.trials.budget_steps import flops_of_step, recipe_for_timing, seconds_of_step, steps_of
 
-_PATIENCE = 60  # seconds for which a worker of a killed sweep may live longer than the sweep
+_PATIENCE = 120  # seconds for which a worker that nobody leads any more may live: one that is cut off ends after 45
 
 
 @dataclasses.dataclass(frozen=True)

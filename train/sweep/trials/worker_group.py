@@ -19,6 +19,7 @@ from tokenfree.preprocess.common.errors import JobError
 from tokenfree.train.parallel.collectives import broadcast
 from tokenfree.train.ray.environment import ray_environment
 from tokenfree.train.ray.errors import unwrap
+from tokenfree.train.ray.session import ended_where_cut_off
 from tokenfree.train.ray.trainer import make_trainer
 from tokenfree.train.sweep.trials.trial_session import TrialSegment, TrialSession
 
@@ -129,10 +130,15 @@ def _explain(error: TrainingFailedError) -> JobError:
 
 
 def _serve(config: dict[str, Any]) -> None:
-    """Runs in every worker: one session after another, as worker 0 is told."""
+    """Runs in every worker."""
+    with ended_where_cut_off():
+        _turn_to_trials(config["mailbox"])
+
+
+def _turn_to_trials(mailbox: Any) -> None:
+    """One session after another, as worker 0 is told."""
     context = ray.train.get_context()
     rank, world_size = context.get_world_rank(), context.get_world_size()
-    mailbox = config["mailbox"]
     session: TrialSession | None = None
     while True:
         command: Any = broadcast(ray.get(mailbox.command.remote()) if rank == 0 else None)
