@@ -1,7 +1,7 @@
 """The command line: finds the commands in `workflows/commands/`, parses, runs one, and turns errors into one line.
 
-Exit status 0 is success, 1 a failure, 2 a mistake of the user's, 130 an interrupt. `--debug` shows tracebacks, `-q` no
-progress, `-v` settings, messages of libraries and seconds.
+Exit status 0 is success, 1 a failure, 2 a mistake of the user's, 130 an interrupt, 143 SIGTERM. `--debug` shows
+tracebacks, `-q` no progress, `-v` settings, messages of libraries and seconds.
 """
 
 import argparse
@@ -13,10 +13,11 @@ import os
 import pkgutil
 import signal
 import sys
+import threading
 import time
 import traceback
-from collections.abc import Sequence
-from types import ModuleType
+from collections.abc import Iterator, Sequence
+from types import FrameType, ModuleType
 from typing import NoReturn
 
 import tokenfree.workflows.commands
@@ -69,12 +70,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = list(sys.argv[1:] if argv is None else argv)
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # spinning threads made a busy machine 40 times slower
     out, errors = PrintableStream(sys.stdout), PrintableStream(sys.stderr)
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
-        return _status(argv)
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors), _interrupts() as caught:
+        return _status(argv, caught)
 
 
-def _status(argv: list[str]) -> int:
-    """Run the command, and say in a line what became of it where it fails."""
+@contextlib.contextmanager
+def _interrupts() -> Iterator[list[signal.Signals]]:
+    """In the block SIGTERM, as schedulers send it, ends a command as Ctrl-C does; yields the signals that came."""
+    caught: list[signal.Signals] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield caught
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        caught.append(signal.Signals(number))
+        signal.signal(number, before)  # a second one acts as it did before
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield caught
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _status(argv: list[str], caught: Sequence[signal.Signals]) -> int:
+    """Run the command, and say in a line what became of it where it fails; `caught`: see `_interrupts`."""
     debug = "--debug" in argv[: argv.index("--") if "--" in argv else len(argv)]
     try:
         return _run(argv)
@@ -86,8 +107,9 @@ def _status(argv: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
-        print("\ntokenfree: interrupted; the same command again goes on where this one stopped", file=sys.stderr)
-        return 128 + signal.SIGINT
+        said = f"stopped by {caught[0].name}" if caught else "interrupted"
+        print(f"\ntokenfree: {said}; the same command again goes on where this one stopped", file=sys.stderr)
+        return 128 + (caught[0] if caught else signal.SIGINT)
     except OSError as error:
         if _is_exhausted(error):
             return _fail(JobError(f"{error.strerror}: {_MORE_ROOM}"), 1, debug)

@@ -4,6 +4,9 @@ import argparse
 import errno
 import importlib
 import json
+import os
+import signal
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -259,3 +262,30 @@ def test_an_empty_value_of_any_argument_is_refused(command: str, capsys: pytest.
                      if each.required or each is action or each in chosen]  # fmt: skip
             assert cli.main([command, *name, *(part for parts in given for part in parts)]) == 2
             assert ": the value is empty; give one" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "words"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "stopped by SIGTERM")],
+)
+def test_a_command_that_is_told_to_end_says_so_in_a_line(
+    sent: signal.Signals, status: int, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left: list[str] = []
+
+    def run(args: argparse.Namespace) -> int:
+        try:
+            os.kill(os.getpid(), sent)
+            time.sleep(60)
+        finally:
+            left.append("cleaned up")
+        return 0
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(pretrain, "run", run)
+    assert cli.main(["pretrain", "canine-s-tiny", "--data", "x", "--output", "y"]) == status
+    assert (
+        capsys.readouterr().err.strip() == f"tokenfree: {words}; the same command again goes on where this one stopped"
+    )
+    assert left == ["cleaned up"]
+    assert signal.getsignal(signal.SIGTERM) == before
