@@ -20,8 +20,8 @@ from ray.train import ScalingConfig
 from tokenfree.train.ray.internals import ControllerCallback, Reservation, WorkerGroupCallback, draining_nodes
 
 _SECONDS = 1.0  # for a node to accept a connection
-_PROBE_INTERVAL = 2.0  # between looks at the nodes of running workers
-_PROBES = 3  # in which a node must be silent to be given up
+_PROBE_INTERVAL = 1.0  # between looks at the nodes of running workers
+_PROBES = 4  # in which a node must be silent to be given up
 _REFRESH_INTERVAL = 5.0  # between two looks for room while workers run
 _WAITING_INTERVAL = 0.5  # and while none do
 _ANSWER_SECONDS = 5.0  # for Ray to say what room there is
@@ -90,9 +90,9 @@ class NodeCallback(ControllerCallback, WorkerGroupCallback):
         """A node without a network ends no connection; its workers' peers would wait for half an hour."""
         if self._group is None or time.monotonic() - self._probed_at < _PROBE_INTERVAL:
             return
+        self._probed_at = time.monotonic()
         silent = answering_nodes()[1]
         self._silences = collections.Counter({node: self._silences[node] + 1 for node in silent})
-        self._probed_at = time.monotonic()
         for worker in self._group.get_workers():
             if self._silences[worker.metadata.node_id] >= _PROBES:
                 _log.warning("Node %s does not answer; its workers are given up", worker.metadata.node_id)

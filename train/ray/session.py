@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psutil
@@ -24,7 +25,9 @@ _REACH_SECONDS = 5.0
 _HEAD_PATIENCE = 45.0  # seconds in which a cluster may start its head again; after 60 Ray ends this process
 _INTERVAL = 1.0  # seconds between two looks at the parts of Ray
 _SETTLE_SECONDS = 2.0
-_LOOK_SECONDS = 5.0  # between two looks of a worker at the head
+_LOOK_SECONDS = 1.0  # between two looks of a worker at the head and at others
+_CUT_OFF_SECONDS = 5.0  # in which a worker that reaches no other machine takes its own for cut off
+_MOST_LOOKED_AT = 3  # machines beside the head
 _LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # "0": an own address only, as Ray has it on those systems
 
 Address = tuple[str, int]
@@ -110,27 +113,40 @@ def _settle(error: BaseException, session: Session) -> None:
 
 @contextlib.contextmanager
 def ended_where_cut_off() -> Iterator[None]:
-    """In the block, of a worker, this process ends once the head has not answered for a while.
+    """In the block, of a worker, this process ends once it is cut off from the cluster.
 
     Others train on without a machine that is cut off, and wait for the run that its first worker holds. Ray ends that
-    worker too, but only after minutes: nobody tells its connections that they are lost.
+    worker too, but only after minutes: nobody tells its connections that they are lost. Where no other machine can be
+    reached, of two or more, it is this one that is cut off; a head alone may be on its way back.
     """
     head = _address(ray.get_runtime_context().gcs_address)
+    others = _other_machines(head)
     done = threading.Event()
 
     def watch() -> None:
-        answered = time.monotonic()
-        while not done.wait(_LOOK_SECONDS):
-            if _answers(head):
-                answered = time.monotonic()
-            elif time.monotonic() - answered > _HEAD_PATIENCE:
-                os._exit(1)
+        answered = reached = time.monotonic()
+        with ThreadPoolExecutor(1 + len(others)) as pool:
+            while not done.wait(_LOOK_SECONDS):
+                answer, *reachable = pool.map(_answers, [head, *others])
+                now = time.monotonic()
+                answered = now if answer else answered
+                reached = now if any(found is not None for found in (answer, *reachable)) else reached
+                if now - answered > _HEAD_PATIENCE or (others and now - reached > _CUT_OFF_SECONDS):
+                    os._exit(1)
 
     threading.Thread(target=watch, name="head", daemon=True).start()
     try:
         yield
     finally:
         done.set()
+
+
+def _other_machines(head: Address) -> list[Address]:
+    """Nodes on some of the machines that are neither this one nor the head's."""
+    nodes = [node for node in ray.nodes() if node["Alive"]]
+    here = {node["NodeManagerAddress"] for node in nodes if node["NodeID"] == ray.get_runtime_context().get_node_id()}
+    found = {node["NodeManagerAddress"]: node["NodeManagerPort"] for node in nodes}
+    return [(address, port) for address, port in found.items() if address not in {*here, head[0]}][:_MOST_LOOKED_AT]
 
 
 def _address(text: str) -> Address:

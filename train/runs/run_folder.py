@@ -123,7 +123,7 @@ def held_by_worker(folder: Path, name: str) -> Iterator[None]:
     """Hold `folder`, made where it is not there, for one worker of the run `name`.
 
     A worker of an earlier, killed command may live a moment longer than that command, and one on a machine that is cut
-    off until it has missed the head of the cluster for 45 seconds: it is waited for.
+    off until it has noticed that, after 45 seconds at most: it is waited for.
 
     Raises:
         JobError: it does not end.

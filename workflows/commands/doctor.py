@@ -3,15 +3,20 @@
 Looks at Python, packages, cores, GPUs, memory, limits, Java and storage. With a RECIPE of pretraining it also says
 whether a step of it fits this machine's memory, and in which precision it is faster.
 
-Example:
+With --cluster each node of the Ray cluster of RAY_ADDRESS is asked too: whether it has the same versions, the same
+clock, room on its disk and in shared memory, enough open files, the GPUs that Ray counts on it, and whether it reads
+and writes what --storage names.
+
+Examples:
   tokenfree doctor --storage runs s3://bucket/runs
+  tokenfree cluster submit -- doctor --cluster --storage s3://bucket/runs
 """
 
 import argparse
 import dataclasses
 import json
 
-from tokenfree.workflows.doctor import CHECKS, storage, training_step
+from tokenfree.workflows.doctor.machine import CHECKS, storage, training_step
 
 COLOURS = {"ok": "green", "note": "yellow", "missing": "red"}
 
@@ -22,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "recipe", metavar="RECIPE", nargs="?", help="a pretraining recipe, to check its memory and precision"
     )
     parser.add_argument("--storage", metavar="URL", nargs="+", default=["."], help="folders or URLs to be written to")
+    parser.add_argument("--cluster", action="store_true", help="look at each node of the Ray cluster of RAY_ADDRESS")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 
@@ -37,6 +43,10 @@ def run(args: argparse.Namespace) -> int:
     findings += [finding for url in args.storage for finding in storage(url)]
     if args.recipe:
         findings += training_step(args.recipe)
+    if args.cluster:
+        from tokenfree.workflows.doctor.cluster import cluster_findings
+
+        findings += cluster_findings(args.storage)
     missing = [finding.what for finding in findings if finding.state == "missing"]
     if args.json:
         print(json.dumps({"findings": [dataclasses.asdict(finding) for finding in findings], "missing": missing}))

@@ -1,5 +1,6 @@
 """What of Ray is gone, seen by connections to its parts."""
 
+import contextlib
 import socket
 import subprocess
 import sys
@@ -67,11 +68,40 @@ import sys, time
 from types import SimpleNamespace
 import ray
 from tokenfree.train.ray import session
-ray.get_runtime_context = lambda: SimpleNamespace(gcs_address="127.0.0.1:" + sys.argv[1])
-session._LOOK_SECONDS, session._HEAD_PATIENCE = 0.1, 0.5
+head, *others = sys.argv[3:]
+context = SimpleNamespace(gcs_address=head, get_node_id=lambda: "0")
+ray.get_runtime_context = lambda: context
+machines = [("127.0.0.1", 1), *[(text.split(":")[0], int(text.split(":")[1])) for text in [head, *others]]]
+ray.nodes = lambda: [
+    {"Alive": True, "NodeID": str(number), "NodeManagerAddress": host, "NodeManagerPort": port}
+    for number, (host, port) in enumerate(machines)
+]
+session._LOOK_SECONDS = 0.1
+session._HEAD_PATIENCE, session._CUT_OFF_SECONDS = map(float, sys.argv[1:3])
 with session.ended_where_cut_off():
-    time.sleep(2.5)
+    time.sleep(4)
 """
+
+
+@pytest.fixture
+def silent() -> Iterator[tuple[str, str]]:
+    """Addresses that do not answer: their queues of connections are full."""
+    with contextlib.ExitStack() as stack:
+        found = []
+        for host in ("127.0.0.2", "127.0.0.3"):
+            server = stack.enter_context(socket.create_server((host, 0), backlog=0))
+            address = server.getsockname()
+            with contextlib.suppress(TimeoutError):
+                while True:
+                    stack.enter_context(socket.create_connection(address, timeout=0.2))
+            found.append(f"{host}:{address[1]}")
+        yield found[0], found[1]
+
+
+def status_of_worker(head_patience: float, cut_off: float, *addresses: str) -> int:
+    """That of the program above, with the addresses of the head and of other machines."""
+    command = [sys.executable, "-c", CUT_OFF, str(head_patience), str(cut_off), *addresses]
+    return subprocess.run(command, timeout=120).returncode
 
 
 @pytest.mark.parametrize(("is_there", "status"), [(True, 0), (False, 1)])
@@ -81,5 +111,20 @@ def test_a_worker_that_misses_the_head_ends(
     port = parts[1].getsockname()[1]
     if not is_there:
         parts[1].close()
-    command = [sys.executable, "-c", CUT_OFF, str(port)]
-    assert subprocess.run(command, timeout=120).returncode == status
+    assert status_of_worker(0.5, 60, f"127.0.0.1:{port}") == status
+
+
+def test_a_worker_that_reaches_no_machine_ends_long_before(silent: tuple[str, str]) -> None:
+    assert status_of_worker(60, 0.5, *silent) == 1
+
+
+def test_a_head_that_is_gone_may_come_back(silent: tuple[str, str]) -> None:
+    assert status_of_worker(60, 0.5, silent[0]) == 0
+
+
+def test_a_machine_without_its_node_is_reached(
+    silent: tuple[str, str], parts: tuple[socket.socket, socket.socket]
+) -> None:
+    port = parts[1].getsockname()[1]
+    parts[1].close()
+    assert status_of_worker(60, 0.5, silent[0], f"127.0.0.4:{port}") == 0

@@ -13,6 +13,7 @@ import ray
 from tokenfree.train.ray import session
 from tokenfree.train.sweep.trials import trainable, worker_group
 ray.get_runtime_context = lambda: SimpleNamespace(gcs_address="127.0.0.1:" + sys.argv[1])
+ray.nodes = list
 session._LOOK_SECONDS, session._HEAD_PATIENCE = 0.1, 0.5
 if sys.argv[2] == "trial":
     trial = trainable.Trial.__new__(trainable.Trial)

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tokenfree.workflows.doctor import Finding, engines, java
+from tokenfree.workflows.doctor.finding import Finding
+from tokenfree.workflows.doctor.machine import engines, java
 
 WHAT = ("flink job server", "spark job server", "prism")
 

@@ -10,24 +10,11 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from tokenfree.preprocess.common.addresses import check_address
 from tokenfree.train.machine.memory import GIB, address_space, machine_memory
-
-State = Literal["ok", "note", "missing"]
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One line of the report. `note` can be lived with, `missing` cannot; both say how to mend it."""
-
-    state: State
-    what: str
-    value: str
-    remedy: str = ""
+from tokenfree.workflows.doctor.finding import Finding, State
 
 
 def python() -> Iterator[Finding]:

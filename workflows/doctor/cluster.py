@@ -1,0 +1,217 @@
+"""Checks of the nodes of a Ray cluster: each node is asked what it is, and held against this one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import fsspec
+import ray
+from ray.exceptions import GetTimeoutError, RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from tokenfree.preprocess.common.addresses import check_address
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.train.machine.memory import GIB
+from tokenfree.train.ray.environment import ray_environment
+from tokenfree.train.ray.session import ray_session
+from tokenfree.workflows.doctor.finding import Finding
+from tokenfree.workflows.doctor.node import HEAD, NodeFacts, NodeProbe, storage_trouble, versions
+
+ANSWER_SECONDS = 120.0  # for a node to start a process and to look at itself
+_CLOCKS = 5  # times that a clock is asked: the quickest answer says most
+MOST_SKEW = 2.0  # seconds
+LEAST_DISK, LEAST_SHARED, LEAST_FILES = 2 * GIB, GIB // 2, 4096
+_FINGERPRINT = b"tokenfree "
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node as it answered.
+
+    Attributes:
+        name: its address.
+        gpus: that Ray counts on it.
+        skew: seconds by which its clock is at least ahead of this one, negative for behind.
+        facts: what it says; None where it does not answer.
+        error: why it does not, in a line.
+    """
+
+    name: str
+    gpus: float = 0.0
+    skew: float = 0.0
+    facts: NodeFacts | None = None
+    error: str = ""
+
+
+def cluster_findings(folders: Sequence[str]) -> Iterator[Finding]:
+    """Ask each node of the cluster of RAY_ADDRESS; `folders` are addresses that all of them are to read and write.
+
+    Raises:
+        UserError: no cluster is named.
+        JobError: it does not answer.
+    """
+    if "RAY_ADDRESS" not in os.environ and not ray.is_initialized():
+        raise UserError(
+            "--cluster: no Ray cluster is named; set RAY_ADDRESS=HOST:PORT on one of its machines, or let it be asked "
+            "there: tokenfree cluster submit -- doctor --cluster --storage s3://bucket/runs"
+        )
+    token = _FINGERPRINT + uuid.uuid4().hex.encode()
+    made = {f"{folder.rstrip('/')}/.doctor-{uuid.uuid4().hex}": folder for folder in folders}
+    with contextlib.ExitStack() as stack:
+        troubles = {folder: trouble for name, folder in made.items() if (trouble := _leave(name, token, stack))}
+        here = [name for name, folder in made.items() if folder not in troubles]
+        stack.enter_context(ray_environment())
+        stack.enter_context(ray_session())
+        nodes = ask(here, token)
+        yield Finding("ok", "nodes", str(len(nodes)))
+        for folder, trouble in troubles.items():
+            yield Finding("missing", f"storage {folder}", f"here: {trouble}", _REMEDIES["storage"])
+        yield from judged(nodes, {name: made[name] for name in here}, versions())
+
+
+def ask(folders: Sequence[str], token: bytes) -> list[Node]:
+    """What the nodes of the cluster that this process is connected to say, in the order of their addresses."""
+    alive = sorted((node for node in ray.nodes() if node["Alive"]), key=lambda node: node["NodeManagerAddress"])
+    probes: list[Any] = []
+    for node in alive:
+        there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+        actor_class: Any = ray.remote(num_cpus=0)(NodeProbe)
+        probes.append(actor_class.options(scheduling_strategy=there).remote())
+    until = time.monotonic() + ANSWER_SECONDS
+    asked = [probe.facts.remote(node["NodeID"], folders, token) for node, probe in zip(alive, probes, strict=True)]
+    names = _names(alive)
+    found = []
+    for name, node, probe, answer in zip(names, alive, probes, asked, strict=True):
+        gpus = node["Resources"].get("GPU", 0.0)
+        try:
+            facts: Any = ray.get(answer, timeout=max(1.0, until - time.monotonic()))
+            found.append(Node(name, gpus, _skew(probe), facts))
+        except RayError as error:
+            found.append(Node(name, gpus, error=_told(error)))
+    for probe in probes:
+        ray.kill(probe)
+    return found
+
+
+def judged(nodes: Sequence[Node], folders: Mapping[str, str], here: Mapping[str, str]) -> Iterator[Finding]:
+    """What is to be mended.
+
+    Args:
+        nodes: that were asked.
+        folders: what was read and written, by the address that the user knows it by.
+        here: the versions of this process.
+    """
+    for node in nodes:
+        if node.facts is None:
+            remedy = f"look at its logs, and whether tokenfree is installed there: pip install tokenfree=={here['tokenfree']}"
+            yield Finding("missing", f"node {node.name}", node.error, remedy)
+    answered = [(node, node.facts) for node in nodes if node.facts is not None]
+    for what, say in (
+        ("versions", lambda node, facts: _versions(facts, here)),
+        ("clock", lambda node, facts: _clock(node)),
+        ("free disk", lambda node, facts: _at_least(facts.free_disk, LEAST_DISK)),
+        ("/dev/shm", lambda node, facts: _at_least(facts.shared_memory, LEAST_SHARED)),
+        ("open files", lambda node, facts: str(facts.open_files) if facts.open_files < LEAST_FILES else ""),
+        ("gpu", lambda node, facts: _gpu(node, facts)),
+    ):
+        yield from _of_nodes(what, [(node.name, say(node, facts)) for node, facts in answered], _REMEDIES[what])
+    for name, folder in folders.items():
+        said = [(node.name, facts.storage[name]) for node, facts in answered]
+        yield from _of_nodes(f"storage {folder}", said, _REMEDIES["storage"], well="read and written by all nodes")
+
+
+_REMEDIES = {
+    "versions": "install the same versions everywhere: one image, or pip install -r requirements.lock on each node",
+    "clock": "have the clocks set by NTP (chrony, systemd-timesyncd): stores refuse requests of clocks that are off",
+    "free disk": "make room where Ray keeps its files, or start the node with --temp-dir on a larger disk",
+    "/dev/shm": "start the container with --shm-size=2g, else Ray keeps objects in slow files",
+    "open files": "ulimit -n 65536 before ray start, LimitNOFILE of its service, or --ulimit nofile of the container",
+    "gpu": "install the driver, or a torch that is built for the CUDA of the driver; then start the node again",
+    "storage": "give an address that all nodes reach, with the right to write, such as s3://bucket/runs, or mount it",
+}
+
+
+def _of_nodes(what: str, said: Sequence[tuple[str, str]], remedy: str, well: str = "") -> Iterator[Finding]:
+    """One line if nothing was said of any node, else one for each of which something was."""
+    bad = [(name, words) for name, words in said if words]
+    state = "note" if what in ("clock", "free disk", "/dev/shm", "open files") else "missing"
+    for name, words in bad:
+        yield Finding(state, what, f"{name}: {words}", remedy)
+    if not bad and said:
+        yield Finding("ok", what, well or f"well on {len(said)} nodes")
+
+
+def _versions(facts: NodeFacts, here: Mapping[str, str]) -> str:
+    """How those of a node differ from these."""
+    names = [name for name in here if facts.versions.get(name) != here[name]]
+    return ", ".join(f"{name} {facts.versions.get(name, 'not installed')} (here {here[name]})" for name in names)
+
+
+def _clock(node: Node) -> str:
+    if abs(node.skew) < MOST_SKEW:
+        return ""
+    return f"{abs(node.skew):.1f} s {'ahead' if node.skew > 0 else 'behind'}"
+
+
+def _at_least(found: int | None, least: int) -> str:
+    return "" if found is None or found >= least else f"{found / GIB:.1f} GiB"
+
+
+def _gpu(node: Node, facts: NodeFacts) -> str:
+    if facts.gpus.usable >= node.gpus:
+        return ""
+    cuda = f"built for CUDA {facts.gpus.cuda}" if facts.gpus.cuda else "built without CUDA"
+    driver = f"driver {facts.gpus.driver}" if facts.gpus.driver else "no driver answers"
+    return f"Ray counts {node.gpus:g}, torch can use {facts.gpus.usable} ({cuda}, {driver})"
+
+
+def _skew(probe: Any) -> float:
+    """Of the clock of a probe: the least that can be told from the quickest of some answers."""
+    found = []
+    for _ in range(_CLOCKS):
+        asked = time.time()
+        there: Any = ray.get(probe.clock.remote(), timeout=ANSWER_SECONDS)
+        answered = time.time()
+        found.append((answered - asked, max(there - answered, 0.0) or min(there - asked, 0.0)))
+    return min(found)[1]
+
+
+def _leave(name: str, token: bytes, stack: contextlib.ExitStack) -> str:
+    """Make a folder for the nodes to read, until the end of the stack; what went wrong."""
+    try:
+        check_address(name)
+        filesystem, path = fsspec.core.url_to_fs(name)
+        filesystem.makedirs(path, exist_ok=True)
+        stack.callback(_remove, filesystem, path)
+        filesystem.pipe_file(f"{path}/{HEAD}", token)
+    except Exception as error:  # whatever a file system of fsspec raises
+        return " ".join(str(error).split())[:100]
+    return storage_trouble(name, "here", token)
+
+
+def _remove(filesystem: Any, path: str) -> None:
+    with contextlib.suppress(Exception):  # the store is gone: that was told
+        filesystem.rm(path, recursive=True)
+
+
+def _names(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Their addresses, with the start of the id where several nodes have the same."""
+    addresses = [node["NodeManagerAddress"] for node in nodes]
+    return [
+        address if addresses.count(address) == 1 else f"{address} ({node['NodeID'][:6]})"
+        for address, node in zip(addresses, nodes, strict=True)
+    ]
+
+
+def _told(error: RayError) -> str:
+    if isinstance(error, GetTimeoutError):
+        return f"does not answer in {ANSWER_SECONDS:.0f} seconds"
+    lines = str(error).strip().splitlines()
+    return " ".join((lines[-1] if lines else type(error).__name__).split())[:160]
+
