@@ -35,6 +35,11 @@ _GAVE_UP = "timed out during startup"  # what it prints where the machine is so 
 _START_SECONDS, _END_SECONDS = 180.0, 15.0
 _ATTEMPTS = 3
 _OBJECT_STORE = 100_000_000  # bytes of each node
+_HEALTH = {  # a node that is cut off is known to be lost after 15 seconds, by Ray's own settings after 65
+    "RAY_health_check_period_ms": "1000",
+    "RAY_health_check_timeout_ms": "2000",
+    "RAY_health_check_failure_threshold": "5",
+}
 _OUR_OWN = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "RAY_JOB_CONFIG_JSON_ENV_VAR")  # that name another cluster
 
 
@@ -170,7 +175,7 @@ def _start_nodes(made: Rehearsal, cpus: int, hosts: Sequence[str]) -> None:
 def _start_node(made: Rehearsal, number: int, arguments: list[str], *, host: str | None) -> subprocess.Popen[bytes]:
     """A node as a process; in the network namespace `host`, or kept to 127.0.0.1."""
     environment = {name: value for name, value in os.environ.items() if name not in _OUR_OWN}
-    environment |= {_MARK: made.mark, "RAY_DISABLE_IMPORT_WARNING": "1", "RAY_USAGE_STATS_ENABLED": "0"}
+    environment |= {**_HEALTH, _MARK: made.mark, "RAY_DISABLE_IMPORT_WARNING": "1", "RAY_USAGE_STATS_ENABLED": "0"}
     environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", os.defpath)])
     if host is None:
         environment["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"

@@ -109,7 +109,8 @@ def judged(nodes: Sequence[Node], folders: Mapping[str, str], here: Mapping[str,
     """
     for node in nodes:
         if node.facts is None:
-            remedy = f"look at its logs, and whether tokenfree is installed there: pip install tokenfree=={here['tokenfree']}"
+            own = f"tokenfree=={here['tokenfree']}"
+            remedy = f"look at its logs, and whether tokenfree is installed there: pip install {own}"
             yield Finding("missing", f"node {node.name}", node.error, remedy)
     answered = [(node, node.facts) for node in nodes if node.facts is not None]
     for what, say in (
@@ -214,4 +215,3 @@ def _told(error: RayError) -> str:
         return f"does not answer in {ANSWER_SECONDS:.0f} seconds"
     lines = str(error).strip().splitlines()
     return " ".join((lines[-1] if lines else type(error).__name__).split())[:160]
-

@@ -21,18 +21,29 @@ class Network(Namespaces):
     def __init__(self, folder: Path) -> None:
         super().__init__("tf", "10.99.0")
         self.env = {**os.environ, "RAY_AUTH_MODE": "disabled", "RAY_DISABLE_IMPORT_WARNING": "1"}
-        self._temp = f"/tmp/{self.bridge}"  # short: sockets have paths of at most 107 characters
+        self.temp = f"/tmp/{self.bridge}"  # short: sockets have paths of at most 107 characters
         self.head = f"{self.address(1)}:6379"
         self._logs = folder
         self._nodes: dict[int, subprocess.Popen[bytes]] = {}
 
-    def start_node(self, number: int, num_cpus: int) -> None:
-        """Start Ray on a machine, whose processes see only each other; those of the head are seen by all."""
-        where = ["--head", "--port=6379", "--include-dashboard=false", f"--temp-dir={self._temp}"]
+    def start_node(self, number: int, num_cpus: int, *options: str, first: str = "true") -> None:
+        """Start Ray on a machine, whose processes see only each other; those of the head are seen by all.
+
+        Args:
+            number: of the machine.
+            num_cpus: that it has.
+            options: of `ray start`.
+            first: what a shell does before, on a machine whose folder of Ray, `temp`, is its own; not on the head.
+        """
+        where = ["--head", "--port=6379", "--include-dashboard=false", f"--temp-dir={self.temp}"]
         command = [RAY, "start", f"--node-ip-address={self.address(number)}", f"--num-cpus={num_cpus}", "--block"]
-        command += ["--object-store-memory=100000000", *(where if number == 1 else [f"--address={self.head}"])]
+        command += [
+            "--object-store-memory=100000000",
+            *options,
+            *(where if number == 1 else [f"--address={self.head}"]),
+        ]
         apart = ["unshare", "-pfm", "--kill-child", "--mount-proc", "sh", "-c"]
-        own = f'mkdir -p {self._temp} && mount -t tmpfs tmpfs {self._temp} && exec "$@"'
+        own = f'mkdir -p {self.temp} && mount -t tmpfs tmpfs {self.temp} && {first} && exec "$@"'
         if number != 1:
             command = [*apart, own, "sh", *command]
         with (self._logs / f"node_{number}.txt").open("wb") as log:
@@ -68,4 +79,4 @@ class Network(Namespaces):
             os.killpg(self._nodes[number].pid, signal.SIGTERM if number == 1 else signal.SIGKILL)
             self._nodes[number].wait()
         super().close()
-        subprocess.run(["rm", "-rf", self._temp], check=False)
+        subprocess.run(["rm", "-rf", self.temp], check=False)

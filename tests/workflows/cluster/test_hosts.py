@@ -41,8 +41,7 @@ class Cluster:
         self.hosts, self.work = hosts, hosts.home(1)
         store = {"AWS_ENDPOINT_URL": f"http://{hosts.address(1)}:{PORT}", "AWS_ACCESS_KEY_ID": "key",
                  "AWS_SECRET_ACCESS_KEY": "secret", "AWS_DEFAULT_REGION": "us-east-1"}  # fmt: skip
-        health = {"RAY_health_check_period_ms": "1000", "RAY_health_check_failure_threshold": "10"}
-        self.env = {**hosts.environment(1), **store, **health}
+        self.env = {**hosts.environment(1), **store}
 
     def start(self, *command: str, on_host: bool = True) -> "subprocess.Popen[str]":
         where = ["ip", "netns", "exec", self.hosts.name(1)] if on_host else []
