@@ -16,7 +16,14 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from tokenfree.pipelines.direct_runner import is_dead_worker
 from tokenfree.pipelines.progress import Progress, Watcher
-from tokenfree.pipelines.runners import is_embedded, make_pipeline, runner_options, worker_environment
+from tokenfree.pipelines.runners import (
+    check_surroundings,
+    is_embedded,
+    is_on_ray,
+    pipelines,
+    runner_options,
+    worker_environment,
+)
 from tokenfree.preprocess.common.errors import JobError, TakenOverError, UserError
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig
@@ -56,14 +63,14 @@ def run_preprocess(
     Args:
         config: the settings, with the paths of the inputs.
         output: the data directory to make.
-        runner: name of a profile of `infra/beam`: direct, flink, spark, dataflow or prism.
+        runner: name of a profile of `infra/beam`: direct, ray, flink, spark, dataflow or prism.
         profile: a file with the options of a runner, instead of `runner`.
-        workers: processes of the direct runner, or how parallel another one works; 0 leaves it to the runner, None to
-            the profile.
+        workers: processes of the direct runner or on the Ray cluster, or how parallel another one works; 0 leaves it to
+            the runner, None to the profile.
         beam_options: options passed on to Beam; they win over those of the profile.
         check_inputs: hash all inputs to recognise them where the job is complete; by default names, sizes and times do.
         progress: called with how far the job is, again and again, from a thread.
-        notice: told in a line what of an earlier attempt cannot be used.
+        notice: told in a line what of an earlier attempt cannot be used, and what is lost of a Ray cluster.
 
     Raises:
         UserError: bad inputs or options; `output` cannot be written to, holds something else, or another command writes
@@ -72,7 +79,7 @@ def run_preprocess(
     """
     options = runner_options(runner, workers, beam_options, profile)
     storage = Storage.at(output)
-    if not storage.is_shared and not (is_embedded(options) and workers in (None, 1)):
+    if not storage.is_shared and not (is_embedded(options) and workers in (None, 1) and not is_on_ray(options)):
         raise UserError(f"{output}: other processes cannot see it; give --workers 1 or another --output")
     report = progress or (lambda _: None)
     inputs = find_inputs(config, storage.url)
@@ -80,12 +87,14 @@ def run_preprocess(
     manifest = finished(storage, wanted, config, inputs, check_inputs=check_inputs)
     # bad inputs are found before the directory is taken
     splits = [] if manifest is not None else plan_splits(config, inputs)
+    if manifest is None:
+        check_surroundings(options)
     with contextlib.nullcontext() if manifest is not None and is_tidy(storage) else claimed(storage) as number:
         if manifest is None and MANIFEST in storage.names():  # another command wrote it meanwhile
             manifest = finished(storage, wanted, config, inputs)
         if manifest is None:
             job = begin(storage, wanted, config, inputs, splits, notice, number)
-            return _make(job, options, report)
+            return _make(job, options, report, notice)
         tidy(storage)
     shards = sum(len(split.shards) for split in manifest.splits.values())
     report(Progress("complete", shards, shards, 0, manifest.counters["characters"]))
@@ -138,12 +147,14 @@ def graph_of(config: PreprocessConfig, output: str) -> Callable[[beam.Pipeline],
     return lambda pipeline: build_graph(pipeline, job)
 
 
-def _make(job: PreprocessJob, options: PipelineOptions, report: Callable[[Progress], None]) -> Manifest:
+def _make(
+    job: PreprocessJob, options: PipelineOptions, report: Callable[[Progress], None], notice: Callable[[str], None]
+) -> Manifest:
     """Run the job from where it is to its end."""
     storage = job.storage
     try:
         with _errors_of_steps(storage), worker_environment(options), Watcher(job, report):
-            _run(job, options)
+            _run(job, options, notice)
             if MANIFEST not in storage.names():
                 storage.check()  # the steps did nothing because another command has taken over
     except UserError:
@@ -159,21 +170,22 @@ def _make(job: PreprocessJob, options: PipelineOptions, report: Callable[[Progre
     return manifest
 
 
-def _run(job: PreprocessJob, options: PipelineOptions) -> None:
+def _run(job: PreprocessJob, options: PipelineOptions, notice: Callable[[str], None]) -> None:
     """Run the graph. A worker process that dies (killed, out of memory) costs what it had not committed: the embedded
     runner gives up then, so the graph is run again, until a second attempt in a row commits nothing."""
     committed, in_vain = num_runs(job) + num_shards(job), 0
-    while True:
-        forget_errors(job.storage)
-        try:
-            with make_pipeline(options) as pipeline:
-                build_graph(pipeline, job)
-            return
-        except RuntimeError as error:
-            before, committed = committed, num_runs(job) + num_shards(job)
-            in_vain = in_vain + 1 if committed == before else 0
-            if not is_dead_worker(error) or in_vain > 1:
-                raise
+    with pipelines(options, job, notice) as new_pipeline:
+        while True:
+            forget_errors(job.storage)
+            try:
+                with new_pipeline() as pipeline:
+                    build_graph(pipeline, job)
+                return
+            except RuntimeError as error:
+                before, committed = committed, num_runs(job) + num_shards(job)
+                in_vain = in_vain + 1 if committed == before else 0
+                if not is_dead_worker(error) or in_vain > 1:
+                    raise
 
 
 @contextlib.contextmanager

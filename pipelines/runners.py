@@ -7,12 +7,13 @@ import contextlib
 import copy
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from apache_beam.options.pipeline_options import (
     DirectOptions,
     PipelineOptions,
+    PortableOptions,
     StandardOptions,
     _BeamArgumentParser,
 )
@@ -23,9 +24,12 @@ import tokenfree
 from tokenfree.pipelines.direct_runner import worker_process_environment
 from tokenfree.pipelines.profiles import load_profile, read_profile
 from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.job.preprocess_job import PreprocessJob
 
 EMBEDDED = "FnApiRunner"
+RAY = "RAY"  # the environment_type of the embedded runner whose workers are on a Ray cluster
 MOST_WORKERS = 4096
+_TOLD_BY_US = "A worker died or was killed|Raylet is terminated|has been marked dead"  # what Ray prints of losses
 # What --workers sets. Spark takes its parallelism from its cluster, Prism's steps run in the command.
 _WORKERS_OPTION = {"FlinkRunner": "parallelism", "DataflowRunner": "max_num_workers"}
 
@@ -67,6 +71,43 @@ def is_embedded(options: PipelineOptions) -> bool:
     return options.view_as(StandardOptions).runner == EMBEDDED
 
 
+def is_on_ray(options: PipelineOptions) -> bool:
+    """Whether the steps run in processes of a Ray cluster."""
+    return is_embedded(options) and options.view_as(PortableOptions).environment_type == RAY
+
+
+def check_surroundings(options: PipelineOptions) -> None:
+    """See that there is what the runner needs, before anything is written.
+
+    Raises:
+        UserError: there is no Ray cluster to join.
+    """
+    if is_on_ray(options):
+        os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", _TOLD_BY_US)  # read when Ray is imported
+        from tokenfree.pipelines import ray_workers
+
+        ray_workers.check_cluster()
+
+
+@contextlib.contextmanager
+def pipelines(
+    options: PipelineOptions, job: PreprocessJob, notice: Callable[[str], None]
+) -> Iterator[Callable[[], Pipeline]]:
+    """Makes a pipeline for each attempt at a job; `notice` is told of what is lost of a Ray cluster.
+
+    Raises:
+        UserError: see `check_surroundings`.
+        JobError: the Ray cluster cannot be joined.
+    """
+    if not is_on_ray(options):
+        yield lambda: make_pipeline(options)
+        return
+    from tokenfree.pipelines.ray_runner import ray_pipelines
+
+    with ray_pipelines(job, notice) as make:
+        yield lambda: make(copy.deepcopy(options))
+
+
 def make_pipeline(options: PipelineOptions) -> Pipeline:
     """A pipeline with these options; where they ask for processes of the embedded runner, with processes of ours."""
     options = copy.deepcopy(options)
@@ -82,7 +123,7 @@ def _parallelism(runner: str, workers: int | None) -> list[str]:
         return []
     if runner == EMBEDDED:
         if workers == 1:
-            return ["--direct_running_mode=in_memory"]
+            return ["--direct_running_mode=in_memory", "--direct_num_workers=1"]
         return ["--direct_running_mode=multi_processing", f"--direct_num_workers={workers}"]
     return [f"--{_WORKERS_OPTION[runner]}={workers}"] if workers and runner in _WORKERS_OPTION else []
 

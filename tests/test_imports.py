@@ -55,6 +55,7 @@ FLOORS: dict[str, list[set[str]]] = {
     ],
 }
 FOREIGN = {"preprocess": {"apache_beam", "torch", "ray"}, "pipelines": {"torch", "ray"}, "train": {"apache_beam"}}
+EXCEPT = {Path("pipelines/ray_workers.py"): {"ray"}}  # of FOREIGN: imported where a job is to run on Ray alone
 PACKAGES = ("preprocess", "pipelines", "train", "workflows")
 MANY_FILES = {"workflows/commands"}  # a command is a file
 MOST_FILES = 13  # about a dozen, and what says what the folder holds
@@ -197,7 +198,7 @@ def test_foreign_packages_stay_where_they_belong(package: str) -> None:
     for path in files():
         if path.parts[0] == package:
             names = {module.split(".")[0] for module, _ in imported(REPOSITORY / path)}
-            assert not names & FOREIGN[package], path
+            assert not names & (FOREIGN[package] - EXCEPT.get(path, set())), path
 
 
 def test_the_rules_catch_what_they_are_for(tmp_path: Path) -> None:

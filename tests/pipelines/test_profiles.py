@@ -16,7 +16,7 @@ from tokenfree.workflows.commands import preprocess
 
 def test_each_file_is_a_runner_of_the_command() -> None:
     files = sorted(path.stem for path in (REPOSITORY / "infra" / "beam").glob("*.yaml"))
-    assert files == profile_names() == ["dataflow", "direct", "flink", "prism", "spark"]
+    assert files == profile_names() == ["dataflow", "direct", "flink", "prism", "ray", "spark"]
     parser = argparse.ArgumentParser()
     preprocess.add_arguments(parser)
     (runner,) = [action for action in parser._actions if action.dest == "runner"]

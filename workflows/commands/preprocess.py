@@ -10,6 +10,7 @@ Examples:
   tokenfree preprocess --hf-dataset saved/ wikimedia/wikipedia:20231101.sw --output data/sw
   tokenfree preprocess --wikipedia gs://dumps/*.bz2 --output gs://data/en --runner dataflow -- --project=my-project
   tokenfree preprocess --wikipedia dumps/*.bz2 --output /mnt/data/en --profile our-flink.yaml --workers 16
+  tokenfree cluster submit -- preprocess --wikipedia s3://dumps/*.bz2 --output s3://data/en --runner ray
 """
 
 import argparse
@@ -44,10 +45,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hf-dataset", metavar="NAME", nargs="+", help="Hugging Face datasets: NAME[:CONFIG][@SPLIT]")
     parser.add_argument("--output", metavar="DIR", required=True, help="the data directory to make")
     engine = parser.add_mutually_exclusive_group()
-    engine.add_argument("--runner", choices=("direct", "flink", "spark", "dataflow", "prism"), default="direct")
+    engine.add_argument("--runner", choices=("direct", "ray", "flink", "spark", "dataflow", "prism"), default="direct")
     engine.add_argument("--profile", metavar="FILE", help="options of a runner, as in infra/beam/*.yaml")
     parser.add_argument(
-        "--workers", metavar="N", type=int, help="processes of the direct runner (default 1), or tasks; 0: all"
+        "--workers",
+        metavar="N",
+        type=int,
+        help="processes of the direct runner (default 1), of all nodes of Ray together (default: free CPUs), or tasks; "
+        "0: all",
     )
     parser.add_argument(
         "--check-inputs", action="store_true", help="hash all inputs of a finished job, whatever their times say"
