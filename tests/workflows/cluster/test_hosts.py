@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
+from benchmarks.preprocess.repeated_dump import write_repeated
+from tests.engines.conftest import contents
 from tests.namespaces import permitted
 from tests.test_end_to_end import MODEL, TINY
 from tests.workflows.cluster.hosts import Hosts
@@ -134,3 +136,24 @@ def fetched(cluster: Cluster, run: str, name: str) -> Path:
     program = f"import fsspec; fsspec.filesystem('s3').get('bucket/{run}/{name}', {str(target)!r})"
     assert cluster.start("-c", program).wait(60) == 0
     return target
+
+
+def test_preprocessing_on_all_hosts_outlives_one_of_them(cluster: Cluster, test_data: Path) -> None:
+    """The hosts share a disk here, on which the one that is cut off goes on for a while."""
+    dump = "enwiki-repeated-pages-articles-multistream.xml.bz2"
+    write_repeated(test_data / "wiki-dumps" / "enwiki-2016-shortened.xml.bz2", 15_000_000, cluster.work / dump)
+    words = ["preprocess", "--wikipedia", dump, "--vocabulary.size", "4000", "--vocabulary.sample_characters", "300000",
+             "--split_bytes", "60000", "--shard_characters", "400000", "--output"]  # fmt: skip
+    cluster.run(*words, "direct")
+    client = cluster.start("-m", "tokenfree", "cluster", "submit", "--", *words, "ray", "--runner", "ray")
+    until = time.monotonic() + 600
+    while len(list((cluster.work / "ray" / "_work" / "runs").glob("*.json"))) < 8:
+        assert time.monotonic() < until
+        assert client.poll() is None
+        time.sleep(0.1)
+    cluster.hosts.unplug(3)
+    said, _ = client.communicate(timeout=1200)
+    assert client.returncode == 0, said
+    (lost,) = [line for line in said.splitlines() if "lost" in line]
+    assert f"the Ray node {cluster.hosts.address(3)} was lost with a worker; starting again on the others" in lost
+    assert contents(cluster.work / "ray") == contents(cluster.work / "direct")

@@ -1,0 +1,141 @@
+"""Preprocessing with workers on a rehearsal of three nodes: the bytes of the direct runner, whatever is lost."""
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from benchmarks.preprocess.repeated_dump import write_repeated
+from tests.engines.conftest import contents
+from tests.workflows.cluster.test_rehearsal import Machine, listening, wait_for
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(1800),
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc"),
+]
+SIZE = 15_000_000  # of XML: long enough that there is a middle
+DUMP = "enwiki-repeated-pages-articles-multistream.xml.bz2"
+SETTINGS = ["--vocabulary.size", "4000", "--vocabulary.sample_characters", "300000", "--split_bytes", "60000",
+            "--shard_characters", "200000"]  # fmt: skip
+WORDS = ["preprocess", "--wikipedia", DUMP, *SETTINGS]
+RAY = [*WORDS, "--runner", "ray"]
+
+
+class Rehearsal(Machine):
+    """With three nodes of a CPU each."""
+
+    def workers(self) -> list[psutil.Process]:
+        """The actors, on all nodes."""
+        return [each for each in self.processes() if words_of(each)[:1] == ["ray::Worker.serve"]]
+
+    def command(self) -> psutil.Process:
+        """The process of the job's command."""
+        (found,) = [
+            each for each in self.processes() if "preprocess" in words_of(each) and "--runner" in words_of(each)
+        ]
+        return found
+
+    def node(self, number: int) -> list[psutil.Process]:
+        """All processes of a node."""
+        (start,) = [each for each in self.processes() if f"--labels=tokenfree.node={number}" in words_of(each)]
+        return [start, *start.children(recursive=True)]
+
+    def await_files(self, output: str, folder: str, number: int) -> None:
+        """Wait until so many sidecars are committed."""
+        until = time.monotonic() + 300
+        while len(self.committed(output, folder)) < number:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+
+    def committed(self, output: str, folder: str) -> dict[Path, int]:
+        """The sidecars, with their times."""
+        files = (self.work / output / "_work" / folder).rglob("*.json")
+        return {path: path.stat().st_mtime_ns for path in files}
+
+
+def words_of(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+@pytest.fixture(scope="module")
+def machine(test_data: Path) -> Iterator[Rehearsal]:
+    with tempfile.TemporaryDirectory(prefix="tfp-", dir="/tmp") as folder:  # short, for the paths of sockets
+        machine = Rehearsal(Path(folder))
+        write_repeated(test_data / "wiki-dumps" / "enwiki-2016-shortened.xml.bz2", SIZE, machine.work / DUMP)
+        command = machine.start("cluster", "local", "--nodes", "3", "--cpus", "1")
+        try:
+            wait_for(command, r"a rehearsal of 3 nodes takes jobs at (\S+)")
+            yield machine
+        finally:
+            machine.run("cluster", "down", "local")
+            command.wait(60)
+
+
+@pytest.fixture(scope="module")
+def wanted(machine: Rehearsal) -> dict[str, bytes]:
+    machine.run(*WORDS, "--output", "direct")
+    return contents(machine.work / "direct")
+
+
+def test_all_nodes_work(machine: Rehearsal, wanted: dict[str, bytes]) -> None:
+    client = machine.start("cluster", "submit", "--", *RAY, "--output", "all")
+    machine.await_files("all", "runs", 5)
+    starts = [machine.node(number) for number in range(3)]
+    assert [len(set(node) & set(machine.workers())) for node in starts] == [1, 1, 1]
+    assert {address.removeprefix("::ffff:") for address in listening(machine.command())} == {"127.0.0.1"}
+    said, _ = client.communicate(timeout=600)
+    assert client.returncode == 0, said
+    assert contents(machine.work / "all") == wanted
+    assert machine.workers() == []
+
+
+@pytest.mark.parametrize("folder", ["runs", "shards"])
+def test_the_command_is_killed_and_given_again(machine: Rehearsal, folder: str, wanted: dict[str, bytes]) -> None:
+    output = f"killed-{folder}"
+    client = machine.start("cluster", "submit", "--", *RAY, "--output", output)
+    machine.await_files(output, folder, 8)
+    assert len(machine.workers()) == 3
+    machine.command().kill()
+    said, _ = client.communicate(timeout=120)
+    assert client.returncode == 1, said
+    until = time.monotonic() + 30
+    while machine.workers():
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    committed = machine.committed(output, folder)
+    client = machine.start("cluster", "submit", "--", *RAY, "--output", output)
+    machine.await_files(output, "shards", len(committed) + 1 if folder == "shards" else 1)
+    assert committed.items() <= machine.committed(output, folder).items()
+    said, _ = client.communicate(timeout=600)
+    assert client.returncode == 0, said
+    assert contents(machine.work / output) == wanted
+
+
+@pytest.mark.parametrize(("folder", "node"), [("runs", 2), ("shards", 1)])  # the last of this file: they are gone then
+def test_a_lost_node_changes_no_byte(machine: Rehearsal, folder: str, node: int, wanted: dict[str, bytes]) -> None:
+    output = f"without-{folder}"
+    client = machine.start("cluster", "submit", "--", *RAY, "--output", output)
+    machine.await_files(output, folder, 8)
+    lost = machine.node(node)
+    assert set(lost) & set(machine.workers())
+    for process in lost:
+        process.suspend()
+    for process in lost:
+        os.kill(process.pid, 9)
+    said, _ = client.communicate(timeout=600)
+    assert client.returncode == 0, said
+    lines = [line for line in said.splitlines() if "lost" in line or "died" in line or "dead" in line]
+    assert len(lines) == 1, said
+    assert lines[0].endswith(
+        "the Ray node 127.0.0.1 was lost with a worker; starting again on the others from what is committed"
+    )
+    assert contents(machine.work / output) == wanted
