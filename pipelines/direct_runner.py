@@ -10,10 +10,15 @@ import contextlib
 import shlex
 import sys
 import threading
+from collections.abc import Iterator
 from typing import Any
 
+import grpc
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.pipeline import Pipeline
 from apache_beam.runners.portability import local_job_service
 from apache_beam.runners.portability.fn_api_runner import worker_handlers
+from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.transforms import environments
 
 URN = "tokenfree:env:worker_process:v1"
@@ -33,11 +38,42 @@ def is_dead_worker(error: Exception) -> bool:
     return isinstance(error, DeadWorkerError) or _LOST_CONNECTION in str(error)
 
 
-def worker_process_environment() -> environments.Environment:
-    """The environment of steps that run in processes of `tokenfree.pipelines.direct_worker`."""
-    return _WorkerProcessEnvironment.from_command_string(
-        f"exec {shlex.quote(sys.executable)} -m tokenfree.pipelines.direct_worker"
-    )
+class ProcessRunner(FnApiRunner):
+    """Beam's embedded runner with worker processes of ours, reached from this machine alone.
+
+    Beam listens on all interfaces, and one of its services hands out any file of the machine.
+    """
+
+    def __init__(self) -> None:
+        command = f"exec {shlex.quote(sys.executable)} -m tokenfree.pipelines.direct_worker"
+        super().__init__(default_environment=_WorkerProcessEnvironment.from_command_string(command))
+
+    def run_pipeline(self, pipeline: Pipeline, options: PipelineOptions) -> Any:
+        """See Beam's.
+
+        Raises:
+            DeadWorkerError: a worker process died.
+        """
+        with _on_loopback():
+            return super().run_pipeline(pipeline, options)
+
+
+@contextlib.contextmanager
+def _on_loopback() -> Iterator[None]:
+    """In the block servers of gRPC that would listen on all interfaces listen on 127.0.0.1."""
+    before = grpc.server
+
+    def server(*arguments: Any, **options: Any) -> Any:
+        made: Any = before(*arguments, **options)
+        add = made.add_insecure_port
+        made.add_insecure_port = lambda address: add(address.replace("[::]:", "127.0.0.1:"))
+        return made
+
+    grpc.server = server
+    try:
+        yield
+    finally:
+        grpc.server = before
 
 
 class _WorkerProcessEnvironment(_Environment):

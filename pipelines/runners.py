@@ -18,10 +18,9 @@ from apache_beam.options.pipeline_options import (
     _BeamArgumentParser,
 )
 from apache_beam.pipeline import Pipeline
-from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 import tokenfree
-from tokenfree.pipelines.direct_runner import worker_process_environment
+from tokenfree.pipelines.direct_runner import ProcessRunner
 from tokenfree.pipelines.profiles import load_profile, read_profile
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.job.preprocess_job import PreprocessJob
@@ -115,7 +114,7 @@ def make_pipeline(options: PipelineOptions) -> Pipeline:
     if not is_embedded(options) or direct.direct_running_mode != "multi_processing":
         return Pipeline(options=options)
     direct.direct_running_mode = "in_memory"  # the mode in which the runner takes the environment that it is given
-    return Pipeline(FnApiRunner(default_environment=worker_process_environment()), options)
+    return Pipeline(ProcessRunner(), options)
 
 
 def _parallelism(runner: str, workers: int | None) -> list[str]:

@@ -9,7 +9,7 @@ from apache_beam.options.pipeline_options import DirectOptions, StandardOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from tests.conftest import REPOSITORY
-from tokenfree.pipelines.direct_runner import DeadWorkerError, is_dead_worker, worker_process_environment
+from tokenfree.pipelines.direct_runner import DeadWorkerError, ProcessRunner, is_dead_worker
 from tokenfree.pipelines.runners import MOST_WORKERS, is_embedded, make_pipeline, runner_options, worker_environment
 from tokenfree.preprocess.common.errors import UserError
 
@@ -51,13 +51,12 @@ def test_no_workers_leave_it_to_the_engine(runner: str) -> None:
 def test_only_processes_of_the_embedded_runner_are_ours() -> None:
     embedded = runner_options("direct", 2)
     assert is_embedded(embedded)
-    assert getattr(make_pipeline(embedded).runner, "_default_environment", None) == worker_process_environment()
+    assert isinstance(make_pipeline(embedded).runner, ProcessRunner)
     for options in (
         runner_options("direct", 1),
         runner_options("flink", 2, ["--direct_running_mode=multi_processing"]),
     ):
-        runner = make_pipeline(options).runner
-        assert getattr(runner, "_default_environment", None) != worker_process_environment()
+        assert not isinstance(make_pipeline(options).runner, ProcessRunner)
     assert not is_embedded(options)
 
 
