@@ -1,0 +1,27 @@
+# The image of Ray's nodes: tokenfree with the locked versions of everything, for machines without and with NVIDIA GPUs.
+# NVIDIA's driver is the machine's; torch's own wheels hold the rest of CUDA.
+#   python -m build --wheel
+#   docker build -f infra/images/train.Dockerfile -t REGISTRY/tokenfree-train:0.1.0-cuda .
+#   docker build -f infra/images/train.Dockerfile -t REGISTRY/tokenfree-train:0.1.0-cpu \
+#     --build-arg TORCH_INDEX=ADDRESS .                          the index of CPU builds that pytorch.org names
+FROM python:3.11.14-slim-bookworm@sha256:65a93d69fa75478d554f4ad27c85c1e69fa184956261b4301ebaf6dbb0a3543d
+ARG TORCH_INDEX=""
+WORKDIR /opt/tokenfree
+COPY requirements.lock infra/images/stores.lock dist/tokenfree-*.whl ./
+RUN if [ -n "$TORCH_INDEX" ]; then \
+      pip install --no-cache-dir --no-deps --index-url "$TORCH_INDEX" "$(grep ^torch== requirements.lock)"; \
+    fi \
+    && pip install --no-cache-dir -r requirements.lock -r stores.lock \
+    && pip install --no-cache-dir --no-deps tokenfree-*.whl \
+    && pip check \
+    && tokenfree --version \
+    && rm -r /opt/tokenfree/*
+RUN useradd --create-home --uid 10001 tokenfree \
+    && install --directory --owner tokenfree /cache
+# hadolint takes our name for a secret one.
+# hadolint ignore=DL3064
+ENV PYTHONUNBUFFERED=1 RAY_USAGE_STATS_ENABLED=0 TOKENFREE_CACHE=/cache
+# A number, so that Kubernetes can tell that it is not root.
+USER 10001
+WORKDIR /home/tokenfree
+CMD ["tokenfree", "doctor"]
