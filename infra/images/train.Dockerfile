@@ -1,6 +1,6 @@
 # The image of Ray's nodes: tokenfree with the locked versions of everything, for machines without and with NVIDIA GPUs.
 # NVIDIA's driver is the machine's; torch's own wheels hold the rest of CUDA.
-#   python -m build --wheel
+#   pip wheel --no-deps --wheel-dir dist .
 #   docker build -f infra/images/train.Dockerfile -t REGISTRY/tokenfree-train:0.1.0-cuda .
 #   docker build -f infra/images/train.Dockerfile -t REGISTRY/tokenfree-train:0.1.0-cpu \
 #     --build-arg TORCH_INDEX=ADDRESS .                          the index of CPU builds that pytorch.org names

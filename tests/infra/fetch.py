@@ -5,13 +5,12 @@ API server of Kubernetes with its etcd and kubectl, and KubeRay's operator.
     python -m tests.infra.fetch definitions     # in seconds; the programs are built, which takes a quarter of an hour
 
 Needs Go, and Maven for the definitions of Flink. All lies in `kubernetes/` of the cache (TOKENFREE_CACHE, by default
-~/.cache/tokenfree). Go's module download checks what the programs are built from against tests/infra/programs/go.sum.
+~/.cache/tokenfree). Go checks what the programs are built from against the go.sum of tests/infra/programs.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -26,13 +25,14 @@ KUBERAY, KUBERAY_VERSION = "github.com/ray-project/kuberay/ray-operator", "v1.6.
 KUBERAY_SUM = "h1:XUckRswLMyk71D00L62d2Vanh0fVkNqu56+IF/rr+O0="
 FLINK = "org.apache.flink:flink-kubernetes-operator-api:1.10.0"
 FLINK_SHA256 = "b1f44814e17514fa8395c61b329a3ee9087123a5bda5b21fe1a495d5182c30b6"
-PROGRAMS = {
-    "kustomize": "sigs.k8s.io/kustomize/kustomize/v5",
-    "kubectl": "k8s.io/kubernetes/cmd/kubectl",
-    "etcd": "go.etcd.io/etcd/server/v3",
-    "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
+SOURCES = Path(__file__).parent / "programs"  # Go modules that name what is built, with its sums
+PROGRAMS = {  # with the module in there, and the package
+    "kustomize": ("kubernetes", "sigs.k8s.io/kustomize/kustomize/v5"),
+    "kubectl": ("kubernetes", "k8s.io/kubernetes/cmd/kubectl"),
+    "etcd": ("kubernetes", "go.etcd.io/etcd/server/v3"),
+    "kube-apiserver": ("kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver"),
+    "ray-operator": ("kuberay", KUBERAY),
 }
-SOURCES = Path(__file__).parent / "programs"  # a Go module that names them with their sums
 SECONDS = 300  # for a download
 
 
@@ -74,19 +74,13 @@ def build() -> None:
     """
     definitions()
     home().mkdir(parents=True, exist_ok=True)
-    for name, package in PROGRAMS.items():
+    for name, (module, package) in PROGRAMS.items():
         if not (home() / name).exists():
             new = home() / f"{name}.new"
-            _run(["go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", str(new), package], None, cwd=SOURCES)
+            command = ["go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", str(new), package]
+            _run(command, None, cwd=SOURCES / module)
             new.rename(home() / name)
             print(f"{name}: built", flush=True)
-    if not (home() / "ray-operator").exists():
-        _module()
-        new = home() / "new"
-        _run(["go", "install", "-ldflags=-s -w", f"{KUBERAY}@{KUBERAY_VERSION}"], None, GOBIN=str(new))
-        (new / "ray-operator").rename(home() / "ray-operator")
-        new.rmdir()
-        print("ray-operator: built", flush=True)
 
 
 def main() -> None:
@@ -140,10 +134,9 @@ def _put(files: dict[str, bytes], target: Path) -> None:
     new.rename(target)
 
 
-def _run(command: list[str], seconds: float | None = SECONDS, cwd: Path | None = None, **environment: str) -> str:
-    environment = {**os.environ, "GOFLAGS": "-mod=mod" if cwd is None else "-mod=readonly", **environment}
+def _run(command: list[str], seconds: float | None = SECONDS, cwd: Path | None = None) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, cwd=cwd, env=environment)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, cwd=cwd)
     except FileNotFoundError:
         raise NotFetched(f"{command[0]}: not found; install it first") from None
     except subprocess.TimeoutExpired:

