@@ -15,7 +15,7 @@ TORCH ?=
 VERSIONS := 3.11 3.12 3.13
 FREEZE = build/lock-venv/bin/pip freeze --all --exclude tokenfree --exclude pip | sed 's/+cpu$$//' | grep -v '^nvidia-\|^cuda-\|^triton='
 
-.PHONY: help setup develop demo test test-all test-engines test-versions mutate fuzz lint format docs lock audit clean
+.PHONY: help setup develop demo test test-all test-engines test-kubernetes test-images test-versions mutate fuzz lint format docs lock audit clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 15
@@ -50,6 +50,13 @@ test-all: develop  ## All tests
 test-engines: develop  ## Preprocessing on Flink, Spark and Prism, fetched into the cache (Java 17, Maven, Go): an hour or so
 	$(BIN)/python -m benchmarks.engines.fetch
 	$(BIN)/python -m pytest -m engines tests/engines
+
+test-kubernetes: develop  ## The manifests on an API server of Kubernetes with KubeRay's operator, built into the cache (Go, Maven)
+	$(BIN)/python -m tests.infra.fetch
+	$(BIN)/python -m pytest tests/infra -m "not images"
+
+test-images: develop  ## Build the images with buildah on a Debian of debootstrap, and compare pip freeze with the locks (root)
+	$(BIN)/python -m pytest tests/infra -m images
 
 test-versions: develop  ## The quick tests on each version of Python that is installed, in environments in build/
 	for version in $(VERSIONS); do \

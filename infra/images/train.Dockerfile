@@ -5,6 +5,12 @@
 #   docker build -f infra/images/train.Dockerfile -t REGISTRY/tokenfree-train:0.1.0-cpu \
 #     --build-arg TORCH_INDEX=ADDRESS .                          the index of CPU builds that pytorch.org names
 FROM python:3.11.14-slim-bookworm@sha256:65a93d69fa75478d554f4ad27c85c1e69fa184956261b4301ebaf6dbb0a3543d
+# By which `ray up` brings files into the container, and its head reaches the workers. Debian keeps no older versions, so
+# that none can be asked for.
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends openssh-client rsync \
+    && rm -rf /var/lib/apt/lists/*
 ARG TORCH_INDEX=""
 WORKDIR /opt/tokenfree
 COPY requirements.lock infra/images/stores.lock dist/tokenfree-*.whl ./

@@ -37,7 +37,8 @@ def compose(components: Sequence[str], folder: Path) -> list[Manifest]:
     """What the base of KubeRay becomes with components, in this order."""
     # kustomize takes no absolute paths.
     there = Path(*[".."] * (len(folder.resolve().parts) - 1), *KUBERAY.parts[1:])
-    mapping = {"resources": [str(there / "base")], "components": [str(there / "components" / one) for one in components]}
+    parts = [str(there / "components" / part) for part in components]
+    mapping = {"resources": [str(there / "base")], "components": parts}
     (folder / "kustomization.yaml").write_text(yaml.safe_dump(mapping))
     return build(folder)
 

@@ -1,5 +1,5 @@
-"""The overlays applied to an API server of Kubernetes, which checks them as it always does; and KubeRay's operator on it,
-which makes pods of them. No pod runs: what a kubelet would say of them is said by the test.
+"""The overlays applied to an API server of Kubernetes, which checks them as it always does; and KubeRay's operator on
+it, which makes pods of them. No pod runs: what a kubelet would say of them is said by the test.
 
 The namespaces are of Kubernetes' strictest kind (`restricted`): a pod that asks for more rights is refused.
 """
@@ -54,7 +54,7 @@ def operator(server: ApiServer, tmp_path: Path) -> Iterator[EngineProcess]:
 
 
 @pytest.mark.parametrize("overlay", [path for path in OVERLAYS if path.is_relative_to(FLINK)], ids=named)
-def test_flink_is_applied_and_its_pods_are_admitted(overlay: Path, server: ApiServer, apply: Callable[..., str]) -> None:
+def test_pods_of_flink_are_admitted(overlay: Path, server: ApiServer, apply: Callable[..., str]) -> None:
     namespace = apply(overlay)
     flink = server.get("-n", namespace, "flinkdeployment/tokenfree-flink")
     for number, template in enumerate(pods(flink)):
@@ -70,7 +70,8 @@ def test_mistakes_are_refused(server: ApiServer) -> None:
     manifest = server.run("kustomize", str(KUBERAY / "overlays" / "pretrain-cpu")).stdout
     for right, wrong in (("backoffLimit: 3", "backofLimit: 3"), ("mode: token", "mode: tokens")):
         assert right in manifest
-        done = server.run("apply", "--dry-run=server", "--validate=strict", "-f", "-", given=manifest.replace(right, wrong))
+        changed = manifest.replace(right, wrong)
+        done = server.run("apply", "--dry-run=server", "--validate=strict", "-f", "-", given=changed)
         assert done.returncode != 0
         assert wrong.split(":")[0].split(" ")[-1] in done.stderr
 
@@ -175,16 +176,18 @@ def say_ready(server: ApiServer, namespace: str, pod: dict[str, Any]) -> None:
         "podIPs": [{"ip": "10.1.0.1"}],
         "conditions": [{"type": "Ready", "status": "True"}],
     }
-    patch = json.dumps({"status": status})
-    server("-n", namespace, "patch", "pod", pod["metadata"]["name"], "--subresource=status", "--type=merge", "-p", patch)
+    say(server, namespace, f"pod/{pod['metadata']['name']}", status)
 
 
 def say_failed(server: ApiServer, namespace: str, job: dict[str, Any]) -> None:
     """Say of a Job what its controller would once it has tried often enough."""
     now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    conditions = [
-        {"type": kind, "status": "True", "reason": "BackoffLimitExceeded", "lastTransitionTime": now, "lastProbeTime": now}
-        for kind in ("FailureTarget", "Failed")
-    ]
-    patch = json.dumps({"status": {"startTime": now, "failed": 1, "conditions": conditions}})
-    server("-n", namespace, "patch", "job", job["metadata"]["name"], "--subresource=status", "--type=merge", "-p", patch)
+    failed = {"status": "True", "reason": "BackoffLimitExceeded", "lastTransitionTime": now, "lastProbeTime": now}
+    conditions = [{"type": kind, **failed} for kind in ("FailureTarget", "Failed")]
+    say(server, namespace, f"job/{job['metadata']['name']}", {"startTime": now, "failed": 1, "conditions": conditions})
+
+
+def say(server: ApiServer, namespace: str, name: str, status: dict[str, Any]) -> None:
+    """Write the status of an object."""
+    patch = json.dumps({"status": status})
+    server("-n", namespace, "patch", name, "--subresource=status", "--type=merge", "--patch", patch)

@@ -1,5 +1,5 @@
-"""The images, built by buildah from the Dockerfiles as they are, on a Debian of debootstrap in place of the base images that
-a registry has. Run by `make test-images`: it fetches gigabytes.
+"""The images, built by buildah from the Dockerfiles as they are, on a Debian of debootstrap in place of the base images
+that a registry has. Run by `make test-images`: it fetches gigabytes.
 """
 
 import json
@@ -34,7 +34,7 @@ class Builder:
     def __call__(self, *words: str) -> str:
         environment = {**os.environ, "BUILDAH_ISOLATION": "chroot"}
         command = ["buildah", *self._options, *words]
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+        done = subprocess.run(command, capture_output=True, text=True, env=environment)
         assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
         return done.stdout.strip()
 
@@ -51,8 +51,8 @@ class Builder:
         text = re.sub(r"@sha256:[0-9a-f]{64}", "", (IMAGES / dockerfile).read_text())
         (context / dockerfile).write_text(text)
         image = f"localhost/{target or dockerfile.split('.')[0]}"
-        more = ["--target", target] if target else []
-        self("bud", "--layers", "--pull-never", "--file", str(context / dockerfile), *more, "--tag", image, str(context))
+        options = ["--layers", "--pull-never", "--tag", image, *(["--target", target] if target else [])]
+        self("bud", *options, "--file", str(context / dockerfile), str(context))
         return image
 
     def run(self, image: str, *words: str) -> str:
@@ -74,7 +74,8 @@ def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
     builder = Builder(folder)
     root = folder / "debian"
     packages = "--include=ca-certificates,python3,python3-pip"
-    subprocess.run(["debootstrap", "--variant=minbase", packages, "bookworm", str(root)], check=True, capture_output=True)
+    command = ["debootstrap", "--variant=minbase", packages, "bookworm", str(root)]
+    subprocess.run(command, check=True, capture_output=True)
     (root / "usr" / "lib" / "python3.11" / "EXTERNALLY-MANAGED").unlink()  # the real image has a Python of its own
     (root / "usr" / "local" / "bin" / "python").symlink_to("/usr/bin/python3")
     (root / "etc" / "dpkg" / "dpkg.cfg.d" / "docker").write_text(EXCLUDED)
@@ -82,8 +83,9 @@ def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
     (root / "usr" / "share" / "man").mkdir()
     python = re.findall(r"^FROM (python:\S+)@", (IMAGES / "train.Dockerfile").read_text(), re.M)[0]
     extra = {CERTIFICATES: "/etc/pip-certificates.crt"} if CERTIFICATES.exists() else {}
-    trust = ["--env", "PIP_CERT=/etc/pip-certificates.crt"] if extra else []
-    builder.commit({root: "/", **extra}, f"docker.io/library/{python}", "--env", "PATH=/usr/local/bin:/usr/bin:/bin:/sbin", *trust)
+    variables = ["PATH=/usr/local/bin:/usr/bin:/bin:/sbin", *(["PIP_CERT=/etc/pip-certificates.crt"] if extra else [])]
+    configuration = [word for variable in variables for word in ("--env", variable)]
+    builder.commit({root: "/", **extra}, f"docker.io/library/{python}", *configuration)
     shutil.rmtree(root)
     harness = re.findall(r"^FROM (apache/\S+)", (IMAGES / "beam.Dockerfile").read_text(), re.M)[0]
     version = harness.rpartition(":")[2]
@@ -129,7 +131,8 @@ def test_training(builder: Builder, context: Path) -> None:
     has_versions_of_the_locks(builder, image)
     is_not_root(builder, image)
     assert builder.run(image, "tokenfree", "--version").startswith("tokenfree")
-    assert "2.60" in builder.run(image, "ray", "--version")
+    for program in ("ray", "ssh", "rsync"):
+        assert builder.run(image, "sh", "-c", f"command -v {program}")
 
 
 def has_versions_of_the_locks(builder: Builder, image: str, without: tuple[str, ...] = ()) -> None:

@@ -9,9 +9,11 @@ import pytest
 
 from tests.infra.manifests import GPUS, OVERLAYS, Manifest, build, compose, named, pods, problems
 
+# The volume goes with some of each.
+_VOLUME = {("l4", "spot"), ("h100", ""), ("", "spot")}
 COMBINATIONS = [
-    [part for part in parts if part]
-    for parts in product(("", *GPUS), ("", "spot"), ("", "shared-volume"), ("", "pretrain", "sweep"))
+    [part for part in (gpu, spot, "shared-volume" * ((gpu, spot) in _VOLUME), job) if part]
+    for gpu, spot, job in product(("", *GPUS), ("", "spot"), ("", "pretrain", "sweep"))
 ]
 _SECRET = re.compile(r"(?i)(password|secret|token|credential|access_?key)")
 _ALLOWED = {"automountServiceAccountToken"}
