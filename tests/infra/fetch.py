@@ -1,5 +1,5 @@
-"""Fetch what shows that the manifests of infra/ are right, into the cache: definitions of the custom resources, kustomize,
-an API server of Kubernetes with its etcd and kubectl, and KubeRay's operator.
+"""Fetch what shows that the manifests of infra/ are right into the cache: definitions of the custom resources,
+kustomize, an API server of Kubernetes with its etcd and kubectl, and KubeRay's operator.
 
     python -m tests.infra.fetch                 # all; what is there is left as it is
     python -m tests.infra.fetch definitions     # in seconds; the programs are built, which takes a quarter of an hour

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import REPOSITORY
 from tests.infra.manifests import GPUS, OVERLAYS, Manifest, build, compose, named, pods, problems
 
 # The volume goes with some of each.
@@ -109,3 +110,12 @@ def test_no_secret_is_written_down(overlay: Path) -> None:
     said = [key for manifest in build(overlay) for key in keys(manifest)]
     suspect = {key for key in said if _SECRET.search(key.replace("TOKENFREE", "")) and key not in _ALLOWED}
     assert not suspect
+
+
+def test_the_docs_say_of_each_profile_what_was_executed() -> None:
+    infra, page = REPOSITORY / "infra", (REPOSITORY / "docs" / "operations.md").read_text()
+    _, _, told = page.partition("## What was executed")
+    files = [*infra.glob("beam/*.yaml"), *infra.glob("ray/*.yaml"), *infra.glob("images/*.Dockerfile")]
+    names = [f"{path.parent.name}/{path.name}" for path in files]
+    names += [overlay.name for overlay in OVERLAYS]
+    assert [name for name in names if f"{name}`" not in told] == []
