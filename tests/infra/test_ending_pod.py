@@ -1,4 +1,4 @@
-"""What a pod runs before it ends, from the manifest as it is, on two hosts of Ray's: it drains the host it is run on."""
+"""What a pod runs before it ends, as the manifest has it, on two hosts of Ray: it drains the host that it is run on."""
 
 import os
 import subprocess
