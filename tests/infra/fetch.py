@@ -33,7 +33,7 @@ PROGRAMS = {  # with the module in there, and the package
     "kube-apiserver": ("kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver"),
     "ray-operator": ("kuberay", KUBERAY),
 }
-SECONDS = 300  # for a download
+SECONDS = 120  # for a download
 
 
 class NotFetched(Exception):

@@ -64,13 +64,19 @@ def ray_cluster(manifest: Manifest) -> Manifest:
     return manifest["spec"] if manifest["kind"] == "RayCluster" else manifest["spec"]["rayClusterSpec"]
 
 
-@functools.cache
 def schemas() -> dict[tuple[str, str], Manifest]:
     """Of each version and kind of a custom resource, its schema; where they cannot be had, the test is skipped."""
+    found = _read_schemas()
+    return found if isinstance(found, dict) else pytest.skip(f"the custom resources' definitions are not here: {found}")
+
+
+@functools.cache
+def _read_schemas() -> dict[tuple[str, str], Manifest] | str:
+    """They, or why they are not here: what cannot be fetched is tried once."""
     try:
         paths = fetch.definitions()
     except fetch.NotFetched as error:
-        pytest.skip(f"the custom resources' definitions are not here: {error}")
+        return str(error)
     found = {}
     for path in paths:
         spec = yaml.load(path.read_text(), yaml.CSafeLoader)["spec"]
