@@ -28,9 +28,10 @@ ENTRYPOINT ["/opt/apache/beam/boot"]
 
 FROM worker AS submit
 USER 0
-# Debian keeps no older versions, so that none can be asked for.
+# Java's package wants a folder for its manual. Debian keeps no older versions, so that none can be asked for.
 # hadolint ignore=DL3008
-RUN apt-get update \
+RUN mkdir -p /usr/share/man/man1 \
+    && apt-get update \
     && apt-get install --yes --no-install-recommends openjdk-17-jre-headless \
     && rm -rf /var/lib/apt/lists/*
 USER 10001
