@@ -79,7 +79,9 @@ class PreprocessConfig:
         wikipedia: dump files, folders, globs or URLs.
         books: book files, folders, globs or URLs.
         hf_dataset: Hugging Face datasets: a folder or a name, with :CONFIG and @SPLIT.
-        text_column: of these datasets: the column with the text.
+        text_column: of datasets, Parquet tables and JSON lines: the column (field) with the text.
+        id_column: the column that names a document, where there is one.
+        language_column: the column with its language (BCP 47), where there is one; `language` wins over it.
         language: of all inputs; null: told by each dump and by folder names of books.
         namespaces: of a wiki, by number, whose pages are read; 0: articles.
         window: how documents become windows.
@@ -97,6 +99,8 @@ class PreprocessConfig:
     books: tuple[str, ...] = ()
     hf_dataset: tuple[str, ...] = ()
     text_column: str = "text"
+    id_column: str = "id"
+    language_column: str = "language"
     language: str | None = None
     namespaces: tuple[int, ...] = (0,)
     window: WindowConfig = WindowConfig()

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import build, to_mapping
+from tokenfree.preprocess.common.settings import build, flatten, to_mapping, value_at
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import MANIFEST, Manifest, library_versions
@@ -18,7 +18,13 @@ from tokenfree.preprocess.sources.inputs.files import InputFile
 FORMAT = 3  # of what lies under _work/; 1 hashed its inputs before it read them, 2 had one run for each input split
 INPUT_FIELDS = ("wikipedia", "books", "hf_dataset")  # where inputs lie; what they hold is compared instead
 CUT_FIELDS = ("split_bytes",)  # how the work is cut, on which no byte of a shard depends
-READING_FIELDS = ("language", "text_column", "namespaces", "filters", "validation_fraction")  # what decides runs
+# What decides runs.
+READING_FIELDS = (
+    *("language", "text_column", "id_column", "language_column"),
+    *("namespaces", "filters", "validation_fraction"),
+)
+# Settings that came later. At their defaults they are left out, so that a job begun before goes on.
+LATER_FIELDS = ("id_column", "language_column")
 
 
 def identity(config: PreprocessConfig, inputs: Iterable[InputFile]) -> dict[str, Any]:
@@ -38,7 +44,7 @@ def identity(config: PreprocessConfig, inputs: Iterable[InputFile]) -> dict[str,
 
 def reading_identity(wanted: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a job's identity that decides, with an input split, a sorted run."""
-    config = {name: wanted["config"][name] for name in READING_FIELDS}
+    config = {name: wanted["config"][name] for name in READING_FIELDS if name in wanted["config"]}
     return {"format": wanted["format"], "config": config, "versions": wanted["versions"]}
 
 
@@ -79,6 +85,13 @@ def read_given_model(path: str) -> bytes:
     except OSError as error:
         said = error.strerror or error
         raise UserError(f"vocabulary.model: cannot read {path} ({said}); give a SentencePiece model") from None
+
+
+def differing_settings(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    """Which settings of two identities differ, in the words of `changed_settings`."""
+    defaults = flatten(to_mapping(PreprocessConfig()))
+    later = {key: value for key, value in defaults if key in LATER_FIELDS}
+    return changed_settings({**later, **dict(flatten(found))}, {**later, **dict(flatten(wanted))})
 
 
 def changed_settings(found: Any, wanted: Any, prefix: str = "") -> list[str]:
@@ -122,4 +135,9 @@ def _content(config: PreprocessConfig, model_sha256: str | None) -> dict[str, An
     settings["columns"] = sorted(settings["columns"])
     settings["namespaces"] = sorted(settings["namespaces"])
     settings["vocabulary"]["model"] = model_sha256
+    defaults = to_mapping(PreprocessConfig())
+    for key in LATER_FIELDS:
+        if value_at(settings, key) == value_at(defaults, key):
+            group, _, name = key.rpartition(".")
+            del (value_at(settings, group) if group else settings)[name]
     return settings

@@ -17,7 +17,14 @@ from tokenfree.preprocess.common.stored.store_lock import LOCK
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import MANIFEST, Manifest, load_manifest
 from tokenfree.preprocess.dataset.success_mark import mark_success, marked_inputs
-from tokenfree.preprocess.job.identity import FORMAT, changed_inputs, changed_settings, manifest_config, portable_name
+from tokenfree.preprocess.job.identity import (
+    FORMAT,
+    changed_inputs,
+    changed_settings,
+    differing_settings,
+    manifest_config,
+    portable_name,
+)
 from tokenfree.preprocess.job.identity import refuse as refuse_changes
 from tokenfree.preprocess.job.preprocess_job import WORK, begun_job
 from tokenfree.preprocess.sources.input_splits import Inputs, hash_input, plan_splits
@@ -45,7 +52,7 @@ def finished(
         return None
     manifest = load_manifest(storage.url)
     # A finished directory stays good under later versions of the libraries, so these are not compared.
-    refuse_changes(storage, "was made with", changed_settings(manifest_config(manifest), wanted["config"]))
+    refuse_changes(storage, "was made with", differing_settings(manifest_config(manifest), wanted["config"]))
     marked, found = marked_inputs(storage), wanted["inputs"]
     if marked is not None:
         refuse_changes(storage, "was made with", changed_inputs(_sizes(marked), _sizes(found)))
@@ -64,7 +71,7 @@ def _refuse_foreign(storage: Storage, names: Sequence[str], wanted: Mapping[str,
     """Refuse an unfinished directory that is another job's, or no job's, or whose job cannot be told any more."""
     begun = begun_job(storage)
     if begun is not None:
-        told = changed_settings(begun["config"], wanted["config"])
+        told = differing_settings(begun["config"], wanted["config"])
         if begun.get("format") == FORMAT:  # otherwise nothing of it will be used
             told += changed_settings(begun["versions"], wanted["versions"])
             told += changed_inputs(_only(begun["inputs"], "path"), _only(wanted["inputs"], "path"))

@@ -37,7 +37,9 @@ class InputSplit:
     site: Site | None = None
     encoding: str = "utf-8"
     rooted: bool = False  # the dump opens with <mediawiki>, so one without </mediawiki> has lost its end
-    text_column: str = "text"  # of a Hugging Face dataset
+    text_column: str = "text"  # this one and the next two: of a table
+    id_column: str = "id"
+    language_column: str = "language"
     needs_ns: bool = False  # export formats from 0.6 on carry <ns>; a page without it is broken
 
     @property

@@ -12,6 +12,7 @@ from tokenfree.preprocess.records.input_split import InputSplit
 from tokenfree.preprocess.records.page import Page
 from tokenfree.preprocess.sources.books import books
 from tokenfree.preprocess.sources.books import huggingface as hf
+from tokenfree.preprocess.sources.books.table_columns import TableColumns
 from tokenfree.preprocess.sources.inputs.files import InputFile, hash_file_input, list_inputs
 from tokenfree.preprocess.sources.inputs.languages import LANGUAGE_TAG
 from tokenfree.preprocess.sources.wikipedia import dumps
@@ -47,6 +48,7 @@ def find_inputs(config: PreprocessConfig, output: str | None = None) -> Inputs:
     for file in files:
         if "wiki" in file.name and dumps.is_dump_name(file.name) and not books.is_book_name(file.name):
             raise UserError(f"books: {file.path} is named like a Wikipedia dump; give it to wikipedia")
+        books.check_book_name(file)
     return Inputs(found, files, hf.list_datasets(config.hf_dataset))
 
 
@@ -55,15 +57,17 @@ def plan_splits(config: PreprocessConfig, inputs: Inputs | None = None) -> list[
     for any order of the inputs.
 
     Raises:
-        UserError: as `find_inputs`; a file is no dump (books are judged when read); there is nothing in the inputs.
+        UserError: as `find_inputs`; a file is no dump; a table cannot be read or has no such columns; there is
+            nothing in the inputs.
     """
     inputs = inputs or find_inputs(config)
     splits: list[InputSplit] = []
     for file in inputs.wikipedia:
         splits += dumps.split_dump(file, config.language, config.split_bytes)
-    splits += books.split_books(inputs.books, config.language, config.split_bytes)
+    columns = TableColumns.of(config)
+    splits += books.split_books(inputs.books, columns, config.language, config.split_bytes)
     for file in inputs.datasets:
-        splits += hf.split_dataset(file, config.text_column, config.language, config.split_bytes)
+        splits += hf.split_dataset(file, columns, config.language, config.split_bytes)
     if not splits:
         raise UserError("the inputs are empty: there is not one row in them; check what wrote them")
     return splits

@@ -129,3 +129,14 @@ def test_an_input_that_changes_while_it_is_read_is_no_result(
     assert not (tmp_path / "out" / "manifest.json").exists()
     run_preprocess(make_config(*two), str(tmp_path / "out"), notice=lambda _: None)
     verify(str(tmp_path / "out"))
+
+
+def test_settings_that_came_later_change_nothing_at_their_defaults(
+    begun: Path, two: tuple[Path, Path], make_config: Config, reads: list[str]
+) -> None:
+    told = json.loads((begun / "_work" / "job.json").read_text())["config"]
+    assert "id_column" not in told
+    with pytest.raises(UserError, match='was begun with id_column "id", not "key"; give'):
+        run_preprocess(make_config(*two, shards=4, id_column="key"), str(begun))
+    run_preprocess(make_config(*two, shards=4), str(begun))
+    assert reads == []

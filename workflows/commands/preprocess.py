@@ -7,6 +7,7 @@ goes on when the same command is given again. Paths are files, folders, globs or
 Examples:
   tokenfree preprocess --wikipedia enwiki-latest-pages-articles-multistream.xml.bz2 --output data/en
   tokenfree preprocess --wikipedia dumps/*.bz2 --books books/ --output data/many --workers 4 --vocabulary.size 64000
+  tokenfree preprocess --books corpus/*.jsonl --text_column body --language_column lang --output data/own
   tokenfree preprocess --hf-dataset saved/ wikimedia/wikipedia:20231101.sw --output data/sw
   tokenfree preprocess --wikipedia gs://dumps/*.bz2 --output gs://data/en --runner dataflow -- --project=my-project
   tokenfree preprocess --wikipedia dumps/*.bz2 --output /mnt/data/en --profile our-flink.yaml --workers 16
@@ -41,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`[RECIPE] [inputs] --output DIR [--runner NAME | --profile FILE] [--workers N] [--dry-run] [-- BEAM OPTIONS]`."""
     command_line.add_arguments(parser, KIND, optional=True)
     parser.add_argument("--wikipedia", metavar="PATH", nargs="+", help="dump files, globs or URLs")
-    parser.add_argument("--books", metavar="PATH", nargs="+", help="book files, folders, globs or URLs")
+    parser.add_argument("--books", metavar="PATH", nargs="+", help="text files, JSON lines or Parquet: files, folders, globs")
     parser.add_argument("--hf-dataset", metavar="NAME", nargs="+", help="Hugging Face datasets: NAME[:CONFIG][@SPLIT]")
     parser.add_argument("--output", metavar="DIR", required=True, help="the data directory to make")
     engine = parser.add_mutually_exclusive_group()

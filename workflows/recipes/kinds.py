@@ -53,8 +53,9 @@ PREPROCESSING = RecipeKind(
     "tokenfree.preprocess.config",
     "PreprocessConfig",
     (
-        *("wikipedia", "books", "hf_dataset", "text_column", "language", "namespaces", "window", "vocabulary"),
-        *("filters", "columns", "shards", "shard_characters", "split_bytes", "validation_fraction", "seed"),
+        *("wikipedia", "books", "hf_dataset", "text_column", "id_column", "language_column", "language", "namespaces"),
+        *("window", "vocabulary", "filters", "columns", "shards", "shard_characters", "split_bytes"),
+        *("validation_fraction", "seed"),
     ),
 )
 PRETRAINING = RecipeKind(

@@ -6,17 +6,31 @@ import math
 import posixpath
 from collections.abc import Iterator, Sequence
 
+from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.records.document import Failure
 from tokenfree.preprocess.records.input_split import Format, InputSplit
 from tokenfree.preprocess.records.page import Page
 from tokenfree.preprocess.sources.books.encodings import NotText, decode_book
 from tokenfree.preprocess.sources.books.paragraphs import paragraphs, strip_gutenberg
-from tokenfree.preprocess.sources.books.tables import MAX_BOOK_BYTES, RAW_BYTES, num_row_groups, read_table
+from tokenfree.preprocess.sources.books.table_columns import TableColumns
+from tokenfree.preprocess.sources.books.tables import (
+    MAX_BOOK_BYTES,
+    RAW_BYTES,
+    check_json_lines,
+    num_row_groups,
+    read_table,
+)
 from tokenfree.preprocess.sources.inputs.files import InputFile, open_input, read_range
 from tokenfree.preprocess.sources.inputs.languages import language_tag
 
 _FORMATS: dict[str, Format] = {".txt": "text", ".jsonl": "jsonl", ".parquet": "parquet"}
 UNDETERMINED = "und"
+# Files that a user may name, and that are no texts: what to do with each.
+_REMEDIES = {
+    **dict.fromkeys((".gz", ".bz2", ".xz", ".zst", ".zip"), "unpack it"),
+    ".json": "name it *.jsonl if it holds one object a line, else: jq -c '.[]' FILE > NEW.jsonl",
+    **dict.fromkeys((".csv", ".tsv", ".arrow"), "give its folder to --hf-dataset, or write it as *.parquet or *.jsonl"),
+}
 
 
 def is_book_name(name: str) -> bool:
@@ -24,11 +38,24 @@ def is_book_name(name: str) -> bool:
     return posixpath.splitext(name)[1].lower() in _FORMATS
 
 
-def split_books(files: Sequence[InputFile], language: str | None, split_bytes: int) -> list[InputSplit]:
+def check_book_name(file: InputFile) -> None:
+    """Refuse a file that the user named, and that by its ending is no text, no JSON lines and no Parquet table.
+
+    Raises:
+        UserError: it is such a file.
+    """
+    ending = posixpath.splitext(file.name)[1].lower()
+    if ending in _REMEDIES:
+        raise UserError(f"books: {file.path}: *{ending} is not read; {_REMEDIES[ending]}")
+
+
+def split_books(
+    files: Sequence[InputFile], columns: TableColumns, language: str | None, split_bytes: int
+) -> list[InputSplit]:
     """Splits of about `split_bytes` at most: text files together, in order; parts of JSON lines and Parquet tables.
 
     Raises:
-        UserError: a Parquet file cannot be read or has no column `text`.
+        UserError: a table cannot be read, or has no such columns.
     """
     languages = _languages(files, language)
     splits: list[InputSplit] = []
@@ -36,7 +63,7 @@ def split_books(files: Sequence[InputFile], language: str | None, split_bytes: i
     for file in files:
         form = _FORMATS.get(posixpath.splitext(file.name)[1].lower(), "text")
         if form != "text":
-            splits += _parts(file, form, languages[file.path], language is not None, split_bytes)
+            splits += _parts(file, form, columns, languages[file.path], language is not None, split_bytes)
             continue
         if group and sum(member.size for member in group) + file.size > split_bytes:
             splits.append(_text_split(group, languages))
@@ -60,10 +87,15 @@ def _text_split(files: Sequence[InputFile], languages: dict[str, str]) -> InputS
     )
 
 
-def _parts(file: InputFile, form: Format, language: str, given: bool, split_bytes: int) -> Iterator[InputSplit]:
+def _parts(
+    file: InputFile, form: Format, columns: TableColumns, language: str, given: bool, split_bytes: int
+) -> Iterator[InputSplit]:
     """Cuts of one table: byte ranges of JSON lines, ranges of Parquet's row groups."""
-    size = file.size
-    length = size if form == "jsonl" else num_row_groups(file)
+    length = size = file.size
+    if form == "jsonl":
+        check_json_lines(file, columns)
+    else:
+        length = num_row_groups(file, columns)
     num_parts = min(math.ceil(size / split_bytes), length)
     for part in range(num_parts):
         yield InputSplit(
@@ -77,6 +109,9 @@ def _parts(file: InputFile, form: Format, language: str, given: bool, split_byte
             end=length * (part + 1) // num_parts,
             size=math.ceil(size / num_parts),
             language_given=given,
+            text_column=columns.text,
+            id_column=columns.id,
+            language_column=columns.language,
         )
 
 

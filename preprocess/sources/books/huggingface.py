@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.records.input_split import InputSplit
+from tokenfree.preprocess.sources.books.table_columns import TableColumns
 from tokenfree.preprocess.sources.inputs.files import InputFile
 
 SCHEME = "hf-dataset:"  # before the names of such inputs, which are no files
-MORE_COLUMNS = ("id", "language", "title")
 BATCH_ROWS = 64  # a row may be a whole book
 
 
@@ -62,21 +62,17 @@ def list_datasets(texts: Iterable[str]) -> list[InputFile]:
     return found
 
 
-def split_dataset(file: InputFile, text_column: str, language: str | None, split_bytes: int) -> Iterator[InputSplit]:
+def split_dataset(
+    file: InputFile, columns: TableColumns, language: str | None, split_bytes: int
+) -> Iterator[InputSplit]:
     """The rows of a dataset in ranges of about `split_bytes`.
 
     Raises:
-        UserError: it has no such text column.
+        UserError: it has no such columns.
     """
     named = Named.parse(file.path.removeprefix(SCHEME))
     dataset = open_dataset(named)
-    remedy = "name the one with the text: --text_column NAME"
-    if text_column not in dataset.column_names:
-        columns = ", ".join(dataset.column_names)
-        raise UserError(f"hf_dataset: {named} has no column {text_column!r}, only {columns}; {remedy}")
-    kind = dataset.features.arrow_schema.field(text_column).type
-    if not pa.types.is_string(kind) and not pa.types.is_large_string(kind):
-        raise UserError(f"hf_dataset: column {text_column!r} of {named} holds {kind}, no text; {remedy}")
+    columns.check(dataset.features.arrow_schema, f"hf_dataset: {named}")
     num_rows, size = file.size, dataset.data.nbytes
     num_parts = min(max(1, math.ceil(size / split_bytes)), num_rows)
     for part in range(num_parts):
@@ -91,21 +87,23 @@ def split_dataset(file: InputFile, text_column: str, language: str | None, split
             end=num_rows * (part + 1) // num_parts,
             size=size // num_parts,
             language_given=language is not None,
-            text_column=text_column,
+            text_column=columns.text,
+            id_column=columns.id,
+            language_column=columns.language,
         )
 
 
 def read_rows(split: InputSplit) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Number and values (`text`, and those of `id`, `language`, `title` that are there) of each row of a split.
+    """Number and values (of the columns that are read, as far as they are there) of each row of a split.
 
     Raises:
         UserError: the dataset is not there any more.
     """
     dataset = open_dataset(Named.parse(split.inputs[0].removeprefix(SCHEME)))
-    columns = [split.text_column, *(name for name in MORE_COLUMNS if name in dataset.column_names)]
+    columns = TableColumns.of(split).among(dataset.column_names)
     number = split.start
     for table in _tables(dataset.select(range(split.start, split.end)), columns):
-        for row in table.rename_columns(["text", *columns[1:]]).to_pylist():
+        for row in table.to_pylist():
             yield str(number), row
             number += 1
 

@@ -1,4 +1,4 @@
-"""Documents in tables (JSON lines, Parquet, datasets): `text` and, if there, `id`, `language` and `title`."""
+"""Documents in tables (JSON lines, Parquet, datasets): a text and, if there, id, language and title of each."""
 
 from __future__ import annotations
 
@@ -16,31 +16,67 @@ from tokenfree.preprocess.records.document import Failure
 from tokenfree.preprocess.records.input_split import InputSplit
 from tokenfree.preprocess.records.page import Page
 from tokenfree.preprocess.sources.books import huggingface as hf
+from tokenfree.preprocess.sources.books.table_columns import TableColumns, remedy, shown
 from tokenfree.preprocess.sources.inputs.files import InputFile, open_input, read_range
 from tokenfree.preprocess.sources.inputs.languages import LANGUAGE_TAG
 
 MAX_BOOK_BYTES = 100_000_000
 RAW_BYTES = 1_000_000  # kept of a document that fails
-COLUMNS = ("text", "id", "language", "title")
 BATCH_ROWS = 64
+LOOKED_AT_BYTES = 1 << 18  # at the start of JSON lines, to see whether they have the field of the text
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
-def num_row_groups(file: InputFile) -> int:
+def num_row_groups(file: InputFile, columns: TableColumns) -> int:
     """How many row groups a Parquet file has.
 
     Raises:
-        UserError: it is no Parquet file or has no column `text`.
+        UserError: it is no Parquet file, or has no such columns.
     """
     try:
         with open_input(file.path) as opened:
             table = pq.ParquetFile(opened)
-            columns, groups = table.schema_arrow.names, table.num_row_groups
+            schema, groups = table.schema_arrow, table.num_row_groups
     except (pa.ArrowException, OSError) as error:
         raise UserError(f"books: {file.path} is no readable Parquet file: {str(error).splitlines()[0]}") from error
-    if "text" not in columns:
-        raise UserError(f"books: {file.path} has no column `text`, only {', '.join(columns)}; rename the one to read")
+    columns.check(schema, f"books: {file.path}")
     return groups
+
+
+def check_json_lines(file: InputFile, columns: TableColumns) -> None:
+    """Look at the first lines of a file of JSON lines.
+
+    A line that is no JSON, or lacks the text, is a failure of that line. But where no line among the first has the
+    text, the field has another name, or the file is of another form.
+
+    Raises:
+        UserError: that is so, or the file cannot be read.
+    """
+    try:
+        with open_input(file.path) as opened:
+            head = opened.read(LOOKED_AT_BYTES)
+    except OSError as error:
+        said = error.strerror or str(error).splitlines()[0]
+        raise UserError(f"books: cannot read {file.path} ({said}); check its rights") from error
+    whole = head.count(b"\n") if len(head) == LOOKED_AT_BYTES else None  # the last line may be cut
+    lines = [(number, line) for number, line in enumerate(head.split(b"\n")[:whole], 1) if line.strip()]
+    if not lines:
+        return
+    rows = [(number, row) for number, line in lines if isinstance(row := _parsed(line), dict)]
+    first, opening = lines[0][0], lines[0][1].strip()
+    if opening == b"[" or (opening.startswith(b"[") and not rows):
+        raise UserError(_of_another_form(file, first, "a list of JSON", "jq -c '.[]'"))
+    if opening == b"{":
+        raise UserError(_of_another_form(file, first, "an object over several lines", "jq -c ."))
+    if rows and not any(columns.text in row for _, row in rows):
+        number, row = rows[0]
+        raise UserError(
+            f"books: {file.path}, line {number}: no field {columns.text!r}, only {shown(list(row))}; {remedy('text')}"
+        )
+
+
+def _of_another_form(file: InputFile, line: int, form: str, command: str) -> str:
+    return f"books: {file.path}, line {line}: {form}; give one object a line: {command} FILE > NEW.jsonl"
 
 
 def read_table(split: InputSplit) -> Iterator[Page | Failure]:
@@ -53,18 +89,18 @@ def read_table(split: InputSplit) -> Iterator[Page | Failure]:
         OSError: the file cannot be opened or read.
     """
     rows: Iterator[tuple[str, Mapping[str, Any] | Failure]] = _ROWS[split.format](split)
-    name, language = split.names[0], split.languages[0]
+    name, language, columns = split.names[0], split.languages[0], TableColumns.of(split)
     for position, row in rows:
         if isinstance(row, Failure):
             yield row
             continue
-        text = row.get("text")
-        own_id = row.get("id")
+        text = row.get(columns.text)
+        own_id = row.get(columns.id)
         identity = f"books:{name}:{position if own_id is None else _clean(str(own_id))}"
         if not isinstance(text, str):
             yield Failure(identity, "missing_text", _clean(str(row))[:RAW_BYTES])
             continue
-        told = row.get("language")
+        told = row.get(columns.language)
         trusted = not split.language_given and isinstance(told, str) and LANGUAGE_TAG.fullmatch(told)
         title = row.get("title")
         yield Page(
@@ -88,13 +124,18 @@ def _json_rows(split: InputSplit) -> Iterator[tuple[str, Mapping[str, Any] | Fai
         elif not line.strip():
             continue
         else:
-            with suppress(ValueError, RecursionError):
-                row = json.loads(line)
+            row = _parsed(line)
         if isinstance(row, dict):
             yield str(offset), row
         else:
             raw = line[:RAW_BYTES].decode(errors="replace")
             yield str(offset), Failure(f"books:{split.names[0]}:{offset}", reason, raw)
+
+
+def _parsed(line: bytes) -> Any:
+    """The value of a line of JSON; None where it is no JSON."""
+    with suppress(ValueError, RecursionError):
+        return json.loads(line)
 
 
 def _lines(path: str, start: int, end: int) -> Iterator[tuple[int, bytes]]:
@@ -128,7 +169,7 @@ def _lines(path: str, start: int, end: int) -> Iterator[tuple[int, bytes]]:
 def _parquet_rows(split: InputSplit) -> Iterator[tuple[str, Mapping[str, Any] | Failure]]:
     with open_input(split.inputs[0]) as file:
         table = pq.ParquetFile(file)
-        columns = [name for name in COLUMNS if name in table.schema_arrow.names]
+        columns = TableColumns.of(split).among(table.schema_arrow.names)
         for group in range(split.start, split.end):
             row = 0
             try:

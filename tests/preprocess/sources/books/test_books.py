@@ -217,7 +217,7 @@ def test_parquet_is_cut_by_row_groups(tmp_path: Path) -> None:
 def test_tables_without_text_are_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"txt": ["a"]}), tmp_path / "a.parquet")
     (tmp_path / "b.parquet").write_bytes(b"junk")
-    with pytest.raises(UserError, match="has no column `text`"):
+    with pytest.raises(UserError, match=r"a.parquet has no column 'text', only txt; .*: --text_column NAME"):
         read(tmp_path / "a.parquet")
     with pytest.raises(UserError, match="no readable Parquet"):
         read(tmp_path / "b.parquet")
