@@ -1,11 +1,13 @@
 """The settings of preprocessing, nested like the recipe; their defaults stand here and nowhere else."""
 
+import difflib
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
 from tokenfree.preprocess.common.settings import settings
 from tokenfree.preprocess.records.window_columns import COLUMN_TYPES
+from tokenfree.preprocess.text.scripts import SCRIPTS
 
 COLUMNS = tuple(COLUMN_TYPES)
 
@@ -16,7 +18,15 @@ def _known_column(name: str) -> str:
     return name
 
 
+def _known_script(name: str) -> str:
+    if name not in SCRIPTS:
+        nearest = ", ".join(difflib.get_close_matches(name.title(), SCRIPTS)) or "Latin, Cyrillic, Han, ..."
+        raise ValueError(f"there is no script {name!r} in Unicode (known: {nearest})")
+    return name
+
+
 Column = Annotated[str, AfterValidator(_known_column)]
+Script = Annotated[str, AfterValidator(_known_script)]
 
 
 @settings
@@ -65,10 +75,24 @@ class FilterConfig:
     Attributes:
         min_characters: shorter documents are dropped.
         max_characters: longer documents are dropped.
+        languages: documents whose source tells none of these languages (BCP 47; `zh` takes `zh-Hant` too) are dropped;
+            []: none.
+        scripts: documents with too few letters of these writing systems (names of Unicode, such as Latin, Han) are
+            dropped; []: none. No language is identified by it.
+        min_script_share: of the letters, with `scripts`: documents with less are dropped.
+        max_symbol_share: of the visible characters, that are neither letters, marks nor digits: documents with more are
+            dropped; null: none.
+        max_repeated_line_share: of the characters, in lines that stood in the document before: documents with more are
+            dropped; null: none.
     """
 
     min_characters: Annotated[int, Field(ge=1)] = 64
     max_characters: Annotated[int, Field(ge=1)] = 20_000_000
+    languages: tuple[str, ...] = ()
+    scripts: tuple[Script, ...] = ()
+    min_script_share: Annotated[float, Field(gt=0, le=1)] = 0.5
+    max_symbol_share: Annotated[float, Field(ge=0, lt=1)] | None = None
+    max_repeated_line_share: Annotated[float, Field(ge=0, lt=1)] | None = None
 
 
 @settings

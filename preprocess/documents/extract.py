@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tokenfree.preprocess.config import FilterConfig, PreprocessConfig
+from tokenfree.preprocess.documents.filters.reasons import reason_of_language, reason_of_text
 from tokenfree.preprocess.records.document import Document, Failure
 from tokenfree.preprocess.records.input_split import InputSplit
 from tokenfree.preprocess.records.page import Page
@@ -105,10 +106,11 @@ def sample_split(split: InputSplit, config: PreprocessConfig, seconds: float) ->
 
 
 def document_of(page: Page, filters: FilterConfig) -> Document | Failure | str:
-    """The clean document of a page, its failure, or the reason why it is dropped: not_wikitext, empty, too_short or
-    too_long."""
+    """The clean document of a page, its failure, or the reason why it is dropped: not_wikitext or one of `filters`."""
     if page.kind == "wikitext" and page.model != "wikitext":
         return "not_wikitext"
+    if reason := reason_of_language(page.language, filters):
+        return reason
     if page.kind == "wikitext" and len(page.text) > MAX_WIKITEXT_CHARACTERS:
         return Failure(page.id, "too_large", page.text)
     try:
@@ -116,12 +118,8 @@ def document_of(page: Page, filters: FilterConfig) -> Document | Failure | str:
     except PAGE_ERRORS as error:
         # One page that the cleaner cannot stand must not stop a job of millions; it is kept, and can be replayed.
         return Failure(page.id, f"error: {type(error).__name__}", page.text)
-    if not text:
-        return "empty"
-    if len(text) < filters.min_characters:
-        return "too_short"
-    if len(text) > filters.max_characters:
-        return "too_long"
+    if reason := reason_of_text(text, filters):
+        return reason
     return Document(page.id, page.language, page.title, text)
 
 

@@ -24,7 +24,10 @@ READING_FIELDS = (
     *("namespaces", "filters", "validation_fraction"),
 )
 # Settings that came later. At their defaults they are left out, so that a job begun before goes on.
-LATER_FIELDS = ("id_column", "language_column")
+LATER_FIELDS = (
+    *("id_column", "language_column", "filters.languages", "filters.scripts", "filters.min_script_share"),
+    *("filters.max_symbol_share", "filters.max_repeated_line_share"),
+)
 
 
 def identity(config: PreprocessConfig, inputs: Iterable[InputFile]) -> dict[str, Any]:

@@ -19,6 +19,16 @@ from tokenfree.preprocess.shards.partitioning import Partitioning
 from tokenfree.preprocess.shards.plan import ShardTask, decide_partitioning, partitions, plan_shards
 from tokenfree.preprocess.shards.sorted_runs import SortedRun
 
+# By the reason for which a document was dropped: the key that says so.
+KEYS = {
+    "too_short": "filters.min_characters",
+    "too_long": "filters.max_characters",
+    "other_language": "filters.languages",
+    "other_script": "filters.scripts",
+    "too_many_symbols": "filters.max_symbol_share",
+    "repeated_lines": "filters.max_repeated_line_share",
+}
+
 
 @dataclass(frozen=True)
 class PlannedShard:
@@ -109,6 +119,7 @@ def _no_documents(storage: Storage, runs: Sequence[SortedRun]) -> str:
     told = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()) if count)
     failed = next((run for run in runs if run.failures), None)
     first = f", the first that failed is {first_failure(storage, failures_name(failed.name))}" if failed else ""
-    remedy = "loosen filters.min_characters" if total.filtered["too_short"] else "check what the inputs hold"
+    loosened = next((KEYS[reason] for reason, _ in total.filtered.most_common() if reason in KEYS), None)
+    remedy = f"loosen {loosened}" if loosened else "check what the inputs hold"
     pages = f"{total.pages} page was read" if total.pages == 1 else f"{total.pages} pages were read"
     return f"the inputs hold no document: {pages} ({told or 'none'}){first}; {remedy}"

@@ -39,8 +39,9 @@ def find_inputs(config: PreprocessConfig, output: str | None = None) -> Inputs:
     Raises:
         UserError: a path stands for no file, a dump is given as a book, or there is no such language tag or dataset.
     """
-    if config.language is not None and not LANGUAGE_TAG.fullmatch(config.language):
-        raise UserError(f"language: {config.language!r} is no language tag (BCP 47); give one such as en or zh-Hant")
+    for key, tag in [("language", config.language), *(("filters.languages", tag) for tag in config.filters.languages)]:
+        if tag is not None and not LANGUAGE_TAG.fullmatch(tag):
+            raise UserError(f"{key}: {tag!r} is no language tag (BCP 47); give one such as en or zh-Hant")
     if not config.wikipedia and not config.books and not config.hf_dataset:
         raise UserError("no input: give wikipedia (dumps), books (files or folders) or hf_dataset")
     found = list_inputs(config.wikipedia, "wikipedia", dumps.is_dump_name, output)

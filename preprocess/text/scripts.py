@@ -17,6 +17,7 @@ _SCRIPTS = tuple(
     "" if (name := Scripts.NAMES[code].replace("_", " ")) in _NONE else name for code in map(str, Scripts.VALUES)
 )
 _NAMES = np.array(_SCRIPTS)
+SCRIPTS = tuple(sorted({*_SCRIPTS} - {""}))
 
 
 def scripts_of(codepoints: np.ndarray) -> np.ndarray:

@@ -1,0 +1,1 @@
+"""Which documents are dropped, one filter a file, and the reasons that are counted."""
