@@ -32,6 +32,7 @@ from tokenfree.preprocess.job.build_step import build_one_shard, num_shards
 from tokenfree.preprocess.job.finish import finish
 from tokenfree.preprocess.job.hash_step import hash_one_input, num_inputs
 from tokenfree.preprocess.job.identity import identity
+from tokenfree.preprocess.job.near_duplicates.band_step import find_in_one_band, num_bands
 from tokenfree.preprocess.job.output_directory import abandon, begin, claimed, is_tidy, release, tidy
 from tokenfree.preprocess.job.plan_step import make_plan
 from tokenfree.preprocess.job.preprocess_job import PreprocessJob
@@ -102,7 +103,8 @@ def run_preprocess(
 
 
 def build_graph(pipeline: beam.Pipeline, job: PreprocessJob) -> None:
-    """Input splits -> runs -> vocabulary and plan -> shards -> manifest; beside it inputs -> hashes -> manifest.
+    """Input splits -> runs -> vocabulary and plan -> shards -> manifest; beside it inputs -> hashes -> manifest. Where
+    near-duplicates are dropped, the bands of their sketches are searched between runs and plan.
 
     Nothing is done yet; what the steps raise while the graph runs is written down by them (see `step_errors`).
     """
@@ -113,12 +115,23 @@ def build_graph(pipeline: beam.Pipeline, job: PreprocessJob) -> None:
         | "Spread inputs" >> beam.Reshuffle()
         | "Hash an input" >> beam.Map(lambda index, job: _still(job, hash_one_input, index), job)
     )
-    shards = (
+    runs = (
         start
         | "List splits" >> beam.FlatMap(lambda _, job: range(num_splits(job)), job)
         | "Spread splits" >> beam.Reshuffle()
         | "Read and clean a split" >> beam.Map(lambda index, job: _still(job, read_one_split, index), job)
         | "Await all runs" >> beam.combiners.Count.Globally()
+    )
+    if num_bands(job):
+        runs = (
+            runs
+            | "List bands" >> beam.FlatMap(lambda _, job: range(num_bands(job)), job)
+            | "Spread bands" >> beam.Reshuffle()
+            | "Find near-duplicates in a band" >> beam.Map(lambda index, job: _still(job, find_in_one_band, index), job)
+            | "Await all bands" >> beam.combiners.Count.Globally()
+        )
+    shards = (
+        runs
         | "Train vocabulary, plan shards" >> beam.FlatMap(lambda _, job: range(_still(job, make_plan) or 0), job)
         | "Spread shards" >> beam.Reshuffle()
         | "Build a shard" >> beam.Map(lambda index, job: _still(job, build_one_shard, index), job)

@@ -96,6 +96,20 @@ class FilterConfig:
 
 
 @settings
+class NearDuplicateConfig:
+    """Which documents are dropped because another of their language is almost equal (MinHash).
+
+    Attributes:
+        min_similarity: documents are dropped whose shingles overlap those of one that stays by this share (estimated
+            Jaccard similarity) or more, 0.5 to 1; null: none.
+        shingle_characters: of a shingle.
+    """
+
+    min_similarity: Annotated[float, Field(ge=0.5, le=1)] | None = None
+    shingle_characters: Annotated[int, Field(ge=1, le=1000)] = 9
+
+
+@settings
 class PreprocessConfig:
     """Everything that decides the bytes of the shards, with the inputs.
 
@@ -111,6 +125,7 @@ class PreprocessConfig:
         window: how documents become windows.
         vocabulary: the subwords.
         filters: which documents are dropped.
+        near_duplicates: which of them are dropped because another one is almost equal.
         columns: of the windows; what no model will read may be left out.
         shards: of each language of a split, 1 to 99999; null: by its size.
         shard_characters: about how many characters a shard has where `shards` is null.
@@ -130,6 +145,7 @@ class PreprocessConfig:
     window: WindowConfig = WindowConfig()
     vocabulary: VocabularyConfig = VocabularyConfig()
     filters: FilterConfig = FilterConfig()
+    near_duplicates: NearDuplicateConfig = NearDuplicateConfig()
     columns: tuple[Column, ...] = COLUMNS
     shards: Annotated[int, Field(ge=1, le=99_999)] | None = None
     shard_characters: Annotated[int, Field(ge=1000)] = 64_000_000

@@ -19,7 +19,7 @@ FLOORS: dict[str, list[set[str]]] = {
         {"common", "records", "text"},
         {"config", "wikitext"},
         {"features", "sources"},
-        {"dataset", "documents", "download"},
+        {"dataset", "documents", "download", "near_duplicates"},
         {"shards"},
         {"job"},
     ],

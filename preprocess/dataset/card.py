@@ -8,7 +8,7 @@ from xml.sax.saxutils import escape
 
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.dataset.front_matter import front_matter
-from tokenfree.preprocess.dataset.manifest import Manifest
+from tokenfree.preprocess.dataset.manifest import NEAR_DUPLICATE_PAIRS, Manifest
 
 CARD = "README.md"
 PLOTS = "plots"
@@ -61,6 +61,7 @@ def dropped(counters: Mapping[str, Any]) -> dict[str, int]:
         "redirect": counters["redirects"],
         "other namespace": counters["other_namespaces"],
         "duplicate": counters["duplicates"],
+        "near-duplicate": counters.get("near_duplicates", 0),
         **{f"filtered: {reason}": count for reason, count in counters["filtered"].items()},
         **{f"failed: {reason}": count for reason, count in counters["failed"].items()},
     }
@@ -104,6 +105,10 @@ def card(manifest: Manifest, plots: Sequence[str]) -> str:
         "## What became of the pages",
         _table(("", "pages"), pages),
         "Pages that failed are kept with reason and text in `failures/`.",
+        f"`{NEAR_DUPLICATE_PAIRS}` names each near-duplicate, the document for which it was dropped, and the estimated "
+        "Jaccard similarity of their shingles."
+        if "near_duplicates" in counters
+        else "",
         "## Inputs",
         _table(
             ("input", "bytes", "SHA-256"),

@@ -19,6 +19,7 @@ from tokenfree.preprocess.dataset.manifest_content import ManifestContent
 from tokenfree.preprocess.features.schema import SCHEMA_VERSION
 
 MANIFEST = "manifest.json"
+NEAR_DUPLICATE_PAIRS = "near_duplicates.jsonl"  # each that was dropped, with the document for which it was
 LIBRARIES = ("tokenfree", "charset-normalizer", "numpy", "pyarrow", "sentencepiece")
 
 
@@ -151,9 +152,11 @@ def reconcile(counters: Mapping[str, Any]) -> None:
     """Check that every page that was read is accounted for.
 
     Raises:
-        JobError: pages read are not documents + redirects + other namespaces + filtered + failed + duplicates.
+        JobError: pages read are not documents + redirects + other namespaces + filtered + failed + duplicates +
+            near-duplicates (where these were looked for).
     """
     parts = {name: counters[name] for name in ("documents", "redirects", "other_namespaces", "duplicates")}
+    parts["near_duplicates"] = counters.get("near_duplicates", 0)
     parts["filtered"] = sum(counters["filtered"].values())
     parts["failed"] = sum(counters["failed"].values())
     if counters["pages"] != sum(parts.values()):

@@ -41,6 +41,7 @@ class _Counters(TypedDict):
     redirects: Count
     other_namespaces: Count
     duplicates: Count
+    near_duplicates: NotRequired[Count]
     filtered: dict[str, Count]
     failed: dict[str, Count]
     windows: Count

@@ -14,6 +14,7 @@ from tokenfree.preprocess.dataset.card import CARD, PLOTS, write_card
 from tokenfree.preprocess.dataset.huggingface_layout import layout_files, write_layout
 from tokenfree.preprocess.dataset.manifest import (
     MANIFEST,
+    NEAR_DUPLICATE_PAIRS,
     DatasetSplit,
     Manifest,
     content_fingerprint,
@@ -28,7 +29,9 @@ from tokenfree.preprocess.features.schema import SCHEMA_VERSION
 from tokenfree.preprocess.job.build_step import all_shards
 from tokenfree.preprocess.job.hash_step import hashed_inputs
 from tokenfree.preprocess.job.identity import portable_config
+from tokenfree.preprocess.job.near_duplicates.band_step import num_bands
 from tokenfree.preprocess.job.output_directory import tidy
+from tokenfree.preprocess.job.plan_step import the_plan
 from tokenfree.preprocess.job.preprocess_job import JOB, VOCABULARY_SIDECAR, WORK, PreprocessJob, required
 from tokenfree.preprocess.job.read_step import all_runs, failures_name
 from tokenfree.preprocess.job.step_errors import notes_errors
@@ -53,6 +56,10 @@ def finish(job: PreprocessJob) -> str:
     identity = required(storage, JOB)
     vocabulary: Mapping[str, Any] = storage.read_json(VOCABULARY_SIDECAR) or {"sha256": None, "size": None}
     counters = count(runs, shards)
+    if num_bands(job):
+        plan = the_plan(storage)
+        counters["duplicates"] += plan.duplicates
+        counters["near_duplicates"] = plan.near_duplicates + sum(shard.near_duplicates for shard in shards)
     reconcile(counters)
     splits = {
         name: DatasetSplit(entries)
@@ -83,7 +90,7 @@ def finish(job: PreprocessJob) -> str:
 
 def _beside_shards(storage: Storage, splits: Mapping[str, DatasetSplit]) -> Iterator[str]:
     """The files that the manifest is to have hashes of; those of a vocabulary that is not there are left out later."""
-    yield from (CARD, VOCABULARY, *layout_files(splits))
+    yield from (CARD, VOCABULARY, NEAR_DUPLICATE_PAIRS, *layout_files(splits))
     for folder in (PLOTS, FOLDER):
         yield from (f"{folder}/{name}" for name in storage.names(folder))
 

@@ -21,12 +21,12 @@ CUT_FIELDS = ("split_bytes",)  # how the work is cut, on which no byte of a shar
 # What decides runs.
 READING_FIELDS = (
     *("language", "text_column", "id_column", "language_column"),
-    *("namespaces", "filters", "validation_fraction"),
+    *("namespaces", "filters", "near_duplicates", "validation_fraction"),
 )
 # Settings that came later. At their defaults they are left out, so that a job begun before goes on.
 LATER_FIELDS = (
     *("id_column", "language_column", "filters.languages", "filters.scripts", "filters.min_script_share"),
-    *("filters.max_symbol_share", "filters.max_repeated_line_share"),
+    *("filters.max_symbol_share", "filters.max_repeated_line_share", "near_duplicates"),
 )
 
 
@@ -93,7 +93,7 @@ def read_given_model(path: str) -> bytes:
 def differing_settings(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
     """Which settings of two identities differ, in the words of `changed_settings`."""
     defaults = flatten(to_mapping(PreprocessConfig()))
-    later = {key: value for key, value in defaults if key in LATER_FIELDS}
+    later = {key: value for key, value in defaults if key.startswith(LATER_FIELDS)}
     return changed_settings({**later, **dict(flatten(found))}, {**later, **dict(flatten(wanted))})
 
 

@@ -15,6 +15,7 @@ from tokenfree.preprocess.common.settings import fingerprint
 from tokenfree.preprocess.common.storage import TEMPORARY, Storage
 from tokenfree.preprocess.common.stored import store_lock
 from tokenfree.preprocess.config import PreprocessConfig
+from tokenfree.preprocess.dataset.manifest import NEAR_DUPLICATE_PAIRS
 from tokenfree.preprocess.dataset.success_mark import SUCCESS, mark_success
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.job.hash_step import input_line
@@ -34,7 +35,7 @@ from tokenfree.preprocess.records.input_split import InputSplit
 from tokenfree.preprocess.sources.inputs.files import InputFile
 
 # What a job may have written when it finds that it can have no output.
-MADE_EARLY = ("vocabulary", "train", "validation", "failures")
+MADE_EARLY = ("vocabulary", "train", "validation", "failures", NEAR_DUPLICATE_PAIRS)
 
 
 @contextlib.contextmanager

@@ -10,13 +10,20 @@ from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.documents.extract import PageCounters
 from tokenfree.preprocess.documents.failures import first_failure
+from tokenfree.preprocess.job.near_duplicates.join import find_near_duplicates
 from tokenfree.preprocess.job.preprocess_job import PLAN, TASKS, PreprocessJob, required
 from tokenfree.preprocess.job.read_step import all_runs, failures_name
 from tokenfree.preprocess.job.step_errors import notes_errors
 from tokenfree.preprocess.job.vocabulary_step import make_vocabulary
 from tokenfree.preprocess.shards.build import shard_fingerprint
 from tokenfree.preprocess.shards.partitioning import Partitioning
-from tokenfree.preprocess.shards.plan import ShardTask, decide_partitioning, partitions, plan_shards
+from tokenfree.preprocess.shards.plan import (
+    ShardTask,
+    decide_partitioning,
+    gone_without_shard,
+    partitions,
+    plan_shards,
+)
 from tokenfree.preprocess.shards.sorted_runs import SortedRun
 
 # By the reason for which a document was dropped: the key that says so.
@@ -45,6 +52,8 @@ class Plan:
     partitioning: Partitioning
     vocabulary_sha256: str | None
     shards: tuple[PlannedShard, ...]
+    duplicates: int = 0  # these and the near-duplicates are in no shard, as so many documents are gone around them
+    near_duplicates: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -52,13 +61,16 @@ class Plan:
             "partitioning": self.partitioning.to_json(),
             "vocabulary_sha256": self.vocabulary_sha256,
             "shards": [vars(shard) for shard in self.shards],
+            "duplicates": self.duplicates,
+            "near_duplicates": self.near_duplicates,
         }
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Plan:
         """The plan that `to_json` described."""
         shards = tuple(PlannedShard(**shard) for shard in values["shards"])
-        return cls(Partitioning.from_json(values["partitioning"]), values["vocabulary_sha256"], shards)
+        rule = Partitioning.from_json(values["partitioning"])
+        return cls(rule, values["vocabulary_sha256"], shards, values["duplicates"], values["near_duplicates"])
 
 
 @notes_errors("plan")
@@ -72,14 +84,17 @@ def make_plan(job: PreprocessJob) -> int:
     storage, runs = job.storage, all_runs(job)
     if not any(run.file.batches for run in runs):
         raise UserError(_no_documents(storage, runs))
-    rule = decide_partitioning(runs, job.config.validation_fraction)
-    documents = partitions(runs, rule)
+    near = find_near_duplicates(job, runs)
+    extremes = None if near is None else (near.lowest, near.highest)
+    rule = decide_partitioning(runs, job.config.validation_fraction, extremes)
+    documents = partitions(runs, rule, None if near is None else near.file)
     sha256 = make_vocabulary(job, documents)
     tasks = plan_shards(storage, documents, job.config)
     for index, task in enumerate(tasks):
         storage.write_json(_task_name(index), task.to_json())
     shards = tuple(PlannedShard(task.path, shard_fingerprint(job.fingerprint, sha256, task)) for task in tasks)
-    storage.write_json(PLAN, Plan(rule, sha256, shards).to_json())
+    beside = gone_without_shard(storage, runs, rule, documents, job.config)
+    storage.write_json(PLAN, Plan(rule, sha256, shards, *beside).to_json())
     return len(tasks)
 
 

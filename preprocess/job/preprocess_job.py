@@ -5,7 +5,8 @@
     _work/splits-*.jsonl    the input splits, one a line
     _work/inputs-*.jsonl    the inputs that they read, one a line
     _work/inputs/*.json     size and SHA-256 of each input
-    _work/runs/*            sorted runs: .arrow, .json (the sidecar), .failures.jsonl
+    _work/runs/*            sorted runs: .arrow, .json (the sidecar), .failures.jsonl, .sketches.arrow
+    _work/near_duplicates*  candidates and near-duplicates, where the recipe asks for them
     _work/vocabulary.json   sidecar of the vocabulary
     _work/plan.json         the partitioning, and path and fingerprint of each shard
     _work/tasks/*.json      what each shard is built of
@@ -40,6 +41,7 @@ VOCABULARY_PROGRESS = f"{WORK}/vocabulary_progress.json"
 ATTEMPT = f"{WORK}/attempt.json"
 HASHES, RUNS, TASKS, SHARDS = f"{WORK}/inputs", f"{WORK}/runs", f"{WORK}/tasks", f"{WORK}/shards"
 ERRORS = f"{WORK}/errors"
+NEAR_DUPLICATES = f"{WORK}/near_duplicates"
 
 
 @with_config(OPEN)

@@ -11,15 +11,20 @@ from itertools import islice
 
 from tokenfree.preprocess.common.errors import JobError
 from tokenfree.preprocess.common.settings import fingerprint
+from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.documents.extract import FailedPage, PageCounters, extract
 from tokenfree.preprocess.documents.failures import write_failures
 from tokenfree.preprocess.job.preprocess_job import RUNS, PreprocessJob
 from tokenfree.preprocess.job.step_errors import notes_errors
-from tokenfree.preprocess.records.document import Failure
+from tokenfree.preprocess.near_duplicates.pairs import band_rows
+from tokenfree.preprocess.near_duplicates.sketch_file import write_sketches
+from tokenfree.preprocess.records.document import Document, Failure
 from tokenfree.preprocess.records.input_split import InputSplit
 from tokenfree.preprocess.records.page import Page
+from tokenfree.preprocess.shards.merge import Merge
 from tokenfree.preprocess.shards.sorted_runs import (
     SortedRun,
+    SortedRunFile,
     commit_run,
     find_run,
     run_name,
@@ -92,6 +97,10 @@ def _write_run(
             documents.append(made)
     failures = write_failures(storage, failures_name(name), failed)
     file = write_documents(storage, RUNS, name, documents, job.config.validation_fraction)
+    least = job.config.near_duplicates.min_similarity
+    if least is not None and file.batches:
+        shingle, rows = job.config.near_duplicates.shingle_characters, band_rows(least)
+        write_sketches(storage, sketches_name(name), _by_language(storage, file), shingle, rows)
     wanted = _run_fingerprint(job, line)
     run = SortedRun(name, wanted, pages.bytes, counters.to_json(), failures, file, first_page, pages.ended)
     commit_run(storage, RUNS, run)
@@ -106,10 +115,22 @@ def _committed(job: PreprocessJob, line: str) -> list[SortedRun]:
     runs: list[SortedRun] = []
     while not runs or not runs[-1].last:
         run = find_run(job.storage, RUNS, run_name(runs_name(line), len(runs)), _run_fingerprint(job, line))
-        if run is None or run.first_page != _num_pages(runs):
+        if run is None or run.first_page != _num_pages(runs) or not _is_sketched(job, run):
             break
         runs.append(run)
     return runs
+
+
+def _by_language(storage: Storage, file: SortedRunFile) -> Iterator[tuple[bytes, Document]]:
+    """The documents of a run with their keys, of equal texts of a language one."""
+    for language in sorted({batch.language for batch in file.batches}):
+        yield from Merge(storage, [batch for batch in file.batches if batch.language == language])
+
+
+def _is_sketched(job: PreprocessJob, run: SortedRun) -> bool:
+    """Whether a run has its sketches, where it is to have some."""
+    off = job.config.near_duplicates.min_similarity is None or not run.file.batches
+    return off or job.storage.size(sketches_name(run.name)) is not None
 
 
 def _num_pages(runs: Iterable[SortedRun]) -> int:
@@ -153,6 +174,11 @@ def has_documents(job: PreprocessJob) -> bool:
 def failures_name(run: str) -> str:
     """The name of the file with the failures of a run."""
     return f"{RUNS}/{run}.failures.jsonl"
+
+
+def sketches_name(run: str) -> str:
+    """The name of the file with the sketches of a run."""
+    return f"{RUNS}/{run}.sketches.arrow"
 
 
 def _run_fingerprint(job: PreprocessJob, line: str) -> str:

@@ -47,8 +47,8 @@ class ShardStatistics:
 class BuiltShard:
     """A committed shard, as its sidecar tells of it.
 
-    `duplicates` were dropped, `subwords` counts those of all windows, `lengths` documents by the bits of their number
-    of characters, `scripts` letters in the sample of `count_scripts`.
+    `duplicates` and `near_duplicates` were dropped, `subwords` counts those of all windows, `lengths` documents by the
+    bits of their number of characters, `scripts` letters in the sample of `count_scripts`.
     """
 
     fingerprint: str
@@ -57,6 +57,7 @@ class BuiltShard:
     subwords: int
     lengths: Mapping[str, int]
     scripts: Mapping[str, int]
+    near_duplicates: int = 0
 
 
 def shard_fingerprint(job: str, vocabulary_sha256: str | None, task: ShardTask) -> str:
@@ -128,6 +129,7 @@ def build_shard(
         subwords=statistics.subwords,
         lengths={str(bits): count for bits, count in sorted(statistics.lengths.items())},
         scripts=dict(sorted(statistics.scripts.items())),
+        near_duplicates=merge.near_duplicates,
     )
     storage.write_json(sidecar, asdict(built))
     return built

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.near_duplicates.gone import as_keys
 from tokenfree.preprocess.records.document import KEY_BYTES, Document
 from tokenfree.preprocess.shards.partitioning import KEY_SPACE, KeyRange, key_position
 from tokenfree.preprocess.shards.sorted_runs import SortedRunBatch, read_batch
@@ -21,17 +22,23 @@ ROWS_AT_ONCE = 256
 class Merge:
     """Iterate over (key, document) of the positions in `ranges`, which ascend; `duplicates` counts what was dropped.
 
-    Of documents with equal keys the one with the smallest (language, id) stays. Memory is bounded by
-    `PIECE_CHARACTERS`, not by the ranges.
+    Of documents with equal keys the one with the smallest (language, id) stays, unless its key is among those that are
+    `gone` (see `gone_keys`), which `near_duplicates` counts. Memory is bounded by `PIECE_CHARACTERS`, not by ranges.
     """
 
     def __init__(
-        self, storage: Storage, batches: Iterable[SortedRunBatch], ranges: Sequence[KeyRange] = ((0, KEY_SPACE),)
+        self,
+        storage: Storage,
+        batches: Iterable[SortedRunBatch],
+        ranges: Sequence[KeyRange] = ((0, KEY_SPACE),),
+        gone: np.ndarray | None = None,
     ) -> None:
         self.storage = storage
         self.batches = list(batches)
         self.ranges = ranges
+        self.gone = gone
         self.duplicates = 0
+        self.near_duplicates = 0
 
     def __iter__(self) -> Iterator[tuple[bytes, Document]]:
         for low, high in self.ranges:
@@ -48,6 +55,10 @@ class Merge:
             return
         order = _order(table)
         self.duplicates += table.num_rows - len(order)
+        if self.gone is not None and len(self.gone):
+            stays = ~np.isin(_keys(table)[order], self.gone)
+            self.near_duplicates += len(order) - int(stays.sum())
+            order = order[stays]
         for start in range(0, len(order), ROWS_AT_ONCE):
             rows = table.take(pa.array(order[start : start + ROWS_AT_ONCE]))
             columns = (rows[name].to_pylist() for name in ("key", "id", "language", "title", "text"))
@@ -75,12 +86,19 @@ def overlaps(batch: SortedRunBatch, low: int, high: int) -> bool:
     return first < high and last >= low
 
 
-def contains_document(storage: Storage, batches: Sequence[SortedRunBatch], ranges: Sequence[KeyRange]) -> bool:
-    """Whether any document lies in the ranges; reads only where the ends of the batches leave it open."""
-    ends = {key_position(bytes.fromhex(key)) for batch in batches for key in (batch.first, batch.last)}
+def contains_document(
+    storage: Storage, batches: Sequence[SortedRunBatch], ranges: Sequence[KeyRange], gone: np.ndarray | None = None
+) -> bool:
+    """Whether any document but those `gone` lies in the ranges; reads only where the ends of the batches leave it
+    open."""
+    keys = {bytes.fromhex(key) for batch in batches for key in (batch.first, batch.last)}
+    if gone is not None and keys:
+        found = sorted(keys)
+        keys = {key for key, out in zip(found, np.isin(as_keys(b"".join(found)), gone), strict=True) if not out}
+    ends = {key_position(key) for key in keys}
     if any(low <= end < high for low, high in ranges for end in ends):
         return True
-    return any(True for _ in Merge(storage, batches, ranges))
+    return any(True for _ in Merge(storage, batches, ranges, gone))
 
 
 def _share(batch: SortedRunBatch, low: int, high: int) -> float:
@@ -106,6 +124,11 @@ def _halves(keys: pa.Array) -> np.ndarray:
     start = keys.offset * KEY_BYTES
     data = np.frombuffer(keys.buffers()[1], np.uint8)[start : start + len(keys) * KEY_BYTES]
     return data.view(">u8").reshape(-1, 2).astype(np.uint64)
+
+
+def _keys(table: pa.Table) -> np.ndarray:
+    """The keys of a table, as those that are gone are told."""
+    return as_keys(b"".join(table["key"].to_pylist()))
 
 
 def _order(table: pa.Table) -> np.ndarray:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig
+from tokenfree.preprocess.near_duplicates.gone import gone_keys
 from tokenfree.preprocess.shards.merge import Merge, contains_document, overlaps
 from tokenfree.preprocess.shards.partitioning import (
     DATASET_SPLITS,
@@ -29,14 +32,18 @@ from tokenfree.preprocess.shards.sorted_runs import SortedRun, SortedRunBatch
 
 @dataclass(frozen=True)
 class DocumentSet:
-    """Documents in sorted runs: those of `batches` whose positions lie in `ranges`, which ascend."""
+    """Documents in sorted runs: those of `batches`, of one language, whose positions lie in `ranges`, which ascend.
+
+    `gone` is the file of the near-duplicates that are no part of it, where some were looked for.
+    """
 
     ranges: tuple[KeyRange, ...]
     batches: tuple[SortedRunBatch, ...]
+    gone: str | None = None
 
     @property
     def characters(self) -> int:
-        """Of all texts in the batches, those out of range and duplicates included."""
+        """Of all texts in the batches, those out of range, duplicates and near-duplicates included."""
         return sum(batch.characters for batch in self.batches)
 
     @property
@@ -48,15 +55,20 @@ class DocumentSet:
         """Those from position `low` up to, but without, `high`."""
         ranges = clipped(self.ranges, low, high)
         near = tuple(batch for batch in self.batches if any(overlaps(batch, *part) for part in ranges))
-        return DocumentSet(ranges, near)
+        return DocumentSet(ranges, near, self.gone)
 
     def is_empty(self, storage: Storage) -> bool:
         """Whether there is no document; reads only where the sidecars of the runs leave it open."""
-        return not contains_document(storage, self.batches, self.ranges)
+        return not contains_document(storage, self.batches, self.ranges, self._gone_keys(storage))
 
     def merged(self, storage: Storage) -> Merge:
         """The documents in the order of their keys, each with its key, equal texts once."""
-        return Merge(storage, self.batches, self.ranges)
+        return Merge(storage, self.batches, self.ranges, self._gone_keys(storage))
+
+    def _gone_keys(self, storage: Storage) -> np.ndarray | None:
+        if self.gone is None or not self.batches:
+            return None
+        return gone_keys(storage, self.gone, self.batches[0].language)
 
 
 @dataclass(frozen=True)
@@ -73,25 +85,32 @@ class ShardTask:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
-        return {**self.content(), "batches": [dataclasses.asdict(batch) for batch in self.documents.batches]}
+        batches = [dataclasses.asdict(batch) for batch in self.documents.batches]
+        return {**self.content(), "batches": batches, "gone": self.documents.gone}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> ShardTask:
         """The task that `to_json` described."""
         ranges = tuple((low, high) for low, high in values["ranges"])
         batches = tuple(SortedRunBatch(**batch) for batch in values["batches"])
-        return cls(values["path"], Partition(*values["partition"]), DocumentSet(ranges, batches))
+        return cls(values["path"], Partition(*values["partition"]), DocumentSet(ranges, batches, values["gone"]))
 
 
-def decide_partitioning(runs: Sequence[SortedRun], validation_fraction: float) -> Partitioning:
+def decide_partitioning(
+    runs: Sequence[SortedRun], validation_fraction: float, extremes: Sequence[str] | None = None
+) -> Partitioning:
     """The rule by which the documents of all runs are split into train and validation.
+
+    `extremes` are the keys (hex) with the lowest and the highest draw, where not all documents of the runs stay.
 
     Where no text drew validation, that with the lowest draw goes there, if there are at least two texts. Where no text
     drew train, that with the highest draw goes there.
     """
     plain = Partitioning(validation_fraction)
-    filled = {batch.drawn_split for run in runs for batch in run.file.batches}
-    keys = [bytes.fromhex(key) for run in runs for key in (run.file.lowest, run.file.highest) if key]
+    if extremes is None:
+        extremes = [key for run in runs for key in (run.file.lowest, run.file.highest) if key]
+    keys = [bytes.fromhex(key) for key in extremes]
+    filled = {plain.drawn_split(key) for key in keys}
     if not keys or (VALIDATION not in filled and not validation_fraction):
         return plain
     ordered = sorted(keys, key=lambda key: (validation_draw(key), key))
@@ -102,20 +121,28 @@ def decide_partitioning(runs: Sequence[SortedRun], validation_fraction: float) -
     return plain
 
 
-def partitions(runs: Sequence[SortedRun], rule: Partitioning) -> dict[Partition, DocumentSet]:
-    """The documents of all runs by partition, in the order of the partitions' names; one may be empty."""
+def partitions(runs: Sequence[SortedRun], rule: Partitioning, gone: str | None = None) -> dict[Partition, DocumentSet]:
+    """The documents of all runs by partition, in the order of the partitions' names, without those in the file `gone`;
+    one may be empty."""
+    found: dict[Partition, DocumentSet] = {}
+    for (drawn_split, language), batches in _by_draw(runs).items():
+        if rule.moved is not None and drawn_split == rule.moved_to:
+            continue  # all of them are gone, or one would not have been moved there
+        for dataset_split in DATASET_SPLITS:
+            ranges = rule.ranges(dataset_split, drawn_split)
+            if ranges:
+                found[Partition(dataset_split, language)] = DocumentSet(ranges, batches, gone)
+    return dict(sorted(found.items()))
+
+
+def _by_draw(runs: Sequence[SortedRun]) -> dict[Partition, tuple[SortedRunBatch, ...]]:
+    """The batches of all runs by the split that their keys draw, and language."""
     drawn: dict[Partition, list[SortedRunBatch]] = defaultdict(list)
     for batch in sorted(
         (batch for run in runs for batch in run.file.batches), key=lambda batch: (batch.run, batch.start)
     ):
         drawn[Partition(batch.drawn_split, batch.language)].append(batch)
-    found: dict[Partition, DocumentSet] = {}
-    for (drawn_split, language), batches in drawn.items():
-        for dataset_split in DATASET_SPLITS:
-            ranges = rule.ranges(dataset_split, drawn_split)
-            if ranges:
-                found[Partition(dataset_split, language)] = DocumentSet(ranges, tuple(batches))
-    return dict(sorted(found.items()))
+    return {partition: tuple(batches) for partition, batches in drawn.items()}
 
 
 def plan_shards(
@@ -123,13 +150,46 @@ def plan_shards(
 ) -> list[ShardTask]:
     """The shards of all partitions in order, without those that would be empty."""
     shards: dict[str, list[tuple[Partition, DocumentSet]]] = {name: [] for name in DATASET_SPLITS}
-    for partition, whole in documents.items():
-        wanted = config.shards or -(-whole.characters // config.shard_characters)
-        bounds = [KEY_SPACE * i // wanted for i in range(wanted + 1)]
-        parts = (whole.between(low, high) for low, high in itertools.pairwise(bounds))
-        shards[partition.dataset_split] += [(partition, part) for part in parts if not part.is_empty(storage)]
+    for partition, part in _parts(documents, config):
+        if not part.is_empty(storage):
+            shards[partition.dataset_split].append((partition, part))
     return [
         ShardTask(f"{name}/data-{number:05}-of-{len(found):05}.arrow", partition, part)
         for name, found in shards.items()
         for number, (partition, part) in enumerate(found)
     ]
+
+
+def gone_without_shard(
+    storage: Storage,
+    runs: Sequence[SortedRun],
+    rule: Partitioning,
+    documents: Mapping[Partition, DocumentSet],
+    config: PreprocessConfig,
+) -> tuple[int, int]:
+    """Duplicates and near-duplicates that no shard counts, as not one document stays where they are."""
+    (gone,) = {whole.gone for whole in documents.values()}
+    if gone is None:
+        return 0, 0
+    without = [part for _, part in _parts(documents, config) if part.is_empty(storage)]
+    for (drawn_split, _), batches in _by_draw(runs).items():
+        if rule.moved is not None and drawn_split == rule.moved_to:
+            without.append(DocumentSet(((0, KEY_SPACE),), batches, gone))
+    duplicates = near_duplicates = 0
+    for part in without:
+        merge = part.merged(storage)
+        assert not any(True for _ in merge), "a document stays in a part without a shard"
+        duplicates += merge.duplicates
+        near_duplicates += merge.near_duplicates
+    return duplicates, near_duplicates
+
+
+def _parts(
+    documents: Mapping[Partition, DocumentSet], config: PreprocessConfig
+) -> Iterator[tuple[Partition, DocumentSet]]:
+    """The documents of each partition in parts of even ranges, each for a shard if any document lies in it."""
+    for partition, whole in documents.items():
+        wanted = config.shards or -(-whole.characters // config.shard_characters)
+        bounds = [KEY_SPACE * i // wanted for i in range(wanted + 1)]
+        for low, high in itertools.pairwise(bounds):
+            yield partition, whole.between(low, high)

@@ -54,8 +54,8 @@ PREPROCESSING = RecipeKind(
     "PreprocessConfig",
     (
         *("wikipedia", "books", "hf_dataset", "text_column", "id_column", "language_column", "language", "namespaces"),
-        *("window", "vocabulary", "filters", "columns", "shards", "shard_characters", "split_bytes"),
-        *("validation_fraction", "seed"),
+        *("window", "vocabulary", "filters", "near_duplicates", "columns", "shards", "shard_characters"),
+        *("split_bytes", "validation_fraction", "seed"),
     ),
 )
 PRETRAINING = RecipeKind(

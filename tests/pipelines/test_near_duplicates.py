@@ -1,0 +1,190 @@
+"""Near-duplicates: which go, what is told of them, and that neither runner, nor cut, nor kill changes a byte."""
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pytest
+
+from tokenfree.pipelines.preprocess import run_preprocess
+from tokenfree.preprocess.common.errors import JobError
+from tokenfree.preprocess.config import NearDuplicateConfig, PreprocessConfig
+from tokenfree.preprocess.dataset.verify import verify
+from tokenfree.preprocess.job import plan_step
+from tokenfree.preprocess.job.near_duplicates import band_step, join
+from tokenfree.preprocess.records.document import document_key
+
+Config = Callable[..., PreprocessConfig]
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+LEAST, SHINGLE = 0.8, 5
+
+
+def almost(text: str, draw: random.Random, share: float) -> str:
+    """The text with some of its letters replaced."""
+    changed = (draw.choice(LETTERS) if draw.random() < share and letter != " " else letter for letter in text)
+    return "".join(changed)
+
+
+def write_near(path: Path) -> list[dict[str, str]]:
+    """Ten texts of letters in two languages, each with two that differ in little and one that differs in much; the
+    first of all stands there twice, and in the other language too."""
+    draw = random.Random(0)
+    rows: list[dict[str, str]] = []
+    for number in range(10):
+        text = " ".join("".join(draw.choices([*LETTERS, " "], k=2000)).split())
+        for share in (0.0, 0.005, 0.01, 0.15):
+            row = {"id": f"{number}-{share}", "language": ("en", "uk")[number % 2], "text": almost(text, draw, share)}
+            rows.append(row)
+    rows += [{**rows[0], "id": "again"}, {**rows[0], "id": "other", "language": "uk"}]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return rows
+
+
+Near = tuple[Path, list[dict[str, str]]]
+
+
+@pytest.fixture
+def near(tmp_path: Path) -> Near:
+    path = tmp_path / "near.jsonl"
+    return path, write_near(path)
+
+
+def configured(make_config: Config, path: Path, **settings: Any) -> PreprocessConfig:
+    wanted = NearDuplicateConfig(min_similarity=LEAST, shingle_characters=SHINGLE)
+    return make_config(path, near_duplicates=wanted, **settings)
+
+
+def contents(output: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(output)): path.read_bytes() for path in output.rglob("*") if path.is_file()}
+
+
+def shingles(text: str) -> set[str]:
+    folded = " ".join(text.casefold().split())
+    return {folded[start : start + SHINGLE] for start in range(len(folded) - SHINGLE + 1)}
+
+
+def by_definition(rows: list[dict[str, str]]) -> dict[tuple[str, str], dict[str, float]]:
+    """Language and id of what goes, each with the exact similarity of what stays: in the order of keys, what is near a
+    document that stays."""
+    gone: dict[tuple[str, str], dict[str, float]] = {}
+    for language in {row["language"] for row in rows}:
+        ids: dict[str, str] = {}
+        for row in rows:
+            if row["language"] == language:
+                ids[row["text"]] = min(row["id"], ids.get(row["text"], row["id"]))
+        stays: dict[str, set[str]] = {}
+        for text in sorted(ids, key=document_key):
+            mine = shingles(text)
+            similar = {name: len(mine & others) / len(mine | others) for name, others in stays.items()}
+            if max(similar.values(), default=0) >= LEAST:
+                gone[language, ids[text]] = similar
+            else:
+                stays[ids[text]] = mine
+    return gone
+
+
+def test_what_is_near_goes_and_is_told(near: Near, tmp_path: Path, make_config: Config) -> None:
+    path, rows = near
+    output = tmp_path / "out"
+    manifest = run_preprocess(configured(make_config, path), str(output))
+    lines = (output / "near_duplicates.jsonl").read_text().splitlines()
+    told = {(row["language"], row["dropped"].rpartition(":")[2]): row for row in map(json.loads, lines)}
+    gone = by_definition(rows)
+    assert told.keys() == gone.keys()
+    assert len(gone) == len(lines) == 20
+    for document, row in told.items():
+        assert abs(gone[document][row["kept"].rpartition(":")[2]] - row["similarity"]) < 0.1
+        assert row["similarity"] >= LEAST
+    counters = manifest.counters
+    assert (counters["pages"], counters["duplicates"], counters["near_duplicates"]) == (42, 1, 20)
+    windows = list(datasets.load_from_disk(str(output)).values())
+    found = [row for split in windows for row in zip(split["language"], split["document"], strict=True)]
+    documents = {(language, name.rpartition(":")[2]) for language, name in found}
+    wanted = {(row["language"], row["id"]) for row in rows} - gone.keys()
+    assert documents == wanted - {("en", "again")}  # equal texts of a language: the lowest id
+    assert counters["documents"] == len(documents) == 21
+    assert "| near-duplicate | 20 |" in (output / "README.md").read_text()
+    assert verify(str(output)) == ()
+    (output / "near_duplicates.jsonl").write_text("\n".join(lines[1:]) + "\n")
+    with pytest.raises(JobError, match=r"near_duplicates.jsonl: damaged"):
+        verify(str(output))
+
+
+def test_neither_cut_nor_workers_change_a_byte(near: Near, tmp_path: Path, make_config: Config) -> None:
+    one, many = tmp_path / "one", tmp_path / "many"
+    run_preprocess(configured(make_config, near[0]), str(one))
+    run_preprocess(configured(make_config, near[0], split_bytes=8_000), str(many), workers=2)
+    assert len(list(read_runs(many))) == 0  # nothing is left of the work
+    assert but_for(contents(one), "split_bytes") == but_for(contents(many), "split_bytes")
+
+
+def test_near_duplicates_stay_where_nobody_asks(near: Near, tmp_path: Path, make_config: Config) -> None:
+    manifest = run_preprocess(make_config(near[0]), str(tmp_path / "out"))
+    assert manifest.counters["documents"] == 41
+    assert "near_duplicates" not in manifest.counters
+    assert not (tmp_path / "out" / "near_duplicates.jsonl").exists()
+
+
+@pytest.mark.parametrize("step", ["band_step.candidates", "join.write_gone", "join._extremes"])
+def test_a_job_that_failed_in_it_goes_on(
+    step: str, near: Near, tmp_path: Path, make_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, output = configured(make_config, near[0]), tmp_path / "out"
+    with monkeypatch.context() as patched:
+        module, name = {"band_step": band_step, "join": join}[step.partition(".")[0]], step.partition(".")[2]
+        calls, before = [], getattr(module, name)
+        # of the bands the fourth fails
+        last = 3 if module is band_step else 0
+        patched.setattr(module, name, lambda *args: calls.append(1) or (before(*args) if len(calls) <= last else 1 / 0))
+        with pytest.raises(JobError, match="ZeroDivisionError"):
+            run_preprocess(config, str(output))
+    run_preprocess(config, str(output))
+    run_preprocess(config, str(tmp_path / "fresh"))
+    assert contents(output) == contents(tmp_path / "fresh")
+
+
+def test_changed_inputs_are_compared_again(near: Near, tmp_path: Path, make_config: Config, monkeypatch: Any) -> None:
+    path, rows = near
+    config, output = configured(make_config, path), tmp_path / "out"
+    with monkeypatch.context() as patched:
+        patched.setattr(plan_step, "plan_shards", lambda *_: 1 / 0)
+        with pytest.raises(JobError):
+            run_preprocess(config, str(output))
+    assert (output / "near_duplicates.jsonl").stat().st_size
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows[3::4]))
+    manifest = run_preprocess(config, str(output), notice=lambda _: None)
+    assert manifest.counters["near_duplicates"] == 0
+    assert (output / "near_duplicates.jsonl").read_bytes() == b""
+    run_preprocess(config, str(tmp_path / "fresh"))
+    assert contents(output) == contents(tmp_path / "fresh")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_each_page_is_accounted_for_in_tiny_shards(seed: int, tmp_path: Path, make_config: Config) -> None:
+    """Shards, and whole splits, of which all documents are gone."""
+    draw = random.Random(seed)
+    text = "".join(draw.choices(LETTERS, k=400))
+    texts = [*(almost(text, draw, 0.004) for _ in range(12)), "".join(draw.choices(LETTERS, k=400))]
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in [*texts, texts[0]]))
+    manifest = run_preprocess(configured(make_config, path, shards=9), str(tmp_path / "out"))
+    counters = manifest.counters
+    assert counters["documents"] + counters["near_duplicates"] == len(set(texts))
+    assert counters["documents"] == 2
+    assert {name: split.documents > 0 for name, split in manifest.splits.items()} == {"train": True, "validation": True}
+    assert all(shard.rows for shard in manifest.shards)
+
+
+def read_runs(output: Path) -> list[Path]:
+    return list(output.rglob("*.sketches.arrow"))
+
+
+def but_for(files: dict[str, bytes], key: str) -> dict[str, bytes]:
+    """Without the lines that say `key`, and what holds hashes of them."""
+    lines = {name: data for name, data in files.items() if name not in ("manifest.json", "_SUCCESS")}
+    manifest = json.loads(files["manifest.json"])
+    manifest["config"].pop(key)
+    return {**lines, "manifest.json": json.dumps(manifest).encode()}
