@@ -108,13 +108,14 @@ def main() -> None:
     making = in_turn({"ours": lambda: ours(texts), "datasketch": lambda: theirs(texts)}, options.rounds)
     finding = in_turn({"ours": lambda: our_pairs(our), "datasketch": lambda: their_pairs(their)}, options.rounds)
     size = sum(map(len, texts)) / 1e6
-    print(f"{len(texts)} texts, {size:.2f} million characters, shingles of {LENGTH}; {len(near)} of {half} pairs are near")
+    print(f"{len(texts)} texts, {size:.2f} million characters, shingles of {LENGTH}; {len(near)} near pairs of {half}")
     print(f"{'':12}{'Mchar/s':>9}{'error':>8}{'bias':>8}{'pairs s':>9}{'found':>8}{'others':>8}{'bytes':>8}")
     for name, size_of in (("ours", 2 * NUM_HASHES), ("datasketch", their[0].hashvalues.nbytes)):
         off = estimates[name] - exact
+        speed, share = size / median(making[name]), len(pairs[name] & near) / len(near)
         print(
-            f"{name:12}{size / median(making[name]):9.2f}{np.sqrt(np.mean(off**2)):8.4f}{np.mean(off):8.4f}"
-            f"{median(finding[name]):9.3f}{len(pairs[name] & near) / len(near):8.1%}{len(pairs[name] - near):8}{size_of:8}"
+            f"{name:12}{speed:9.2f}{np.sqrt(np.mean(off**2)):8.4f}{np.mean(off):8.4f}"
+            f"{median(finding[name]):9.3f}{share:8.1%}{len(pairs[name] - near):8}{size_of:8}"
         )
     print(f"{'ratio':12}{median(making['datasketch']) / median(making['ours']):9.1f}")
 

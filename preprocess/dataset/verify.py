@@ -28,6 +28,7 @@ from tokenfree.preprocess.features.schema import MAX_BATCH_ROWS, schema
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 
 COPY = "copy the directory again"
+NOT_DATA = (LOCK, "_work")  # and what was kept for a later job, which checks documents and shards before it uses them
 
 
 def verify(directory: str, progress: Callable[[int, int], None] | None = None) -> tuple[str, ...]:
@@ -62,7 +63,7 @@ def verify(directory: str, progress: Callable[[int, int], None] | None = None) -
         _check_hash(storage, shard)
         _check_rows(storage, shard, config, vocabulary)
     covered = {MANIFEST, SUCCESS, MODEL, *manifest.files, *added, *(shard.path for shard in manifest.shards)}
-    others = tuple(name for name in storage.find() if name not in covered and name.split("/")[0] != LOCK)
+    others = tuple(name for name in storage.find() if name not in covered and name.split("/")[0] not in NOT_DATA)
     for name in others:
         if name.endswith(".arrow") and name.split("/")[0] in manifest.splits:
             raise JobError(f"{name}: not in the manifest; remove it")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tokenfree.preprocess.common.errors import JobError
 from tokenfree.preprocess.job.plan_step import shard_task, the_plan
 from tokenfree.preprocess.job.preprocess_job import SHARDS, PreprocessJob
+from tokenfree.preprocess.job.reuse.known_shards import documents_fingerprint, take_shard
 from tokenfree.preprocess.job.step_errors import notes_errors
 from tokenfree.preprocess.job.vocabulary_step import made_vocabulary
 from tokenfree.preprocess.shards.build import BuiltShard, build_shard, find_shard
@@ -21,10 +22,21 @@ def build_one_shard(job: PreprocessJob, index: int) -> str:
     """
     storage, plan = job.storage, the_plan(job.storage)
     planned, sidecar = plan.shards[index], shard_sidecar(plan.shards[index].path)
-    if find_shard(storage, sidecar, planned.fingerprint) is None:
+    if find_shard(storage, sidecar, planned.fingerprint) is not None:
+        return planned.path
+    task = shard_task(storage, index)
+    documents = documents_fingerprint(job, task, plan.vocabulary_sha256) if job.keep_runs or job.reuse else ""
+    if not job.reuse or not take_shard(job, documents, planned.path, planned.fingerprint, sidecar):
         vocabulary = made_vocabulary(job, plan.vocabulary_sha256) if plan.vocabulary_sha256 else None
-        task = shard_task(storage, index)
-        build_shard(storage, task, job.config, vocabulary, sidecar=sidecar, shard_fingerprint=planned.fingerprint)
+        build_shard(
+            storage,
+            task,
+            job.config,
+            vocabulary,
+            sidecar=sidecar,
+            shard_fingerprint=planned.fingerprint,
+            documents_fingerprint=documents,
+        )
     return planned.path
 
 

@@ -35,9 +35,9 @@ def hash_one_input(job: PreprocessJob, index: int) -> str:
     """
     line = job.input_lines()[index]
     file = InputFile(**json.loads(line))
-    if job.storage.read_json(_sidecar(line)) is None:
+    if job.storage.read_json(hash_sidecar(line)) is None:
         size, sha256 = hash_input(file)
-        job.storage.write_json(_sidecar(line), {"size": size, "sha256": sha256})
+        job.storage.write_json(hash_sidecar(line), {"size": size, "sha256": sha256})
     return file.name
 
 
@@ -48,11 +48,12 @@ def hashed_inputs(job: PreprocessJob) -> list[dict[str, Any]]:
         JobError: an input was not hashed.
     """
     named = [
-        {"path": portable_name(json.loads(line)["path"]), **required(job.storage, _sidecar(line))}
+        {"path": portable_name(json.loads(line)["path"]), **required(job.storage, hash_sidecar(line))}
         for line in job.input_lines()
     ]
     return sorted(named, key=lambda entry: (entry["path"], entry["sha256"]))
 
 
-def _sidecar(line: str) -> str:
+def hash_sidecar(line: str) -> str:
+    """The name of the file with the hash of an input, by its line."""
     return f"{HASHES}/{hashlib.blake2b(line.encode(), digest_size=16).hexdigest()}.json"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,9 @@ from tokenfree.preprocess.job.preprocess_job import (
     begun_job,
     write_lines,
 )
+from tokenfree.preprocess.job.reuse.kept import KEPT, is_only_kept, note_kept, remove_work
 from tokenfree.preprocess.records.input_split import InputSplit
-from tokenfree.preprocess.sources.inputs.files import InputFile
+from tokenfree.preprocess.sources.input_splits import Inputs
 
 # What a job may have written when it finds that it can have no output.
 MADE_EARLY = ("vocabulary", "train", "validation", "failures", NEAR_DUPLICATE_PAIRS)
@@ -73,14 +74,17 @@ def begin(
     storage: Storage,
     wanted: Mapping[str, Any],
     config: PreprocessConfig,
-    inputs: Iterable[InputFile],
+    inputs: Inputs,
     splits: Sequence[InputSplit],
     notice: Callable[[str], None] = print,
     number: str | None = None,
+    keep_runs: bool = False,
+    reuse: str = "",
 ) -> PreprocessJob:
     """Take the directory for the job whose identity is `wanted`, and write down what it reads.
 
-    `number` is what `claimed` gave; `notice` is told what of an earlier attempt cannot be used.
+    `number` is what `claimed` gave; `notice` is told what of an earlier attempt cannot be used; for `keep_runs` and
+    `reuse` see `PreprocessJob`.
 
     Raises:
         UserError: the directory cannot be written to, or the given SentencePiece model is none.
@@ -92,14 +96,21 @@ def begin(
     storage.write_json(ATTEMPT, {"id": attempt})  # from now on no earlier attempt writes
     storage.remove(PLAN)  # of an earlier attempt that perhaps cut its inputs otherwise; it is soon made again
     read = {path for split in splits for path in split.inputs}
+    reading = fingerprint(reading_identity(wanted))
+    if keep_runs:
+        note_kept(storage, config, inputs, splits, reading)
+    else:
+        storage.remove(KEPT)
     return PreprocessJob(
         url=storage.url,
         config=config,
         fingerprint=fingerprint(dict(wanted)),
-        reading_fingerprint=fingerprint(reading_identity(wanted)),
+        reading_fingerprint=reading,
         splits=write_lines(storage, f"{WORK}/splits", (split.to_json() for split in splits)),
         inputs=write_lines(storage, f"{WORK}/inputs", (input_line(file) for file in inputs if file.path in read)),
         number=number,
+        keep_runs=keep_runs,
+        reuse=reuse,
         attempt=attempt,
     )
 
@@ -137,7 +148,8 @@ def release(storage: Storage) -> None:
 
 def is_tidy(storage: Storage) -> bool:
     """Whether a directory whose manifest is written needs nothing more."""
-    return storage.size(SUCCESS) is not None and not {WORK, TEMPORARY} & set(storage.names())
+    names = set(storage.names())
+    return storage.size(SUCCESS) is not None and TEMPORARY not in names and (WORK not in names or is_only_kept(storage))
 
 
 def tidy(storage: Storage) -> None:
@@ -150,8 +162,11 @@ def tidy(storage: Storage) -> None:
     if storage.size(SUCCESS) is None:
         job = storage.read_json(JOB) or {}
         mark_success(storage, job["inputs"] if job.get("format") == FORMAT else ())
-    for name in sorted({WORK, TEMPORARY} & set(storage.names())):
-        storage.remove(name)
+    names = storage.names()
+    if WORK in names:
+        remove_work(storage)
+    if TEMPORARY in names:
+        storage.remove(TEMPORARY)
 
 
 def abandon(storage: Storage) -> None:

@@ -12,6 +12,7 @@
     _work/tasks/*.json      what each shard is built of
     _work/shards/*.json     sidecars of the shards, which lie where they belong
     _work/errors/*.json     what steps failed on
+    _work/kept.json         that the runs stay when the job is done
 
 The steps are called by the graph in `pipelines`, each on any worker and as often as a runner likes: a step whose
 sidecar is valid does nothing, and any other writes the same bytes as before.
@@ -72,6 +73,8 @@ class PreprocessJob:
     splits: str  # name of the file of input splits
     inputs: str  # name of the file of inputs
     number: str | None = None  # of the lock of a store, under which the job is allowed to write
+    keep_runs: bool = False  # in the finished directory, for a later job to use
+    reuse: str = ""  # the finished directory on a disk whose runs and pages are used
     attempt: str = ""  # what `_work/attempt.json` says as long as this is the newest one
 
     @property

@@ -15,6 +15,8 @@ from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.documents.extract import FailedPage, PageCounters, extract
 from tokenfree.preprocess.documents.failures import write_failures
 from tokenfree.preprocess.job.preprocess_job import RUNS, PreprocessJob
+from tokenfree.preprocess.job.reuse.known_pages import PAGES, known_pages
+from tokenfree.preprocess.job.reuse.pages_file import PageMemory, write_pages
 from tokenfree.preprocess.job.step_errors import notes_errors
 from tokenfree.preprocess.near_duplicates.pairs import band_rows
 from tokenfree.preprocess.near_duplicates.sketch_file import write_sketches
@@ -90,7 +92,9 @@ def _write_run(
 ) -> SortedRun:
     storage, name = job.storage, run_name(runs_name(line), number)
     counters, documents, failed = PageCounters(), [], []
-    for made in extract(pages, job.config.namespaces, job.config.filters, counters):
+    memory = PageMemory(known_pages(job.reuse, job.reading_fingerprint) if job.reuse else None)
+    make = memory.document_of if job.keep_runs or job.reuse else None
+    for made in extract(pages, job.config.namespaces, job.config.filters, counters, make):
         if isinstance(made, FailedPage):
             failed.append((made, split.names[0] if len(split.names) == 1 else made.failure.id.partition(":")[2]))
         else:
@@ -101,6 +105,8 @@ def _write_run(
     if least is not None and file.batches:
         shingle, rows = job.config.near_duplicates.shingle_characters, band_rows(least)
         write_sketches(storage, sketches_name(name), _by_language(storage, file), shingle, rows)
+    if job.keep_runs and memory.seen:
+        write_pages(storage, f"{RUNS}/{name}{PAGES}", memory.seen)
     wanted = _run_fingerprint(job, line)
     run = SortedRun(name, wanted, pages.bytes, counters.to_json(), failures, file, first_page, pages.ended)
     commit_run(storage, RUNS, run)

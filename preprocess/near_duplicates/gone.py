@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.common.stored.arrow_tables import read_columns, write_table
 from tokenfree.preprocess.near_duplicates.pairs import Pair
-from tokenfree.preprocess.near_duplicates.sketch_file import KEY, read_columns, write_table
+from tokenfree.preprocess.near_duplicates.sketch_file import KEY
 from tokenfree.preprocess.records.document import KEY_BYTES
 
 
@@ -36,11 +37,15 @@ def gone_keys(storage: Storage, name: str, language: str) -> np.ndarray:
 @functools.lru_cache(maxsize=1)
 def _gone_keys(url: str, name: str) -> dict[str, np.ndarray]:
     table = read_columns(Storage(url), name, ["language", "key"])
-    found = {}
-    for language in pc.unique(table["language"]).to_pylist():
-        keys = table.filter(pc.equal(table["language"], language))["key"].to_pylist()
-        found[language] = as_keys(b"".join(keys))
-    return found
+    languages = np.array(table["language"].to_pylist(), dtype=object)
+    keys = keys_of(table["key"])
+    return {language: keys[languages == language] for language in set(languages.tolist())}
+
+
+def keys_of(column: pa.ChunkedArray) -> np.ndarray:
+    """The keys of a column, see `as_keys`."""
+    found: list[Any] = column.to_pylist()
+    return as_keys(b"".join(found))
 
 
 def as_keys(data: bytes) -> np.ndarray:

@@ -9,13 +9,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.common.stored.arrow_tables import write_table
 from tokenfree.preprocess.near_duplicates.sketch import NUM_HASHES, band_hashes, sketch
 from tokenfree.preprocess.records.document import KEY_BYTES, Document
 
@@ -43,32 +44,6 @@ def write_sketches(
     columns |= {band_name(number): pa.array(band) for number, band in enumerate(band_hashes(values, rows).T)}
     columns["sketch"] = pa.array([row.tobytes() for row in values], _SKETCH)
     write_table(storage, name, pa.table(columns))
-
-
-def write_table(storage: Storage, name: str, table: pa.Table) -> None:
-    """Commit a table as an Arrow file of one batch.
-
-    Raises:
-        UserError: the directory cannot be written to, or is full.
-    """
-    table = table.combine_chunks()
-    with (
-        storage.new_file(name) as new,
-        pa.OSFile(new.path, "wb") as sink,
-        pa.ipc.new_file(sink, table.schema) as writer,
-    ):
-        writer.write_table(table)
-
-
-def read_columns(storage: Storage, name: str, columns: Sequence[str]) -> pa.Table:
-    """Some columns of a file that `write_table` wrote, of which no other bytes are read."""
-    source = pa.memory_map(storage.path(name)) if storage.is_local else storage.open(name)
-    with source, pa.ipc.open_file(source) as reader:
-        fields = [reader.schema.get_field_index(column) for column in columns]
-    source = pa.memory_map(storage.path(name)) if storage.is_local else storage.open(name)
-    options = pa.ipc.IpcReadOptions(included_fields=fields)
-    with source, pa.ipc.open_file(source, options=options) as reader:
-        return reader.read_all()
 
 
 def band_name(number: int) -> str:

@@ -48,7 +48,8 @@ class BuiltShard:
     """A committed shard, as its sidecar tells of it.
 
     `duplicates` and `near_duplicates` were dropped, `subwords` counts those of all windows, `lengths` documents by the
-    bits of their number of characters, `scripts` letters in the sample of `count_scripts`.
+    bits of their number of characters, `scripts` letters in the sample of `count_scripts`. `documents` is a fingerprint
+    by which a later job knows it again, where the runs are kept.
     """
 
     fingerprint: str
@@ -58,6 +59,7 @@ class BuiltShard:
     lengths: Mapping[str, int]
     scripts: Mapping[str, int]
     near_duplicates: int = 0
+    documents: str = ""
 
 
 def shard_fingerprint(job: str, vocabulary_sha256: str | None, task: ShardTask) -> str:
@@ -83,6 +85,7 @@ def build_shard(
     *,
     sidecar: str,
     shard_fingerprint: str,
+    documents_fingerprint: str = "",
 ) -> BuiltShard:
     """Build and commit the shard of `task`, then its sidecar. Memory is bounded by one group of documents and a piece
     of a merge, whatever the size of the shard.
@@ -130,6 +133,7 @@ def build_shard(
         lengths={str(bits): count for bits, count in sorted(statistics.lengths.items())},
         scripts=dict(sorted(statistics.scripts.items())),
         near_duplicates=merge.near_duplicates,
+        documents=documents_fingerprint,
     )
     storage.write_json(sidecar, asdict(built))
     return built

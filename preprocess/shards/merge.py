@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.near_duplicates.gone import as_keys
+from tokenfree.preprocess.near_duplicates.gone import as_keys, keys_of
 from tokenfree.preprocess.records.document import KEY_BYTES, Document
 from tokenfree.preprocess.shards.partitioning import KEY_SPACE, KeyRange, key_position
 from tokenfree.preprocess.shards.sorted_runs import SortedRunBatch, read_batch
@@ -56,7 +56,7 @@ class Merge:
         order = _order(table)
         self.duplicates += table.num_rows - len(order)
         if self.gone is not None and len(self.gone):
-            stays = ~np.isin(_keys(table)[order], self.gone)
+            stays = ~np.isin(keys_of(table["key"])[order], self.gone)
             self.near_duplicates += len(order) - int(stays.sum())
             order = order[stays]
         for start in range(0, len(order), ROWS_AT_ONCE):
@@ -124,11 +124,6 @@ def _halves(keys: pa.Array) -> np.ndarray:
     start = keys.offset * KEY_BYTES
     data = np.frombuffer(keys.buffers()[1], np.uint8)[start : start + len(keys) * KEY_BYTES]
     return data.view(">u8").reshape(-1, 2).astype(np.uint64)
-
-
-def _keys(table: pa.Table) -> np.ndarray:
-    """The keys of a table, as those that are gone are told."""
-    return as_keys(b"".join(table["key"].to_pylist()))
 
 
 def _order(table: pa.Table) -> np.ndarray:

@@ -57,12 +57,14 @@ class SortedRunBatch:
 
 @dataclass(frozen=True)
 class SortedRunFile:
-    """The sorted documents of a run: `lowest` and `highest` are the keys (hex) with the extreme draws."""
+    """The sorted documents of a run: `lowest` and `highest` are the keys (hex) with the extreme draws, `sha256` is that
+    of the file."""
 
     bytes: int = 0
     lowest: str = ""
     highest: str = ""
     batches: tuple[SortedRunBatch, ...] = ()
+    sha256: str = ""
 
 
 @dataclass(frozen=True)
@@ -106,14 +108,19 @@ def split_of_run(run: str) -> str:
 
 def find_run(storage: Storage, folder: str, name: str, fingerprint: str) -> SortedRun | None:
     """The run if it was committed for this input and config and is whole, else None."""
-    try:
-        run: SortedRun = checked(SortedRun, storage.read_json(f"{folder}/{name}.json"))
-    except ValueError:  # there is none, or it is damaged: it is made again
-        return None
-    if run.fingerprint != fingerprint:
+    run = load_run(storage, folder, name)
+    if run is None or run.fingerprint != fingerprint:
         return None
     whole = not run.file.batches or storage.size(f"{folder}/{name}.arrow") == run.file.bytes
     return run if whole else None
+
+
+def load_run(storage: Storage, folder: str, name: str) -> SortedRun | None:
+    """What the sidecar of a run tells; None where there is none, or it is damaged: then the run is made again."""
+    try:
+        return checked(SortedRun, storage.read_json(f"{folder}/{name}.json"))
+    except ValueError:
+        return None
 
 
 def commit_run(storage: Storage, folder: str, run: SortedRun) -> None:
@@ -163,7 +170,7 @@ def write_documents(
                     )
                 )
     draws = [(validation_draw(key), key) for _, key, _ in rows]
-    return SortedRunFile(new.size, min(draws)[1].hex(), max(draws)[1].hex(), tuple(batches))
+    return SortedRunFile(new.size, min(draws)[1].hex(), max(draws)[1].hex(), tuple(batches), new.sha256)
 
 
 def read_batch(buffer: pa.Buffer) -> pa.RecordBatch:

@@ -100,8 +100,8 @@ def test_what_is_near_goes_and_is_told(near: Near, tmp_path: Path, make_config: 
         assert row["similarity"] >= LEAST
     counters = manifest.counters
     assert (counters["pages"], counters["duplicates"], counters["near_duplicates"]) == (42, 1, 20)
-    windows = list(datasets.load_from_disk(str(output)).values())
-    found = [row for split in windows for row in zip(split["language"], split["document"], strict=True)]
+    windows: Any = datasets.load_from_disk(str(output))
+    found = [row for split in windows.values() for row in zip(split["language"], split["document"], strict=True)]
     documents = {(language, name.rpartition(":")[2]) for language, name in found}
     wanted = {(row["language"], row["id"]) for row in rows} - gone.keys()
     assert documents == wanted - {("en", "again")}  # equal texts of a language: the lowest id

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from tokenfree.preprocess.common.stored.arrow_tables import read_columns, write_table
 from tokenfree.preprocess.job.preprocess_job import NEAR_DUPLICATES, PreprocessJob
 from tokenfree.preprocess.job.read_step import all_runs, sketches_name
 from tokenfree.preprocess.job.step_errors import notes_errors
+from tokenfree.preprocess.near_duplicates.gone import keys_of
 from tokenfree.preprocess.near_duplicates.pairs import band_rows, candidates
 from tokenfree.preprocess.near_duplicates.sketch import NUM_HASHES
-from tokenfree.preprocess.near_duplicates.sketch_file import KEY, band_name, read_columns, write_table
+from tokenfree.preprocess.near_duplicates.sketch_file import KEY, band_name
 from tokenfree.preprocess.shards.sorted_runs import SortedRun
 
 
@@ -63,5 +65,4 @@ def read_sketches(job: PreprocessJob, runs: Sequence[SortedRun], columns: Sequen
 
 def key_halves(keys: pa.ChunkedArray) -> np.ndarray:
     """The two halves of each key, uint64 [documents, 2], whose order is that of the keys."""
-    data = b"".join(keys.to_pylist())
-    return np.frombuffer(data, ">u8").reshape(-1, 2).astype(np.uint64)
+    return keys_of(keys).view(">u8").reshape(-1, 2).astype(np.uint64)

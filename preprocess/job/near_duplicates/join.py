@@ -10,11 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.common.stored.arrow_tables import read_columns
 from tokenfree.preprocess.common.stored.stored_files import checked
 from tokenfree.preprocess.dataset.manifest import NEAR_DUPLICATE_PAIRS
 from tokenfree.preprocess.job.near_duplicates.band_step import key_halves, num_bands, pairs_name, read_sketches
@@ -23,7 +25,7 @@ from tokenfree.preprocess.job.read_step import sketches_name
 from tokenfree.preprocess.near_duplicates.gone import write_gone
 from tokenfree.preprocess.near_duplicates.pairs import Pair, chosen
 from tokenfree.preprocess.near_duplicates.sketch import similarity
-from tokenfree.preprocess.near_duplicates.sketch_file import numbers_of, read_columns
+from tokenfree.preprocess.near_duplicates.sketch_file import numbers_of
 from tokenfree.preprocess.shards.sorted_runs import SortedRun
 
 _DONE = f"{NEAR_DUPLICATES}.json"
@@ -93,7 +95,8 @@ def _compared_documents(
         documents = [*zip(table["language"].to_pylist(), table["key"].to_pylist(), strict=True)]
         rows = [row for row, document in enumerate(documents) if document in wanted]
         found = table.take(pa.array(rows, pa.int64()))
-        for row, name, numbers in zip(rows, found["id"].to_pylist(), numbers_of(found["sketch"]), strict=True):
+        names: list[Any] = found["id"].to_pylist()
+        for row, name, numbers in zip(rows, names, numbers_of(found["sketch"]), strict=True):
             document = documents[row]
             sketches[document] = numbers
             ids[document] = min(ids.get(document, name), name)
@@ -102,12 +105,13 @@ def _compared_documents(
 
 def _near_pairs(pairs: pa.Table, sketches: dict[_Document, np.ndarray], least: float) -> Iterable[Pair]:
     for batch in pairs.to_batches(_COMPARED):
-        rows = [*zip(*(batch[name].to_pylist() for name in ("language", "lower", "upper")), strict=True)]
+        columns: list[list[Any]] = [batch[name].to_pylist() for name in ("language", "lower", "upper")]
+        rows = [*zip(*columns, strict=True)]
         lower = np.stack([sketches[language, key] for language, key, _ in rows])
         upper = np.stack([sketches[language, key] for language, _, key in rows])
-        for row, found in zip(rows, similarity(lower, upper).tolist(), strict=True):
+        for (language, first, second), found in zip(rows, similarity(lower, upper).tolist(), strict=True):
             if found >= least:
-                yield Pair(*row, found)
+                yield Pair(language, first, second, found)
 
 
 def _write_pairs(storage: Storage, gone: Sequence[Pair], ids: dict[_Document, str]) -> None:

@@ -43,6 +43,10 @@ Written = Callable[[Path], dict[str, Any]]
 FORMS: list[Written] = [as_json_lines, as_parquet, as_dataset]
 
 
+def configured(settings: dict[str, Any]) -> PreprocessConfig:
+    return PreprocessConfig(**settings)
+
+
 def read(**settings: Any) -> list[Page | Failure]:
     return [page for split in plan_splits(PreprocessConfig(**settings)) for page in read_split(split)]
 
@@ -64,7 +68,7 @@ ROLES = ("text", "id", "language")
 def test_a_column_that_is_not_there_is_named_with_those_that_are(written: Written, role: str, tmp_path: Path) -> None:
     told = rf"(a\.|saved).*'none'.*body, key, lang.*the {role}: --{role}_column NAME"
     with pytest.raises(UserError, match=told):
-        plan_splits(PreprocessConfig(**written(tmp_path), **{f"{role}_column": "none"}))
+        plan_splits(configured({**written(tmp_path), f"{role}_column": "none"}))
 
 
 @pytest.mark.parametrize("written", [as_parquet, as_dataset])
@@ -73,7 +77,7 @@ def test_a_column_without_text_is_refused(written: Written, role: str, tmp_path:
     monkeypatch.setitem(ROWS[0], "number", 1)
     monkeypatch.setitem(ROWS[1], "number", 2)
     with pytest.raises(UserError, match=rf"column 'number' holds int64, no text; .*--{role}_column NAME"):
-        plan_splits(PreprocessConfig(**written(tmp_path), **{f"{role}_column": "number"}))
+        plan_splits(configured({**written(tmp_path), f"{role}_column": "number"}))
     numbered = read(**written(tmp_path), id_column="number")
     assert [page.id.rpartition(":")[2] for page in numbered] == ["1", "2"]
 

@@ -1,0 +1,37 @@
+"""Small Arrow files of one batch, of which a reader takes the columns that it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from tokenfree.preprocess.common.storage import Storage
+
+
+def write_table(storage: Storage, name: str, table: pa.Table) -> None:
+    """Commit a table as an Arrow file of one batch.
+
+    Raises:
+        UserError: the directory cannot be written to, or is full.
+    """
+    table = table.combine_chunks()
+    with (
+        storage.new_file(name) as new,
+        pa.OSFile(new.path, "wb") as sink,
+        pa.ipc.new_file(sink, table.schema) as writer,
+    ):
+        writer.write_table(table)
+
+
+def read_columns(storage: Storage, name: str, columns: Sequence[str]) -> pa.Table:
+    """Some columns of a file that `write_table` wrote; of a local one no other bytes are read."""
+    with _opened(storage, name) as source, pa.ipc.open_file(source) as reader:
+        fields = [reader.schema.get_field_index(column) for column in columns]
+    options = pa.ipc.IpcReadOptions(included_fields=fields)
+    with _opened(storage, name) as source, pa.ipc.open_file(source, options=options) as reader:
+        return reader.read_all().select(list(columns))
+
+
+def _opened(storage: Storage, name: str) -> pa.NativeFile:
+    return pa.memory_map(storage.path(name)) if storage.is_local else pa.PythonFile(storage.open(name), "r")
