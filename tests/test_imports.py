@@ -28,6 +28,7 @@ FLOORS: dict[str, list[set[str]]] = {
     "train": [
         {"machine", "model", "optimizers"},
         {"batches", "config", "parallel"},
+        {"mixture"},
         {"data", "objectives", "runs"},
         {"inference", "loop", "tasks"},
         {"finetuning", "planning", "worker"},

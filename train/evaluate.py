@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.dataset.manifest import load_manifest
-from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
 from tokenfree.train.analyses.breakdown import breakdown, languages_of, scripts_of_targets
 from tokenfree.train.analyses.contexts import Change, without_context
 from tokenfree.train.analyses.intervals import mean_over_windows
@@ -15,12 +14,19 @@ from tokenfree.train.analyses.target_scores import TargetScores, score_targets
 from tokenfree.train.config import check
 from tokenfree.train.data.baselines import Baselines
 from tokenfree.train.loop.loop import Loop
+from tokenfree.train.mixture.contents import load_data_manifest, load_data_vocabulary
+from tokenfree.train.mixture.mixture import Data, given_or_parsed
 from tokenfree.train.runs.locate import newest_checkpoint
 from tokenfree.train.runs.run_config import read_config
 
 
 def evaluate(
-    run: str, data: str, *, num_windows: int | None = None, device: str = "cpu", trust_code: bool = False
+    run: str,
+    data: Data | Sequence[str],
+    *,
+    num_windows: int | None = None,
+    device: str = "cpu",
+    trust_code: bool = False,
 ) -> dict[str, Any]:
     """The newest checkpoint of `run` on `data`: `step`, what `Loop.validate` gives, and for objectives that have them
     the baselines without context (`Baselines.numbers`, prefixed `baseline_`), how far below the best of them the loss
@@ -30,7 +36,8 @@ def evaluate(
 
     Args:
         run: path or address of a run with a checkpoint.
-        data: path or address of a data directory, with the vocabulary of the run's own data.
+        data: path or address of a data directory, with the vocabulary of the run's own data, or several, see
+            `tokenfree.train.pretrain.pretrain`.
         num_windows: how many windows, spaced evenly over the validation split; by default as in the run's recipe.
         device: such as "cpu" or "cuda:0".
         trust_code: run the code outside tokenfree that the run names.
@@ -48,9 +55,9 @@ def evaluate(
     recipe = config.recipe
     if num_windows is not None:
         recipe = dataclasses.replace(recipe, train=dataclasses.replace(recipe.train, validation_windows=num_windows))
-    checkpoint = newest_checkpoint(run)
-    vocabulary = load_vocabulary(data)
-    problems = check(recipe, load_manifest(data), vocabulary=vocabulary)
+    checkpoint, data = newest_checkpoint(run), given_or_parsed(data)
+    vocabulary = load_data_vocabulary(data)
+    problems = check(recipe, load_data_manifest(data), vocabulary=vocabulary)
     sha256 = vocabulary.sha256 if vocabulary is not None else None
     if checkpoint.state.vocabulary != sha256:
         problems.append(

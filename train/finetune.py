@@ -21,6 +21,7 @@ from tokenfree.train.finetuning.files import SPLITS, TaskFiles, content_of
 from tokenfree.train.finetuning.job import FinetuneJob
 from tokenfree.train.finetuning.source import TaskSource
 from tokenfree.train.jobs.run_to_end import RunOrder, num_restarts, run_to_end
+from tokenfree.train.mixture.mixture import paths_of
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.runs.locate import run_at
 from tokenfree.train.runs.metrics import OnLine
@@ -204,7 +205,7 @@ def _vocabulary(
     if init_from is not None:
         places.append(absolute(init_from))
         if Storage.at(places[-1]).size("config.yaml") is not None:
-            places.append(read_any_config(init_from, trust_code=trust_code, recipe=recipe).data)
+            places += paths_of(read_any_config(init_from, trust_code=trust_code, recipe=recipe).data)
     return next((found for place in places if (found := load_vocabulary(place)) is not None), None)
 
 

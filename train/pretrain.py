@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tokenfree.preprocess.common import own_code
 from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.dataset.manifest import load_manifest
-from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
 from tokenfree.train.config import PretrainRecipe, check
 from tokenfree.train.jobs.run_to_end import RunOrder, num_restarts, run_to_end
 from tokenfree.train.loop.loop import Loop
+from tokenfree.train.mixture.contents import load_data_manifest, load_data_vocabulary
+from tokenfree.train.mixture.mixture import Data, absolute, given_or_parsed
 from tokenfree.train.runs.locate import run_at
 from tokenfree.train.runs.metrics import OnLine
 from tokenfree.train.runs.run_config import RunConfig
@@ -47,7 +46,7 @@ class PretrainResult:
 
 def pretrain(
     recipe: PretrainRecipe,
-    data: str,
+    data: Data | Sequence[str],
     run: str,
     *,
     workers: tuple[int, int] = (1, 1),
@@ -60,7 +59,8 @@ def pretrain(
     """Train `recipe` on the data directory `data` into the folder `run`, or go on where that run stood.
 
     Args:
-        data: path or address of a data directory.
+        data: path or address of a data directory; or several, as a `Mixture` or in words such as ["A:0.7", "B:0.3"]:
+            see train/mixture/.
         run: path or address of a new or unfinished run.
         workers: the fewest and the most. One trains in this process, without Ray. More are workers of Ray Train, on
             the cluster of RAY_ADDRESS or on this machine alone.
@@ -78,9 +78,9 @@ def pretrain(
             they do not fit the model; or the run has more steps already.
         JobError: training failed; the message says on which rank and what to do.
     """
-    data = data if "://" in data else os.path.abspath(data)
-    manifest = load_manifest(data)
-    problems = check(recipe, manifest, workers=workers, vocabulary=load_vocabulary(data))
+    data = absolute(given_or_parsed(data))
+    manifest = load_data_manifest(data)
+    problems = check(recipe, manifest, workers=workers, vocabulary=load_data_vocabulary(data))
     if problems:
         raise UserError(problems=problems)
     target = run_at(run)

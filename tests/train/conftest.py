@@ -63,6 +63,14 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="session")
+def other_corpus(corpus: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Other topics, in shorter windows, with the vocabulary of `corpus`."""
+    texts = [(name, text[:1000]) for name, text in sorted(topics.topics.items())[45:70]]
+    model = Path(corpus, "vocabulary", "subwords.model").read_bytes()
+    return write_corpus(tmp_path_factory.mktemp("other"), texts, max_characters=30, model=model)
+
+
+@pytest.fixture(scope="session")
 def long_corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
     """All 79 topics, whole: 400 windows of 1,200 characters to train on, of some 20 sentences each."""
     texts = sorted(topics.topics.items())
@@ -117,13 +125,23 @@ def make_recipe_for() -> MakeRecipe:
     return make
 
 
-def write_corpus(folder: Path, texts: Sequence[tuple[str, str]], *, max_characters: int, vocabulary: int) -> str:
-    """A data directory of (name, text), of which the first five are to validate; the path of `folder`."""
+def write_corpus(
+    folder: Path,
+    texts: Sequence[tuple[str, str]],
+    *,
+    max_characters: int,
+    vocabulary: int = 400,
+    model: bytes | None = None,
+) -> str:
+    """A data directory of (name, text), of which the first five are to validate; the path of `folder`.
+
+    Its vocabulary is `model`, or else one that is trained.
+    """
     documents = [Document(f"help:{name}", "en", name, text) for name, text in texts]
     config = PreprocessConfig(
         window=WindowConfig(max_characters=max_characters), vocabulary=VocabularyConfig(size=vocabulary)
     )
-    model = train_vocabulary([document.text for document in documents], config.vocabulary, 0)
+    model = model or train_vocabulary([document.text for document in documents], config.vocabulary, 0)
     subwords = Vocabulary(model)
     (folder / "vocabulary").mkdir()
     (folder / "vocabulary" / "subwords.model").write_bytes(model)

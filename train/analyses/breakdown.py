@@ -13,6 +13,7 @@ import numpy as np
 from tokenfree.preprocess.text.scripts import scripts_of
 from tokenfree.train.batches.collator import Arrays, Symbols
 from tokenfree.train.data.shard_reader import ShardReader
+from tokenfree.train.mixture.mixture import Data
 
 
 def breakdown(names_N: np.ndarray, values: dict[str, np.ndarray]) -> list[dict[str, Any]]:
@@ -36,7 +37,7 @@ def breakdown(names_N: np.ndarray, values: dict[str, np.ndarray]) -> list[dict[s
     ]
 
 
-def languages_of(data: str, split: str, sample_ids_N: np.ndarray) -> np.ndarray:
+def languages_of(data: Data, split: str, sample_ids_N: np.ndarray) -> np.ndarray:
     """The language of each window (int64 [N], its number in the split): that of its shard, str [N]."""
     shards = ShardReader(data, split).shards
     before = np.cumsum([0, *(shard.rows for shard in shards)])

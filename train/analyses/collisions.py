@@ -17,6 +17,7 @@ from tokenfree.preprocess.text.scripts import scripts_of
 from tokenfree.train.analyses.subject.model import AnalysedModel, is_data
 from tokenfree.train.analyses.subject.texts import read_lines, source_of
 from tokenfree.train.data.shard_reader import ShardReader
+from tokenfree.train.mixture.mixture import Data
 from tokenfree.train.model.embedders.codepoint_hash import Config
 from tokenfree.train.model.embedders.hashing import hash_buckets, multipliers
 
@@ -58,7 +59,7 @@ def expected_shares(num_characters: int, num_buckets: int, num_hashes: int) -> d
     }
 
 
-def count_characters(source: str, max_windows: int | None = None) -> dict[str, dict[int, int]]:
+def count_characters(source: Data, max_windows: int | None = None) -> dict[str, dict[int, int]]:
     """How often each codepoint stands in the texts of a language: all splits of a data directory, or a file's lines.
 
     A file's language is "". Of a split at most `max_windows` windows are read, spaced evenly.
@@ -67,7 +68,9 @@ def count_characters(source: str, max_windows: int | None = None) -> dict[str, d
         UserError: there is no text, or the data have not the column `codepoints`.
     """
     if not is_data(source):
-        found, counts = np.unique(codepoints_of("".join(line for _, line in read_lines(source))), return_counts=True)
+        found, counts = np.unique(
+            codepoints_of("".join(line for _, line in read_lines(str(source)))), return_counts=True
+        )
         return {"": dict(zip(found.tolist(), counts.tolist(), strict=True))}
     total: dict[str, np.ndarray] = {}
     for split in ShardReader(source, "train").manifest.splits:
@@ -138,7 +141,7 @@ def collisions(model: AnalysedModel, data: str | None = None, max_windows: int |
     return {
         "analysis": "collisions",
         "run": model.name,
-        "data": source,
+        "data": str(source),
         "family": config.family,
         "hashes": config.hashes,
         "buckets": config.buckets,

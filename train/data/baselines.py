@@ -13,6 +13,7 @@ import numpy as np
 from tokenfree.train.batches.collator import Arrays, Symbols
 from tokenfree.train.batches.target_kinds import KEPT, MASKED
 from tokenfree.train.data.shard_reader import ShardReader
+from tokenfree.train.mixture.mixture import Data
 
 _AT_ONCE = 1000
 _PRIOR_WEIGHTS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
@@ -51,7 +52,7 @@ class Baselines(NamedTuple):
 
 
 def baselines(
-    data: str, symbols: Symbols, held_out: Iterable[Arrays], *, max_rows: int = 50_000, check_shards: bool = True
+    data: Data, symbols: Symbols, held_out: Iterable[Arrays], *, max_rows: int = 50_000, check_shards: bool = True
 ) -> Baselines:
     """The baselines of an objective on the targets of `held_out` batches, which have `sample_ids` (int64 [b]) too.
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from tokenfree.train.data.shard_reader import ShardReader
+from tokenfree.train.mixture.mixture import Data
 
 _AT_ONCE = 1000
 
 
-def frequent_characters(data: str, *, max_rows: int = 50_000, check_shards: bool = True) -> np.ndarray:
+def frequent_characters(data: Data, *, max_rows: int = 50_000, check_shards: bool = True) -> np.ndarray:
     """All codepoints of the training split, the most frequent first, the lower of equals first: int64.
 
     A larger split is counted at `max_rows` windows, spaced evenly over it. `check_shards`: see `ShardReader`.

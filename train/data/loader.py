@@ -12,6 +12,7 @@ from tokenfree.train.data.order import VERSION, Order, Places
 from tokenfree.train.data.prefetch import Prefetcher
 from tokenfree.train.data.sentence_pairs import collate
 from tokenfree.train.data.shard_reader import ShardReader
+from tokenfree.train.mixture.mixture import Data
 
 _PLANNED = 4096  # samples placed at once: 1 to 2 us each with 104 languages, against 25 in a batch of 32 alone
 
@@ -37,7 +38,7 @@ class Loader:
     """The batches of one worker. Files are opened when first read; the only state of training is the step.
 
     Args:
-        data: a data directory.
+        data: a data directory, or several.
         split: which part of it, such as "train".
         global_batch: examples of a step, of all workers.
         seed, smoothing, streams: see `Order`.
@@ -54,7 +55,7 @@ class Loader:
 
     def __init__(
         self,
-        data: str,
+        data: Data,
         *,
         split: str = "train",
         global_batch: int,
@@ -74,7 +75,12 @@ class Loader:
             )
         self._reader = ShardReader(data, split, check=check_shards)
         self._order = Order(
-            self._reader.shards, seed=seed, smoothing=smoothing, streams=streams, global_batch=global_batch
+            self._reader.shards,
+            seed=seed,
+            smoothing=smoothing,
+            streams=streams,
+            global_batch=global_batch,
+            mixing=self._reader.mixing,
         )
         self._collator = collator
         self._batch = global_batch

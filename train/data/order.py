@@ -7,6 +7,7 @@ A stream owns a fixed run of the rows of each language, so that a worker, which 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
@@ -14,9 +15,12 @@ import numpy as np
 
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.train.batches import counter_random as random
+from tokenfree.train.mixture.contents import Mixing
+from tokenfree.train.mixture.turns import fair_turns, quotas_of, shuffled_turns
 
 VERSION = 1  # of the rules in this file: a run goes on only under those it began with
 PERIOD = 1 << 16  # samples (made up to whole batches) after which the sequence of languages repeats
+_MOST_TURNS = 4096  # a sum of the weights of directories up to which their shares are exact, else to a part of a period
 
 
 class Counts(Protocol):
@@ -61,12 +65,32 @@ class Order:
     by each of them. A stream goes through its rows of a language epoch by epoch: its segments in an order drawn anew,
     the rows of a segment in a permutation drawn anew. Languages alternate by exact quotas (see `_make_period`).
 
+    Of several directories each has its share of the samples 0, 1, ..., n of every n within one, and its languages
+    share that among themselves. Their rows are divided in the same way, but what a stream owns changes with every
+    period, in turn, instead of the slots: these have the directories that they have.
+
+    Args:
+        shards: of a split.
+        seed: of the order.
+        smoothing: see `language_shares`.
+        streams: C.
+        global_batch: B.
+        mixing: of the shards, where they are of several directories.
+
     Raises:
-        UserError: the streams do not divide the batch, or there are no rows.
+        UserError: the streams do not divide the batch, there are no rows, or one of several directories has none, or
+            more languages than turns.
     """
 
     def __init__(
-        self, shards: Sequence[Counts], *, seed: int, smoothing: float, streams: int, global_batch: int
+        self,
+        shards: Sequence[Counts],
+        *,
+        seed: int,
+        smoothing: float,
+        streams: int,
+        global_batch: int,
+        mixing: Mixing | None = None,
     ) -> None:
         if global_batch % streams:
             below = global_batch // streams * streams
@@ -78,11 +102,13 @@ class Order:
         filled = [(index, shard) for index, shard in enumerate(shards) if shard.rows]
         if not filled:
             raise UserError("the split has no windows; preprocess more text, or with another validation_fraction")
-        self.languages = sorted({shard.language for _, shard in filled})
+        self._mixing = mixing
+        names = [s.language if mixing is None else f"{mixing.of_shard[i]}/{s.language}" for i, s in enumerate(shards)]
+        self.languages = sorted({names[index] for index, _ in filled})  # of several directories, of each its own
         self._seed, self._streams, self._batch, self._each = seed, streams, global_batch, global_batch // streams
-        self._shards = [[(i, s.rows) for i, s in filled if s.language == name] for name in self.languages]
-        characters = [sum(s.characters for _, s in filled if s.language == name) for name in self.languages]
-        self.shares = language_shares(np.array(characters), smoothing)
+        self._shards = [[(i, s.rows) for i, s in filled if names[i] == name] for name in self.languages]
+        characters = [sum(s.characters for i, s in filled if names[i] == name) for name in self.languages]
+        self.shares = self._make_shares(np.array(characters), smoothing)
         rows = np.array([sum(size for _, size in of) for of in self._shards])
         edges = np.arange(streams + 1)[:, None] * rows // streams  # [C + 1, L]
         whole = rows < streams
@@ -98,66 +124,130 @@ class Order:
 
     def locate(self, ids: np.ndarray) -> Places:
         """The places of the samples `ids` (int64 [n], any order). Costs about a microsecond a sample, in thousands."""
-        stream, _ = self.streams_of(ids)
-        language, draw = self._draws(ids)
-        epoch, place = np.divmod(draw, (self._to - self._from)[stream, language])
+        owner, language, draw = self._draws(ids)
+        epoch, place = np.divmod(draw, (self._to - self._from)[owner, language])
         shard, first, size = (np.empty(len(ids), dtype=np.int64) for _ in range(3))
         keys = np.empty(len(ids), dtype=np.uint64)
-        group = (epoch * self._streams + stream) * len(self.languages) + language
+        group = (epoch * self._streams + owner) * len(self.languages) + language
         for members in _groups(group):
             one = members[0]
-            visit = self._visit(int(stream[one]), int(language[one]), int(epoch[one]))
+            visit = self._visit(int(owner[one]), int(language[one]), int(epoch[one]))
             segment = np.searchsorted(visit.starts, place[members], side="right") - 1
             place[members] -= visit.starts[segment]
             shard[members], first[members] = visit.shard[segment], visit.first[segment]
             size[members], keys[members] = visit.size[segment], visit.keys[segment]
         return Places(shard, first + random.permute(place, size, keys), epoch)
 
-    def _draws(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The language of each sample, and how many samples of it its stream had before: int64 [n] each.
+    def _draws(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The stream whose rows each sample is of, its language, and how many samples of that these rows had before:
+        int64 [n] each.
 
-        With every period the batch is turned by one stream, so that after C of them all streams had the same.
+        With every period the batch is turned by one stream, so that after C of them all streams had the same. Of
+        several directories it is the streams that are turned, by which each has then had the rows of all.
         """
         step, slot = np.divmod(ids, self._batch)
         period, within = np.divmod(step, len(self._languages) // self._batch)
-        turned = (slot + period * self._each) % self._batch
-        entry = within * self._batch + turned
-        language = self._languages[entry].astype(np.int64)
         cycle, turns = np.divmod(period, self._streams)
         stream = slot // self._each
-        before = self._totals[stream + turns, language] - self._totals[stream, language]
-        return language, cycle * self._totals[self._streams, language] + before + self._ranks[entry]
+        if self._mixing is None:
+            slot = (slot + period * self._each) % self._batch
+            owner, first = stream, stream
+        else:
+            owner, first = (stream + turns) % self._streams, stream + 1
+        entry = within * self._batch + slot
+        language = self._languages[entry].astype(np.int64)
+        before = self._totals[first + turns, language] - self._totals[first, language]
+        return owner, language, cycle * self._totals[self._streams, language] + before + self._ranks[entry]
+
+    def _make_shares(self, characters: np.ndarray, smoothing: float) -> np.ndarray:
+        """float64 [L] of the samples; of several directories the languages of each share what it has."""
+        if self._mixing is None:
+            return language_shares(characters, smoothing)
+        found = np.empty(len(characters))
+        for number, weight in enumerate(self._mixing.weights):
+            own = self._of_directory(number)
+            found[own] = language_shares(characters[own], smoothing) * weight / sum(self._mixing.weights)
+        return found
+
+    def _of_directory(self, number: int) -> np.ndarray:
+        return np.flatnonzero([name.startswith(f"{number}/") for name in self.languages])
 
     def _make_period(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The languages of one period [T], for each how many of its language its stream had before [T], and the
         number of samples of each language in the streams before stream c, counting round and round [2 C + 1, L].
+        """
+        languages = self._turned_languages() if self._mixing is None else self._mixed_languages(self._mixing)
+        names, slots = len(self.languages), np.arange(self._batch)
+        pairs = (slots // self._each * names + languages.reshape(-1, self._batch)).reshape(-1)  # (stream, language)
+        order = np.argsort(pairs, kind="stable")
+        counts = np.bincount(pairs, minlength=self._streams * names)
+        ranks = np.empty(len(pairs), dtype=np.int64)
+        ranks[order] = np.arange(len(pairs)) - np.repeat(np.cumsum(counts) - counts, counts)
+        by_stream = counts.reshape(self._streams, names)
+        totals = np.cumsum(np.concatenate([by_stream[:1] * 0, by_stream, by_stream]), axis=0)
+        return languages.astype(np.uint16), ranks.astype(np.int32), totals
 
-        The j-th of the q samples of a language wants to be at (j + phase) / q of the period; sorting these wishes of
-        all languages gives every language its quota in every stretch, to about one sample. Batches are then turned by
-        random numbers of slots: else a stream could get the same few languages for ever where a share and the batch
-        resonate. (Streams with sequences of their own were tried: over 10,000 samples 64 of them
+    def _turned_languages(self) -> np.ndarray:
+        """The languages of one period, int64 [T], of a single directory.
+
+        Batches are turned by random numbers of slots: else a stream could get the same few languages for ever where a
+        share and the batch resonate. (Streams with sequences of their own were tried: over 10,000 samples 64 of them
         missed a share of 3% by 6% of it, one sequence misses it by less than 1%.)
         """
         num_steps = -(-PERIOD // self._batch)
-        quotas = _quotas(self.shares, num_steps * self._batch)
-        names = np.arange(len(quotas))
-        phases = random.uniform(self._seed, "language phases", names, 1)[:, 0]
-        wanting = np.repeat(names, quotas)
-        numbers = np.arange(len(wanting)) - np.repeat(np.cumsum(quotas) - quotas, quotas)
-        wishes = (numbers + phases[wanting]) / quotas[wanting]
-        languages = wanting[np.argsort(wishes, kind="stable")].reshape(num_steps, self._batch)
-        turns = (random.uniform(self._seed, "turns", np.arange(num_steps), 1) * self._batch).astype(np.int64)
-        slots = np.arange(self._batch)
-        languages = np.take_along_axis(languages, (slots + turns) % self._batch, axis=1)
+        languages = self._alternating(self.shares, num_steps * self._batch, np.arange(len(self.shares)))
+        return self._turned(languages, "turns")
 
-        pairs = (slots // self._each * len(names) + languages).reshape(-1)  # (stream, language)
-        order = np.argsort(pairs, kind="stable")
-        counts = np.bincount(pairs, minlength=self._streams * len(names))
-        ranks = np.empty(len(pairs), dtype=np.int64)
-        ranks[order] = np.arange(len(pairs)) - np.repeat(np.cumsum(counts) - counts, counts)
-        by_stream = counts.reshape(self._streams, len(names))
-        totals = np.cumsum(np.concatenate([by_stream[:1] * 0, by_stream, by_stream]), axis=0)
-        return languages.reshape(-1).astype(np.uint16), ranks.astype(np.int32), totals
+    def _mixed_languages(self, mixing: Mixing) -> np.ndarray:
+        """The languages of one period, int64 [T], of several directories in their exact turns.
+
+        Raises:
+            UserError: a directory has fewer turns in a period than languages.
+        """
+        total = sum(mixing.weights)
+        steps = total // math.gcd(total, self._batch) if total <= _MOST_TURNS else 1  # until weights and batches meet
+        num_turns = -(-PERIOD // (steps * self._batch)) * steps * self._batch
+        exact = total <= _MOST_TURNS
+        weights = mixing.weights if exact else quotas_of(np.array(mixing.weights) / total, num_turns).tolist()
+        turns = np.tile(fair_turns(weights), num_turns // sum(weights))
+        turns = shuffled_turns(turns, weights, self._seed)
+        languages = np.empty(num_turns, dtype=np.int64)
+        for number in range(len(weights)):
+            own, places = self._of_directory(number), np.flatnonzero(turns == number)
+            if not len(own):
+                raise UserError(
+                    f"data directory {number + 1} of {len(weights)} has no windows in the split; leave it out"
+                )
+            if len(places) < len(own):
+                raise UserError(
+                    f"data directory {number + 1} of {len(weights)}: its {len(own)} languages are given {len(places)} "
+                    f"of {num_turns:,} samples; give it a larger weight"
+                )
+            of_it = self._alternating(self.shares[own] / self.shares[own].sum(), len(places), own)
+            languages[places] = self._turned(of_it, f"turns {number}")
+        return languages
+
+    def _alternating(self, shares: np.ndarray, total: int, names: np.ndarray) -> np.ndarray:
+        """The languages `names` (int64 [n]) in a sequence of `total`, int64 [total].
+
+        The j-th of the q samples of a language wants to be at (j + phase) / q of the sequence; sorting these wishes of
+        all languages gives every language its quota in every stretch, to about one sample.
+        """
+        quotas = quotas_of(shares, total)
+        numbers = np.arange(len(quotas))
+        phases = random.uniform(self._seed, "language phases", names, 1)[:, 0]
+        wanting = np.repeat(numbers, quotas)
+        which = np.arange(len(wanting)) - np.repeat(np.cumsum(quotas) - quotas, quotas)
+        wishes = (which + phases[wanting]) / quotas[wanting]
+        return names[wanting[np.argsort(wishes, kind="stable")]]
+
+    def _turned(self, languages: np.ndarray, purpose: str) -> np.ndarray:
+        """Every batch of a sequence, int64 [T], turned by a random number of slots."""
+        place = np.arange(len(languages))
+        number, slot = np.divmod(place, self._batch)
+        size = np.minimum(len(languages) - number * self._batch, self._batch)  # the last one may be shorter
+        turns = (random.uniform(self._seed, purpose, np.arange(number[-1] + 1), 1)[:, 0] * self._batch).astype(np.int64)
+        return languages[number * self._batch + (slot + turns[number]) % size]
 
     def _make_visit(self, stream: int, language: int, epoch: int) -> _Visit:
         begin, end = self._from[stream, language], self._to[stream, language]
@@ -173,18 +263,6 @@ class Order:
         return _Visit(
             np.cumsum(size) - size, shards[chosen, 0], first[chosen] - (after - shards[:, 1])[chosen], size, keys[order]
         )
-
-
-def _quotas(shares: np.ndarray, total: int) -> np.ndarray:
-    """int64 [L] that sum to `total`, at least 1 each: the largest remainders are rounded up."""
-    exact = np.round(shares * total, 6)  # powers differ in their last bits between processors
-    quotas = np.maximum(exact.astype(np.int64), 1)
-    missing = total - int(quotas.sum())
-    if missing >= 0:
-        quotas[np.argsort(quotas - exact, kind="stable")[:missing]] += 1
-    else:  # rare languages were given more than their share: the commonest pays
-        quotas[np.argmax(quotas)] += missing
-    return quotas
 
 
 def _groups(labels: np.ndarray) -> list[np.ndarray]:

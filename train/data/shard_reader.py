@@ -15,10 +15,13 @@ from fsspec.implementations.local import LocalFileSystem
 
 from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.dataset.manifest import Manifest, ShardEntry, load_manifest
+from tokenfree.preprocess.dataset.manifest import Manifest, ShardEntry
 from tokenfree.train.data.background_fetcher import BackgroundFetcher
 from tokenfree.train.data.checked_shards import is_sound
 from tokenfree.train.data.shard_cache import fetch
+from tokenfree.train.mixture.contents import Mixing, load_contents
+from tokenfree.train.mixture.mixture import Data, paths_of
+from tokenfree.train.mixture.turns import quotas_of
 
 MAX_OPEN = 1024  # mapped shards; none holds a file descriptor
 _REMEDY = "run `tokenfree verify` on the data directory, and preprocess again what is broken"
@@ -137,28 +140,30 @@ def open_shard(path: str, *, num_bytes: int, sha256: str, check: bool = True) ->
 
 
 class ShardReader:
-    """The shards of one split of a data directory, opened when first read.
+    """The shards of one split of a data directory, or of several one after another, opened when first read.
 
     Args:
-        data: path or address of the directory.
+        data: path or address of the directory, or several.
         name: of the split.
         check: whether the hash of a local shard is compared before its first use.
 
     Raises:
-        UserError: there is no manifest, or no such split in it.
+        UserError: there is no manifest, or no such split in it; or directories cannot be read as one.
     """
 
-    def __init__(self, data: str, name: str, *, check: bool = True) -> None:
-        self.manifest: Manifest = load_manifest(data)
+    def __init__(self, data: Data, name: str, *, check: bool = True) -> None:
+        contents = load_contents(data)
+        self.manifest: Manifest = contents.manifest
         if name not in self.manifest.splits:
             known = ", ".join(self.manifest.splits)
             raise UserError(
                 f"{data} has no split {name!r} (it has {known}); preprocess with validation_fraction above 0"
             )
         self.shards: Sequence[ShardEntry] = self.manifest.splits[name].shards
-        self._data = data.rstrip("/")
+        self.mixing: Mixing | None = contents.mixing[name] if contents.mixing is not None else None
         self._open: collections.OrderedDict[int, Shard] = collections.OrderedDict()
-        self._remote = not Storage.at(data).is_local
+        self._paths = [path.rstrip("/") for path in paths_of(data)]
+        self._remote = not all(Storage.at(path).is_local for path in paths_of(data))
         self._check = check
         self._ahead = BackgroundFetcher(self._fetch)
 
@@ -171,7 +176,7 @@ class ShardReader:
         shard = self._open.get(index)
         if shard is None:
             entry = self.shards[index]
-            path = f"{self._data}/{entry.path}"
+            path = self._path(index)
             shard = open_shard(path, num_bytes=entry.bytes, sha256=entry.sha256, check=self._check)
             if shard.num_rows != entry.rows:
                 raise JobError(f"{path} has {shard.num_rows} rows, its manifest says {entry.rows}; {_REMEDY}")
@@ -200,14 +205,22 @@ class ShardReader:
         places = [(self.shard(shard), row) for shard, row in zip(shards.tolist(), rows.tolist(), strict=True)]
         return {column: [shard.row(column, row) for shard, row in places] for column in columns}
 
+    def directories_of(self, shards: np.ndarray) -> np.ndarray:
+        """The number of the directory that each shard (int64 [n]) is in, int64 [n]; 0 where there is one."""
+        return np.zeros_like(shards) if self.mixing is None else np.array(self.mixing.of_shard, dtype=np.int64)[shards]
+
     @property
     def is_prepared(self) -> bool:
         """Whether shards are fetched or checked before they are read."""
         return self._remote or self._check
 
+    def _path(self, index: int) -> str:
+        directory = 0 if self.mixing is None else self.mixing.of_shard[index]
+        return f"{self._paths[directory]}/{self.shards[index].path}"
+
     def _fetch(self, index: int) -> None:
         entry = self.shards[index]
-        local_file(f"{self._data}/{entry.path}", num_bytes=entry.bytes, sha256=entry.sha256, check=self._check)
+        local_file(self._path(index), num_bytes=entry.bytes, sha256=entry.sha256, check=self._check)
 
     def _close_removed(self) -> None:
         """Let go of shards that the cache has removed, whose space is free only then."""
@@ -215,10 +228,25 @@ class ShardReader:
             del self._open[index]
 
     def spread(self, num_windows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """At most `num_windows` rows spaced evenly: their numbers in the split, shards, rows; int64 [n] each."""
+        """At most `num_windows` rows spaced evenly: their numbers in the split, shards, rows; int64 [n] each.
+
+        Of several directories, one after another, each has its share of them, one at the least, as far as it has rows.
+        """
         first_row = np.cumsum([0, *(shard.rows for shard in self.shards)])
-        total = int(first_row[-1])
-        num_windows = min(num_windows, total)
-        numbers = np.arange(num_windows, dtype=np.int64) * total // max(num_windows, 1)
+        if self.mixing is None:
+            numbers = _evenly(0, int(first_row[-1]), num_windows)
+        else:
+            ends = first_row[np.searchsorted(self.mixing.of_shard, range(len(self.mixing.weights) + 1))].tolist()
+            shares = np.where(np.diff(ends) > 0, self.mixing.shares, 0)
+            filled = np.flatnonzero(shares)
+            wanted = quotas_of(shares[filled] / shares.sum(), max(num_windows, len(filled))).tolist()
+            parts = (_evenly(ends[k], ends[k + 1], each) for k, each in zip(filled.tolist(), wanted, strict=True))
+            numbers = np.concatenate([np.zeros(0, dtype=np.int64), *parts])
         shards = np.searchsorted(first_row, numbers, side="right") - 1
         return numbers, shards, numbers - first_row[shards]
+
+
+def _evenly(begin: int, end: int, most: int) -> np.ndarray:
+    """At most so many of the numbers from `begin` to `end`, spaced evenly, int64."""
+    count = min(most, end - begin)
+    return begin + np.arange(count, dtype=np.int64) * (end - begin) // max(count, 1)

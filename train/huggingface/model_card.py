@@ -11,9 +11,9 @@ from huggingface_hub import ModelCardData
 
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.dataset.manifest import load_manifest
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.inference.text_encoder import TextEncoder
+from tokenfree.train.mixture.contents import load_data_manifest
 from tokenfree.train.runs.checkpoint_state import CheckpointState
 from tokenfree.train.runs.run_config import RunConfig, read_config
 from tokenfree.train.runs.run_files import RESULT, RESULT_NAME
@@ -166,7 +166,7 @@ def _languages(config: RunConfig[PretrainRecipe]) -> dict[str, int]:
     if not config.manifest:
         return {}
     try:
-        manifest = load_manifest(config.data)
+        manifest = load_data_manifest(config.data)
     except UserError:
         return {}
     if manifest.fingerprint != config.manifest:

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.batches.collator import Arrays
 from tokenfree.train.batches.framing import room_for_characters
@@ -22,6 +21,8 @@ from tokenfree.train.data.character_counts import frequent_characters
 from tokenfree.train.inference import guesses
 from tokenfree.train.inference.guesses import Guess
 from tokenfree.train.inference.masked_text import MaskedText, read_masked_text
+from tokenfree.train.mixture.contents import load_data_vocabulary
+from tokenfree.train.mixture.mixture import Data, paths_of
 from tokenfree.train.model.encoder import EncoderOutput
 from tokenfree.train.runs.checkpoints import Checkpoint
 from tokenfree.train.runs.locate import newest_checkpoint
@@ -139,13 +140,13 @@ def load_predictor(run: str | Path, data: str | None = None, *, trust_code: bool
     return predictor_of(newest_checkpoint(run), config.recipe, data or config.data)
 
 
-def predictor_of(checkpoint: Checkpoint, recipe: PretrainRecipe, data: str) -> Predictor:
+def predictor_of(checkpoint: Checkpoint, recipe: PretrainRecipe, data: Data) -> Predictor:
     """A checkpoint that was trained by `recipe` on `data`, which are read for the vocabulary.
 
     Raises:
         UserError: its vocabulary is not that of `data`.
     """
-    vocabulary = load_vocabulary(data)
+    vocabulary = load_data_vocabulary(data)
     if checkpoint.state.vocabulary != (None if vocabulary is None else vocabulary.sha256):
         raise UserError(
             f"{data} has not the vocabulary that {checkpoint.path} was trained with; name the data with --data DIR"
@@ -159,7 +160,7 @@ def predictor_of(checkpoint: Checkpoint, recipe: PretrainRecipe, data: str) -> P
     return Predictor(model, recipe, vocabulary, _characters(recipe, data))
 
 
-def _characters(recipe: PretrainRecipe, data: str) -> np.ndarray | None:
+def _characters(recipe: PretrainRecipe, data: Data) -> np.ndarray | None:
     """For each class of characters the one that is most frequent in `data`, else its lowest.
 
     Data elsewhere than on this machine are not fetched for it.
@@ -168,7 +169,7 @@ def _characters(recipe: PretrainRecipe, data: str) -> np.ndarray | None:
     if buckets is None:
         return None
     found = np.arange(buckets)
-    if Storage.at(data).is_local:
+    if all(Storage.at(path).is_local for path in paths_of(data)):
         frequent = frequent_characters(data, max_rows=_WINDOWS)[::-1]
         found[frequent % buckets] = frequent  # of several the most frequent is written last
     return found

@@ -9,6 +9,7 @@ from tokenfree.train.loop.stopping import Stop
 from tokenfree.train.loop.training_loop import TrainingLoop
 from tokenfree.train.loop.validation import Validator
 from tokenfree.train.loop.windows import WindowSource
+from tokenfree.train.mixture.mixture import Data
 
 
 class Loop(TrainingLoop[PretrainRecipe]):
@@ -16,7 +17,7 @@ class Loop(TrainingLoop[PretrainRecipe]):
 
     Args:
         recipe: what to train, already checked (see `tokenfree.train.config.check`).
-        data: a data directory with a manifest.
+        data: a data directory with a manifest, or several.
         rank, world_size, device, stop: see `TrainingLoop`.
 
     Raises:
@@ -26,7 +27,7 @@ class Loop(TrainingLoop[PretrainRecipe]):
     def __init__(
         self,
         recipe: PretrainRecipe,
-        data: str,
+        data: Data,
         *,
         rank: int = 0,
         world_size: int = 1,

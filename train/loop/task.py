@@ -13,6 +13,7 @@ from tokenfree.train.batches.counter_random import key
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.data.character_counts import frequent_characters
 from tokenfree.train.loop.step_sums import StepSums
+from tokenfree.train.mixture.mixture import Data
 from tokenfree.train.model.encoder import Encoder
 from tokenfree.train.objectives.base import Head
 
@@ -51,7 +52,7 @@ def build_task(recipe: PretrainRecipe, vocabulary: Vocabulary | None) -> Task:
         return pretraining_task(recipe, vocabulary.size if vocabulary is not None else 0)
 
 
-def learn_characters(encoder: Encoder, data: str, *, check_shards: bool = True) -> None:
+def learn_characters(encoder: Encoder, data: Data, *, check_shards: bool = True) -> None:
     """Let an encoder with a vocabulary of characters take it from the training split of `data`.
 
     Every start of a run counts again and finds the same; a checkpoint that is loaded afterwards brings its own.

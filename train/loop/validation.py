@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
+
+import numpy as np
 
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.batches.collator import Arrays
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.data.baselines import Baselines, baselines
+from tokenfree.train.data.shard_reader import ShardReader
 from tokenfree.train.data.validation import VALIDATION_SEED, validation_batches
+from tokenfree.train.mixture.mixture import Data
 
 _MOST = 32  # examples of a batch, as far as `train.micro_batch` allows so many
 
@@ -17,13 +22,13 @@ class Validator:
     """This worker's part of the validation of one run.
 
     Args:
-        data: the data directory that is validated on.
+        data: the data directory that is validated on, or several.
         vocabulary: of these data.
         rank, world_size: this process among the workers.
     """
 
     def __init__(
-        self, recipe: PretrainRecipe, data: str, vocabulary: Vocabulary | None, *, rank: int, world_size: int
+        self, recipe: PretrainRecipe, data: Data, vocabulary: Vocabulary | None, *, rank: int, world_size: int
     ) -> None:
         self._recipe, self._data, self._vocabulary = recipe, data, vocabulary
         self._rank, self._world_size = rank, world_size
@@ -35,6 +40,19 @@ class Validator:
             UserError: the data have no validation windows.
         """
         return self._batches(self._rank, self._world_size, equally_many=equally_many)
+
+    def directory_of(self, arrays: Arrays) -> int:
+        """Which of several directories the windows of a batch, one at the least, are of; from 0 on."""
+        return int(np.searchsorted(self._first_rows, arrays["sample_ids"][0], side="right")) - 1
+
+    @functools.cached_property
+    def _first_rows(self) -> np.ndarray:
+        """The number of the first window of each directory, int64."""
+        reader = ShardReader(self._data, "validation", check=False)
+        rows = np.array([shard.rows for shard in reader.shards], dtype=np.int64)
+        directories = reader.directories_of(np.arange(len(rows)))
+        sizes = [int(rows[directories == number].sum()) for number in range(int(directories.max(initial=0)) + 1)]
+        return np.cumsum([0, *sizes[:-1]])
 
     def baselines(self) -> Baselines | None:
         """What models without context would score on the targets of all workers; None for objectives without such."""

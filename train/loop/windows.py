@@ -8,14 +8,14 @@ from typing import Any
 
 import torch
 
-from tokenfree.preprocess.dataset.manifest import load_manifest
-from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.data.baselines import Baselines
 from tokenfree.train.data.loader import Loader
 from tokenfree.train.loop.step_sums import StepSums
 from tokenfree.train.loop.task import Task, build_task, learn_characters, on_device
 from tokenfree.train.loop.validation import Validator
+from tokenfree.train.mixture.contents import load_data_manifest, load_data_vocabulary
+from tokenfree.train.mixture.mixture import Data, Mixture, paths_of
 from tokenfree.train.parallel.collectives import sum_over_workers
 from tokenfree.train.runs.checkpoint_state import RunProgress
 
@@ -25,7 +25,7 @@ class WindowSource:
 
     Args:
         recipe: what to train, already checked (see `tokenfree.train.config.check`).
-        data: a data directory with a manifest.
+        data: a data directory with a manifest, or several.
         rank, world_size: this process among the workers.
 
     Raises:
@@ -34,11 +34,12 @@ class WindowSource:
 
     keeps_best = False
 
-    def __init__(self, recipe: PretrainRecipe, data: str, *, rank: int, world_size: int) -> None:
+    def __init__(self, recipe: PretrainRecipe, data: Data, *, rank: int, world_size: int) -> None:
         self._recipe, self._data, self._rank = recipe, data, rank
+        self._directories = paths_of(data) if isinstance(data, Mixture) else ()
         config = recipe.train
-        self.content = load_manifest(data).fingerprint
-        self.vocabulary = load_vocabulary(data)
+        self.content = load_data_manifest(data).fingerprint
+        self.vocabulary = load_data_vocabulary(data)
         self.loader = Loader(
             data,
             global_batch=config.global_batch,
@@ -61,20 +62,26 @@ class WindowSource:
 
     def validate(self, task: Task, device: torch.device, *, equally_many: bool) -> dict[str, float]:
         """`validation_loss` (nats per target), `validation_accuracy`, `validation_targets` and what else the objective
-        reports, with that prefix: fixed samples and masks.
+        reports, with that prefix: fixed samples and masks. Of several directories these are over the targets of all,
+        of which each has its share, and there is `validation_loss_data_1` and so on of each that has windows.
 
         Raises:
             UserError: the data have no validation windows.
         """
         means = task.head.means
-        sums = StepSums.zeros(means, device)
+        sums, by_directory = StepSums.zeros(means, device), [StepSums.zeros(means, device) for _ in self._directories]
         for arrays in self.validator.batches(equally_many=equally_many):
             _, of_batch = task(on_device(arrays, device))
             if len(arrays["sample_ids"]):
                 sums = sums.plus(of_batch)
+                if by_directory:
+                    number = self.validator.directory_of(arrays)
+                    by_directory[number] = by_directory[number].plus(of_batch)
         values = StepSums.unpack(sum_over_workers(sums.pack()), means).report()
         num_targets = values.pop("num_targets")
-        return {f"validation_{name}": value for name, value in {**values, "targets": num_targets}.items()}
+        whole = [StepSums.unpack(sum_over_workers(each.pack()), means) for each in by_directory]
+        of_each = {f"loss_data_{k}": each.mean_loss() for k, each in enumerate(whole, 1) if each.num_targets}
+        return {f"validation_{name}": value for name, value in {**values, "targets": num_targets, **of_each}.items()}
 
     def badness(self, validation: Mapping[str, float]) -> float:
         """The loss."""

@@ -11,6 +11,7 @@ import torch
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.loop.loop import Loop
 from tokenfree.train.loop.utilisation import peak
+from tokenfree.train.mixture.mixture import Data
 
 _WARM, _TIMED, _LEAST_SECONDS = 2, 4, 4.0  # steps before the clock runs; steps by the clock, and seconds of it
 _AT_REST = 1e-12  # a learning rate at which nothing moves, whatever the recipe's own would do to the weights
@@ -31,7 +32,7 @@ class StepSeconds:
         return self.fixed + self.of_example * examples
 
 
-def measure(recipe: PretrainRecipe, data: str, example_flops: float, examples: int) -> StepSeconds:
+def measure(recipe: PretrainRecipe, data: Data, example_flops: float, examples: int) -> StepSeconds:
     """Train a few steps on `examples` examples with one thread, or, where they would take long, on fewer.
 
     CPU seconds are counted, so that a busy machine is measured like an idle one.
@@ -55,7 +56,7 @@ def measure(recipe: PretrainRecipe, data: str, example_flops: float, examples: i
         torch.set_num_threads(threads)
 
 
-def _seconds(recipe: PretrainRecipe, data: str, examples: int) -> float:
+def _seconds(recipe: PretrainRecipe, data: Data, examples: int) -> float:
     most = _WARM + 100 * _TIMED
     train = dataclasses.replace(
         recipe.train, global_batch=examples, streams=1, compile=False, steps=most, learning_rate=_AT_REST

@@ -8,13 +8,13 @@ import numpy as np
 import torch
 
 from tokenfree.preprocess.config import PreprocessConfig
-from tokenfree.preprocess.dataset.manifest import load_manifest
-from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
 from tokenfree.train.batches.collator import Arrays
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.data.loader import Loader
 from tokenfree.train.loop.task import pretraining_task
 from tokenfree.train.loop.utilisation import Meter
+from tokenfree.train.mixture.contents import load_data_manifest, load_data_vocabulary
+from tokenfree.train.mixture.mixture import Data
 
 _SAMPLED = 256  # examples of the data whose shapes are counted
 
@@ -44,8 +44,8 @@ class Work:
     source: str
 
 
-def work_of(recipe: PretrainRecipe, data: str | None) -> Work:
-    """The work of `recipe` on the data directory `data`, or on full windows with as many targets as there can be.
+def work_of(recipe: PretrainRecipe, data: Data | None) -> Work:
+    """The work of `recipe` on `data`, or on full windows with as many targets as there can be.
 
     Raises:
         UserError: the data cannot be read.
@@ -61,7 +61,7 @@ def work_of(recipe: PretrainRecipe, data: str | None) -> Work:
         }
         data_bytes = epochs = None
     else:
-        manifest, vocabulary = load_manifest(data), load_vocabulary(data)
+        manifest, vocabulary = load_data_manifest(data), load_data_vocabulary(data)
         size = vocabulary.size if vocabulary is not None else 0
         collator = recipe.objective.collator(vocabulary, train.length, train.seed)
         arrays = Loader(

@@ -17,6 +17,7 @@ from tokenfree.preprocess.common.local_files import write_atomically
 from tokenfree.preprocess.common.settings import build, flatten, to_mapping
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.train.config import OPERATIONAL, FinetuneRecipe, PretrainRecipe, R, Recipe
+from tokenfree.train.mixture.mixture import Data, given_or_parsed, stored
 from tokenfree.train.runs.run_files import CONFIG, CONFIG_NAME
 
 _TASK = "task"  # a key that recipes of fine-tuning have alone
@@ -35,7 +36,7 @@ class RunConfig(Generic[R]):
     """What config.yaml holds."""
 
     recipe: R  # resolved
-    data: str  # path or address of the data directory, or of the training file; of an imported run, where it was
+    data: Data  # the data directory or several, or the training file; of an imported run, where it was
     manifest: str  # fingerprint of the data; "" of an imported run
     init_from: InitFrom | None = None  # None: it began with fresh weights
     code: Mapping[str, str] = dataclasses.field(default_factory=dict)  # as it was begun with, see `own_code.hashes`
@@ -44,7 +45,7 @@ class RunConfig(Generic[R]):
 
     def text(self) -> str:
         """The content of config.yaml."""
-        mapping = {"recipe": to_mapping(self.recipe), "data": self.data, "manifest": self.manifest}
+        mapping = {"recipe": to_mapping(self.recipe), "data": stored(self.data), "manifest": self.manifest}
         if self.files:
             mapping["files"] = dict(self.files)
         if self.init_from is not None:
@@ -161,7 +162,7 @@ def _config_of(cls: type[R], run: str | Path, trusted: Collection[str] | None) -
         built = build(cls, mapping["recipe"], source=f"{run}/{CONFIG_NAME}")
     return RunConfig(
         built,
-        mapping["data"],
+        given_or_parsed(mapping["data"]),
         mapping["manifest"],
         InitFrom(**mapping["init_from"]) if "init_from" in mapping else None,
         mapping.get("code", {}),

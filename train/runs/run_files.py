@@ -15,6 +15,7 @@ from tokenfree.preprocess.common.stored.stored_files import OPEN, StoredFile
 
 CONFIG_NAME, RESULT_NAME, METRICS_NAME, EVENTS_NAME = "config.yaml", "result.json", "metrics.jsonl", "events.jsonl"
 Number = int | Annotated[float, Field(allow_inf_nan=False)]
+AtLeastTwo = Annotated[list[str], Field(min_length=2)]  # data directories as on the command line
 Count = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(ge=0, lt=1e11)]  # since 1970; later years have no date in Python
 
@@ -60,7 +61,7 @@ class _Recipe(TypedDict, total=False):
 @with_config(OPEN)
 class _Config(TypedDict):
     recipe: NotRequired[_Recipe]
-    data: NotRequired[str]
+    data: NotRequired[str | AtLeastTwo]
     manifest: NotRequired[str]
     init_from: NotRequired[_Weights]
     files: NotRequired[dict[str, str]]
@@ -71,7 +72,7 @@ class _Config(TypedDict):
 @with_config(OPEN)
 class _WholeConfig(_Config):
     recipe: _Recipe
-    data: str
+    data: str | AtLeastTwo
     manifest: str
 
 

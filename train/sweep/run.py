@@ -25,6 +25,7 @@ from tokenfree.preprocess.common.settings import fingerprint, to_mapping
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.train.jobs.ray_child import RayChild
 from tokenfree.train.machine.provenance import attempt
+from tokenfree.train.mixture.mixture import Data
 from tokenfree.train.runs.folder_hashes import rewritten, write_hashes
 from tokenfree.train.sweep.control.controller import Progress
 from tokenfree.train.sweep.control.history import Event, History
@@ -66,7 +67,7 @@ class SweepResult:
     already_complete: bool = False
 
 
-def prepare(sweep: SweepRecipe, data: str | TaskInput, output: str) -> tuple[Proposer, Plan]:
+def prepare(sweep: SweepRecipe, data: Data | TaskInput, output: str) -> tuple[Proposer, Plan]:
     """Check the sweep against the data and plan its settings; the recipes of `Proposer.sweep` are complete.
 
     Raises:
@@ -79,11 +80,11 @@ def prepare(sweep: SweepRecipe, data: str | TaskInput, output: str) -> tuple[Pro
 
 
 def run_sweep(
-    sweep: SweepRecipe, data: str | TaskInput, output: str, *, progress: Progress | None = None
+    sweep: SweepRecipe, data: Data | TaskInput, output: str, *, progress: Progress | None = None
 ) -> SweepResult:
     """Run the sweep on `data` into the folder `output`, or go on where it was killed.
 
-    `data` is a data directory or, of a sweep of a task, its files.
+    `data` is a data directory, or several, or, of a sweep of a task, its files.
 
     `progress` hears of every event from now on, with all that is known after it; of a sweep that goes on first, before
     anything starts, of `resume`, and where Ray is started again, of `lost`; these are in no journal. What is returned

@@ -21,6 +21,7 @@ from tokenfree.train.loop.loop import Loop
 from tokenfree.train.loop.loss_spikes import Incident, NotANumber, Spike, checked_validation
 from tokenfree.train.loop.stopping import Stop, stop_on_signals
 from tokenfree.train.loop.training_loop import TrainingLoop
+from tokenfree.train.mixture.mixture import Data
 from tokenfree.train.parallel.collectives import barrier, broadcast, gather
 from tokenfree.train.runs.checkpoint_state import RunProgress
 from tokenfree.train.runs.locate import run_at
@@ -72,7 +73,7 @@ class TrainJob:
     """The `Job` of a pretraining run."""
 
     recipe: PretrainRecipe
-    data: str  # path or address of the data directory
+    data: Data  # path or address of the data directory, or several
     run: str
     profile: bool = False
     has_first_checkpoint: bool = False

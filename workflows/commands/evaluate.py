@@ -11,6 +11,7 @@ pairs or of tagged words, in place of what the run has as task.noise; `tokenfree
 
 Examples:
   tokenfree evaluate runs/tiny --data data/en
+  tokenfree evaluate runs/both --data data/en:0.7 data/de:0.3
   tokenfree evaluate runs/sst --data sst/stsa.binary.dev
   tokenfree evaluate runs/sst --data sst/stsa.binary.dev --noise drop --noise-rate 0.2
   tokenfree evaluate runs/tiny --data data/en --windows 2000 --json
@@ -21,8 +22,10 @@ import json
 from typing import TYPE_CHECKING
 
 from tokenfree.preprocess.common.errors import UserError
+from tokenfree.workflows.recipes import data_option
 
 if TYPE_CHECKING:
+    from tokenfree.train.mixture.mixture import Data
     from tokenfree.train.tasks.examples.noise import Noise
 
 NOISES = ("drop", "repeat", "uppercase", "random_case", "random_case_in_words")
@@ -31,8 +34,8 @@ NOISES = ("drop", "repeat", "uppercase", "random_case", "random_case_in_words")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`RUN [--data DIR|FILE]`."""
     parser.add_argument("run_folder", metavar="RUN", help="the folder of a run")
-    shown = "a data directory made by `tokenfree preprocess`; of a fine-tuned run, a file of examples"
-    parser.add_argument("--data", metavar="PATH", help=shown)
+    shown = f"{data_option.SHOWN}; of a fine-tuned run, a file of examples"
+    data_option.add_argument(parser, shown, metavar="PATH")
     parser.add_argument(
         "--windows", metavar="N", type=int, help="windows, spaced evenly (default: train.validation_windows)"
     )
@@ -63,9 +66,10 @@ def run(args: argparse.Namespace) -> int:
         return _evaluate_task(args)
     if args.noise is not None:
         raise UserError(f"--noise {args.noise}: is for fine-tuned runs, and {args.run_folder} is none; leave it out")
-    if args.data is None:
+    data = data_option.data_of(args)
+    if data is None:
         raise UserError("--data is missing; give a data directory made by `tokenfree preprocess`")
-    return _evaluate_windows(args)
+    return _evaluate_windows(args, data)
 
 
 def _evaluate_task(args: argparse.Namespace) -> int:
@@ -78,10 +82,13 @@ def _evaluate_task(args: argparse.Namespace) -> int:
 
     if args.windows is not None:
         raise UserError(f"--windows {args.windows}: of a fine-tuned run all examples are evaluated; leave it out")
+    if args.data is not None and len(args.data) > 1:
+        raise UserError(f"--data: a fine-tuned run is evaluated on one file, not {len(args.data)}")
+    file = None if args.data is None else args.data[0]
     model = load_finetuned(args.run_folder, trust_code=args.trust_code)
-    found = model.evaluate(args.data, _noise(args))
+    found = model.evaluate(file, _noise(args))
     if found.metrics is None:
-        raise UserError(f"{args.data}: the examples have no labels to be compared with; tokenfree predict labels texts")
+        raise UserError(f"{file}: the examples have no labels to be compared with; tokenfree predict labels texts")
     values = {"step": model.step, "loss": found.loss, **found.metrics.values}
     if args.json:
         print(json.dumps(values))
@@ -111,14 +118,15 @@ def _noise(args: argparse.Namespace) -> "Noise | None":
     return Noise(evaluation=scheme, rate=args.noise_rate, seed=args.noise_seed or 0)
 
 
-def _evaluate_windows(args: argparse.Namespace) -> int:
+def _evaluate_windows(args: argparse.Namespace, data: "Data") -> int:
     """Print what `tokenfree.train.evaluate.evaluate` finds of a pretraining run."""
     from tokenfree.train.evaluate import evaluate
+    from tokenfree.train.mixture.mixture import paths_of
     from tokenfree.workflows.terminal.breakdown import breakdown_lines
     from tokenfree.workflows.terminal.next_command import next_command
     from tokenfree.workflows.terminal.run_result import reading_line
 
-    found = evaluate(args.run_folder, args.data, num_windows=args.windows, trust_code=args.trust_code)
+    found = evaluate(args.run_folder, data, num_windows=args.windows, trust_code=args.trust_code)
     if args.json:
         print(json.dumps(found))
         return 0
@@ -130,5 +138,5 @@ def _evaluate_windows(args: argparse.Namespace) -> int:
         print(line)
     for line in breakdown_lines(**by_group) if by_group else ():
         print(line)
-    print(next_command("report", args.data, args.run_folder, "--output", "report.html"))
+    print(next_command("report", *paths_of(data), args.run_folder, "--output", "report.html"))
     return 0

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.train.planning.devices import ACCELERATORS
-from tokenfree.workflows.recipes import command_line
+from tokenfree.workflows.recipes import command_line, data_option
 from tokenfree.workflows.recipes.kinds import PRETRAINING
 
 if TYPE_CHECKING:
     from tokenfree.train.config import PretrainRecipe
+    from tokenfree.train.mixture.mixture import Data
     from tokenfree.workflows.terminal.plans.run_plan import RunPlan
 
 KIND = PRETRAINING  # of recipe that the command reads
@@ -35,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     devices.add_argument("--cpus", metavar="N", type=int, help="CPU cores in all, a worker a node; needs --data")
     parser.add_argument("--nodes", metavar="M", type=int, default=1, help="machines that share them (default 1)")
     parser.add_argument("--gpu", choices=tuple(ACCELERATORS), default="h100", help="kind of GPU (default h100)")
-    parser.add_argument("--data", metavar="DIR", help="a data directory; without it windows count as full")
+    data_option.add_argument(parser, "a data directory, or several as for pretrain; without it windows count as full")
     shown = f"share of the peak that training reaches on GPUs, 0 to 1 (default {_UTILISATION}, assumed)"
     parser.add_argument("--utilisation", metavar="X", type=float, help=shown)
     parser.add_argument("--price", metavar="P", type=float, help="of a GPU, or a CPU core, for an hour")
@@ -51,17 +52,16 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.workflows.terminal.plans.run_plan import lines
     from tokenfree.workflows.terminal.verbosity import show_settings
 
-    recipe = _checked(args)
+    recipe, data = _checked(args)
     show_settings(args.verbosity, recipe)
-    plan = _plan(recipe, args)
+    plan = _plan(recipe, data, args)
     print(json.dumps(plan.numbers()) if args.json else "\n".join(lines(plan)))
     return 0
 
 
-def _checked(args: argparse.Namespace) -> "PretrainRecipe":
-    from tokenfree.preprocess.dataset.manifest import load_manifest
-    from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
+def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, Data | None]":
     from tokenfree.train.config import PretrainRecipe, check, model_problems
+    from tokenfree.train.mixture.contents import load_data_manifest, load_data_vocabulary
 
     made = command_line.drafted(PretrainRecipe, args)
     recipe, problems = made.settings, list(made.problems)
@@ -81,19 +81,20 @@ def _checked(args: argparse.Namespace) -> "PretrainRecipe":
     workers = args.gpus or args.nodes
     if recipe is None:
         raise UserError(command_line.source(args), problems)
-    if args.data is None:
+    data = data_option.data_of(args)
+    if data is None:
         problems = model_problems(made)
         if workers > recipe.train.global_batch:
             problems.append(f"{option}: {workers} workers cannot share train.global_batch {recipe.train.global_batch}")
     else:
-        manifest, vocabulary = load_manifest(args.data), load_vocabulary(args.data)
+        manifest, vocabulary = load_data_manifest(data), load_data_vocabulary(data)
         problems += check(recipe, manifest, workers=(workers, workers), vocabulary=vocabulary)
     if problems:
         raise UserError(command_line.source(args), problems)
-    return recipe
+    return recipe, data
 
 
-def _plan(recipe: "PretrainRecipe", args: argparse.Namespace) -> "RunPlan":
+def _plan(recipe: "PretrainRecipe", data: "Data | None", args: argparse.Namespace) -> "RunPlan":
     from tokenfree.train.model.costs import step_memory
     from tokenfree.train.planning import probe, run_plan
     from tokenfree.train.planning.work import work_of
@@ -101,7 +102,7 @@ def _plan(recipe: "PretrainRecipe", args: argparse.Namespace) -> "RunPlan":
     from tokenfree.workflows.terminal.stage_line import counted
 
     train = recipe.train
-    work = work_of(recipe, args.data)
+    work = work_of(recipe, data)
     layout = run_plan.WorkerLayout(args.gpus or args.nodes, args.nodes)
     share = -(-train.global_batch // layout.devices)
     examples = min(share, train.micro_batch or share)
@@ -119,7 +120,8 @@ def _plan(recipe: "PretrainRecipe", args: argparse.Namespace) -> "RunPlan":
         assumed.append(f"peak {peak:,.4g} TFLOP/s in {train.precision}: {gpu.source}")
         assumed.append("activations in float32 with all kept, which is more than GPUs need")
     else:
-        found = probe.measure(recipe, args.data, work.example_flops, share)
+        assert data is not None, "checked"
+        found = probe.measure(recipe, data, work.example_flops, share)
         cores = args.cpus // args.nodes
         example = found.of_example / args.cpus
         step = found.of(share) / cores + exchange
@@ -131,7 +133,7 @@ def _plan(recipe: "PretrainRecipe", args: argparse.Namespace) -> "RunPlan":
         assumed.append(f"{run_plan.NETWORK * 8 / 1e9:.0f} Gbit/s between nodes, nothing hidden behind arithmetic")
     elif layout.devices > 1:
         assumed.append(f"{run_plan.LINKS / 1e9:.0f} GB/s between GPUs, nothing hidden behind arithmetic")
-    (assumed if args.data is None else measured).append(f"shapes: {work.source}")
+    (assumed if data is None else measured).append(f"shapes: {work.source}")
     encoder = step_memory(recipe.model, train.length, examples, recipe.objective.max_predictions)
     return RunPlan(
         recipe=args.recipe,

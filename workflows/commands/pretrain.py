@@ -3,6 +3,11 @@
 The same command goes on where a run was stopped or killed. With one worker training runs in this process, with more
 under Ray Train; the batches do not depend on the number of workers. Keys of the recipe are options too.
 
+Several data directories are mixed: `--data A:0.7 B:0.3` takes seven of ten samples from A, in an order as fixed as that
+of one. Without weights each gives samples in proportion to its characters. They share one subword vocabulary. The
+validation windows are shared out alike; the loss on each is `validation_loss_data_1` and so on. A number after the last
+colon is a weight, unless a folder has the whole for its name.
+
 --init-from begins a new run with weights of another run, or of a folder of transformers, such as the official CANINE:
 what fits by name and shape is loaded, and what is new or was left is printed. Optimizer and step begin afresh.
 
@@ -13,6 +18,7 @@ Examples:
   tokenfree pretrain canine-s-tiny --data data/en --output runs/tiny --workers 2
   tokenfree pretrain canine-s-base --data data/en --output runs/base --workers 2:8 --train.learning_rate 0.002
   tokenfree pretrain canine-s-tiny --data data/de --output runs/de --init-from runs/tiny
+  tokenfree pretrain canine-s-tiny --data data/en:0.7 data/de:0.3 --output runs/both
   tokenfree pretrain canine-s-tiny --data data/en --output runs/tiny --extend-to 2000
 """
 
@@ -21,19 +27,20 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tokenfree.preprocess.common.errors import UserError
-from tokenfree.workflows.recipes import command_line
+from tokenfree.workflows.recipes import command_line, data_option
 from tokenfree.workflows.recipes.kinds import PRETRAINING
 
 if TYPE_CHECKING:
     from tokenfree.train.config import PretrainRecipe
+    from tokenfree.train.mixture.mixture import Data
 
 KIND = PRETRAINING  # of recipe that the command reads
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`RECIPE --data DIR --output RUN [--workers N | MIN:MAX] [--init-from RUN|FOLDER] [--extend-to STEPS]`."""
+    """`RECIPE --data DIR ... --output RUN [--workers N | MIN:MAX] [--init-from RUN|FOLDER] [--extend-to STEPS]`."""
     command_line.add_arguments(parser, KIND)
-    parser.add_argument("--data", metavar="DIR", required=True, help="a data directory made by `tokenfree preprocess`")
+    data_option.add_argument(parser, needed=True)
     parser.add_argument("--output", metavar="RUN", required=True, help="the folder of the run")
     parser.add_argument("--workers", metavar="N | MIN:MAX", default="1", help="training processes (default 1)")
     parser.add_argument(
@@ -54,22 +61,23 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         UserError: recipe, data, workers and run do not fit together.
     """
+    from tokenfree.train.mixture.mixture import paths_of
     from tokenfree.train.pretrain import pretrain
     from tokenfree.workflows.terminal.next_command import next_command
-    from tokenfree.workflows.terminal.run_result import loss_lines
+    from tokenfree.workflows.terminal.run_result import loss_lines, loss_of_each
     from tokenfree.workflows.terminal.training_line import ProgressLine
     from tokenfree.workflows.terminal.verbosity import show_settings
 
-    recipe, workers = _checked(args)
+    recipe, data, workers = _checked(args)
     show_settings(args.verbosity, recipe)
     if args.dry_run:
-        print(f"recipe {args.recipe}: fits the data {args.data} and {args.workers} workers")
-        print("".join(f"{line}\n" for line in _what_would_be(recipe, args)), end="")
+        print(f"recipe {args.recipe}: fits the data {data_option.told(data)} and {args.workers} workers")
+        print("".join(f"{line}\n" for line in _what_would_be(recipe, data, args)), end="")
         return 0
     with ProgressLine(steps=args.extend_to or recipe.train.steps, verbosity=args.verbosity) as line:
         result = pretrain(
             recipe,
-            args.data,
+            data,
             args.output,
             workers=workers,
             progress=line,
@@ -80,17 +88,17 @@ def run(args: argparse.Namespace) -> int:
         )
     if result.already_complete:
         print(f"{args.output}: already complete ({result.steps} steps); nothing to do")
-    print("\n".join(loss_lines(result)))
+    print("\n".join([*loss_lines(result), *loss_of_each(result.validation_means, paths_of(data))]))
     files = [("checkpoint", result.checkpoint), ("metrics", f"{args.output}/metrics.jsonl")]
     if args.profile:
         files.append(("profile", f"{args.output}/profile"))
     for what, path in files:
         print(f"  {what:<12}{path}")
-    print(next_command("evaluate", args.output, "--data", args.data))
+    print(next_command("evaluate", args.output, "--data", *args.data))
     return 0
 
 
-def _what_would_be(recipe: "PretrainRecipe", args: argparse.Namespace) -> Iterator[str]:
+def _what_would_be(recipe: "PretrainRecipe", data: "Data", args: argparse.Namespace) -> Iterator[str]:
     """What the run would begin with, and how it would be made longer."""
     from tokenfree.train.loop.loop import Loop
     from tokenfree.train.runs.locate import run_at
@@ -104,40 +112,41 @@ def _what_would_be(recipe: "PretrainRecipe", args: argparse.Namespace) -> Iterat
         if not extension.is_done:
             yield extension.line()
     if args.init_from is not None:
-        start = GivenStart(run, recipe, lambda each: Loop(each, args.data), args.init_from, trust_code=args.trust_code)
+        start = GivenStart(run, recipe, lambda each: Loop(each, data), args.init_from, trust_code=args.trust_code)
         yield from start.lines()
 
 
-def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, tuple[int, int]]":
-    """The recipe and the workers, after a check of them and the data.
+def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, Data, tuple[int, int]]":
+    """The recipe, the data and the workers, after a check of them and the data.
 
     Raises:
         UserError: with all problems of them.
     """
-    from tokenfree.preprocess.dataset.manifest import load_manifest
-    from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
     from tokenfree.train.config import PretrainRecipe, check
+    from tokenfree.train.mixture.contents import load_data_manifest, load_data_vocabulary
+    from tokenfree.train.mixture.mixture import parse
 
     made = command_line.drafted(PretrainRecipe, args)
     recipe, problems = made.settings, list(made.problems)
-    workers, manifest, vocabulary = (1, 1), None, None
+    workers, data, manifest, vocabulary = (1, 1), None, None, None
     others: list[UserError] = []  # that are not the recipe's
     try:
         workers = parse_workers(args.workers)
     except UserError as error:
         others.append(error)
     try:
-        manifest = load_manifest(args.data)
-        vocabulary = load_vocabulary(args.data)
+        data = parse(args.data)
+        manifest = load_data_manifest(data)
+        vocabulary = load_data_vocabulary(data)
     except UserError as error:
         others.append(error)
     if recipe is not None:
         problems += check(recipe, manifest, workers=workers, vocabulary=vocabulary)
     if len(others) == 1 and not problems:
         raise others[0]
-    if recipe is None or problems or others:
+    if recipe is None or data is None or problems or others:
         raise UserError(command_line.source(args), [*problems, *map(str, others)])
-    return recipe, workers
+    return recipe, data, workers
 
 
 def parse_workers(text: str) -> tuple[int, int]:

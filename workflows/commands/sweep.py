@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING
 from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.preprocess.common.refused import problems_of
 from tokenfree.preprocess.common.settings import draft, merge, nest
-from tokenfree.workflows.recipes import command_line, library
+from tokenfree.workflows.recipes import command_line, data_option, library
 from tokenfree.workflows.recipes.kinds import SWEEP
 from tokenfree.workflows.terminal.stage_line import counted
 
 if TYPE_CHECKING:
+    from tokenfree.train.mixture.mixture import Data
     from tokenfree.train.sweep.run import SweepResult
     from tokenfree.train.sweep.space.recipe import SweepRecipe
     from tokenfree.train.sweep.subjects.finetuning import TaskInput
@@ -36,9 +37,9 @@ REPORT = "report.html"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`RECIPE --data DIR | --train FILE --dev FILE [--test FILE] --output RUN [--trials N] [--concurrent N]`."""
+    """`RECIPE --data DIR ... | --train FILE --dev FILE [--test FILE] --output RUN [--trials N] [--concurrent N]`."""
     command_line.add_arguments(parser, KIND)
-    parser.add_argument("--data", metavar="DIR", help="a data directory made by `tokenfree preprocess`")
+    data_option.add_argument(parser)
     parser.add_argument("--train", metavar="FILE", help="of a task: the examples to learn from")
     parser.add_argument("--dev", metavar="FILE", help="of a task: the development set, by which settings are judged")
     parser.add_argument("--test", metavar="FILE", help="of a task: the test set, for the best setting alone")
@@ -93,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
         print(paper_table([args.output], "markdown"), end="")
         print(next_command("report", args.output, "--format", "latex"))
     elif BEST in made:
-        print(next_command("pretrain", str(Path(args.output) / BEST), "--data", args.data, "--output", "RUN"))
+        print(next_command("pretrain", str(Path(args.output) / BEST), "--data", *args.data, "--output", "RUN"))
     return 1 if any(trial.state == "failed" for trial in result.trials) else 0
 
 
@@ -121,7 +122,7 @@ def _sweep(args: argparse.Namespace) -> "SweepRecipe":
     return sweep
 
 
-def _data(args: argparse.Namespace, sweep: "SweepRecipe") -> "str | TaskInput":
+def _data(args: argparse.Namespace, sweep: "SweepRecipe") -> "Data | TaskInput":
     """What the sweep is trained on; whether it fits the recipe is seen later.
 
     Raises:
@@ -136,8 +137,9 @@ def _data(args: argparse.Namespace, sweep: "SweepRecipe") -> "str | TaskInput":
     of_task = [*files, *(name for name, value in others.items() if value is not None)]
     if args.data is not None and of_task:
         raise UserError(f"--data and --{of_task[0]}: give one; data are for pretraining, the other is for a task")
-    if args.data is not None:
-        return args.data
+    data = data_option.data_of(args)
+    if data is not None:
+        return data
     if TASK not in sweep.base and not of_task:
         raise UserError("--data is missing: a data directory made by `tokenfree preprocess`")
     return TaskInput(files, args.init_from, args.vocabulary, args.trust_code)

@@ -4,6 +4,7 @@ import difflib
 from collections.abc import Sequence
 
 from tokenfree.preprocess.common.errors import UserError
+from tokenfree.workflows.recipes import library
 from tokenfree.workflows.recipes.keys import nearest
 from tokenfree.workflows.recipes.kinds import RecipeKind
 
@@ -40,7 +41,17 @@ def parted(
             if value.startswith("--"):
                 raise UserError(f"tokenfree {command}: {option} needs a value")
         overrides.append((key, value))
-    return own, overrides
+    return own if kind is None else _recipe_first(own), overrides
+
+
+def _recipe_first(own: list[str]) -> list[str]:
+    """The same arguments with a RECIPE that stands behind `--data DIR` in front, since `--data` takes several words."""
+    if "--data" not in own:
+        return own
+    start = own.index("--data") + 2
+    end = next((at for at in range(start, len(own)) if own[at].startswith("--")), len(own))
+    recipes = [word for word in own[start:end] if word.endswith((".yaml", ".yml")) or word in library.names()]
+    return [*recipes, *own[:start], *(word for word in own[start:end] if word not in recipes), *own[end:]]
 
 
 def _plain(option: str) -> str:

@@ -15,6 +15,7 @@ from tokenfree.train.data.validation import VALIDATION_SEED
 from tokenfree.train.inference.guesses import LONGEST, Guess
 from tokenfree.train.inference.masked_text import MaskedText
 from tokenfree.train.inference.predictor import Predictor
+from tokenfree.train.mixture.mixture import Data
 
 TOP = 5
 _SUBWORDS = ("canine_s", "masked_subwords")
@@ -39,7 +40,7 @@ class _Piece(NamedTuple):
     answer: str
 
 
-def hidden_pieces(predictor: Predictor, data: str, *, num_windows: int = 12) -> list[HiddenPiece]:
+def hidden_pieces(predictor: Predictor, data: Data, *, num_windows: int = 12) -> list[HiddenPiece]:
     """A piece of each of `num_windows` windows, spaced evenly over the validation split, with the guesses of a model.
 
     Which piece it is, only the number of the window tells: a subword of the data where the model guesses subwords of

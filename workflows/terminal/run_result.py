@@ -1,6 +1,6 @@
 """What is said of a pretraining run that has ended, and of what its model reads."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,6 +21,13 @@ def loss_lines(result: "PretrainResult") -> list[str]:
     line += f"; masked only {masked_only:.3f}, {100 * means['validation_masked_only_accuracy']:.1f}%"
     compared = _compared(masked_only, result.baselines, result.clue)
     return [line, compared] if compared else [line]
+
+
+def loss_of_each(means: Mapping[str, float], paths: Sequence[str]) -> list[str]:
+    """A line with the held-out loss on each of several data directories; none of a single one."""
+    found = {path: means.get(f"validation_loss_data_{number}") for number, path in enumerate(paths, 1)}
+    told = ", ".join(f"{path} {loss:.3f}" for path, loss in found.items() if loss is not None)
+    return [f"held-out loss of each: {told}"] if told else []
 
 
 def _compared(masked_only: float, baselines: Mapping[str, float], clue: str | None) -> str | None:

@@ -20,6 +20,7 @@ from tokenfree.train.batches.collator import Arrays, Rows
 from tokenfree.train.data import loader, shard_cache, shard_reader
 from tokenfree.train.data.loader import Loader
 from tokenfree.train.data.order import Order
+from tokenfree.train.mixture import contents
 
 WORKERS, ON_A_MACHINE, BATCH = 1000, 8, 2000
 EPOCH = 4  # steps: each of the 1,000 streams has eight rows, and two samples of every step
@@ -68,7 +69,7 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> None:
     """What each worker reads and reckons for itself, alike on all, is done once here; it takes a minute for all."""
     orders = functools.cache(lambda **settings: Order(load_manifest(URL).splits["train"].shards, **settings))
     monkeypatch.setattr(loader, "Order", lambda shards, **settings: orders(**settings))
-    monkeypatch.setattr(shard_reader, "load_manifest", functools.cache(load_manifest))
+    monkeypatch.setattr(contents, "load_manifest", functools.cache(load_manifest))
 
 
 def make_loader(store: str, rank: int = 0, world_size: int = 1) -> Loader:

@@ -15,6 +15,7 @@ from tokenfree.preprocess.text.words import word_spans
 from tokenfree.train.batches.word_framing import room_for_words
 from tokenfree.train.huggingface.folders import read_folder
 from tokenfree.train.inference.text_encoder import TextEncoder, load_encoder
+from tokenfree.train.mixture.mixture import Data, paths_of
 from tokenfree.train.model.encoder import Encoder
 from tokenfree.train.objectives.masked_subwords import CLS, SEP
 from tokenfree.train.runs.locate import newest_checkpoint
@@ -31,12 +32,12 @@ class AnalysedModel:
     Args:
         name: what it was loaded from.
         reader: the encoder with its framing.
-        data: the data directory that it was trained on; None where it is not known.
+        data: what it was trained on; None where it is not known.
         vocabulary: that of a model of subwords.
     """
 
     def __init__(
-        self, name: str, reader: TextEncoder, data: str | None = None, vocabulary: Vocabulary | None = None
+        self, name: str, reader: TextEncoder, data: Data | None = None, vocabulary: Vocabulary | None = None
     ) -> None:
         self.name, self.reader, self.data, self._vocabulary = name, reader, data, vocabulary
         self.symbols: str = reader.encoder.config.embedder.symbols
@@ -128,7 +129,7 @@ def load_model(run: str | Path, *, vocabulary: str | None = None, trust_code: bo
     data = data if data is not None and is_data(data) else None
     known = None
     if reader.encoder.config.embedder.symbols == "subwords" and (vocabulary or data) is not None:
-        known = _vocabulary(name, vocabulary or data or "", sha256)
+        known = _vocabulary(name, vocabulary or ("" if data is None else paths_of(data)[0]), sha256)
     return AnalysedModel(name, reader, data, known)
 
 
@@ -151,9 +152,9 @@ def _vocabulary(name: str, data: str, sha256: str | None) -> Vocabulary:
     return found
 
 
-def is_data(data: str) -> bool:
-    """Whether there is a finished data directory: that of an imported run is a text that says where it is from."""
+def is_data(data: Data) -> bool:
+    """Whether there is a finished data directory, or several; imported runs have a text that says from where."""
     try:
-        return Storage.at(data).size(MANIFEST) is not None
+        return all(Storage.at(path).size(MANIFEST) is not None for path in paths_of(data))
     except (UserError, NotADirectoryError):
         return False

@@ -10,6 +10,7 @@ from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.train.analyses.subject.model import AnalysedModel, is_data
 from tokenfree.train.data.shard_reader import ShardReader
+from tokenfree.train.mixture.mixture import Data
 
 SPLIT = "validation"
 
@@ -39,7 +40,7 @@ def sample_texts(model: AnalysedModel, data: str | None, num_texts: int) -> Samp
         _, shards, rows = reader.spread(num_texts)
         found = [bytes(row).decode() for row in reader.rows(("text",), shards, rows)["text"]]
     else:
-        lines = [line for _, line in read_lines(source)]
+        lines = [line for _, line in read_lines(str(source))]
         found = [lines[index] for index in np.unique(np.linspace(0, len(lines) - 1, num_texts).astype(int))]
     fitting = [model.fitting(text) for text in found]
     cut = sum(len(short) < len(text) for short, text in zip(fitting, found, strict=True))
@@ -49,8 +50,8 @@ def sample_texts(model: AnalysedModel, data: str | None, num_texts: int) -> Samp
     return SampledTexts(texts, cut)
 
 
-def source_of(model: AnalysedModel, data: str | None) -> str:
-    """Where the texts are: `data`, or the data directory that the model was trained on.
+def source_of(model: AnalysedModel, data: str | None) -> Data:
+    """Where the texts are: `data`, or what the model was trained on.
 
     Raises:
         UserError: neither is there.

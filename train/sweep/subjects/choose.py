@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.train.finetuning.files import TaskFiles
+from tokenfree.train.mixture.mixture import Data, absolute
 from tokenfree.train.sweep.space.recipe import TASK, SweepRecipe
 from tokenfree.train.sweep.space.targets import Target
 from tokenfree.train.sweep.subjects.base import Subject
@@ -15,22 +15,22 @@ from tokenfree.train.sweep.subjects.finetuning import FinetuningSubject, TaskInp
 from tokenfree.train.sweep.subjects.pretraining import PretrainingSubject
 
 
-def open_subject(sweep: SweepRecipe, data: str | TaskInput, run: str) -> tuple[SweepRecipe, Subject]:
+def open_subject(sweep: SweepRecipe, data: Data | TaskInput, run: str) -> tuple[SweepRecipe, Subject]:
     """What the sweep trains on `data`, and the sweep with recipes that are complete.
 
     Args:
         sweep: of pretraining or of a task.
-        data: the path or address of a data directory, or the files of a task.
+        data: a data directory or several, or the files of a task.
         run: the folder of the sweep.
 
     Raises:
         UserError: what is wrong with a recipe or the data; or they are of different kinds.
     """
     is_task = TASK in sweep.base
-    if is_task and isinstance(data, str):
+    if is_task and isinstance(data, Data):
         raise UserError("--data is for sweeps of pretraining; this recipe is fine-tuned: give --train and --dev")
-    if isinstance(data, str):
-        return sweep, PretrainingSubject(data if "://" in data else os.path.abspath(data))
+    if isinstance(data, Data):
+        return sweep, PretrainingSubject(absolute(data))
     if not is_task:
         raise UserError(
             "--train and --dev are for sweeps of fine-tuning; this recipe is one of pretraining: give --data"

@@ -8,14 +8,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from tokenfree.preprocess.common.settings import to_mapping, value_at
-from tokenfree.preprocess.dataset.manifest import Manifest, load_manifest
-from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
+from tokenfree.preprocess.dataset.manifest import Manifest
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.batches.collator import Arrays
 from tokenfree.train.config import PretrainRecipe, check
 from tokenfree.train.data.loader import Loader
 from tokenfree.train.loop.loop import Loop
 from tokenfree.train.loop.task import Task, pretraining_task
+from tokenfree.train.mixture.contents import load_data_manifest, load_data_vocabulary
+from tokenfree.train.mixture.mixture import Data
 
 _MEASURE = ("objective", "train.length", "train.validation_windows")  # what decides on validation samples and masks
 _SAMPLED = 256  # examples, by which arithmetic is estimated
@@ -23,17 +24,17 @@ _SAMPLED = 256  # examples, by which arithmetic is estimated
 
 @dataclasses.dataclass(frozen=True)
 class PretrainingSubject:
-    """See `tokenfree.train.sweep.subjects.base.Subject`. `data` is the path or address of a data directory."""
+    """See `tokenfree.train.sweep.subjects.base.Subject`. `data` is a data directory or several."""
 
-    data: str
+    data: Data
 
     @functools.cached_property
     def _manifest(self) -> Manifest:
-        return load_manifest(self.data)
+        return load_data_manifest(self.data)
 
     @functools.cached_property
     def _vocabulary(self) -> Vocabulary | None:
-        return load_vocabulary(self.data)
+        return load_data_vocabulary(self.data)
 
     @property
     def content(self) -> str:
@@ -41,8 +42,8 @@ class PretrainingSubject:
         return self._manifest.fingerprint
 
     @property
-    def parts(self) -> str:
-        """The path or address."""
+    def parts(self) -> Data:
+        """The paths or addresses."""
         return self.data
 
     def problems(self, recipe: PretrainRecipe, workers: tuple[int, int]) -> list[str]:

@@ -28,7 +28,7 @@ from tokenfree.train.sweep.trials.trial_session import TrialSegment
 MOST_SHORTAGES = 3  # of memory, after which a sweep goes on by itself
 
 
-def run_segments(controller: SweepController, placement: Placement, data: str, storage: Path) -> None:
+def run_segments(controller: SweepController, placement: Placement, data: Any, storage: Path) -> None:
     """Run segments until all trials have ended; `storage` is a folder for what Tune writes.
 
     Raises:
@@ -83,7 +83,7 @@ def _tuner(segments: "_SegmentSearcher", resources: dict[str, float], *, name: s
 class _SegmentSearcher(Searcher):
     """Suggests segments to Tune, as many as have room."""
 
-    def __init__(self, controller: SweepController, placement: Placement, data: str, common: dict[str, Any]) -> None:
+    def __init__(self, controller: SweepController, placement: Placement, data: Any, common: dict[str, Any]) -> None:
         super().__init__()
         self.controller = controller
         self._placement, self._data, self._common = placement, data, common

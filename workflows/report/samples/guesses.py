@@ -10,6 +10,7 @@ from tokenfree.preprocess.common import own_code
 from tokenfree.preprocess.common.settings import build
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.inference.predictor import predictor_of
+from tokenfree.train.mixture.mixture import Data
 from tokenfree.train.runs.locate import newest_checkpoint
 from tokenfree.workflows.report.samples.marking import bdi, text_cell
 from tokenfree.workflows.report.sections.parts import Block, Table
@@ -18,7 +19,7 @@ from tokenfree.workflows.samples.hidden_pieces import TOP, HiddenPiece, hidden_p
 AROUND = 60  # characters shown before a hidden piece, and after it
 
 
-def guess_block(title: str, folder: Path, recipe: Mapping[str, Any], data: str) -> Block:
+def guess_block(title: str, folder: Path, recipe: Mapping[str, Any], data: Data) -> Block:
     """The guesses of the newest checkpoint in `folder`, which was trained by `recipe`, on held-out windows of `data`.
 
     Raises:

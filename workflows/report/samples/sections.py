@@ -9,7 +9,8 @@ import pyarrow as pa
 from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.preprocess.common.own_code import UntrustedCode
 from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.dataset.manifest import load_manifest
+from tokenfree.train.mixture.contents import load_data_manifest
+from tokenfree.train.mixture.mixture import Data, given_or_parsed, paths_of
 from tokenfree.train.sweep.control.sweep_files import BEST_FILE
 from tokenfree.train.sweep.results.compare import best
 from tokenfree.train.sweep.results.tables import BEST
@@ -27,16 +28,18 @@ class _Asked(NamedTuple):
     folder: Path
     recipe: Mapping[str, Any]
     fingerprint: str
-    recorded: str | None  # where the data were; None: not recorded
+    recorded: Data | None  # where the data were; None: not recorded
 
 
 def sample_sections(records: Sequence[Record]) -> list[Section]:
     """What models guess for hidden pieces, and windows of the data; none of what is not there."""
     asked = [each for record in records for each in _asked(record)]
-    data = {record.manifest.fingerprint: str(record.path) for record in records if isinstance(record, DataRecord)}
+    data: dict[str, Data] = {
+        record.manifest.fingerprint: str(record.path) for record in records if isinstance(record, DataRecord)
+    }
     for each in asked:
-        if each.fingerprint not in data and _is_there(each):
-            data[each.fingerprint] = str(each.recorded)
+        if each.fingerprint not in data and each.recorded is not None and _is_there(each.recorded, each.fingerprint):
+            data[each.fingerprint] = each.recorded
     sections = []
     if asked:
         subtitle = (
@@ -47,7 +50,8 @@ def sample_sections(records: Sequence[Record]) -> list[Section]:
         sections.append(Section("Guesses for hidden pieces", subtitle, blocks=blocks))
     if data:
         subtitle = "evenly spaced over the training split, as tokenfree inspect draws them"
-        sections.append(Section("Sample windows", subtitle, blocks=[_windows(path) for path in data.values()]))
+        blocks = [_windows(path) for each in data.values() for path in paths_of(each)]
+        sections.append(Section("Sample windows", subtitle, blocks=blocks))
     return sections
 
 
@@ -59,7 +63,7 @@ def _asked(record: Record) -> Iterator[_Asked]:
     if isinstance(record, RunRecord):
         config = record.config
         if not record.is_finetuned and config.get("manifest") and "recipe" in config and _has_checkpoints(record.path):
-            yield _Asked(record.name, record.path, config["recipe"], config["manifest"], config.get("data"))
+            yield _Asked(record.name, record.path, config["recipe"], config["manifest"], _recorded(config))
     elif isinstance(record, SweepRecord) and record.ended:
         view = SweepView(record)
         winner = best(view.trials, target=view.targets[0], unit=view.unit) if view.quality == LOSS else None
@@ -69,21 +73,25 @@ def _asked(record: Record) -> Iterator[_Asked]:
             yield _Asked(title, folder, recipe, record.data, None)
 
 
+def _recorded(config: Mapping[str, Any]) -> Data | None:
+    return given_or_parsed(config["data"]) if "data" in config else None
+
+
 def _has_checkpoints(folder: Path) -> bool:
     return any((folder / "checkpoints").glob("step_*"))
 
 
-def _is_there(asked: _Asked) -> bool:
+def _is_there(recorded: Data, fingerprint: str) -> bool:
     """Whether the data of a run are where they were, on this machine, and the same."""
-    if asked.recorded is None or not (Path(asked.recorded) / "manifest.json").is_file():
+    if not all((Path(path) / "manifest.json").is_file() for path in paths_of(recorded)):
         return False
     try:
-        return load_manifest(asked.recorded).fingerprint == asked.fingerprint
+        return load_data_manifest(recorded).fingerprint == fingerprint
     except UserError:
         return False
 
 
-def _guesses(asked: _Asked, data: str | None) -> Block:
+def _guesses(asked: _Asked, data: Data | None) -> Block:
     """The table of a model, or a line that says why there is none."""
     if data is None:
         where = f"its data are not in {asked.recorded}" if asked.recorded else "a sweep tells no place of its data"

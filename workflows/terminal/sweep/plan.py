@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tokenfree.workflows.terminal.stage_line import counted
 
 if TYPE_CHECKING:
+    from tokenfree.train.mixture.mixture import Data
     from tokenfree.train.sweep.control.history import History
     from tokenfree.train.sweep.control.placement import Placement
     from tokenfree.train.sweep.control.trial_cost import TrialCost
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 _MOST = 40  # settings that are listed
 
 
-def describe(sweep: "SweepRecipe", data: "str | TaskInput", output: str) -> Iterator[str]:
+def describe(sweep: "SweepRecipe", data: "Data | TaskInput", output: str) -> Iterator[str]:
     """The lines of a dry run; for the hours some steps are trained, or a sweep in `output` is asked for its speed.
 
     Raises:
