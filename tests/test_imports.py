@@ -34,7 +34,7 @@ FLOORS: dict[str, list[set[str]]] = {
         {"finetuning", "planning", "worker"},
         {"huggingface"},
         {"analyses", "onnx", "ray", "start"},
-        {"evaluate", "jobs"},
+        {"embeddings", "evaluate", "jobs"},
         {"finetune", "pretrain"},
         {"sweep"},
     ],

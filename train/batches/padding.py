@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
+from typing import Any
 
 from tokenfree.train.model.encoder import ModelConfig, check
 
@@ -28,6 +29,10 @@ class Padding:
         self.spare = max(self.group + self.reach, 6)
         self.block: int | None = getattr(config.downsampler, "block", None)
         self._accepted = functools.lru_cache(maxsize=None)(self._accepted_from)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For workers elsewhere: the cache of a method cannot be pickled."""
+        return functools.partial(Padding, bucket=self._bucket), (self._config, self.length)
 
     def padded(self, positions: Iterable[int]) -> int:
         """The shortest input in which inputs of so many `positions` fit and more padding changes nothing."""

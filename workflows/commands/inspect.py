@@ -1,10 +1,12 @@
-"""Show what a data directory holds: counts, columns, and a few windows with words, subwords and masks marked.
+"""Show what a data directory or a folder of vectors holds: counts, columns, and a few windows or texts.
 
-Words and subwords alternate in colour; masked characters are shown as a block, replaced ones are underlined. Without
-colours words are parted by `|`, subwords by `·`. Characters that the vocabulary lacks are drawn as their bytes.
+Of a data directory, words and subwords alternate in colour; masked characters are shown as a block, replaced ones are
+underlined. Without colours words are parted by `|`, subwords by `·`. Characters that the vocabulary lacks are drawn as
+their bytes.
 
-Example:
+Examples:
   tokenfree inspect data/en --sample 2
+  tokenfree inspect vectors/texts
 """
 
 import argparse
@@ -16,8 +18,8 @@ from tokenfree.preprocess.common.errors import UserError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`DIR [--sample N]`."""
-    parser.add_argument("directory", metavar="DIR", help="a data directory made by `tokenfree preprocess`")
-    parser.add_argument("--sample", metavar="N", type=int, default=3, help="windows to show (default 3)")
+    parser.add_argument("directory", metavar="DIR", help="the --output of `tokenfree preprocess` or `embed`")
+    parser.add_argument("--sample", metavar="N", type=int, default=3, help="windows or texts to show (default 3)")
     parser.add_argument("--width", metavar="N", type=int, default=400, help="characters of each to show (default 400)")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
@@ -28,7 +30,9 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         UserError: a number is out of its range, or there is no finished data directory.
     """
+    from tokenfree.preprocess.common.storage import Storage
     from tokenfree.preprocess.dataset.manifest import load_manifest
+    from tokenfree.train.embeddings.folder import is_vectors_folder
     from tokenfree.workflows.samples.windows import windows
     from tokenfree.workflows.terminal import inspection
     from tokenfree.workflows.terminal.console import console
@@ -36,6 +40,8 @@ def run(args: argparse.Namespace) -> int:
 
     if args.sample < 0 or args.width < 1:
         raise UserError("--sample must not be negative and --width must be positive")
+    if is_vectors_folder(Storage.at(args.directory).names()):
+        return _vectors(args)
     manifest = load_manifest(args.directory)
     shown = windows(args.directory, manifest, num_windows=args.sample, width=args.width)
     if args.json:
@@ -54,4 +60,17 @@ def run(args: argparse.Namespace) -> int:
     for window in shown:
         inspection.show_window(out, window)
     out.print(f"\n{next_command('verify', args.directory)}")
+    return 0
+
+
+def _vectors(args: argparse.Namespace) -> int:
+    """Print what a folder of vectors holds."""
+    from tokenfree.workflows.terminal.embeddings.inspection import described, lines
+    from tokenfree.workflows.terminal.next_command import next_command
+
+    found = described(args.directory, num_texts=args.sample, width=args.width)
+    if args.json:
+        print(json.dumps(found, ensure_ascii=False))
+        return 0
+    print("\n".join([*lines(found), "", next_command("verify", args.directory)]))
     return 0

@@ -1,4 +1,4 @@
-"""Check every hash and every invariant of a data directory, or every hash of a run or a sweep.
+"""Check every hash and every invariant of a data directory, or every hash of a run, a sweep or a folder of vectors.
 
 Exit status 1 names the first file that is broken, of a shard also the row. Of a run or a sweep that still trains, the
 checkpoints are checked.
@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "directory",
         metavar="DIR",
-        help="a data directory, or the --output of `tokenfree pretrain` or `tokenfree sweep`",
+        help="a data directory, or the --output of `tokenfree pretrain`, `finetune`, `sweep` or `embed`",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
@@ -30,9 +30,12 @@ def run(args: argparse.Namespace) -> int:
     """Verify, and say how much was found good."""
     from tokenfree.preprocess.common.errors import JobError
     from tokenfree.preprocess.common.storage import Storage
+    from tokenfree.train.embeddings.folder import is_vectors_folder
     from tokenfree.train.runs.folder_hashes import is_results_folder
 
-    verified = _verified_results if is_results_folder(Storage.at(args.directory).names()) else _verified_data
+    names = Storage.at(args.directory).names()
+    verified = _verified_results if is_results_folder(names) else _verified_data
+    verified = _verified_vectors if is_vectors_folder(names) else verified
     try:
         found, lines = verified(args.directory)
     except JobError as error:
@@ -75,6 +78,18 @@ def _verified_results(directory: str) -> tuple[Mapping[str, Any], list[str]]:
     count = len(verified.checkpoints)
     said = f"{directory}: good: {state}, {count} checkpoint{'' if count == 1 else 's'}"
     return found, [said, *_unhashed_line(verified.unhashed if verified.complete else ())]
+
+
+def _verified_vectors(directory: str) -> tuple[Mapping[str, Any], list[str]]:
+    """What was found good of a folder of vectors, as numbers and in words."""
+    from tokenfree.train.embeddings.folder import verify
+    from tokenfree.workflows.terminal.next_command import next_command
+    from tokenfree.workflows.terminal.stage_line import counted
+
+    manifest = verify(directory)
+    found = {"shards": len(manifest["shards"]), "texts": manifest["texts"], "vectors": manifest["vectors"]}
+    counts = ", ".join(counted(number, noun.removesuffix("s")) for noun, number in found.items())
+    return found, [f"{directory}: good: {counts}", next_command("inspect", directory)]
 
 
 def _unhashed_line(names: Sequence[str]) -> list[str]:

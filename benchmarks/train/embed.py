@@ -1,0 +1,112 @@
+"""The vectors of a corpus, `tokenfree embed` against a loop over transformers: python -m benchmarks.train.embed
+
+The same weights: a CANINE drawn by transformers, imported as a run. Both are whole jobs, from the file of texts to a
+folder that `datasets.load_from_disk` opens, with one thread. The loop takes 32 texts at a time as they come, pads them
+to the longest, and averages the vectors of their characters; the longest text of a batch then gets other vectors than
+it has with padding. The texts are paragraphs of the interpreter's own help, or the lines of FILE.
+"""
+
+import argparse
+import pydoc_data.topics as topics
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import torch
+
+from benchmarks.timing import in_turn, median, quotient
+from benchmarks.train.canine_step import SIZES
+from tokenfree.train.embeddings.embed import embed
+from tokenfree.train.huggingface.folders import import_folder
+
+_AT_ONCE = 32
+_LONGEST = 2000  # characters
+_SAME = 1e-4  # largest difference of a number: the last one or two texts of a batch lack padding, and get other vectors
+
+
+def main() -> None:
+    options = parse()
+    torch.set_num_threads(1)
+    datasets.disable_progress_bars()
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        model, run, source = folder / "model", folder / "run", folder / "texts.txt"
+        draw(options.size, model)
+        import_folder(model, run)
+        texts = read(options.file, options.texts)
+        source.write_text("".join(f"{text}\n" for text in texts))
+        made: dict[str, list[Path]] = {"transformers": [], "tokenfree": []}
+
+        def new(name: str) -> Path:
+            made[name].append(folder / f"{name}-{len(made[name])}")
+            return made[name][-1]
+
+        seconds = in_turn(
+            {
+                "transformers": lambda: loop(model, source, new("transformers")),
+                "tokenfree": lambda: embed(str(run), str(source), str(new("tokenfree"))),
+            },
+            options.rounds,
+        )
+        characters = sum(map(len, texts))
+        print(f"{len(texts)} texts, {characters:,} characters, the longest {max(map(len, texts)):,}; {options.size}")
+        for name, values in seconds.items():
+            print(f"{name:14}{median(values):8.2f} CPU s, {characters / median(values):10,.0f} characters a CPU second")
+        print(f"ours is {quotient(seconds, 'transformers', 'tokenfree'):.2f} times as fast (median of the rounds)")
+        theirs, ours = (np.array(datasets.load_from_disk(str(paths[-1]))["vector"][:]) for paths in made.values())
+        off = np.abs(theirs - ours).max(axis=1)
+        others = off > _SAME
+        print(
+            f"{(~others).sum()} texts have the same vectors, to {off[~others].max(initial=0):.0e}; not {others.sum()}"
+        )
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--size", choices=SIZES, default="small")
+    parser.add_argument("--file", metavar="FILE", help="texts, one a line")
+    parser.add_argument("--texts", type=int, default=400, help="as many of them, spaced evenly")
+    parser.add_argument("--rounds", type=int, default=3)
+    return parser.parse_args()
+
+
+def draw(size: str, folder: Path) -> None:
+    """A CANINE with fresh weights in a folder of transformers."""
+    from transformers import CanineConfig, CanineModel, CanineTokenizer
+
+    torch.manual_seed(0)
+    CanineModel(CanineConfig(**SIZES[size]["fields"])).save_pretrained(folder)
+    CanineTokenizer().save_pretrained(folder)
+
+
+def read(file: str | None, count: int) -> list[str]:
+    if file is None:
+        paragraphs = [part for text in topics.topics.values() for part in text.split("\n\n")]
+        lines = [" ".join(part.split()) for part in paragraphs]
+    else:
+        lines = Path(file).read_text().splitlines()
+    lines = [line for line in lines if 0 < len(line) <= _LONGEST]
+    return [lines[index * len(lines) // count] for index in range(min(count, len(lines)))]
+
+
+@torch.no_grad()
+def loop(folder: Path, source: Path, output: Path) -> None:
+    """What one writes with transformers."""
+    from transformers import CanineModel, CanineTokenizer
+
+    model: Any = CanineModel.from_pretrained(folder).eval()  # pyright: ignore[reportAttributeAccessIssue]
+    tokenizer = CanineTokenizer.from_pretrained(folder)
+    texts = source.read_text().splitlines()
+    vectors: list[np.ndarray] = []
+    for start in range(0, len(texts), _AT_ONCE):
+        batch = tokenizer(texts[start : start + _AT_ONCE], padding="longest", return_tensors="pt")
+        found = model(**batch).last_hidden_state
+        for text, row in zip(texts[start : start + _AT_ONCE], found, strict=True):
+            vectors.append(row[1 : 1 + len(text)].mean(dim=0).numpy())
+    datasets.Dataset.from_dict({"text": texts, "vector": vectors}).save_to_disk(output)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What is printed of the vectors of a corpus."""
