@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tokenfree.pipelines import preprocess
+from tokenfree.pipelines.runners import make_pipeline
 from tokenfree.preprocess.common.errors import JobError
 from tokenfree.preprocess.job.build_step import build_one_shard
 from tokenfree.preprocess.job.finish import finish
@@ -73,7 +74,7 @@ def test_an_engine_gets_through_a_job_that_was_taken_over(
     lose(monkeypatch, output, make_config(corpus))
     lose(monkeypatch, output, make_config(corpus))
     before = sorted(output.rglob("*"))
-    with preprocess.make_pipeline(preprocess.runner_options("direct", 1)) as pipeline:
+    with make_pipeline(preprocess.runner_options("direct", 1)) as pipeline:
         preprocess.build_graph(pipeline, jobs[0])
     assert sorted(output.rglob("*")) == before
 

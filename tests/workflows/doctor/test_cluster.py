@@ -121,7 +121,7 @@ def test_each_fault_of_a_real_node_is_found(network: Network, tmp_path: Path) ->
         network.add(number)
     network.start_node(1, 0)
     network.start_node(2, 1)
-    package = next(path for path in files("safetensors") or [] if path.name == "METADATA").locate().parent
+    package = Path(str(next(path for path in files("safetensors") or [] if path.name == "METADATA").locate())).parent
     first = " ".join(FAULTS.format(temp=network.temp, package=package, **folders).split())
     network.start_node(3, 1, "--num-gpus=1", first=first)
     network.wait_for_nodes(3)
