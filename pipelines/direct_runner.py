@@ -26,6 +26,7 @@ SECONDS_BETWEEN_ABORTS = 0.5
 # Beam registers both by decorators that hide from type checkers that they are classes.
 _Environment: Any = environments.SubprocessSDKEnvironment
 _Handler: Any = worker_handlers.SubprocessSdkWorkerHandler
+_THREADS = "beam_"  # how the names of Beam's threads begin
 _LOST_CONNECTION = "Channel closed prematurely"  # what the runner says of a process that was connected
 
 
@@ -56,6 +57,22 @@ class ProcessRunner(FnApiRunner):
         """
         with _on_loopback():
             return super().run_pipeline(pipeline, options)
+
+
+@contextlib.contextmanager
+def silent_streams() -> Iterator[None]:
+    """In the block Beam's threads that read from a worker end without a traceback where it dies: that is told by us."""
+    before = threading.excepthook
+
+    def hook(told: threading.ExceptHookArgs) -> None:
+        if not (isinstance(told.exc_value, grpc.RpcError) and told.thread and told.thread.name.startswith(_THREADS)):
+            before(told)
+
+    threading.excepthook = hook
+    try:
+        yield
+    finally:
+        threading.excepthook = before
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from apache_beam.options.pipeline_options import (
 from apache_beam.pipeline import Pipeline
 
 import tokenfree
-from tokenfree.pipelines.direct_runner import ProcessRunner
+from tokenfree.pipelines.direct_runner import ProcessRunner, silent_streams
 from tokenfree.pipelines.profiles import load_profile, read_profile
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.job.preprocess_job import PreprocessJob
@@ -165,7 +165,8 @@ def worker_environment(options: PipelineOptions) -> Iterator[None]:
     for name, level in silenced.items():
         logging.getLogger(name).setLevel(level)
     try:
-        yield
+        with silent_streams():
+            yield
     finally:
         for name, level in levels.items():
             logging.getLogger(name).setLevel(level)

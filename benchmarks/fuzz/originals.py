@@ -109,11 +109,15 @@ class Originals:
 
     def changes(self, name: str) -> int:
         """How often the command that made `name` changed files and names."""
-        return int(json.loads((self.folder / f"{name}.json").read_text(encoding="utf-8"))["changes"])
+        return int(self._told(name)["changes"])
 
     def seconds(self, name: str) -> float:
         """The seconds that it took."""
-        return float(json.loads((self.folder / f"{name}.json").read_text(encoding="utf-8"))["seconds"])
+        return float(self._told(name)["seconds"])
+
+    def _told(self, name: str) -> dict[str, Any]:
+        _ = self.data  # all others are made of it, and asked for before this
+        return json.loads((self.folder / f"{name}.json").read_text(encoding="utf-8"))
 
     def _made(self, name: str, command: tuple[str, ...], last: str, *, is_fresh: bool = False) -> Path:
         folder = self.folder / name

@@ -3,7 +3,9 @@
 import logging
 import os
 import re
+import threading
 
+import grpc
 import pytest
 from apache_beam.options.pipeline_options import DirectOptions, StandardOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
@@ -111,3 +113,28 @@ def test_only_the_death_of_a_worker_is_one() -> None:
     assert is_dead_worker(DeadWorkerError("code -9"))
     assert is_dead_worker(RuntimeError("Channel closed prematurely."))
     assert not is_dead_worker(RuntimeError("out of geese"))
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "is_told"),
+    [
+        ("beam_control_read", grpc.RpcError(), False),
+        ("beam_control_read", ValueError("else"), True),
+        ("another", grpc.RpcError(), True),
+    ],
+)
+def test_only_the_broken_streams_of_workers_are_not_told(
+    name: str, error: Exception, is_told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[threading.ExceptHookArgs] = []
+    monkeypatch.setattr(threading, "excepthook", told.append)
+
+    def fail() -> None:
+        raise error
+
+    with worker_environment(runner_options("direct", 2)):
+        thread = threading.Thread(target=fail, name=name)
+        thread.start()
+        thread.join()
+    assert [each.exc_value for each in told] == [error] * is_told
+    assert threading.excepthook == told.append

@@ -33,7 +33,7 @@ NOISES = ("drop", "repeat", "uppercase", "random_case", "random_case_in_words")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`RUN [--data DIR|FILE]`."""
-    parser.add_argument("run_folder", metavar="RUN", help="the folder of a run")
+    parser.add_argument("run_folder", metavar="RUN", nargs="?", help="the folder of a run")
     shown = f"{data_option.SHOWN}; of a fine-tuned run, a file of examples"
     data_option.add_argument(parser, shown, metavar="PATH")
     parser.add_argument(
@@ -55,13 +55,17 @@ def run(args: argparse.Namespace) -> int:
     """Print the metrics, one a line, and of pretraining in words what they say of reading.
 
     Raises:
-        UserError: `--windows` is less than 1, data are needed, or see `tokenfree.train.evaluate.evaluate`.
+        UserError: `--windows` is less than 1, run or data are missing, or see `tokenfree.train.evaluate.evaluate`.
     """
     from tokenfree.train.runs.run_config import is_finetuned
 
     if args.windows is not None and args.windows < 1:
         raise UserError(f"--windows {args.windows}: give at least 1")
     _check_noise(args)
+    if args.run_folder is None and args.data and len(args.data) > 1:  # RUN stands behind --data DIR
+        args.run_folder = args.data.pop()
+    if args.run_folder is None:
+        raise UserError("RUN is missing: the folder of a run, before --data")
     if is_finetuned(args.run_folder):
         return _evaluate_task(args)
     if args.noise is not None:
