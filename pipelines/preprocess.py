@@ -205,7 +205,11 @@ def _run(job: PreprocessJob, options: PipelineOptions, notice: Callable[[str], N
             except RuntimeError as error:
                 before, committed = committed, num_runs(job) + num_shards(job)
                 in_vain = in_vain + 1 if committed == before else 0
-                if not is_dead_worker(error) or in_vain > 1:
+                if not is_dead_worker(error):
+                    raise
+                if MANIFEST in job.storage.names():  # it died in the last step, with all that counts written
+                    return tidy(Storage.at(job.url))
+                if in_vain > 1:
                     raise
 
 

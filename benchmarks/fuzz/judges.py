@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.fuzz.commands import Outcome
+from tokenfree.preprocess.common.stored.store_lock import LOCK
 
 LONGEST = 1500  # characters of a line
 # Signs that move the cursor, colour, erase, or turn the direction of the text of who reads it.
@@ -69,7 +70,8 @@ def judge_shards(data: Path, wanted: Sample) -> None:
     for name, content in wanted.items():
         if found[name] != content:
             raise Finding(f"{data.name}/{name}: other bytes than an undisturbed job's")
-    rest = [str(path.relative_to(data)) for path in data.glob("_*") if path.name != "_SUCCESS"]
+    more = (path for path in data.glob("_*") if path.name != "_SUCCESS" and not (path.name == LOCK and path.is_dir()))
+    rest = [str(path.relative_to(data)) for path in more]  # the lock of a store stays, and says that it is free
     if rest:
         raise Finding(f"{data.name}: left over {rest[:3]}")
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from tokenfree.train.runs.folder_hashes import HASHES, rewritten
 from tokenfree.workflows.report.load import load
 from tokenfree.workflows.report.page import render
 
@@ -23,6 +24,8 @@ def write_report(folders: Sequence[str], output: str) -> Path:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+    if (path.parent / HASHES).is_file():  # a finished run or sweep, whose files are all under a hash
+        rewritten(str(path.parent), [path.name])
     return path
 
 

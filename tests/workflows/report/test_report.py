@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.train.runs.folder_hashes import verify_folder, write_hashes
 from tokenfree.train.sweep.control.history import Event
 from tokenfree.train.sweep.results.tables import write
 from tokenfree.train.sweep.results.trial_result import TrialResult
@@ -349,3 +350,15 @@ def test_a_folder_that_is_nothing_we_know(name: str, tmp_path: Path) -> None:
 def test_smoothing_keeps_a_level() -> None:
     assert smoothed([1.0] * 50).tolist() == pytest.approx([1.0] * 50)
     assert smoothed([0.0] * 99 + [1.0])[-1] > 0.2
+
+
+def test_a_page_inside_of_a_finished_run_is_under_its_hashes(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    write_hashes(str(run))
+    for _ in range(2):  # written again, it is good too
+        page = write_report([str(run)], str(run / "report.html"))
+        verify_folder(str(run))
+    page.unlink()
+    page.mkdir()
+    with pytest.raises(JobError, match=r"report\.html: missing"):
+        verify_folder(str(run))
