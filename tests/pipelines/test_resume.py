@@ -191,16 +191,15 @@ def test_a_step_repeated_after_the_end_changes_nothing(
 def test_a_worker_that_dies_in_the_last_step_leaves_a_finished_job(
     corpus: Path, tmp_path: Path, make_config: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    finished: list[Path] = []
+    said = tmp_path / "said"
 
     def die(job: PreprocessJob) -> str:
         finish(job)
-        (tmp_path / "out" / "_SUCCESS").unlink()
-        finished.append(tmp_path)
+        said.write_text(said.read_text() + "dead " if said.exists() else "dead ")
         raise RuntimeError("Channel closed prematurely.")  # as Beam says it
 
     manifest = run_preprocess(make_config(corpus), str(tmp_path / "whole"))
     monkeypatch.setattr("tokenfree.pipelines.preprocess.finish", die)
     assert run_preprocess(make_config(corpus), str(tmp_path / "out")) == manifest
-    assert len(finished) == 1
+    assert said.read_text() == "dead "
     assert (tmp_path / "out" / "_SUCCESS").read_bytes() == (tmp_path / "whole" / "_SUCCESS").read_bytes()
