@@ -15,7 +15,7 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from tokenfree.pipelines.direct_runner import is_dead_worker
-from tokenfree.pipelines.progress import Progress, Watcher
+from tokenfree.pipelines.progress import Progress, Watcher, at_the_end
 from tokenfree.pipelines.runners import (
     check_surroundings,
     is_embedded,
@@ -105,8 +105,7 @@ def run_preprocess(
                 seed(job, reuse)
             return _make(job, options, report, notice)
         tidy(storage)
-    shards = sum(len(split.shards) for split in manifest.splits.values())
-    report(Progress("complete", shards, shards, 0, manifest.counters["characters"]))
+    report(at_the_end("complete", manifest))
     return manifest
 
 
@@ -185,9 +184,7 @@ def _make(
             release(storage)
         raise
     manifest = load_manifest(storage.url)
-    shards = [shard for split in manifest.splits.values() for shard in split.shards]
-    size = sum(shard.bytes for shard in shards)
-    report(Progress("finish", len(shards), len(shards), size, manifest.counters["characters"]))
+    report(at_the_end("finish", manifest))
     return manifest
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args
 
 from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.dataset.manifest import Manifest
 from tokenfree.preprocess.features.vocabulary_process import TrainingProgress
 from tokenfree.preprocess.job.build_step import shard_sidecar
 from tokenfree.preprocess.job.plan_step import find_plan
@@ -26,7 +29,8 @@ class Progress:
     """How far a job is: `done` of `total` splits ("read") or shards ("build") with their input bytes and characters.
 
     `bytes` counts decompressed input when reading, files when building; `training` is how far the vocabulary is, while
-    it is trained. "complete" means that nothing was left to do.
+    it is trained. "complete" means that nothing was left to do. `failed` counts pages, and `dropped` those left out by
+    reason, as far as this command has looked at what was read: not where it begins with the shards.
     """
 
     stage: Stage
@@ -35,6 +39,8 @@ class Progress:
     bytes: int
     characters: int
     training: TrainingProgress | None = None
+    failed: int = 0
+    dropped: Mapping[str, int] = field(default_factory=dict)
 
 
 class Watcher:
@@ -67,7 +73,7 @@ class Watcher:
             self._count(RUNS, self.runs, _of_run, lambda name: split_of_run(name.removesuffix(".json")) in self.splits)
             done = len({split_of_run(name) for name, run in self.runs.items() if run.last})
             stage = "read" if done < len(self.splits) else "vocabulary"
-            progress = _progress(stage, self.runs, done, len(self.splits))
+            progress = self._with_pages(_progress(stage, self.runs, done, len(self.splits)))
             return progress if stage == "read" else replace(progress, training=training_progress(self.storage))
         paths = [shard.path for shard in plan.shards]
         sidecars = {shard_sidecar(path) for path in paths}
@@ -76,7 +82,13 @@ class Watcher:
             self._count(folder, self.shards, _of_shard, lambda name, folder=folder: f"{folder}/{name}" in sidecars)
         done = len(self.shards)
         stage = "build" if done < len(paths) else "finish"
-        return _progress(stage, self.shards, done, len(paths))
+        return self._with_pages(_progress(stage, self.shards, done, len(paths)))
+
+    def _with_pages(self, progress: Progress) -> Progress:
+        dropped: Counter[str] = Counter()
+        for run in self.runs.values():
+            dropped.update(run.dropped)
+        return replace(progress, failed=sum(run.failed for run in self.runs.values()), dropped=dict(dropped))
 
     def _watch(self) -> None:
         while True:
@@ -102,6 +114,14 @@ class Watcher:
                     seen[sidecar] = measure(values)
 
 
+def at_the_end(stage: Stage, manifest: Manifest) -> Progress:
+    """The progress of a job whose manifest is written."""
+    shards = [shard for split in manifest.splits.values() for shard in split.shards]
+    size = sum(shard.bytes for shard in shards)
+    lost = _lost_pages(manifest.counters)
+    return Progress(stage, len(shards), len(shards), size, manifest.counters["characters"], None, *lost)
+
+
 def furthest(before: Progress | None, now: Progress) -> Progress:
     """The later of two looks at one job, unless it shows less: then the job was removing its work meanwhile."""
     if before is not None and (_ORDER.index(now.stage), now.done) < (_ORDER.index(before.stage), before.done):
@@ -110,11 +130,13 @@ def furthest(before: Progress | None, now: Progress) -> Progress:
 
 
 class _Seen(NamedTuple):
-    """Of a committed run or shard; the run that is `last` ends its input split."""
+    """Of a committed run or shard; the run that is `last` ends its input split. Pages by what became of them."""
 
     bytes: int
     characters: int
     last: bool = True
+    failed: int = 0
+    dropped: Mapping[str, int] = MappingProxyType({})
 
 
 def _progress(stage: Stage, seen: dict[str, _Seen], done: int, total: int) -> Progress:
@@ -124,8 +146,15 @@ def _progress(stage: Stage, seen: dict[str, _Seen], done: int, total: int) -> Pr
 
 def _of_run(sidecar: Any) -> _Seen:
     characters = sum(batch["characters"] for batch in sidecar["file"]["batches"])
-    return _Seen(sidecar["input_bytes"], characters, sidecar["last"])
+    return _Seen(sidecar["input_bytes"], characters, sidecar["last"], *_lost_pages(sidecar["counters"]))
 
 
 def _of_shard(sidecar: Any) -> _Seen:
     return _Seen(sidecar["entry"]["bytes"], sidecar["entry"]["characters"])
+
+
+def _lost_pages(counters: Mapping[str, Any]) -> tuple[int, dict[str, int]]:
+    """How many pages failed, and how many were left out by reason."""
+    names = {"redirect": "redirects", "other_namespace": "other_namespaces", "duplicate": "duplicates"}
+    dropped = {reason: counters[name] for reason, name in names.items() if counters.get(name)}
+    return sum(counters["failed"].values()), {**counters["filtered"], **dropped}

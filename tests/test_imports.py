@@ -48,7 +48,7 @@ FLOORS: dict[str, list[set[str]]] = {
     ],
     "train/sweep": [{"space"}, {"subjects"}, {"control"}, {"results"}, {"schedulers", "searchers", "trials"}, {"run"}],
     "workflows": [
-        {"demo_corpus", "recipes", "samples"},
+        {"demo_corpus", "recipes", "samples", "watching"},
         {"terminal", "report"},
         {"cluster", "completion", "demo", "doctor"},
         {"commands"},

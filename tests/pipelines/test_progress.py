@@ -27,9 +27,9 @@ def test_stages_come_in_order_and_end_with_all_done(corpus: Path, tmp_path: Path
     assert stages == sorted(stages, key=order.index)
     assert stages[0] == "read"
     shards = [shard for split in manifest.splits.values() for shard in split.shards]
-    assert seen[-1] == Progress(
-        "finish", len(shards), len(shards), sum(shard.bytes for shard in shards), manifest.counters["characters"]
-    )
+    size, characters = sum(shard.bytes for shard in shards), manifest.counters["characters"]
+    lost: dict[str, Any] = {"failed": 0, "dropped": {"duplicate": 6}}
+    assert seen[-1] == Progress("finish", len(shards), len(shards), size, characters, **lost)
     assert all(progress.done <= progress.total for progress in seen)
     assert load_manifest(str(tmp_path / "out")) == manifest
 
@@ -75,3 +75,24 @@ def test_the_training_of_the_vocabulary_is_told_while_it_lasts(
     assert told.stage == "vocabulary"
     assert told.training is not None
     assert told.training.phase == "candidates"  # the first; the others came too soon after it
+
+
+def test_pages_that_are_left_out_are_told_by_reason_while_a_job_works(tmp_path: Path, make_config: Any) -> None:
+    pages = [("Rain", 0, "The rain falls."), ("Old", 0, "#REDIRECT [[Rain]]"), ("Talk:Rain", 1, "Hm."), ("E", 0, "")]
+    dump = "".join(
+        f"<page><title>{title}</title><ns>{ns}</ns><id>{number}</id><revision><text>{text}</text></revision></page>"
+        for number, (title, ns, text) in enumerate(pages)
+    )
+    head = "<siteinfo><dbname>enwiki</dbname></siteinfo>"
+    (tmp_path / "wiki.xml").write_text(f'<mediawiki xml:lang="en">{head}{dump}</mediawiki>')
+    config: PreprocessConfig = make_config(wikipedia=(str(tmp_path / "wiki.xml"),))
+    inputs = find_inputs(config)
+    splits = plan_splits(config, inputs)
+    job = begin(Storage.at(str(tmp_path / "out")), identity(config, inputs), config, inputs, splits)
+    watcher = Watcher(job, lambda _: None)
+    assert watcher.look().dropped == {}
+    for index in range(len(splits)):
+        read_one_split(job, index)
+    told = watcher.look()
+    assert told.failed == 0
+    assert told.dropped == {"redirect": 1, "other_namespace": 1, "empty": 1, "too_short": 1}

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.workflows.recipes import command_line, data_option
 from tokenfree.workflows.recipes.kinds import PRETRAINING
+from tokenfree.workflows.watching import watched
 
 if TYPE_CHECKING:
     from tokenfree.train.config import PretrainRecipe
@@ -53,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trust-code", action="store_true", help=code)
     parser.add_argument("--profile", action="store_true", help="leave a Chrome trace of a few steps in RUN/profile")
     parser.add_argument("--dry-run", action="store_true", help="only check the recipe against the data and weights")
+    watched.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -67,6 +69,7 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.workflows.terminal.run_result import loss_lines, loss_of_each
     from tokenfree.workflows.terminal.training_line import ProgressLine
     from tokenfree.workflows.terminal.verbosity import show_settings
+    from tokenfree.workflows.watching.figures import TrainingFigures
 
     recipe, data, workers = _checked(args)
     show_settings(args.verbosity, recipe)
@@ -74,13 +77,17 @@ def run(args: argparse.Namespace) -> int:
         print(f"recipe {args.recipe}: fits the data {data_option.told(data)} and {args.workers} workers")
         print("".join(f"{line}\n" for line in _what_would_be(recipe, data, args)), end="")
         return 0
-    with ProgressLine(steps=args.extend_to or recipe.train.steps, verbosity=args.verbosity) as line:
+    steps = args.extend_to or recipe.train.steps
+    with (
+        watched.watched(args, TrainingFigures(steps)) as hearing,
+        ProgressLine(steps=steps, verbosity=args.verbosity) as line,
+    ):
         result = pretrain(
             recipe,
             data,
             args.output,
             workers=workers,
-            progress=line,
+            progress=hearing(line),
             profile=args.profile,
             init_from=args.init_from,
             extend_to=args.extend_to,
