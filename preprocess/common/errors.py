@@ -23,3 +23,7 @@ class JobError(RuntimeError):
 
 class TakenOverError(JobError):
     """Another command goes on with the job: what this one would write is not wanted any more."""
+
+
+class StoppedError(JobError):
+    """A job that a signal asked to stop, and that did so in order: the same command goes on from there."""

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tokenfree.preprocess.common.errors import JobError
+from tokenfree.preprocess.common.errors import JobError, StoppedError
 from tokenfree.train.loop.stopping import Stop, stop_on_signals
 from tokenfree.train.machine.child import Child, ChildEnded
 
@@ -79,7 +79,7 @@ class RayChild:
             except ChildEnded:
                 words = ""
             if words is not None and stop:
-                raise JobError(f"stopped by {stop.reason}; the same command goes on from the newest checkpoint")
+                raise StoppedError(f"stopped by {stop.reason}; the same command goes on from the newest checkpoint")
             if words == "":
                 with contextlib.suppress(OSError, JobError):  # the disk is full, or the store fails: told elsewhere
                     self._keep(Path(errors.name))

@@ -12,7 +12,7 @@ import torch
 from ray.exceptions import RayTaskError
 from ray.train import ControllerError, TrainingFailedError, WorkerGroupError
 
-from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.preprocess.common.errors import JobError, StoppedError, UserError
 from tokenfree.train.runs.run import Run
 from tokenfree.train.worker.worker import Stopped
 
@@ -58,7 +58,8 @@ def explain(error: TrainingFailedError, run: Run, folder: str) -> UserError | Jo
             file.flush()
             run.keep(Path(file.name), details)
         return JobError(f"{who} failed: {cause.error}; its traceback is in {run.name}/{details}")
-    return (UserError if isinstance(cause.error, UserError) else JobError)(f"{who}: {cause.error}")
+    kind = next((kind for kind in (UserError, StoppedError) if isinstance(cause.error, kind)), JobError)
+    return kind(f"{who}: {cause.error}")
 
 
 def is_of_collective(error: Exception) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import torch
 
-from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.preprocess.common.errors import JobError, StoppedError, UserError
 from tokenfree.train.config import PretrainRecipe, Recipe
 from tokenfree.train.loop.loop import Loop
 from tokenfree.train.loop.loss_spikes import Incident, NotANumber, Spike, checked_validation
@@ -84,7 +84,7 @@ class TrainJob:
         return Loop(self.recipe, self.data, rank=rank, world_size=world_size, device=device, stop=stop)
 
 
-class Stopped(JobError):
+class Stopped(StoppedError):
     """Training was stopped after `step`, whose checkpoint is written. Workers that are to `go on` are started again."""
 
     def __init__(self, reason: str, step: int, goes_on: bool) -> None:

@@ -70,7 +70,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dry-run", action="store_true", help="only show splits, shards, bytes and time to come")
     parser.add_argument("--price", metavar="P", type=float, help="of a worker for an hour, for the money of --dry-run")
-    watched.add_arguments(parser)
+    watched.add_metrics_port(parser)
+    watched.add_notify(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -54,7 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trust-code", action="store_true", help=code)
     parser.add_argument("--profile", action="store_true", help="leave a Chrome trace of a few steps in RUN/profile")
     parser.add_argument("--dry-run", action="store_true", help="only check the recipe against the data and weights")
-    watched.add_arguments(parser)
+    watched.add_metrics_port(parser)
+    watched.add_notify(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -125,5 +125,26 @@ class PreprocessFigures(Figures):
         yield _gauge(f"{name}_seconds_since_last_progress", "Since anything was committed, or the start", since)
 
 
+class SweepFigures(Figures):
+    """Of `sweep`: trials by their state, such as `finished`."""
+
+    def __init__(self) -> None:
+        self._trials: Mapping[str, int] = {}
+
+    def hear(self, *news: Any) -> bool:
+        """Take an event of the sweep and the `History` after it; see `Figures.hear`."""
+        _, history = news
+        self._trials = collections.Counter(trial.state for trial in history.trials.values())
+        return True
+
+    def facts(self) -> Mapping[str, Any]:
+        """See `Figures.facts`."""
+        return {f"trials_{state}": count for state, count in sorted(self._trials.items())}
+
+    def collect(self) -> Iterator[Metric]:
+        """None: each trial is a run of its own."""
+        return iter(())
+
+
 def _gauge(name: str, help: str, value: float) -> GaugeMetricFamily:
     return GaugeMetricFamily(name, help, value=value)

@@ -14,7 +14,7 @@ import pytest
 from ray.exceptions import ActorDiedError, RayTaskError
 from ray.train import ControllerError, WorkerGroupError
 
-from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.preprocess.common.errors import JobError, StoppedError, UserError
 from tokenfree.preprocess.common.stored.json_lines import read_json_lines
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.machine.processes import ray_processes
@@ -22,6 +22,7 @@ from tokenfree.train.pretrain import pretrain
 from tokenfree.train.ray.errors import Cause, GaveUp, LostPeer, WorkerFailure, explain, unwrap
 from tokenfree.train.runs.run_folder import RunFolder
 from tokenfree.train.worker.incident_files import roll_backs
+from tokenfree.train.worker.worker import Stopped
 
 MakeRecipe = Callable[..., PretrainRecipe]
 CLOCK = ("seconds", "data_wait", "utilisation")
@@ -122,6 +123,9 @@ def test_what_the_user_reads(tmp_path: Path) -> None:
     assert str(bug) == f"worker 1 failed: KeyError: 'x'; its traceback is in {tmp_path / 'ray' / 'error.txt'}"
     assert (tmp_path / "ray" / "error.txt").read_text() == "Traceback ..."
     assert "train.max_restarts" in str(explain(WorkerGroupError("", {0: peer, 1: lost}), run, "ray"))
+    stopped = explain(WorkerGroupError("", {0: Stopped("SIGTERM", 4, False)}), run, "ray")
+    assert type(stopped) is StoppedError
+    assert str(stopped).startswith("worker 0: stopped by SIGTERM after step 4;")
     gave_up = ControllerError(GaveUp({1: UserError("train.length: 3")}))
     assert str(explain(pickle.loads(pickle.dumps(gave_up)), run, "ray")) == "worker 1: train.length: 3"
     assert "train.max_restarts" in str(explain(ControllerError(GaveUp({})), run, "ray"))
