@@ -6,6 +6,7 @@ commit marks, which hold the rest (see checkpoints.py). Locks and what other pro
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import time
@@ -21,11 +22,13 @@ from tokenfree.preprocess.common.stored.file_hashes import check_hash, hashes_of
 from tokenfree.preprocess.common.stored.json_lines import json_lines
 from tokenfree.preprocess.common.stored.store_lock import LOCK
 from tokenfree.preprocess.common.stored.store_retry import retry_store
+from tokenfree.preprocess.common.stored.stored_files import refuse_later
 from tokenfree.train.runs.commit_mark import MARK, STATE, mark_of
+from tokenfree.train.runs.run_files import CONFIG_NAME, RUN_FORMAT, SWEEP_FORMAT
 
 HASHES = "hashes.json"
 RESULT, TABLE = "result.json", "sweep.csv"  # the last files of a run and of a sweep
-_CONFIGS = ("config.yaml", "sweep.yaml")
+_CONFIGS = {CONFIG_NAME: RUN_FORMAT, "sweep.yaml": SWEEP_FORMAT}
 _NOT_OURS = (LOCK, TEMPORARY, "ray", "wandb", "mlruns")  # folders: of locks, half-written, and of other programs
 _CHECKPOINT = re.compile(r"((?:.+/)?checkpoints/step_\d{8,})/[^/]+")
 _REMOVAL_SECONDS = 0.5  # a checkpoint that training removes is gone after these
@@ -103,9 +106,13 @@ def verify_folder(folder: str) -> VerifiedFolder:
 
     Raises:
         JobError: the first file that is wrong.
+        UserError: it is of a later format.
     """
     storage = Storage.at(folder)
     names = storage.find()
+    for name in _CONFIGS.keys() & names:
+        with contextlib.suppress(JobError):  # told with what its hash should be
+            refuse_later(_parsed(storage, name, yaml.safe_load), _CONFIGS[name], f"{storage.url}/{name}")
     complete = RESULT in names or TABLE in names
     known = _known_hashes(storage, complete)
     for name, sha256 in known.items():

@@ -18,7 +18,7 @@ from tokenfree.preprocess.common.settings import build, flatten, to_mapping
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.train.config import OPERATIONAL, FinetuneRecipe, PretrainRecipe, R, Recipe
 from tokenfree.train.mixture.mixture import Data, given_or_parsed, stored
-from tokenfree.train.runs.run_files import CONFIG, CONFIG_NAME
+from tokenfree.train.runs.run_files import CONFIG, CONFIG_NAME, RUN_FORMAT
 
 _TASK = "task"  # a key that recipes of fine-tuning have alone
 
@@ -45,7 +45,8 @@ class RunConfig(Generic[R]):
 
     def text(self) -> str:
         """The content of config.yaml."""
-        mapping = {"recipe": to_mapping(self.recipe), "data": stored(self.data), "manifest": self.manifest}
+        mapping: dict[str, Any] = {"format": RUN_FORMAT, "recipe": to_mapping(self.recipe)}
+        mapping |= {"data": stored(self.data), "manifest": self.manifest}
         if self.files:
             mapping["files"] = dict(self.files)
         if self.init_from is not None:

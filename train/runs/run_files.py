@@ -16,6 +16,8 @@ from tokenfree.preprocess.common.stored.stored_files import OPEN, StoredFile
 CONFIG_NAME, RESULT_NAME, METRICS_NAME, EVENTS_NAME = "config.yaml", "result.json", "metrics.jsonl", "events.jsonl"
 Number = int | Annotated[float, Field(allow_inf_nan=False)]
 AtLeastTwo = Annotated[list[str], Field(min_length=2)]  # data directories as on the command line
+RUN_FORMAT, SWEEP_FORMAT = 1, 1  # of their folders: one more where an earlier version cannot read it; tests/formats/
+Format = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(ge=0, lt=1e11)]  # since 1970; later years have no date in Python
 
@@ -60,6 +62,7 @@ class _Recipe(TypedDict, total=False):
 
 @with_config(OPEN)
 class _Config(TypedDict):
+    format: NotRequired[Format]
     recipe: NotRequired[_Recipe]
     data: NotRequired[str | AtLeastTwo]
     manifest: NotRequired[str]
@@ -127,8 +130,8 @@ class _Incident(TypedDict):
 
 _CONFIG_REMEDY = "put a copy of it back, or give another run"
 _LINE_REMEDY = "remove this line from it"
-CONFIG: StoredFile[Mapping[str, Any]] = StoredFile(_WholeConfig, _CONFIG_REMEDY)
-SHOWN_CONFIG: StoredFile[Mapping[str, Any]] = StoredFile(_Config, _CONFIG_REMEDY)  # as a page shows it
+CONFIG: StoredFile[Mapping[str, Any]] = StoredFile(_WholeConfig, _CONFIG_REMEDY, RUN_FORMAT)
+SHOWN_CONFIG: StoredFile[Mapping[str, Any]] = StoredFile(_Config, _CONFIG_REMEDY, RUN_FORMAT)  # as a page shows it
 RESULT: StoredFile[dict[str, Any]] = StoredFile(
     _Result, "remove it and give the command that trained the run again, which writes it anew"
 )

@@ -27,6 +27,7 @@ from tokenfree.train.jobs.ray_child import RayChild
 from tokenfree.train.machine.provenance import attempt
 from tokenfree.train.mixture.mixture import Data
 from tokenfree.train.runs.folder_hashes import rewritten, write_hashes
+from tokenfree.train.runs.run_files import SWEEP_FORMAT
 from tokenfree.train.sweep.control.controller import Progress
 from tokenfree.train.sweep.control.history import Event, History
 from tokenfree.train.sweep.control.journal import read_history
@@ -172,7 +173,8 @@ def _claim(folder: Path, sweep: SweepRecipe, subject: Subject) -> None:
         return
     if folder.exists() and any(folder.iterdir()):
         raise UserError(f"{folder}: is not empty and holds no sweep; choose another --output")
-    text = yaml.safe_dump({"fingerprints": marks, "recipe": to_mapping(sweep)}, sort_keys=False)
+    content = {"format": SWEEP_FORMAT, "fingerprints": marks, "recipe": to_mapping(sweep)}
+    text = yaml.safe_dump(content, sort_keys=False)
     Storage.at(str(folder)).write_bytes(path.name, text.encode())
 
 

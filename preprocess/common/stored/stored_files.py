@@ -33,10 +33,13 @@ class StoredFile(Generic[T]):
         holds: the type of its content (of a line, in files of JSON lines) as pydantic knows types, such as a TypedDict
             of what is read from it.
         remedy: what a user does about a damaged one.
+        format: the newest number that its key `format` may have here, which stands for the whole folder that it lies
+            in; None where it has no such key. Without one it is of format 1.
     """
 
     holds: Any
     remedy: str
+    format: int | None = None
 
     def json(self, storage: Storage, name: str) -> T:
         """The content of a JSON file.
@@ -110,10 +113,26 @@ class StoredFile(Generic[T]):
             value = parse(data)
         except Exception:  # YAML's own tags raise whatever their constructors do
             raise self.damaged(file, f"it is no {language}" if data.strip() else "it is empty") from None
+        if self.format is not None:
+            refuse_later(value, self.format, file)
         try:
             return checked(self.holds, value)
         except ValueError as error:
             raise self.damaged(file, str(error)) from None
+
+
+def refuse_later(value: Any, known: int, file: str) -> None:
+    """See that a file of this content is of no format after the newest one `known`; see `StoredFile.format`.
+
+    Raises:
+        UserError: it is.
+    """
+    found = value.get("format", 1) if isinstance(value, dict) else 1
+    if isinstance(found, int) and found > known:
+        raise UserError(
+            f"{file}: format {found} is not known here (the newest known: {known}); install the tokenfree that wrote "
+            "it, or a later one"
+        )
 
 
 def checked(holds: Any, value: Any) -> Any:

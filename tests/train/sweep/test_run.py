@@ -23,6 +23,7 @@ from tokenfree.preprocess.common.settings import build, to_mapping
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.ray.session import ray_session
 from tokenfree.train.runs.folder_hashes import verify_folder
+from tokenfree.train.runs.run_files import SWEEP_FORMAT
 from tokenfree.train.sweep import run
 from tokenfree.train.sweep.results.tables import read
 from tokenfree.train.sweep.results.trial_result import trial_results
@@ -68,6 +69,7 @@ def test_a_sweep_ends_in_a_table_and_a_recipe_and_is_not_run_twice(
     assert [event for event, _ in told] == events
     assert told[-1][1].all_ended
     assert not (tmp_path / "sweep" / "ray").exists()
+    assert yaml.safe_load((tmp_path / "sweep" / "sweep.yaml").read_text())["format"] == SWEEP_FORMAT
     assert verify_folder(str(tmp_path / "sweep")).unhashed == ()
 
     best = yaml.safe_load((tmp_path / "sweep" / "best.yaml").read_text(encoding="utf-8"))

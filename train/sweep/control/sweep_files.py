@@ -13,7 +13,7 @@ from pydantic import Field, with_config
 from typing_extensions import NotRequired, TypedDict
 
 from tokenfree.preprocess.common.stored.stored_files import OPEN, StoredFile
-from tokenfree.train.runs.run_files import Attempt, Count, Number
+from tokenfree.train.runs.run_files import SWEEP_FORMAT, Attempt, Count, Format, Number
 from tokenfree.train.sweep.control.history import Event, Verdict
 from tokenfree.train.sweep.space.targets import Objective
 
@@ -46,6 +46,7 @@ class _Recipe(TypedDict, total=False):
 
 @with_config(OPEN)
 class _Sweep(TypedDict):
+    format: NotRequired[Format]
     fingerprints: NotRequired[_Fingerprints]
     recipe: _Recipe
     attempts: NotRequired[list[Attempt] | None]
@@ -157,7 +158,7 @@ class _Scores(TypedDict):
 
 SCORES = "result.json"  # of a task: the scores of all settings
 _REMEDY = "put a copy of it back, or begin the sweep again with another --output"
-SWEEP_FILE: StoredFile[Mapping[str, Any]] = StoredFile(_Sweep, _REMEDY)
+SWEEP_FILE: StoredFile[Mapping[str, Any]] = StoredFile(_Sweep, _REMEDY, SWEEP_FORMAT)
 EVENT_LINE: StoredFile[Event] = StoredFile(_Event, _REMEDY)
 SCORES_FILE: StoredFile[Mapping[str, Any]] = StoredFile(_Scores, _REMEDY)
 BEST_FILE: StoredFile[Mapping[str, Any]] = StoredFile(
