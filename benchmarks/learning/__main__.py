@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from benchmarks.learning.command import add_queue_arguments, exit_status, fitting
+from benchmarks.learning.command import add_queue_arguments, exit_status, fitting, show
 from benchmarks.learning.data import prepare
 from benchmarks.learning.page import write
 from benchmarks.learning.plan import ROWS, queue
@@ -41,8 +41,7 @@ def _run(arguments: argparse.Namespace) -> int:
     data = Path(arguments.data) if arguments.data else output / "data"
     entries = fitting(queue(ROWS), arguments.only)
     if arguments.list:
-        for entry in entries:
-            print(f"{entry.name:<24}{entry.command(data, output / 'runs')}")
+        show((entry.name, entry.command(data, output / "runs")) for entry in entries)
         return 0
     if arguments.table is not None:
         return _table(Path(arguments.table) if arguments.table else output / "results.jsonl", arguments.write)

@@ -47,6 +47,14 @@ def fitting(entries: Iterable[Each], pattern: str) -> list[Each]:
     return found
 
 
+def show(commands: Iterable[tuple[str, str]]) -> None:
+    """Print the name of each run with its command; the commands stand below each other."""
+    listed = list(commands)
+    width = max(len(name) for name, _ in listed) + 2
+    for name, command in listed:
+        print(f"{name:<{width}}{command}")
+
+
 def add_queue_arguments(parser: argparse.ArgumentParser, example: str) -> None:
     """What a queue is told besides its folders; `example` is a pattern of names in it."""
     shown = f"only runs whose names fit, such as '{example}'"

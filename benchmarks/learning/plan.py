@@ -71,6 +71,11 @@ class Entry:
         """The folder of the run, and the key of its line of results."""
         return f"{self.row.name}-{self.seed}"
 
+    @property
+    def work(self) -> str:
+        """What there is to do, in words."""
+        return f"{self.row.steps:,} steps of {self.row.recipe}"
+
     def arguments(self, data: Path | str, runs: Path | str) -> list[str]:
         """The arguments of `tokenfree` that train it, with the folder of the data directories and that of the runs."""
         options = {**self.row.overrides, "train.seed": str(self.seed)}

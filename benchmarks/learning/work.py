@@ -18,25 +18,22 @@ Tell = Callable[[str], None]
 EVALUATED_WINDOWS = 2000
 
 
-class Task(Protocol):
-    """What a row of a queue says of its training."""
-
-    @property
-    def recipe(self) -> str: ...
-    @property
-    def steps(self) -> int: ...
-
-
 class Queued(Protocol):
     """A run of a queue."""
 
     @property
     def name(self) -> str: ...
     @property
-    def row(self) -> Task: ...
+    def work(self) -> str:
+        """What there is to do, in words."""
+        ...
 
 
 Each = TypeVar("Each", bound=Queued)
+
+
+class NotReady(Exception):
+    """What a run needs is not there (yet); the run is left out, not failed."""
 
 
 class _Held(Exception):
@@ -56,7 +53,7 @@ def work(
 
     Args:
         locks: a folder for lock files, so that several commands can share one queue.
-        run: trains and evaluates; raises JobError where that fails.
+        run: trains and evaluates; raises JobError where that fails, NotReady where what it needs is not there.
         tell: gets what happens, line by line.
         told: what a line of results says, in short.
 
@@ -70,12 +67,14 @@ def work(
             with lock(locks / entry.name, seconds=0, held=_Held()):
                 if entry.name in results.names():
                     continue
-                tell(f"{number}/{len(entries)} {entry.name}: {entry.row.steps:,} steps of {entry.row.recipe}")
+                tell(f"{number}/{len(entries)} {entry.name}: {entry.work}")
                 line = run(entry)
                 results.append(line)
                 tell(f"{number}/{len(entries)} {entry.name}: {told(line)}")
         except _Held:
             tell(f"{number}/{len(entries)} {entry.name}: another command works on it")
+        except NotReady as reason:
+            tell(f"{number}/{len(entries)} {entry.name}: left out; {reason}")
         except JobError as error:
             failed.append(entry.name)
             tell(f"{number}/{len(entries)} {entry.name}: failed: {error}")

@@ -8,7 +8,8 @@
 
 --runs names the runs of `python -m benchmarks.learning`, which are begun with. A run whose pretrained run is not there
 is left out, and told of. Each run is `tokenfree finetune` in a process and with a thread of its own, then a line in
-OUTPUT/results.jsonl. A run whose line is there is not done again. Ctrl-C, SIGTERM or a kill lose nothing; the same
+OUTPUT/results.jsonl. The rows `*-noise-*` put noise into the test of runs that have been fine-tuned, which they wait
+for in the same way. A run whose line is there is not done again. Ctrl-C, SIGTERM or a kill lose nothing; the same
 command goes on.
 """
 
@@ -20,15 +21,15 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from benchmarks.learning.command import add_queue_arguments, exit_status, fitting
+from benchmarks.learning.command import add_queue_arguments, exit_status, fitting, show
 from benchmarks.learning.page import write
 from benchmarks.learning.results import Results
 from benchmarks.learning.work import work
 from benchmarks.tasks.data import prepare
-from benchmarks.tasks.plan import Entry, Folders, queue
-from benchmarks.tasks.rows import ROWS
+from benchmarks.tasks.plan import AnyEntry, Folders, NoiseEntry, queue
+from benchmarks.tasks.rows import NOISE_ROWS, ROWS
 from benchmarks.tasks.tables import tables
-from benchmarks.tasks.work import finetuned, told
+from benchmarks.tasks.work import done, is_finished, told
 from tokenfree.preprocess.common.errors import JobError, UserError
 
 PAGE_MARK = (
@@ -45,30 +46,34 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     output = Path(arguments.output)
     folders = Folders(data=output / "data", pretrained=Path(arguments.runs), runs=output / "runs")
-    entries = fitting(queue(ROWS), arguments.only)
+    entries = fitting(queue(ROWS, NOISE_ROWS), arguments.only)
     if arguments.list:
-        for entry in entries:
-            print(f"{entry.name:<28}{entry.command(folders)}")
+        show((entry.name, entry.command(folders)) for entry in entries)
         return 0
     results = Results(output / "results.jsonl")
     if arguments.table is not None:
         return _table(Results(Path(arguments.table)) if arguments.table else results, arguments.write)
-    ready = [entry for entry in entries if _is_ready(entry, folders)]
-    prepare(output / "data", list(dict.fromkeys(entry.row.data for entry in ready if entry.row.has_files)))
-    run = partial(finetuned, output=output, folders=folders, results=results)
+    ready = _ready(entries, folders)
+    rows = [entry.row.of if isinstance(entry, NoiseEntry) else entry.row for entry in ready]
+    prepare(output / "data", list(dict.fromkeys(row.data for row in rows if row.has_files)))
+    run = partial(done, output=output, folders=folders, results=results)
     failed = work(ready, results, output / "locks", run, partial(print, flush=True), told)
     if failed:
         raise JobError(f"{len(failed)} of {len(ready)} runs failed: {', '.join(failed)}; see {output}/logs")
     return 0
 
 
-def _is_ready(entry: Entry, folders: Folders) -> bool:
-    """Whether the pretrained run is there that it begins with; tells where not."""
-    begins_with = entry.begins_with(folders)
-    if begins_with is None or (Path(begins_with) / "result.json").exists():
-        return True
-    print(f"{entry.name}: left out; there is no finished run {begins_with}", flush=True)
-    return False
+def _ready(entries: Sequence[AnyEntry], folders: Folders) -> list[AnyEntry]:
+    """Those whose run to begin with is there, or is one of them that comes before; tells of the others."""
+    ready: list[AnyEntry] = []
+    for entry in entries:
+        begins_with = entry.begins_with(folders)
+        comes_before = isinstance(entry, NoiseEntry) and entry.finetuned in ready
+        if begins_with is None or comes_before or is_finished(begins_with):
+            ready.append(entry)
+        else:
+            print(f"{entry.name}: left out; there is no finished run {begins_with}", flush=True)
+    return ready
 
 
 def _table(results: Results, page: str | None) -> int:

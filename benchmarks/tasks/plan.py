@@ -1,7 +1,8 @@
 """What a row of the queue is, the commands of its runs, and their order. The rows are in `benchmarks.tasks.rows`.
 
 A row is one setting: a recipe, a set of examples, what is laid over the recipe. Each row has three seeds, of the
-weights, the order of the examples and dropout; of a row that begins with a pretrained model, its seed as well.
+weights, the order of the examples and dropout; of a row that begins with a pretrained model, its seed as well. A row of
+noise puts noise into the test of each run of another row; there the seed is that of the draws as well.
 """
 
 from __future__ import annotations
@@ -83,6 +84,11 @@ class Entry:
         """The folder of the run, and the key of its line of results."""
         return f"{self.row.name}-{self.seed}"
 
+    @property
+    def work(self) -> str:
+        """What there is to do, in words."""
+        return f"{self.row.steps:,} steps of {self.row.recipe}"
+
     def begins_with(self, folders: Folders) -> str | None:
         """The pretrained run that it needs; None: it learns from scratch."""
         return None if self.row.pretrained is None else f"{folders.pretrained}/{self.row.pretrained}-{self.seed}"
@@ -103,8 +109,65 @@ class Entry:
         return shlex.join(["tokenfree", *self.arguments(folders)])
 
 
-def queue(rows: Iterable[Row]) -> list[Entry]:
+@dataclass(frozen=True)
+class NoiseRow:
+    """The test of a row with noise in its texts, by each scheme at the share of the characters that its paper strikes.
+
+    Attributes:
+        name: of the row.
+        of: the row whose fine-tuned runs are evaluated.
+    """
+
+    name: str
+    of: Row
+
+
+@dataclass(frozen=True)
+class NoiseEntry:
+    """The evaluation of one fine-tuned run with noise."""
+
+    row: NoiseRow
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """The key of its line of results."""
+        return f"{self.row.name}-{self.seed}"
+
+    @property
+    def finetuned(self) -> Entry:
+        """The run that is evaluated."""
+        return Entry(self.row.of, self.seed)
+
+    @property
+    def work(self) -> str:
+        """What there is to do, in words."""
+        return f"noise in the test of {self.finetuned.name}"
+
+    def begins_with(self, folders: Folders) -> str:
+        """The fine-tuned run that it needs."""
+        return f"{folders.runs}/{self.finetuned.name}"
+
+    def arguments(self, folders: Folders) -> list[str]:
+        """The arguments of `tokenfree` that evaluate it."""
+        test = path(folders.data, self.row.of.data, "test")
+        options = ["--data", test, "--strengths", "1", "--seed", str(self.seed), "--json"]
+        return ["analyze", "noise", self.begins_with(folders), *options]
+
+    def command(self, folders: Folders) -> str:
+        """The command that evaluates it, as one would type it."""
+        return shlex.join(["tokenfree", *self.arguments(folders)])
+
+
+AnyEntry = Entry | NoiseEntry
+
+
+def queue(rows: Iterable[Row], noise: Iterable[NoiseRow] = ()) -> list[AnyEntry]:
     """All runs in their order: seed 0 of all rows before seed 1, so that a queue that is stopped early has as many
-    seeds of each row, but for one."""
-    listed = list(rows)
-    return [Entry(row, seed) for seed in SEEDS for row in listed]
+    seeds of each row, but for one. Noise comes after the runs that it is put into."""
+    made: list[AnyEntry] = []
+    trained, evaluated = list(rows), list(noise)
+    for seed in SEEDS:
+        made += [Entry(row, seed) for row in trained]
+        made += [NoiseEntry(row, seed) for row in evaluated]
+    return made

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from benchmarks.learning.plan import Options
-from benchmarks.tasks.plan import Row
+from benchmarks.tasks.plan import NoiseRow, Row
 
 RATE = "train.learning_rate"
 PAIRS = (2, 5, 10)  # of mirrored summation: the nearest of them stand 17, 11 and 1 apart
@@ -105,3 +105,7 @@ def _rows() -> Iterator[Row]:
 
 
 ROWS = tuple(_rows())
+NOISE_SIDES = ("byte2word", "bert")  # the better under noise first, as the document has it
+NOISE_ROWS = tuple(
+    NoiseRow(f"sst2-noise-{side}", row) for side in NOISE_SIDES for row in ROWS if row.name == f"sst2-{side}"
+)
