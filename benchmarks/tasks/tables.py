@@ -11,8 +11,9 @@ from benchmarks.learning.page import markdown_table
 from benchmarks.learning.results import Line
 from benchmarks.tasks.claims import CLAIMS, Claim, measured, scores, verdict
 from benchmarks.tasks.data import SOURCES
-from benchmarks.tasks.plan import Entry, Folders, Row
-from benchmarks.tasks.rows import ROWS
+from benchmarks.tasks.noise_table import noise
+from benchmarks.tasks.plan import Entry, Folders, NoiseEntry, Row
+from benchmarks.tasks.rows import NOISE_ROWS, ROWS
 from benchmarks.tasks.work import main_score
 from tokenfree.train.sweep.results.compare import mean_interval
 
@@ -21,8 +22,9 @@ SCORES = {"accuracy": "accuracy", "f1": "F1 of spans", "relative_mse": "relative
 
 def tables(lines: Sequence[Line]) -> str:
     """All tables, with headings; rows without a run are left out, claims without one are told to be so."""
-    titles = {"What the documents claim": claims, "The rows": results, "The commands": commands}
-    return "\n\n".join("\n".join([f"## {title}", "", *made(lines)]) for title, made in titles.items()) + "\n"
+    titles = {"What the documents claim": claims, "With noise": noise, "The rows": results, "The commands": commands}
+    listed = {title: made(lines) for title, made in titles.items()}
+    return "\n\n".join("\n".join([f"## {title}", "", *rows]) for title, rows in listed.items() if rows) + "\n"
 
 
 def claims(lines: Sequence[Line], made: Sequence[Claim] = CLAIMS) -> list[str]:
@@ -86,6 +88,11 @@ def commands(lines: Sequence[Line]) -> list[str]:
         for key, value in shared:
             command = command.replace(f" --{key} {value}", "")
         rows.append(command.replace("--train.seed 0", "--train.seed SEED $O").replace("-0 ", "-SEED "))
+    names = {line["row"] for line in lines}
+    for row in NOISE_ROWS:
+        if row.name in names:
+            command = NoiseEntry(row, 0).command(Folders())
+            rows.append(command.replace("-0 ", "-SEED ").replace("--seed 0", "--seed SEED"))
     return [*rows, "```"]
 
 
