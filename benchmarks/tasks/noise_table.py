@@ -74,13 +74,14 @@ def noise(lines: Sequence[Line]) -> list[str]:
 
 def of_seeds(lines: Sequence[Line], row: str, scheme: str) -> BY_SEED:
     """The accuracy on test with a scheme, by seed."""
-    return {line["seed"]: line["noise"][scheme][SCORE] for line in lines if line["row"] == row}
+    of_row = sorted((line for line in lines if line["row"] == row), key=lambda line: line["seed"])
+    return {line["seed"]: line["noise"][scheme][SCORE] for line in of_row if scheme in line["noise"]}
 
 
 def falls(lines: Sequence[Line], row: str, scheme: str) -> BY_SEED:
     """By how much the accuracy is under that without noise, by seed."""
-    noisy = of_seeds(lines, row, scheme)
-    return {seed: clean - noisy[seed] for seed, clean in of_seeds(lines, row, NONE).items()}
+    clean = of_seeds(lines, row, NONE)
+    return {seed: clean[seed] - noisy for seed, noisy in of_seeds(lines, row, scheme).items()}
 
 
 def verdict(better: BY_SEED, worse: BY_SEED) -> str:
@@ -109,4 +110,5 @@ def _mean(values: BY_SEED) -> str:
 
 
 def _rate(lines: Sequence[Line], scheme: str) -> float:
-    return next(line["noise"][scheme]["rate"] for line in lines if line["row"] == BYTE2WORD)
+    """The share of the characters that is struck."""
+    return next(line["noise"][scheme]["rate"] for line in lines if line["row"] == BYTE2WORD and scheme in line["noise"])

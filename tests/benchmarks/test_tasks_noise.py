@@ -16,6 +16,7 @@ from benchmarks.tasks.plan import Entry, Folders, NoiseEntry, NoiseRow, queue
 from benchmarks.tasks.rows import NOISE_ROWS, ROWS
 from benchmarks.tasks.tables import commands, results, tables
 from benchmarks.tasks.work import done, told
+from tokenfree.preprocess.common.errors import JobError
 from tokenfree.train.tasks.examples.noise import IN_WORDS
 
 RATES = {"none": 0.0, "drop": 0.1, "repeat": 0.2, "uppercase": 1.0, "random_case": 1.0, IN_WORDS: 1.0}
@@ -80,7 +81,7 @@ def test_noise_waits_for_a_run_of_the_same_command(
             folder = Path(arguments[arguments.index("--output") + 1])
             folder.mkdir(parents=True)
             if folder.name != "sst2-bert-0":
-                raise tasks_work.JobError("it diverged")
+                raise JobError("it diverged")
             result = {"best_step": 1, "dev": {"accuracy": 0.5}, "test": {"accuracy": 0.5}}
             (folder / "result.json").write_text(json.dumps(result))
             (folder / "metrics.jsonl").write_text("")
@@ -112,7 +113,7 @@ def test_a_run_that_was_finetuned_leaves_a_line_of_its_noise(tmp_path: Path) -> 
         file = tmp_path / "data" / "sst2" / f"stsa.binary.{part}"
         file.write_text("1 a good film\n0 a bad film\n1 good acting\n1 so good\n" * 2)
     entry, lines = NoiseEntry(NoiseRow("tiny-noise", row), 0), Results(tmp_path / "results.jsonl")
-    with pytest.raises(NotReady, match="there is no finished run .*runs/tiny-0"):
+    with pytest.raises(NotReady, match=r"there is no finished run .*runs/tiny-0"):
         done(entry, tmp_path, folders, lines)
     clean = done(Entry(row, 0), tmp_path, folders, lines)
     found = done(entry, tmp_path, folders, lines)
