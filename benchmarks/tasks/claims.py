@@ -102,6 +102,11 @@ def _claims() -> Iterator[Claim]:
         (("amh-canine", "amh-bert"),),
     )
     yield Claim(BYTE2WORD, "Byte2Word is better than a subword BERT, SST-2", "none", (("sst2-byte2word", "sst2-bert"),))
+    for scheme in ("drop", "repeat", "uppercase", "random-case"):
+        text = f"Byte2Word is better than a subword BERT, SST-2 with noise in all parts: {scheme}"
+        yield Claim(BYTE2WORD, text, "none", ((f"sst2-{scheme}-byte2word", f"sst2-{scheme}-bert"),))
+    text = "random case costs Byte2Word less after the words are parted than before, SST-2 with noise in all parts"
+    yield Claim(BYTE2WORD, text, "none", (("sst2-random-case-in-words-byte2word", "sst2-random-case-byte2word"),))
     yield Claim(SNLI, f"{MULTI_SCALE}, SNLI", "85.9 against a number not given", (("snli-ms", "snli-standard"),))
     yield Claim(SNLI, f"{FULL}, SNLI", AGAINST_FULL, (("snli-ms", "snli-full"),))
     single = (("snli-ms", "snli-single-3"),)

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from benchmarks.learning.plan import Options
 from benchmarks.tasks.plan import NoiseRow, Row
+from tokenfree.train.analyses.noise import SCHEMES
+from tokenfree.train.tasks.examples.noise import IN_WORDS
 
 RATE = "train.learning_rate"
 PAIRS = (2, 5, 10)  # of mirrored summation: the nearest of them stand 17, 11 and 1 apart
@@ -87,6 +89,17 @@ def _pretrained(data: str, recipe: str, steps: int) -> Iterator[Row]:
     yield Row(f"{data}-char-bert", "character BERT, pretrained", recipe, data, steps, CHARACTERS, "s-char-bert")
 
 
+def _trained_with_noise() -> Iterator[Row]:
+    """Byte2Word and subword BERT with noise in training and evaluation, as in Byte2Word's paper."""
+    for scheme in SCHEMES:
+        noise = (("task.noise.train", scheme), ("task.noise.evaluation", scheme))
+        for side, label, options in (("byte2word", "Byte2Word", WORDS), ("bert", "subword BERT", PIECES)):
+            if side == "byte2word" or scheme != IN_WORDS:
+                name = f"sst2-{scheme.replace('_', '-')}-{side}"
+                shown = f"{label}, pretrained; `{scheme}` in all parts"
+                yield Row(name, shown, "classification", "sst2", 300, (*options, *noise), side)
+
+
 def _rows() -> Iterator[Row]:
     yield from _mirrored()
     for data in ("sst5", "sst2"):
@@ -98,6 +111,7 @@ def _rows() -> Iterator[Row]:
     for data in NAMES:
         yield from _pretrained(data, "ner", 500)
     yield Row("sst2-byte2word", "Byte2Word, pretrained", "classification", "sst2", 300, WORDS, "byte2word")
+    yield from _trained_with_noise()
     apart = ("task.encode", "apart")
     yield from _multi_scale("snli", "pairs", 800, apart)
     single = tuple({**dict(MULTI_SCALE), **dict(SINGLE), **dict((apart,))}.items())

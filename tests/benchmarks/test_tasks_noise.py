@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -178,3 +179,14 @@ def test_the_list_keeps_names_and_commands_apart(capsys: pytest.CaptureFixture[s
     for entry, shown in zip(queue(ROWS, NOISE_ROWS), said, strict=True):
         assert shown.split()[:2] == [entry.name, "tokenfree"]
     assert len({each.index("tokenfree") for each in said}) == 1
+
+
+def test_noise_is_in_all_parts_of_the_rows_that_are_trained_with_it() -> None:
+    rows = [row for row in ROWS if "task.noise.train" in row.overrides]
+    schemes = [row.overrides["task.noise.train"] for row in rows]
+    assert Counter(schemes) == {scheme: 1 if scheme == IN_WORDS else 2 for scheme in RATES if scheme != "none"}
+    for row in rows:
+        clean = BY_NAME[f"sst2-{row.pretrained}"]
+        noise_keys = {f"task.noise.{part}": row.overrides["task.noise.train"] for part in ("train", "evaluation")}
+        assert row.overrides == {**clean.overrides, **noise_keys}
+        assert (row.data, row.steps, row.name.endswith(f"-{row.pretrained}")) == (clean.data, clean.steps, True)
