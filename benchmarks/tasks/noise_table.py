@@ -18,7 +18,7 @@ from tokenfree.train.tasks.examples.noise import IN_WORDS
 RANDOM_CASE = "random_case"
 SCORE = "accuracy"
 BYTE2WORD, BERT = (row.name for row in NOISE_ROWS)
-BY_SEED = Mapping[int, float]
+BySeed = Mapping[int, float]
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,11 @@ def noise(lines: Sequence[Line]) -> list[str]:
         ours, theirs = of_seeds(lines, BYTE2WORD, each.scheme), of_seeds(lines, each.row, each.its_scheme)
         if not ours or not theirs:
             continue
-        our_fall, their_fall = falls(lines, BYTE2WORD, each.scheme), falls(lines, each.row, each.its_scheme)
-        cells = [_mean(ours), _mean(our_fall), each.against, _mean(theirs), _mean(their_fall)]
-        more, less = _shown(above(ours, theirs)), _shown(above(their_fall, our_fall))
+        cells, less = [_mean(ours), "", each.against, _mean(theirs), ""], ("", "")
+        if each.scheme != NONE:
+            our_fall, their_fall = falls(lines, BYTE2WORD, each.scheme), falls(lines, each.row, each.its_scheme)
+            cells[1], cells[4], less = _mean(our_fall), _mean(their_fall), _shown(above(their_fall, our_fall))
+        more = _shown(above(ours, theirs))
         seeds = min(len(ours), len(theirs))
         said = verdict(ours, theirs) if each.is_claim else ""
         found += [said] if each.is_claim else []
@@ -72,24 +74,24 @@ def noise(lines: Sequence[Line]) -> list[str]:
     return [*markdown_table(head, rows), "", f"Of {len(found)} claims: {counts}."]
 
 
-def of_seeds(lines: Sequence[Line], row: str, scheme: str) -> BY_SEED:
+def of_seeds(lines: Sequence[Line], row: str, scheme: str) -> BySeed:
     """The accuracy on test with a scheme, by seed."""
     of_row = sorted((line for line in lines if line["row"] == row), key=lambda line: line["seed"])
     return {line["seed"]: line["noise"][scheme][SCORE] for line in of_row if scheme in line["noise"]}
 
 
-def falls(lines: Sequence[Line], row: str, scheme: str) -> BY_SEED:
+def falls(lines: Sequence[Line], row: str, scheme: str) -> BySeed:
     """By how much the accuracy is under that without noise, by seed."""
     clean = of_seeds(lines, row, NONE)
     return {seed: clean[seed] - noisy for seed, noisy in of_seeds(lines, row, scheme).items()}
 
 
-def verdict(better: BY_SEED, worse: BY_SEED) -> str:
+def verdict(better: BySeed, worse: BySeed) -> str:
     """As that of other claims: agrees or disagrees where the whole interval over at least three seeds says so."""
     return verdict_of(above(better, worse), min(len(better), len(worse)))
 
 
-def above(one: BY_SEED, other: BY_SEED) -> Interval | None:
+def above(one: BySeed, other: BySeed) -> Interval | None:
     """By how much the mean of one is above that of the other."""
     return difference(list(other.values()), list(one.values()))
 
@@ -100,7 +102,7 @@ def _shown(interval: Interval | None) -> tuple[str, str]:
     return f"{interval.estimate:+.3f}", f"{interval.low:+.3f} to {interval.high:+.3f}"
 
 
-def _mean(values: BY_SEED) -> str:
+def _mean(values: BySeed) -> str:
     """The mean over seeds, with its 95% interval in brackets where there are two or more."""
     found = mean_interval(list(values.values()))
     assert found is not None, "a side without seeds is left out"

@@ -138,8 +138,8 @@ def test_the_table_has_means_falls_and_a_verdict_by_scheme() -> None:
         "0.140 (0.140 to 0.140)", "+0.080", "+0.057 to +0.103", "+0.120", "+0.120 to +0.120", "3", AGREES,
     ]  # fmt: skip
     assert cells(table, "uppercase")[-1] == DISAGREES
-    assert cells(table, "none")[2:4] == ["0.710 (0.685 to 0.735)", "0.000 (0.000 to 0.000)"]
-    assert cells(table, "none")[-1] == ""
+    clean = ["0.710 (0.685 to 0.735)", "", "subword BERT", "0.750 (0.725 to 0.775)", ""]
+    assert cells(table, "none")[2:] == [*clean, "-0.040", "-0.063 to -0.017", "", "", "3", ""]
     assert table[-1] == "Of 2 claims: 1 agrees, 1 disagrees, 0 cannot be told."
 
 
