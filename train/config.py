@@ -60,6 +60,9 @@ class LoopConfig:
         keep_checkpoints: how many of the newest checkpoints are kept; the best by validation is kept besides.
         validate_every_steps: steps from one validation to the next; there is one more at the end.
         threads: CPU threads of a worker; null: an even share of the machine's CPUs.
+        device: of the workers. auto: a GPU each if there are as many as workers at least when the command begins, else
+            CPUs. cuda: a GPU each, which a cluster that scales itself may have yet to start. Sweeps have
+            gpus_per_worker instead.
         max_restarts: how often lost workers are started again before the run gives up.
         log_to: experiment trackers that get the metrics, besides metrics.jsonl and TensorBoard.
     """
@@ -89,6 +92,7 @@ class LoopConfig:
     keep_checkpoints: Annotated[int, Field(ge=1)] = 3
     validate_every_steps: Annotated[int, Field(ge=1)] = 500
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
+    device: Literal["auto", "cpu", "cuda"] = "auto"
     max_restarts: Annotated[int, Field(ge=0)] = 20
     log_to: tuple[Literal["wandb", "mlflow"], ...] = ()
 
@@ -128,7 +132,7 @@ OPERATIONAL = frozenset(
     f"train.{key}"
     for key in ("micro_batch", "parallel", "checkpoint_activations", "on_nan", "on_spike", "spike_deviations",
                 "spike_window", "max_roll_backs", "checkpoint_every_steps", "checkpoint_every_seconds",
-                "keep_checkpoints", "threads", "max_restarts", "log_to", "check_shards")
+                "keep_checkpoints", "threads", "device", "max_restarts", "log_to", "check_shards")
 )  # fmt: skip
 
 

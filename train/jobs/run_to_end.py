@@ -9,6 +9,7 @@ from typing import Any, Generic
 
 import torch
 
+from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.settings import to_mapping
 from tokenfree.train.config import R
 from tokenfree.train.machine.cpus import cores
@@ -94,12 +95,19 @@ def num_restarts(run: Run) -> int:
 
 
 def _train(job: Job, workers: tuple[int, int], on_line: OnLine | None) -> None:
-    """Do the job in this process, or with workers of Ray where there are to be several."""
+    """Do the job in this process, or with workers of Ray where there are to be several.
+
+    Raises:
+        UserError: a GPU is asked for, and there is none.
+    """
     if workers[1] > 1:
         from tokenfree.train.jobs.supervisor import work_on_ray
 
         work_on_ray(job, workers, on_line)
         return
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    wanted, has_gpu = job.recipe.train.device, torch.cuda.is_available()
+    if wanted == "cuda" and not has_gpu:
+        raise UserError("train.device: cuda: torch finds no GPU on this machine; see tokenfree doctor, or give cpu")
+    device = "cuda" if has_gpu and wanted != "cpu" else "cpu"
     threads = job.recipe.train.threads or min(cores(), torch.get_num_threads())
     work(job, device=device, threads=threads, on_line=on_line)

@@ -70,7 +70,7 @@ def drive(link: Link, job: bytes, workers: tuple[int, int]) -> str | None:
 
 def _in_session(job: Job, workers: tuple[int, int], link: Link, stop: Stop) -> None:
     """One life of a Ray session."""
-    with _cluster(job, workers[1]) as (session, threads, use_gpu):
+    with _cluster(job, workers) as (session, threads, use_gpu):
         link.send(pickle.dumps(session))
         channel = make_channel()
         with forward_lines(channel, link.send, stop):
@@ -165,14 +165,37 @@ def _unpickled(job: bytes) -> Job:
 
 
 @contextlib.contextmanager
-def _cluster(job: Job, num_workers: int) -> Iterator[tuple[Session, int, bool]]:
-    """Yields a Ray session (see train/ray/session.py), the CPUs of a worker, and whether workers have a GPU each."""
+def _cluster(job: Job, workers: tuple[int, int]) -> Iterator[tuple[Session, int, bool]]:
+    """Yields a Ray session (see train/ray/session.py), the CPUs of a worker, and whether workers have a GPU each.
+
+    Raises:
+        UserError: GPUs are asked for, and this machine has too few.
+    """
     alone = "RAY_ADDRESS" not in os.environ
-    threads = job.recipe.train.threads
+    threads, least, most = job.recipe.train.threads, *workers
     if threads is None:
-        threads = max(1, cores() // num_workers) if alone else 1
-    with ray_session(max(cores(), threads * num_workers)) as session:
-        yield session, threads, ray.cluster_resources().get("GPU", 0) >= num_workers
+        threads = max(1, cores() // most) if alone else 1
+    with ray_session(max(cores(), threads * most)) as session:
+        yield session, threads, uses_gpus(job.recipe.train.device, ray.cluster_resources().get("GPU", 0), least, alone)
+
+
+def uses_gpus(device: str, there: float, least: int, alone: bool) -> bool:
+    """Whether workers have a GPU each.
+
+    Args:
+        device: `train.device`.
+        there: GPUs that Ray has now.
+        least: workers.
+        alone: whether Ray is on this machine alone, so that no more will come.
+
+    Raises:
+        UserError: they are asked for, and there are too few.
+    """
+    if device == "cuda" and alone and there < least:
+        raise UserError(
+            f"train.device: cuda: Ray finds {there:g} GPUs on this machine for {least} workers; give fewer, or cpu"
+        )
+    return device == "cuda" or (device == "auto" and there >= least)
 
 
 def _keep_logs(run: Run, folder: str) -> None:
