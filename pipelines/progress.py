@@ -111,7 +111,8 @@ class Watcher:
             if sidecar not in seen and name.endswith(".json") and is_wanted(name):
                 values = self.storage.read_json(sidecar)
                 if values is not None:
-                    seen[sidecar] = measure(values)
+                    with contextlib.suppress(KeyError, TypeError, AttributeError):  # damaged: its step makes it again
+                        seen[sidecar] = measure(values)
 
 
 def at_the_end(stage: Stage, manifest: Manifest) -> Progress:

@@ -16,14 +16,21 @@ import filelock
 from tokenfree.preprocess.common.errors import JobError
 
 BLOCK_BYTES = 1 << 20
+TEMPORARY = "_tmp"  # the folder in which files of a directory are written
+_HALF_WRITTEN = "_tmp_"
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL)
 
 
 def write_atomically(path: Path, text: str) -> None:
     """Write a small file so that readers see the old one or the new one, whole."""
-    temporary = path.with_name(f"_tmp_{path.name}_{os.getpid()}")
+    temporary = path.with_name(f"{_HALF_WRITTEN}{path.name}_{os.getpid()}")
     temporary.write_text(text, encoding="utf-8")
     temporary.replace(path)
+
+
+def is_half_written(path: Path) -> bool:
+    """Whether a killed process left it behind: a file that was to be renamed, or the folder of such files."""
+    return path.name == TEMPORARY or path.name.startswith(_HALF_WRITTEN)
 
 
 def hash_file(path: str | os.PathLike[str], algorithm: str = "sha256") -> str:

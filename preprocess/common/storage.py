@@ -25,10 +25,9 @@ from fsspec.implementations.local import LocalFileSystem
 
 from tokenfree.preprocess.common.addresses import check_address
 from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.local_files import hash_file
+from tokenfree.preprocess.common.local_files import TEMPORARY, hash_file
 from tokenfree.preprocess.common.retry import retry
 
-TEMPORARY = "_tmp"
 # Remote file systems whose rename is atomic and whose writes show before they are complete.
 RENAMING_PROTOCOLS = {"hdfs", "webhdfs", "arrow_hdfs", "sftp", "ssh", "smb"}
 # Those whose `mode="create"` is one conditional request; elsewhere fsspec looks first and writes then.

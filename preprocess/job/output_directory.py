@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.local_files import lock
+from tokenfree.preprocess.common.local_files import TEMPORARY, lock
 from tokenfree.preprocess.common.settings import fingerprint
-from tokenfree.preprocess.common.storage import TEMPORARY, Storage
+from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.common.stored import store_lock
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import NEAR_DUPLICATE_PAIRS

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.storage import TEMPORARY, Storage
+from tokenfree.preprocess.common.local_files import TEMPORARY
+from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.common.stored.store_lock import LOCK
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import MANIFEST, Manifest, load_manifest

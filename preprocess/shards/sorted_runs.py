@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.common.stored.file_hashes import hash_of
 from tokenfree.preprocess.common.stored.stored_files import checked
 from tokenfree.preprocess.records.document import KEY_BYTES, Document, document_key
 from tokenfree.preprocess.shards.partitioning import Partition, Partitioning, validation_draw
@@ -107,12 +108,14 @@ def split_of_run(run: str) -> str:
 
 
 def find_run(storage: Storage, folder: str, name: str, fingerprint: str) -> SortedRun | None:
-    """The run if it was committed for this input and config and is whole, else None."""
+    """The run if it was committed for this input and config and its file is what was written, else None."""
     run = load_run(storage, folder, name)
     if run is None or run.fingerprint != fingerprint:
         return None
-    whole = not run.file.batches or storage.size(f"{folder}/{name}.arrow") == run.file.bytes
-    return run if whole else None
+    file = f"{folder}/{name}.arrow"
+    if run.file.batches and (storage.size(file) != run.file.bytes or hash_of(storage, file) != run.file.sha256):
+        return None
+    return run
 
 
 def load_run(storage: Storage, folder: str, name: str) -> SortedRun | None:

@@ -14,7 +14,7 @@ from tokenfree.preprocess.features import vocabulary_process
 from tokenfree.preprocess.job.identity import identity
 from tokenfree.preprocess.job.output_directory import begin
 from tokenfree.preprocess.job.plan_step import make_plan
-from tokenfree.preprocess.job.preprocess_job import PLAN, WORK, PreprocessJob
+from tokenfree.preprocess.job.preprocess_job import PLAN, RUNS, WORK, PreprocessJob
 from tokenfree.preprocess.job.read_step import read_one_split
 from tokenfree.preprocess.sources.input_splits import find_inputs, plan_splits
 
@@ -96,3 +96,11 @@ def test_pages_that_are_left_out_are_told_by_reason_while_a_job_works(tmp_path: 
     told = watcher.look()
     assert told.failed == 0
     assert told.dropped == {"redirect": 1, "other_namespace": 1, "empty": 1, "too_short": 1}
+
+
+@pytest.mark.parametrize("damage", ['"../x"', '{"file": "../x"}', '{"file": {"batches": [1]}}', "[]"])
+def test_a_damaged_run_is_not_counted(damage: str, job: PreprocessJob, tmp_path: Path) -> None:
+    whole = Watcher(job, lambda _: None).look()
+    sidecar = next((tmp_path / "out" / RUNS).glob("*.json"))
+    sidecar.write_text(damage)
+    assert Watcher(job, lambda _: None).look().done == whole.done - 1

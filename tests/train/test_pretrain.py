@@ -234,6 +234,13 @@ def test_bad_places(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> Non
     assert os.listdir(tmp_path / "full") == ["photo.jpg"]
 
 
+def test_a_command_killed_before_its_first_file_is_no_run_of_others(
+    corpus: str, make_recipe: MakeRecipe, tmp_path: Path
+) -> None:
+    (tmp_path / "_tmp_config.yaml_1").write_text("recipe:")
+    assert pretrain(make_recipe(steps=1, warmup=0.0), corpus, str(tmp_path)).steps == 1
+
+
 def test_problems_come_before_anything_is_written(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"model\.trunk\.heads.*; train\.streams"):
         pretrain(make_recipe(streams=3, model={"trunk": {"heads": 3}}), corpus, str(tmp_path / "run"))

@@ -17,7 +17,8 @@ from typing import Any
 import yaml
 
 from tokenfree.preprocess.common.errors import JobError
-from tokenfree.preprocess.common.storage import TEMPORARY, Storage
+from tokenfree.preprocess.common.local_files import TEMPORARY
+from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.common.stored.file_hashes import check_hash, hashes_of, is_inside, read_sealed, write_sealed
 from tokenfree.preprocess.common.stored.json_lines import json_lines
 from tokenfree.preprocess.common.stored.store_lock import LOCK

@@ -13,7 +13,7 @@ import yaml
 
 from tokenfree.preprocess.common import own_code
 from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.local_files import write_atomically
+from tokenfree.preprocess.common.local_files import is_half_written, write_atomically
 from tokenfree.preprocess.common.settings import build, flatten, to_mapping
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.train.config import OPERATIONAL, FinetuneRecipe, PretrainRecipe, R, Recipe
@@ -198,7 +198,7 @@ def open_run(run: Path, config: RunConfig[R], *, name: str | None = None) -> Non
         if before is not None:
             _compare(before, config, name or str(run))
             config = dataclasses.replace(config, code=before.code, attempts=before.attempts)
-        elif any(path.name != "lock" for path in run.iterdir()):
+        elif any(path.name != "lock" and not is_half_written(path) for path in run.iterdir()):
             raise UserError(f"{run} holds other files and no run; give an empty or new folder as --output")
         write_atomically(run / CONFIG_NAME, config.text())
     except OSError as error:

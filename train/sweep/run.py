@@ -20,7 +20,7 @@ from typing import Any
 import yaml
 
 from tokenfree.preprocess.common.errors import JobError, UserError
-from tokenfree.preprocess.common.local_files import lock, write_atomically
+from tokenfree.preprocess.common.local_files import is_half_written, lock, write_atomically
 from tokenfree.preprocess.common.settings import fingerprint, to_mapping
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.train.jobs.ray_child import RayChild
@@ -171,7 +171,7 @@ def _claim(folder: Path, sweep: SweepRecipe, subject: Subject) -> None:
             differs = "the recipe" if old and old["data"] == marks["data"] else "the data"
             raise UserError(f"{folder}: holds another sweep ({differs} differs); choose another --output or remove it")
         return
-    if folder.exists() and any(folder.iterdir()):
+    if folder.exists() and not all(map(is_half_written, folder.iterdir())):
         raise UserError(f"{folder}: is not empty and holds no sweep; choose another --output")
     content = {"format": SWEEP_FORMAT, "fingerprints": marks, "recipe": to_mapping(sweep)}
     text = yaml.safe_dump(content, sort_keys=False)

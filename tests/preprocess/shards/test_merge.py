@@ -125,6 +125,9 @@ def test_a_run_is_found_only_whole_and_for_the_same_job(tmp_path: Path) -> None:
     commit_run(storage, "runs", run)
     assert find_run(storage, "runs", "r", "job") == run
     assert find_run(storage, "runs", "r", "another job") is None
+    written = (tmp_path / "runs" / "r.arrow").read_bytes()
+    (tmp_path / "runs" / "r.arrow").write_bytes(written.replace(b"goose", b"geese"))
+    assert find_run(storage, "runs", "r", "job") is None
     (tmp_path / "runs" / "r.arrow").write_bytes(b"")
     assert find_run(storage, "runs", "r", "job") is None
     empty = SortedRun("e", "job", 10, {"pages": 1}, 0, SortedRunFile())

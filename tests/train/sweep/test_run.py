@@ -264,3 +264,12 @@ def _wait_for_reports(output: Path, number: int, driver: subprocess.Popen[bytes]
         assert driver.poll() is None, "the sweep ended before it could be killed"
         time.sleep(0.05)
     raise AssertionError("no reports")
+
+
+def test_a_command_killed_before_its_first_file_is_no_sweep_of_others(
+    corpus: str, make_recipe: MakeRecipe, tmp_path: Path
+) -> None:
+    (tmp_path / "_tmp").mkdir()
+    (tmp_path / "_tmp" / "half").write_text("recipe:")
+    run._claim(tmp_path, *run.open_subject(make_sweep(make_recipe()), corpus, str(tmp_path)))
+    assert (tmp_path / "sweep.yaml").is_file()
