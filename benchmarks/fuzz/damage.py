@@ -33,7 +33,7 @@ def damage_file(path: Path, draw: random.Random) -> str:
 
 def files_in(folder: Path) -> list[Path]:
     """All files of a folder that can be damaged, in order; locks, which hold nothing, are left out."""
-    return sorted(file for file in folder.rglob("*") if file.is_file() and file.name != "lock")
+    return sorted(file for file in folder.rglob("*") if file.is_file() and file.stem != "lock")
 
 
 def _flip_bit(path: Path, before: bytes, draw: random.Random) -> str:
