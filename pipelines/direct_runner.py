@@ -26,7 +26,7 @@ SECONDS_BETWEEN_ABORTS = 0.5
 # Beam registers both by decorators that hide from type checkers that they are classes.
 _Environment: Any = environments.SubprocessSDKEnvironment
 _Handler: Any = worker_handlers.SubprocessSdkWorkerHandler
-_THREADS = "beam_"  # how the names of Beam's threads begin
+_THREADS = ("beam_", "read_grpc")  # how the names of Beam's threads that read begin
 _LOST_CONNECTION = "Channel closed prematurely"  # what the runner says of a process that was connected
 
 

@@ -119,6 +119,7 @@ def test_only_the_death_of_a_worker_is_one() -> None:
     ("name", "error", "is_told"),
     [
         ("beam_control_read", grpc.RpcError(), False),
+        ("read_grpc_client_inputs", grpc.RpcError(), False),
         ("beam_control_read", ValueError("else"), True),
         ("another", grpc.RpcError(), True),
     ],
