@@ -63,7 +63,7 @@ def test_an_error_of_a_worker_is_its_own_with_nothing_of_ray(
     assert training.end() == 1
     (message,) = [line for line in training.log.read_text().splitlines() if not line.startswith("{")]
     assert message.startswith("tokenfree: worker ")
-    assert "data-00000-of-00001.arrow cannot be read" in message
+    assert "data-00000-of-00001.arrow: damaged" in message
     assert "tokenfree verify" in message
 
 
