@@ -70,8 +70,8 @@ def judge_shards(data: Path, wanted: Sample) -> None:
     for name, content in wanted.items():
         if found[name] != content:
             raise Finding(f"{data.name}/{name}: other bytes than an undisturbed job's")
-    more = (path for path in data.glob("_*") if path.name != "_SUCCESS" and not (path.name == LOCK and path.is_dir()))
-    rest = [str(path.relative_to(data)) for path in more]  # the lock of a store stays, and says that it is free
+    own = [data / "_SUCCESS", *([data / LOCK] if (data / LOCK).is_dir() else [])]  # that of a store says it is free
+    rest = [str(path.relative_to(data)) for path in data.glob("_*") if path not in own]
     if rest:
         raise Finding(f"{data.name}: left over {rest[:3]}")
 

@@ -19,7 +19,7 @@ class Nearest:
     """The known name that is most like a name, if one is, and the hint that tells it or all that are known."""
 
     def __init__(self, name: str, known: Sequence[str]) -> None:
-        self.name = next(iter(difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)), None)
+        self.name = next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.5)), None)
         self.hint = f" (known: {', '.join(known)})" if self.name is None else f" (did you mean {self.name!r}?)"
 
 

@@ -73,7 +73,7 @@ class Slot:
         elif name in self.names():
             found, shown, page = self._module(name).Config, f"{name}.py", "add_a_part"
         else:
-            raise ValueError(f"there is no {self.title} {name!r}{Nearest(name, self.names()).hint}")
+            raise ValueError(f"there is no {self.title} {name!r}{Nearest(str(name), self.names()).hint}")
         contract = self.kept_contract()
         problems = contract_problems(contract, found, name) if contract or own_code.is_own(name) else ()
         if problems:

@@ -110,12 +110,13 @@ def split_of_run(run: str) -> str:
 def find_run(storage: Storage, folder: str, name: str, fingerprint: str) -> SortedRun | None:
     """The run if it was committed for this input and config and its file is what was written, else None."""
     run = load_run(storage, folder, name)
-    if run is None or run.fingerprint != fingerprint:
-        return None
-    file = f"{folder}/{name}.arrow"
-    if run.file.batches and (storage.size(file) != run.file.bytes or hash_of(storage, file) != run.file.sha256):
-        return None
-    return run
+    return run if run is not None and run.fingerprint == fingerprint and is_whole(storage, folder, run) else None
+
+
+def is_whole(storage: Storage, folder: str, run: SortedRun) -> bool:
+    """Whether the file of a run is what was written; all of it is read."""
+    file = f"{folder}/{run.name}.arrow"
+    return not run.file.batches or (storage.size(file) == run.file.bytes and hash_of(storage, file) == run.file.sha256)
 
 
 def load_run(storage: Storage, folder: str, name: str) -> SortedRun | None:

@@ -129,7 +129,11 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Paths of the shards that are built."""
     paths: list[str] = []
     build = build_step.build_shard
-    told = lambda storage, task, *args, **named: paths.append(task.path) or build(storage, task, *args, **named)  # noqa: E731
+
+    def told(storage: Any, task: Any, *args: Any, **named: Any) -> Any:
+        paths.append(task.path)
+        return build(storage, task, *args, **named)
+
     monkeypatch.setattr(build_step, "build_shard", told)
     return paths
 

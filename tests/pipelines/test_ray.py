@@ -159,7 +159,8 @@ def test_fewer_workers_than_asked_for_are_told(corpus: Path, tmp_path: Path, pro
 
 @pytest.fixture
 def server() -> Iterator[Any]:
-    attempt: Any = ray_runner._Attempt(SimpleNamespace(), LOOPBACK)  # type: ignore[arg-type]
+    workers: Any = SimpleNamespace()
+    attempt = ray_runner._Attempt(workers, LOOPBACK)
     attempt.handlers.append(SimpleNamespace(worker_id="known"))
     made = ray_runner._Server(attempt, SimpleNamespace(), SimpleNamespace(get_process_bundle_descriptor=_described))
     yield made

@@ -87,6 +87,9 @@ def test_misspelt_keys() -> None:
         build(PretrainRecipe, {"train": {"step": 4}}, source="recipe")
     with pytest.raises(UserError, match=r"optimizer.*did you mean 'adamw'"):
         build(PretrainRecipe, {"train": {"optimizer": {"name": "adam"}}}, source="recipe")
+    for name in (10**20, float("inf")):
+        with pytest.raises(UserError, match=r"^recipe: train\.optimizer: there is no .*known: adamw"):
+            build(PretrainRecipe, {"train": {"optimizer": {"name": name}}}, source="recipe")
 
 
 def test_no_vocabulary(tmp_path: object) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests.conftest import REPOSITORY
 from tokenfree.preprocess.common.errors import JobError, UserError
@@ -232,6 +233,16 @@ def test_bad_places(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> Non
         pretrain(make_recipe(), corpus, str(tmp_path / "full"))
     assert not (tmp_path / "run").exists()
     assert os.listdir(tmp_path / "full") == ["photo.jpg"]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there are GPUs")
+@pytest.mark.parametrize(("workers", "words"), [((1, 1), "needs 1 GPU, of"), ((2, 4), "needs 2 GPUs, of")])
+def test_gpus_that_are_not_there_are_told_before_anything_is_written(
+    workers: tuple[int, int], words: str, corpus: str, make_recipe: MakeRecipe, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=f"cuda {words} which torch finds 0 on this machine"):
+        pretrain(make_recipe(device="cuda"), corpus, str(tmp_path / "run"), workers=workers)
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_command_killed_before_its_first_file_is_no_run_of_others(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 from collections.abc import Callable
 from typing import Any, Generic
 
@@ -56,11 +57,14 @@ def run_to_end(
         progress: gets every line of metrics.jsonl and events.jsonl as it appears.
 
     Raises:
-        UserError: it is a run of other settings or data, or another command trains it.
+        UserError: it is a run of other settings or data, another command trains it, or this machine has not the GPUs
+            that are asked for.
         JobError: training failed; the message says on which rank and what to do.
     """
     recipe, start, extension = order.config.recipe, order.start, order.extension
     trackers.check(recipe.train.log_to)
+    if target.result() is None or extension is not None:
+        _check_device(recipe.train.device, workers)
     target.open(order.config)
     result = target.result()
     if result is not None:
@@ -89,25 +93,33 @@ def run_to_end(
     return result, False
 
 
+def _check_device(device: str, workers: tuple[int, int]) -> None:
+    """See that this machine has the GPUs that `train.device` asks for; those of a cluster may be yet to come.
+
+    Raises:
+        UserError: it has not.
+    """
+    least, there = workers[0], torch.cuda.device_count()
+    is_elsewhere = workers[1] > 1 and "RAY_ADDRESS" in os.environ
+    if device == "cuda" and there < least and not is_elsewhere:
+        raise UserError(
+            f"train.device: cuda needs {least} {'GPU' if least == 1 else 'GPUs'}, of which torch finds {there} on this "
+            "machine; see tokenfree doctor, or give auto"
+        )
+
+
 def num_restarts(run: Run) -> int:
     """How often the workers of a run were started again after the first time."""
     return sum(event["event"] in ("start", "resume") for event in run.events()) - 1
 
 
 def _train(job: Job, workers: tuple[int, int], on_line: OnLine | None) -> None:
-    """Do the job in this process, or with workers of Ray where there are to be several.
-
-    Raises:
-        UserError: a GPU is asked for, and there is none.
-    """
+    """Do the job in this process, or with workers of Ray where there are to be several."""
     if workers[1] > 1:
         from tokenfree.train.jobs.supervisor import work_on_ray
 
         work_on_ray(job, workers, on_line)
         return
-    wanted, has_gpu = job.recipe.train.device, torch.cuda.is_available()
-    if wanted == "cuda" and not has_gpu:
-        raise UserError("train.device: cuda: torch finds no GPU on this machine; see tokenfree doctor, or give cpu")
-    device = "cuda" if has_gpu and wanted != "cpu" else "cpu"
+    device = "cuda" if torch.cuda.is_available() and job.recipe.train.device != "cpu" else "cpu"
     threads = job.recipe.train.threads or min(cores(), torch.get_num_threads())
     work(job, device=device, threads=threads, on_line=on_line)

@@ -166,35 +166,17 @@ def _unpickled(job: bytes) -> Job:
 
 @contextlib.contextmanager
 def _cluster(job: Job, workers: tuple[int, int]) -> Iterator[tuple[Session, int, bool]]:
-    """Yields a Ray session (see train/ray/session.py), the CPUs of a worker, and whether workers have a GPU each.
-
-    Raises:
-        UserError: GPUs are asked for, and this machine has too few.
-    """
+    """Yields a Ray session (see train/ray/session.py), the CPUs of a worker, and whether workers have a GPU each."""
     alone = "RAY_ADDRESS" not in os.environ
     threads, least, most = job.recipe.train.threads, *workers
     if threads is None:
         threads = max(1, cores() // most) if alone else 1
     with ray_session(max(cores(), threads * most)) as session:
-        yield session, threads, uses_gpus(job.recipe.train.device, ray.cluster_resources().get("GPU", 0), least, alone)
+        yield session, threads, uses_gpus(job.recipe.train.device, ray.cluster_resources().get("GPU", 0), least)
 
 
-def uses_gpus(device: str, there: float, least: int, alone: bool) -> bool:
-    """Whether workers have a GPU each.
-
-    Args:
-        device: `train.device`.
-        there: GPUs that Ray has now.
-        least: workers.
-        alone: whether Ray is on this machine alone, so that no more will come.
-
-    Raises:
-        UserError: they are asked for, and there are too few.
-    """
-    if device == "cuda" and alone and there < least:
-        raise UserError(
-            f"train.device: cuda: Ray finds {there:g} GPUs on this machine for {least} workers; give fewer, or cpu"
-        )
+def uses_gpus(device: str, there: float, least: int) -> bool:
+    """Whether workers, at the least so many, have a GPU each, by `train.device` and the GPUs that Ray has now."""
     return device == "cuda" or (device == "auto" and there >= least)
 
 

@@ -72,7 +72,7 @@ class RunFolder:
         """The content of result.json, None where there is none yet."""
         try:
             return RESULT.json(Storage.at(str(self.folder)), RESULT_NAME)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
 
     def events(self) -> list[dict[str, Any]]:

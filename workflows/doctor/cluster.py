@@ -21,13 +21,21 @@ from tokenfree.train.machine.memory import GIB
 from tokenfree.train.ray.environment import ray_environment
 from tokenfree.train.ray.session import ray_session
 from tokenfree.workflows.doctor.finding import Finding
-from tokenfree.workflows.doctor.node import HEAD, NodeFacts, NodeProbe, storage_trouble, versions
+from tokenfree.workflows.doctor.node import HEAD, NodeFacts, NodeProbe, versions
 
 ANSWER_SECONDS = 120.0  # for a node to start a process and to look at itself
 _CLOCKS = 5  # times that a clock is asked: the quickest answer says most
 MOST_SKEW = 2.0  # seconds
 LEAST_DISK, LEAST_SHARED, LEAST_FILES = 2 * GIB, GIB // 2, 4096
-_FINGERPRINT = b"tokenfree "
+_REMEDIES = {
+    "versions": "install the same versions everywhere: one image, or pip install -r requirements.lock on each node",
+    "clock": "have the clocks set by NTP (chrony, systemd-timesyncd): stores refuse requests of clocks that are off",
+    "free disk": "make room where Ray keeps its files, or start the node with --temp-dir on a larger disk",
+    "/dev/shm": "start the container with --shm-size=2g, else Ray keeps objects in slow files",
+    "open files": "ulimit -n 65536 before ray start, LimitNOFILE of its service, or --ulimit nofile of the container",
+    "gpu": "install the driver, or a torch that is built for the CUDA of the driver; then start the node again",
+    "storage": "give an address that all nodes reach, with the right to write, such as s3://bucket/runs, or mount it",
+}
 
 
 @dataclass(frozen=True)
@@ -52,6 +60,8 @@ class Node:
 def cluster_findings(folders: Sequence[str]) -> Iterator[Finding]:
     """Ask each node of the cluster of RAY_ADDRESS; `folders` are addresses that all of them are to read and write.
 
+    One that this machine itself cannot write to is passed over: `machine.storage` tells of it.
+
     Raises:
         UserError: no cluster is named.
         JobError: it does not answer.
@@ -61,18 +71,15 @@ def cluster_findings(folders: Sequence[str]) -> Iterator[Finding]:
             "--cluster: no Ray cluster is named; set RAY_ADDRESS=HOST:PORT on one of its machines, or let it be asked "
             "there: tokenfree cluster submit -- doctor --cluster --storage s3://bucket/runs"
         )
-    token = _FINGERPRINT + uuid.uuid4().hex.encode()
+    token = uuid.uuid4().hex.encode()
     made = {f"{folder.rstrip('/')}/.doctor-{uuid.uuid4().hex}": folder for folder in folders}
     with contextlib.ExitStack() as stack:
-        troubles = {folder: trouble for name, folder in made.items() if (trouble := _leave(name, token, stack))}
-        here = [name for name, folder in made.items() if folder not in troubles]
+        here = {name: folder for name, folder in made.items() if _is_left(name, token, stack)}
         stack.enter_context(ray_environment())
         stack.enter_context(ray_session())
-        nodes = ask(here, token)
+        nodes = ask(list(here), token)
         yield Finding("ok", "nodes", str(len(nodes)))
-        for folder, trouble in troubles.items():
-            yield Finding("missing", f"storage {folder}", f"here: {trouble}", _REMEDIES["storage"])
-        yield from judged(nodes, {name: made[name] for name in here}, versions())
+        yield from judged(nodes, here, versions())
 
 
 def ask(folders: Sequence[str], token: bytes) -> list[Node]:
@@ -127,17 +134,6 @@ def judged(nodes: Sequence[Node], folders: Mapping[str, str], here: Mapping[str,
         yield from _of_nodes(f"storage {folder}", said, _REMEDIES["storage"], well="read and written by all nodes")
 
 
-_REMEDIES = {
-    "versions": "install the same versions everywhere: one image, or pip install -r requirements.lock on each node",
-    "clock": "have the clocks set by NTP (chrony, systemd-timesyncd): stores refuse requests of clocks that are off",
-    "free disk": "make room where Ray keeps its files, or start the node with --temp-dir on a larger disk",
-    "/dev/shm": "start the container with --shm-size=2g, else Ray keeps objects in slow files",
-    "open files": "ulimit -n 65536 before ray start, LimitNOFILE of its service, or --ulimit nofile of the container",
-    "gpu": "install the driver, or a torch that is built for the CUDA of the driver; then start the node again",
-    "storage": "give an address that all nodes reach, with the right to write, such as s3://bucket/runs, or mount it",
-}
-
-
 def _of_nodes(what: str, said: Sequence[tuple[str, str]], remedy: str, well: str = "") -> Iterator[Finding]:
     """One line if nothing was said of any node, else one for each of which something was."""
     bad = [(name, words) for name, words in said if words]
@@ -183,17 +179,17 @@ def _skew(probe: Any) -> float:
     return min(found)[1]
 
 
-def _leave(name: str, token: bytes, stack: contextlib.ExitStack) -> str:
-    """Make a folder for the nodes to read, until the end of the stack; what went wrong."""
+def _is_left(name: str, token: bytes, stack: contextlib.ExitStack) -> bool:
+    """Make a folder with a file for the nodes to read, until the end of the stack; whether that went well."""
     try:
         check_address(name)
         filesystem, path = fsspec.core.url_to_fs(name)
         filesystem.makedirs(path, exist_ok=True)
         stack.callback(_remove, filesystem, path)
         filesystem.pipe_file(f"{path}/{HEAD}", token)
-    except Exception as error:  # whatever a file system of fsspec raises
-        return " ".join(str(error).split())[:100]
-    return storage_trouble(name, "here", token)
+    except Exception:  # whatever a file system of fsspec raises
+        return False
+    return True
 
 
 def _remove(filesystem: Any, path: str) -> None:

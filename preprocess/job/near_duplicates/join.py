@@ -54,9 +54,9 @@ def find_near_duplicates(job: PreprocessJob, runs: Sequence[SortedRun]) -> NearD
     if not num_bands(job):
         return None
     storage = job.storage
-    done = storage.read_json(_DONE)
-    if done is not None and done["job"] == job.fingerprint and storage.size(NEAR_DUPLICATE_PAIRS) is not None:
-        return checked(NearDuplicates, done)
+    done = _done(storage)
+    if done is not None and done.job == job.fingerprint and storage.size(NEAR_DUPLICATE_PAIRS) is not None:
+        return done
     sketched, ids = _compared_documents(job, runs, _candidates(job))
     gone = chosen(_near_pairs(_candidates(job), sketched, job.config.near_duplicates.min_similarity or 0.0))
     name = f"{NEAR_DUPLICATES}/{job.fingerprint}-gone.arrow"
@@ -66,6 +66,14 @@ def find_near_duplicates(job: PreprocessJob, runs: Sequence[SortedRun]) -> NearD
     made = NearDuplicates(job.fingerprint, name, len(gone), lowest.hex(), highest.hex())
     storage.write_json(_DONE, asdict(made))
     return made
+
+
+def _done(storage: Storage) -> NearDuplicates | None:
+    """What an earlier attempt found; None where there is none, or what it wrote is damaged."""
+    try:
+        return checked(NearDuplicates, storage.read_json(_DONE))
+    except ValueError:
+        return None
 
 
 def _candidates(job: PreprocessJob) -> pa.Table:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from tokenfree.preprocess.common.local_files import hash_file
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.job.hash_step import hash_sidecar
 from tokenfree.preprocess.job.preprocess_job import HASHES, RUNS, PreprocessJob
 from tokenfree.preprocess.job.reuse.links import link
-from tokenfree.preprocess.shards.sorted_runs import load_run, runs_name, split_of_run
+from tokenfree.preprocess.shards.sorted_runs import is_whole, load_run, runs_name, split_of_run
 
 
 def seed(job: PreprocessJob, url: str) -> None:
@@ -23,17 +22,11 @@ def seed(job: PreprocessJob, url: str) -> None:
     wanted = {runs_name(line) for line in job.split_lines()}
     there = {f"{folder}/{name}" for folder in (RUNS, HASHES) for name in new.names(folder)}
     runs = {name.partition(".")[0] for name in old.names(RUNS)}
-    good = {run for run in runs if split_of_run(run) in wanted and _is_whole(old, run)}
+    found = [load_run(old, RUNS, run) for run in runs if split_of_run(run) in wanted]
+    good = {run.name for run in found if run is not None and is_whole(old, RUNS, run)}
     kept = [f"{RUNS}/{name}" for name in old.names(RUNS) if name.partition(".")[0] in good]
     kept += [name for line in job.input_lines() if old.size(name := hash_sidecar(line)) is not None]
     # a sidecar comes last, as it says that the others are there
     for name in sorted(kept, key=lambda name: (name.endswith(".json"), name)):
         if name not in there:
             link(old.path(name), new, name)
-
-
-def _is_whole(storage: Storage, name: str) -> bool:
-    run = load_run(storage, RUNS, name)
-    if run is None:
-        return False
-    return not run.file.batches or hash_file(storage.path(f"{RUNS}/{name}.arrow")) == run.file.sha256

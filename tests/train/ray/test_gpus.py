@@ -2,28 +2,19 @@
 
 import pytest
 
-from tokenfree.preprocess.common.errors import UserError
 from tokenfree.train.ray.launch import uses_gpus
 
 
 @pytest.mark.parametrize(
-    ("device", "there", "least", "alone", "expected"),
+    ("device", "there", "expected"),
     [
-        ("auto", 8, 2, False, True),
-        ("auto", 4, 2, False, True),  # of --workers 2:8: the run begins with what is there
-        ("auto", 1, 2, False, False),
-        ("auto", 0, 2, False, False),
-        ("cuda", 0, 2, False, True),  # the cluster starts machines with GPUs when they are asked for
-        ("cuda", 2, 2, True, True),
-        ("cpu", 8, 2, False, False),
+        ("auto", 8, True),
+        ("auto", 2, True),  # of --workers 2:8: the run begins with what is there
+        ("auto", 1, False),
+        ("auto", 0, False),
+        ("cuda", 0, True),  # the cluster starts machines with GPUs when they are asked for
+        ("cpu", 8, False),
     ],
 )
-def test_it_hangs_on_what_is_asked_for_and_there(
-    device: str, there: float, least: int, alone: bool, expected: bool
-) -> None:
-    assert uses_gpus(device, there, least, alone) is expected
-
-
-def test_too_few_on_this_machine_alone_are_told() -> None:
-    with pytest.raises(UserError, match=r"train\.device: cuda: Ray finds 1 GPUs on this machine for 2 workers"):
-        uses_gpus("cuda", 1, 2, alone=True)
+def test_it_hangs_on_what_is_asked_for_and_there(device: str, there: float, expected: bool) -> None:
+    assert uses_gpus(device, there, least=2) is expected

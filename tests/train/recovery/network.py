@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.namespaces import Namespaces
+import pytest
+
+from tests.namespaces import Namespaces, permitted
 
 RAY = str(Path(sys.executable).with_name("ray"))
 
@@ -80,3 +84,15 @@ class Network(Namespaces):
             self._nodes[number].wait()
         super().close()
         subprocess.run(["rm", "-rf", self.temp], check=False)
+
+
+@contextlib.contextmanager
+def network_in(folder: Path) -> Iterator[Network]:
+    """One without machines for a `with` block, its logs in `folder`; where none can be made, the test is skipped."""
+    if not permitted():
+        pytest.skip("network namespaces need root and the program ip")
+    made = Network(folder)
+    try:
+        yield made
+    finally:
+        made.close()

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.namespaces import permitted
-from tests.train.recovery.network import Network
+from tests.train.recovery.network import Network, network_in
 from tokenfree.preprocess.common.stored.json_lines import read_json_lines
 from tokenfree.train.config import PretrainRecipe
 
@@ -23,10 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 @pytest.fixture
 def network(tmp_path: Path) -> Iterator[Network]:
     """A head without CPUs and two machines with one CPU each."""
-    if not permitted():
-        pytest.skip("network namespaces need root and the program ip")
-    made = Network(tmp_path)
-    try:
+    with network_in(tmp_path) as made:
         for number in (1, 2, 3):
             made.add(number)
         made.start_node(1, 0)
@@ -35,8 +31,6 @@ def network(tmp_path: Path) -> Iterator[Network]:
             made.start_node(number, 1)
         made.wait_for_nodes(3)
         yield made
-    finally:
-        made.close()
 
 
 def next_step_with(workers: int) -> Callable[[list[dict[str, Any]]], bool]:

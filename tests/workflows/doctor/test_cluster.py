@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.namespaces import permitted
-from tests.train.recovery.network import Network
+from tests.train.recovery.network import Network, network_in
 from tokenfree.train.machine.memory import GIB
 from tokenfree.workflows.doctor.cluster import Node, judged
 from tokenfree.workflows.doctor.node import Gpus, NodeFacts, storage_trouble, versions
@@ -100,13 +99,8 @@ LATE = "import time\nreal = time.time\ntime.time = lambda: real() - 90\n"
 
 @pytest.fixture
 def network(tmp_path: Path) -> Iterator[Network]:
-    if not permitted():
-        pytest.skip("network namespaces need root and the program ip")
-    made = Network(tmp_path)
-    try:
+    with network_in(tmp_path) as made:
         yield made
-    finally:
-        made.close()
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ class Trial(tune.Trainable):
     """
 
     def setup(self, config: dict[str, Any]) -> None:
-        """Nothing but remember: what takes time, and what may fail, is the trial's first step."""
+        """Remember, and end where this machine is cut off: what takes time, and may fail, is the trial's first step."""
         self._config = config
         self._stack = contextlib.ExitStack()
         self._stack.enter_context(ended_where_cut_off())
