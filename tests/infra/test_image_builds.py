@@ -73,6 +73,16 @@ def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
         pytest.skip(f"needs root and {', '.join(missing) or 'nothing else'}: apt-get install buildah debootstrap")
     folder = tmp_path_factory.mktemp("buildah")
     builder = Builder(folder)
+    try:
+        make_bases(builder, folder)
+        yield builder
+    finally:  # gigabytes, with what is mounted among them
+        builder("rm", "--all")
+        builder("rmi", "--all", "--force")
+
+
+def make_bases(builder: Builder, folder: Path) -> None:
+    """Make the images that ours begin with."""
     root = debian()
     python = re.findall(r"^FROM (python:\S+)@", (IMAGES / "train.Dockerfile").read_text(), re.M)[0]
     extra = {CERTIFICATES: "/etc/pip-certificates.crt"} if CERTIFICATES.exists() else {}
@@ -83,8 +93,6 @@ def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
     version = harness.rpartition(":")[2]
     subprocess.run(["go", "install", f"{BOOT}@v{version}"], check=True, env={**os.environ, "GOBIN": str(folder)})
     builder.commit({folder / "container": "/opt/apache/beam/boot"}, f"docker.io/{harness}")
-    yield builder
-    builder("rmi", "--all", "--force")
 
 
 def debian() -> Path:

@@ -9,7 +9,8 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from subprocess import DEVNULL, PIPE, STDOUT
+from typing import IO, Any
 
 import pytest
 import yaml
@@ -45,10 +46,10 @@ class Cluster:
                  "AWS_SECRET_ACCESS_KEY": "secret", "AWS_DEFAULT_REGION": "us-east-1"}  # fmt: skip
         self.env = {**hosts.environment(1), **store}
 
-    def start(self, *command: str, on_host: bool = True) -> "subprocess.Popen[str]":
+    def start(self, *command: str, on_host: bool = True, log: int | IO[str] = PIPE) -> "subprocess.Popen[str]":
         where = ["ip", "netns", "exec", self.hosts.name(1)] if on_host else []
         return subprocess.Popen([*where, sys.executable, "-P", *command], cwd=self.work, env=self.env, text=True,
-                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)  # fmt: skip
+                                stdin=DEVNULL, stdout=log, stderr=STDOUT)  # fmt: skip
 
     def run(self, *words: str) -> str:
         process = self.start("-m", "tokenfree", *words)
@@ -78,9 +79,13 @@ def cluster() -> Iterator[Cluster]:
         for number in (1, 2, 3):
             hosts.add(number)
         made = Cluster(hosts)
-        store = made.start("-m", "moto.server", "-H", hosts.address(1), "-p", str(PORT))
+        log = made.work / "store.log"  # no pipe: a line for each request fills one that nobody reads
+        with log.open("w") as file:
+            store = made.start("-m", "moto.server", "-H", hosts.address(1), "-p", str(PORT), log=file)
         stack.callback(store.kill)
-        made.read(store, "Running on")
+        while "Running on" not in log.read_text():
+            assert store.poll() is None, log.read_text()
+            time.sleep(0.1)
         names = [hosts.name(number) for number in (1, 2, 3)]
         command = made.start("-m", "tokenfree", "cluster", "local", "--cpus", "1", "--hosts", *names, on_host=False)
         stack.callback(end, command)
@@ -109,13 +114,15 @@ def test_a_run_and_a_sweep_outlive_the_hosts_they_began_on(cluster: Cluster, tmp
     assert client.returncode == 0, said
     assert "worker_lost" in fetched(cluster, "run", "events.jsonl").read_text()
     cluster.run(*words, "s3://bucket/undisturbed")
-    lines, expected = (read_json_lines(fetched(cluster, run, "metrics.jsonl")) for run in ("run", "undisturbed"))
+    lines, expected = (losses(cluster, run) for run in ("run", "undisturbed"))
+    assert len(lines) == 3000
     assert [[line[key] for key in EXACT] for line in lines] == [[line[key] for key in EXACT] for line in expected]
     assert [line["loss"] for line in lines] == pytest.approx([line["loss"] for line in expected], rel=1e-3)
 
     (cluster.work / "base.yaml").write_text(yaml.safe_dump(MODEL))
-    sweep = {"base": "base.yaml", "space": {"model.downsampler.rate": {"choice": [2, 4]}}, "trials": 4,
-             "budget": {"steps": 60}, "reports": 3, "scheduler": "none"}  # fmt: skip
+    space = {"model.downsampler.rate": {"choice": [2, 4]}, "train.learning_rate": {"choice": [0.001, 0.002]}}
+    sweep = {"base": "base.yaml", "space": space, "trials": 4, "budget": {"steps": 60}, "reports": 3,
+             "scheduler": "none"}  # fmt: skip
     (cluster.work / "sweep.yaml").write_text(yaml.safe_dump(sweep))
     client = cluster.start("-m", "tokenfree", *submit, "sweep", "sweep.yaml", "--data", "s3://bucket/data", "--output",
                            "sweep")  # fmt: skip
@@ -128,6 +135,11 @@ def test_a_run_and_a_sweep_outlive_the_hosts_they_began_on(cluster: Cluster, tmp
     said, _ = client.communicate(timeout=1200)
     assert client.returncode == 0, said
     assert "4 trials: 4 finished" in said
+
+
+def losses(cluster: Cluster, run: str) -> list[dict[str, Any]]:
+    """The lines of the steps of a run in the store."""
+    return [line for line in read_json_lines(fetched(cluster, run, "metrics.jsonl")) if "loss" in line]
 
 
 def fetched(cluster: Cluster, run: str, name: str) -> Path:
