@@ -67,5 +67,6 @@ class Namespaces:
             pids = subprocess.run(["ip", "netns", "pids", self.name(number)], capture_output=True, text=True).stdout
             for pid in pids.split():
                 os.kill(int(pid), signal.SIGKILL)
+            run("ip", "link", "del", self.name(number))  # else it stays until the last process is reaped
             run("ip", "netns", "del", self.name(number))
         run("ip", "link", "del", self.bridge)
