@@ -74,7 +74,6 @@ def warm_up() -> None:
     for name in MODULES:
         importlib.import_module(f"tokenfree.{name}")
     import torch
-    import torch._inductor  # which training imports when it asks for deterministic algorithms, in seconds
 
     torch.set_num_threads(1)
     gc.freeze()
@@ -103,6 +102,8 @@ def run(
     fault, counted, reading = fault or Fault(), -1, -1
     temporary = tempfile.mkdtemp(prefix="fuzz-", dir="/tmp")  # short: Ray puts sockets there
     own = {MARK: f"{os.getpid()}:{logs}", "OMP_NUM_THREADS": "1", "TMPDIR": temporary, **(environment or {})}
+    for name in ("out", "err"):
+        (logs / name).touch()  # it may be killed before it has opened them
     begin = time.monotonic()
     if is_fresh:
         pid = _start(arguments, folder, logs, {**own, **fault.orders(str(logs))})

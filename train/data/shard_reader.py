@@ -95,10 +95,10 @@ class Shard:
                 packed=False,
             )
         assert isinstance(array, pa.ListArray), array.type
-        offsets = array.offsets.to_numpy(zero_copy_only=True)
+        offsets = np.from_dlpack(array.offsets)  # to_numpy would import pandas
         if pa.types.is_boolean(array.values.type):
             return _Column(offsets, np.frombuffer(array.values.buffers()[1] or b"", np.uint8), packed=True)
-        return _Column(offsets, array.values.to_numpy(zero_copy_only=True), packed=False)
+        return _Column(offsets, np.from_dlpack(array.values), packed=False)
 
 
 def local_file(path: str, *, num_bytes: int, sha256: str, check: bool = True) -> str:

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from tokenfree.preprocess.common.errors import UserError
+from tokenfree.train.machine.determinism import set_determinism
 
 
 def compile_task(task: nn.Module, layers: Iterable[nn.Module], *, device: torch.device, in_parts: bool) -> None:
@@ -22,6 +23,7 @@ def compile_task(task: nn.Module, layers: Iterable[nn.Module], *, device: torch.
     """
     if device.type == "cpu":
         _find_compiler()
+        set_determinism(torch.get_deterministic_debug_mode())
     for module in layers if in_parts else [task]:
         module.compile()
 

@@ -21,6 +21,7 @@ from tokenfree.train.loop.loop import Loop
 from tokenfree.train.loop.loss_spikes import Incident, NotANumber, Spike, checked_validation
 from tokenfree.train.loop.stopping import Stop, stop_on_signals
 from tokenfree.train.loop.training_loop import TrainingLoop
+from tokenfree.train.machine.determinism import set_determinism
 from tokenfree.train.mixture.mixture import Data
 from tokenfree.train.parallel.collectives import barrier, broadcast, gather
 from tokenfree.train.runs.checkpoint_state import RunProgress
@@ -189,19 +190,15 @@ def _full_disk_explained() -> Iterator[None]:
 @contextlib.contextmanager
 def _arithmetic(threads: int | None, *, deterministic: bool) -> Iterator[None]:
     """Fix what the results of this process depend on: the number of threads and the choice of kernels."""
-    before = (
-        torch.get_num_threads(),
-        torch.are_deterministic_algorithms_enabled(),
-        torch.is_deterministic_algorithms_warn_only_enabled(),
-    )
+    before = torch.get_num_threads(), torch.get_deterministic_debug_mode()
     if threads is not None:
         torch.set_num_threads(threads)
-    torch.use_deterministic_algorithms(deterministic, warn_only=True)
+    set_determinism(int(deterministic))
     try:
         yield
     finally:
         torch.set_num_threads(before[0])
-        torch.use_deterministic_algorithms(before[1], warn_only=before[2])
+        set_determinism(before[1])
 
 
 class _Training:

@@ -218,3 +218,15 @@ def test_every_hash_has_a_table_of_its_own(embedder: dict[str, object]) -> None:
     orders = 3 if embedder["name"] == "ngram_hash" else 1
     assert stacked_tensors(encoder) == {"embedder.table.rows.weight": 4 * orders}
     assert len(encoder.embedder.table.rows.weight) == 4 * orders * 32
+
+
+def test_adamw_is_that_of_torch(model: Small) -> None:
+    twin = copy.deepcopy(model)
+    ours = AdamWConfig(weight_decay=0.1).build(model)
+    groups = parameter_groups(twin, 0.1)
+    theirs = torch.optim.AdamW(groups, lr=0.0, fused=True)
+    assert train(model, ours, 5) == train(twin, theirs, 5)
+    theirs.load_state_dict(copy.deepcopy(ours.state_dict()))
+    ours.load_state_dict(copy.deepcopy(theirs.state_dict()))
+    assert train(model, ours, 5) == train(twin, theirs, 5)
+    assert all(not tensor.requires_grad for state in ours.state.values() for tensor in state.values())

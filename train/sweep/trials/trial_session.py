@@ -18,6 +18,7 @@ from tokenfree.preprocess.common.settings import build
 from tokenfree.train.config import Recipe
 from tokenfree.train.loop.loss_spikes import checked_validation
 from tokenfree.train.loop.training_loop import TrainingLoop
+from tokenfree.train.machine.determinism import set_determinism
 from tokenfree.train.machine.provenance import machine
 from tokenfree.train.parallel.collectives import broadcast
 from tokenfree.train.runs import checkpoints
@@ -91,7 +92,7 @@ class TrialSession:
         try:
             self._lock()
             torch.set_num_threads(self._segment.threads)
-            torch.use_deterministic_algorithms(not self._device.startswith("cuda"), warn_only=True)
+            set_determinism(int(not self._device.startswith("cuda")))
             self._restore()
         except BaseException:
             self.close()
