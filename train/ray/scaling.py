@@ -21,7 +21,8 @@ from tokenfree.train.ray.internals import ControllerCallback, Reservation, Worke
 
 _SECONDS = 1.0  # for a node to accept a connection
 _PROBE_INTERVAL = 1.0  # between looks at the nodes of running workers
-_PROBES = 4  # in which a node must be silent to be given up
+_PROBES = 3  # in which a node must be silent to be given up
+_FRESH = 1.0  # for what was seen of the nodes
 _REFRESH_INTERVAL = 5.0  # between two looks for room while workers run
 _WAITING_INTERVAL = 0.5  # and while none do
 _ANSWER_SECONDS = 5.0  # for Ray to say what room there is
@@ -47,11 +48,22 @@ def answering_nodes() -> tuple[set[str], set[str]]:
     return ids, {node["NodeID"] for node in nodes} - ids
 
 
+class _Look:
+    """The last look at the nodes: with one that is silent it takes a second, and a start of workers needs two."""
+
+    at = float("-inf")
+    found: tuple[set[str], set[str]] = (set(), set())
+
+
 def usable_nodes() -> tuple[set[str], set[str]]:
-    """The ids of the nodes on which workers can be started, and of the others that Ray takes for alive."""
-    answering, silent = answering_nodes()
-    draining = answering & draining_nodes()
-    return answering - draining, silent | draining
+    """The ids of the nodes on which workers can be started, and of the others that Ray takes for alive, as they were
+    within a second.
+    """
+    if time.monotonic() - _Look.at > _FRESH:
+        answering, silent = answering_nodes()
+        draining = answering & draining_nodes()
+        _Look.at, _Look.found = time.monotonic(), (answering - draining, silent | draining)
+    return _Look.found
 
 
 def room(reserved: dict[str, dict[str, float]], scaling: ScalingConfig) -> int:
