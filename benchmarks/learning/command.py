@@ -18,7 +18,7 @@ INTERRUPTED = 128 + signal.SIGINT
 def exit_status(program: str, run: Callable[[], int]) -> int:
     """What `run` returns; 1 where a run failed, 2 for a mistake of the user, 130 interrupted: each with a line that
     says so. SIGTERM interrupts as Ctrl-C does."""
-    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # in the background too, where Ctrl-C is ignored
     try:
         return run()
     except UserError as error:
