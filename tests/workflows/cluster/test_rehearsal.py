@@ -175,6 +175,12 @@ def test_a_sweep(machine: Machine, data: str) -> None:
     assert (machine.work / "sweep" / "best.yaml").is_file()
 
 
+def test_the_demo(machine: Machine, address: str) -> None:
+    machine.run("cluster", "submit", "--", "demo", "--output", "demo")
+    for made in ("data", "run", "sweep"):
+        assert ": good" in machine.run("verify", f"demo/{made}")
+
+
 def test_a_job_that_is_stopped_writes_a_checkpoint(machine: Machine, data: str) -> None:
     (machine.work / "base.yaml").write_text(yaml.safe_dump(MODEL))
     words = ["pretrain", "base.yaml", "--data", data, "--output", "long", "--train.steps", "100000",
