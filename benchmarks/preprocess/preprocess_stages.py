@@ -33,7 +33,7 @@ from tokenfree.preprocess.records.input_split import InputSplit
 from tokenfree.preprocess.records.page import Page
 from tokenfree.preprocess.shards.sorted_runs import write_documents
 from tokenfree.preprocess.sources.input_splits import find_inputs, plan_splits, read_split
-from tokenfree.preprocess.sources.wikipedia.compression import read_blocks
+from tokenfree.preprocess.sources.inputs.compression import read_blocks
 from tokenfree.preprocess.text.normalize import normalize
 from tokenfree.preprocess.text.sentences import sentence_starts
 from tokenfree.preprocess.wikitext.cleaner import clean

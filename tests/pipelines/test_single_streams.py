@@ -219,8 +219,8 @@ def many_articles(number: int) -> bytes:
 def test_memory_does_not_grow_with_a_stream(
     content: Callable[[int], bytes], tmp_path: Path, make_dump_config: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tokenfree.preprocess.sources.wikipedia.compression.READ_BYTES", 1 << 10)
-    monkeypatch.setattr("tokenfree.preprocess.sources.wikipedia.stream_formats.PIECE_BYTES", 1 << 14)
+    monkeypatch.setattr("tokenfree.preprocess.sources.inputs.compression.READ_BYTES", 1 << 10)
+    monkeypatch.setattr("tokenfree.preprocess.sources.inputs.stream_formats.PIECE_BYTES", 1 << 14)
     peaks = []
     for number in (50, 400):
         dump = tmp_path / f"enwiki-{number}.xml.gz"

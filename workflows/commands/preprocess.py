@@ -1,8 +1,9 @@
 """Turn Wikipedia dumps and books into sharded Arrow windows.
 
-Reads dumps (.xml, .bz2, .gz, .xz, .zst; multistream in parallel) and book files, cleans them, trains a subword
-vocabulary (or takes --vocabulary.model), and writes shards that `datasets.load_from_disk` opens. A job that was killed
-goes on when the same command is given again. Paths are files, folders, globs or fsspec URLs (s3://, gs://, memory://).
+Reads dumps (.xml, .bz2, .gz, .xz, .zst; multistream in parallel) and books (.txt, .jsonl, either compressed or not, and
+.parquet), cleans them, trains a subword vocabulary (or takes --vocabulary.model), and writes shards that
+`datasets.load_from_disk` opens. A job that was killed goes on when the same command is given again. Paths are files,
+folders, globs or fsspec URLs (s3://, gs://, memory://).
 
 Examples:
   tokenfree preprocess --wikipedia enwiki-latest-pages-articles-multistream.xml.bz2 --output data/en
@@ -46,7 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`[RECIPE] [inputs] --output DIR [--runner NAME | --profile FILE] [--workers N] [--dry-run] [-- BEAM OPTIONS]`."""
     command_line.add_arguments(parser, KIND, optional=True)
     parser.add_argument("--wikipedia", metavar="PATH", nargs="+", help="dump files, globs or URLs")
-    parser.add_argument("--books", metavar="PATH", nargs="+", help="text, JSON lines, Parquet: files, folders, globs")
+    parser.add_argument(
+        "--books",
+        metavar="PATH",
+        nargs="+",
+        help="text, JSON lines (.gz .bz2 .xz .zst too), Parquet: files, folders, globs",
+    )
     parser.add_argument("--hf-dataset", metavar="NAME", nargs="+", help="Hugging Face datasets: NAME[:CONFIG][@SPLIT]")
     parser.add_argument("--output", metavar="DIR", required=True, help="the data directory to make")
     engine = parser.add_mutually_exclusive_group()

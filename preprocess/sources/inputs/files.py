@@ -17,7 +17,7 @@ from tokenfree.preprocess.common.local_files import hash_stream
 
 _KINDS = {
     "wikipedia": "dumps (*.xml, *.xml.bz2, *.xml.gz, *.xml.xz or *.xml.zst)",
-    "books": "books (*.txt, *.jsonl or *.parquet)",
+    "books": "books (*.txt or *.jsonl, also compressed, or *.parquet)",
 }
 READ_BYTES = 1 << 18  # a block of stored bytes: about one bz2 block of 900 kB of text
 

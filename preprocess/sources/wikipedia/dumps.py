@@ -14,10 +14,10 @@ from fsspec.core import url_to_fs
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.records.input_split import Format, InputSplit
 from tokenfree.preprocess.records.wiki_site import UNKNOWN_DATABASE, Site
+from tokenfree.preprocess.sources.inputs.compression import Block, Damage, Source, read_blocks
 from tokenfree.preprocess.sources.inputs.files import InputFile, open_input
 from tokenfree.preprocess.sources.inputs.languages import WIKIMEDIA_LANGUAGES, wikimedia_database
-from tokenfree.preprocess.sources.wikipedia.compression import Block, Damage, Source, read_blocks
-from tokenfree.preprocess.sources.wikipedia.stream_formats import BZ2_HEADER, HEADER_BYTES, stored_format
+from tokenfree.preprocess.sources.inputs.stream_formats import BZ2_HEADER, HEADER_BYTES, stored_format
 
 HEAD_BYTES = 1_000_000  # decompressed, of each dump, to learn how well it compresses
 MAX_HEAD_BYTES = 16_000_000  # a dump has its first page before

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tokenfree.preprocess.sources.wikipedia.compression import Block, Damage, End, Event
+from tokenfree.preprocess.sources.inputs.compression import Block, Damage, End, Event
 
 MAX_PAGE_BYTES = 100_000_000  # of a page with its last revision; MediaWiki itself allows 2 MB
 RAW_BYTES = 1_000_000  # kept of a page that is too large

@@ -9,7 +9,7 @@ from tokenfree.preprocess.records.document import Failure
 from tokenfree.preprocess.records.input_split import InputSplit
 from tokenfree.preprocess.records.page import Page
 from tokenfree.preprocess.records.wiki_site import Site
-from tokenfree.preprocess.sources.wikipedia.compression import read_blocks
+from tokenfree.preprocess.sources.inputs.compression import read_blocks
 from tokenfree.preprocess.sources.wikipedia.page_scanner import Loss, as_utf8, scan_pages
 
 _TITLE = re.compile(r"<title\b[^<>]*>([^<]*)</title>")

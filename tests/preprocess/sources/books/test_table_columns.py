@@ -109,8 +109,7 @@ def test_a_line_without_text_is_no_reason_to_refuse_the_others(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("a.jsonl.gz", r"\*\.gz is not read; unpack it"),
-        ("a.jsonl.zst", r"\*\.zst is not read; unpack it"),
+        ("a.zip", r"\*\.zip is not read; unpack it"),
         ("a.json", r"\*\.json is not read; name it \*\.jsonl"),
         ("a.CSV", r"\*\.csv is not read; give its folder to --hf-dataset"),
     ],

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tokenfree.preprocess.records.input_split import Format
 from tokenfree.preprocess.sources.inputs.files import READ_BYTES, open_input, read_range
-from tokenfree.preprocess.sources.wikipedia.stream_formats import (
+from tokenfree.preprocess.sources.inputs.stream_formats import (
     CODECS,
     DECODE_ERRORS,
     HEADER_BYTES,
@@ -23,7 +23,7 @@ from tokenfree.preprocess.sources.wikipedia.stream_formats import (
     Codec,
     decompressed,
 )
-from tokenfree.preprocess.sources.wikipedia.zst import bytes_before_damage
+from tokenfree.preprocess.sources.inputs.zst import bytes_before_damage
 
 HELD_BYTES = 1 << 26  # of output that waits for its checksum at most
 ZST_BYTES = 1 << 16  # read at once from zst: what Arrow drops where it finds a damage
