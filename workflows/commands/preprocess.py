@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--books",
         metavar="PATH",
         nargs="+",
-        help="text, JSON lines (.gz .bz2 .xz .zst too), Parquet: files, folders, globs",
+        help="text, JSON lines (both also .gz, .bz2, .xz, .zst), Parquet",
     )
     parser.add_argument("--hf-dataset", metavar="NAME", nargs="+", help="Hugging Face datasets: NAME[:CONFIG][@SPLIT]")
     parser.add_argument("--output", metavar="DIR", required=True, help="the data directory to make")
