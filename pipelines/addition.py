@@ -8,12 +8,14 @@ from typing import Any
 from tokenfree.pipelines.preprocess import run_preprocess
 from tokenfree.pipelines.progress import Progress
 from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.common.stored.store_lock import HeldStorage
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import Manifest, load_manifest
 from tokenfree.preprocess.dataset.success_mark import marked_inputs
 from tokenfree.preprocess.job.identity import differing_settings, identity, manifest_config, refuse
 from tokenfree.preprocess.job.output_directory import claimed, tidy
-from tokenfree.preprocess.job.reuse.addition import NEXT, check_can_be_added_to, recover, take_place, with_kept_inputs
+from tokenfree.preprocess.job.reuse import store_swap
+from tokenfree.preprocess.job.reuse.addition import NEXT, recover, take_place, with_kept_inputs
 from tokenfree.preprocess.job.reuse.kept import the_kept
 from tokenfree.preprocess.sources.input_splits import find_inputs
 
@@ -31,11 +33,12 @@ def run_addition(
     The directory becomes, byte for byte, that of a job from nothing with all inputs: a dump takes the place of those of
     the same wiki, anything else comes beside what was there. Runs of inputs that did not change are used again, and so
     are the texts of pages that did not. All of it is made in a directory beside this one, named with `.next`; the old
-    one stays as it is until that is complete. Killed at any moment and called again, it goes on.
+    one stays as it is until that is complete. Killed at any moment and called again, it goes on. A store renames
+    nothing: there the files are copied then, and until the last one the directory counts as unfinished.
 
     Args:
         config: the settings with which the directory was made, with the paths of the inputs to add.
-        output: the data directory, on a disk.
+        output: the data directory.
         progress: see `run_preprocess`.
         notice: see `run_preprocess`.
         options: runner, workers and others of `run_preprocess`.
@@ -45,10 +48,15 @@ def run_addition(
         JobError: as `run_preprocess`.
     """
     storage = Storage.at(output)
-    check_can_be_added_to(storage)
-    recover(storage.url)
-    manifest = load_manifest(storage.url)
-    with claimed(storage):
+    new = Storage(storage.url + NEXT)
+    if storage.is_local:
+        recover(storage.url)
+    if storage.is_local or not store_swap.is_half_swapped(storage, new):
+        load_manifest(storage.url)  # before the lock, which would leave something where nothing is
+    with claimed(storage) as number:
+        if number is not None:
+            store_swap.go_on(HeldStorage(storage.url, number), new)
+        manifest = load_manifest(storage.url)
         tidy(storage)
         whole, replaced = with_kept_inputs(config, the_kept(storage))
         wanted = identity(whole, find_inputs(whole, storage.url))
@@ -61,12 +69,15 @@ def run_addition(
             notice(f"{storage.url}: a newer dump takes the place of {', '.join(replaced)}")
         made = run_preprocess(
             whole,
-            storage.url + NEXT,
+            new.url,
             keep_runs=True,
             reuse=storage.url,
             progress=progress,
             notice=notice,
             **options,
         )
-        take_place(storage.url)
+        if number is None:
+            take_place(storage.url)
+        else:
+            store_swap.swap(HeldStorage(storage.url, number), new)
     return made

@@ -74,8 +74,8 @@ def run_preprocess(
         beam_options: options passed on to Beam; they win over those of the profile.
         check_inputs: hash all inputs to recognise them where the job is complete; by default names, sizes and times do.
         keep_runs: leave the sorted runs in the finished directory, so that `run_addition` can add to it.
-        reuse: a finished directory on a disk, made with `keep_runs`, whose runs and pages are used where they are the
-            same; not one byte depends on it.
+        reuse: a finished directory, as `output` on a disk or in the same store, made with `keep_runs`, whose runs and
+            pages are used where they are the same; not one byte depends on it.
         progress: called with how far the job is, again and again, from a thread.
         notice: told in a line what of an earlier attempt cannot be used, and what is lost of a Ray cluster.
 

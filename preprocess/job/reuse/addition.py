@@ -6,7 +6,6 @@ import dataclasses
 import os
 import shutil
 
-from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.success_mark import SUCCESS
@@ -46,7 +45,7 @@ def _databases(config: PreprocessConfig) -> dict[str, str]:
 
 
 def recover(output: str) -> None:
-    """Bring a directory to its place whose predecessor was moved away when the command was killed.
+    """Bring a directory on a disk to its place whose predecessor was moved away when the command was killed.
 
     Raises:
         UserError: it may not be moved.
@@ -59,7 +58,7 @@ def recover(output: str) -> None:
 
 
 def take_place(output: str) -> None:
-    """Put the finished directory beside `output` in its place, and remove the old one then.
+    """Put the finished directory beside `output`, on a disk, in its place, and remove the old one then.
 
     Between two renamings there is none for a moment; whoever is killed there has both under their other names, and the
     next command for this directory goes on (`recover`).
@@ -71,16 +70,6 @@ def take_place(output: str) -> None:
         os.rename(output, output + PREVIOUS)
         os.rename(output + NEXT, output)
         shutil.rmtree(output + PREVIOUS, ignore_errors=True)
-
-
-def check_can_be_added_to(storage: Storage) -> None:
-    """Refuse a directory that cannot be renamed.
-
-    Raises:
-        UserError: it is no local one.
-    """
-    if not storage.is_local:
-        raise UserError(f"{storage.url}: --add needs a directory on a disk; give all inputs and another --output")
 
 
 def _is_finished(path: str) -> bool:

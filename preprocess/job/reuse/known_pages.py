@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import os
+import tempfile
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
@@ -62,11 +65,12 @@ class KnownPages:
 
 
 class _RunTexts:
-    """The texts of one run by their keys; its file is mapped, and not read."""
+    """The texts of one run by their keys; its file is mapped, and not read. One of a store is fetched to a disk."""
 
     def __init__(self, storage: Storage, run: SortedRun) -> None:
         ranges = [(batch.run, batch.start, batch.end) for batch in run.file.batches]
-        self._batches = [read_batch(buffer) for buffer in storage.read_ranges(ranges)]
+        with contextlib.nullcontext(storage) if storage.is_local else _fetched(storage, ranges) as here:
+            self._batches = [read_batch(buffer) for buffer in here.read_ranges(ranges)]
         places = sorted(
             (key, number, row)
             for number, batch in enumerate(self._batches)
@@ -81,3 +85,13 @@ class _RunTexts:
             return None
         number, row = self._places[place]
         return self._batches[number]["text"][row].as_py()
+
+
+@contextlib.contextmanager
+def _fetched(storage: Storage, ranges: Iterable[tuple[str, int, int]]) -> Iterator[Storage]:
+    """A folder of this machine with the files of the ranges; what is mapped stays when it is gone."""
+    with tempfile.TemporaryDirectory(prefix="tokenfree-") as folder:
+        for name in {name for name, _, _ in ranges}:
+            os.makedirs(os.path.dirname(f"{folder}/{name}"), exist_ok=True)
+            storage.get(name, f"{folder}/{name}")
+        yield Storage(folder)

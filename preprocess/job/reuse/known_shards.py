@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os
 from typing import Any
 
-from tokenfree.preprocess.common.local_files import hash_file
 from tokenfree.preprocess.common.settings import fingerprint
 from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.common.stored.file_hashes import hash_of
 from tokenfree.preprocess.common.stored.stored_files import checked
 from tokenfree.preprocess.job.preprocess_job import JOB, SHARDS, PreprocessJob, required
 from tokenfree.preprocess.job.reuse.links import link
@@ -44,11 +43,11 @@ def take_shard(job: PreprocessJob, documents: str, path: str, shard_fingerprint:
     storage, known = job.storage, _known(job.reuse).get(documents) if documents else None
     if known is None:
         return False
-    source = Storage(job.reuse).path(known.entry.path)
-    if not os.path.exists(source) or hash_file(source) != known.entry.sha256:
+    kept = Storage(job.reuse)
+    if hash_of(kept, known.entry.path) != known.entry.sha256:
         return False
     storage.remove(path)
-    link(source, storage, path)
+    link(kept, known.entry.path, storage, path)
     entry = dataclasses.replace(known.entry, path=path)
     built = dataclasses.replace(known, entry=entry, fingerprint=shard_fingerprint)
     storage.write_json(sidecar, dataclasses.asdict(built))

@@ -10,10 +10,11 @@ from tokenfree.preprocess.shards.sorted_runs import is_whole, load_run, runs_nam
 
 
 def seed(job: PreprocessJob, url: str) -> None:
-    """Put the kept runs and hashes of the finished directory `url` where the job will find them; both are on a disk.
+    """Put the kept runs and hashes of the finished directory `url` where the job will find them; both are on a disk, or
+    in one store.
 
-    Files are linked where the file system can, so nothing is copied. Whether a run is of use, its fingerprint tells as
-    for any run; one whose documents are damaged is left out.
+    Files are linked where the file system can, and a store copies them by itself. Whether a run is of use, its
+    fingerprint tells as for any run; one whose documents are damaged is left out.
 
     Raises:
         UserError: the output directory cannot be written to.
@@ -29,4 +30,4 @@ def seed(job: PreprocessJob, url: str) -> None:
     # a sidecar comes last, as it says that the others are there
     for name in sorted(kept, key=lambda name: (name.endswith(".json"), name)):
         if name not in there:
-            link(old.path(name), new, name)
+            link(old, name, new, name)
