@@ -113,14 +113,15 @@ def _write_run(
     return run
 
 
-def _committed(job: PreprocessJob, line: str) -> list[SortedRun]:
-    """The committed runs of a split, in order, as far as none is missing.
+def _committed(job: PreprocessJob, line: str, *, read: bool = True) -> list[SortedRun]:
+    """The committed runs of a split, in order, as far as none is missing; for `read` see `find_run`.
 
     A run behind one that is missing may be of an attempt that cut otherwise; it counts only if it follows.
     """
     runs: list[SortedRun] = []
     while not runs or not runs[-1].last:
-        run = find_run(job.storage, RUNS, run_name(runs_name(line), len(runs)), _run_fingerprint(job, line))
+        name, wanted = run_name(runs_name(line), len(runs)), _run_fingerprint(job, line)
+        run = find_run(job.storage, RUNS, name, wanted, read=read)
         if run is None or run.first_page != _num_pages(runs) or not _is_sketched(job, run):
             break
         runs.append(run)
@@ -148,15 +149,19 @@ def splits_to_read(job: PreprocessJob) -> set[str]:
     return {runs_name(line) for line in job.split_lines()}
 
 
-def all_runs(job: PreprocessJob) -> list[SortedRun]:
+def all_runs(job: PreprocessJob, *, read: bool = True) -> list[SortedRun]:
     """The committed runs of all splits, in the order of the splits.
+
+    Args:
+        job: the job.
+        read: read all of each run, to see that it is what was written.
 
     Raises:
         JobError: a run of a split is missing.
     """
     found = []
     for line in job.split_lines():
-        runs = _committed(job, line)
+        runs = _committed(job, line, read=read)
         if not runs or not runs[-1].last:
             split = InputSplit.from_json(line).id
             raise JobError(f"{job.url}: a run of input split {split} is gone; run the job again")

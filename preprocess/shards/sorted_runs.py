@@ -107,10 +107,13 @@ def split_of_run(run: str) -> str:
     return run.rpartition("-")[0]
 
 
-def find_run(storage: Storage, folder: str, name: str, fingerprint: str) -> SortedRun | None:
-    """The run if it was committed for this input and config and its file is what was written, else None."""
+def find_run(storage: Storage, folder: str, name: str, fingerprint: str, *, read: bool = True) -> SortedRun | None:
+    """The run if it was committed for this input and config, else None; if `read`, also where its file is not what was
+    written."""
     run = load_run(storage, folder, name)
-    return run if run is not None and run.fingerprint == fingerprint and is_whole(storage, folder, run) else None
+    if run is None or run.fingerprint != fingerprint:
+        return None
+    return run if not read or is_whole(storage, folder, run) else None
 
 
 def is_whole(storage: Storage, folder: str, run: SortedRun) -> bool:

@@ -7,15 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import fsspec
 import pytest
 
 from tokenfree.pipelines.preprocess import run_preprocess
 from tokenfree.preprocess.common.errors import JobError
+from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.common.stored.store_lock import LOCK
 from tokenfree.preprocess.config import NearDuplicateConfig, PreprocessConfig
 from tokenfree.preprocess.dataset.verify import verify
 from tokenfree.preprocess.job import plan_step
 from tokenfree.preprocess.job.near_duplicates import band_step, join
 from tokenfree.preprocess.records.document import document_key
+from tokenfree.preprocess.shards import sorted_runs
 
 Config = Callable[..., PreprocessConfig]
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -121,6 +125,41 @@ def test_neither_cut_nor_workers_change_a_byte(near: Near, tmp_path: Path, make_
     assert but_for(contents(one), "split_bytes") == but_for(contents(many), "split_bytes")
 
 
+def stored(url: str) -> dict[str, bytes]:
+    """The files of a directory in a store but for its lock."""
+    storage = Storage.at(url)
+    return {name: storage.read_bytes(name) for name in storage.find() if not name.startswith(f"{LOCK}/")}
+
+
+def test_in_a_store_the_bytes_are_those_on_a_disk(near: Near, bucket: str, tmp_path: Path, make_config: Config) -> None:
+    config = configured(make_config, near[0], split_bytes=20_000, shards=3)
+    run_preprocess(config, str(tmp_path / "out"))
+    manifest = run_preprocess(config, f"{bucket}/out", workers=2)
+    assert manifest.counters["near_duplicates"] == 20
+    assert stored(f"{bucket}/out") == contents(tmp_path / "out")
+    assert verify(f"{bucket}/out") == ()
+
+
+def test_in_a_store_a_job_killed_in_it_goes_on(
+    near: Near, bucket: str, tmp_path: Path, make_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, fs = configured(make_config, near[0]), fsspec.filesystem("s3")
+    put = fs.put_file
+
+    def killed(source: str, target: str, **named: Any) -> None:
+        if target.endswith("/near_duplicates.jsonl"):
+            raise KeyboardInterrupt
+        put(source, target, **named)
+
+    monkeypatch.setattr(fs, "put_file", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run_preprocess(config, f"{bucket}/out")
+    monkeypatch.setattr(fs, "put_file", put)
+    run_preprocess(config, f"{bucket}/out")
+    run_preprocess(config, str(tmp_path / "fresh"))
+    assert stored(f"{bucket}/out") == contents(tmp_path / "fresh")
+
+
 def test_near_duplicates_stay_where_nobody_asks(near: Near, tmp_path: Path, make_config: Config) -> None:
     manifest = run_preprocess(make_config(near[0]), str(tmp_path / "out"))
     assert manifest.counters["documents"] == 41
@@ -144,6 +183,18 @@ def test_a_job_that_failed_in_it_goes_on(
     run_preprocess(config, str(output))
     run_preprocess(config, str(tmp_path / "fresh"))
     assert contents(output) == contents(tmp_path / "fresh")
+
+
+def test_the_texts_are_not_read_again_for_each_band(
+    near: Near, tmp_path: Path, make_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashed: list[str] = []
+    hash_of = sorted_runs.hash_of
+    monkeypatch.setattr(sorted_runs, "hash_of", lambda storage, name: hashed.append(name) or hash_of(storage, name))
+    run_preprocess(configured(make_config, near[0]), str(tmp_path / "out"))
+    with_pairs = len(hashed)
+    run_preprocess(make_config(near[0]), str(tmp_path / "without"))
+    assert with_pairs == len(hashed) - with_pairs
 
 
 def test_changed_inputs_are_compared_again(near: Near, tmp_path: Path, make_config: Config, monkeypatch: Any) -> None:

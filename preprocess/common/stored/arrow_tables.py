@@ -8,6 +8,9 @@ import pyarrow as pa
 
 from tokenfree.preprocess.common.storage import Storage
 
+SMALL_BYTES = 1 << 20  # files of a store of this size come in one request, of larger ones a dozen fetch the columns
+_AHEAD_BYTES = 1 << 16  # fetched behind what is asked for; usual are 5 MB, in vain where a column is smaller
+
 
 def write_table(storage: Storage, name: str, table: pa.Table) -> None:
     """Commit a table as an Arrow file of one batch.
@@ -25,13 +28,22 @@ def write_table(storage: Storage, name: str, table: pa.Table) -> None:
 
 
 def read_columns(storage: Storage, name: str, columns: Sequence[str]) -> pa.Table:
-    """Some columns of a file that `write_table` wrote; of a local one no other bytes are read."""
-    with _opened(storage, name) as source, pa.ipc.open_file(source) as reader:
-        fields = [reader.schema.get_field_index(column) for column in columns]
-    options = pa.ipc.IpcReadOptions(included_fields=fields)
-    with _opened(storage, name) as source, pa.ipc.open_file(source, options=options) as reader:
-        return reader.read_all().select(list(columns))
+    """Some columns of a file that `write_table` wrote; of one that is local or large no other bytes are read.
+
+    Raises:
+        FileNotFoundError: there is none.
+    """
+    with _opened(storage, name) as source:
+        with pa.ipc.open_file(source) as reader:
+            fields = [reader.schema.get_field_index(column) for column in columns]
+        options = pa.ipc.IpcReadOptions(included_fields=fields)
+        with pa.ipc.open_file(source, options=options) as reader:
+            return reader.read_all().select(list(columns))
 
 
 def _opened(storage: Storage, name: str) -> pa.NativeFile:
-    return pa.memory_map(storage.path(name)) if storage.is_local else pa.PythonFile(storage.open(name), "r")
+    if storage.is_local:
+        return pa.memory_map(storage.path(name))
+    if (storage.size(name) or 0) <= SMALL_BYTES:
+        return pa.BufferReader(storage.read_bytes(name))
+    return pa.PythonFile(storage.fs.open(storage.path(name), "rb", block_size=_AHEAD_BYTES), "r")

@@ -38,7 +38,8 @@ def find_in_one_band(job: PreprocessJob, index: int) -> int:
     if storage.size(name) is not None:
         return index
     columns = ("language", "key", band_name(index))
-    documents = read_sketches(job, all_runs(job), columns).combine_chunks()
+    runs = all_runs(job, read=False)  # their texts are not needed, and would be read for each band
+    documents = read_sketches(job, runs, columns).combine_chunks()
     languages = documents["language"].combine_chunks().dictionary_encode()
     codes = languages.indices.to_numpy(zero_copy_only=False)
     keys = key_halves(documents["key"])
