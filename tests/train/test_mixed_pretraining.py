@@ -11,6 +11,7 @@ import pytest
 
 from tests.conftest import REPOSITORY
 from tests.train.conftest import MakeRecipe
+from tests.train.ray.test_launch import KillsAWorker
 from tests.train.test_pretrain import history, wait_for_step
 from tokenfree import load_encoder
 from tokenfree.preprocess.common.errors import UserError
@@ -68,6 +69,25 @@ def test_a_killed_run_goes_on_as_if_nothing_had_been(
     assert evaluate(str(run), other_corpus)["validation_targets"] > 0
     assert load_predictor(run)("the [MASK] of a string", 2)
     assert load_encoder(run)(["any text"]).pooled.shape == (1, 16)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_two_workers_take_the_same_samples_and_one_that_is_killed_changes_nothing(
+    words: list[str], make_recipe: MakeRecipe, tmp_path: Path
+) -> None:
+    options: Any = {"steps": 400, "micro_batch": 2, "checkpoint_every_steps": 20, "validate_every_steps": 20}
+    recipe, one, quiet, run = make_recipe(**options), tmp_path / "one", tmp_path / "quiet", tmp_path / "killed"
+    pretrain(recipe, words, str(one))
+    pretrain(recipe, words, str(quiet), workers=(2, 2))
+    killed = pretrain(recipe, words, str(run), workers=(2, 2), progress=KillsAWorker(step=50))
+    assert killed.restarts == 1
+    assert history(run) == history(quiet)
+    for name in ("loss", "validation_loss", "validation_loss_data_1", "validation_loss_data_2"):
+        lines = [[line for line in history(of) if line["step"] <= 20] for of in (quiet, one)]
+        both, alone = ([line[name] for line in each if name in line] for each in lines)
+        assert both
+        assert both == pytest.approx(alone, rel=1e-4)  # later, rounding in another order has grown
 
 
 def test_the_command_says_shares_and_losses_of_each(
