@@ -1,4 +1,4 @@
-"""Makes the folders that stand for a format: tiny data, a run on them, a sweep of two trials.
+"""Makes the folders that stand for a format: tiny data, a run on them, that run fine-tuned, a sweep of two trials.
 
 What a released tokenfree wrote is never made again: later versions have to open it (`test_formats.py`). A new number is
 due when a release writes what the one before could not read (`SCHEMA_VERSION`, `RUN_FORMAT`, `SWEEP_FORMAT`):
@@ -17,11 +17,13 @@ from tests.pipelines.conftest import quick_config, write_corpus
 from tokenfree.pipelines.preprocess import run_preprocess
 from tokenfree.preprocess.common.settings import build
 from tokenfree.preprocess.config import WindowConfig
-from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.config import FinetuneRecipe, PretrainRecipe
+from tokenfree.train.finetune import finetune
 from tokenfree.train.pretrain import pretrain
 from tokenfree.train.ray.session import ray_session
 from tokenfree.train.sweep.run import run_sweep
 from tokenfree.train.sweep.space.recipe import SweepRecipe
+from tokenfree.train.tasks.base import Split
 
 RECIPE: dict[str, Any] = {
     "model": {
@@ -47,10 +49,23 @@ SWEEP: dict[str, Any] = {
     "budget": {"steps": 2},
     "reports": 1,
 }
+TASK: dict[str, Any] = {
+    "model": RECIPE["model"],
+    "task": "classification",
+    "train": {
+        "steps": 2,
+        "global_batch": 4,
+        "length": 64,
+        "learning_rate": 0.3,
+        "validate_every_steps": 2,
+        "threads": 1,
+    },
+}
+EXAMPLES = "text\tlabel\nrain falls\twet\nthe sun is out\tdry\nsnow falls\twet\na warm wind\tdry\n"
 
 
 def make(folder: Path) -> None:
-    """Make `data`, `run` and `sweep` in a new folder."""
+    """Make `data`, `run`, `finetuned` with its `examples.tsv`, and `sweep` in a new folder."""
     folder.mkdir(parents=True)
     with tempfile.TemporaryDirectory() as books:
         corpus = Path(books) / "books.jsonl"
@@ -59,8 +74,23 @@ def make(folder: Path) -> None:
         run_preprocess(settings, str(folder / "data"))
     data = str(folder / "data")
     pretrain(build(PretrainRecipe, RECIPE, source="make"), data, str(folder / "run"))
+    make_finetuned(folder)
     with ray_session(2):
         run_sweep(build(SweepRecipe, SWEEP, source="make"), data, str(folder / "sweep"))
+    remove_locks(folder)
+
+
+def make_finetuned(folder: Path) -> None:
+    """Make `finetuned` and its `examples.tsv` beside `run`."""
+    examples = folder / "examples.tsv"
+    examples.write_text(EXAMPLES)
+    files: dict[Split, str] = {"train": str(examples), "dev": str(examples)}
+    recipe = build(FinetuneRecipe, TASK, source="make")
+    finetune(recipe, files, str(folder / "finetuned"), init_from=str(folder / "run"))
+
+
+def remove_locks(folder: Path) -> None:
+    """Remove what only a running command needs."""
     for path in folder.rglob("lock*"):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 

@@ -1,4 +1,4 @@
-"""What released versions wrote is opened by the code of today: data directories, runs and sweeps of each format."""
+"""What released versions wrote is opened by the code of today: data, runs, fine-tuned ones, sweeps of each format."""
 
 import json
 import shutil
@@ -41,12 +41,13 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 def test_the_formats_of_today_are_kept() -> None:
     newest = KEPT[-1]
     assert load_manifest(str(newest / "data")).schema_version == SCHEMA_VERSION
-    assert yaml.safe_load((newest / "run" / "config.yaml").read_text())["format"] == RUN_FORMAT
+    for run in ("run", "finetuned"):
+        assert yaml.safe_load((newest / run / "config.yaml").read_text())["format"] == RUN_FORMAT
     assert yaml.safe_load((newest / "sweep" / "sweep.yaml").read_text())["format"] == SWEEP_FORMAT
     assert sum(path.stat().st_size for path in newest.rglob("*") if path.is_file()) < 300_000
 
 
-@pytest.mark.parametrize("name", ["data", "run", "sweep"])
+@pytest.mark.parametrize("name", ["data", "run", "finetuned", "sweep"])
 def test_each_is_found_good(kept: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
     found = json.loads(said(capsys, "verify", name, "--json"))
     assert found["good"]
@@ -69,6 +70,34 @@ def test_a_run_is_used(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert found["validation_loss"] == pytest.approx(result["validation_loss"], rel=1e-4)
     said(capsys, "report", "run", "sweep", "--output", "page.html")
     assert "trial_001" in Path("page.html").read_text()
+
+
+def test_a_finetuned_run_is_used(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = [json.loads(line) for line in Path("finetuned/predictions/dev.jsonl").read_text().splitlines()]
+    result = json.loads(Path("finetuned/result.json").read_text())
+    found = json.loads(said(capsys, "evaluate", "finetuned", "--data", "examples.tsv", "--json"))
+    assert {name: found[name] for name in result["dev"]} == pytest.approx(result["dev"])
+    texts = [line.split("\t")[0] for line in Path("examples.tsv").read_text().splitlines()[1:]]
+    lines = said(capsys, "predict", "finetuned", *texts, "--json").splitlines()
+    for text, line, known in zip(texts, map(json.loads, lines), before, strict=True):
+        assert (line["text"], line["label"]) == (text, known["label"])
+        assert line["probabilities"] == pytest.approx(known["probabilities"], abs=1e-4)
+    assert tokenfree.load_encoder("finetuned")(["rain falls"]).mean.isfinite().all()
+    said(capsys, "report", "finetuned", "--output", "page.html")
+    assert "classification" in Path("page.html").read_text()
+
+
+def test_a_finetuned_run_goes_on(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = yaml.safe_load(Path("finetuned/config.yaml").read_text())
+    Path("recipe.yaml").write_text(yaml.safe_dump(config["recipe"]))
+    given = ["--train", "examples.tsv", "--dev", "examples.tsv", "--init-from", "run"]
+    command = ["finetune", "recipe.yaml", *given, "--output", "finetuned"]
+    assert "already complete" in said(capsys, *command)
+    result = json.loads(Path("finetuned/result.json").read_text())
+    Path("finetuned/result.json").unlink()  # killed before its end
+    said(capsys, *command)
+    assert json.loads(Path("finetuned/result.json").read_text()) == result
+    assert json.loads(said(capsys, "verify", "finetuned", "--json"))["good"]
 
 
 def test_a_run_goes_on(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,11 +123,11 @@ def test_a_sweep_is_complete(kept: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_folders_without_a_number_are_of_format_1(kept: Path) -> None:
-    for path in (Path("run/config.yaml"), Path("sweep/sweep.yaml")):
+    for path in (Path("run/config.yaml"), Path("finetuned/config.yaml"), Path("sweep/sweep.yaml")):
         path.write_text(path.read_text().removeprefix("format: 1\n"))
         assert "format" not in yaml.safe_load(path.read_text())
     assert read_config("run").recipe.train.steps == 4
-    assert cli.main(["report", "run", "sweep", "--output", "page.html"]) == 0
+    assert cli.main(["report", "run", "finetuned", "sweep", "--output", "page.html"]) == 0
 
 
 @pytest.mark.parametrize(
@@ -108,13 +137,18 @@ def test_folders_without_a_number_are_of_format_1(kept: Path) -> None:
         "pretrain recipe.yaml --data data --output run",
         "report run --output page.html",
         "verify run",
+        "evaluate finetuned --data examples.tsv",
+        "predict finetuned snow",
+        "report finetuned --output page.html",
+        "verify finetuned",
         "report sweep --output page.html",
         "verify sweep",
         "sweep sweep.yaml --data data --output sweep",
     ],
 )
 def test_a_later_format_is_refused(kept: Path, capsys: pytest.CaptureFixture[str], words: str) -> None:
-    for path, copy in ((Path("run/config.yaml"), "recipe.yaml"), (Path("sweep/sweep.yaml"), "sweep.yaml")):
+    copies = {"run/config.yaml": "recipe.yaml", "finetuned/config.yaml": "other.yaml", "sweep/sweep.yaml": "sweep.yaml"}
+    for path, copy in ((Path(name), copy) for name, copy in copies.items()):
         mapping = yaml.safe_load(path.read_text())
         Path(copy).write_text(yaml.safe_dump(mapping["recipe"]))
         path.write_text(yaml.safe_dump({**mapping, "format": 99, "recipe": ["of another kind"]}))
