@@ -1,4 +1,4 @@
-"""Dumps in one stream, which cannot be cut before they are read: cut into runs meanwhile, in memory that stays flat."""
+"""Dumps and lines in one stream, which cannot be cut before they are read: cut into runs meanwhile, in little memory."""
 
 import bz2
 import gzip
@@ -102,6 +102,33 @@ def test_a_cut_stream_gives_the_same_shards(
     assert all(run.input_bytes < SPLIT_BYTES + 1000 for run in commits)
     assert cut.counters == whole.counters
     assert whole.counters["failed"] == {"missing_ns": 9}
+    assert read_shards(tmp_path / "cut") == read_shards(tmp_path / "whole")
+
+
+def test_compressed_lines_give_the_same_shards_cut_and_killed(
+    corpus: Path,
+    tmp_path: Path,
+    make_config: Any,
+    read_shards: Any,
+    commits: list[SortedRun],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A file that ends too early, too: what is lost is one line, and told."""
+    packed = tmp_path / "books.jsonl.gz"
+    packed.write_bytes(gzip.compress(corpus.read_bytes(), mtime=0)[:-500])
+    whole = run_preprocess(make_config(packed), str(tmp_path / "whole"))
+    assert whole.counters["failed"] == {"truncated": 1}
+    assert len(commits) == 1
+    config = make_config(packed, split_bytes=SPLIT_BYTES)
+    with monkeypatch.context() as patched:
+        commit, made = read_step.commit_run, list[int]()
+        patched.setattr(
+            read_step, "commit_run", lambda *run: made.append(1) or (commit(*run) if len(made) < 4 else 1 / 0)
+        )
+        with pytest.raises(JobError):
+            run_preprocess(config, str(tmp_path / "cut"))
+    run_preprocess(config, str(tmp_path / "cut"))
+    assert len(commits) > 10
     assert read_shards(tmp_path / "cut") == read_shards(tmp_path / "whole")
 
 
