@@ -1,4 +1,4 @@
-"""Dumps and lines in one stream, which cannot be cut before they are read: cut into runs meanwhile, in little memory."""
+"""Dumps and lines in one stream, which cannot be cut before they are read: cut into runs meanwhile, memory is flat."""
 
 import bz2
 import gzip

@@ -51,7 +51,7 @@ def check_json_lines(file: InputFile, columns: TableColumns) -> float:
     lines = [(number, line) for number, line in enumerate(head.data.split(b"\n")[:whole], 1) if line.strip()]
     rows = [(number, row) for number, line in lines if isinstance(row := _parsed(line), dict)]
     if not rows:
-        _check_compression(file, head)
+        _check_compression(file, head, has_lines=bool(lines))
     if not lines:
         return head.ratio
     first, opening = lines[0][0], lines[0][1].strip()
@@ -82,12 +82,12 @@ def _head(path: str) -> _Head:
     return _Head(data[:LOOKED_AT_BYTES], packed_format(path), damaged, len(data) / max(1, position))
 
 
-def _check_compression(file: InputFile, head: _Head) -> None:
+def _check_compression(file: InputFile, head: _Head, *, has_lines: bool) -> None:
     """For a file without a line of JSON: is that so because it is damaged, or not compressed as its name tells?"""
     _, packed = endings(file.path)
     if head.damaged:
         raise UserError(f"books: {file.path} is damaged and no line of it can be read; download it again")
-    if packed and head.data and head.stored == "xml":
+    if packed and has_lines and head.stored == "xml":
         raise UserError(f"books: {file.path} is no {packed[1:]} file; download it again")
     if not packed and head.stored != "xml":
         raise UserError(f"books: {file.path} is compressed; let its name tell that: {file.path}.{head.stored}")

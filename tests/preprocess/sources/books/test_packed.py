@@ -195,4 +195,5 @@ def test_what_is_wrong_with_a_packed_file_is_told(name: str, data: bytes, told: 
 def test_the_name_need_not_tell_which_compression_it_is(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl.gz").write_bytes(lzma.compress(GOOD))
     (tmp_path / "b.jsonl.gz").write_bytes(GOOD)  # unpacked by what downloaded it
-    assert [each.text for each in read(tmp_path)] == ["a", "a"]
+    (tmp_path / "c.jsonl.gz").write_text('{"text": "' + "x" * 300_000 + '"}\n')  # longer than what is looked at
+    assert [each.text[0] for each in read(tmp_path)] == ["a", "a", "x"]
