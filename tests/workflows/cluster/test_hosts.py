@@ -99,8 +99,7 @@ def end(command: "subprocess.Popen[str]") -> None:
 
 
 def test_a_run_and_a_sweep_outlive_the_hosts_they_began_on(cluster: Cluster, tmp_path: Path) -> None:
-    program = "import fsspec; fsspec.filesystem('s3').mkdir('bucket')"
-    assert cluster.start("-c", program).wait(60) == 0
+    assert stored(cluster, "mkdir('bucket')").wait(60) == 0
     write_dump(cluster.work / "enwiki-test-pages-articles.xml.bz2", own_pages("en"), SITES["en"])
     (cluster.work / "long.yaml").write_text(yaml.safe_dump(LONG))
     submit = ("cluster", "submit", "--")
@@ -145,27 +144,31 @@ def losses(cluster: Cluster, run: str) -> list[dict[str, Any]]:
 def fetched(cluster: Cluster, run: str, name: str) -> Path:
     """A file of a run in the store."""
     target = cluster.work / f"{run}_{name}"
-    program = f"import fsspec; fsspec.filesystem('s3').get('bucket/{run}/{name}', {str(target)!r})"
-    assert cluster.start("-c", program).wait(60) == 0
+    assert stored(cluster, f"get('bucket/{run}/{name}', {str(target)!r})").wait(60) == 0
     return target
 
 
+def stored(cluster: Cluster, call: str) -> "subprocess.Popen[str]":
+    """A call of the store's file system, on the first host."""
+    return cluster.start("-c", f"import fsspec; fsspec.filesystem('s3').{call}", log=DEVNULL)
+
+
 def test_preprocessing_on_all_hosts_outlives_one_of_them(cluster: Cluster, test_data: Path) -> None:
-    """The hosts share a disk here, on which the one that is cut off goes on for a while."""
+    assert stored(cluster, "mkdir('bucket')").wait(60) == 0
     dump = "enwiki-repeated-pages-articles-multistream.xml.bz2"
     write_repeated(test_data / "wiki-dumps" / "enwiki-2016-shortened.xml.bz2", 15_000_000, cluster.work / dump)
     words = ["preprocess", "--wikipedia", dump, "--vocabulary.size", "4000", "--vocabulary.sample_characters", "300000",
              "--split_bytes", "60000", "--shard_characters", "400000", "--output"]  # fmt: skip
     cluster.run(*words, "direct")
-    client = cluster.start("-m", "tokenfree", "cluster", "submit", "--", *words, "ray", "--runner", "ray")
+    client = cluster.start("-m", "tokenfree", "cluster", "submit", "--", *words, "s3://bucket/ray", "--runner", "ray")
     until = time.monotonic() + 600
-    while len(list((cluster.work / "ray" / "_work" / "runs").glob("*.json"))) < 8:
+    while stored(cluster, "glob('bucket/ray/_work/runs/*.json')[7]").wait(60):  # there are not so many yet
         assert time.monotonic() < until
         assert client.poll() is None
-        time.sleep(0.1)
     cluster.hosts.unplug(3)
     said, _ = client.communicate(timeout=1200)
     assert client.returncode == 0, said
     (lost,) = [line for line in said.splitlines() if "lost" in line]
     assert f"the Ray node {cluster.hosts.address(3)} was lost with a worker; starting again on the others" in lost
+    assert stored(cluster, f"get('bucket/ray', {str(cluster.work / 'ray')!r}, recursive=True)").wait(60) == 0
     assert contents(cluster.work / "ray") == contents(cluster.work / "direct")
