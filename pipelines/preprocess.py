@@ -77,7 +77,8 @@ def run_preprocess(
         reuse: a finished directory, as `output` on a disk or in the same store, made with `keep_runs`, whose runs and
             pages are used where they are the same; not one byte depends on it.
         progress: called with how far the job is, again and again, from a thread.
-        notice: told in a line what of an earlier attempt cannot be used, and what is lost of a Ray cluster.
+        notice: told in a line what of an earlier attempt cannot be used, which links among the inputs lead nowhere, and
+            what is lost of a Ray cluster.
 
     Raises:
         UserError: bad inputs or options; `output` cannot be written to, holds something else, or another command writes
@@ -89,7 +90,7 @@ def run_preprocess(
     if not storage.is_shared and not (is_embedded(options) and workers in (None, 1) and not is_on_ray(options)):
         raise UserError(f"{output}: other processes cannot see it; give --workers 1 or another --output")
     report = progress or (lambda _: None)
-    inputs = find_inputs(config, storage.url)
+    inputs = find_inputs(config, storage.url, notice)
     wanted = identity(config, inputs)
     manifest = finished(storage, wanted, config, inputs, check_inputs=check_inputs)
     # bad inputs are found before the directory is taken

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tokenfree.preprocess.common.errors import UserError
@@ -31,10 +31,11 @@ class Inputs:
         yield from (*self.wikipedia, *self.books, *self.datasets)
 
 
-def find_inputs(config: PreprocessConfig, output: str | None = None) -> Inputs:
+def find_inputs(config: PreprocessConfig, output: str | None = None, notice: Callable[[str], None] = print) -> Inputs:
     """What the paths of the config stand for, told by names, sizes and times: nothing is read.
 
-    What lies in the directory `output`, such as failed pages, is left out of folders and globs around it.
+    What lies in the directory `output`, such as failed pages, is left out of folders and globs around it; `notice` is
+    told in a line of links that lead nowhere.
 
     Raises:
         UserError: a path stands for no file, a dump is given as a book, or there is no such language tag or dataset.
@@ -44,8 +45,8 @@ def find_inputs(config: PreprocessConfig, output: str | None = None) -> Inputs:
             raise UserError(f"{key}: {tag!r} is no language tag (BCP 47); give one such as en or zh-Hant")
     if not config.wikipedia and not config.books and not config.hf_dataset:
         raise UserError("no input: give wikipedia (dumps), books (files or folders) or hf_dataset")
-    found = list_inputs(config.wikipedia, "wikipedia", dumps.is_dump_name, output)
-    files = list_inputs(config.books, "books", books.is_book_name, output)
+    found = list_inputs(config.wikipedia, "wikipedia", dumps.is_dump_name, output, notice)
+    files = list_inputs(config.books, "books", books.is_book_name, output, notice)
     for file in files:
         if "wiki" in file.name and dumps.is_dump_name(file.name) and not books.is_book_name(file.name):
             raise UserError(f"books: {file.path} is named like a Wikipedia dump; give it to wikipedia")

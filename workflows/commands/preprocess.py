@@ -3,7 +3,7 @@
 Reads dumps (.xml, .bz2, .gz, .xz, .zst; multistream in parallel) and books (.txt, .jsonl, either compressed or not, and
 .parquet), cleans them, trains a subword vocabulary (or takes --vocabulary.model), and writes shards that
 `datasets.load_from_disk` opens. A job that was killed goes on when the same command is given again. Paths are files,
-folders, globs or fsspec URLs (s3://, gs://, memory://).
+folders (links in them are followed), globs or fsspec URLs (s3://, gs://, memory://).
 
 Examples:
   tokenfree preprocess --wikipedia enwiki-latest-pages-articles-multistream.xml.bz2 --output data/en

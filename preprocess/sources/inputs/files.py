@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from fsspec.implementations.local import LocalFileSystem
 from tokenfree.preprocess.common.addresses import check_address, check_is_stored
 from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.preprocess.common.local_files import hash_stream
+from tokenfree.preprocess.sources.inputs.linked_files import LinksFollowed, told
 
 _KINDS = {
     "wikipedia": "dumps (*.xml, *.xml.bz2, *.xml.gz, *.xml.xz or *.xml.zst)",
@@ -52,12 +54,17 @@ def open_input(path: str) -> IO[bytes]:
 
 
 def list_inputs(
-    paths: Iterable[str], field: str, wanted: Callable[[str], bool], output: str | None = None
+    paths: Iterable[str],
+    field: str,
+    wanted: Callable[[str], bool],
+    output: str | None = None,
+    notice: Callable[[str], None] = print,
 ) -> list[InputFile]:
     """The files that `paths` (files, folders, globs, fsspec URLs) stand for, each once, sorted by path.
 
-    Folders are searched through; of those and of globs only file names that are `wanted` count, while a path of one
-    file is taken as it is. What lies in the directory `output` is no input of a folder or glob around it.
+    Folders are searched through, and links in them followed; of those and of globs only file names that are `wanted`
+    count, while a path of one file is taken as it is. What lies in the directory `output` is no input of a folder or
+    glob around it. `notice` is told in a line of links that lead nowhere.
 
     Raises:
         UserError: a path stands for no file, or cannot be looked at; the message names `field` and the path.
@@ -66,7 +73,7 @@ def list_inputs(
     for path in paths:
         check_address(path, field)
         try:
-            files = _expand(path, field, wanted, output)
+            files = _expand(path, field, wanted, output, notice)
         except UserError:
             raise
         except Exception as error:
@@ -77,19 +84,35 @@ def list_inputs(
             raise UserError(f"{field}: cannot list {path}: {reason}") from error
         for file in files:
             check_address(file.path, field)
-            # The same file may be found by two paths; the shorter name must not depend on which came first.
-            known = found.get(file.path)
-            if known is None or (len(file.name), file.name) < (len(known.name), known.name):
-                found[file.path] = file
-    return _with_unique_names([found[path] for path in sorted(found)])
+            # The same file may be found by two paths; which one counts must not depend on which came first.
+            place = _place(file.path)
+            known = found.get(place)
+            if known is None or _order(file, place) < _order(known, place):
+                found[place] = file
+    return _with_unique_names(sorted(found.values(), key=lambda file: file.path))
 
 
-def _expand(path: str, field: str, wanted: Callable[[str], bool], output: str | None) -> list[InputFile]:
+def _order(file: InputFile, place: str) -> tuple[bool, int, str, str]:
+    """Of the paths of one file the smallest counts: itself before links to it, then the shorter name."""
+    return file.path != place, len(file.name), file.name, file.path
+
+
+def _place(path: str) -> str:
+    """Where an input lies, without the links that lead there."""
+    return os.path.realpath(path) if path.startswith("/") else path
+
+
+def _expand(
+    path: str, field: str, wanted: Callable[[str], bool], output: str | None, notice: Callable[[str], None]
+) -> list[InputFile]:
     if not path.strip():  # a variable of a shell that is not set; fsspec would take it for the working directory
         raise UserError(f"{field}: a path is empty; give {_KINDS[field]}, or a folder or glob of them")
     fs, inner = url_to_fs(path)
+    broken: list[str] = []
     if isinstance(cast(object, fs), LocalFileSystem):  # fs itself stays of any kind
         check_is_stored(inner, field)
+        fs = cast(Any, LinksFollowed())
+        broken = fs.broken
     if has_magic(inner) and not fs.exists(inner):
         root = posixpath.dirname(inner[: min(inner.find(sign) for sign in "*?[" if sign in inner)])
         infos = [info for info in fs.glob(inner, detail=True).values() if wanted(posixpath.basename(info["name"]))]
@@ -104,7 +127,10 @@ def _expand(path: str, field: str, wanted: Callable[[str], bool], output: str | 
         raise UserError(f"{field}: no such file: {path}; give {_KINDS[field]}, or a folder or glob of them")
     files = [_input_file(fs, info, root) for info in infos if info["type"] == "file"]
     if hint and output is not None:
-        files = [file for file in files if not file.path.startswith(f"{output.rstrip('/')}/")]
+        own = f"{_place(output.rstrip('/'))}/"
+        files = [file for file in files if not _place(file.path).startswith(own)]
+    if broken:
+        notice(told(broken, field))
     if not files:
         raise UserError(f"{field}: {path} {hint} {_KINDS[field]}")
     return files

@@ -83,3 +83,74 @@ def test_an_output_among_the_books_is_left_out(tmp_path: Path) -> None:
     assert names("/data/failures/replayed.jsonl") == ["replayed.jsonl"]  # asked for by its name
     with pytest.raises(UserError, match="is a folder without books"):
         names("/data")
+
+
+def found(path: Path, field: str = "books", output: str | None = None) -> tuple[list[str], list[str]]:
+    """The names of the inputs of a folder or glob, and what was said of it."""
+    said: list[str] = []
+    inputs = find_inputs(build(PreprocessConfig, {field: [str(path)]}, source="test"), output, said.append)
+    return [file.name for file in inputs], said
+
+
+@pytest.mark.parametrize(("field", "ending"), [("books", "txt"), ("wikipedia", "xml")])
+def test_links_in_folders_and_globs_are_read_like_what_they_lead_to(field: str, ending: str, tmp_path: Path) -> None:
+    for name in ("store/4f1a", f"store/en/own.{ending}", f"inputs/own.{ending}"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("Seven geese.")
+    inputs = tmp_path / "inputs"
+    (inputs / f"linked.{ending}").symlink_to("../store/4f1a")  # as the cache of a hub has them
+    (inputs / "folder").symlink_to("../store/en")
+    (inputs / f"again.{ending}").symlink_to(f"own.{ending}")  # of a file that is read anyway
+    (inputs / "link.md").symlink_to("../store/4f1a")
+    os.mkfifo(tmp_path / "pipe")
+    (inputs / f"pipe.{ending}").symlink_to("../pipe")
+    names = [f"folder/own.{ending}", f"linked.{ending}", f"own.{ending}"]
+    assert found(inputs, field) == (names, [])
+    assert found(inputs / f"**/*.{ending}", field) == (names, [])
+    assert found(inputs / f"*/*.{ending}", field) == ([f"folder/own.{ending}"], [])
+    (size,) = {file.size for file in find_inputs(build(PreprocessConfig, {field: [str(inputs)]}, source="test"))}
+    assert size == len("Seven geese.")
+
+
+def test_links_to_a_file_are_one_input_whichever_comes_first(tmp_path: Path) -> None:
+    (tmp_path / "z.txt").write_text("Seven geese.")
+    (tmp_path / "a.txt").symlink_to("z.txt")
+    paths = (str(tmp_path / "a.txt"), str(tmp_path / "z.txt"))
+    for given in (paths, paths[::-1]):
+        assert [file.name for file in find_inputs(PreprocessConfig(books=given))] == ["z.txt"]
+
+
+def test_links_that_lead_nowhere_are_named_and_counted(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").symlink_to("gone.txt")
+    with pytest.raises(UserError, match=f"books: {tmp_path} is a folder without books"):
+        find_inputs(PreprocessConfig(books=(str(tmp_path),)))
+    (tmp_path / "book.txt").write_text("Seven geese.")
+    assert found(tmp_path) == (["book.txt"], [f"books: {tmp_path}/a.txt is a link that leads nowhere: left out"])
+    (tmp_path / "circle.txt").symlink_to("circle.txt")
+    said = [f"books: 2 links lead nowhere, the first is {tmp_path}/a.txt: left out"]
+    assert found(tmp_path) == found(tmp_path / "*") == (["book.txt"], said)
+
+
+def test_links_in_a_circle_come_to_an_end(tmp_path: Path) -> None:
+    """Twelve folders that each lead to all others: half a billion paths."""
+    for number in range(12):
+        folder = tmp_path / "inputs" / f"{number:02}"
+        folder.mkdir(parents=True)
+        (folder / "book.txt").write_text("Seven geese.")
+        (folder / "up").symlink_to("..")
+        (folder / "root").symlink_to("/")
+        for other in range(12):
+            (folder / f"to{other:02}").symlink_to(f"../{other:02}")
+    (tmp_path / "beside.txt").write_text("Seven geese.")
+    (tmp_path / "inputs" / "above").symlink_to("..")
+    assert found(tmp_path / "inputs") == ([f"{number:02}/book.txt" for number in range(12)], [])
+
+
+def test_links_into_the_output_are_left_out(tmp_path: Path) -> None:
+    for name in ("disk/data/failures/replayed.jsonl", "books/book.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("Seven geese.")
+    (tmp_path / "books" / "data").symlink_to("../disk/data")
+    (tmp_path / "books" / "one.jsonl").symlink_to("../disk/data/failures/replayed.jsonl")
+    for output in ("disk/data", "books/data"):
+        assert found(tmp_path / "books", output=Storage.at(str(tmp_path / output)).url) == (["book.txt"], [])
