@@ -30,6 +30,7 @@ FIRST_ATTEMPTS = 5  # for lists and sizes, before which nothing is at stake: fif
 BACKOFF = 1.0  # seconds; twice as long before each attempt after the second
 LONGEST_WAIT = 300.0  # seconds; a server that asks for more is left alone
 TIMEOUT = 60.0  # seconds without a byte
+UNSIZED_BYTES = 30_000_000_000  # of a file whose size is not told; English Wikipedia in one file has 25 GB
 TEXT_BYTES, TEXT_SECONDS = 1 << 24, 300.0  # of a list at most; English Wikipedia's has a third of a megabyte
 REDIRECTS = 5
 _PASSES = (408, 429, *range(500, 600))
@@ -89,6 +90,7 @@ class Client:
     timeout: float = TIMEOUT
     notice: Callable[[str], None] = print  # told why nothing moves
     allow_http: bool = False  # also without encryption, which anyone on the way can change
+    unsized_bytes: int = UNSIZED_BYTES  # at most taken of a file whose size the server does not tell
 
     def text(self, url: str) -> str:
         """A small text, read as UTF-8.
@@ -132,7 +134,8 @@ class Client:
 
         Raises:
             Absent: the server has no such file.
-            JobError: it cannot be had, or has another SHA-1; then nothing of it is kept.
+            JobError: it cannot be had, or has more bytes than are taken of a file of unknown size; or it has another
+                SHA-1, then nothing of it is kept.
             UserError: the disk is full, or another command downloads the same file.
         """
         part = PartFile(path)
@@ -180,10 +183,16 @@ class Client:
                         have = 0
                     part.remember(response.headers)
                 for block in _blocks(response):
-                    file.write(block)
                     have += len(block)
                     if size is not None and have > size:
                         raise _WrongRange(f"the server sends more than the {size:,} bytes that it told")
+                    if size is None and have > self.unsized_bytes:
+                        raise JobError(
+                            f"{url}: the server does not tell its size, and more than {self.unsized_bytes / 1e9:g} GB "
+                            f"came; what came is in {part.path}: raise --max-gb to go on, or remove it and give "
+                            "another --mirror"
+                        )
+                    file.write(block)
                     progress(have, len(block))
 
     def _retry(self, url: str, attempt: Callable[[], Any], most: int, moved: Callable[[], bool] = lambda: False) -> Any:

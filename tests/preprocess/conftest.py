@@ -1,5 +1,6 @@
 """A mirror of Wikipedia dumps on this machine, with the faults that mirrors have."""
 
+import contextlib
 import hashlib
 import re
 import threading
@@ -19,6 +20,7 @@ class DumpServer:
     faults: dict[str, list[Callable[["Answer"], None]]] = field(default_factory=dict)
     ranges: bool = True
     validators: bool = True
+    lengths: str = "told"  # or "untold", where the end of the connection is the end of the file, or "chunked"
     log: list[tuple[str, str, int, int]] = field(default_factory=list)  # method, path, status, bytes of the body sent
     agents: set[str] = field(default_factory=set)
 
@@ -81,16 +83,24 @@ class Answer(BaseHTTPRequestHandler):
             self.refuse(416, {"Content-Range": f"bytes */{len(data)}"})
             return
         status = 206 if start else 200
+        if self.served.lengths == "chunked":
+            self.protocol_version, self.close_connection = "HTTP/1.1", True
         self.send_response(status)
         if start:
             self.send_header("Content-Range", f"bytes {start}-{len(data) - 1}/{len(data)}")
         if self.served.validators:
             self.send_header("ETag", etag)
-        self.send_header("Content-Length", str(len(data) - start))
+        if self.served.lengths == "told":
+            self.send_header("Content-Length", str(len(data) - start))
+        elif self.served.lengths == "chunked":
+            self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         sent = data[start:][: self.longest] if body else b""
         self.served.log.append((self.command, self.path, status, len(sent)))
-        self.wfile.write(sent)
+        if body and self.served.lengths == "chunked":
+            sent = b"%x\r\n%b\r\n0\r\n\r\n" % (len(sent), sent)
+        with contextlib.suppress(ConnectionError):  # who asked has enough
+            self.wfile.write(sent)
 
     def refuse(self, status: int, headers: dict[str, str]) -> None:
         self.refused = True

@@ -10,6 +10,7 @@ Examples:
 """
 
 import argparse
+import math
 import os
 import re
 import shlex
@@ -25,17 +26,26 @@ if TYPE_CHECKING:
     from tokenfree.preprocess.download.mirror import Dump
 
 MIRROR_VARIABLE = "TOKENFREE_MIRROR"
+UNSIZED_GB = 30  # English Wikipedia in one file has 25
 PART_NUMBER = r"\d+\.xml.*"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`LANGUAGE_OR_WIKI [...] --output DIR [--mirror URL] [--date latest|YYYYMMDD] [--allow-http] [--dry-run]`."""
+    """`LANGUAGE_OR_WIKI [...] --output DIR [--mirror URL] [--date latest|YYYYMMDD] [--max-gb GB] [--allow-http]
+    [--dry-run]`."""
     parser.add_argument("names", metavar="LANGUAGE_OR_WIKI", nargs="+", help="a language (sw) or a database (swwiki)")
     parser.add_argument("--output", metavar="DIR", required=True, help="the folder for the files")
     parser.add_argument(
         "--mirror", metavar="URL", help=f"default: ${MIRROR_VARIABLE}, or else https://dumps.wikimedia.org"
     )
     parser.add_argument("--date", metavar="YYYYMMDD", default="latest", help="which dump; default: latest")
+    parser.add_argument(
+        "--max-gb",
+        metavar="GB",
+        type=float,
+        default=UNSIZED_GB,
+        help=f"at most taken of a file whose size the mirror does not tell; default: {UNSIZED_GB}",
+    )
     parser.add_argument("--allow-http", action="store_true", help="also take lists and files without encryption")
     parser.add_argument("--dry-run", action="store_true", help="only show the files and their sizes")
 
@@ -52,15 +62,17 @@ def run(args: argparse.Namespace) -> int:
 
     if "://" in args.output:
         raise UserError(f"--output {args.output}: downloads need a folder of this machine")
+    if not 0 < args.max_gb < math.inf:
+        raise UserError(f"--max-gb {args.max_gb:g}: how many GB of a file are taken at most; give a number such as 30")
     folder = Path(args.output)
     with DownloadLine(verbosity=args.verbosity) as line:
-        client = Client(notice=line.show, allow_http=args.allow_http)
+        client = Client(notice=line.show, allow_http=args.allow_http, unsized_bytes=round(args.max_gb * 1e9))
         mirror = Mirror.at(args.mirror or os.environ.get(MIRROR_VARIABLE) or MIRROR, client)
         dumps = [mirror.dump(wiki, args.date) for wiki in dict.fromkeys(map(database, args.names))]
         items = plan(dumps, folder, client)
         line.clear()
         for item in items:
-            print(f"  {item.file.name:<64}{_state(item)}", flush=True)
+            print(f"  {item.file.name:<64}{_state(item, args.max_gb)}", flush=True)
         if args.dry_run:
             check_room(items, folder)
             return 0
@@ -72,10 +84,10 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _state(item: "Item") -> str:
+def _state(item: "Item", max_gb: float) -> str:
     if item.state == "whole":
         return "already here, SHA-1 checked"
-    size = "size unknown" if item.size is None else f"{item.size / 1e6:,.1f} MB"
+    size = f"size unknown; up to {max_gb:g} GB (--max-gb)" if item.size is None else f"{item.size / 1e6:,.1f} MB"
     return {
         "absent": size,
         "begun": f"{size}, of which {item.have / 1e6:,.1f} MB are here",

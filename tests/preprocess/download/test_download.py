@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tokenfree.preprocess.download import http_client as fetch
+from tokenfree.preprocess.download import mirror as mirrors
 from tokenfree.preprocess.download.mirror import database
 from tokenfree.workflows import cli
 
@@ -147,6 +148,16 @@ def test_a_mirror_without_latest(mirror: Any) -> None:
     assert all(name.startswith("dewiki-20260220-") for name in here())
 
 
+def test_a_listing_of_endless_dates_is_not_followed(
+    mirror: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mirrors, "MOST_DATES", 7)
+    mirror.files["/aawiki/"] = "".join(f'<a href="{date}/">' for date in range(20000000, 20000400)).encode()
+    assert "lists no complete articles dump" in refused(["aa", "--output", "dumps"], capsys)
+    asked = [path for _, path, _, _ in mirror.log if "sha1sums" in path and "latest" not in path]
+    assert [path.split("/")[2] for path in asked] == [str(date) for date in range(20000399, 20000392, -1)]
+
+
 def test_a_date(mirror: Any, capsys: pytest.CaptureFixture[str]) -> None:
     mirror.publish("swwiki", "20260320", MULTISTREAM)
     assert cli.main([*DOWNLOAD, "sw", "--output", "dumps", "--date", "20260301"]) == 0
@@ -192,6 +203,21 @@ def test_a_full_disk_is_told_before_the_start(
     assert "--output dumps/new: 0.1 MB are needed" in error
     assert not Path("dumps").exists()
     assert not mirror.gets(f"/swwiki/20260301/{SW}")
+
+
+def test_a_file_of_unknown_size_has_a_limit(mirror: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    mirror.lengths = "untold"
+    assert cli.main([*DOWNLOAD, "sw", "--output", "dumps", "--max-gb", "0.00005"]) == 1
+    told = capsys.readouterr()
+    assert f"{SW}  " in told.out
+    assert "size unknown; up to 5e-05 GB (--max-gb)" in told.out
+    (line,) = [line for line in told.err.splitlines() if "GB" in line]
+    assert f"{SW}: the server does not tell its size, and more than 5e-05 GB came" in line
+    assert SW not in here()
+    assert cli.main([*DOWNLOAD, "sw", "--output", "dumps"]) == 0
+    assert Path("dumps", SW).read_bytes() == DUMP
+    for wrong in ("0", "-1", "nan", "inf"):
+        assert f"--max-gb {wrong}" in refused(["sw", "--output", "dumps", "--max-gb", wrong], capsys)
 
 
 @pytest.mark.parametrize(

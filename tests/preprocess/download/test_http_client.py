@@ -203,6 +203,27 @@ def test_more_than_was_told_is_not_kept(client: Client, dump_server: Any, tmp_pa
     assert not list(tmp_path.glob("*.part"))
 
 
+@pytest.mark.parametrize("lengths", ["untold", "chunked"])
+def test_a_file_of_unknown_size_does_not_fill_the_disk(
+    client: Client, dump_server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lengths: str
+) -> None:
+    monkeypatch.setattr(fetch, "BLOCK", 1000)
+    dump_server.lengths = lengths
+    dump_server.files["/file"] = DATA
+    assert client.size(f"{dump_server.url}/file") is None
+    small = dataclasses.replace(client, unsized_bytes=HALF)
+    told = rf"/file: the server does not tell its size, and more than 0\.00025 GB came; .*{tmp_path}/file\.part: raise"
+    for _ in range(2):  # and not once more for each command
+        with pytest.raises(JobError, match=told):
+            get(small, dump_server, tmp_path / "file", size=None)
+        assert (tmp_path / "file.part").stat().st_size <= HALF
+        assert not (tmp_path / "file").exists()
+    assert len(dump_server.gets("/file")) == 2
+    assert sum(get(client, dump_server, tmp_path / "file", size=None)) <= len(DATA) - HALF + 1000
+    (tmp_path / "file").unlink()
+    get(dataclasses.replace(client, unsized_bytes=len(DATA)), dump_server, tmp_path / "file", size=None)
+
+
 @pytest.mark.parametrize("target", ["http://127.0.0.1:1/file", "ftp://127.0.0.1/file", "file:///etc/hostname"])
 def test_a_redirect_does_not_lead_away_from_encryption(
     client: Client, dump_server: Any, target: str, monkeypatch: pytest.MonkeyPatch
