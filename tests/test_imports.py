@@ -50,7 +50,7 @@ FLOORS: dict[str, list[set[str]]] = {
     "workflows": [
         {"demo_corpus", "recipes", "samples", "watching"},
         {"terminal", "report"},
-        {"cluster", "completion", "demo", "doctor"},
+        {"cluster", "completion", "demo", "doctor", "limited"},
         {"commands"},
         {"cli"},
     ],

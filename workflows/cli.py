@@ -24,6 +24,7 @@ import tokenfree.workflows.commands
 from tokenfree.preprocess.common.addresses import is_utf8
 from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.preprocess.common.printable import PrintableStream, one_line
+from tokenfree.workflows.limited import run_limited
 from tokenfree.workflows.recipes.options import parted
 from tokenfree.workflows.terminal import verbosity
 
@@ -67,7 +68,9 @@ def command_names() -> list[str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command named by `argv` (default: the process's own arguments) and return its exit status."""
-    argv = list(sys.argv[1:] if argv is None else argv)
+    if argv is None:
+        return run_limited(lambda: main(sys.argv[1:]))
+    argv = list(argv)
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # spinning threads made a busy machine 40 times slower
     out, errors = PrintableStream(sys.stdout), PrintableStream(sys.stderr)
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors), _interrupts() as caught:
