@@ -17,17 +17,15 @@ PART_BYTES = 64 * 1024 * 1024
 OPEN_FILES = 256
 
 
-def write_failures(storage: Storage, name: str, failed: Iterable[tuple[FailedPage, str]]) -> int:
-    """Commit the failures of one input split with the names of their sources, sorted; their number. No file without
-    any.
+def write_failures(storage: Storage, name: str, failed: Iterable[tuple[FailedPage, str]]) -> tuple[int, str]:
+    """Commit the failures of one input split with the names of their sources, sorted; their number, and the SHA-256 of
+    the file. No file without any.
 
     Raises:
         UserError: the directory cannot be written to, or is full.
     """
     lines = sorted(_line(page, source) for page, source in failed)
-    if lines:
-        storage.write_bytes(name, b"".join(lines))
-    return len(lines)
+    return len(lines), storage.write_bytes(name, b"".join(lines)).sha256 if lines else ""
 
 
 def first_failure(storage: Storage, name: str) -> str:

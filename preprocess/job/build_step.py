@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tokenfree.preprocess.common.errors import JobError
+from tokenfree.preprocess.common.stored.file_hashes import hash_of
 from tokenfree.preprocess.job.plan_step import shard_task, the_plan
 from tokenfree.preprocess.job.preprocess_job import SHARDS, PreprocessJob
 from tokenfree.preprocess.job.reuse.known_shards import documents_fingerprint, take_shard
@@ -22,7 +23,8 @@ def build_one_shard(job: PreprocessJob, index: int) -> str:
     """
     storage, plan = job.storage, the_plan(job.storage)
     planned, sidecar = plan.shards[index], shard_sidecar(plan.shards[index].path)
-    if find_shard(storage, sidecar, planned.fingerprint) is not None:
+    built = find_shard(storage, sidecar, planned.fingerprint)
+    if built is not None and hash_of(storage, planned.path) == built.entry.sha256:
         return planned.path
     task = shard_task(storage, index)
     documents = documents_fingerprint(job, task, plan.vocabulary_sha256) if job.keep_runs or job.reuse else ""

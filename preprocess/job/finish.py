@@ -9,7 +9,7 @@ from typing import Any
 
 from tokenfree.preprocess.common.settings import fingerprint
 from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.common.stored.file_hashes import hashes_of
+from tokenfree.preprocess.common.stored.file_hashes import hashes_of, read_sealed
 from tokenfree.preprocess.dataset.card import CARD, PLOTS, write_card
 from tokenfree.preprocess.dataset.huggingface_layout import layout_files, write_layout
 from tokenfree.preprocess.dataset.manifest import (
@@ -22,7 +22,7 @@ from tokenfree.preprocess.dataset.manifest import (
     reconcile,
     save_manifest,
 )
-from tokenfree.preprocess.dataset.vocabulary import VOCABULARY
+from tokenfree.preprocess.dataset.vocabulary import MODEL, VOCABULARY
 from tokenfree.preprocess.documents.extract import PageCounters
 from tokenfree.preprocess.documents.failures import FOLDER, collect_failures
 from tokenfree.preprocess.features.schema import SCHEMA_VERSION
@@ -54,7 +54,8 @@ def finish(job: PreprocessJob) -> str:
         return load_manifest(job.url).fingerprint
     runs, shards = all_runs(job), all_shards(job)
     identity = required(storage, JOB)
-    vocabulary: Mapping[str, Any] = storage.read_json(VOCABULARY_SIDECAR) or {"sha256": None, "size": None}
+    vocabulary = read_sealed(storage, VOCABULARY_SIDECAR) or {"files": {}, "size": None}
+    vocabulary_sha256 = vocabulary["files"].get(MODEL)
     counters = count(runs, shards)
     if num_bands(job):
         plan = the_plan(storage)
@@ -72,15 +73,15 @@ def finish(job: PreprocessJob) -> str:
         config_fingerprint=fingerprint(identity["config"]),
         versions=identity["versions"],
         inputs=tuple(hashed_inputs(job)),
-        vocabulary_sha256=vocabulary["sha256"],
+        vocabulary_sha256=vocabulary_sha256,
         vocabulary_size=vocabulary["size"],
         splits=splits,
         counters=counters,
         statistics=statistics(shards),
-        fingerprint=content_fingerprint(splits, vocabulary["sha256"]),
+        fingerprint=content_fingerprint(splits, vocabulary_sha256),
     )
     collect_failures(storage, [failures_name(run.name) for run in runs if run.failures], f"{WORK}/merged")
-    write_layout(storage, splits, vocabulary["sha256"])
+    write_layout(storage, splits, vocabulary_sha256)
     write_card(storage, manifest)
     beside = hashes_of(storage, _beside_shards(storage, splits))
     save_manifest(storage, dataclasses.replace(manifest, files=beside))

@@ -7,8 +7,10 @@ import json
 from dataclasses import asdict
 from typing import Any
 
+from tokenfree.preprocess.common.errors import JobError
+from tokenfree.preprocess.common.stored.file_hashes import read_sealed, write_sealed
 from tokenfree.preprocess.job.identity import portable_name
-from tokenfree.preprocess.job.preprocess_job import HASHES, PreprocessJob, required
+from tokenfree.preprocess.job.preprocess_job import HASHES, PreprocessJob
 from tokenfree.preprocess.job.step_errors import notes_errors
 from tokenfree.preprocess.sources.input_splits import hash_input
 from tokenfree.preprocess.sources.inputs.files import InputFile
@@ -35,9 +37,9 @@ def hash_one_input(job: PreprocessJob, index: int) -> str:
     """
     line = job.input_lines()[index]
     file = InputFile(**json.loads(line))
-    if job.storage.read_json(hash_sidecar(line)) is None:
+    if read_sealed(job.storage, hash_sidecar(line)) is None:
         size, sha256 = hash_input(file)
-        job.storage.write_json(hash_sidecar(line), {"size": size, "sha256": sha256})
+        write_sealed(job.storage, hash_sidecar(line), {"size": size, "input_sha256": sha256})
     return file.name
 
 
@@ -47,10 +49,13 @@ def hashed_inputs(job: PreprocessJob) -> list[dict[str, Any]]:
     Raises:
         JobError: an input was not hashed.
     """
-    named = [
-        {"path": portable_name(json.loads(line)["path"]), **required(job.storage, hash_sidecar(line))}
-        for line in job.input_lines()
-    ]
+    named = []
+    for line in job.input_lines():
+        known = read_sealed(job.storage, hash_sidecar(line))
+        if known is None:
+            raise JobError(f"{job.url}/{hash_sidecar(line)}: gone or damaged; run the job again")
+        path = portable_name(json.loads(line)["path"])
+        named.append({"path": path, "size": known["size"], "sha256": known["input_sha256"]})
     return sorted(named, key=lambda entry: (entry["path"], entry["sha256"]))
 
 

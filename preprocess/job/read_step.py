@@ -38,6 +38,7 @@ from tokenfree.preprocess.sources.input_splits import read_split
 # Counted for each page beside its text: what a failure without text takes, and less than the XML around a page, so that
 # a split of the planned size is one run.
 PAGE_BYTES = 500
+FAILURES, SKETCHES = ".failures.jsonl", ".sketches.arrow"  # ends of the names of files beside a run
 
 
 def num_splits(job: PreprocessJob) -> int:
@@ -99,16 +100,20 @@ def _write_run(
             failed.append((made, split.names[0] if len(split.names) == 1 else made.failure.id.partition(":")[2]))
         else:
             documents.append(made)
-    failures = write_failures(storage, failures_name(name), failed)
+    beside: dict[str, str] = {}
+    failures, sha256 = write_failures(storage, failures_name(name), failed)
+    if failures:
+        beside[FAILURES] = sha256
     file = write_documents(storage, RUNS, name, documents, job.config.validation_fraction)
     least = job.config.near_duplicates.min_similarity
     if least is not None and file.batches:
         shingle, rows = job.config.near_duplicates.shingle_characters, band_rows(least)
-        write_sketches(storage, sketches_name(name), _by_language(storage, file), shingle, rows)
+        sha256 = write_sketches(storage, sketches_name(name), _by_language(storage, file), shingle, rows)
+        beside[SKETCHES] = sha256
     if job.keep_runs and memory.seen:
-        write_pages(storage, f"{RUNS}/{name}{PAGES}", memory.seen)
+        beside[PAGES] = write_pages(storage, f"{RUNS}/{name}{PAGES}", memory.seen)
     wanted = _run_fingerprint(job, line)
-    run = SortedRun(name, wanted, pages.bytes, counters.to_json(), failures, file, first_page, pages.ended)
+    run = SortedRun(name, wanted, pages.bytes, counters.to_json(), failures, file, first_page, pages.ended, beside)
     commit_run(storage, RUNS, run)
     return run
 
@@ -122,7 +127,7 @@ def _committed(job: PreprocessJob, line: str, *, read: bool = True) -> list[Sort
     while not runs or not runs[-1].last:
         name, wanted = run_name(runs_name(line), len(runs)), _run_fingerprint(job, line)
         run = find_run(job.storage, RUNS, name, wanted, read=read)
-        if run is None or run.first_page != _num_pages(runs) or not _is_sketched(job, run):
+        if run is None or run.first_page != _num_pages(runs):
             break
         runs.append(run)
     return runs
@@ -132,12 +137,6 @@ def _by_language(storage: Storage, file: SortedRunFile) -> Iterator[tuple[bytes,
     """The documents of a run with their keys, of equal texts of a language one."""
     for language in sorted({batch.language for batch in file.batches}):
         yield from Merge(storage, [batch for batch in file.batches if batch.language == language])
-
-
-def _is_sketched(job: PreprocessJob, run: SortedRun) -> bool:
-    """Whether a run has its sketches, where it is to have some."""
-    off = job.config.near_duplicates.min_similarity is None or not run.file.batches
-    return off or job.storage.size(sketches_name(run.name)) is not None
 
 
 def _num_pages(runs: Iterable[SortedRun]) -> int:
@@ -184,12 +183,12 @@ def has_documents(job: PreprocessJob) -> bool:
 
 def failures_name(run: str) -> str:
     """The name of the file with the failures of a run."""
-    return f"{RUNS}/{run}.failures.jsonl"
+    return f"{RUNS}/{run}{FAILURES}"
 
 
 def sketches_name(run: str) -> str:
     """The name of the file with the sketches of a run."""
-    return f"{RUNS}/{run}.sketches.arrow"
+    return f"{RUNS}/{run}{SKETCHES}"
 
 
 def _run_fingerprint(job: PreprocessJob, line: str) -> str:

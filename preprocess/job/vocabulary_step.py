@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from tokenfree.preprocess.common.errors import JobError
 from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.common.stored.file_hashes import hashes_of, read_sealed, write_sealed
 from tokenfree.preprocess.dataset.vocabulary import MODEL, VOCABULARY
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.features.vocabulary_process import TrainingProgress, train_watched
@@ -33,9 +34,9 @@ def make_vocabulary(job: PreprocessJob, documents: Mapping[Partition, DocumentSe
     if not SUBWORD_COLUMNS & set(job.config.columns):
         return None
     storage, config = job.storage, job.config.vocabulary
-    done = storage.read_json(VOCABULARY_SIDECAR)
-    if done is not None and done["job"] == job.fingerprint and storage.size(MODEL) == done["bytes"]:
-        return done["sha256"]
+    done = read_sealed(storage, VOCABULARY_SIDECAR)
+    if done is not None and done["job"] == job.fingerprint and hashes_of(storage, done["files"]) == done["files"]:
+        return done["files"][MODEL]
     if config.model is not None:
         model = read_given_model(config.model)
     else:
@@ -43,11 +44,11 @@ def make_vocabulary(job: PreprocessJob, documents: Mapping[Partition, DocumentSe
         model = train_watched(texts, config, job.config.seed, size, _Teller(storage))
     vocabulary = Vocabulary.load(model)
     lines = "".join(f"{piece}\n" for piece in vocabulary.pieces())
-    storage.write_bytes(VOCABULARY, lines.encode())
-    new = storage.write_bytes(MODEL, model)
-    made = {"job": job.fingerprint, "sha256": new.sha256, "bytes": new.size, "size": vocabulary.size}
-    storage.write_json(VOCABULARY_SIDECAR, made)
-    return new.sha256
+    files = {
+        name: storage.write_bytes(name, data).sha256 for name, data in ((VOCABULARY, lines.encode()), (MODEL, model))
+    }
+    write_sealed(storage, VOCABULARY_SIDECAR, {"job": job.fingerprint, "files": files, "size": vocabulary.size})
+    return files[MODEL]
 
 
 def training_progress(storage: Storage) -> TrainingProgress | None:

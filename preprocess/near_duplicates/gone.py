@@ -16,14 +16,14 @@ from tokenfree.preprocess.near_duplicates.sketch_file import KEY
 from tokenfree.preprocess.records.document import KEY_BYTES
 
 
-def write_gone(storage: Storage, name: str, gone: Sequence[Pair]) -> None:
-    """Commit the upper documents of these pairs, which are sorted.
+def write_gone(storage: Storage, name: str, gone: Sequence[Pair]) -> str:
+    """Commit the upper documents of these pairs, which are sorted; the SHA-256 of the file.
 
     Raises:
         UserError: the directory cannot be written to, or is full.
     """
     columns = {"language": [pair.language for pair in gone], "key": [pair.upper for pair in gone]}
-    write_table(storage, name, pa.table(columns, pa.schema([("language", pa.string()), ("key", KEY)])))
+    return write_table(storage, name, pa.table(columns, pa.schema([("language", pa.string()), ("key", KEY)])))
 
 
 def gone_keys(storage: Storage, name: str, language: str) -> np.ndarray:

@@ -26,8 +26,8 @@ _SKETCH = pa.binary(2 * NUM_HASHES)
 
 def write_sketches(
     storage: Storage, name: str, documents: Iterable[tuple[bytes, Document]], shingle_characters: int, rows: int
-) -> None:
-    """Commit the sketches of documents, given with their keys, in bands of `rows` numbers.
+) -> str:
+    """Commit the sketches of documents, given with their keys, in bands of `rows` numbers; the SHA-256 of the file.
 
     Raises:
         UserError: the directory cannot be written to, or is full.
@@ -43,7 +43,7 @@ def write_sketches(
     columns["id"] = pa.array(ids, pa.string())
     columns |= {band_name(number): pa.array(band) for number, band in enumerate(band_hashes(values, rows).T)}
     columns["sketch"] = pa.array([row.tobytes() for row in values], _SKETCH)
-    write_table(storage, name, pa.table(columns))
+    return write_table(storage, name, pa.table(columns))
 
 
 def band_name(number: int) -> str:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from tokenfree.preprocess.common.errors import JobError
 from tokenfree.preprocess.common.settings import fingerprint
 from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.common.stored.file_hashes import read_sealed, write_sealed
 from tokenfree.preprocess.common.stored.stored_files import checked
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.invariants import check_windows
@@ -70,7 +71,7 @@ def shard_fingerprint(job: str, vocabulary_sha256: str | None, task: ShardTask) 
 def find_shard(storage: Storage, sidecar: str, wanted: str) -> BuiltShard | None:
     """The shard if it was committed for the same job and is whole, else None."""
     try:
-        shard: BuiltShard = checked(BuiltShard, storage.read_json(sidecar))
+        shard: BuiltShard = checked(BuiltShard, read_sealed(storage, sidecar))
     except ValueError:  # there is none, or it is damaged: it is made again
         return None
     whole = shard.fingerprint == wanted and storage.size(shard.entry.path) == shard.entry.bytes
@@ -135,7 +136,7 @@ def build_shard(
         near_duplicates=merge.near_duplicates,
         documents=documents_fingerprint,
     )
-    storage.write_json(sidecar, asdict(built))
+    write_sealed(storage, sidecar, asdict(built))
     return built
 
 

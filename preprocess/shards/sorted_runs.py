@@ -11,15 +11,14 @@ that it needs, on any file system.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.common.stored.file_hashes import hash_of
+from tokenfree.preprocess.common.stored.file_hashes import hash_of, read_sealed, write_sealed
 from tokenfree.preprocess.common.stored.stored_files import checked
 from tokenfree.preprocess.records.document import KEY_BYTES, Document, document_key
 from tokenfree.preprocess.shards.partitioning import Partition, Partitioning, validation_draw
@@ -33,6 +32,7 @@ SORTED_RUN_SCHEMA = pa.schema(
         ("text", pa.large_string()),
     ]
 )
+DOCUMENTS = ".arrow"  # the end of the name of a run's own file
 BATCH_ROWS = 1000
 BATCH_CHARACTERS = 200_000
 _Row = tuple[Partition, bytes, Document]  # with the key of the document
@@ -74,7 +74,7 @@ class SortedRun:
 
     `input_bytes` are about those of its pages after decompression, `counters` count them, and `failures` says how many
     failed pages stand in the file beside it. The run begins with page number `first_page` of its split; with the one
-    that is `last` the split is read.
+    that is `last` the split is read. `beside` has the SHA-256 of each file beside its own, by the end of its name.
     """
 
     name: str
@@ -85,6 +85,7 @@ class SortedRun:
     file: SortedRunFile
     first_page: int = 0
     last: bool = True
+    beside: dict[str, str] = field(default_factory=dict)
 
     @property
     def characters(self) -> int:
@@ -108,8 +109,8 @@ def split_of_run(run: str) -> str:
 
 
 def find_run(storage: Storage, folder: str, name: str, fingerprint: str, *, read: bool = True) -> SortedRun | None:
-    """The run if it was committed for this input and config, else None; if `read`, also where its file is not what was
-    written."""
+    """The run if it was committed for this input and config, else None; if `read`, also where one of its files is
+    not what was written."""
     run = load_run(storage, folder, name)
     if run is None or run.fingerprint != fingerprint:
         return None
@@ -117,15 +118,20 @@ def find_run(storage: Storage, folder: str, name: str, fingerprint: str, *, read
 
 
 def is_whole(storage: Storage, folder: str, run: SortedRun) -> bool:
-    """Whether the file of a run is what was written; all of it is read."""
-    file = f"{folder}/{run.name}.arrow"
-    return not run.file.batches or (storage.size(file) == run.file.bytes and hash_of(storage, file) == run.file.sha256)
+    """Whether the files of a run are what was written; all of them are read."""
+    endings = {**run.beside, DOCUMENTS: run.file.sha256} if run.file.batches else run.beside
+    return all(is_file_whole(storage, folder, run, ending, sha256) for ending, sha256 in endings.items())
+
+
+def is_file_whole(storage: Storage, folder: str, run: SortedRun, ending: str, sha256: str | None = None) -> bool:
+    """Whether one of the files of a run is what was written, by default as `beside` has it."""
+    return hash_of(storage, f"{folder}/{run.name}{ending}") == (sha256 or run.beside.get(ending))
 
 
 def load_run(storage: Storage, folder: str, name: str) -> SortedRun | None:
     """What the sidecar of a run tells; None where there is none, or it is damaged: then the run is made again."""
     try:
-        return checked(SortedRun, storage.read_json(f"{folder}/{name}.json"))
+        return checked(SortedRun, read_sealed(storage, f"{folder}/{name}.json"))
     except ValueError:
         return None
 
@@ -136,7 +142,7 @@ def commit_run(storage: Storage, folder: str, run: SortedRun) -> None:
     Raises:
         UserError: the directory cannot be written to, or is full.
     """
-    storage.write_bytes(f"{folder}/{run.name}.json", json.dumps(asdict(run)).encode())
+    write_sealed(storage, f"{folder}/{run.name}.json", asdict(run))
 
 
 def write_documents(

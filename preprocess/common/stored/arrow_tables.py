@@ -12,8 +12,8 @@ SMALL_BYTES = 1 << 20  # files of a store of this size come in one request, of l
 _AHEAD_BYTES = 1 << 16  # fetched behind what is asked for; usual are 5 MB, in vain where a column is smaller
 
 
-def write_table(storage: Storage, name: str, table: pa.Table) -> None:
-    """Commit a table as an Arrow file of one batch.
+def write_table(storage: Storage, name: str, table: pa.Table) -> str:
+    """Commit a table as an Arrow file of one batch; its SHA-256, in hex.
 
     Raises:
         UserError: the directory cannot be written to, or is full.
@@ -25,6 +25,7 @@ def write_table(storage: Storage, name: str, table: pa.Table) -> None:
         pa.ipc.new_file(sink, table.schema) as writer,
     ):
         writer.write_table(table)
+    return new.sha256
 
 
 def read_columns(storage: Storage, name: str, columns: Sequence[str]) -> pa.Table:

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from tokenfree.preprocess.common.stored.arrow_tables import read_columns, write_table
+from tokenfree.preprocess.common.stored.file_hashes import hash_of, read_sealed, write_sealed
 from tokenfree.preprocess.job.preprocess_job import NEAR_DUPLICATES, PreprocessJob
 from tokenfree.preprocess.job.read_step import all_runs, sketches_name
 from tokenfree.preprocess.job.step_errors import notes_errors
@@ -35,7 +36,8 @@ def find_in_one_band(job: PreprocessJob, index: int) -> int:
         UserError: the output directory cannot be written to.
     """
     storage, name = job.storage, pairs_name(job, index)
-    if storage.size(name) is not None:
+    known = read_sealed(storage, f"{name}.json")
+    if known is not None and known["band_sha256"] == hash_of(storage, name):
         return index
     columns = ("language", "key", band_name(index))
     runs = all_runs(job, read=False)  # their texts are not needed, and would be read for each band
@@ -46,7 +48,7 @@ def find_in_one_band(job: PreprocessJob, index: int) -> int:
     rows = candidates(codes, keys, documents[band_name(index)].to_numpy())
     lower, upper = documents.take(pa.array(rows[:, 0])), documents.take(pa.array(rows[:, 1]))
     pairs = {"language": lower["language"], "lower": lower["key"], "upper": upper["key"]}
-    write_table(storage, name, pa.table(pairs, PAIRS))
+    write_sealed(storage, f"{name}.json", {"band_sha256": write_table(storage, name, pa.table(pairs, PAIRS))})
     return index
 
 
@@ -54,7 +56,7 @@ PAIRS = pa.schema([("language", pa.string()), ("lower", KEY), ("upper", KEY)])
 
 
 def pairs_name(job: PreprocessJob, index: int) -> str:
-    """The file of the candidates of a band; its name tells of what job, so that it is good or not there."""
+    """The file of the candidates of a band, whose name tells of what job; its hash is in a file beside it."""
     return f"{NEAR_DUPLICATES}/{job.fingerprint}-{band_name(index)}.arrow"
 
 

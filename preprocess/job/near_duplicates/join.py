@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.common.stored.arrow_tables import read_columns
+from tokenfree.preprocess.common.stored.file_hashes import hashes_of, read_sealed, write_sealed
 from tokenfree.preprocess.common.stored.stored_files import checked
 from tokenfree.preprocess.dataset.manifest import NEAR_DUPLICATE_PAIRS
 from tokenfree.preprocess.job.near_duplicates.band_step import key_halves, num_bands, pairs_name, read_sketches
@@ -35,14 +36,15 @@ _Document = tuple[str, bytes]  # language and key
 
 @dataclass(frozen=True)
 class NearDuplicates:
-    """What goes: the `file` of languages and keys, of which job, how many; and the keys (hex) with the extreme draws
-    among what stays, which decide where the first text of validation comes from."""
+    """What goes: the `file` of languages and keys, of which job, how many; the keys (hex) with the extreme draws among
+    what stays, which decide where the first text of validation comes from; and the SHA-256 of both files, by name."""
 
     job: str
     file: str
     documents: int
     lowest: str
     highest: str
+    files: dict[str, str]
 
 
 def find_near_duplicates(job: PreprocessJob, runs: Sequence[SortedRun]) -> NearDuplicates | None:
@@ -55,23 +57,22 @@ def find_near_duplicates(job: PreprocessJob, runs: Sequence[SortedRun]) -> NearD
         return None
     storage = job.storage
     done = _done(storage)
-    if done is not None and done.job == job.fingerprint and storage.size(NEAR_DUPLICATE_PAIRS) is not None:
+    if done is not None and done.job == job.fingerprint and hashes_of(storage, done.files) == done.files:
         return done
     sketched, ids = _compared_documents(job, runs, _candidates(job))
     gone = chosen(_near_pairs(_candidates(job), sketched, job.config.near_duplicates.min_similarity or 0.0))
     name = f"{NEAR_DUPLICATES}/{job.fingerprint}-gone.arrow"
-    write_gone(storage, name, gone)
-    _write_pairs(storage, gone, ids)
+    files = {name: write_gone(storage, name, gone), NEAR_DUPLICATE_PAIRS: _write_pairs(storage, gone, ids)}
     lowest, highest = _extremes(job, runs, {(pair.language, pair.upper) for pair in gone})
-    made = NearDuplicates(job.fingerprint, name, len(gone), lowest.hex(), highest.hex())
-    storage.write_json(_DONE, asdict(made))
+    made = NearDuplicates(job.fingerprint, name, len(gone), lowest.hex(), highest.hex(), files)
+    write_sealed(storage, _DONE, asdict(made))
     return made
 
 
 def _done(storage: Storage) -> NearDuplicates | None:
     """What an earlier attempt found; None where there is none, or what it wrote is damaged."""
     try:
-        return checked(NearDuplicates, storage.read_json(_DONE))
+        return checked(NearDuplicates, read_sealed(storage, _DONE))
     except ValueError:
         return None
 
@@ -122,7 +123,7 @@ def _near_pairs(pairs: pa.Table, sketches: dict[_Document, np.ndarray], least: f
                 yield Pair(language, first, second, found)
 
 
-def _write_pairs(storage: Storage, gone: Sequence[Pair], ids: dict[_Document, str]) -> None:
+def _write_pairs(storage: Storage, gone: Sequence[Pair], ids: dict[_Document, str]) -> str:
     with storage.new_file(NEAR_DUPLICATE_PAIRS) as new, open(new.path, "w", encoding="utf-8") as file:
         for pair in gone:
             row = {
@@ -132,6 +133,7 @@ def _write_pairs(storage: Storage, gone: Sequence[Pair], ids: dict[_Document, st
                 "similarity": round(pair.similarity, 4),
             }
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
+    return new.sha256
 
 
 def _extremes(job: PreprocessJob, runs: Sequence[SortedRun], gone: set[_Document]) -> tuple[bytes, bytes]:

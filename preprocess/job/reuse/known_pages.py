@@ -17,7 +17,7 @@ from tokenfree.preprocess.job.preprocess_job import RUNS
 from tokenfree.preprocess.job.reuse.kept import find_kept
 from tokenfree.preprocess.near_duplicates.gone import as_keys, keys_of
 from tokenfree.preprocess.records.document import document_key
-from tokenfree.preprocess.shards.sorted_runs import SortedRun, load_run, read_batch
+from tokenfree.preprocess.shards.sorted_runs import SortedRun, is_file_whole, is_whole, load_run, read_batch
 
 PAGES = ".pages.arrow"
 OPEN_RUNS = 8  # pages of a dump stand in an order that hardly changes, so few runs are looked into at a time
@@ -40,6 +40,9 @@ class KnownPages:
         self._runs = [name.removesuffix(PAGES) for name in storage.names(RUNS) if name.endswith(PAGES)]
         pages, keys, runs = [as_keys(b"")], [as_keys(b"")], [np.zeros(0, np.int32)]
         for number, run in enumerate(self._runs):
+            known = load_run(storage, RUNS, run)
+            if known is None or not is_file_whole(storage, RUNS, known, PAGES):
+                continue
             table = read_columns(storage, f"{RUNS}/{run}{PAGES}", ["page", "key"])
             pages.append(keys_of(table["page"]))
             keys.append(keys_of(table["key"]))
@@ -61,7 +64,9 @@ class KnownPages:
 
     def _texts_of(self, number: int) -> Callable[[bytes], str | None]:
         run = load_run(self._storage, RUNS, self._runs[number])
-        return (lambda _: None) if run is None else _RunTexts(self._storage, run).find
+        if run is None or not is_whole(self._storage, RUNS, run):
+            return lambda _: None
+        return _RunTexts(self._storage, run).find
 
 
 class _RunTexts:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tokenfree.preprocess.common.settings import fingerprint
 from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.common.stored.file_hashes import hash_of
+from tokenfree.preprocess.common.stored.file_hashes import hash_of, read_sealed, write_sealed
 from tokenfree.preprocess.common.stored.stored_files import checked
 from tokenfree.preprocess.job.preprocess_job import JOB, SHARDS, PreprocessJob, required
 from tokenfree.preprocess.job.reuse.links import link
@@ -50,7 +50,7 @@ def take_shard(job: PreprocessJob, documents: str, path: str, shard_fingerprint:
     link(kept, known.entry.path, storage, path)
     entry = dataclasses.replace(known.entry, path=path)
     built = dataclasses.replace(known, entry=entry, fingerprint=shard_fingerprint)
-    storage.write_json(sidecar, dataclasses.asdict(built))
+    write_sealed(storage, sidecar, dataclasses.asdict(built))
     return True
 
 
@@ -59,7 +59,7 @@ def _known(url: str) -> dict[str, BuiltShard]:
     storage, found = Storage(url), {}
     for name in [f"{SHARDS}/{split}/{name}" for split in DATASET_SPLITS for name in storage.names(f"{SHARDS}/{split}")]:
         try:
-            shard: BuiltShard = checked(BuiltShard, storage.read_json(name))
+            shard: BuiltShard = checked(BuiltShard, read_sealed(storage, name))
         except ValueError:
             continue
         found[shard.documents] = shard

@@ -49,15 +49,15 @@ def page_digest(page: Page) -> bytes:
     return digest.digest()
 
 
-def write_pages(storage: Storage, name: str, seen: Mapping[bytes, bytes]) -> None:
-    """Commit what a `PageMemory` saw.
+def write_pages(storage: Storage, name: str, seen: Mapping[bytes, bytes]) -> str:
+    """Commit what a `PageMemory` saw; the SHA-256 of the file.
 
     Raises:
         UserError: the directory cannot be written to, or is full.
     """
     pages = sorted(seen)
     columns = [pa.array(pages, DIGEST), pa.array([seen[page] for page in pages], pa.binary(KEY_BYTES))]
-    write_table(storage, name, pa.table(columns, ["page", "key"]))
+    return write_table(storage, name, pa.table(columns, ["page", "key"]))
 
 
 @functools.lru_cache(maxsize=4)

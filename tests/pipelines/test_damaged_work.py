@@ -1,0 +1,106 @@
+"""A bit that flips in the work of a job that was killed is in nothing that the job makes when it goes on."""
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tokenfree.pipelines import preprocess as pipeline
+from tokenfree.pipelines.preprocess import run_preprocess
+from tokenfree.preprocess.common.errors import JobError
+from tokenfree.preprocess.config import NearDuplicateConfig, PreprocessConfig, VocabularyConfig
+from tokenfree.preprocess.job.preprocess_job import PreprocessJob
+
+HEAD = '<mediawiki version="0.11" xml:lang="en"><siteinfo><dbname>enwiki</dbname></siteinfo>\n'
+WORDS = ("goose", "bread", "river", "hill", "mill", "seven", "argue", "flies", "over", "north", "winter", "pond")
+# All that a later attempt takes from an earlier one, with what stands before the bit that flips; where that is nothing,
+# a bit of every byte flips.
+TAKEN = {
+    "_work/inputs/*.json": b'"size": ',
+    "_work/runs/*.json": b'"pages": ',
+    "_work/runs/*[0-9].arrow": b"goose",
+    "_work/runs/*.failures.jsonl": b'"reason": "',
+    "_work/runs/*.sketches.arrow": b"",
+    "_work/near_duplicates/*-band_00.arrow": b"",
+    "_work/near_duplicates/*-gone.arrow": b"",
+    "_work/near_duplicates.json": b'"documents": ',
+    "near_duplicates.jsonl": b'"similarity": 0.',
+    "_work/vocabulary.json": b'"size": ',
+    "vocabulary/subwords.model": b"goose",
+    "vocabulary/subwords.vocab": b"goose",
+    "_work/shards/train/*.json": b'"rows": ',
+    "train/*.arrow": b"goose",
+}
+# What each attempt writes anew or compares with what is asked for, or what `--add` alone reads.
+OTHERS = {
+    *("_work/near_duplicates/*-band_*", "_work/runs/*.pages.arrow", "_work/shards/validation/*", "validation/*.arrow"),
+    *("_work/inputs-*.jsonl", "_work/splits-*.jsonl", "_work/plan.json", "_work/tasks/*", "_work/errors/*"),
+    *("_work/job.json", "_work/attempt.json", "_work/kept.json"),
+}
+
+
+def write_corpus(folder: Path) -> PreprocessConfig:
+    """A dump with near-duplicates and a page that fails."""
+    draw = random.Random(0)
+    texts = [" ".join(draw.choices(WORDS, k=120)) for _ in range(6)]
+    texts += [f"{text} {'south' if number else 'east'}" for number, text in enumerate(texts[:3])]
+    pages = [
+        f"<page><title>Goose {n}</title><ns>0</ns><id>{n + 1}</id><revision><id>{n + 100}</id><model>wikitext</model>"
+        f"<text>{text}</text></revision></page>\n"
+        for n, text in enumerate(texts)
+    ]
+    dump = folder / "enwiki-pages.xml"
+    dump.write_text(HEAD + "".join(pages) + "<page><title>cut</title><ns>0</ns></page></mediawiki>\n")
+    return PreprocessConfig(
+        wikipedia=(str(dump),),
+        near_duplicates=NearDuplicateConfig(min_similarity=0.8),
+        vocabulary=VocabularyConfig(size=300, algorithm="bpe"),
+        validation_fraction=0.3,
+    )
+
+
+def contents(output: Path) -> dict[str, bytes]:
+    """All that a finished directory holds, but what is kept for a later job."""
+    found = {path.relative_to(output).as_posix(): path for path in output.rglob("*") if path.is_file()}
+    return {name: path.read_bytes() for name, path in found.items() if not name.startswith("_work/")}
+
+
+Killed = tuple[PreprocessConfig, Path, dict[str, bytes]]
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
+    """A job that was killed before its last step, and what it should have made."""
+    folder = tmp_path_factory.mktemp("killed")
+    config = write_corpus(folder)
+
+    def kill(_: PreprocessJob) -> str:
+        raise JobError("killed")
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(pipeline, "finish", kill)
+        with pytest.raises(JobError):
+            run_preprocess(config, str(folder / "out"), keep_runs=True)
+    run_preprocess(config, str(folder / "whole"), keep_runs=True)
+    return config, folder / "out", contents(folder / "whole")
+
+
+@pytest.mark.parametrize(("pattern", "before"), TAKEN.items())
+def test_a_flipped_bit_is_not_built_in(pattern: str, before: bytes, killed: Killed, tmp_path: Path) -> None:
+    config, begun, whole = killed
+    output = Path(shutil.copytree(begun, tmp_path / "out"))
+    (path,) = output.glob(pattern)
+    data = bytearray(path.read_bytes())
+    place = data.index(before) + len(before)
+    for byte in range(place, place + 1 if before else len(data)):
+        data[byte] ^= 1
+    path.write_bytes(data)
+    run_preprocess(config, str(output), keep_runs=True, notice=lambda _: None)
+    assert contents(output) == whole
+
+
+def test_no_file_of_the_work_is_forgotten(killed: Killed) -> None:
+    _, begun, _ = killed
+    known = {path for pattern in [*TAKEN, *OTHERS] for path in begun.glob(pattern)}
+    assert {path for path in begun.rglob("*") if path.is_file()} <= known
