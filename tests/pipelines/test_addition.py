@@ -176,16 +176,25 @@ def test_pages_of_a_site_that_changed_are_cleaned_again(
     assert len(cleaned) == 30
 
 
-@pytest.mark.parametrize("ending", ["[0-9].arrow", ".pages.arrow", ".json"])
+@pytest.mark.parametrize(
+    ("ending", "damaged"),
+    [("[0-9].arrow", b"neighbours"), ("[0-9].arrow", b""), (".pages.arrow", b""), (".json", b'"pages": 3')],
+)
 def test_what_is_kept_and_damaged_is_made_again(
-    ending: str, old: Path, new: Path, other: Path, tmp_path: Path, make_config: Config, cleaned: list[str]
+    ending: str,
+    damaged: bytes,
+    old: Path,
+    new: Path,
+    other: Path,
+    tmp_path: Path,
+    make_config: Config,
+    cleaned: list[str],
 ) -> None:
     output, fresh = tmp_path / "out", tmp_path / "fresh"
     run_preprocess(configured(make_config, old, other), str(output), keep_runs=True)
     for path in (output / "_work" / "runs").glob(f"*{ending}"):
         data = path.read_bytes()
-        damaged = data.replace(b"neighbours", b"neighbourz").replace(b'"pages": 3', b'"pages": 2')
-        path.write_bytes(damaged if damaged != data else bytes(byte ^ 1 for byte in data))
+        path.write_bytes(data.replace(damaged, bytes([damaged[0] ^ 1]) + damaged[1:]) if damaged else data[::-1])
     del cleaned[:]
     run_addition(configured(make_config, new), str(output), notice=lambda _: None)
     assert len(cleaned) == 62

@@ -10,7 +10,7 @@ from tokenfree.pipelines import preprocess as pipeline
 from tokenfree.pipelines.preprocess import run_preprocess
 from tokenfree.preprocess.common.errors import JobError
 from tokenfree.preprocess.config import NearDuplicateConfig, PreprocessConfig, VocabularyConfig
-from tokenfree.preprocess.job.preprocess_job import PreprocessJob
+from tokenfree.preprocess.job import plan_step
 
 HEAD = '<mediawiki version="0.11" xml:lang="en"><siteinfo><dbname>enwiki</dbname></siteinfo>\n'
 WORDS = ("goose", "bread", "river", "hill", "mill", "seven", "argue", "flies", "over", "north", "winter", "pond")
@@ -18,13 +18,13 @@ WORDS = ("goose", "bread", "river", "hill", "mill", "seven", "argue", "flies", "
 # a bit of every byte flips.
 TAKEN = {
     "_work/inputs/*.json": b'"size": ',
-    "_work/runs/*.json": b'"pages": ',
+    "_work/runs/*.json": b'"redirects": ',
     "_work/runs/*[0-9].arrow": b"goose",
     "_work/runs/*.failures.jsonl": b'"reason": "',
     "_work/runs/*.sketches.arrow": b"",
     "_work/near_duplicates/*-band_00.arrow": b"",
     "_work/near_duplicates/*-gone.arrow": b"",
-    "_work/near_duplicates.json": b'"documents": ',
+    "_work/near_duplicates.json": b'"file": "_work/near_duplicates/',
     "near_duplicates.jsonl": b'"similarity": 0.',
     "_work/vocabulary.json": b'"size": ',
     "vocabulary/subwords.model": b"goose",
@@ -32,6 +32,7 @@ TAKEN = {
     "_work/shards/train/*.json": b'"rows": ',
     "train/*.arrow": b"goose",
 }
+BEFORE_THE_PLAN = {"_work/runs/*.sketches.arrow", "_work/near_duplicates/*-band_00.arrow"}  # who reads them
 # What each attempt writes anew or compares with what is asked for, or what `--add` alone reads.
 OTHERS = {
     *("_work/near_duplicates/*-band_*", "_work/runs/*.pages.arrow", "_work/shards/validation/*", "validation/*.arrow"),
@@ -41,7 +42,7 @@ OTHERS = {
 
 
 def write_corpus(folder: Path) -> PreprocessConfig:
-    """A dump with near-duplicates and a page that fails."""
+    """A dump with near-duplicates and a page that fails, unless it is there."""
     draw = random.Random(0)
     texts = [" ".join(draw.choices(WORDS, k=120)) for _ in range(6)]
     texts += [f"{text} {'south' if number else 'east'}" for number, text in enumerate(texts[:3])]
@@ -51,7 +52,8 @@ def write_corpus(folder: Path) -> PreprocessConfig:
         for n, text in enumerate(texts)
     ]
     dump = folder / "enwiki-pages.xml"
-    dump.write_text(HEAD + "".join(pages) + "<page><title>cut</title><ns>0</ns></page></mediawiki>\n")
+    if not dump.exists():
+        dump.write_text(HEAD + "".join(pages) + "<page><title>cut</title><ns>0</ns></page></mediawiki>\n")
     return PreprocessConfig(
         wikipedia=(str(dump),),
         near_duplicates=NearDuplicateConfig(min_similarity=0.8),
@@ -66,41 +68,40 @@ def contents(output: Path) -> dict[str, bytes]:
     return {name: path.read_bytes() for name, path in found.items() if not name.startswith("_work/")}
 
 
-Killed = tuple[PreprocessConfig, Path, dict[str, bytes]]
-
-
 @pytest.fixture(scope="module")
-def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
-    """A job that was killed before its last step, and what it should have made."""
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A job that was killed before its last step, one that was killed before its plan, and what they should have
+    made."""
     folder = tmp_path_factory.mktemp("killed")
     config = write_corpus(folder)
 
-    def kill(_: PreprocessJob) -> str:
+    def kill(*_: object) -> None:
         raise JobError("killed")
 
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(pipeline, "finish", kill)
-        with pytest.raises(JobError):
-            run_preprocess(config, str(folder / "out"), keep_runs=True)
+    for module, step in ((pipeline, "finish"), (plan_step, "find_near_duplicates")):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(module, step, kill)
+            with pytest.raises(JobError):
+                run_preprocess(config, str(folder / step), keep_runs=True)
     run_preprocess(config, str(folder / "whole"), keep_runs=True)
-    return config, folder / "out", contents(folder / "whole")
+    return folder
 
 
 @pytest.mark.parametrize(("pattern", "before"), TAKEN.items())
-def test_a_flipped_bit_is_not_built_in(pattern: str, before: bytes, killed: Killed, tmp_path: Path) -> None:
-    config, begun, whole = killed
-    output = Path(shutil.copytree(begun, tmp_path / "out"))
+def test_a_flipped_bit_is_not_built_in(pattern: str, before: bytes, folder: Path, tmp_path: Path) -> None:
+    killed_at = "find_near_duplicates" if pattern in BEFORE_THE_PLAN else "finish"
+    output = Path(shutil.copytree(folder / killed_at, tmp_path / "out"))
     (path,) = output.glob(pattern)
     data = bytearray(path.read_bytes())
     place = data.index(before) + len(before)
     for byte in range(place, place + 1 if before else len(data)):
         data[byte] ^= 1
     path.write_bytes(data)
-    run_preprocess(config, str(output), keep_runs=True, notice=lambda _: None)
-    assert contents(output) == whole
+    run_preprocess(write_corpus(folder), str(output), keep_runs=True, notice=lambda _: None)
+    assert contents(output) == contents(folder / "whole")
 
 
-def test_no_file_of_the_work_is_forgotten(killed: Killed) -> None:
-    _, begun, _ = killed
+def test_no_file_of_the_work_is_forgotten(folder: Path) -> None:
+    begun = folder / "finish"
     known = {path for pattern in [*TAKEN, *OTHERS] for path in begun.glob(pattern)}
     assert {path for path in begun.rglob("*") if path.is_file()} <= known
