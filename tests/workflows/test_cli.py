@@ -222,6 +222,7 @@ def test_verify_as_json_says_what_is_wrong(capsys: pytest.CaptureFixture[str],
     [MemoryError(), ImportError("libtorch_cpu.so: failed to map segment from shared object"),
      RuntimeError("can't start new thread"), OSError(errno.ENOMEM, "Cannot allocate memory"),
      RuntimeError("[enforce fail at alloc_cpu.cpp:121] . DefaultCPUAllocator: can't allocate memory: you tried\nmore"),
+     RuntimeError("CUDA error: out of memory"), ValueError("pthread: failed to allocate a stack"),
      OSError(errno.EAGAIN, "Resource temporarily unavailable")],
 )  # fmt: skip
 def test_what_a_limit_refuses_is_one_line(

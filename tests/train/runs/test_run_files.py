@@ -53,6 +53,22 @@ def test_a_damaged_file_is_named(file: str, tmp_path: Path) -> None:
     read(tmp_path)
 
 
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", '"geese"'])
+@pytest.mark.parametrize(
+    ("file", "key"),
+    [
+        ("result.json", "loss"),
+        ("result.json", "seconds"),
+        ("metrics.jsonl", "loss"),
+        ("metrics.jsonl", "validation_loss"),
+    ],
+)
+def test_what_is_no_number_is_named(file: str, key: str, number: str, tmp_path: Path) -> None:
+    put(tmp_path / file, f'{{"step": 1, "{key}": {number}}}\n'.encode())
+    with pytest.raises(UserError, match=rf"{file}.*{key}"):
+        READERS[file][1](tmp_path)
+
+
 def test_a_damaged_config_is_named(tmp_path: Path) -> None:
     recipe = build(PretrainRecipe, {}, source="test")
     config = RunConfig(recipe, "data", "00", InitFrom("run", "11"), {"a.B": "22"}, (attempt(),))

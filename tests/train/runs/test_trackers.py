@@ -102,6 +102,23 @@ def test_a_tracker_that_fails_does_not_stop_training(tmp_path: Path, monkeypatch
     assert "no route to host" in seen[1]["message"]
 
 
+def test_trackers_get_numbers_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    logged: list[Any] = []
+
+    class Listening(Broken):
+        def log(self, step: int, values: Any) -> None:
+            logged.append((step, values))
+
+        def close(self, *, failed: bool) -> None:
+            pass
+
+    monkeypatch.setitem(trackers.KINDS, "wandb", ("json", lambda *arguments: Listening()))
+    with trackers.tracked(("wandb",), RunFolder(tmp_path), {}, None) as take:
+        assert take is not None
+        take({"step": 1, "loss": 1.5, "accuracy": float("nan"), "gradient_norm": float("inf"), "note": "geese"})
+    assert logged == [(1, {"loss": 1.5})]
+
+
 def test_trackers_are_imported_only_where_asked_for() -> None:
     program = (
         "import sys, tokenfree.train.pretrain; print([name for name in ('wandb', 'mlflow') if name in sys.modules])"
