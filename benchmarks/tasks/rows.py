@@ -47,14 +47,14 @@ ORDER = (("model.embedder.positions", "sinusoidal"),)
 FULL: Options = (*ORDER, ("model.trunk.attention.name", "full"))
 STANDARD: Options = (*FULL, ("model.trunk.layers", "2"), ("model.trunk.layer.name", "bert"))
 SINGLE: Options = (("model.trunk.attention.alpha", "0"), ("model.trunk.attention.scales", "[3]"))
-# The CANINE-S of `benchmarks.learning`, from scratch.
+# The CANINE-S of `benchmarks.learning`, from scratch; and the same over the hashed n-grams of the recipe `ner`.
+NGRAMS: Options = (("model.initialisation", "official"), ("model.trunk.dropout", "0"))
 CANINE: Options = (
     ("model.embedder.name", "codepoint_hash"),
     ("model.embedder.hashes", "4"),
     ("model.embedder.buckets", "4096"),
     ("model.embedder.max_characters", "2048"),
-    ("model.initialisation", "official"),
-    ("model.trunk.dropout", "0"),
+    *NGRAMS,
 )
 CHARACTERS: Options = ((RATE, "0.0005"), ("train.length", "240"))
 PIECES: Options = ((RATE, "0.0005"), ("train.length", "80"))
@@ -110,6 +110,7 @@ def _rows() -> Iterator[Row]:
         yield from _pretrained(data, "classification", 300)
     for data in NAMES:
         yield from _pretrained(data, "ner", 500)
+        yield Row(f"{data}-ngrams", "CANINE-S with n-grams, untrained", "ner", data, 500, (*NGRAMS, *CHARACTERS))
     yield Row("sst2-byte2word", "Byte2Word, pretrained", "classification", "sst2", 300, WORDS, "byte2word")
     yield from _trained_with_noise()
     apart = ("task.encode", "apart")
