@@ -42,7 +42,7 @@ demo: setup  ## Text -> shards -> pretraining -> sweep -> report, on this machin
 	$(BIN)/tokenfree demo --output "$(OUTPUT)" $(if $(DUMP),--dump "$(DUMP)")
 
 test: develop  ## The tests that run in minutes
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
 
 test-all: develop  ## All tests
 	$(BIN)/python -m pytest
