@@ -35,7 +35,9 @@ REAL = 0.9  # of the characters of a row; the rest is padding, so that masks are
 def main() -> None:
     options = parse()
     torch.set_num_threads(options.threads)
-    names = [options.only] if options.only else ["huggingface", "tokenfree"]
+    names = (
+        [options.only] if options.only else ["huggingface", "tokenfree", *(["bfloat16"] if options.bfloat16 else [])]
+    )
     memory = {} if options.only else {name: peak_memory(name, options) for name in names}
     steps = {name: make_step(name, options) for name in names}
     seconds: dict[str, list[float]] = {name: [] for name in names}
@@ -57,6 +59,8 @@ def main() -> None:
         f"ours is {best['huggingface'] / best['tokenfree']:.2f} times as fast, with "
         f"{memory['tokenfree'] / memory['huggingface']:.2f} of the memory"
     )
+    if options.bfloat16:
+        print(f"in bfloat16 it is {best['tokenfree'] / best['bfloat16']:.2f} times as fast as in float32")
 
 
 def parse() -> argparse.Namespace:
@@ -66,8 +70,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--bfloat16", action="store_true", help="also ours in bfloat16, against itself in float32")
     parser.add_argument(
-        "--only", choices=["huggingface", "tokenfree"], help="one model: print its peak memory in bytes"
+        "--only", choices=["huggingface", "tokenfree", "bfloat16"], help="one model: print its peak memory in bytes"
     )
     return parser.parse_args()
 
@@ -89,7 +94,7 @@ def make_step(name: str, options: argparse.Namespace) -> Callable[[], float]:
     torch.manual_seed(0)
     dropout = {"hidden_dropout_prob": options.dropout, "attention_probs_dropout_prob": options.dropout}
     model: Any = CanineModel(CanineConfig(**size["fields"], **dropout))
-    if name == "tokenfree":
+    if name != "huggingface":
         model, _ = from_huggingface(model.state_dict(), model.config.to_dict())
     torch.manual_seed(1)
     head = nn.Linear(size["fields"].get("hidden_size", 768), VOCABULARY)
@@ -99,12 +104,14 @@ def make_step(name: str, options: argparse.Namespace) -> Callable[[], float]:
 
     def step() -> float:
         optimizer.zero_grad()
-        if name == "tokenfree":
-            rows = model(codepoints, mask, None, targets).characters
-        else:
-            rows = model(codepoints, attention_mask=mask.long()).last_hidden_state
-            rows = rows.gather(1, targets[..., None].expand(-1, -1, rows.shape[-1]))
-        loss = F.cross_entropy(head(rows).flatten(0, 1), subwords.flatten())
+        with torch.autocast("cpu", torch.bfloat16, enabled=name == "bfloat16"):
+            if name == "huggingface":
+                rows = model(codepoints, attention_mask=mask.long()).last_hidden_state
+                rows = rows.gather(1, targets[..., None].expand(-1, -1, rows.shape[-1]))
+            else:
+                rows = model(codepoints, mask, None, targets).characters
+            logits = head(rows)
+        loss = F.cross_entropy(logits.float().flatten(0, 1), subwords.flatten())
         loss.backward()
         optimizer.step()
         return loss.item()

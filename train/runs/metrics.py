@@ -17,6 +17,7 @@ event ("init_from", "extend", "start", "resume", "roll_back", "damaged_checkpoin
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import time
@@ -25,10 +26,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tensorboardX import SummaryWriter
-
 from tokenfree.preprocess.common.stored.json_lines import cut_torn_line, whole_lines
 from tokenfree.train.runs.run_files import EVENTS_NAME, METRICS, METRICS_NAME
+from tokenfree.train.runs.scalars import ScalarWriter
 
 Line = Mapping[str, Any]  # of metrics.jsonl or events.jsonl
 OnLine = Callable[[Line], None]  # takes each line as it is recorded
@@ -52,7 +52,7 @@ class Recorder:
         self._events_path = run / EVENTS_NAME
         cut(self._metrics_path, step)
         self._metrics = self._metrics_path.open("a", encoding="utf-8")
-        self._tensorboard = SummaryWriter(str(run / "tensorboard"), purge_step=step + 1, flush_secs=10)
+        self._scalars = ScalarWriter(run / "tensorboard", step=step)
 
     def metrics(self, line: Line) -> None:
         """Append a line of a step or of a validation; it is in the file when this returns.
@@ -62,9 +62,7 @@ class Recorder:
         line = {key: value for key, value in line.items() if math.isfinite(value)}
         self._metrics.write(json.dumps(line) + "\n")
         self._metrics.flush()
-        for key, value in line.items():
-            if key != "step":
-                self._tensorboard.add_scalar(key, value, line["step"])
+        self._scalars.add(line["step"], {key: value for key, value in line.items() if key != "step"})
         self._on_line(line)
 
     def event(self, event: str, *, step: int, **more: Any) -> None:
@@ -77,8 +75,8 @@ class Recorder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._metrics.close()
-        self._tensorboard.close()
+        with self._metrics, contextlib.closing(self._scalars):
+            pass
 
 
 def append_event(path: Path, event: str, *, step: int | None, **more: Any) -> dict[str, Any]:

@@ -38,9 +38,8 @@ def refuse(link: Link) -> None:
     raise UserError("train.length: 3")
 
 
-def paths(link: Link) -> tuple[str, list[str], list[str]]:
-    main: Any = sys.modules["__main__"]
-    return main.__file__, sys.argv, sys.path
+def paths(link: Link) -> tuple[str | None, list[str], list[str]]:
+    return getattr(sys.modules["__main__"], "__file__", None), sys.argv, sys.path
 
 
 class Odd(Exception):
@@ -89,8 +88,8 @@ def test_the_child_finds_modules_where_its_parent_does() -> None:
     """Ray hands these to its workers."""
     with child("paths") as finding:
         list(finding.messages(10.0))
-        script: Any = sys.modules["__main__"]
-        assert finding.result() == (script.__file__, sys.argv, sys.path)
+        script = getattr(sys.modules["__main__"], "__file__", None)
+        assert finding.result() == (script, sys.argv, sys.path)
 
 
 def test_an_error_comes_with_its_traceback() -> None:

@@ -1,4 +1,5 @@
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,13 @@ def test_there_is_a_tensorboard(tmp_path: Path) -> None:
     record(tmp_path, range(1, 3), start=0)
     (events,) = (tmp_path / "tensorboard").iterdir()
     assert b"loss" in events.read_bytes()
+
+
+def test_recording_starts_no_thread(tmp_path: Path) -> None:
+    before = threading.active_count()
+    with Recorder(tmp_path, step=0, on_line=lambda line: None) as recorder:
+        recorder.metrics({"step": 1, "loss": 1.0})
+        assert threading.active_count() == before  # one would end in a traceback where the disk is full
 
 
 @pytest.mark.parametrize("step", [None, 4])
