@@ -147,9 +147,10 @@ def release(storage: Storage) -> None:
 
 
 def is_tidy(storage: Storage) -> bool:
-    """Whether a directory whose manifest is written needs nothing more."""
+    """Whether a directory whose manifest is written needs nothing more; a killed job may leave its lock on a disk."""
     names = set(storage.names())
-    return storage.size(SUCCESS) is not None and TEMPORARY not in names and (WORK not in names or is_only_kept(storage))
+    left = {TEMPORARY, *([store_lock.LOCK] if storage.is_local else [])} & names
+    return storage.size(SUCCESS) is not None and not left and (WORK not in names or is_only_kept(storage))
 
 
 def tidy(storage: Storage) -> None:

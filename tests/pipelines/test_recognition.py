@@ -62,6 +62,13 @@ def test_the_mark_tells_what_the_inputs_were_like(job: Any, two: tuple[Path, Pat
     ]
 
 
+def test_the_lock_of_a_job_killed_at_its_very_end_goes(job: Any, tmp_path: Path) -> None:
+    manifest = job()
+    (tmp_path / "out" / "_lock").touch()
+    assert job() == manifest
+    assert not (tmp_path / "out" / "_lock").exists()
+
+
 def test_nothing_is_read_of_inputs_that_look_the_same(
     job: Any, hashed: list[str], two: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

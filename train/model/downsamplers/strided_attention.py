@@ -23,7 +23,7 @@ class Config(DownsamplerDefaults):
     section 3), in the place of CANINE's convolution. Local layers, CLS and LayerNorm are as those of `strided_conv`.
 
     Attributes:
-        rate: characters of a unit, at least 1; what is left of the length after whole units has the last unit.
+        rate: characters of a unit, 1 to a million; what is left of the length after whole units has the last unit.
         block: characters that see each other in the local layers, at least 1.
         layers: local layers; 0: none.
         align_mask: let the mask entry of a unit describe the unit's own characters, and not, as the official code does,
@@ -31,7 +31,7 @@ class Config(DownsamplerDefaults):
     """
 
     name: Literal["strided_attention"] = "strided_attention"
-    rate: Annotated[int, Field(ge=1)] = 4
+    rate: Annotated[int, Field(ge=1, le=1_000_000)] = 4
     block: Annotated[int, Field(ge=1)] = 128
     layers: Annotated[int, Field(ge=0)] = 1
     align_mask: bool = False

@@ -21,7 +21,7 @@ class Config(DownsamplerDefaults):
     """Downsampling of CANINE (Clark et al., arXiv 2103.06874, section 3.1): local layers, then a strided convolution.
 
     Attributes:
-        rate: characters of a unit, at least 1; what is left of the length after whole units has the last unit.
+        rate: characters of a unit, 1 to a million; what is left of the length after whole units has the last unit.
         block: characters that see each other in the local layers, at least 1.
         layers: local layers; 0: none.
         align_mask: let the mask entry of a unit describe the unit's own characters, and not, as the official code does,
@@ -29,7 +29,7 @@ class Config(DownsamplerDefaults):
     """
 
     name: Literal["strided_conv"] = "strided_conv"
-    rate: Annotated[int, Field(ge=1)] = 4
+    rate: Annotated[int, Field(ge=1, le=1_000_000)] = 4
     block: Annotated[int, Field(ge=1)] = 128
     layers: Annotated[int, Field(ge=0)] = 1
     align_mask: bool = False
