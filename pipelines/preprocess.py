@@ -33,7 +33,7 @@ from tokenfree.preprocess.job.finish import finish
 from tokenfree.preprocess.job.hash_step import hash_one_input, num_inputs
 from tokenfree.preprocess.job.identity import identity
 from tokenfree.preprocess.job.near_duplicates.band_step import find_in_one_band, num_bands
-from tokenfree.preprocess.job.output_directory import abandon, begin, claimed, is_tidy, release, tidy
+from tokenfree.preprocess.job.output_directory import abandon, begin, claimed, is_tidy, release, remove_left_lock, tidy
 from tokenfree.preprocess.job.plan_step import make_plan
 from tokenfree.preprocess.job.preprocess_job import PreprocessJob
 from tokenfree.preprocess.job.read_step import has_documents, num_runs, num_splits, read_one_split
@@ -106,6 +106,7 @@ def run_preprocess(
                 seed(job, reuse)
             return _make(job, options, report, notice)
         tidy(storage)
+    remove_left_lock(storage)
     report(at_the_end("complete", manifest))
     return manifest
 

@@ -147,10 +147,18 @@ def release(storage: Storage) -> None:
 
 
 def is_tidy(storage: Storage) -> bool:
-    """Whether a directory whose manifest is written needs nothing more; a killed job may leave its lock on a disk."""
+    """Whether a directory whose manifest is written needs nothing more."""
     names = set(storage.names())
-    left = {TEMPORARY, *([store_lock.LOCK] if storage.is_local else [])} & names
-    return storage.size(SUCCESS) is not None and not left and (WORK not in names or is_only_kept(storage))
+    return storage.size(SUCCESS) is not None and TEMPORARY not in names and (WORK not in names or is_only_kept(storage))
+
+
+def remove_left_lock(storage: Storage) -> None:
+    """Remove the lock file of a job that was killed at its very end; one that is held stays, or on a disk that is only
+    read.
+    """
+    if storage.is_local and store_lock.LOCK in storage.names():
+        with contextlib.suppress(UserError), claimed(storage):
+            pass
 
 
 def tidy(storage: Storage) -> None:
