@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tokenfree.preprocess.common.errors import JobError
 from tokenfree.preprocess.common.settings import fingerprint
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.common.stored.file_hashes import hashes_of, read_sealed
@@ -32,12 +33,12 @@ from tokenfree.preprocess.job.identity import portable_config
 from tokenfree.preprocess.job.near_duplicates.band_step import num_bands
 from tokenfree.preprocess.job.output_directory import tidy
 from tokenfree.preprocess.job.plan_step import the_plan
-from tokenfree.preprocess.job.preprocess_job import JOB, VOCABULARY_SIDECAR, WORK, PreprocessJob, required
-from tokenfree.preprocess.job.read_step import all_runs, failures_name
+from tokenfree.preprocess.job.preprocess_job import JOB, RUNS, VOCABULARY_SIDECAR, WORK, PreprocessJob, required
+from tokenfree.preprocess.job.read_step import FAILURES, all_runs, failures_name
 from tokenfree.preprocess.job.step_errors import notes_errors
 from tokenfree.preprocess.shards.build import BuiltShard
 from tokenfree.preprocess.shards.partitioning import DATASET_SPLITS
-from tokenfree.preprocess.shards.sorted_runs import SortedRun
+from tokenfree.preprocess.shards.sorted_runs import SortedRun, is_file_whole
 
 
 @notes_errors("finish")
@@ -45,14 +46,15 @@ def finish(job: PreprocessJob) -> str:
     """Reconcile and write what stands beside the shards; the fingerprint of the finished directory.
 
     Raises:
-        JobError: a page is unaccounted for, or a run, a shard or the hash of an input is missing.
+        JobError: a page is unaccounted for, or a run, a shard or the hash of an input is missing; or failures are
+            damaged.
         UserError: the directory cannot be written to, or is full.
     """
     storage = job.storage
     if MANIFEST in storage.names():  # a runner may repeat a step that it does not know to be done
         tidy(storage)
         return load_manifest(job.url).fingerprint
-    runs, shards = all_runs(job), all_shards(job)
+    runs, shards = all_runs(job, read=False), all_shards(job)  # the texts are in the shards by now
     identity = required(storage, JOB)
     vocabulary = read_sealed(storage, VOCABULARY_SIDECAR) or {"files": {}, "size": None}
     vocabulary_sha256 = vocabulary["files"].get(MODEL)
@@ -80,7 +82,11 @@ def finish(job: PreprocessJob) -> str:
         statistics=statistics(shards),
         fingerprint=content_fingerprint(splits, vocabulary_sha256),
     )
-    collect_failures(storage, [failures_name(run.name) for run in runs if run.failures], f"{WORK}/merged")
+    failed = [run for run in runs if run.failures]
+    for run in failed:
+        if not is_file_whole(storage, RUNS, run, FAILURES):
+            raise JobError(f"{job.url}/{failures_name(run.name)}: damaged; run the job again")
+    collect_failures(storage, [failures_name(run.name) for run in failed], f"{WORK}/merged")
     write_layout(storage, splits, vocabulary_sha256)
     write_card(storage, manifest)
     beside = hashes_of(storage, _beside_shards(storage, splits))

@@ -109,18 +109,26 @@ def split_of_run(run: str) -> str:
 
 
 def find_run(storage: Storage, folder: str, name: str, fingerprint: str, *, read: bool = True) -> SortedRun | None:
-    """The run if it was committed for this input and config, else None; if `read`, also where one of its files is
-    not what was written."""
+    """The run if it was committed for this input and config and its files are what was written, else None; without
+    `read`, if they are there.
+    """
     run = load_run(storage, folder, name)
     if run is None or run.fingerprint != fingerprint:
         return None
-    return run if not read or is_whole(storage, folder, run) else None
+    return run if (is_whole if read else _is_there)(storage, folder, run) else None
 
 
 def is_whole(storage: Storage, folder: str, run: SortedRun) -> bool:
     """Whether the files of a run are what was written; all of them are read."""
     endings = {**run.beside, DOCUMENTS: run.file.sha256} if run.file.batches else run.beside
     return all(is_file_whole(storage, folder, run, ending, sha256) for ending, sha256 in endings.items())
+
+
+def _is_there(storage: Storage, folder: str, run: SortedRun) -> bool:
+    """Whether a run has its files; none of them is read."""
+    sizes = {ending: storage.size(f"{folder}/{run.name}{ending}") for ending in run.beside}
+    documents = not run.file.batches or storage.size(f"{folder}/{run.name}{DOCUMENTS}") == run.file.bytes
+    return documents and None not in sizes.values()
 
 
 def is_file_whole(storage: Storage, folder: str, run: SortedRun, ending: str, sha256: str | None = None) -> bool:

@@ -10,7 +10,10 @@ from tokenfree.pipelines import preprocess as pipeline
 from tokenfree.pipelines.preprocess import run_preprocess
 from tokenfree.preprocess.common.errors import JobError
 from tokenfree.preprocess.config import NearDuplicateConfig, PreprocessConfig, VocabularyConfig
+from tokenfree.preprocess.job import finish as finish_step
 from tokenfree.preprocess.job import plan_step
+from tokenfree.preprocess.job.preprocess_job import PreprocessJob
+from tokenfree.preprocess.shards.build import BuiltShard
 
 HEAD = '<mediawiki version="0.11" xml:lang="en"><siteinfo><dbname>enwiki</dbname></siteinfo>\n'
 WORDS = ("goose", "bread", "river", "hill", "mill", "seven", "argue", "flies", "over", "north", "winter", "pond")
@@ -105,3 +108,22 @@ def test_no_file_of_the_work_is_forgotten(folder: Path) -> None:
     begun = folder / "finish"
     known = {path for pattern in [*TAKEN, *OTHERS] for path in begun.glob(pattern)}
     assert {path for path in begun.rglob("*") if path.is_file()} <= known
+
+
+def test_failures_that_are_damaged_at_the_very_end_are_not_collected(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = Path(shutil.copytree(folder / "finish", tmp_path / "out"))
+    all_shards = finish_step.all_shards
+
+    def damaged(job: PreprocessJob) -> list[BuiltShard]:
+        (path,) = output.glob("_work/runs/*.failures.jsonl")
+        path.write_bytes(path.read_bytes().replace(b"cut", b"cat"))
+        return all_shards(job)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(finish_step, "all_shards", damaged)
+        with pytest.raises(JobError, match=r"failures\.jsonl: damaged; run the job again"):
+            run_preprocess(write_corpus(folder), str(output), keep_runs=True, notice=lambda _: None)
+    run_preprocess(write_corpus(folder), str(output), keep_runs=True, notice=lambda _: None)
+    assert contents(output) == contents(folder / "whole")

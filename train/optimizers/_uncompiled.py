@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-_whole: Any = inspect.unwrap
+_plain: Any = inspect.unwrap  # torch's decorators keep what they wrap
 
 
 class Uncompiled(torch.optim.Optimizer):
@@ -17,13 +17,13 @@ class Uncompiled(torch.optim.Optimizer):
     That imports the compiler at the first call. Steps here are not part of what `train.compile` compiles.
     """
 
-    add_param_group = _whole(torch.optim.Optimizer.add_param_group)
-    load_state_dict = _whole(torch.optim.Optimizer.load_state_dict)
-    state_dict = _whole(torch.optim.Optimizer.state_dict)
-    zero_grad = _whole(torch.optim.Optimizer.zero_grad)
+    add_param_group = _plain(torch.optim.Optimizer.add_param_group)
+    load_state_dict = _plain(torch.optim.Optimizer.load_state_dict)
+    state_dict = _plain(torch.optim.Optimizer.state_dict)
+    zero_grad = _plain(torch.optim.Optimizer.zero_grad)
 
 
 class AdamW(Uncompiled, torch.optim.AdamW):
     """torch's, of which no gradient is taken in turn."""
 
-    step = torch.no_grad()(_whole(torch.optim.AdamW.step))
+    step = torch.no_grad()(_plain(torch.optim.AdamW.step))

@@ -128,9 +128,14 @@ def test_a_run_is_found_only_whole_and_for_the_same_job(tmp_path: Path) -> None:
     written = (tmp_path / "runs" / "r.arrow").read_bytes()
     (tmp_path / "runs" / "r.arrow").write_bytes(written.replace(b"goose", b"geese"))
     assert find_run(storage, "runs", "r", "job") is None
+    assert find_run(storage, "runs", "r", "job", read=False) == run  # it is there, and of its size
     (tmp_path / "runs" / "r.arrow").write_bytes(b"")
-    assert find_run(storage, "runs", "r", "job") is None
+    for read in (True, False):
+        assert find_run(storage, "runs", "r", "job", read=read) is None
     empty = SortedRun("e", "job", 10, {"pages": 1}, 0, SortedRunFile())
     commit_run(storage, "runs", empty)
     assert find_run(storage, "runs", "e", "job") == empty
+    sketched = SortedRun("s", "job", 10, {"pages": 1}, 0, SortedRunFile(), beside={".sketches.arrow": "0" * 64})
+    commit_run(storage, "runs", sketched)
+    assert find_run(storage, "runs", "s", "job", read=False) is None
     assert write_documents(storage, "runs", "e", [], 0.0) == SortedRunFile()

@@ -1,8 +1,11 @@
 import json
+import struct
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tensorboardX.proto.event_pb2 import Event, SessionLog  # pyright: ignore[reportAttributeAccessIssue]
 
 from tokenfree.preprocess.common.stored.json_lines import read_json_lines
 from tokenfree.train.runs.metrics import Recorder, append_event, cut
@@ -38,10 +41,25 @@ def test_validations_of_the_step_stay(tmp_path: Path) -> None:
     assert len(read_json_lines(path)) == 2
 
 
+def board(path: Path) -> list[Any]:
+    """The events of a file for TensorBoard: length, checksum, event and checksum, again and again."""
+    data, events = path.read_bytes(), []
+    while data:
+        (length,) = struct.unpack("<Q", data[:8])
+        events.append(Event.FromString(data[12 : 12 + length]))
+        data = data[16 + length :]
+    return events
+
+
 def test_there_is_a_tensorboard(tmp_path: Path) -> None:
-    record(tmp_path, range(1, 3), start=0)
-    (events,) = (tmp_path / "tensorboard").iterdir()
-    assert b"loss" in events.read_bytes()
+    record(tmp_path, range(3, 5), start=2)
+    (file,) = (tmp_path / "tensorboard").iterdir()
+    version, again, start, *steps = board(file)
+    assert version.file_version == again.file_version == "brain.Event:2"
+    assert (again.step, start.step, start.session_log.status) == (3, 3, SessionLog.START)  # later steps go
+    written = [(event.step, {value.tag: value.simple_value for value in event.summary.value}) for event in steps]
+    lines = read_json_lines(tmp_path / "metrics.jsonl")
+    assert written == [(line["step"], pytest.approx({"loss": line["loss"]})) for line in lines]
 
 
 def test_recording_starts_no_thread(tmp_path: Path) -> None:
