@@ -20,6 +20,7 @@ from torch import Tensor
 from benchmarks.timing import median
 from tokenfree.preprocess.common.settings import build
 from tokenfree.train.batches.framing import CLS
+from tokenfree.train.batches.target_kinds import MASKED
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.loop.task import Task, pretraining_task
 from tokenfree.train.loop.utilisation import Meter
@@ -67,14 +68,18 @@ def parse() -> argparse.Namespace:
 def make_batch(recipe: PretrainRecipe, batch: int, vocabulary: int) -> dict[str, Tensor]:
     """Full sequences of random symbols with as many targets as the objective ever has."""
     length, num_targets = recipe.train.length, recipe.objective.max_predictions
-    codepoints = torch.randint(32, 0x3000, (batch, length))
+    symbols = min(0x3000, getattr(recipe.model.embedder, "size", 0x3000))  # subwords of a table, or codepoints
+    codepoints = torch.randint(32, symbols, (batch, length))
     codepoints[:, 0] = CLS if recipe.model.embedder.symbols == "characters" else 0
+    pairs = {"segments": torch.zeros_like(codepoints), "from_elsewhere": torch.randint(2, (batch,))}
     return {
+        **(pairs if recipe.objective.next_sentence else {}),
         "codepoints": codepoints,
         "mask": torch.ones(batch, length, dtype=torch.bool),
         "target_positions": torch.randint(1, length, (batch, num_targets)),
         "target_ids": torch.randint(vocabulary, (batch, num_targets)),
         "target_mask": torch.ones(batch, num_targets, dtype=torch.bool),
+        "target_kinds": torch.full((batch, num_targets), MASKED),
     }
 
 

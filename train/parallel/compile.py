@@ -21,15 +21,17 @@ def compile_task(task: nn.Module, layers: Iterable[nn.Module], *, device: torch.
     Raises:
         UserError: no C++ compiler is found, which the CPU needs.
     """
+    import torch._inductor  # imports much
+
+    set_determinism(torch.get_deterministic_debug_mode())
     if device.type == "cpu":
         _find_compiler()
-        set_determinism(torch.get_deterministic_debug_mode())
     for module in layers if in_parts else [task]:
         module.compile()
 
 
 def _find_compiler() -> None:
-    from torch._inductor.cpp_builder import get_cpp_compiler  # imports much
+    from torch._inductor.cpp_builder import get_cpp_compiler
     from torch._inductor.exc import InvalidCxxCompiler
 
     try:

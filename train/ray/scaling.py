@@ -19,9 +19,9 @@ from ray.train import ScalingConfig
 
 from tokenfree.train.ray.internals import ControllerCallback, Reservation, WorkerGroupCallback, draining_nodes
 
-_SECONDS = 1.0  # for a node to accept a connection
-_PROBE_INTERVAL = 1.0  # between looks at the nodes of running workers
-_PROBES = 3  # in which a node must be silent to be given up
+_SECONDS = 0.5  # for a node to accept a connection, which its kernel does, however busy the node is
+_PROBE_INTERVAL = 0.5  # between looks at the nodes of running workers
+_PROBES = 4  # in which a node must be silent to be given up
 _FRESH = 1.0  # for what was seen of the nodes
 _REFRESH_INTERVAL = 5.0  # between two looks for room while workers run
 _WAITING_INTERVAL = 0.5  # and while none do
@@ -49,7 +49,7 @@ def answering_nodes() -> tuple[set[str], set[str]]:
 
 
 class _Look:
-    """The last look at the nodes: with one that is silent it takes a second, and a start of workers needs two."""
+    """The last look at the nodes: with one that is silent it takes half a second, and a start of workers needs two."""
 
     at = float("-inf")
     found: tuple[set[str], set[str]] = (set(), set())

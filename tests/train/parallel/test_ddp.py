@@ -1,0 +1,63 @@
+"""Data parallel workers average their gradients, and do not import torch's compiler for it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import REPOSITORY
+
+ONE_OF_TWO = """
+import json, sys
+import torch, torch.distributed as dist
+from tokenfree.train.parallel.ddp import DataParallel
+
+rank, folder = int(sys.argv[1]), sys.argv[2]
+dist.init_process_group("gloo", init_method="file://" + folder + "/store", rank=rank, world_size=2)
+layer = torch.nn.Linear(2, 1, bias=False)
+torch.nn.init.ones_(layer.weight)
+shared = DataParallel(layer)
+
+def gradient(last):
+    with shared.gradient_sync(last=last):
+        shared.module(torch.tensor([[1.0, 10.0]]) * (rank + 1)).sum().backward()
+    return layer.weight.grad.flatten().tolist()
+
+print(json.dumps([gradient(False), gradient(True), "torch._dynamo" in sys.modules, "_dynamo" in vars(torch)]))
+"""
+MODES = """
+import torch
+from tokenfree.train.machine.determinism import set_determinism
+
+set_determinism(1)
+modes = [torch.get_deterministic_debug_mode()]
+from torch._inductor import config
+modes.append(config.deterministic)
+for mode in (1, 0, 2):
+    set_determinism(mode)
+    modes += [torch.get_deterministic_debug_mode(), config.deterministic]
+print(modes)
+"""
+
+
+def test_gradients_are_averaged_at_the_last_part_of_a_batch_and_without_the_compiler(tmp_path: Path) -> None:
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", ONE_OF_TWO, str(rank), str(tmp_path)], stdout=subprocess.PIPE, cwd=REPOSITORY
+        )
+        for rank in range(2)
+    ]
+    for rank, process in enumerate(processes):
+        own, both, imported, left = json.loads(process.communicate()[0].splitlines()[-1])
+        assert own == pytest.approx([rank + 1, 10 * (rank + 1)])
+        assert both == pytest.approx([3, 30])  # the mean of twice 1 and twice 2
+        assert not imported
+        assert not left
+
+
+def test_the_compiler_hears_of_determinism_once_it_is_imported() -> None:
+    command = [sys.executable, "-c", MODES]
+    printed = subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True, text=True).stdout
+    assert printed.split("\n")[0] == "[1, False, 1, True, 0, False, 2, True]"
