@@ -41,6 +41,9 @@ BACKWARD = 2.5  # of attention: five products for each two, as weights are compu
 UPDATE_BYTES = 28  # of a parameter: weight, gradient and two moments read, all but the gradient written, float32
 
 
+NOTHING = ("detach", "empty", "new_empty", "_unsafe_view")  # operations that move no bytes
+
+
 @dataclass
 class Row:
     """What one kind of operation comes to in a micro batch."""
