@@ -7,6 +7,8 @@ and waits for ever for a process that dies before it has connected.
 from __future__ import annotations
 
 import contextlib
+import os
+import resource
 import shlex
 import sys
 import threading
@@ -21,8 +23,12 @@ from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.transforms import environments
 
+from tokenfree.preprocess.common.errors import UserError
+
 URN = "tokenfree:env:worker_process:v1"
 SECONDS_BETWEEN_ABORTS = 0.5
+# Bytes, some of them spare: with 2 workers the leading process was seen to map 2.6 GiB, with 8 3.2, a worker 2.8.
+ADDRESS_SPACE, ADDRESS_SPACE_OF_WORKER = 7 << 29, 1 << 27
 # Beam registers both by decorators that hide from type checkers that they are classes.
 _Environment: Any = environments.SubprocessSDKEnvironment
 _Handler: Any = worker_handlers.SubprocessSdkWorkerHandler
@@ -39,6 +45,21 @@ def is_dead_worker(error: Exception) -> bool:
     return isinstance(error, DeadWorkerError) or _LOST_CONNECTION in str(error)
 
 
+def check_address_space(workers: int) -> None:
+    """See that gRPC's threads will have room: where one cannot be started, Beam waits for ever.
+
+    Raises:
+        UserError: `ulimit -v` allows less than so many workers, or the process that leads them, map.
+    """
+    allowed, _ = resource.getrlimit(resource.RLIMIT_AS)
+    needed = ADDRESS_SPACE + workers * ADDRESS_SPACE_OF_WORKER
+    if allowed != resource.RLIM_INFINITY and allowed < needed:
+        raise UserError(
+            f"--workers {workers}: needs {needed / 2**30:.1f} GiB of addresses a process, and ulimit -v allows "
+            f"{allowed / 2**30:.1f}; give --workers 1, or ulimit -v unlimited and limit memory by other means"
+        )
+
+
 class ProcessRunner(FnApiRunner):
     """Beam's embedded runner with worker processes of ours, reached from this machine alone.
 
@@ -46,7 +67,7 @@ class ProcessRunner(FnApiRunner):
     """
 
     def __init__(self) -> None:
-        command = f"exec {shlex.quote(sys.executable)} -m tokenfree.pipelines.direct_worker"
+        command = f"exec {shlex.quote(sys.executable)} -m tokenfree.pipelines.direct_worker {os.getpid()}"
         super().__init__(default_environment=_WorkerProcessEnvironment.from_command_string(command))
 
     def run_pipeline(self, pipeline: Pipeline, options: PipelineOptions) -> Any:

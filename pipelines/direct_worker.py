@@ -1,8 +1,8 @@
 """What a worker process of the embedded runner runs: Beam's own harness, without its chatter on the terminal.
 
-    python -m tokenfree.pipelines.direct_worker
+    python -m tokenfree.pipelines.direct_worker PARENT
 
-(started by the runner, which sets the environment that the harness reads)
+(started by the runner, the process PARENT, which sets the environment that the harness reads)
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ import logging
 import os
 import sys
 
+from tokenfree.preprocess.common.parent_process import end_with_parent
 from tokenfree.preprocess.common.printable import PrintableStream
 
 
 def main() -> None:
-    """Serve the runner until it closes the connection, as it does when it dies."""
+    """Serve the runner until it closes the connection, or dies, be it before there is one."""
+    end_with_parent(int(sys.argv[1]))
     handler = logging.StreamHandler(PrintableStream(sys.stderr))
     # The harness sets the level of the root logger, so the handler has to filter. Errors of a step reach the runner,
     # which raises them.

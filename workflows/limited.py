@@ -6,18 +6,16 @@ process from within C++, on import or from a thread, which no `except` sees.
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import os
 import signal
 import sys
 from collections.abc import Callable
 
+from tokenfree.preprocess.common.parent_process import end_with_parent
 from tokenfree.train.machine.memory import GIB, address_space
 
 _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-_SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
 
 
 def run_limited(command: Callable[[], int]) -> int:
@@ -28,10 +26,10 @@ def run_limited(command: Callable[[], int]) -> int:
         return command()
     heard = {*_PASSED_ON, signal.SIGCHLD}
     signal.pthread_sigmask(signal.SIG_BLOCK, heard)
+    parent = os.getpid()
     child = os.fork()
     if child == 0:
-        with contextlib.suppress(OSError, AttributeError):  # a system that is not Linux
-            ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
+        end_with_parent(parent)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, heard)
         return command()
     while True:

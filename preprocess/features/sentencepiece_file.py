@@ -13,7 +13,7 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 UNIGRAM, BPE = 1, 2
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_REMEDY = "vocabulary.model: not a SentencePiece model; give the path of a .model file"
+NO_MODEL = "vocabulary.model: not a SentencePiece model; give the path of a .model file"
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ def read_model(model: bytes) -> ModelFile:
             elif number == 3:
                 normalizer = dict(_fields(_expect_bytes(value)))
     except (IndexError, KeyError, ValueError) as error:
-        raise UserError(_REMEDY) from error
+        raise UserError(NO_MODEL) from error
     if UNKNOWN not in kinds:
-        raise UserError(_REMEDY)
+        raise UserError(NO_MODEL)
     return ModelFile(
         pieces=pieces,
         kinds=kinds,

@@ -9,9 +9,11 @@ from typing import NamedTuple
 import numpy as np
 import sentencepiece
 
+from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.features.sentencepiece_file import (
     BPE,
     BYTE,
+    NO_MODEL,
     NORMAL,
     UNIGRAM,
     UNKNOWN,
@@ -64,7 +66,10 @@ class Vocabulary:
         self.model = model
         self.sha256 = hashlib.sha256(model).hexdigest()
         file = read_model(model)
-        self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        try:
+            self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        except RuntimeError as error:  # one of its own checks
+            raise UserError(NO_MODEL) from error
         self._pieces = file.pieces
         self.size = len(file.pieces)
         kinds = np.array(file.kinds)

@@ -37,9 +37,9 @@ def hash_one_input(job: PreprocessJob, index: int) -> str:
     """
     line = job.input_lines()[index]
     file = InputFile(**json.loads(line))
-    if read_sealed(job.storage, hash_sidecar(line)) is None:
+    if _known(job, line) is None:
         size, sha256 = hash_input(file)
-        write_sealed(job.storage, hash_sidecar(line), {"size": size, "input_sha256": sha256})
+        write_sealed(job.storage, hash_sidecar(line), {"input": line, "size": size, "input_sha256": sha256})
     return file.name
 
 
@@ -51,12 +51,18 @@ def hashed_inputs(job: PreprocessJob) -> list[dict[str, Any]]:
     """
     named = []
     for line in job.input_lines():
-        known = read_sealed(job.storage, hash_sidecar(line))
+        known = _known(job, line)
         if known is None:
             raise JobError(f"{job.url}/{hash_sidecar(line)}: gone or damaged; run the job again")
         path = portable_name(json.loads(line)["path"])
         named.append({"path": path, "size": known["size"], "sha256": known["input_sha256"]})
     return sorted(named, key=lambda entry: (entry["path"], entry["sha256"]))
+
+
+def _known(job: PreprocessJob, line: str) -> dict[str, Any] | None:
+    """What was written of an input; None where nothing was, or it is damaged or another's."""
+    known = read_sealed(job.storage, hash_sidecar(line))
+    return known if known is not None and known.get("input") == line else None
 
 
 def hash_sidecar(line: str) -> str:

@@ -137,11 +137,13 @@ def is_file_whole(storage: Storage, folder: str, run: SortedRun, ending: str, sh
 
 
 def load_run(storage: Storage, folder: str, name: str) -> SortedRun | None:
-    """What the sidecar of a run tells; None where there is none, or it is damaged: then the run is made again."""
+    """What the sidecar of a run tells; None where there is none, or it is damaged or another's: then the run is made
+    again."""
     try:
-        return checked(SortedRun, read_sealed(storage, f"{folder}/{name}.json"))
+        run: SortedRun = checked(SortedRun, read_sealed(storage, f"{folder}/{name}.json"))
     except ValueError:
         return None
+    return run if run.name == name else None
 
 
 def commit_run(storage: Storage, folder: str, run: SortedRun) -> None:

@@ -1,5 +1,6 @@
 """A bit that flips in the work of a job that was killed is in nothing that the job makes when it goes on."""
 
+import dataclasses
 import random
 import shutil
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from tokenfree.pipelines import preprocess as pipeline
 from tokenfree.pipelines.preprocess import run_preprocess
 from tokenfree.preprocess.common.errors import JobError
-from tokenfree.preprocess.config import NearDuplicateConfig, PreprocessConfig, VocabularyConfig
+from tokenfree.preprocess.config import NearDuplicateConfig, PreprocessConfig, VocabularyConfig, WindowConfig
 from tokenfree.preprocess.job import finish as finish_step
 from tokenfree.preprocess.job import plan_step
 from tokenfree.preprocess.job.preprocess_job import PreprocessJob
@@ -127,3 +128,31 @@ def test_failures_that_are_damaged_at_the_very_end_are_not_collected(
             run_preprocess(write_corpus(folder), str(output), keep_runs=True, notice=lambda _: None)
     run_preprocess(write_corpus(folder), str(output), keep_runs=True, notice=lambda _: None)
     assert contents(output) == contents(folder / "whole")
+
+
+@pytest.mark.parametrize("pattern", ["_work/inputs/*.json", "_work/runs/*.json", "_work/shards/*/*.json"])
+def test_what_was_written_of_another_is_not_taken(
+    pattern: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("first.txt", "second.txt"):
+        (tmp_path / name).write_text(f"The goose argues over the {name[:-4]} bread.\n" * 40)
+    config = PreprocessConfig(
+        books=(str(tmp_path / "*.txt"),), vocabulary=VocabularyConfig(size=290, algorithm="bpe"), split_bytes=1000
+    )
+    config = dataclasses.replace(config, validation_fraction=0.3, window=WindowConfig(max_characters=64))
+    run_preprocess(config, str(tmp_path / "whole"))
+
+    def kill(*_: object) -> None:
+        raise JobError("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pipeline, "finish", kill)
+        with pytest.raises(JobError):
+            run_preprocess(config, str(tmp_path / "out"))
+    one, other = sorted((tmp_path / "out").glob(pattern))[:2]
+    first, second = one.read_bytes(), other.read_bytes()
+    assert first != second
+    one.write_bytes(second)
+    other.write_bytes(first)
+    run_preprocess(config, str(tmp_path / "out"))
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")

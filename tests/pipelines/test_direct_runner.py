@@ -1,13 +1,22 @@
 """Worker processes of this machine are reached from this machine alone."""
 
 import contextlib
+import os
+import resource
+import signal
+import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
 
 import psutil
+import pytest
 
 from tests.pipelines.conftest import quick_config
+from tokenfree.pipelines.direct_runner import check_address_space
 from tokenfree.pipelines.preprocess import run_preprocess
+from tokenfree.preprocess.common.errors import UserError
 
 
 def listening() -> set[str]:
@@ -37,3 +46,27 @@ def test_two_workers_listen_on_loopback_alone(corpus: Path, tmp_path: Path) -> N
         watching.join()
     assert seen - before <= {"127.0.0.1", "::ffff:127.0.0.1"}
     assert seen
+
+
+def test_workers_that_have_not_connected_end_with_the_command(corpus: Path, tmp_path: Path) -> None:
+    """The command is killed while they start."""
+    words = ["preprocess", "--books", str(corpus), "--output", str(tmp_path / "output"), "--workers", "2"]
+    command = subprocess.Popen([sys.executable, "-m", "tokenfree", *words], stdout=subprocess.DEVNULL)
+    leading, until = psutil.Process(command.pid), time.monotonic() + 60
+    while len(workers := leading.children()) < 2:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    os.kill(command.pid, signal.SIGKILL)
+    command.wait()
+    _, left = psutil.wait_procs(workers, timeout=20)
+    assert left == []
+
+
+def test_too_few_addresses_for_worker_processes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "book.txt").write_text("The goose argues.")
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (3 << 30, resource.RLIM_INFINITY))
+    with pytest.raises(UserError, match=r"^--workers 2: needs 3\.8 GiB of addresses a process, and ulimit -v allows 3"):
+        run_preprocess(quick_config(tmp_path / "book.txt"), str(tmp_path / "output"), workers=2)
+    assert not (tmp_path / "output").exists()
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    check_address_space(1000)
