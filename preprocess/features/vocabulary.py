@@ -60,6 +60,9 @@ class Vocabulary:
 
     Kudo, Richardson, "SentencePiece: A simple and language independent subword tokenizer and detokenizer for Neural
     Text Processing", https://arxiv.org/abs/1808.06226.
+
+    Raises:
+        UserError: the bytes are no SentencePiece model.
     """
 
     def __init__(self, model: bytes) -> None:
