@@ -108,11 +108,11 @@ def _expand(
     if not path.strip():  # a variable of a shell that is not set; fsspec would take it for the working directory
         raise UserError(f"{field}: a path is empty; give {_KINDS[field]}, or a folder or glob of them")
     fs, inner = url_to_fs(path)
-    broken: list[str] = []
+    broken, closed = list[str](), list[str]()
     if isinstance(cast(object, fs), LocalFileSystem):  # fs itself stays of any kind
         check_is_stored(inner, field)
         fs = cast(Any, LinksFollowed())
-        broken = fs.broken
+        broken, closed = fs.broken, fs.closed
     if has_magic(inner) and not fs.exists(inner):
         root = posixpath.dirname(inner[: min(inner.find(sign) for sign in "*?[" if sign in inner)])
         infos = [info for info in fs.glob(inner, detail=True).values() if wanted(posixpath.basename(info["name"]))]
@@ -125,6 +125,8 @@ def _expand(
         root, infos, hint = posixpath.dirname(inner), [fs.info(inner)], ""
     else:
         raise UserError(f"{field}: no such file: {path}; give {_KINDS[field]}, or a folder or glob of them")
+    if closed:
+        raise UserError(f"{field}: {closed[0]}: no right to look into this folder; allow it, or give what else to read")
     files = [_input_file(fs, info, root) for info in infos if info["type"] == "file"]
     if hint and output is not None:
         own = f"{_place(output.rstrip('/'))}/"

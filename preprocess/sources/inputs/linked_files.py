@@ -16,6 +16,7 @@ class LinksFollowed(LocalFileSystem):
 
     Attributes:
         broken: paths of the links that lead nowhere.
+        closed: paths of the folders that may not be looked into; of itself, fsspec passes over these too.
     """
 
     cachable: ClassVar[bool] = False  # it remembers one search
@@ -23,12 +24,18 @@ class LinksFollowed(LocalFileSystem):
     def __init__(self) -> None:
         super().__init__()
         self.broken: list[str] = []
+        self.closed: list[str] = []
         self._entered: set[str] = set()
 
     def ls(self, path: str, detail: bool = False, **kwargs: Any) -> list[Any]:
         """What lies in a folder, sorted by name, without links that lead nowhere or back."""
         infos = []
-        for info in sorted(super().ls(path, detail=True, **kwargs), key=lambda info: info["name"]):
+        try:
+            there = super().ls(path, detail=True, **kwargs)
+        except PermissionError:
+            self.closed.append(path)
+            raise
+        for info in sorted(there, key=lambda info: info["name"]):
             found = self._followed(info, path) if info["islink"] else info
             if found is not None:
                 infos.append(found if detail else found["name"])

@@ -1,5 +1,6 @@
 """Inputs that are no stored files, or that the job itself writes: refused in words, or left out."""
 
+import errno
 import os
 import socket
 from pathlib import Path
@@ -154,3 +155,23 @@ def test_links_into_the_output_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "books" / "one.jsonl").symlink_to("../disk/data/failures/replayed.jsonl")
     for output in ("disk/data", "books/data"):
         assert found(tmp_path / "books", output=Storage.at(str(tmp_path / output)).url) == (["book.txt"], [])
+
+
+@pytest.mark.parametrize("path", ["", "/*/*.txt", "/**/*.txt"])
+def test_a_folder_that_may_not_be_looked_into_is_named(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "book.txt").write_text("Seven geese.")
+    scandir = os.scandir
+
+    def refused(folder: str) -> object:  # whoever runs this may look into any
+        if str(folder).rstrip("/") == str(tmp_path / "b"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), folder)
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    config = build(PreprocessConfig, {"books": [f"{tmp_path}{path}"]}, source="test")
+    with pytest.raises(UserError, match=f"^books: {tmp_path}/b/?: no right to look into this folder"):
+        find_inputs(config, str(tmp_path / "out"), print)
