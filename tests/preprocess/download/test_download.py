@@ -13,6 +13,7 @@ from tokenfree.preprocess.download import http_client as fetch
 from tokenfree.preprocess.download import mirror as mirrors
 from tokenfree.preprocess.download.mirror import database
 from tokenfree.workflows import cli
+from tokenfree.workflows.commands.download import UNSIZED_GB
 
 DOWNLOAD = ("download", "--allow-http")  # the mirror of the tests is on this machine
 DUMP = b"<mediawiki>" * 9000
@@ -203,6 +204,10 @@ def test_a_full_disk_is_told_before_the_start(
     assert "--output dumps/new: 0.1 MB are needed" in error
     assert not Path("dumps").exists()
     assert not mirror.gets(f"/swwiki/20260301/{SW}")
+
+
+def test_the_limit_of_the_command_is_that_of_the_client() -> None:
+    assert UNSIZED_GB * 10**9 == fetch.UNSIZED_BYTES
 
 
 def test_a_file_of_unknown_size_has_a_limit(mirror: Any, capsys: pytest.CaptureFixture[str]) -> None:
