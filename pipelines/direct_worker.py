@@ -12,8 +12,8 @@ import logging
 import os
 import sys
 
-from tokenfree.preprocess.common.parent_process import end_with_parent
 from tokenfree.preprocess.common.printable import PrintableStream
+from tokenfree.preprocess.common.this_process import end_with_parent
 
 
 def main() -> None:

@@ -13,9 +13,9 @@ from pydantic import Field
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.refused import known, problems_of
 from tokenfree.preprocess.common.settings import Draft, Slot, part, settings
+from tokenfree.preprocess.common.this_process import GIB, memory_limit
 from tokenfree.preprocess.dataset.manifest import Manifest
 from tokenfree.preprocess.features.vocabulary import Vocabulary
-from tokenfree.train.machine.memory import GIB, memory_limit
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.model.encoder import check as check_model
 from tokenfree.train.optimizers.learning_rate import Schedule

@@ -11,8 +11,7 @@ import signal
 import sys
 from collections.abc import Callable
 
-from tokenfree.preprocess.common.parent_process import end_with_parent
-from tokenfree.train.machine.memory import GIB, address_space
+from tokenfree.preprocess.common.this_process import GIB, address_space, end_with_parent
 
 _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)

@@ -31,9 +31,8 @@ from benchmarks.fuzz.faults import Fault, install
 ROOT = Path(__file__).resolve().parents[2]
 STARTUP = Path(__file__).with_name("startup")
 MARK = "TOKENFREE_FUZZ_ROUND"  # in the environment of all processes of a command, wherever they went
-SECONDS_TO_END = (
-    120.0  # for what a command has started, after it: agents of Ray try for a minute to tell a GCS that is gone
-)
+# For what a command has started, after it: agents of Ray try for a minute to tell a GCS that is gone.
+SECONDS_TO_END = 120.0
 MODULES = (
     "pipelines.preprocess", "pipelines.dry_run", "preprocess.dataset.verify", "train.pretrain", "train.evaluate",
     "train.sweep.run", "train.inference.text_encoder", "train.huggingface.canine", "workflows.report.write",

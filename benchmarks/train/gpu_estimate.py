@@ -39,9 +39,7 @@ AIM = 0.55  # utilisation, of the measured peak
 LAUNCH = 3e-6  # seconds: a small kernel takes no less
 BACKWARD = 2.5  # of attention: five products for each two, as weights are computed again
 UPDATE_BYTES = 28  # of a parameter: weight, gradient and two moments read, all but the gradient written, float32
-
-
-NOTHING = ("detach", "empty", "new_empty", "_unsafe_view")  # operations that move no bytes
+NOTHING = ("detach", "empty", "new_empty", "_unsafe_view")  # beginnings of the names of operations that move no bytes
 
 
 @dataclass
@@ -75,11 +73,7 @@ class Ledger(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         name = func._overloadpacket.__name__
-        if (
-            bytes_of(result)
-            and not func.is_view
-            and not name.startswith(("detach", "empty", "new_empty", "_unsafe_view"))
-        ):
+        if bytes_of(result) and not func.is_view and not name.startswith(NOTHING):
             count = flop_registry.get(func._overloadpacket)
             flops = float(count(*args, **(kwargs or {}), out_val=result)) if count else 0.0
             self.note(name, flops, bytes_of((args, kwargs, result)))
@@ -187,7 +181,7 @@ def show(rows: dict[str, Row], flops: float, device: Device, options: argparse.N
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--recipe", default="canine-s-base", help="as of benchmarks.train.gpu_step")
-    parser.add_argument("--accelerator", choices=ACCELERATORS, default="h100")
+    parser.add_argument("--accelerator", choices=BANDWIDTH, default="h100")
     parser.add_argument("--batch", type=int, default=32, help="sequences of a micro batch")
     parser.add_argument("--accumulate", type=int, default=8, help="micro batches of a step")
     parser.add_argument("--vocabulary", type=int, default=120_000, help="subwords of the softmax")

@@ -1,4 +1,4 @@
-"""Worker processes of this machine are reached from this machine alone."""
+"""Worker processes of this machine: reached from it alone, gone with their command, refused without addresses."""
 
 import contextlib
 import os
@@ -59,7 +59,7 @@ def test_workers_that_have_not_connected_end_with_the_command(corpus: Path, tmp_
     os.kill(command.pid, signal.SIGKILL)
     command.wait()
     _, left = psutil.wait_procs(workers, timeout=20)
-    assert left == []
+    assert [worker for worker in left if worker.status() != psutil.STATUS_ZOMBIE] == []
 
 
 def test_too_few_addresses_for_worker_processes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -5,11 +5,11 @@ import pytest
 
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.settings import build, draft, flatten, merge, nest, to_mapping
+from tokenfree.preprocess.common.this_process import memory_limit
 from tokenfree.preprocess.dataset.manifest import DatasetSplit, load_manifest
 from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import PretrainRecipe, check
-from tokenfree.train.machine.memory import memory_limit
 from tokenfree.workflows.recipes import library
 
 MakeRecipe = Callable[..., PretrainRecipe]

@@ -17,7 +17,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from tokenfree.preprocess.common.addresses import check_address
 from tokenfree.preprocess.common.errors import UserError
-from tokenfree.train.machine.memory import GIB
+from tokenfree.preprocess.common.this_process import GIB
 from tokenfree.train.ray.environment import ray_environment
 from tokenfree.train.ray.session import ray_session
 from tokenfree.workflows.doctor.finding import Finding

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tokenfree.preprocess.common.addresses import check_address
-from tokenfree.train.machine.memory import GIB, address_space, machine_memory
+from tokenfree.preprocess.common.this_process import GIB, address_space, machine_memory
 from tokenfree.workflows.doctor.finding import Finding, State
 
 

@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 
 from fsspec.implementations.local import LocalFileSystem
 
+_OF_THE_FILE_SYSTEM = {"lost+found"}  # at the root of a disk, and closed
+
 
 class LinksFollowed(LocalFileSystem):
     """Local files for one search of a folder or glob; of itself, fsspec passes over all links that it finds in folders.
@@ -16,7 +18,8 @@ class LinksFollowed(LocalFileSystem):
 
     Attributes:
         broken: paths of the links that lead nowhere.
-        closed: paths of the folders that may not be looked into; of itself, fsspec passes over these too.
+        closed: paths of the folders that may not be looked into, but for those that file systems keep for themselves;
+            of itself, fsspec passes over these too.
     """
 
     cachable: ClassVar[bool] = False  # it remembers one search
@@ -33,7 +36,8 @@ class LinksFollowed(LocalFileSystem):
         try:
             there = super().ls(path, detail=True, **kwargs)
         except PermissionError:
-            self.closed.append(path)
+            if os.path.basename(path.rstrip("/")) not in _OF_THE_FILE_SYSTEM:
+                self.closed.append(path)
             raise
         for info in sorted(there, key=lambda info: info["name"]):
             found = self._followed(info, path) if info["islink"] else info

@@ -164,10 +164,10 @@ def test_a_folder_that_may_not_be_looked_into_is_named(
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "book.txt").write_text("Seven geese.")
-    scandir = os.scandir
+    scandir, closed = os.scandir, "b"
 
     def refused(folder: str) -> object:  # whoever runs this may look into any
-        if str(folder).rstrip("/") == str(tmp_path / "b"):
+        if str(folder).rstrip("/") == str(tmp_path / closed):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), folder)
         return scandir(folder)
 
@@ -175,3 +175,6 @@ def test_a_folder_that_may_not_be_looked_into_is_named(
     config = build(PreprocessConfig, {"books": [f"{tmp_path}{path}"]}, source="test")
     with pytest.raises(UserError, match=f"^books: {tmp_path}/b/?: no right to look into this folder"):
         find_inputs(config, str(tmp_path / "out"), print)
+    (tmp_path / "b").rename(tmp_path / "lost+found")
+    closed = "lost+found"
+    assert [file.path for file in find_inputs(config, str(tmp_path / "out"), print)] == [f"{tmp_path}/a/book.txt"]

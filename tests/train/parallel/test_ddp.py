@@ -30,6 +30,7 @@ print(json.dumps([gradient(False), gradient(True), "torch._dynamo" in sys.module
 MODES = """
 import torch
 from tokenfree.train.machine.determinism import set_determinism
+from tokenfree.train.parallel.compile import compile_task
 
 set_determinism(1)
 modes = [torch.get_deterministic_debug_mode()]
@@ -38,7 +39,9 @@ modes.append(config.deterministic)
 for mode in (1, 0, 2):
     set_determinism(mode)
     modes += [torch.get_deterministic_debug_mode(), config.deterministic]
-print(modes)
+config.deterministic = False
+compile_task(torch.nn.Linear(1, 1), [], device=torch.device("cuda"), in_parts=False)
+print([*modes, config.deterministic])
 """
 
 
@@ -60,4 +63,4 @@ def test_gradients_are_averaged_at_the_last_part_of_a_batch_and_without_the_comp
 def test_the_compiler_hears_of_determinism_once_it_is_imported() -> None:
     command = [sys.executable, "-c", MODES]
     printed = subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True, text=True).stdout
-    assert printed.split("\n")[0] == "[1, False, 1, True, 0, False, 2, True]"
+    assert printed.split("\n")[0] == "[1, False, 1, True, 0, False, 2, True, True]"

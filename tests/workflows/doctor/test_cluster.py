@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.train.recovery.network import Network, network_in
-from tokenfree.train.machine.memory import GIB
+from tokenfree.preprocess.common.this_process import GIB
 from tokenfree.workflows.doctor.cluster import Node, judged
 from tokenfree.workflows.doctor.node import Gpus, NodeFacts, storage_trouble, versions
 

@@ -10,18 +10,18 @@ import pytest
 
 CHILD = """
 import sys, time
-from tokenfree.preprocess.common.parent_process import end_with_parent
+from tokenfree.preprocess.common.this_process import end_with_parent
 
 end_with_parent(int(sys.argv[1]))
 print("lives", flush=True)
-time.sleep(60)
+time.sleep(60)  # at most: it is to be killed before
 """
 PARENT = """
 import os, subprocess, sys, time
 child = subprocess.Popen([sys.executable, "-c", sys.argv[1], str(os.getpid())], stdout=subprocess.PIPE)
 child.stdout.readline()
 print(child.pid, flush=True)
-time.sleep(60)
+time.sleep(60)  # the test kills it before
 """
 
 
