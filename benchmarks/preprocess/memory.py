@@ -3,6 +3,7 @@
     python -m benchmarks.preprocess.memory                              # 60 and 180 MB of XML in each format
     python -m benchmarks.preprocess.memory --sizes 200MB 600MB 2GB --formats gz zst
     python -m benchmarks.preprocess.memory --model SUBWORDS.model       # without the training of a vocabulary
+    python -m benchmarks.preprocess.memory --sizes 20GB --one-article-in 20 --formats xz  # most of it is left out
     python -m benchmarks.preprocess.memory --only hostile               # three million `<page>` tags in 20 kB of gz
 
 The dumps repeat the pages of a real one under new ids. Each job is a process of its own with one worker; "peak MB" is
@@ -30,6 +31,7 @@ def main() -> None:
     parser.add_argument("dump", nargs="?", help="a Wikipedia dump (default: the English excerpt of the test data)")
     parser.add_argument("--sizes", nargs="+", type=parse_size, default=SIZES, metavar="SIZE", help="of the XML")
     parser.add_argument("--formats", nargs="+", choices=FORMATS, default=FORMATS)
+    parser.add_argument("--one-article-in", type=int, default=1, metavar="N", help="the others are talk pages")
     parser.add_argument("--only", choices=("dumps", "hostile"), help="a part of the benchmark")
     parser.add_argument("--vocabulary", type=int, default=16_000, help="number of subwords")
     parser.add_argument("--model", help="a SentencePiece model, instead of one trained on each dump")
@@ -50,7 +52,7 @@ def measure_dumps(options: argparse.Namespace, folder: Path) -> None:
         before: tuple[int, int] | None = None
         for size in sorted(options.sizes):
             dump = folder / (f"{source.name.split('.')[0]}.xml" + (f".{form}" if form != "xml" else ""))
-            write_single_stream(source, size, dump)
+            write_single_stream(source, size, dump, options.one_article_in)
             result = run("ours:1", dump, options.model, folder, options.vocabulary)
             growth = f"{1000 * (result.peak - before[1]) / (size - before[0]):,.0f}" if before else ""
             before = size, result.peak

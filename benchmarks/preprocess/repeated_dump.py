@@ -10,14 +10,17 @@ import lzma
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
+XZ_WINDOW = 64 << 20
 PAGES_IN_STREAM = 100  # as in the dumps of Wikipedia
 _PAGE = re.compile(rb" *<page>.*?</page>\n?", re.DOTALL)
 _TITLE = re.compile(rb"(?<=<title>)[^<]*")
 _ID = re.compile(rb"(?<=<id>)\d+")
+_NAMESPACE = re.compile(rb"(?<=<ns>)\d+")
+_TALK = b"1"  # the namespace of talk pages, which no job keeps
 _TEXT = re.compile(rb"<text[^>]*[^/>]>")
 _UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9}
 
@@ -46,13 +49,17 @@ def write_repeated(dump: Path, size: int, target: Path) -> int:
     return number
 
 
-def write_single_stream(dump: Path, size: int, target: Path) -> int:
-    """Write the dump of `write_repeated` in one stream, plain or compressed as the name says; the number of pages."""
+def write_single_stream(dump: Path, size: int, target: Path, one_article_in: int = 1) -> int:
+    """Write the dump of `write_repeated` in one stream, plain or compressed as the name says; the number of pages.
+
+    Of `one_article_in` rounds through the pages all but one are of talk pages, which a job reads and leaves out.
+    """
     head, pages = _read(dump)
+    talk = [_NAMESPACE.sub(_TALK, page, count=1) for page in pages]
     number = 0
     with open_stream(target) as file:
         file.write(head)
-        for stream in _streams(_repeat(pages), size):
+        for stream in _streams(_repeat(pages, *[talk] * (one_article_in - 1)), size):
             number += len(stream)
             file.write(b"".join(stream))
         file.write(b"</mediawiki>\n")
@@ -63,8 +70,13 @@ def open_stream(path: Path) -> Any:
     """A file to write into, compressed in one stream where its name ends in .gz, .bz2, .xz or .zst."""
     if path.suffix == ".zst":
         return pa.CompressedOutputStream(str(path), "zstd")
-    openers = {".gz": functools.partial(gzip.open, compresslevel=6), ".bz2": bz2.open, ".xz": lzma.open}
+    openers = {".gz": functools.partial(gzip.open, compresslevel=6), ".bz2": bz2.open, ".xz": _open_xz}
     return openers.get(path.suffix, open)(path, "wb")
+
+
+def _open_xz(path: Path, mode: Literal["wb"]) -> lzma.LZMAFile:
+    """Quickly written, with the largest window that `xz` has a preset for, which a reader has to hold."""
+    return lzma.LZMAFile(path, mode, filters=[{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": XZ_WINDOW}])
 
 
 def _read(dump: Path) -> tuple[bytes, list[bytes]]:
@@ -76,8 +88,8 @@ def _read(dump: Path) -> tuple[bytes, list[bytes]]:
     return xml[: xml.index(pages[0])], pages
 
 
-def _repeat(pages: list[bytes]) -> Iterator[bytes]:
-    for copy in itertools.count():
+def _repeat(*rounds: list[bytes]) -> Iterator[bytes]:
+    for copy, pages in enumerate(itertools.cycle(rounds)):
         for index, page in enumerate(pages):
             number = copy * len(pages) + index + 1
             page = _TITLE.sub(lambda title, copy=copy: b"%s (%d)" % (title[0], copy), page, count=1)

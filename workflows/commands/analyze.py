@@ -12,7 +12,7 @@ noise       scores of a fine-tuned run on a file of examples (--data, by default
 
 RUN is the folder of a run, or one that `tokenfree export --to huggingface` or transformers wrote. Attention and ranks
 are those of the deep stack, on held-out windows of a data directory or on the lines of a text file (--data); by
-default, like collisions, on the data that the run was trained on.
+default, like collisions, on the data that the run was pretrained on.
 
 Examples:
   tokenfree analyze similarity runs/byte2word --data unimorph/eng --output similarity.csv

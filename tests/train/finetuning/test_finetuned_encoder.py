@@ -11,6 +11,9 @@ import torch
 from tests.train.finetuning.conftest import MakeTask, splits
 from tokenfree import load_encoder, load_finetuned
 from tokenfree.preprocess.common.errors import UserError
+from tokenfree.train.analyses.attention.ranks import attention_ranks
+from tokenfree.train.analyses.subject.model import load_model
+from tokenfree.train.analyses.subject.texts import sample_texts
 from tokenfree.train.finetune import finetune
 from tokenfree.train.finetuning.source import TaskSource
 from tokenfree.train.inference.text_encoder import WordEncoder
@@ -76,3 +79,20 @@ def test_a_model_of_subwords_says_what_it_reads(make_task: MakeTask, files: File
     )
     with pytest.raises(UserError, match="this model reads subwords, not texts"):
         load_encoder(tmp_path / "run")(["a"])
+
+
+def test_one_of_subwords_is_analysed_with_those_that_it_keeps(
+    make_task: MakeTask, files: Files, corpus: str, long_corpus: str, tmp_path: Path
+) -> None:
+    vocabulary = f"{corpus}/vocabulary/subwords.model"
+    recipe = make_task("classification", "subwords", steps=1)
+    finetune(recipe, splits(files), str(tmp_path / "run"), vocabulary=vocabulary)
+    model = load_model(tmp_path / "run")
+    assert torch.equal(model.subwords("good day"), load_model(tmp_path / "run", vocabulary=corpus).subwords("good day"))
+    (tmp_path / "text").write_text("A good day.\n")
+    (row,) = attention_ranks(model, sample_texts(model, str(tmp_path / "text"), 1))["rows"][:1]
+    assert row["rank"] > 1
+    with pytest.raises(UserError, match="no data directory that .* was trained on; name texts with --data"):
+        sample_texts(model, None, 1)
+    with pytest.raises(UserError, match="has another vocabulary than"):
+        load_model(tmp_path / "run", vocabulary=long_corpus)

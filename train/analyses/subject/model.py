@@ -18,8 +18,8 @@ from tokenfree.train.inference.text_encoder import TextEncoder, load_encoder
 from tokenfree.train.mixture.mixture import Data, paths_of
 from tokenfree.train.model.encoder import Encoder
 from tokenfree.train.objectives.masked_subwords import CLS, SEP
-from tokenfree.train.runs.locate import newest_checkpoint
-from tokenfree.train.runs.run_config import read_config
+from tokenfree.train.runs.locate import newest_checkpoint, run_at
+from tokenfree.train.runs.run_config import is_finetuned, read_config
 from tokenfree.train.runs.run_files import CONFIG_NAME
 
 FRAME = 2  # CLS and SEP
@@ -108,11 +108,15 @@ class AnalysedModel:
 
 
 def load_model(run: str | Path, *, vocabulary: str | None = None, trust_code: bool = False) -> AnalysedModel:
-    """The encoder of a run (its newest sound checkpoint), or of a folder as transformers' `save_pretrained` writes it.
+    """The encoder of a run, or of a folder as transformers' `save_pretrained` writes it.
+
+    Of a run of pretraining it is that of the newest sound checkpoint; of a fine-tuned one, of the best on its
+    development set.
 
     Args:
         run: its path or address.
-        vocabulary: the data directory whose vocabulary a model of subwords has, by default that of its training.
+        vocabulary: the data directory whose vocabulary a model of subwords has, by default that of its training; a
+            fine-tuned run has its own.
         trust_code: run the code outside tokenfree that the run names.
 
     Raises:
@@ -123,6 +127,8 @@ def load_model(run: str | Path, *, vocabulary: str | None = None, trust_code: bo
         found = read_folder(Path(name))
         length = min(_PRETRAINED_LENGTH, found.encoder.config.embedder.max_characters)
         reader, data, sha256 = TextEncoder(found.encoder, length=length), None, found.vocabulary
+    elif is_finetuned(run):
+        return _finetuned(name, load_encoder(run, trust_code=trust_code), vocabulary)
     else:
         data = read_config(run, trust_code=trust_code).data
         reader, sha256 = load_encoder(run, trust_code=trust_code), newest_checkpoint(run).state.vocabulary
@@ -131,6 +137,14 @@ def load_model(run: str | Path, *, vocabulary: str | None = None, trust_code: bo
     if reader.encoder.config.embedder.symbols == "subwords" and (vocabulary or data) is not None:
         known = _vocabulary(name, vocabulary or ("" if data is None else paths_of(data)[0]), sha256)
     return AnalysedModel(name, reader, data, known)
+
+
+def _finetuned(run: str, reader: TextEncoder, vocabulary: str | None) -> AnalysedModel:
+    """It learned from files of examples, which are no data directory, and keeps its subwords itself."""
+    own = load_vocabulary(run_at(run).name) if reader.encoder.config.embedder.symbols == "subwords" else None
+    if own is not None and vocabulary is not None:
+        _vocabulary(run, vocabulary, own.sha256)
+    return AnalysedModel(run, reader, vocabulary=own)
 
 
 def load_named_vocabulary(data: str) -> Vocabulary:

@@ -57,7 +57,7 @@ def source_of(model: AnalysedModel, data: str | None) -> Data:
         UserError: neither is there.
     """
     if data is None and model.data is None:
-        raise UserError(f"the data that {model.name} was trained on are not there; name texts with --data PATH")
+        raise UserError(f"there is no data directory that {model.name} was trained on; name texts with --data PATH")
     return data or model.data or ""
 
 
