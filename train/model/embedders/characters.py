@@ -16,7 +16,7 @@ from tokenfree.preprocess.common.settings import settings
 from tokenfree.train.model.common.cost import Cost, count_parameters
 from tokenfree.train.model.common.dimensions import Dimensions, layer_norm
 from tokenfree.train.model.common.dropout import Dropout
-from tokenfree.train.model.common.initialise import PositionTable, sinusoids
+from tokenfree.train.model.common.initialise import STD, PositionTable, sinusoids
 from tokenfree.train.model.common.slots.frame import EmbedderDefaults, EmbedderModule
 
 NUM_SEGMENTS = 16
@@ -30,7 +30,7 @@ class InputConfig(EmbedderDefaults):
 
     Attributes:
         positions: absolute positions at the input: `learned`, a row of a table each; `sinusoidal`, fixed (Vaswani et
-            al., arXiv 1706.03762, section 3.5); `none`.
+            al., arXiv 1706.03762, sections 3.4 and 3.5), as large as fresh vectors of symbols; `none`.
         max_characters: the most symbols of an example, at least 1: rows of the table of positions.
         segments: rows of the table of segments; 0: there is none.
     """
@@ -47,13 +47,19 @@ class InputConfig(EmbedderDefaults):
 
 
 class Sinusoids(nn.Module):
-    """Fixed positions (Vaswani et al., arXiv 1706.03762, section 3.5)."""
+    """Fixed positions (Vaswani et al., arXiv 1706.03762, section 3.5).
+
+    Args:
+        num_positions: how many there are.
+        width: D.
+        std: the root of their mean square; sines and cosines themselves have that of 1/2.
+    """
 
     weight: Tensor
 
-    def __init__(self, num_positions: int, width: int) -> None:
+    def __init__(self, num_positions: int, width: int, *, std: float = 0.5**0.5) -> None:
         super().__init__()
-        self.register_buffer("weight", sinusoids(num_positions, width), persistent=False)
+        self.register_buffer("weight", sinusoids(num_positions, width) * (std * 2**0.5), persistent=False)
 
     def forward(self, positions: Tensor) -> Tensor:
         """Vectors [..., D] of int64 positions."""
@@ -89,7 +95,9 @@ class CharacterEmbedder(EmbedderModule):
         if config.positions == "learned":
             self.positions = PositionTable(config.max_characters, width)
         elif config.positions == "sinusoidal":
-            self.positions = Sinusoids(config.max_characters, width)
+            # Vaswani et al. multiply the vectors of symbols by sqrt(D), as sinusoids of size 1 would hide them; before a
+            # LayerNorm it is the same to make the sinusoids small.
+            self.positions = Sinusoids(config.max_characters, width, std=STD)
         self.norm = layer_norm(width)
         self.dropout = Dropout(dimensions.dropout)
 

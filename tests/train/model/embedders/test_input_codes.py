@@ -25,8 +25,18 @@ def test_sinusoids() -> None:
     for place in (0, 1, 7, 39):
         for i in range(16):
             angle = place / 10000 ** (2 * i / 32)
-            assert weight[place, 2 * i].item() == pytest.approx(math.sin(angle), abs=1e-5)
-            assert weight[place, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-5)
+            assert weight[place, 2 * i].item() == pytest.approx(0.02 * 2**0.5 * math.sin(angle), abs=1e-6)
+            assert weight[place, 2 * i + 1].item() == pytest.approx(0.02 * 2**0.5 * math.cos(angle), abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["codepoint_hash", "ngram_hash"])
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
+def test_positions_do_not_hide_what_stands_there(name: str, positions: str) -> None:
+    """Two texts in fresh vectors: as different as without positions, or nearly so."""
+    texts = torch.tensor([list(range(65, 95)), list(range(97, 127))])
+    plain, coded = (encoder_of(name=name, positions=each, segments=0).embedder(texts) for each in ("none", positions))
+    between = [(first - second).square().mean().item() for first, second in (plain, coded)]
+    assert between[1] > between[0] / 3
 
 
 @pytest.mark.parametrize("name", ["codepoint_hash", "ngram_hash"])
