@@ -11,8 +11,11 @@ from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.tasks.base import Item, Split
 from tokenfree.train.tasks.examples.example import TextExample
 from tokenfree.train.tasks.heads import TextHead
-from tokenfree.train.tasks.inputs.text_inputs import TextInputs
+from tokenfree.train.tasks.inputs.text_inputs import TextInputs, TextSymbols
+from tokenfree.train.tasks.inputs.words import WordInputs
 from tokenfree.train.tasks.labelled_texts import LabelledCollator, LabelledTexts, TextWindow, too_long
+
+ROUNDING, TIDY = 16, 64  # positions that groups and padding may take, and a multiple that suits all of them
 
 
 @settings
@@ -82,12 +85,23 @@ class TextPairCollator(LabelledCollator):
         Raises:
             UserError: a pair is too long.
         """
-        return [Item(number, self._size(example), TextWindow(example)) for number, example in enumerate(examples)]
+        inputs = [self._inputs(example) for example in examples]
+        missing = [max(map(self.inputs.missing, each)) for each in inputs]
+        if any(missing):
+            raise self._too_long(examples, missing)
+        return [
+            Item(number, sum(map(self.inputs.size, each)), TextWindow(example))
+            for number, (example, each) in enumerate(zip(examples, inputs, strict=True))
+        ]
 
-    def _size(self, example: TextExample) -> int:
+    def _inputs(self, example: TextExample) -> list[list[TextSymbols]]:
         parts = self.encode(example)
-        inputs = [[part] for part in parts] if self._apart else [list(parts)]
-        missing = max(self.inputs.missing(each) for each in inputs)
-        if missing:
-            raise too_long(example.key, missing, self.inputs.symbols, "make train.length larger, or leave it out")
-        return sum(self.inputs.size(each) for each in inputs)
+        return [[part] for part in parts] if self._apart else [list(parts)]
+
+    def _too_long(self, examples: Sequence[TextExample], missing: Sequence[int]) -> UserError:
+        most, count = max(missing), sum(map(bool, missing))
+        enough = -(-(self.inputs.length + most + ROUNDING) // TIDY) * TIDY
+        larger = "larger" if self.inputs.symbols == WordInputs.symbols else f"larger, such as {enough}"
+        many, them = (f"{count} are too long, this one the most: ", "them") if count > 1 else ("", "it")
+        remedy = f"{many}make train.length {larger}, or leave {them} out"
+        return too_long(examples[missing.index(most)].key, most, self.inputs.symbols, remedy)

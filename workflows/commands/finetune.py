@@ -75,7 +75,8 @@ def run(args: argparse.Namespace) -> int:
     show_settings(args.verbosity, recipe)
     if args.dry_run:
         prepared = prepare(recipe, files, args.output, workers=workers, **given)
-        print(f"recipe {args.recipe}: fits the files and {args.workers} workers; {_words(prepared.recipe)}")
+        noun = "worker" if str(args.workers) == "1" else "workers"
+        print(f"recipe {args.recipe}: fits the files; {args.workers} {noun}; {_words(prepared.recipe)}")
         start = prepared.start(trust_code=args.trust_code)
         print("".join(f"{line}\n" for line in ([] if start is None else start.lines())), end="")
         return 0

@@ -92,7 +92,7 @@ def test_one_of_subwords_is_analysed_with_those_that_it_keeps(
     (tmp_path / "text").write_text("A good day.\n")
     (row,) = attention_ranks(model, sample_texts(model, str(tmp_path / "text"), 1))["rows"][:1]
     assert row["rank"] > 1
-    with pytest.raises(UserError, match="no data directory that .* was trained on; name texts with --data"):
+    with pytest.raises(UserError, match=r"no data directory that .* was trained on; name texts with --data"):
         sample_texts(model, None, 1)
     with pytest.raises(UserError, match="has another vocabulary than"):
         load_model(tmp_path / "run", vocabulary=long_corpus)

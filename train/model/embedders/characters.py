@@ -95,7 +95,7 @@ class CharacterEmbedder(EmbedderModule):
         if config.positions == "learned":
             self.positions = PositionTable(config.max_characters, width)
         elif config.positions == "sinusoidal":
-            # Vaswani et al. multiply the vectors of symbols by sqrt(D), as sinusoids of size 1 would hide them; before a
+            # Vaswani et al. multiply the vectors of symbols by sqrt(D), which sinusoids of size 1 would hide. Before a
             # LayerNorm it is the same to make the sinusoids small.
             self.positions = Sinusoids(config.max_characters, width, std=STD)
         self.norm = layer_norm(width)
