@@ -12,7 +12,7 @@ from tokenfree.preprocess.records.input_split import Format, InputSplit
 from tokenfree.preprocess.records.page import Page
 from tokenfree.preprocess.sources.books.encodings import NotText, decode_book
 from tokenfree.preprocess.sources.books.json_lines import MAX_BOOK_BYTES, RAW_BYTES, check_json_lines
-from tokenfree.preprocess.sources.books.packed import endings, is_packed, jq_command, read_packed, unpacked_name
+from tokenfree.preprocess.sources.books.packed import endings, is_packed, read_packed, unpacked_name
 from tokenfree.preprocess.sources.books.paragraphs import paragraphs, strip_gutenberg
 from tokenfree.preprocess.sources.books.table_columns import TableColumns
 from tokenfree.preprocess.sources.books.tables import num_row_groups, read_table
@@ -20,21 +20,20 @@ from tokenfree.preprocess.sources.inputs.compression import Block, Damage
 from tokenfree.preprocess.sources.inputs.files import InputFile, open_input, read_range
 from tokenfree.preprocess.sources.inputs.languages import language_tag
 
-_FORMATS: dict[str, Format] = {".txt": "text", ".jsonl": "jsonl", ".parquet": "parquet"}
+_FORMATS: dict[str, Format] = {".txt": "text", ".jsonl": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
 UNDETERMINED = "und"
 PACKED_RATIO = 3  # bytes that a stored byte of a compressed text stands for, about: for the size of a split
 # Files that a user may name, and that are no texts: what to do with each.
 _REMEDIES = {
     **dict.fromkeys((".zip", ".tar", ".tgz", ".7z"), "unpack it"),
-    ".json": "name it *.jsonl{packed} if it holds one object a line, else: {jq}",
     **dict.fromkeys((".csv", ".tsv", ".arrow"), "give its folder to --hf-dataset, or write it as *.parquet or *.jsonl"),
 }
 
 
 def is_book_name(name: str) -> bool:
-    """Whether a file in a folder is taken for books; the index of a dump is none."""
+    """Whether a file in a folder is taken for books; the index of a dump is none, nor `.json`, mostly settings."""
     content, packed = endings(name)
-    return _form(content, packed) is not None and "multistream-index" not in name
+    return content != ".json" and _form(content, packed) is not None and "multistream-index" not in name
 
 
 def _form(content: str, packed: str) -> Format | None:
@@ -51,8 +50,7 @@ def check_book_name(file: InputFile) -> None:
     content, packed = endings(file.name)
     remedy = "unpack it" if content == ".parquet" and packed else _REMEDIES.get(content)
     if remedy is not None:
-        told = remedy.format(packed=packed, jq=jq_command("jq -c '.[]'", file.name))
-        raise UserError(f"books: {file.path}: *{content}{packed} is not read; {told}")
+        raise UserError(f"books: {file.path}: *{content}{packed} is not read; {remedy}")
 
 
 def split_books(

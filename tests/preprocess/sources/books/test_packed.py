@@ -177,11 +177,7 @@ GOOD = b'{"text": "a"}\n'
         ("a.jsonl", gz(GOOD), r"a.jsonl is compressed; let its name tell that: .*/a.jsonl.gz$"),
         ("a.jsonl.xz", lzma.compress(b"[" + GOOD + b"]"), r"line 1: .*: xzcat FILE \| jq -c '.\[\]' > NEW.jsonl"),
         ("a.jsonl.gz", gz(b'{"body": "a"}'), "line 1: no field 'text', only body; .*--text_column NAME"),
-        (
-            "a.json.gz",
-            b"",
-            r"\*\.json\.gz is not read; name it \*\.jsonl\.gz .* else: zcat FILE \| jq -c '.\[\]' >",
-        ),
+        ("a.json.gz", gz(b"[" + GOOD + b"]"), r"a list of JSON; .*: zcat FILE \| jq -c '.\[\]' > NEW.jsonl"),
         ("a.csv.bz2", b"", r"\*\.csv\.bz2 is not read; give its folder to --hf-dataset"),
         ("a.parquet.gz", b"", r"\*\.parquet\.gz is not read; unpack it"),
         ("a.tar.xz", b"", r"\*\.tar\.xz is not read; unpack it"),
@@ -199,3 +195,9 @@ def test_the_name_need_not_tell_which_compression_it_is(tmp_path: Path) -> None:
     (tmp_path / "b.jsonl.gz").write_bytes(GOOD)  # unpacked by what downloaded it
     (tmp_path / "c.jsonl.gz").write_text('{"text": "' + "x" * 300_000 + '"}\n')  # longer than what is looked at
     assert [each.text[0] for each in read(tmp_path)] == ["a", "a", "x"]
+
+
+@pytest.mark.parametrize("name", ["c4.00000-of-01024.json.gz", "a.json"])
+def test_lines_may_be_called_json_where_the_file_is_named(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(gz(GOOD) if name.endswith("gz") else GOOD)
+    assert [each.text for each in read(tmp_path / name)] == ["a"]

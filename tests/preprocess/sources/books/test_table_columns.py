@@ -110,13 +110,13 @@ def test_a_line_without_text_is_no_reason_to_refuse_the_others(tmp_path: Path) -
     ("name", "told"),
     [
         ("a.zip", r"\*\.zip is not read; unpack it"),
-        ("a.json", r"\*\.json is not read; name it \*\.jsonl"),
         ("a.CSV", r"\*\.csv is not read; give its folder to --hf-dataset"),
     ],
 )
 def test_files_that_are_no_books_are_refused_by_their_ending(name: str, told: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(b"a,b\n")
     (tmp_path / "good.txt").write_text("Good.")
+    (tmp_path / "settings.json").write_text('{"text": "Settings."}')
     with pytest.raises(UserError, match=told):
         plan_splits(PreprocessConfig(books=(str(tmp_path / name),)))
     assert len(read(books=(str(tmp_path),))) == 1  # a folder may hold what it likes
