@@ -65,10 +65,7 @@ def task_card(
         tokenizer: the file of the exported tokenizer; None for a model that comes without.
     """
     kind, reader = fields["model_type"].upper(), fields["architectures"][0]
-    sections = [
-        front_matter(kind, library="transformers", pipeline=head.pipeline),
-        f"# {kind} for {head.pipeline.replace('-', ' ')}, fine-tuned by tokenfree",
-    ]
+    sections: list[str] = []
     if tokenizer is None:
         sections.append(BERT.format(reader=reader))
     else:
@@ -82,18 +79,55 @@ def task_card(
             sections.append(PAIRS)
     if head.kind == "ForTokenClassification":
         sections.append(WORD_TAGS.format(symbol="subword" if tokenizer is None else "character"))
-    sections += ["## Training", table(("", ""), _facts(config, step, fields)), *_scores(result_of(run))]
+    labels = [] if fields.get("problem_type") == "regression" else list(fields.get("label2id", ()))
+    usage = "\n\n".join(sections)
+    return card_of_task(
+        run, config, step, kind=kind, library="transformers", pipeline=head.pipeline, labels=labels, usage=usage
+    )
+
+
+def card_of_task(
+    run: str | Path,
+    config: RunConfig[FinetuneRecipe],
+    step: int,
+    *,
+    kind: str,
+    library: str,
+    pipeline: str,
+    labels: Sequence[str],
+    usage: str,
+) -> str:
+    """A card that begins with what the model does and how it is used, and goes on with what the run says of itself.
+
+    Args:
+        run: path or address of the run.
+        config: that of the run.
+        step: of the checkpoint.
+        kind: the model's name, also a tag.
+        library: what loads it.
+        pipeline: the hub's name of what it does.
+        labels: of its classes, if it has some.
+        usage: how, in Markdown.
+    """
+    sections = [
+        front_matter(kind, library=library, pipeline=pipeline),
+        f"# {kind} for {pipeline.replace('-', ' ')}, fine-tuned by tokenfree",
+        usage,
+        "## Training",
+        table(("", ""), _facts(config, step, labels)),
+        *_scores(result_of(run)),
+    ]
     return "\n\n".join(sections) + "\n"
 
 
-def _facts(config: RunConfig[FinetuneRecipe], step: int, fields: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _facts(config: RunConfig[FinetuneRecipe], step: int, labels: Sequence[str]) -> list[tuple[str, Any]]:
     recipe, model = config.recipe, config.recipe.model
     facts: list[tuple[str, Any]] = [
         ("model", f"{model.trunk.layers} layers of width {model.width}, {model.trunk.heads} heads"),
         ("task", recipe.task.name),
     ]
-    if "label2id" in fields and fields.get("problem_type") != "regression":
-        facts.append(("labels", ", ".join(_escaped(fields["label2id"]))))
+    if labels:
+        facts.append(("labels", ", ".join(_escaped(labels))))
     return [
         *facts,
         ("positions of an input", recipe.train.length),

@@ -183,22 +183,14 @@ class Encoder(nn.Module):
                 downsampler with units of its own.
         """
         num_characters = codepoints_BC.shape[1]
-        missing: Any = self.downsampler.min_characters - num_characters
-        exporting = torch.compiler.is_exporting()  # a graph for sequences of any length
-        if exporting:
-            missing = torch.sym_max(missing, 0)
-        if exporting or missing > 0:  # the shortest sequences are padded so that one unit comes out
-            codepoints_BC = F.pad(codepoints_BC, (0, 0) * (codepoints_BC.dim() - 2) + (0, missing))
-            mask_BC = F.pad(mask_BC, (0, missing))
-            segments_BC = None if segments_BC is None else F.pad(segments_BC, (0, missing))
-            global_BC = None if global_BC is None else F.pad(global_BC, (0, missing))
+        codepoints_BC, mask_BC, segments_BC, global_BC = self.padded(codepoints_BC, mask_BC, segments_BC, global_BC)
         mask_BC = _with_cls(mask_BC)
         down, units_BUD = self.encode(codepoints_BC, mask_BC, segments_BC, unit_ends_BU, global_BC)
         upsampler: Upsampler = self.upsampler
         y_BCD = upsampler(units_BUD, down.grouping, down.characters_BCD, mask_BC, targets_BP)
-        return EncoderOutput(
-            y_BCD if targets_BP is not None else y_BCD[:, :num_characters], units_BUD, self.pool(units_BUD)
-        )
+        if targets_BP is None:
+            y_BCD = _first(y_BCD, num_characters)
+        return EncoderOutput(y_BCD, units_BUD, self.pool(units_BUD))
 
     def encode(
         self,
@@ -210,7 +202,7 @@ class Encoder(nn.Module):
     ) -> tuple[Downsampled, Tensor]:
         """ENCODE(DOWN(embed(x))): what DOWN gave, and the units [B, U, D]. All that a classifier needs, with `pool`.
 
-        See `forward`, which pads inputs that are too short for one unit; here they must not be.
+        See `forward`, which pads inputs that are too short for one unit (`padded`); here they must not be.
         """
         embedder: Embedder = self.embedder
         embedded = embedder(codepoints_BC, segments_BC)
@@ -220,6 +212,17 @@ class Encoder(nn.Module):
         segments_BU = None if segments_BC is None else unit_segments(segments_BC, down.grouping, down.valid_BU.shape[1])
         global_BU = None if global_BC is None else any_of_units(global_BC, down.grouping, down.valid_BU.shape[1])
         return down, self.trunk(down.units_BUD, down.valid_BU, segments_BU, global_BU)
+
+    def padded(self, codepoints_BC: Tensor, *others_BC: Tensor | None) -> tuple[Any, ...]:
+        """Symbols and what goes with them, such as their mask, with 0 behind what is too short for one unit."""
+        missing: Any = self.downsampler.min_characters - codepoints_BC.shape[1]
+        exporting = torch.compiler.is_exporting()  # a graph for sequences of any length
+        if exporting:
+            missing = torch.sym_max(missing, 0)
+        if not exporting and missing <= 0:
+            return codepoints_BC, *others_BC
+        longer = F.pad(codepoints_BC, (0, 0) * (codepoints_BC.dim() - 2) + (0, missing))
+        return longer, *(None if other_BC is None else F.pad(other_BC, (0, missing)) for other_BC in others_BC)
 
     def pool(self, units_BUD: Tensor) -> Tensor:
         """One vector for the whole sequence, [B, D]: tanh of a dense layer on the first unit, CLS."""
@@ -260,3 +263,10 @@ def _with_cls(mask_BC: Tensor) -> Tensor:
     """The mask, true for the first character."""
     first_C = torch.arange(mask_BC.shape[1], device=mask_BC.device) == 0
     return mask_BC.bool() | first_C
+
+
+def _first(y_BCD: Tensor, number: int) -> Tensor:
+    """The first characters."""
+    if torch.compiler.is_exporting():  # a graph is without slices that take all of its example
+        return y_BCD.index_select(1, torch.arange(number, device=y_BCD.device))
+    return y_BCD[:, :number]

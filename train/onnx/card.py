@@ -84,15 +84,18 @@ MEANINGS = {
     "mean": "the mean of the vectors of a text's characters",
     "cls_max": "`cls`, then the largest values over CLS and the characters",
     "pooled": "tanh of a dense layer on `cls`, which training taught whether two parts belong together",
+    "segments": "1 for the second text and the SEP behind it, else 0",
+    "logits": "of the labels in config.json, in their order; or the number",
+    "start_logits": "where the answer begins",
+    "end_logits": "where it ends: its last position",
 }
 
 
-def graph_usage(graph: EncoderGraph, encoder: TextEncoder, facts: Mapping[str, Any], checked: Checked | None) -> str:
-    """How to run the graph, in Markdown.
+def graph_usage(snippet: str, facts: Mapping[str, Any], checked: Checked | None) -> str:
+    """How to run a graph, in Markdown.
 
     Args:
-        graph: what it computes.
-        encoder: the encoder for texts that it is beside.
+        snippet: a program that runs it, and what has to be known of it.
         facts: the contents of config.json.
         checked: what its check found, if there was one.
     """
@@ -109,7 +112,7 @@ def graph_usage(graph: EncoderGraph, encoder: TextEncoder, facts: Mapping[str, A
         )
     return "\n\n".join(
         [
-            _snippet(graph, encoder, facts),
+            snippet,
             "## Inputs and outputs",
             "\n".join(["| | | |", "|---|---|---|", *tensors]),
             told,
@@ -117,7 +120,14 @@ def graph_usage(graph: EncoderGraph, encoder: TextEncoder, facts: Mapping[str, A
     )
 
 
-def _snippet(graph: EncoderGraph, encoder: TextEncoder, facts: Mapping[str, Any]) -> str:
+def encoder_snippet(graph: EncoderGraph, encoder: TextEncoder, facts: Mapping[str, Any]) -> str:
+    """A program that encodes texts, and what has to be known of it.
+
+    Args:
+        graph: what it computes.
+        encoder: the encoder for texts that it is beside.
+        facts: the contents of config.json.
+    """
     if graph.reads_words:
         by_rules = facts["words"] == "rules"
         return WORDS.format(

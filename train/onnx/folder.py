@@ -1,34 +1,51 @@
-"""A run's encoder as a folder for onnxruntime: the graph, its facts, and how to run it."""
+"""A run as a folder for onnxruntime: the graph of its encoder or fine-tuned model, its facts, and how to run it."""
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.local_files import write_atomically
-from tokenfree.preprocess.common.settings import to_mapping
-from tokenfree.train.batches import framing
-from tokenfree.train.config import PretrainRecipe
+from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
+from tokenfree.train.finetuning.finetuned import load_finetuned
+from tokenfree.train.huggingface.exported_folder import new_folder
 from tokenfree.train.huggingface.model_card import CARD, card_of_run
+from tokenfree.train.huggingface.task_card import card_of_task
 from tokenfree.train.inference.text_encoder import TextEncoder, load_encoder
-from tokenfree.train.model.embedders import word_bytes
-from tokenfree.train.onnx.card import graph_usage
+from tokenfree.train.onnx.card import encoder_snippet, graph_usage
 from tokenfree.train.onnx.check import Checked, can_check, check_graph, example
-from tokenfree.train.onnx.graph import EncoderGraph, write_graph
-from tokenfree.train.runs.locate import newest_checkpoint
-from tokenfree.train.runs.run_config import is_finetuned, read_config
+from tokenfree.train.onnx.facts import facts_of
+from tokenfree.train.onnx.graph import EncoderGraph, Graph, write_graph
+from tokenfree.train.onnx.task_graph import task_graph
+from tokenfree.train.onnx.task_snippet import task_snippet
+from tokenfree.train.runs.locate import newest_checkpoint, run_at
+from tokenfree.train.runs.run_config import is_finetuned, read_config, read_finetuned
 
 GRAPH, FACTS = "model.onnx", "config.json"
 
 
+class _Model(NamedTuple):
+    """What is exported of a run."""
+
+    graph: Graph
+    length: int  # of the longest input in training
+    facts: dict[str, Any]
+    snippet: str
+    card: Callable[..., str]  # of how it is used, as `usage`
+
+
 def export_graph(run: str | Path, folder: str | Path, *, trust_code: bool = False) -> Checked | None:
-    """Write the newest checkpoint of `run` as a new `folder` with a graph of ONNX for any batch and any length.
+    """Write the encoder of a run as a new `folder` with a graph of ONNX for any batch and any length; of a fine-tuned
+    run, the encoder with the head of its task.
+
+    It is the newest checkpoint; of a fine-tuned run the best one, or the newest while it is trained.
 
     Args:
         run: its path or address.
@@ -39,70 +56,51 @@ def export_graph(run: str | Path, folder: str | Path, *, trust_code: bool = Fals
         How far onnxruntime's outputs are from PyTorch's; None where onnxruntime is not installed.
 
     Raises:
-        UserError: there is no such run, it is one of fine-tuning, packages are missing, the folder holds files already,
-            or the check fails.
+        UserError: there is no such run, there is no graph of its task, packages are missing, the folder holds files
+            already, or the check fails.
     """
-    if is_finetuned(run):
-        raise UserError(
-            f"{run} is a run of fine-tuning, and graphs are of encoders alone; export it to huggingface, or give a run "
-            "of pretraining"
-        )
-    encoder, folder = load_encoder(run, trust_code=trust_code), Path(folder)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder} is there already; give a new or empty folder")
-    graph = EncoderGraph(encoder.encoder, pooled_is_trained=encoder.pooled_is_trained)
-    checkpoint = newest_checkpoint(run).state
+    model = _finetuned(run, trust_code) if is_finetuned(run) else _pretrained(run, trust_code)
+    folder = new_folder(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as made:
         path = Path(made) / GRAPH
-        write_graph(graph, example(graph, 3, encoder.length, np.random.default_rng(0)), path)
-        checked = check_graph(graph, path, encoder.length) if can_check() else None
+        write_graph(model.graph, example(model.graph, 3, model.length, np.random.default_rng(0)), path)
+        checked = check_graph(model.graph, path, model.length) if can_check() else None
         folder.mkdir(exist_ok=True)
         for file in Path(made).iterdir():  # weights above 2 GB are a file of their own
             os.replace(file, folder / file.name)
-    config = read_config(run, trust_code=trust_code)
-    facts = _facts(config.recipe, graph, encoder, checkpoint.vocabulary)
-    usage = graph_usage(graph, encoder, facts, checked)
-    card = card_of_run(run, config, checkpoint, kind="ONNX", library="onnx", usage=usage)
-    write_atomically(folder / CARD, card)
-    write_atomically(folder / FACTS, json.dumps(facts, indent=2) + "\n")
+    write_atomically(folder / CARD, model.card(usage=graph_usage(model.snippet, model.facts, checked)))
+    write_atomically(folder / FACTS, json.dumps(model.facts, indent=2) + "\n")
     return checked
 
 
-def _facts(recipe: PretrainRecipe, graph: EncoderGraph, encoder: TextEncoder, vocabulary: str | None) -> dict[str, Any]:
-    """What a program has to know that makes inputs of texts."""
-    config = graph.encoder.config
-    symbols, width = config.embedder.symbols, config.width
-    inputs = {name: {"type": "int64", "shape": ["batch", "length"]} for name in graph.input_names}
-    inputs["mask"]["type"] = "bool"
-    shapes = {
-        "characters": ["batch", "length", width],
-        "words": ["batch", "words", width],
-        "word_mask": ["batch", "words"],
-        "cls_max": ["batch", 2 * width],
-    }
-    outputs = {
-        name: {"type": "bool" if name == "word_mask" else "float32", "shape": shapes.get(name, ["batch", width])}
-        for name in graph.output_names
-    }
-    facts: dict[str, Any] = {"symbols": symbols, "length": encoder.length, "inputs": inputs, "outputs": outputs}
-    if symbols == "characters":
-        facts["special"] = {"pad": framing.PAD, "cls": framing.CLS, "sep": framing.SEP, "mask": framing.MASK}
-        facts["max_characters"] = encoder.max_characters
-        facts["pad"] = {
-            "group": encoder.group,
-            "spare": encoder.spare,
-            "reach": encoder.reach,
-            "block": encoder.block,
-        }
-    elif symbols == "bytes":
-        facts["special"] = {name.lower(): getattr(word_bytes, name) for name in ("PAD", "CLS", "SEP", "MASK")}
-    else:
-        facts["vocabulary"] = vocabulary
-    if graph.reads_words:
-        facts["words"] = "rules" if recipe.objective.gives_words else "subwords"
-        inputs["unit_ends"] |= {
-            "shape": ["batch", "words"],
-            "most": encoder.length // config.downsampler.bytes_per_word,
-        }
-    return {**facts, "model": to_mapping(config)}
+def _pretrained(run: str | Path, trust_code: bool) -> _Model:
+    encoder = load_encoder(run, trust_code=trust_code)
+    graph = EncoderGraph(encoder.encoder, pooled_is_trained=encoder.pooled_is_trained)
+    checkpoint, config = newest_checkpoint(run).state, read_config(run, trust_code=trust_code)
+    words = "rules" if config.recipe.objective.gives_words else "subwords"
+    facts = facts_of(graph, encoder, subwords={"vocabulary": checkpoint.vocabulary}, words=words)
+    card = functools.partial(card_of_run, run, config, checkpoint, kind="ONNX", library="onnx")
+    return _Model(graph, encoder.length, facts, encoder_snippet(graph, encoder, facts), card)
+
+
+def _finetuned(run: str | Path, trust_code: bool) -> _Model:
+    found, config = load_finetuned(run, trust_code=trust_code), read_finetuned(run, trust_code=trust_code)
+    graph = task_graph(found.task, found.model)
+    encoder = TextEncoder(graph.encoder, length=found.recipe.train.length)
+    vocabulary, subwords = load_vocabulary(run_at(run).name), dict[str, Any]()
+    if vocabulary is not None:
+        special = {"pad": 0, "cls": vocabulary.size, "sep": vocabulary.size + 1, "mask": vocabulary.size + 2}
+        subwords = {"vocabulary": vocabulary.sha256, "special": special}
+    facts = facts_of(graph, encoder, subwords=subwords, words="rules")
+    card = functools.partial(
+        card_of_task,
+        run,
+        config,
+        found.step,
+        kind="ONNX",
+        library="onnx",
+        pipeline=graph.pipeline,
+        labels=graph.labels,
+    )
+    return _Model(graph, encoder.length, facts, task_snippet(graph, encoder, facts), card)

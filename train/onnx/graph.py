@@ -11,7 +11,7 @@ import contextlib
 import importlib.util
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import torch
@@ -26,21 +26,44 @@ NEEDED = ("onnx", "onnxscript")
 INSTALL = "pip install 'tokenfree[onnx]'"
 
 
-class EncoderGraph(nn.Module):
-    """What a graph computes: Y and the vectors of whole texts, by their names in `Encoded`.
+Shape = list[str | int]
 
-    Inputs are those of `Encoder.forward`: `codepoints`, `mask` and, for encoders of words of bytes, `unit_ends`. Of
-    these the vectors of `words` come out, for the others those of `characters`; `pooled` only where it is trained.
+
+class Graph(nn.Module):
+    """An encoder, and what is computed of its outputs, under names.
+
+    Args:
+        encoder: whose inputs it takes: `codepoints`, `mask` and, for encoders of words of bytes, `unit_ends`.
+        output_shapes: by the names of the outputs, in their order; sizes are numbers, or names of what is free.
+        has_segments: whether `segments` are an input too; else they are 0 throughout.
+    """
+
+    def __init__(self, encoder: Encoder, output_shapes: Mapping[str, Shape], *, has_segments: bool = False) -> None:
+        super().__init__()
+        self.encoder, self.output_shapes = encoder, output_shapes
+        self.reads_words = reads_words(encoder)
+        self.input_names = ("codepoints", "mask", *["segments"] * has_segments, *["unit_ends"] * self.reads_words)
+        self.output_names = tuple(output_shapes)
+        self.eval()
+
+
+class EncoderGraph(Graph):
+    """What an encoder alone gives: Y and the vectors of whole texts, by their names in `Encoded`.
+
+    Of encoders of words of bytes the vectors of `words` come out, of others those of `characters`; `pooled` only where
+    it is trained.
     """
 
     def __init__(self, encoder: Encoder, *, pooled_is_trained: bool) -> None:
-        super().__init__()
-        self.encoder = encoder
-        self.reads_words = encoder.config.downsampler.bytes_per_word is not None
-        self.input_names = ("codepoints", "mask", "unit_ends") if self.reads_words else ("codepoints", "mask")
-        vectors = ("words", "word_mask") if self.reads_words else ("characters",)
-        self.output_names = (*vectors, "cls", "mean", "cls_max", *(("pooled",) if pooled_is_trained else ()))
-        self.eval()
+        width = encoder.width
+        vectors: dict[str, Shape] = {"characters": ["batch", "length", width]}
+        if reads_words(encoder):
+            vectors = {"words": ["batch", "words", width], "word_mask": ["batch", "words"]}
+        of_texts: dict[str, Shape] = {name: ["batch", width] for name in ("cls", "mean", "cls_max", "pooled")}
+        of_texts["cls_max"] = ["batch", 2 * width]
+        if not pooled_is_trained:
+            del of_texts["pooled"]
+        super().__init__(encoder, vectors | of_texts)
 
     def forward(self, codepoints: Tensor, mask: Tensor, unit_ends: Tensor | None = None) -> tuple[Tensor, ...]:
         """The outputs in the order of their names, for int64 codepoints [B, C], bool mask and int64 ends [B, U]."""
@@ -61,12 +84,17 @@ class EncoderGraph(nn.Module):
         return Encoded(characters_BCD, begins_BC, pooled_BD, words_BUD[:, 0], words_BUD, down.valid_BU)
 
 
-def write_graph(graph: EncoderGraph, inputs: Sequence[Tensor], path: Path) -> None:
+def reads_words(encoder: Encoder) -> bool:
+    """Whether the text says which units there are: words of bytes."""
+    return encoder.config.downsampler.bytes_per_word is not None
+
+
+def write_graph(graph: Graph, inputs: Mapping[str, Tensor], path: Path) -> None:
     """Write the graph of ONNX, with dynamic batch, length and number of words.
 
     Args:
         graph: what it is to compute.
-        inputs: examples to trace it with, two at least, so that no size is 1.
+        inputs: by their names, examples to trace it with, two at least, so that no size is 1.
         path: the file; weights above 2 GB are written beside it.
 
     Raises:
@@ -76,16 +104,17 @@ def write_graph(graph: EncoderGraph, inputs: Sequence[Tensor], path: Path) -> No
     if missing:
         be = "is" if len(missing) == 1 else "are"
         raise UserError(f"{' and '.join(missing)} {be} not installed; run {INSTALL}")
-    lengths = {"codepoints": "length", "mask": "length", "unit_ends": "words"}
     with _quietly(), torch.no_grad():
         program = torch.onnx.export(
             graph,
-            tuple(inputs),
+            kwargs=dict(inputs),
             dynamo=True,
             verbose=False,
             input_names=graph.input_names,
             output_names=graph.output_names,
-            dynamic_shapes={name: {0: "batch", 1: lengths[name]} for name in graph.input_names},
+            dynamic_shapes={
+                name: {0: "batch", 1: "words" if name == "unit_ends" else "length"} for name in graph.input_names
+            },
         )
         assert program is not None
         program.save(path)

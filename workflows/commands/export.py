@@ -2,11 +2,13 @@
 
 A subword BERT becomes a folder for transformers.BertModel; every model a graph of ONNX for inputs of any length, with
 which onnxruntime gives the same outputs. Heads of the objective stay behind. A fine-tuned run becomes a folder for
-CanineForSequenceClassification, BertForTokenClassification and so on, with its head and the names of its labels.
+CanineForSequenceClassification, BertForTokenClassification and so on, or a graph that gives logits, with its head and
+the names of its labels.
 
 Example:
   tokenfree export runs/tiny --to huggingface exported/tiny
   tokenfree export runs/tiny --to onnx exported/graph
+  tokenfree export runs/sst --to onnx exported/sentiment
 """
 
 import argparse

@@ -249,12 +249,3 @@ def test_a_head_of_the_users_own_has_no_equal() -> None:
     head.__class__ = type("OwnHead", (type(head),), {})
     with pytest.raises(UserError, match=r"transformers has no class with the head of classification"):
         port_head(made.task, head)
-
-
-def test_graphs_are_of_encoders_alone(corpus: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = finetuned(tmp_path, "texts", corpus)
-    capsys.readouterr()
-    assert cli.main(["export", str(run), "--to", "onnx", str(tmp_path / "out")]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "is a run of fine-tuning, and graphs are of encoders alone" in line
-    assert not (tmp_path / "out").exists()

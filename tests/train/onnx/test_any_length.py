@@ -33,9 +33,9 @@ def test_the_same_vectors_at_all_lengths(name: str, monkeypatch: pytest.MonkeyPa
         for parameter in graph.parameters():  # biases and position codes that begin at 0, too
             parameter.add_(0.02 * torch.randn_like(parameter))
         for inputs in examples(graph, 180 if MODELS[name].embedder.symbols == "characters" else 96):
-            ours = graph(*inputs)
+            ours = graph(**inputs)
             with monkeypatch.context() as patch:
                 patch.setattr(torch.compiler, "is_exporting", lambda: True)
-                exported = graph(*inputs)
+                exported = graph(**inputs)
             for output, one, other in zip(graph.output_names, ours, exported, strict=True):
-                assert torch.allclose(one, other, atol=1e-5, rtol=0), (output, inputs[0].shape)
+                assert torch.allclose(one, other, atol=1e-5, rtol=0), (output, inputs["codepoints"].shape)

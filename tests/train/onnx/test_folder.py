@@ -158,7 +158,7 @@ def test_a_graph_that_is_another_is_not_exported(
             graph.encoder.upsampler.final.norm.bias.add_(0.001)
 
     monkeypatch.setattr("tokenfree.train.onnx.folder.write_graph", write_other)
-    with pytest.raises(UserError, match=r"the graph is not the encoder: \w+ of inputs of shape \[1, 1\] differs by"):
+    with pytest.raises(UserError, match=r"the graph is not the model: \w+ of inputs of shape \[1, 1\] differs by"):
         export_graph(run, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 

@@ -34,14 +34,14 @@ def unit_segments(segments_BC: Tensor, grouping: Grouping, num_units: int) -> Te
     unit_BC = grouping.unit_BC
     positions_BC = torch.arange(unit_BC.shape[1], device=unit_BC.device).expand_as(unit_BC)
     nowhere = unit_BC.shape[1]
-    first_BU = positions_BC.new_full((len(unit_BC), num_units), nowhere)
+    first_BU = positions_BC.new_full((unit_BC.shape[0], num_units), nowhere)
     first_BU = first_BU.scatter_reduce(1, unit_BC, positions_BC, "amin")
     first_BU = torch.where(first_BU == nowhere, 0, first_BU)
-    return segments_BC.gather(1, first_BU.expand(len(segments_BC), -1))
+    return segments_BC.gather(1, first_BU.expand(segments_BC.shape[0], -1))
 
 
 def any_of_units(marked_BC: Tensor, grouping: Grouping, num_units: int) -> Tensor:
     """Whether a unit stands for any marked character, bool [B, U]; marked are those above 0 of `marked_BC`."""
-    counts_BU = torch.zeros(len(marked_BC), num_units, dtype=torch.int64, device=marked_BC.device)
+    counts_BU = torch.zeros(marked_BC.shape[0], num_units, dtype=torch.int64, device=marked_BC.device)
     unit_BC = grouping.unit_BC.expand(marked_BC.shape)
     return counts_BU.scatter_add(1, unit_BC, (marked_BC > 0).to(torch.int64)) > 0

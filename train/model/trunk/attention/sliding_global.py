@@ -165,6 +165,9 @@ class SlidingGlobalAttention(Core):
         positions_U = torch.arange(num_units, device=valid_BU.device)
         is_global_BU = (marked_BU | (positions_U == 0)) & valid_BU
         positions_BU = torch.where(is_global_BU, positions_U, num_units)
+        if torch.compiler.is_exporting():  # as much room for any number of units
+            unused_BG = torch.full_like(positions_BU[:, :1], num_units).expand(-1, self.num_global)
+            positions_BU, room = torch.cat([positions_BU, unused_BG], dim=1), self.num_global
         return GlobalUnits(positions_BU.topk(room, largest=False, sorted=True).values, num_units, same=False)
 
     def _blocks(self, num_units: int, num_global: int) -> Blocks | None:

@@ -1,0 +1,235 @@
+"""Fine-tuned runs as graphs of ONNX: onnxruntime's logits are those of `load_finetuned`, and what is refused."""
+
+import contextlib
+import io
+import json
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from huggingface_hub import ModelCard
+
+from tests.train.finetuning.conftest import splits, write, write_files
+from tests.train.onnx.finetuned_models import batches, collator_of, enlarge, expected, fresh, read, recipe
+from tests.train.onnx.test_folder import shown
+from tokenfree import load_finetuned
+from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
+from tokenfree.train.finetune import finetune
+from tokenfree.train.model.encoder import ModelConfig
+from tokenfree.train.onnx.folder import export_graph
+from tokenfree.train.onnx.graph import Graph
+from tokenfree.train.onnx.task_graph import task_graph
+from tokenfree.train.runs.locate import run_at
+from tokenfree.train.tasks import classification
+from tokenfree.workflows import cli
+
+LENGTHS = [1, 2, 3, 8, 41, 100, 108, 111]  # with what is framed around them up to 128: beyond, a block is not full
+ALPHABET = "abcdefgh ijklmno.éßж"
+PREFIXES = {"pairs": "pairs_", "tags": "tags_"}
+SLOW = [
+    ("maxima", "multi_scale"),
+    ("numbers", "canine"),
+    ("pairs", "canine"),
+    ("pairs", "segments"),
+    ("pairs", "words"),
+    ("questions", "canine"),
+    ("questions", "global"),
+    ("questions", "subwords"),
+    ("questions", "words"),
+    ("tags", "canine"),
+    ("tags", "longformer"),
+    ("tags", "subwords"),
+    ("texts", "bytes"),
+    ("texts", "subwords"),
+    ("texts", "words"),
+]
+
+
+@pytest.fixture(scope="module")
+def _packages() -> None:
+    for name in ("onnx", "onnxruntime", "onnxscript"):
+        pytest.importorskip(name, reason="needs tokenfree[onnx]")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return write_files(tmp_path_factory.mktemp("files"))
+
+
+def finetuned(folder: Path, kind: str, model: str, files: Mapping[str, str], corpus: str, **task: Any) -> Path:
+    """A run of some steps that begins with large weights, so that each symbol counts."""
+    given: dict[Any, str] = {
+        split: path for split, path in splits(files, PREFIXES.get(kind, "")).items() if split != "test"
+    }
+    if kind == "numbers":
+        path = write(
+            folder / "numbers.tsv", "text\tlabel", [f"{'good' if n % 3 else 'bad'} {n}\t{n / 4}" for n in range(24)]
+        )
+        given = {"train": path, "dev": path}
+    if kind == "questions":
+        answers = [{"text": "Ana", "answer_start": 0}]
+        asked = [{"id": str(n), "question": "who?", "answers": answers[: n % 2]} for n in range(8)]
+        path = folder / "squad.json"
+        path.write_text(json.dumps({"data": [{"paragraphs": [{"context": "Ana is here.", "qas": asked}]}]}))
+        given = {"train": str(path), "dev": str(path)}
+    vocabulary = f"{corpus}/vocabulary/subwords.model" if model == "subwords" else None
+    labels = {} if kind in ("numbers", "questions") else {"labels": []}  # of the files
+    build = ModelConfig.build
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ModelConfig, "build", lambda config: enlarge(build(config)))
+        finetune(recipe(kind, model, labels | task), given, str(folder / "run"), vocabulary=vocabulary)
+    return folder / "run"
+
+
+def lines_of(kind: str) -> list[str]:
+    """Texts of several lengths, as the task has them."""
+    draw = random.Random(0)
+    texts = ["".join(draw.choices(ALPHABET, k=length)) for length in LENGTHS]
+    if kind == "tags":
+        return [" ".join(text.split()) or "a" for text in texts]
+    if kind == "questions":
+        return [f"who?\t{text.replace(' ', 'x')}" for text in texts]
+    return [f"{text[: len(text) // 3]}\t{text[len(text) // 3 :]}" if kind == "pairs" else text for text in texts]
+
+
+def largest_difference(run: Path, folder: Path, kind: str) -> float:
+    """Between the logits of onnxruntime and those of the fine-tuned model, of texts alone and together."""
+    import onnxruntime
+
+    found = load_finetuned(run)
+    vocabulary = load_vocabulary(str(run)) if found.recipe.model.embedder.symbols == "subwords" else None
+    session: Any = onnxruntime.InferenceSession(folder / "model.onnx")
+    facts = json.loads((folder / "config.json").read_text())
+    assert [tensor.name for tensor in session.get_inputs()] == list(facts["inputs"])
+    assert [tensor.name for tensor in session.get_outputs()] == list(facts["outputs"])
+    differences, outputs = list[float](), list[np.ndarray]()
+    for batch in batches(found.recipe, collator_of(found.recipe, vocabulary), lines_of(kind)):
+        outputs = session.run(None, {name: batch[name].numpy() for name in facts["inputs"]})
+        ours = expected(found.recipe, found.model, batch)
+        theirs = read(found.recipe, outputs, batch)
+        differences += [float(np.abs(one - other).max()) for one, other in zip(ours, theirs, strict=True)]
+        if "segments" in batch and len(batch["mask"]) > 1:
+            flat = {name: batch[name].numpy() * (name != "segments") for name in facts["inputs"]}
+            assert np.abs(session.run(None, flat)[0] - outputs[0]).max() > 1e-3, "segments are not read"
+    assert np.std(outputs[0], axis=0).max() > 1e-3  # of all texts together
+    return max(differences)
+
+
+@pytest.mark.usefixtures("_packages")
+def test_the_card_of_characters_gives_the_labels_of_load_finetuned(
+    files: Mapping[str, str], corpus: str, tmp_path: Path
+) -> None:
+    run, folder, out = (
+        finetuned(tmp_path, "texts", "canine", files, corpus),
+        tmp_path / "exported" / "out",
+        io.StringIO(),
+    )
+    with contextlib.redirect_stdout(out):
+        assert cli.main(["export", str(run), "--to", "onnx", str(folder)]) == 0
+    assert "checked     22 inputs of several lengths by onnxruntime" in out.getvalue()
+    assert sorted(path.name for path in folder.iterdir()) == ["README.md", "config.json", "model.onnx"]
+    assert [path.name for path in folder.parent.iterdir()] == ["out"]
+    assert largest_difference(run, folder, "texts") < 1e-5
+
+    texts = [*lines_of("texts"), "", "c" * 125, "d" * 126, "e" * 136]  # after 125 and 126 UP reads into another block
+    got, ours = shown(folder, repr(texts)), load_finetuned(run)(texts)
+    assert got["found"] == [line["label"] for line in ours]
+    for found, line in zip(got["probabilities"], ours, strict=True):
+        assert dict(zip(got["labels"], found, strict=True)) == pytest.approx(line["probabilities"], abs=1e-5)
+
+    card: Any = ModelCard.load(folder / "README.md")
+    assert (card.data.library_name, card.data.pipeline_tag) == ("onnx", "text-classification")
+    assert "| labels | minus, plus |" in card.text
+    assert f"| accuracy | {json.loads((run / 'result.json').read_text())['dev']['accuracy']:.4f} |" in card.text
+    assert str(tmp_path) not in card.text
+
+
+@pytest.mark.usefixtures("_packages")
+@pytest.mark.parametrize(
+    ("kind", "model"),
+    [
+        ("pairs", "subwords"),
+        ("questions", "character_bert"),
+        ("tags", "words"),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in SLOW),
+    ],
+)
+def test_the_logits_are_those_of_load_finetuned(
+    kind: str, model: str, files: Mapping[str, str], corpus: str, tmp_path: Path
+) -> None:
+    run = finetuned(tmp_path, kind, model, files, corpus)
+    checked = export_graph(run, tmp_path / "out")
+    assert checked is not None
+    assert checked.largest_difference < 2e-5
+    difference = largest_difference(run, tmp_path / "out", kind)
+    print(f"{kind} {model}: {difference:.1e}")
+    assert difference < 1e-5
+    facts, task = json.loads((tmp_path / "out" / "config.json").read_text()), load_finetuned(run).task
+    assert facts.get("labels", []) == list(getattr(task, "labels", ()))
+    vocabulary = load_vocabulary(corpus)
+    if model == "subwords" and vocabulary is not None:
+        assert facts["vocabulary"] == vocabulary.sha256
+        assert facts["special"]["sep"] == vocabulary.size + 1
+
+
+def test_the_best_checkpoint_is_exported(
+    files: Mapping[str, str], corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though a later one is there."""
+    run, written = finetuned(tmp_path, "texts", "canine", files, corpus), list[Graph]()
+
+    def write_nothing(graph: Graph, inputs: Any, path: Path) -> None:
+        written.append(graph)
+        path.write_bytes(b"")
+
+    monkeypatch.setattr("tokenfree.train.onnx.folder.write_graph", write_nothing)
+    monkeypatch.setattr("tokenfree.train.onnx.folder.can_check", lambda: False)
+    steps = [int(path.name.removeprefix("step_")) for path in (run / "checkpoints").iterdir()]
+    assert len(steps) > 1
+    result = json.loads((run / "result.json").read_text())
+    (run / "result.json").write_text(json.dumps(result | {"best_step": min(steps)}))
+    export_graph(run, tmp_path / "out")
+    at_best, (graph,) = run_at(run).at(min(steps)).weights(), written
+    assert torch.equal(graph.get_parameter("head.classifier.output.weight"), at_best["head.classifier.output.weight"])
+    assert f"| steps | {min(steps)} |" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_pairs_that_are_read_apart_are_refused(
+    files: Mapping[str, str], corpus: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = finetuned(tmp_path, "pairs", "canine", files, corpus, encode="apart")
+    capsys.readouterr()
+    assert cli.main(["export", str(run), "--to", "onnx", str(tmp_path / "out")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "task.encode: a graph reads both texts of a pair together, not apart; use `tokenfree predict`" in line
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["qa_tydi", "mirrored_summation", "language_modelling"])
+def test_tasks_without_a_graph_are_refused(name: str) -> None:
+    made = recipe("questions", "canine")
+    task: Any = type("Other", (), {"name": name})()
+    with pytest.raises(UserError) as error:
+        task_graph(task, fresh(made))
+    assert str(error.value) == (
+        "task.name: there are graphs of classification, pairs, tagging, qa_squad, and none of "
+        f"{name}; use `tokenfree predict` or load_finetuned"
+    )
+
+
+def test_tasks_of_the_users_own_are_refused() -> None:
+    """Even where the head is ours: how their inputs are framed is theirs."""
+
+    @settings
+    class Own(classification.Config):
+        """Texts that are read in another way."""
+
+    made = recipe("texts", "canine")
+    with pytest.raises(UserError, match=r"task\.name: there are graphs of .*, and none of classification"):
+        task_graph(Own(labels=("a", "b")), fresh(made))
