@@ -30,22 +30,24 @@ characters, mean = session.run(["characters", "mean"], inputs)
 The model needs padding after a text: {spare} positions at least, to a multiple of {whole} or to {length}, its longest
 input in training. So padded, a text has the same vectors as `tokenfree.load_encoder` gives it, whatever its neighbours
 are. Texts of up to {characters} characters fit."""
-WORDS = """\
-```python
-import numpy as np
-import onnxruntime
-{split}
-length, words = max(len(b"".join(row)) for row in rows), max(map(len, rows))
+WORD_ARRAYS = """\
+length, units = max(len(b"".join(row)) for row in rows), max(map(len, rows))
 codepoints = np.zeros((len(rows), length), dtype=np.int64)
-unit_ends = np.zeros((len(rows), words), dtype=np.int64)
+unit_ends = np.zeros((len(rows), units), dtype=np.int64)
 for number, row in enumerate(rows):
     joined = b"".join(row)
     codepoints[number, : len(joined)] = list(joined)
     unit_ends[number] = len(joined)  # also where the words beyond the last end
     unit_ends[number, : len(row)] = np.cumsum([len(word) for word in row])
 mask = np.arange(length) < unit_ends[:, -1:]
+inputs = {"codepoints": codepoints, "mask": mask, "unit_ends": unit_ends}"""
+WORDS = """\
+```python
+import numpy as np
+import onnxruntime
+{split}
+{arrays}
 session = onnxruntime.InferenceSession("this folder/model.onnx")
-inputs = {{"codepoints": codepoints, "mask": mask, "unit_ends": unit_ends}}
 words, mean = session.run(["words", "mean"], inputs)
 ```
 
@@ -132,6 +134,7 @@ def encoder_snippet(graph: EncoderGraph, encoder: TextEncoder, facts: Mapping[st
         by_rules = facts["words"] == "rules"
         return WORDS.format(
             split=BY_RULES if by_rules else BY_SUBWORDS,
+            arrays=WORD_ARRAYS,
             said="Words are those of `word_spans`." if by_rules else "Words are the subwords of its training data.",
             num_words=facts["inputs"]["unit_ends"]["most"],
             num_bytes=facts["length"],

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tokenfree.train.inference.text_encoder import TextEncoder
+from tokenfree.train.onnx.card import WORD_ARRAYS
 from tokenfree.train.onnx.facts import num_texts
 from tokenfree.train.onnx.task_graph import REMEDY, AnswerGraph, TagGraph, TaskGraph
 
@@ -62,17 +63,6 @@ mask = np.zeros(codepoints.shape, dtype=bool)
 for number, row in enumerate(rows):
     codepoints[number, : len(row)], mask[number, : len(row)] = row, True
 inputs = {{"codepoints": codepoints, "mask": mask}}"""
-WORD_ARRAYS = """\
-length, units = max(len(b"".join(row)) for row in rows), max(map(len, rows))
-codepoints = np.zeros((len(rows), length), dtype=np.int64)
-unit_ends = np.zeros((len(rows), units), dtype=np.int64)
-for number, row in enumerate(rows):
-    joined = b"".join(row)
-    codepoints[number, : len(joined)] = list(joined)
-    unit_ends[number] = len(joined)  # also where the words beyond the last end
-    unit_ends[number, : len(row)] = np.cumsum([len(word) for word in row])
-mask = np.arange(length) < unit_ends[:, -1:]
-inputs = {"codepoints": codepoints, "mask": mask, "unit_ends": unit_ends}"""
 SEGMENTS = """\
 seconds = np.array([len({of_first}) + 2 for first, _ in pairs])  # where the second texts begin
 inputs["segments"] = (mask & (np.arange(length) >= seconds[:, None])).astype(np.int64)"""
