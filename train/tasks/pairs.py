@@ -11,7 +11,7 @@ from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.tasks.base import Item, Split
 from tokenfree.train.tasks.examples.example import TextExample
 from tokenfree.train.tasks.heads import TextHead
-from tokenfree.train.tasks.inputs.text_inputs import TextInputs, TextSymbols
+from tokenfree.train.tasks.inputs.text_inputs import TextInputs
 from tokenfree.train.tasks.inputs.words import WordInputs
 from tokenfree.train.tasks.labelled_texts import LabelledCollator, LabelledTexts, TextWindow, too_long
 
@@ -85,18 +85,19 @@ class TextPairCollator(LabelledCollator):
         Raises:
             UserError: a pair is too long.
         """
-        inputs = [self._inputs(example) for example in examples]
-        missing = [max(map(self.inputs.missing, each)) for each in inputs]
-        if any(missing):
-            raise self._too_long(examples, missing)
+        found = [self._measured(example) for example in examples]
+        if any(missing for _, missing in found):
+            raise self._too_long(examples, [missing for _, missing in found])
         return [
-            Item(number, sum(map(self.inputs.size, each)), TextWindow(example))
-            for number, (example, each) in enumerate(zip(examples, inputs, strict=True))
+            Item(number, size, TextWindow(example))
+            for number, (example, (size, _)) in enumerate(zip(examples, found, strict=True))
         ]
 
-    def _inputs(self, example: TextExample) -> list[list[TextSymbols]]:
+    def _measured(self, example: TextExample) -> tuple[int, int]:
+        """The positions that a pair takes, and how many are missing."""
         parts = self.encode(example)
-        return [[part] for part in parts] if self._apart else [list(parts)]
+        inputs = [[part] for part in parts] if self._apart else [list(parts)]
+        return sum(map(self.inputs.size, inputs)), max(map(self.inputs.missing, inputs))
 
     def _too_long(self, examples: Sequence[TextExample], missing: Sequence[int]) -> UserError:
         most, count = max(missing), sum(map(bool, missing))
