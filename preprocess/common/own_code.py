@@ -138,7 +138,7 @@ def warn_of_changes(settings: Any, before: Mapping[str, str], source: str) -> No
 
 
 def _imported(name: str) -> ModuleType:
-    with _working_directory_first() as folder:
+    with working_directory_first() as folder:
         try:
             return importlib.import_module(name)
         except (Exception, SystemExit) as error:
@@ -153,7 +153,7 @@ def _imported(name: str) -> ModuleType:
 
 
 @contextlib.contextmanager
-def _working_directory_first() -> Iterator[str]:
+def working_directory_first() -> Iterator[str]:
     """In the block modules of the working directory are found before all others, and after it when no other is: what a
     module imports later is found too, and hides nothing.
     """

@@ -32,6 +32,9 @@ from tokenfree.preprocess.common.retry import retry
 RENAMING_PROTOCOLS = {"hdfs", "webhdfs", "arrow_hdfs", "sftp", "ssh", "smb"}
 # Those whose `mode="create"` is one conditional request; elsewhere fsspec looks first and writes then.
 CREATING_PROTOCOLS = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "memory"}
+# Those that keep listings, which all threads of a process share. One that looks fills it with what it saw while another
+# writes, and this other would then miss its own file.
+LISTING_PROTOCOLS = CREATING_PROTOCOLS - {"memory"}
 PUT_ATTEMPTS, PUT_PAUSE = 3, 0.4  # beyond the retries inside each fsspec implementation; seconds
 DENIED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOTDIR, errno.EISDIR)
 
@@ -60,7 +63,7 @@ class Storage:
         """
         check_address(url)
         try:
-            fs, root = fsspec.core.url_to_fs(url)
+            fs, root = _file_system(url)
         except (ValueError, ImportError) as error:
             raise UserError(
                 f"{url}: no file system for this address ({error}); use a path or a known protocol"
@@ -71,7 +74,7 @@ class Storage:
 
     @functools.cached_property
     def _location(self) -> tuple[Any, str]:
-        fs, root = fsspec.core.url_to_fs(self.url)
+        fs, root = _file_system(self.url)
         return fs, root.rstrip("/")
 
     @property
@@ -287,6 +290,12 @@ def _flush(path: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _file_system(url: str) -> tuple[Any, str]:
+    without = {"use_listings_cache": False} if url.partition("://")[0] in LISTING_PROTOCOLS else {}
+    fs, root = fsspec.core.url_to_fs(url, **without)
+    return fs, root
 
 
 def _protocols(fs: Any) -> set[str]:

@@ -86,7 +86,7 @@ def test_an_addition_that_was_killed_while_it_copied_goes_on(
 ) -> None:
     output, fresh = f"{bucket}/out", str(tmp_path / "fresh")
     run_preprocess(make_config(wikipedia=(str(old),)), output, keep_runs=True)
-    fs = fsspec.filesystem("s3")
+    fs = Storage.at(bucket).fs
     copy = fs.cp_file
 
     def killed(source: str, target: str) -> None:

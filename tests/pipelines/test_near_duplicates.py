@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import datasets
-import fsspec
 import pytest
 
 from tokenfree.pipelines.preprocess import run_preprocess
@@ -144,7 +143,7 @@ def test_in_a_store_the_bytes_are_those_on_a_disk(near: Near, bucket: str, tmp_p
 def test_in_a_store_a_job_killed_in_it_goes_on(
     near: Near, bucket: str, tmp_path: Path, make_config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config, fs = configured(make_config, near[0]), fsspec.filesystem("s3")
+    config, fs = configured(make_config, near[0]), Storage.at(bucket).fs
     put = fs.put_file
 
     def killed(source: str, target: str, **named: Any) -> None:

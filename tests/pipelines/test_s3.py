@@ -8,6 +8,7 @@ import pytest
 
 from tokenfree.pipelines.preprocess import run_preprocess
 from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import load_manifest
 from tokenfree.preprocess.dataset.verify import verify
@@ -35,7 +36,7 @@ def test_a_bucket_that_is_not_there_is_one_line(corpus: Path, bucket: str, make_
 def test_puts_that_fail_now_and_then_are_tried_again(
     made: Path, corpus: Path, bucket: str, make_config: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fs = fsspec.filesystem("s3")
+    fs = Storage.at(bucket).fs
     put, calls = fs.put_file, [0]
 
     def throttled(*arguments: Any, **options: Any) -> Any:
@@ -54,7 +55,7 @@ def test_puts_that_fail_now_and_then_are_tried_again(
 def test_a_put_that_fails_for_good_leaves_nothing_under_a_final_name(
     corpus: Path, bucket: str, make_config: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fs = fsspec.filesystem("s3")
+    fs = Storage.at(bucket).fs
     put = fs.put_file
 
     def broken(source: str, target: str, **options: Any) -> Any:
@@ -66,7 +67,6 @@ def test_a_put_that_fails_for_good_leaves_nothing_under_a_final_name(
     monkeypatch.setattr("tokenfree.preprocess.common.retry.time.sleep", lambda seconds: None)
     with pytest.raises((UserError, JobError), match="the connection broke"):
         run_preprocess(make_config(corpus), f"{bucket}/broken")
-    fs.invalidate_cache()
     names = [name for name in fs.find(f"{bucket}/broken") if "/_work/" not in name]
     assert not [name for name in names if name.endswith((".arrow", "manifest.json", "_SUCCESS")) and "/train/" in name]
     assert not [name for name in names if name.endswith("manifest.json")]

@@ -22,6 +22,7 @@ from ray.train import FailureConfig, ScalingConfig, TrainingFailedError
 from ray.train.torch import get_device
 
 from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.preprocess.common.own_code import working_directory_first
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.train.loop.stopping import Stop
 from tokenfree.train.machine.child import Link
@@ -156,7 +157,8 @@ def _unpickled(job: bytes) -> Job:
         UserError: a module with parts of the user's own is not there.
     """
     try:
-        return pickle.loads(job)
+        with working_directory_first():  # as in the command: a module of the user's may be called as another is
+            return pickle.loads(job)
     except (ImportError, AttributeError) as error:
         raise UserError(
             f"a part of your own cannot be imported ({error}); have its module on every node: at the same path, "

@@ -4,6 +4,7 @@ import errno
 import hashlib
 import os
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import fsspec
@@ -83,6 +84,21 @@ def test_paths_are_absolute_whatever_the_working_directory(tmp_path: Path, monke
     monkeypatch.chdir(tmp_path)
     assert Storage.at("out").url == str(tmp_path / "out")
     assert Storage.at("out/").path("file") == str(tmp_path / "out" / "file")
+
+
+def test_whoever_wrote_a_file_sees_it_while_others_look(bucket: str) -> None:
+    storage = Storage.at(f"{bucket}/directory")
+
+    def write_and_look(number: int) -> list[str]:
+        written = [f"{number}-{time}" for time in range(12)]
+        missing = []
+        for name in written:
+            storage.write_bytes(name, b"")
+            missing += [] if name in storage.names() else [name]
+        return missing
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(write_and_look, range(8))) == [[]] * 8
 
 
 def test_an_unknown_protocol_is_the_users_mistake() -> None:

@@ -146,7 +146,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(
 def test_puts_that_fail_now_and_then(
     corpus: str, make_recipe: MakeRecipe, bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fs = fsspec.filesystem("s3")
+    fs = Storage.at(bucket).fs
     put, calls = fs.put_file, [0]
 
     def throttled(*arguments: Any, **options: Any) -> Any:
@@ -165,7 +165,7 @@ def test_puts_that_fail_now_and_then(
 def test_a_store_that_is_lost_leaves_the_last_good_checkpoint(
     corpus: str, make_recipe: MakeRecipe, bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fs = fsspec.filesystem("s3")
+    fs = Storage.at(bucket).fs
     put, run = fs.put_file, f"{bucket}/lost"
 
     def broken(source: str, target: str, **options: Any) -> Any:
