@@ -253,6 +253,21 @@ def test_a_worker_without_the_module_says_so(recipe: PretrainRecipe, folder: Pat
         _unpickled(pickled)
 
 
+def test_a_worker_imports_from_the_working_directory_first(
+    recipe: PretrainRecipe, folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the command does: a module of that name elsewhere on its path, as one of ours may be, is not taken."""
+    from tokenfree.train.ray.launch import _unpickled
+
+    pickled = pickle.dumps(TrainJob(recipe, "data", "run"))
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "my_module.py").write_text("", encoding="utf-8")
+    monkeypatch.syspath_prepend(elsewhere)
+    del sys.modules["my_module"]
+    assert type(_unpickled(pickled).recipe.model.downsampler).__name__ == "MeanPool"
+    assert sys.modules["my_module"].__file__ == str(folder / "my_module.py")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("module", ["my_module", "train"])
 def test_workers_and_trials_find_the_working_directory(folder: Path, corpus: str, module: str) -> None:
