@@ -13,6 +13,8 @@ from tokenfree.train.model.common.dropout import average, draws_here, dropout
 from tokenfree.train.model.common.heads import Heads, PairValues
 from tokenfree.train.model.common.position_bias import ALL_HEADS
 
+FEW_KEYS = 256  # of so many and fewer, attention in bfloat16 trains sooner in parts on the CPU
+
 
 class Core(nn.Module):
     """Attention proper, softmax(Q K^T / sqrt(E)) V (Vaswani et al., arXiv 1706.03762, equation 1), seen by some pairs.
@@ -60,8 +62,8 @@ class Core(nn.Module):
         """
         rate = self.dropout if self.training else 0.0
         hidden = hidden.to(queries.dtype)
-        by_hand = rate > 0 and draws_here(queries)
-        if of_pairs is None and not by_hand:
+        in_parts = draws_here(queries) and (rate > 0 or _is_fused_slow(queries, keys))
+        if of_pairs is None and not in_parts:
             added = hidden if bias is None else hidden + bias.to(queries.dtype)
             return F.scaled_dot_product_attention(queries, keys, values, added, rate)
         logits = (queries * queries.shape[-1] ** -0.5) @ keys.transpose(-2, -1)
@@ -71,9 +73,17 @@ class Core(nn.Module):
             logits.add_(bias[(None,) * (logits.dim() - bias.dim())])
         weights = logits.softmax(dim=-1)
         if of_pairs is None:
-            return average(weights, values, rate)
+            return average(weights, values, rate) if rate > 0 else weights @ values
         weights = dropout(weights, rate, training=True)
         return weights @ values + of_pairs.average(weights)
+
+
+def _is_fused_slow(queries: Tensor, keys: Tensor) -> bool:
+    """Whether the backward pass of PyTorch's fused attention on the CPU costs more than it saves.
+
+    In bfloat16 and with few keys it takes up to five times as long as the parts (`benchmarks.train.attention_parts`).
+    """
+    return queries.dtype == torch.bfloat16 and torch.is_grad_enabled() and keys.shape[-2] <= FEW_KEYS
 
 
 def hide(visible: Tensor, dtype: torch.dtype) -> Tensor:
