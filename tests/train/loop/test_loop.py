@@ -1,8 +1,6 @@
 """The loop gives the same losses however it is divided: over micro batches, processes and interruptions."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.conftest import REPOSITORY
+from tests.train.two_processes import TRAINING, in_two_processes
 from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.preprocess.common.settings import to_mapping
 from tokenfree.train.config import PretrainRecipe
@@ -20,21 +18,6 @@ from tokenfree.train.loop.loss_spikes import NotANumber
 MakeRecipe = Callable[..., PretrainRecipe]
 NO_DROPOUT = {"trunk": {"dropout": 0.0}}
 TIMES = ("seconds", "data_wait", "utilisation")
-
-ONE_OF_TWO = """
-import json, sys
-import torch.distributed as dist
-from tokenfree.preprocess.common.settings import build
-from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.loop.loop import Loop
-
-mapping, data, rank, store = json.loads(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4]
-dist.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=2)
-loop = Loop(build(PretrainRecipe, mapping, source="test"), data, rank=rank, world_size=2)
-lines = []
-loop.train_until(6, lines.append)
-print(json.dumps([lines, loop.validate()]))
-"""
 
 
 def run(loop: Loop, until: int) -> list[Mapping[str, float]]:
@@ -71,17 +54,9 @@ def test_micro_batches_change_nothing(corpus: str, make_recipe: MakeRecipe, micr
     assert_close(run(parts, 6), run(whole, 6))
 
 
-def in_two_processes(recipe: PretrainRecipe, corpus: str, tmp_path: Path) -> list[Any]:
-    mapping = json.dumps(to_mapping(recipe))
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", ONE_OF_TWO, mapping, corpus, str(rank), str(tmp_path / "store")],
-            stdout=subprocess.PIPE,
-            cwd=REPOSITORY,
-        )
-        for rank in range(2)
-    ]
-    results = [json.loads(process.communicate()[0].splitlines()[-1]) for process in processes]
+def of_two_workers(recipe: PretrainRecipe, corpus: str, folder: Path) -> list[Any]:
+    """The lines and the validation, whose losses are those of both workers."""
+    results = in_two_processes(TRAINING, folder, json.dumps(to_mapping(recipe)), corpus, "6")
     assert [line["loss"] for line in results[0][0]] == [line["loss"] for line in results[1][0]]
     return results[0]
 
@@ -89,7 +64,7 @@ def in_two_processes(recipe: PretrainRecipe, corpus: str, tmp_path: Path) -> lis
 def test_two_processes_are_one(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
     """With dropout, too: it is seeded by the first sample of a micro batch, wherever that is worked on."""
     alone = Loop(make_recipe(micro_batch=2), corpus)
-    lines, validation = in_two_processes(make_recipe(micro_batch=2), corpus, tmp_path)
+    lines, validation = of_two_workers(make_recipe(micro_batch=2), corpus, tmp_path)
     assert_close(lines, run(alone, 6))
     assert validation == pytest.approx(alone.validate(), rel=1e-4)
 

@@ -1,15 +1,13 @@
 """Byte2Word in the loop: it learns, and neither micro batches, processes nor interruptions change a thing."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import REPOSITORY
+from tests.train.two_processes import TRAINING, in_two_processes
 from tokenfree.preprocess.common.settings import build, merge, to_mapping
 from tokenfree.preprocess.dataset.manifest import load_manifest
 from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
@@ -41,21 +39,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 TIMES = ("seconds", "data_wait", "utilisation")
 NAMES = [name for name in library.names() if name.startswith("byte2word-") and "space" not in library.read_based(name)]
-
-ONE_OF_TWO = """
-import json, sys
-import torch.distributed as dist
-from tokenfree.preprocess.common.settings import build
-from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.loop.loop import Loop
-
-dist.init_process_group("gloo", init_method="file://" + sys.argv[4], rank=int(sys.argv[3]), world_size=2)
-recipe = build(PretrainRecipe, json.loads(sys.argv[1]), source="test")
-loop = Loop(recipe, sys.argv[2], rank=int(sys.argv[3]), world_size=2)
-lines = []
-loop.train_until(3, lines.append)
-print(json.dumps([lines, loop.validate()]))
-"""
 
 
 def recipe_of(variant: str = "words", **changes: Mapping[str, Any]) -> PretrainRecipe:
@@ -90,16 +73,8 @@ def test_micro_batches_change_nothing(corpus: str) -> None:
 
 def test_two_processes_are_one(corpus: str, tmp_path: Path) -> None:
     recipe = recipe_of(train={"micro_batch": 2})
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", ONE_OF_TWO, json.dumps(to_mapping(recipe)), corpus, str(rank), str(tmp_path / "s")],
-            stdout=subprocess.PIPE,
-            cwd=REPOSITORY,
-        )
-        for rank in range(2)
-    ]
-    results = [json.loads(process.communicate()[0].splitlines()[-1]) for process in processes]
-    lines, validation = results[0]
+    mapping = json.dumps(to_mapping(recipe))
+    (lines, validation), _ = in_two_processes(TRAINING, tmp_path, mapping, corpus, "3")
     alone = Loop(recipe, corpus)
     for one, other in zip(run(alone, 3), lines, strict=True):
         assert {name: other[name] for name in one} == pytest.approx(one, rel=1e-3, abs=1e-6)

@@ -1,6 +1,5 @@
 """Data parallel workers average their gradients, and do not import torch's compiler for it."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -8,14 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import REPOSITORY
+from tests.train.two_processes import in_two_processes
 
-ONE_OF_TWO = """
-import json, sys
-import torch, torch.distributed as dist
+GRADIENTS = """
+import torch
 from tokenfree.train.parallel.ddp import DataParallel
 
-rank, folder = int(sys.argv[1]), sys.argv[2]
-dist.init_process_group("gloo", init_method="file://" + folder + "/store", rank=rank, world_size=2)
 layer = torch.nn.Linear(2, 1, bias=False)
 torch.nn.init.ones_(layer.weight)
 shared = DataParallel(layer)
@@ -25,7 +22,7 @@ def gradient(last):
         shared.module(torch.tensor([[1.0, 10.0]]) * (rank + 1)).sum().backward()
     return layer.weight.grad.flatten().tolist()
 
-print(json.dumps([gradient(False), gradient(True), "torch._dynamo" in sys.modules, "_dynamo" in vars(torch)]))
+result = [gradient(False), gradient(True), "torch._dynamo" in sys.modules, "_dynamo" in vars(torch)]
 """
 MODES = """
 import torch
@@ -46,14 +43,7 @@ print([*modes, config.deterministic])
 
 
 def test_gradients_are_averaged_at_the_last_part_of_a_batch_and_without_the_compiler(tmp_path: Path) -> None:
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", ONE_OF_TWO, str(rank), str(tmp_path)], stdout=subprocess.PIPE, cwd=REPOSITORY
-        )
-        for rank in range(2)
-    ]
-    for rank, process in enumerate(processes):
-        own, both, imported, left = json.loads(process.communicate()[0].splitlines()[-1])
+    for rank, (own, both, imported, left) in enumerate(in_two_processes(GRADIENTS, tmp_path)):
         assert own == pytest.approx([rank + 1, 10 * (rank + 1)])
         assert both == pytest.approx([3, 30])  # the mean of twice 1 and twice 2
         assert not imported

@@ -30,7 +30,8 @@ ones = torch.ones(1)
 dist.all_reduce(ones)
 found = [addresses(os.getpid(), connected=connected) for connected in (False, True)]
 dist.barrier()
-print(json.dumps([ones.item(), *found]))
+print(json.dumps([ones.item(), *found]), flush=True)
+dist.destroy_process_group()
 """
 
 

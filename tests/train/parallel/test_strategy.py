@@ -1,8 +1,6 @@
 """Sharded workers train as copies do: the same losses, the same files, and one goes on where the other stood."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.conftest import REPOSITORY
+from tests.train.two_processes import in_two_processes
 from tokenfree.preprocess.common.settings import to_mapping
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.loop.loop import Loop
@@ -19,16 +17,13 @@ from tokenfree.train.runs import checkpoints
 MakeRecipe = Callable[..., PretrainRecipe]
 
 # Trains with each recipe in turn, from the beginning or from the checkpoint of the leg before.
-ONE_OF_TWO = """
-import json, sys
+LEGS = """
 from pathlib import Path
-import torch.distributed as dist
 from tokenfree.preprocess.common.settings import build
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.loop.loop import Loop
 
-legs, data, rank, folder = json.loads(sys.argv[1]), sys.argv[2], int(sys.argv[3]), Path(sys.argv[4])
-dist.init_process_group("gloo", init_method="file://" + str(folder / "store"), rank=rank, world_size=2)
+legs, data, folder = json.loads(arguments[0]), arguments[1], Path(arguments[2])
 lines, saved = [], None
 for number, (mapping, until, fresh) in enumerate(legs):
     loop = Loop(build(PretrainRecipe, mapping, source="test"), data, rank=rank, world_size=2)
@@ -42,25 +37,15 @@ for number, (mapping, until, fresh) in enumerate(legs):
     assert (len(loop.snapshot()[0]["model"]) > 0) == (rank == 0)
 held = sum(parameter.to_local().numel() if hasattr(parameter, "to_local") else parameter.numel()
            for parameter in loop.model.parameters())
-print(json.dumps([lines, validation, held]))
+result = [lines, validation, held]
 """
 
 
-def in_two_processes(
-    legs: list[tuple[PretrainRecipe, int, bool]], corpus: str, folder: Path
-) -> tuple[Any, Any, list[int]]:
+def train_legs(legs: list[tuple[PretrainRecipe, int, bool]], corpus: str, folder: Path) -> tuple[Any, Any, list[int]]:
     """The lines and the last validation, which are those of both workers, and how many weights each holds."""
     folder.mkdir()
-    arguments = [json.dumps([(to_mapping(recipe), *more) for recipe, *more in legs]), corpus]
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", ONE_OF_TWO, *arguments, str(rank), str(folder)],
-            stdout=subprocess.PIPE,
-            cwd=REPOSITORY,
-        )
-        for rank in range(2)
-    ]
-    results = [json.loads(process.communicate()[0].splitlines()[-1]) for process in processes]
+    mappings = json.dumps([(to_mapping(recipe), *more) for recipe, *more in legs])
+    results = in_two_processes(LEGS, folder, mappings, corpus, str(folder))
     assert [line["loss"] for line in results[0][0]] == [line["loss"] for line in results[1][0]]
     assert results[0][1] == results[1][1]
     return results[0][0], results[0][1], [result[2] for result in results]
@@ -93,7 +78,7 @@ def test_shards_train_as_one_worker_does(
     alone = Loop(make_recipe(**options), corpus)
     expected: list[Any] = []
     alone.train_until(4, expected.append)
-    lines, validation, held = in_two_processes([(recipe, 4, True)], corpus, tmp_path / "fsdp")
+    lines, validation, held = train_legs([(recipe, 4, True)], corpus, tmp_path / "fsdp")
 
     assert losses(lines) == pytest.approx(losses(expected), rel=2e-5)
     norms = [[line["gradient_norm"] for line in each] for each in (lines, expected)]
@@ -114,7 +99,7 @@ def test_shards_train_as_one_worker_does(
 def test_a_run_goes_on_with_the_other_strategy(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
     shards, copies = (make_recipe(parallel=name, micro_batch=2, ema_decay=0.5) for name in ("fsdp", "ddp"))
     mixed = [(shards, 2, True), (copies, 4, False), (shards, 6, False)]
-    lines, _, _ = in_two_processes([*mixed, (copies, 6, True), (shards, 2, True)], corpus, tmp_path / "both")
+    lines, _, _ = train_legs([*mixed, (copies, 6, True), (shards, 2, True)], corpus, tmp_path / "both")
     expected = losses(lines[6:12])
     assert losses(lines[:6]) == pytest.approx(expected, rel=2e-5)
     assert losses(lines[12:]) == losses(lines[:2])  # to the bit
@@ -129,7 +114,7 @@ def test_a_run_goes_on_with_the_other_strategy(corpus: str, make_recipe: MakeRec
 def test_compiled_shards_train_as_plain_ones(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
     options: Any = {"parallel": "fsdp", "model": {"trunk": {"dropout": 0.0}}, "micro_batch": 2}
     plain, compiled = make_recipe(**options), make_recipe(compile=True, **options)
-    lines, _, _ = in_two_processes([(plain, 4, True), (compiled, 4, True)], corpus, tmp_path / "both")
+    lines, _, _ = train_legs([(plain, 4, True), (compiled, 4, True)], corpus, tmp_path / "both")
     assert losses(lines[4:]) == pytest.approx(losses(lines[:4]), rel=1e-4)
 
 

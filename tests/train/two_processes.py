@@ -1,0 +1,48 @@
+"""Two processes of one gloo group, each of which runs the same lines."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.conftest import REPOSITORY
+
+# A process that ends with its group undone may crash in a thread of Gloo, and lose what it has printed
+# (https://github.com/pytorch/pytorch/pull/179291).
+AROUND = """
+import json, sys
+import torch.distributed as dist
+
+store, rank, arguments = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
+dist.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=2)
+{lines}
+print(json.dumps(result), flush=True)
+dist.destroy_process_group()
+"""
+TRAINING = """
+from tokenfree.preprocess.common.settings import build
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.loop.loop import Loop
+
+recipe = build(PretrainRecipe, json.loads(arguments[0]), source="test")
+loop = Loop(recipe, arguments[1], rank=rank, world_size=2)
+lines = []
+loop.train_until(int(arguments[2]), lines.append)
+result = [lines, loop.validate()]
+"""
+
+
+def in_two_processes(lines: str, folder: Path, *arguments: str) -> list[Any]:
+    """The `result` of each rank. The lines know `rank`, `arguments` and `dist`; `folder` keeps the group's store."""
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", AROUND.format(lines=lines), str(folder / "store"), str(rank), *arguments],
+            stdout=subprocess.PIPE,
+            cwd=REPOSITORY,
+        )
+        for rank in range(2)
+    ]
+    printed = [process.communicate()[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
+    return [json.loads(text.splitlines()[-1]) for text in printed]
