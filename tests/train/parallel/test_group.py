@@ -31,7 +31,7 @@ dist.all_reduce(ones)
 found = [addresses(os.getpid(), connected=connected) for connected in (False, True)]
 dist.barrier()
 print(json.dumps([ones.item(), *found]), flush=True)
-dist.destroy_process_group()
+os._exit(0)
 """
 
 
