@@ -59,6 +59,8 @@ CANINE: Options = (
 )
 CHARACTERS: Options = ((RATE, "0.0005"), ("train.length", "240"))
 PIECES: Options = ((RATE, "0.0005"), ("train.length", "80"))
+LONG_PIECES: Options = ((RATE, "0.0005"), ("train.length", "112"))
+LONG_WORDS = ("ewt", "amh")  # one word of theirs alone is more than 80 subwords
 WORDS: Options = ((RATE, "0.0005"), ("train.length", "384"))
 
 
@@ -86,7 +88,8 @@ def _pretrained(data: str, recipe: str, steps: int) -> Iterator[Row]:
     """CANINE-S pretrained and not, and the two BERTs pretrained."""
     yield Row(f"{data}-canine", "CANINE-S, pretrained", recipe, data, steps, CHARACTERS, "canine-s")
     yield Row(f"{data}-canine-untrained", "CANINE-S, untrained", recipe, data, steps, (*CANINE, *CHARACTERS))
-    yield Row(f"{data}-bert", "subword BERT, pretrained", recipe, data, steps, PIECES, "bert")
+    pieces = LONG_PIECES if data in LONG_WORDS else PIECES
+    yield Row(f"{data}-bert", "subword BERT, pretrained", recipe, data, steps, pieces, "bert")
     yield Row(f"{data}-char-bert", "character BERT, pretrained", recipe, data, steps, CHARACTERS, "s-char-bert")
 
 
