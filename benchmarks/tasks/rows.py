@@ -71,6 +71,9 @@ def _mirrored() -> Iterator[Row]:
         data = f"mirrored summation, K = {pairs}"
         for end, label in MODELS.items():
             yield Row(f"mirrored{end}-{pairs}", label, f"mirrored-summation{end}", data, MIRRORED_STEPS, options)
+        six = (*options, ("model.trunk.layers", "6"))  # as many as those of deepHier
+        label = "MS-Trans-Flex, six layers (not in the paper)"
+        yield Row(f"mirrored-six-{pairs}", label, "mirrored-summation", data, MIRRORED_STEPS, six)
 
 
 def _multi_scale(data: str, recipe: str, steps: int, *options: tuple[str, str]) -> Iterator[Row]:
