@@ -14,7 +14,7 @@ from tokenfree.train.mixture.contents import load_data_manifest, load_data_vocab
 from tokenfree.train.mixture.mixture import Data, absolute, given_or_parsed
 from tokenfree.train.runs.locate import run_at
 from tokenfree.train.runs.metrics import OnLine
-from tokenfree.train.runs.run_config import RunConfig
+from tokenfree.train.runs.run_config import RunConfig, as_recorded
 from tokenfree.train.start.extension import Extension
 from tokenfree.train.start.first_checkpoint import GivenStart
 from tokenfree.train.worker.worker import TrainJob
@@ -84,6 +84,7 @@ def pretrain(
     if problems:
         raise UserError(problems=problems)
     target = run_at(run)
+    recipe = as_recorded(recipe, target.name)
     extension = None if extend_to is None else Extension(target, recipe, extend_to)
     if extension is not None:
         recipe = extension.before

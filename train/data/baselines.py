@@ -90,6 +90,11 @@ def baselines(
     )
 
 
+def symbol_counts(data: Data, symbols: Symbols, *, max_rows: int = 20_000, check_shards: bool = True) -> np.ndarray:
+    """How often each symbol stands in the training split, int64 [V]; counted at `max_rows` windows at most."""
+    return _count(ShardReader(data, "train", check=check_shards), symbols, max_rows)[0]
+
+
 class _Pairs(NamedTuple):
     """How often each symbol stands in the split with each clue: those pairs that occur, in ascending order."""
 

@@ -14,6 +14,7 @@ from tokenfree.train.data.baselines import Baselines, baselines
 from tokenfree.train.data.shard_reader import ShardReader
 from tokenfree.train.data.validation import VALIDATION_SEED, validation_batches
 from tokenfree.train.mixture.mixture import Data
+from tokenfree.train.objectives.base import MaskedObjective
 
 _MOST = 32  # examples of a batch, as far as `train.micro_batch` allows so many
 
@@ -63,10 +64,12 @@ class Validator:
         return baselines(self._data, symbols, held_out, check_shards=self._recipe.train.check_shards)
 
     def _batches(self, rank: int, world_size: int, *, equally_many: bool) -> Iterator[Arrays]:
-        config = self._recipe.train
+        config, objective = self._recipe.train, self._recipe.objective
+        if isinstance(objective, MaskedObjective):
+            objective = self._recipe.objective.for_validation()
         return validation_batches(
             self._data,
-            collator=self._recipe.objective.collator(self._vocabulary, config.length, VALIDATION_SEED),
+            collator=objective.collator(self._vocabulary, config.length, VALIDATION_SEED),
             num_windows=config.validation_windows,
             batch=min(_MOST, config.micro_batch or _MOST),
             rank=rank,

@@ -9,13 +9,14 @@ from typing import Any
 import torch
 
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.data.baselines import Baselines
+from tokenfree.train.data.baselines import Baselines, symbol_counts
 from tokenfree.train.data.loader import Loader
 from tokenfree.train.loop.step_sums import StepSums
 from tokenfree.train.loop.task import Task, build_task, learn_characters, on_device
 from tokenfree.train.loop.validation import Validator
 from tokenfree.train.mixture.contents import load_data_manifest, load_data_vocabulary
 from tokenfree.train.mixture.mixture import Data, Mixture, paths_of
+from tokenfree.train.objectives.base import MaskedObjective
 from tokenfree.train.parallel.collectives import sum_over_workers
 from tokenfree.train.runs.checkpoint_state import RunProgress
 
@@ -57,7 +58,15 @@ class WindowSource:
     def build(self) -> Task:
         """The model with fresh weights, and what its embedder takes from the data."""
         task = build_task(self._recipe, self.vocabulary)
-        learn_characters(task.encoder, self._data, check_shards=self._recipe.train.check_shards)
+        check = self._recipe.train.check_shards
+        learn_characters(task.encoder, self._data, check_shards=check)
+        objective = self._recipe.objective
+        if isinstance(objective, MaskedObjective):
+            symbols = (
+                self._recipe.objective.symbols(self.vocabulary) if objective.output_bias == "frequencies" else None
+            )
+            counts = None if symbols is None else symbol_counts(self._data, symbols, check_shards=check)
+            task.head.learn([] if self.vocabulary is None else self.vocabulary.pieces(), counts)
         return task
 
     def validate(self, task: Task, device: torch.device, *, equally_many: bool) -> dict[str, float]:

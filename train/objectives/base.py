@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Annotated, Literal, NamedTuple, Protocol, Self
 
+import numpy as np
 import torch
+from pydantic import Field
 
 from tokenfree.preprocess.common.contracts import Contract
+from tokenfree.preprocess.common.settings import settings
 from tokenfree.train.batches.collator import Collator, Pieces, Symbols
 from tokenfree.train.batches.next_sentence import PAIR_RULE
 from tokenfree.train.model.common.cost import Cost, count_parameters
@@ -31,6 +35,18 @@ class Head(torch.nn.Module):
     def target_logits(self, encoder: torch.nn.Module, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """The logits [N, V] of the N targets of a batch, row by row: float, of all symbols that may be answers."""
         raise NotImplementedError
+
+    def learn(self, pieces: Sequence[str], counts_V: np.ndarray | None) -> None:
+        """Set what the output layer takes from the data before training.
+
+        Args:
+            pieces: the subwords of the vocabulary; empty where the data has none.
+            counts_V: how often each class stands in the training split, int64 [V]; None: its bias begins with zeros.
+        """
+        if counts_V is not None:
+            bias = self.get_parameter("output.bias")
+            shares_V = torch.from_numpy((counts_V + 1) / (counts_V.sum() + len(counts_V)))
+            bias.data.copy_(shares_V.log())
 
     def multiply_accumulates(self) -> int:
         """Of the forward pass for one target: every matrix of a head is applied once to each target, but for that of
@@ -129,6 +145,29 @@ class ObjectiveDefaults:
     def rules(self) -> Mapping[str, Sequence[str]]:
         """See `Objective.rules`."""
         return PAIR_RULE if self.next_sentence else {}
+
+
+@settings
+class MaskedObjective(ObjectiveDefaults):
+    """An objective that hides a share of the symbols.
+
+    Attributes:
+        mask_fraction: share of the symbols (words, in objectives of words) that are selected, above 0 to 1.
+        validation_mask_fraction: the same in validation, so that recipes compare whatever they train with; null:
+            mask_fraction.
+        output_bias: initial bias of a class of the output layer: zeros, as in the papers; or frequencies, the logarithm
+            of its share of the training split.
+    """
+
+    mask_fraction: Annotated[float, Field(gt=0, le=1)] = 0.15
+    validation_mask_fraction: Annotated[float, Field(gt=0, le=1)] | None = 0.15
+    output_bias: Literal["zeros", "frequencies"] = "zeros"
+
+    def for_validation(self) -> Self:
+        """The objective with the mask fraction of validation."""
+        if self.validation_mask_fraction is None:
+            return self
+        return dataclasses.replace(self, mask_fraction=self.validation_mask_fraction)
 
 
 CONTRACT = Contract(Objective, ObjectiveDefaults, ObjectiveHead, Head, kind=torch.nn.Module)

@@ -22,15 +22,14 @@ from tokenfree.train.batches.word_framing import NUM_FRAME, Words, crop_words, f
 from tokenfree.train.batches.word_pieces import SubwordsAsWords, WordsByRules, WordSource
 from tokenfree.train.model.embedders.word_bytes import MASK
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.objectives.base import ObjectiveDefaults
 from tokenfree.train.objectives.checks import reads
-from tokenfree.train.objectives.heads import MaskedHead
+from tokenfree.train.objectives.heads import MaskedHead, SubwordOutput
 
 _SHARE_MASKED, _SHARE_REPLACED = 0.8, 0.1
 
 
 @settings
-class Config(ObjectiveDefaults):
+class Config(SubwordOutput):
     """Byte2Word's loss (Lee, Guo, Qiu, arXiv 2211.12677, section 3): how many words are masked, and what a word is.
 
     15% whole, of these 80% masked, 10% replaced and 10% kept, as BERT has it.
@@ -38,7 +37,6 @@ class Config(ObjectiveDefaults):
     Attributes:
         words: `rules`: those of `tokenfree.preprocess.text.words`; `subwords`: pseudo-words, the pieces that BERT
             reads, in bytes.
-        mask_fraction: share of the words that are selected, above 0 to 1.
         max_predictions: the most subwords of an example that are predicted, at least 1.
         max_pieces: subwords of a word that are predicted, at least 1; further ones are not.
         bytes_per_word: as of the downsampler, at least 1: `train.length` / this words fit.
@@ -47,7 +45,6 @@ class Config(ObjectiveDefaults):
 
     name: Literal["byte2word"] = "byte2word"
     words: Literal["rules", "subwords"] = "rules"
-    mask_fraction: Annotated[float, Field(gt=0, le=1)] = 0.15
     max_predictions: Annotated[int, Field(ge=1)] = 160
     max_pieces: Annotated[int, Field(ge=1)] = 16
     bytes_per_word: Annotated[int, Field(ge=1)] = 8
@@ -55,7 +52,7 @@ class Config(ObjectiveDefaults):
 
     def build(self, width: int, vocabulary_size: int) -> MaskedHead:
         """The head over `vocabulary_size` subwords for an encoder of `width`."""
-        return MaskedHead(width, vocabulary_size)
+        return MaskedHead(width, vocabulary_size, spelled=self.output_rows == "spelled")
 
     def collator(self, vocabulary: Vocabulary | None, length: int, seed: int) -> "Byte2WordCollator":
         """Masks for inputs of `length` bytes, drawn by `seed`.

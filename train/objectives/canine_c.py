@@ -28,7 +28,7 @@ from tokenfree.train.model.common.dimensions import Dimensions, layer_norm
 from tokenfree.train.model.common.heads import Heads
 from tokenfree.train.model.common.initialise import initialise
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.objectives.base import Head, Loss, ObjectiveDefaults
+from tokenfree.train.objectives.base import Head, Loss, MaskedObjective
 from tokenfree.train.objectives.checks import reads_characters
 from tokenfree.train.objectives.heads import (
     BITS,
@@ -46,12 +46,11 @@ _MASKED = 0.9
 
 
 @settings
-class Config(ObjectiveDefaults):
+class Config(MaskedObjective):
     """CANINE-C's loss (Clark et al., arXiv 2103.06874, section 3.2): how many characters are predicted, into how many
     classes, and the size of the layer that does.
 
     Attributes:
-        mask_fraction: share of the words that are selected, above 0 to 1.
         max_predictions: the most characters of an example that are predicted, 1 to 65536.
         max_word: characters at which longer runs are cut, at least 1: text without spaces is not masked by the page.
         buckets: classes: codepoints modulo this, 1 to 0x110000.
@@ -62,7 +61,6 @@ class Config(ObjectiveDefaults):
     """
 
     name: Literal["canine_c"] = "canine_c"
-    mask_fraction: Annotated[float, Field(gt=0, le=1)] = 0.15
     max_predictions: Annotated[int, Field(ge=1, le=65536)] = 320
     max_word: Annotated[int, Field(ge=1)] = 32
     buckets: Annotated[int, Field(ge=1, le=0x110000)] = 16384

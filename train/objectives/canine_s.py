@@ -20,34 +20,33 @@ from tokenfree.train.batches.selection import select
 from tokenfree.train.batches.subword_targets import Pool, needed_pieces, subword_symbols
 from tokenfree.train.batches.target_kinds import target_kinds
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.objectives.base import ObjectiveDefaults
 from tokenfree.train.objectives.checks import reads_characters
-from tokenfree.train.objectives.heads import MaskedHead
+from tokenfree.train.objectives.heads import MaskedHead, SubwordOutput
 
 _MASKED, _REPLACED = 0.8, 0.1
 
 
 @settings
-class Config(ObjectiveDefaults):
+class Config(SubwordOutput):
     """CANINE-S's loss (Clark et al., arXiv 2103.06874, section 3.2): how many subwords are predicted, and how long a
     window may be.
 
     Attributes:
-        mask_fraction: share of the subwords that are selected, above 0 to 1.
         max_predictions: the most subwords of an example that are predicted, at least 1.
         spare: positions left as padding: a block of 4 and 2, so that padding never matters.
         next_sentence: windows in two parts, and whether the second follows the first is predicted too.
     """
 
     name: Literal["canine_s"] = "canine_s"
-    mask_fraction: Annotated[float, Field(gt=0, le=1)] = 0.15
     max_predictions: Annotated[int, Field(ge=1)] = 80
     spare: Annotated[int, Field(ge=0)] = 6
     next_sentence: bool = False
 
     def build(self, width: int, vocabulary_size: int) -> MaskedHead:
         """The head over `vocabulary_size` subwords for an encoder of `width`."""
-        return MaskedHead(width, vocabulary_size, next_sentence=self.next_sentence)
+        return MaskedHead(
+            width, vocabulary_size, spelled=self.output_rows == "spelled", next_sentence=self.next_sentence
+        )
 
     def collator(self, vocabulary: Pieces | None, length: int, seed: int) -> "CanineSCollator | PairCollator":
         """Masks for inputs of `length` positions, drawn by `seed`.

@@ -4,18 +4,21 @@ B batch, C characters, P targets, N targets that exist, D width
 """
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from tokenfree.preprocess.common.settings import settings
 from tokenfree.train.batches.target_kinds import MASKED
 from tokenfree.train.model.common.dense import Dense, linear
 from tokenfree.train.model.common.dimensions import layer_norm
 from tokenfree.train.model.common.initialise import initialise
-from tokenfree.train.objectives.base import Head, Loss
+from tokenfree.train.objectives.base import Head, Loss, MaskedObjective
+from tokenfree.train.objectives.spelled import SpelledLinear
 
 BITS = "bits_per_character"
 MASKED_ONLY_MEANS = ("masked_only_loss", "masked_only_accuracy")
@@ -98,22 +101,42 @@ class NextSentence(nn.Module):
         return Loss(total, masked.num_targets, masked.num_correct, means)
 
 
+@settings
+class SubwordOutput(MaskedObjective):
+    """An objective with an output layer over subwords.
+
+    Attributes:
+        output_rows: free, a row for each subword, as in the papers; or spelled, with rows shared by subwords of similar
+            spelling.
+    """
+
+    output_rows: Literal["free", "spelled"] = "free"
+
+
 class MaskedHead(Head):
     """BERT's head (Devlin et al. 2019): dense, GELU, LayerNorm, and a softmax over `size` classes.
 
     Args:
+        spelled: rows of the output layer are shared by subwords of similar spelling.
         tied: the output layer is the first `size` rows of the embedder's table, as in BERT's code, with a bias of its
             own; else it is a layer of its own.
         bits: each target is a character, so that bits per character are reported.
     """
 
     def __init__(
-        self, width: int, size: int, *, tied: bool = False, bits: bool = False, next_sentence: bool = False
+        self,
+        width: int,
+        size: int,
+        *,
+        spelled: bool = False,
+        tied: bool = False,
+        bits: bool = False,
+        next_sentence: bool = False,
     ) -> None:
         super().__init__()
         self.dense = Dense(width, width)
         self.norm = layer_norm(width)
-        self.output = None if tied else Dense(width, size)
+        self.output = None if tied else SpelledLinear(width, size) if spelled else Dense(width, size)
         self.output_bias = nn.Parameter(torch.zeros(size)) if tied else None
         self.next_sentence = NextSentence(width) if next_sentence else None
         self.bits = bits
@@ -131,6 +154,12 @@ class MaskedHead(Head):
         """See `Head.target_logits`."""
         return self.logits(encoder, encode(encoder, batch).characters[batch["target_mask"]])
 
+    def learn(self, pieces: Sequence[str], counts_V: np.ndarray | None) -> None:
+        """See `Head.learn`; rows that are spelled are shared by the spelling of `pieces`."""
+        if isinstance(self.output, SpelledLinear):
+            self.output.learn(pieces)
+        super().learn(pieces, counts_V)
+
     def logits(self, encoder: nn.Module, h_BPD: Tensor) -> Tensor:
         """The logits [..., size] of the encoder's vectors [..., D]."""
         h_BPD = self.norm(functional.gelu(self.dense(h_BPD), approximate="tanh"))
@@ -142,6 +171,7 @@ class MaskedHead(Head):
         return linear(h_BPD, embedder.table.rows.weight[: len(self.output_bias)], self.output_bias)
 
     def multiply_accumulates(self) -> int:
-        """See `Head`; the product with the embedder's table is among them."""
+        """See `Head`; the product with the embedder's table is among them, the sums of spelled rows are not."""
         tied = 0 if self.output_bias is None else self.dense.in_features * len(self.output_bias)
-        return super().multiply_accumulates() + tied
+        shared = self.output.shared.weight.numel() if isinstance(self.output, SpelledLinear) else 0
+        return super().multiply_accumulates() + tied - shared

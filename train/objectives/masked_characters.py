@@ -18,7 +18,7 @@ from tokenfree.train.batches.next_sentence import PairCollator
 from tokenfree.train.batches.selection import draw_unselected, select
 from tokenfree.train.batches.target_kinds import target_kinds
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.objectives.base import ObjectiveDefaults
+from tokenfree.train.objectives.base import MaskedObjective
 from tokenfree.train.objectives.checks import reads_characters
 from tokenfree.train.objectives.heads import MaskedHead
 
@@ -27,11 +27,10 @@ _LONGEST_WORD = 32  # that a long window is not cut in
 
 
 @settings
-class Config(ObjectiveDefaults):
+class Config(MaskedObjective):
     """BERT's loss over characters (arXiv 2103.06874, Table 2, row 3): how many are predicted, into how many classes.
 
     Attributes:
-        mask_fraction: share of the characters that are selected, above 0 to 1.
         max_predictions: the most characters of an example that are predicted, at least 1.
         buckets: classes: codepoints modulo this, 1 to 0x110000.
         spare: positions left as padding, so that padding never matters; 0: none.
@@ -39,7 +38,6 @@ class Config(ObjectiveDefaults):
     """
 
     name: Literal["masked_characters"] = "masked_characters"
-    mask_fraction: Annotated[float, Field(gt=0, le=1)] = 0.15
     max_predictions: Annotated[int, Field(ge=1)] = 320
     buckets: Annotated[int, Field(ge=1, le=0x110000)] = 16384
     spare: Annotated[int, Field(ge=0)] = 6

@@ -19,9 +19,8 @@ from tokenfree.train.batches.selection import select
 from tokenfree.train.batches.subword_targets import needed_pieces, predictable, subword_symbols
 from tokenfree.train.batches.target_kinds import target_kinds
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.objectives.base import ObjectiveDefaults
 from tokenfree.train.objectives.checks import reads
-from tokenfree.train.objectives.heads import MaskedHead
+from tokenfree.train.objectives.heads import MaskedHead, SubwordOutput
 
 NUM_SPECIAL = 3
 CLS, SEP, MASK = range(NUM_SPECIAL)  # beyond the pieces of the vocabulary
@@ -29,18 +28,16 @@ _MASKED, _REPLACED = 0.8, 0.1
 
 
 @settings
-class Config(ObjectiveDefaults):
+class Config(SubwordOutput):
     """BERT's loss (Devlin et al. 2019, section 3.1): how many subwords are predicted, and whether pairs are.
 
     Attributes:
-        mask_fraction: share of the subwords that are selected, above 0 to 1.
         max_predictions: the most subwords of an example that are predicted, at least 1.
         next_sentence: windows in two parts, and whether the second follows the first is predicted too.
         tied: the output layer is the embedder's table.
     """
 
     name: Literal["masked_subwords"] = "masked_subwords"
-    mask_fraction: Annotated[float, Field(gt=0, le=1)] = 0.15
     max_predictions: Annotated[int, Field(ge=1)] = 80
     next_sentence: bool = False
     tied: bool = False
@@ -48,7 +45,9 @@ class Config(ObjectiveDefaults):
     def build(self, width: int, vocabulary_size: int) -> MaskedHead:
         """The head over `vocabulary_size` subwords for an encoder of `width`."""
         size = vocabulary_size + NUM_SPECIAL if self.tied else vocabulary_size
-        return MaskedHead(width, size, tied=self.tied, next_sentence=self.next_sentence)
+        return MaskedHead(
+            width, size, spelled=self.output_rows == "spelled", tied=self.tied, next_sentence=self.next_sentence
+        )
 
     def vocabulary_size(self, model: ModelConfig) -> int | None:
         """The rows of the embedder's table but those of CLS, SEP and MASK."""
@@ -71,6 +70,11 @@ class Config(ObjectiveDefaults):
     def check(self, model: ModelConfig, vocabulary: Pieces | None) -> list[str]:
         """The problems of an embedder that does not read subwords, or is not as large as the data's vocabulary."""
         problems = reads(self.name, model, "subwords", instead="subword_table")
+        if self.tied and (self.output_rows != "free" or self.output_bias != "zeros"):
+            problems.append(
+                "objective.tied: the embedder's table has neither spelled rows nor a bias from frequencies. Set it to "
+                "false, or leave out objective.output_rows and objective.output_bias"
+            )
         width = model.dimensions.character_width
         if not problems and self.tied and width != model.width:
             problems.append(

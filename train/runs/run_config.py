@@ -21,6 +21,9 @@ from tokenfree.train.mixture.mixture import Data, given_or_parsed, stored
 from tokenfree.train.runs.run_files import CONFIG, CONFIG_NAME, RUN_FORMAT
 
 _TASK = "task"  # a key that recipes of fine-tuning have alone
+_MASKED = ("byte2word", "canine_c", "canine_s", "masked_characters", "masked_subwords")
+# What runs did whose config lacks the key, where that is not the default of today: by slot, variant and key.
+_OLD_DEFAULTS = {("objective", name, "validation_mask_fraction"): None for name in _MASKED}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,7 +163,7 @@ def _config_of(cls: type[R], run: str | Path, trusted: Collection[str] | None) -
         is_one, expected = ("fine-tuning", "pretraining") if cls is PretrainRecipe else ("pretraining", "fine-tuning")
         raise UserError(f"{run} is a run of {is_one}, where one of {expected} is needed; give another")
     with own_code.trusting(trusted, str(run)):
-        built = build(cls, mapping["recipe"], source=f"{run}/{CONFIG_NAME}")
+        built = build(cls, with_old_defaults(mapping["recipe"]), source=f"{run}/{CONFIG_NAME}")
     return RunConfig(
         built,
         given_or_parsed(mapping["data"]),
@@ -170,6 +173,31 @@ def _config_of(cls: type[R], run: str | Path, trusted: Collection[str] | None) -
         tuple(mapping.get("attempts") or ()),
         mapping.get("files", {}),
     )
+
+
+def with_old_defaults(recipe: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The recorded `recipe` of a run, with the value that each key of `_OLD_DEFAULTS` had before it was recorded."""
+    found = dict(recipe)
+    for (slot, name, key), value in _OLD_DEFAULTS.items():
+        part = found.get(slot)
+        if isinstance(part, Mapping) and part.get("name") == name and key not in part:
+            found[slot] = {**part, key: value}
+    return found
+
+
+def as_recorded(recipe: R, run: str | Path) -> R:
+    """Return `recipe` to resume `run` with: a default of today gives way to the old default that the run has."""
+    mapping = _mapping(run)
+    if mapping is None:
+        return recipe
+    recorded = with_old_defaults(mapping["recipe"])
+    for (slot, name, key), value in _OLD_DEFAULTS.items():
+        part, before = getattr(recipe, slot, None), recorded.get(slot)
+        if part is None or not before or not part.name == name == before.get("name") or before[key] != value:
+            continue
+        if getattr(part, key) == part.__dataclass_fields__[key].default:
+            recipe = dataclasses.replace(recipe, **{slot: dataclasses.replace(part, **{key: value})})
+    return recipe
 
 
 def _mapping(run: str | Path) -> Mapping[str, Any] | None:
