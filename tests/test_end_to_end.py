@@ -16,9 +16,8 @@ import yaml
 
 from tokenfree import load_encoder, load_windows
 from tokenfree.workflows.cli import main
-from tokenfree.workflows.demo_corpus.dump_writer import DemoPage, write_dump
-from tokenfree.workflows.demo_corpus.own_pages import own_pages
-from tokenfree.workflows.demo_corpus.sites import SITES
+from tokenfree.workflows.demo_corpus.corpus import own_pages
+from tokenfree.workflows.demo_corpus.dump_writer import write_dump
 
 TINY = ["--window.max_characters", "56", "--vocabulary.size", "400", "--validation_fraction", "0.2"]
 MODEL: dict[str, Any] = {
@@ -42,14 +41,9 @@ MODEL: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A dump of the English pages of the demo, with a redirect and a template page."""
+    """A dump of the demo's own pages."""
     path = tmp_path_factory.mktemp("dumps") / "enwiki-test-pages-articles.xml.bz2"
-    pages = [
-        *own_pages("en"),
-        DemoPage("Elsewhere", "#REDIRECT [[Rain]]", redirect="Rain"),
-        DemoPage("Template:X", "x", 10),
-    ]
-    write_dump(path, pages, SITES["en"])
+    write_dump(path, own_pages())
     return path
 
 
@@ -98,8 +92,8 @@ def test_the_whole_path(
         shard["rows"] for split in manifest["splits"].values() for shard in split["shards"]
     )
     counters = manifest["counters"]
-    assert counters["redirects"] == 1 + sum(page.redirect is not None for page in own_pages("en"))
-    assert counters["other_namespaces"] == 1
+    assert counters["redirects"] == sum(page.redirect is not None for page in own_pages())
+    assert counters["other_namespaces"] == sum(page.namespace != 0 for page in own_pages())
     assert main(["preprocess", "--wikipedia", str(dump), "--output", str(data), *TINY]) == 0
     assert "already complete" in capsys.readouterr().out
 
@@ -191,7 +185,7 @@ def test_inputs_that_are_no_dump(
 
 
 def test_a_dump_without_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_dump(tmp_path / "enwiki-empty.xml.bz2", [], SITES["en"])
+    write_dump(tmp_path / "enwiki-empty.xml.bz2", [])
     argv = ["preprocess", "--wikipedia", str(tmp_path / "enwiki-empty.xml.bz2"), "--output", str(tmp_path / "out")]
     assert "enwiki-empty" in refused(argv, capsys)
     assert not (tmp_path / "out").exists()

@@ -15,9 +15,8 @@ import yaml
 
 from tests.conftest import REPOSITORY
 from tests.test_end_to_end import MODEL, TINY
+from tokenfree.workflows.demo_corpus.corpus import own_pages
 from tokenfree.workflows.demo_corpus.dump_writer import write_dump
-from tokenfree.workflows.demo_corpus.own_pages import own_pages
-from tokenfree.workflows.demo_corpus.sites import SITES
 
 TAKEN = ("train", "preprocess", "pipelines", "workflows")
 SCRIPT = """
@@ -89,7 +88,7 @@ def test_it_holds_files_and_no_links(wheel: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_it_works_beside_modules_of_the_same_names(run: Callable[..., str], environment: Path, tmp_path: Path) -> None:
-    write_dump(tmp_path / "enwiki-test-pages-articles.xml.bz2", own_pages("en"), SITES["en"])
+    write_dump(tmp_path / "enwiki-test-pages-articles.xml.bz2", own_pages())
     (tmp_path / "small.yaml").write_text(yaml.safe_dump(MODEL))
     sweep = {"base": "small.yaml", "space": {"model.downsampler.rate": {"choice": [2, 4]}}, "trials": 2,
              "budget": {"steps": 4}, "reports": 2}  # fmt: skip

@@ -86,7 +86,9 @@ def _write_corpus(folder: Path, verbosity: Verbosity) -> dict[str, tuple[str, ..
 
     with LiveLine(verbosity=verbosity) as line:
         corpus = write_demo_corpus(folder)
-        line.show(f"corpus     {corpus.pages:,} pages, {corpus.characters:,} characters of text", final=True)
+        line.show(
+            f"corpus     {corpus.documents:,} documents, {corpus.characters:,} characters, in English", final=True
+        )
     return {"wikipedia": tuple(map(str, corpus.wikipedia)), "books": tuple(map(str, corpus.books))}
 
 

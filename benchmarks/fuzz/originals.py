@@ -39,7 +39,7 @@ BOOKS = ("--books", "inputs/books.jsonl", "inputs/book.txt")
 DUMPS = ("--wikipedia", "inputs/swwiki-x-pages-articles-multistream.xml.bz2")
 HEAD = b'<mediawiki version="0.11" xml:lang="sw"><siteinfo><dbname>swwiki</dbname></siteinfo>\n'
 TAIL = b"</mediawiki>\n"
-PAGES = 12
+PAGES = 8
 TRAIN = {
     "steps": 12, "global_batch": 8, "length": 64, "learning_rate": 0.01, "streams": 2, "checkpoint_every_steps": 3,
     "checkpoint_every_seconds": None, "validate_every_steps": 4, "validation_windows": 8, "threads": 1,

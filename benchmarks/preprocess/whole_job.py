@@ -100,17 +100,13 @@ def show(name: str, result: Result, peer: Result | None) -> None:
 
 
 def find_dump(folder: Path) -> Path:
-    """The English excerpt, or the demo corpus where there are no test data."""
+    """The English excerpt of the test data."""
     from benchmarks.preprocess.wiki_pages import data_folder
 
     excerpt = data_folder() / "wiki-dumps" / EXCERPT
     if excerpt.is_file():
         return excerpt
-    from tokenfree.workflows.demo_corpus.corpus import write_demo_corpus
-
-    print("there are no test data (TOKENFREE_TEST_DATA): the English pages of the demo corpus instead", flush=True)
-    corpus = write_demo_corpus(folder / "demo")
-    return next(path for path in corpus.wikipedia if path.name.startswith("enwiki"))
+    raise SystemExit(f"There is no {excerpt}. Set TOKENFREE_TEST_DATA or give a dump.")
 
 
 def run(name: str, dump: Path, model: str | None, folder: Path, vocabulary: int) -> Result:

@@ -1,6 +1,6 @@
-"""Writes MediaWiki XML exports (schema 0.11) in the shape of the official dumps: plain, bz2, or multistream bz2.
+"""Writes MediaWiki XML exports (schema 0.11) in the shape of the official dumps in many bz2 streams.
 
-A multistream file is one bz2 stream with the header, one stream for every 100 pages and one with the footer; its index
+A file is one bz2 stream with the header, one for every few pages and one with the footer. Its index
 `...-index.txt.bz2` has a line `offset:page id:title` for each page. The same pages always give the same bytes: ids,
 revisions, authors and times follow from the place of a page in the dump.
 Format: https://www.mediawiki.org/xml/export-0.11.xsd, https://meta.wikimedia.org/wiki/Data_dumps/Dump_format
@@ -10,21 +10,15 @@ from __future__ import annotations
 
 import bz2
 import hashlib
-import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from itertools import islice
 from pathlib import Path
-from typing import IO
-from urllib.parse import quote
 from xml.sax.saxutils import escape, quoteattr
 
-from tokenfree.preprocess.common.errors import UserError
-
-PAGES_PER_STREAM = 100
+PAGES_PER_STREAM = 4  # 100 in official dumps
 FIRST_EDIT = datetime(2024, 1, 1, tzinfo=timezone.utc)
 AUTHORS = (
     "<username>Demo author</username>\n        <id>2</id>",
@@ -33,21 +27,6 @@ AUTHORS = (
 )
 SCHEMA = "http://www.mediawiki.org/xml/export-0.11/"
 _NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-
-
-@dataclass(frozen=True)
-class DumpSite:
-    """What the head of a dump says of its wiki; `namespaces` maps a namespace number to its local name."""
-
-    language: str
-    name: str
-    main_page: str
-    namespaces: Mapping[int, str]
-
-    @property
-    def database(self) -> str:
-        """The name of the wiki's database, such as `swwiki`."""
-        return f"{self.language}wiki"
 
 
 @dataclass(frozen=True)
@@ -60,20 +39,18 @@ class DemoPage:
     redirect: str | None = None
 
 
-def write_dump(path: Path, pages: Iterable[DemoPage], site: DumpSite, *, multistream: bool = True) -> int:
-    """Write `pages` as a dump and return how many they were; nothing stands at `path` until it is whole.
-
-    The ending decides: `.xml` is written plain, `.xml.bz2` in many bz2 streams with an index beside it (see
-    `index_path`), or in a single stream without an index where `multistream` is false.
-
-    Raises:
-        UserError: the file name ends in neither `.xml` nor `.xml.bz2`.
-    """
-    if not path.name.endswith((".xml", ".xml.bz2")):
-        raise UserError(f"{path}: a dump is named *.xml or *.xml.bz2; choose such a name")
-    if path.suffix == ".xml" or not multistream:
-        return _write_single(path, pages, site)
-    return _write_multistream(path, pages, site)
+def write_dump(path: Path, pages: Iterable[DemoPage]) -> None:
+    """Write `pages` as a dump of the English Wikipedia in many bz2 streams, and its index beside it."""
+    numbered = enumerate(pages, start=1)
+    index: list[str] = []
+    with path.open("wb") as file:
+        file.write(bz2.compress(_HEADER.encode()))
+        while stream := list(islice(numbered, PAGES_PER_STREAM)):
+            # The official index, too, holds titles as they stand in the XML.
+            index += [f"{file.tell()}:{_page_id(number)}:{escape(page.title)}\n" for number, page in stream]
+            file.write(bz2.compress("".join(_page(page, number) for number, page in stream).encode()))
+        file.write(bz2.compress(_FOOTER.encode()))
+    index_path(path).write_bytes(bz2.compress("".join(index).encode()))
 
 
 def index_path(path: Path) -> Path:
@@ -81,68 +58,28 @@ def index_path(path: Path) -> Path:
     return path.with_name(path.name.removesuffix(".xml.bz2") + "-index.txt.bz2")
 
 
-@contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file open for writing that takes the place of `path` when the block ends, and vanishes if it fails."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            yield file
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _write_single(path: Path, pages: Iterable[DemoPage], site: DumpSite) -> int:
-    number = 0
-    compressor = bz2.BZ2Compressor() if path.suffix == ".bz2" else None
-    with replacing(path) as file:
-
-        def put(xml: str) -> None:
-            file.write(compressor.compress(xml.encode()) if compressor else xml.encode())
-
-        put(_header(site))
-        for number, page in enumerate(pages, start=1):
-            put(_page(page, number))
-        put(_FOOTER)
-        if compressor:
-            file.write(compressor.flush())
-    return number
-
-
-def _write_multistream(path: Path, pages: Iterable[DemoPage], site: DumpSite) -> int:
-    numbered = enumerate(pages, start=1)
-    index, count = [], 0
-    with replacing(path) as file:
-        file.write(bz2.compress(_header(site).encode()))
-        while stream := list(islice(numbered, PAGES_PER_STREAM)):
-            # The official index, too, holds titles as they stand in the XML.
-            index += [f"{file.tell()}:{_page_id(number)}:{escape(page.title)}\n" for number, page in stream]
-            file.write(bz2.compress("".join(_page(page, number) for number, page in stream).encode()))
-            count += len(stream)
-        file.write(bz2.compress(_FOOTER.encode()))
-    with replacing(index_path(path)) as file:
-        file.write(bz2.compress("".join(index).encode()))
-    return count
-
-
-def _header(site: DumpSite) -> str:
-    namespaces = "".join(
-        f'      <namespace key="{key}" case="first-letter">{escape(name)}</namespace>\n'
-        if name
-        else f'      <namespace key="{key}" case="first-letter" />\n'
-        for key, name in sorted(site.namespaces.items())
-    )
-    base = f"https://{site.language}.wikipedia.org/wiki/{quote(site.main_page.replace(' ', '_'))}"
-    return (
-        f'<mediawiki xmlns="{SCHEMA}" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"'
-        f' xsi:schemaLocation="{SCHEMA} {SCHEMA[:-1]}.xsd" version="0.11" xml:lang="{site.language}">\n'
-        f"  <siteinfo>\n    <sitename>{escape(site.name)}</sitename>\n    <dbname>{site.database}</dbname>\n"
-        f"    <base>{base}</base>\n    <generator>MediaWiki 1.46.0-wmf.7</generator>\n    <case>first-letter</case>\n"
-        f"    <namespaces>\n{namespaces}    </namespaces>\n  </siteinfo>\n"
-    )
-
-
+_NAMES = (
+    *("Media", "Special", "", "Talk", "User", "User talk", "Wikipedia", "Wikipedia talk", "File", "File talk"),
+    *("MediaWiki", "MediaWiki talk", "Template", "Template talk", "Help", "Help talk", "Category", "Category talk"),
+)
+NAMESPACES = {**dict(enumerate(_NAMES, start=-2)), 828: "Module", 829: "Module talk"}
+_SPACES = "".join(
+    f'      <namespace key="{key}" case="first-letter"' + (f">{name}</namespace>\n" if name else " />\n")
+    for key, name in NAMESPACES.items()
+)
+_HEADER = f"""\
+<mediawiki xmlns="{SCHEMA}" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" \
+xsi:schemaLocation="{SCHEMA} {SCHEMA[:-1]}.xsd" version="0.11" xml:lang="en">
+  <siteinfo>
+    <sitename>Wikipedia</sitename>
+    <dbname>enwiki</dbname>
+    <base>https://en.wikipedia.org/wiki/Main_Page</base>
+    <generator>MediaWiki 1.46.0-wmf.7</generator>
+    <case>first-letter</case>
+    <namespaces>
+{_SPACES}    </namespaces>
+  </siteinfo>
+"""
 _FOOTER = "</mediawiki>\n"
 
 

@@ -21,9 +21,8 @@ from tests.namespaces import permitted
 from tests.test_end_to_end import MODEL, TINY
 from tests.workflows.cluster.hosts import Hosts
 from tokenfree.preprocess.common.stored.json_lines import read_json_lines
+from tokenfree.workflows.demo_corpus.corpus import own_pages
 from tokenfree.workflows.demo_corpus.dump_writer import write_dump
-from tokenfree.workflows.demo_corpus.own_pages import own_pages
-from tokenfree.workflows.demo_corpus.sites import SITES
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
 PORT = 5055
@@ -100,7 +99,7 @@ def end(command: "subprocess.Popen[str]") -> None:
 
 def test_a_run_and_a_sweep_outlive_the_hosts_they_began_on(cluster: Cluster, tmp_path: Path) -> None:
     assert stored(cluster, "mkdir('bucket')").wait(60) == 0
-    write_dump(cluster.work / "enwiki-test-pages-articles.xml.bz2", own_pages("en"), SITES["en"])
+    write_dump(cluster.work / "enwiki-test-pages-articles.xml.bz2", own_pages())
     (cluster.work / "long.yaml").write_text(yaml.safe_dump(LONG))
     submit = ("cluster", "submit", "--")
     cluster.run(*submit, "preprocess", "--wikipedia", "enwiki-test-pages-articles.xml.bz2", "--output",

@@ -22,9 +22,8 @@ from tests.conftest import REPOSITORY
 from tests.test_end_to_end import MODEL, TINY
 from tokenfree.preprocess.common.stored.json_lines import read_json_lines
 from tokenfree.train.ray import loopback_node
+from tokenfree.workflows.demo_corpus.corpus import own_pages
 from tokenfree.workflows.demo_corpus.dump_writer import write_dump
-from tokenfree.workflows.demo_corpus.own_pages import own_pages
-from tokenfree.workflows.demo_corpus.sites import SITES
 
 pytestmark = [
     pytest.mark.slow,
@@ -120,7 +119,7 @@ def address(machine: Machine) -> Iterator[str]:
 def data(machine: Machine, address: str) -> str:
     """A data directory made by a job, and another one made here: the same bytes."""
     dump = "enwiki-test-pages-articles.xml.bz2"
-    write_dump(machine.work / dump, own_pages("en"), SITES["en"])
+    write_dump(machine.work / dump, own_pages())
     words = ["preprocess", "--wikipedia", dump, "--output"]
     said = machine.run("cluster", "submit", "--", *words, "data", *TINY)
     assert "runs        on a node with 1 free CPU\n" in said

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.conftest import REPOSITORY
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.records.document import Failure
@@ -51,8 +50,7 @@ OTHERS = [
 
 @pytest.mark.parametrize(("language", "encoding"), OTHERS)
 def test_encodings_of_other_scripts(language: str, encoding: str) -> None:
-    pages = REPOSITORY / "workflows" / "demo_corpus" / "pages" / language
-    text = "\n".join(path.read_text(encoding="utf-8") for path in sorted(pages.iterdir()))
+    text = (Path(__file__).parent / "texts" / f"{language}.wikitext").read_text(encoding="utf-8")
     data = re.sub(r"[A-Za-z0-9=\[\]{}|*<>/'\"-]+", "", text)[:1000].encode(encoding, "ignore")
     assert decode_book(data) == data.decode(encoding)
     with pytest.raises(NotText, match="bad_encoding"):  # UTF-8 with a byte that is none stays what it is
