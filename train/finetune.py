@@ -26,7 +26,7 @@ from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.runs.locate import run_at
 from tokenfree.train.runs.metrics import OnLine
 from tokenfree.train.runs.run import Run
-from tokenfree.train.runs.run_config import RunConfig, config_before, read_any_config
+from tokenfree.train.runs.run_config import RunConfig, as_recorded, config_before, read_any_config
 from tokenfree.train.start.first_checkpoint import GivenStart
 from tokenfree.train.start.given_weights import absolute, read_weights
 from tokenfree.train.tasks.base import Split
@@ -153,6 +153,7 @@ def prepare(
     Raises:
         UserError: what is wrong with the recipe, a file or the weights.
     """
+    recipe = as_recorded(recipe, run_at(run).name)
     paths: dict[Split, str] = {split: _absolute(files[split]) for split in SPLITS if split in files}
     if recipe.task.needs_files and "train" not in paths:
         raise UserError(f"task.name: {recipe.task.name} learns from examples; give a file of them as --train")

@@ -1,5 +1,7 @@
 """Makes the folders that stand for a format: tiny data, a run on them, that run fine-tuned, a sweep of two trials.
 
+`characters` and `pairs` are runs whose recipes lack keys that have another default since.
+
 What a released tokenfree wrote is never made again: later versions have to open it (`test_formats.py`). A new number is
 due when a release writes what the one before could not read (`SCHEMA_VERSION`, `RUN_FORMAT`, `SWEEP_FORMAT`):
 
@@ -61,6 +63,27 @@ TASK: dict[str, Any] = {
         "threads": 1,
     },
 }
+SMALLER: dict[str, Any] = {
+    "width": 4,
+    "embedder": {**RECIPE["model"]["embedder"], "positions": "none", "segments": 0},
+    "downsampler": "identity",
+    "upsampler": "identity",
+    "trunk": RECIPE["model"]["trunk"],
+}
+CHARACTERS: dict[str, Any] = {
+    "model": SMALLER,
+    "objective": {"name": "canine_c", "buckets": 8, "heads": 1, "mask_fraction": 0.5},
+    "train": {**RECIPE["train"], "steps": 2, "validation_windows": 8},
+}
+PAIRS: dict[str, Any] = {
+    "model": SMALLER,
+    "task": {"name": "pairs", "encode": "apart", "representation": "class_max"},
+    "train": {**TASK["train"], "learning_rate": 0.03, "seed": 3},
+}
+PAIRED = (
+    "premise\thypothesis\tlabel\nrain falls\tit is wet\tyes\nthe sun is out\tit is wet\tno\n"
+    "snow falls\tit is cold\tyes\na warm wind\tit is cold\tno\n"
+)
 EXAMPLES = "text\tlabel\nrain falls\twet\nthe sun is out\tdry\nsnow falls\twet\na warm wind\tdry\n"
 
 
@@ -75,6 +98,7 @@ def make(folder: Path) -> None:
     data = str(folder / "data")
     pretrain(build(PretrainRecipe, RECIPE, source="make"), data, str(folder / "run"))
     make_finetuned(folder)
+    make_with_old_defaults(folder)
     with ray_session(2):
         run_sweep(build(SweepRecipe, SWEEP, source="make"), data, str(folder / "sweep"))
     remove_locks(folder)
@@ -87,6 +111,15 @@ def make_finetuned(folder: Path) -> None:
     files: dict[Split, str] = {"train": str(examples), "dev": str(examples)}
     recipe = build(FinetuneRecipe, TASK, source="make")
     finetune(recipe, files, str(folder / "finetuned"), init_from=str(folder / "run"))
+
+
+def make_with_old_defaults(folder: Path) -> None:
+    """Make `characters`, and `pairs` with its `pairs.tsv`, beside `data`."""
+    pretrain(build(PretrainRecipe, CHARACTERS, source="make"), str(folder / "data"), str(folder / "characters"))
+    examples = folder / "pairs.tsv"
+    examples.write_text(PAIRED)
+    files: dict[Split, str] = {"train": str(examples), "dev": str(examples)}
+    finetune(build(FinetuneRecipe, PAIRS, source="make"), files, str(folder / "pairs"))
 
 
 def remove_locks(folder: Path) -> None:

@@ -41,13 +41,13 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 def test_the_formats_of_today_are_kept() -> None:
     newest = KEPT[-1]
     assert load_manifest(str(newest / "data")).schema_version == SCHEMA_VERSION
-    for run in ("run", "finetuned"):
+    for run in ("run", "finetuned", "characters", "pairs"):
         assert yaml.safe_load((newest / run / "config.yaml").read_text())["format"] == RUN_FORMAT
     assert yaml.safe_load((newest / "sweep" / "sweep.yaml").read_text())["format"] == SWEEP_FORMAT
-    assert sum(path.stat().st_size for path in newest.rglob("*") if path.is_file()) < 300_000
+    assert sum(path.stat().st_size for path in newest.rglob("*") if path.is_file()) < 350_000
 
 
-@pytest.mark.parametrize("name", ["data", "run", "finetuned", "sweep"])
+@pytest.mark.parametrize("name", ["data", "run", "finetuned", "sweep", "characters", "pairs"])
 def test_each_is_found_good(kept: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
     found = json.loads(said(capsys, "verify", name, "--json"))
     assert found["good"]
@@ -98,6 +98,37 @@ def test_a_finetuned_run_goes_on(kept: Path, capsys: pytest.CaptureFixture[str])
     said(capsys, *command)
     assert json.loads(Path("finetuned/result.json").read_text()) == result
     assert json.loads(said(capsys, "verify", "finetuned", "--json"))["good"]
+
+
+def test_a_run_without_a_share_of_masked_words_keeps_a_tenth_visible(
+    kept: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "masked" not in yaml.safe_load(Path("characters/config.yaml").read_text())["recipe"]["objective"]
+    result = json.loads(Path("characters/result.json").read_text())
+    found = json.loads(said(capsys, "evaluate", "characters", "--data", "data", "--json"))
+    assert found["validation_loss"] == pytest.approx(result["validation_loss"], rel=1e-4)
+    assert found["baseline_copied"] == pytest.approx(result["baselines"]["copied"])
+    recipe = yaml.safe_load(Path("characters/config.yaml").read_text())["recipe"]
+    Path("recipe.yaml").write_text(yaml.safe_dump(recipe))
+    Path("characters/result.json").unlink()  # killed before its end
+    said(capsys, "pretrain", "recipe.yaml", "--data", "data", "--output", "characters")
+    assert yaml.safe_load(Path("characters/config.yaml").read_text())["recipe"]["objective"]["masked"] == 0.9
+    again = json.loads(Path("characters/result.json").read_text())
+    assert again["validation_loss"] == pytest.approx(result["validation_loss"], rel=1e-4)
+
+
+def test_a_run_of_pairs_apart_keeps_the_product(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = [json.loads(line) for line in Path("pairs/predictions/dev.jsonl").read_text().splitlines()]
+    texts = ["\t".join(line.split("\t")[:2]) for line in Path("pairs.tsv").read_text().splitlines()[1:]]
+    lines = said(capsys, "predict", "pairs", *texts, "--json").splitlines()
+    for line, known in zip(map(json.loads, lines), before, strict=True):
+        assert line["probabilities"] == pytest.approx(known["probabilities"], abs=1e-4)
+    recipe = yaml.safe_load(Path("pairs/config.yaml").read_text())["recipe"]
+    assert "combine" not in recipe["task"]
+    Path("recipe.yaml").write_text(yaml.safe_dump(recipe))
+    Path("pairs/result.json").unlink()  # killed before its end
+    said(capsys, "finetune", "recipe.yaml", "--train", "pairs.tsv", "--dev", "pairs.tsv", "--output", "pairs")
+    assert yaml.safe_load(Path("pairs/config.yaml").read_text())["recipe"]["task"]["combine"] == "product"
 
 
 def test_a_run_goes_on(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -78,7 +78,7 @@ def _of_texts(task: DownstreamTask, head: TextHead) -> PortHead:
     wrong: list[str] = []
     if head.vector.representation != "pooled":
         wrong.append(f"task.representation must be 'pooled', not {head.vector.representation!r}")
-    if head.two_vectors:
+    if head.combine is not None:
         wrong.append("task.encode must be 'together', not 'apart'")
     if wrong:
         raise UserError("transformers has no class with this head: " + "; ".join(wrong))

@@ -42,8 +42,6 @@ from tokenfree.train.objectives.heads import (
     targets_of,
 )
 
-_MASKED = 0.9
-
 
 @settings
 class Config(MaskedObjective):
@@ -52,6 +50,8 @@ class Config(MaskedObjective):
 
     Attributes:
         max_predictions: the most characters of an example that are predicted, 1 to 65536.
+        masked: share of the selected words that are hidden, above 0 to 1; the others stay visible. The paper's text
+            hides all, its figure of data preparation 0.9.
         max_word: characters at which longer runs are cut, at least 1: text without spaces is not masked by the page.
         buckets: classes: codepoints modulo this, 1 to 0x110000.
         heads: of the layer over the predictions, at least 1; must divide the width.
@@ -62,6 +62,7 @@ class Config(MaskedObjective):
 
     name: Literal["canine_c"] = "canine_c"
     max_predictions: Annotated[int, Field(ge=1, le=65536)] = 320
+    masked: Annotated[float, Field(gt=0, le=1)] = 1.0
     max_word: Annotated[int, Field(ge=1)] = 32
     buckets: Annotated[int, Field(ge=1, le=0x110000)] = 16384
     heads: Annotated[int, Field(ge=1)] = 12
@@ -120,8 +121,8 @@ class CanineCCollator:
     """Windows to masked inputs and the characters to predict, in the order in which they are predicted.
 
     15% (`mask_fraction`) of the words (runs without white space) of a window are selected, rounded, at least one; drawn
-    one by one until their characters would be more than `max_predictions` P. All characters of 90% of them become MASK,
-    10% stay. All of them are targets, in an order drawn for each sample.
+    one by one until their characters would be more than `max_predictions` P. All characters of a share
+    `masked` of them become MASK, the others stay. All of them are targets, in an order drawn for each sample.
 
     A batch: codepoints int64 [b, length], mask bool [b, length], target_positions int64 [b, P], target_codepoints int64
     [b, P], target_ids int64 [b, P] (their buckets), target_mask bool [b, P], target_kinds int64 [b, P], num_characters
@@ -171,7 +172,7 @@ class CanineCCollator:
         gold = np.where(target_mask, np.take_along_axis(codepoints, positions, axis=1), 0)
 
         places = int(place.max(initial=0)) + 1
-        masked = random.uniform(self._seed, "action", sample_ids, places)[row, place] < _MASKED
+        masked = random.uniform(self._seed, "action", sample_ids, places)[row, place] < config.masked
         codepoints.reshape(-1)[ragged_range((first + row * self.length)[masked], size[masked])] = MASK
         is_masked = np.take_along_axis(codepoints, positions, axis=1) == MASK
         return {

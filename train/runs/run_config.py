@@ -23,7 +23,11 @@ from tokenfree.train.runs.run_files import CONFIG, CONFIG_NAME, RUN_FORMAT
 _TASK = "task"  # a key that recipes of fine-tuning have alone
 _MASKED = ("byte2word", "canine_c", "canine_s", "masked_characters", "masked_subwords")
 # What runs did whose config lacks the key, where that is not the default of today: by slot, variant and key.
-_OLD_DEFAULTS = {("objective", name, "validation_mask_fraction"): None for name in _MASKED}
+_OLD_DEFAULTS: dict[tuple[str, str, str], Any] = {
+    **{("objective", name, "validation_mask_fraction"): None for name in _MASKED},
+    ("objective", "canine_c", "masked"): 0.9,
+    ("task", "pairs", "combine"): "product",
+}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,6 +21,7 @@ from tokenfree.train.tasks.base import TaskHead
 from tokenfree.train.tasks.encode import class_and_maximum, encode_places, encode_units
 
 Representation = Literal["pooled", "class_max"]
+Combine = Literal["difference", "product"]
 _NO_TARGET = -100
 
 
@@ -78,7 +79,8 @@ class TextHead(TaskHead):
         model: the encoder's settings.
         representation: see `TextVector`.
         size: classes; 1 with `regression`.
-        two_vectors: each text of a pair is encoded alone; [r1, r2, |r1 - r2|, r1 * r2] is what is classified.
+        combine: each text of a pair is encoded alone; [r1, r2, |r1 - r2|, r1 - r2] is classified (`difference`, arXiv
+            1912.00544), or [r1, r2, |r1 - r2|, r1 * r2] (`product`); None: one text, or both together.
         dropout: of the head.
         regression: a number is learned, by its squared error.
     """
@@ -90,22 +92,24 @@ class TextHead(TaskHead):
         size: int,
         *,
         dropout: float,
-        two_vectors: bool = False,
+        combine: Combine | None = None,
         regression: bool = False,
     ) -> None:
         super().__init__()
         self.vector = TextVector(representation, model.width)
-        self.two_vectors, self.regression = two_vectors, regression
-        features = self.vector.width * (4 if two_vectors else 1)
-        hidden = model.width if two_vectors or representation == "class_max" else None
+        self.combine, self.regression = combine, regression
+        features = self.vector.width * (4 if combine else 1)
+        hidden = model.width if combine or representation == "class_max" else None
         self.classifier = Classifier(features, hidden, size, dropout)
 
     def outputs(self, encoder: nn.Module, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """`logits` [B, K]."""
         x_BV = self.vector(encoder, batch)
-        if self.two_vectors:
+        if self.combine is not None:
             other_BV = self.vector(encoder, batch, "second_")
-            x_BV = torch.cat([x_BV, other_BV, (x_BV - other_BV).abs(), x_BV * other_BV], dim=-1)
+            difference_BV = x_BV - other_BV
+            last_BV = difference_BV if self.combine == "difference" else x_BV * other_BV
+            x_BV = torch.cat([x_BV, other_BV, difference_BV.abs(), last_BV], dim=-1)
         return {"logits": self.classifier(x_BV)}
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> Loss:

@@ -21,7 +21,7 @@ from tokenfree.train.tasks.examples.example import TextExample
 from tokenfree.train.tasks.examples.glue import GLUE
 from tokenfree.train.tasks.examples.noise import Noise
 from tokenfree.train.tasks.examples.texts import TextOptions, read_texts
-from tokenfree.train.tasks.heads import Representation, TextHead
+from tokenfree.train.tasks.heads import Combine, Representation, TextHead
 from tokenfree.train.tasks.inputs.text_inputs import NOWHERE, TextInputs, TextSymbols
 from tokenfree.train.tasks.metrics.metrics import Metrics
 from tokenfree.train.tasks.metrics.scores import NUMBER_METRICS, label_metrics, number_metrics
@@ -144,15 +144,15 @@ class LabelledTexts(TaskDefaults):
             raise UserError(f"{examples[0].key}: all training examples are labelled {list(found)}; there is no choice")
         return dataclasses.replace(self, labels=tuple(found))
 
-    def build_head(self, model: ModelConfig, *, two_vectors: bool = False) -> TextHead:
-        """The head, for pairs over both vectors where it is to be `two_vectors`."""
+    def build_head(self, model: ModelConfig, *, combine: Combine | None = None) -> TextHead:
+        """The head; with `combine`, over the vectors of both texts of a pair."""
         size = 1 if self.is_number else len(self.labels)
         return TextHead(
             model,
             self.representation,
             size,
             dropout=self.dropout,
-            two_vectors=two_vectors,
+            combine=combine,
             regression=self.is_number,
         )
 

@@ -10,7 +10,7 @@ from tokenfree.preprocess.common.settings import settings
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.tasks.base import Item, Split
 from tokenfree.train.tasks.examples.example import TextExample
-from tokenfree.train.tasks.heads import TextHead
+from tokenfree.train.tasks.heads import Combine, TextHead
 from tokenfree.train.tasks.inputs.text_inputs import TextInputs
 from tokenfree.train.tasks.inputs.words import WordInputs
 from tokenfree.train.tasks.labelled_texts import LabelledCollator, LabelledTexts, TextWindow, too_long
@@ -24,11 +24,14 @@ class Config(LabelledTexts):
 
     Attributes:
         encode: `together`: [CLS] first [SEP] second [SEP], the second in segment 1; `apart`: each by itself, and
-            [r1, r2, |r1 - r2|, r1 * r2] of their vectors is classified.
+            features of their two vectors are classified.
+        combine: the last of the features [r1, r2, |r1 - r2|, ...] of `apart`: `difference`, r1 - r2, as the multi-scale
+            Transformer has it, or `product`, r1 * r2.
     """
 
     name: Literal["pairs"] = "pairs"
     encode: Literal["together", "apart"] = "together"
+    combine: Combine = "difference"
 
     def check(self, model: ModelConfig, length: int) -> list[str]:
         """The problems of the settings, and of an embedder that cannot tell two segments apart."""
@@ -65,7 +68,7 @@ class Config(LabelledTexts):
 
     def build(self, model: ModelConfig) -> TextHead:
         """The head."""
-        return self.build_head(model, two_vectors=self.encode == "apart")
+        return self.build_head(model, combine=self.combine if self.encode == "apart" else None)
 
     def collator(self, inputs: TextInputs, seed: int) -> TextPairCollator:
         """See `DownstreamTask.collator`."""

@@ -15,7 +15,7 @@ from tokenfree.train.objectives import byte2word, canine_c, canine_s, masked_cha
 
 OBJECTIVES: dict[str, tuple[Any, int]] = {
     "canine_s": (canine_s.Config(mask_fraction=0.5), 64),
-    "canine_c": (canine_c.Config(mask_fraction=0.5), 64),
+    "canine_c": (canine_c.Config(mask_fraction=0.5, masked=0.9), 64),
     "masked_characters": (masked_characters.Config(mask_fraction=0.5), 64),
     "masked_subwords": (masked_subwords.Config(mask_fraction=0.5), 64),
     "byte2word": (byte2word.Config(mask_fraction=0.5, bytes_per_word=2), 144),

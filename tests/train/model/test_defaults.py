@@ -11,7 +11,8 @@ INPUT: dict[str, Any] = {"positions": "learned", "max_characters": 16384, "segme
 UP: dict[str, Any] = {"kernel": 4, "keys": "characters", "targeted": True}
 STRIDED: dict[str, Any] = {"rate": 4, "block": 128, "layers": 1, "align_mask": False}
 BUCKETS = {"buckets": 16384}
-MASKED: dict[str, Any] = {"mask_fraction": 0.15, "next_sentence": False}
+MASK: dict[str, Any] = {"mask_fraction": 0.15, "validation_mask_fraction": 0.15, "output_bias": "zeros"}
+MASKED: dict[str, Any] = {**MASK, "next_sentence": False}
 ADAM: dict[str, Any] = {"weight_decay": 0.01, "beta1": 0.9, "beta2": 0.999}
 
 DEFAULTS: dict[str, dict[str, dict[str, Any]]] = {
@@ -59,13 +60,13 @@ DEFAULTS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "model.trunk.segments": {"none": {}, "per_head": {"num_segments": 2, "sharing": None}},
     "objectives": {
-        "byte2word": {"words": "rules", "mask_fraction": 0.15, "max_predictions": 160, "max_pieces": 16,
+        "byte2word": {**MASK, "output_rows": "free", "words": "rules", "max_predictions": 160, "max_pieces": 16,
                       "bytes_per_word": 8, "lower_case": False},
-        "canine_c": {**MASKED, **BUCKETS, "max_predictions": 320, "max_word": 32, "heads": 12, "dropout": 0.1,
-                     "spare": 6},
-        "canine_s": {**MASKED, "max_predictions": 80, "spare": 6},
+        "canine_c": {**MASKED, **BUCKETS, "max_predictions": 320, "masked": 1.0, "max_word": 32, "heads": 12,
+                     "dropout": 0.1, "spare": 6},
+        "canine_s": {**MASKED, "output_rows": "free", "max_predictions": 80, "spare": 6},
         "masked_characters": {**MASKED, **BUCKETS, "max_predictions": 320, "spare": 6},
-        "masked_subwords": {**MASKED, "max_predictions": 80, "tied": False},
+        "masked_subwords": {**MASKED, "output_rows": "free", "max_predictions": 80, "tied": False},
     },
     "optimizers": {"adamw": {**ADAM, "epsilon": 1e-8}, "adamw_bert": {**ADAM, "epsilon": 1e-6},
                    "lamb": {**ADAM, "epsilon": 1e-6}},

@@ -69,8 +69,9 @@ def test_targets_are_all_characters_of_some_words_with_their_gold(batch: Arrays)
         assert batch["num_characters"][row] == len(text)
 
 
-def test_inputs_change_in_nine_of_ten_words_and_nowhere_else() -> None:
-    batch = collate(make_collator(), TEXTS * 10)
+@pytest.mark.parametrize(("config", "share"), [({}, 1.0), ({"masked": 0.9}, 0.9), ({"masked": 0.4}, 0.4)])
+def test_inputs_change_in_a_share_of_the_words_and_nowhere_else(config: dict[str, float], share: float) -> None:
+    batch = collate(make_collator(**config), TEXTS * 10)
     masked = kept = 0
     for row, text in enumerate(TEXTS * 10):
         line, predicted = batch["codepoints"][row], np.zeros(LENGTH, dtype=bool)
@@ -87,7 +88,7 @@ def test_inputs_change_in_nine_of_ten_words_and_nowhere_else() -> None:
             else:
                 assert (now == was).all()
             at += len(word) + 1
-    assert masked / (masked + kept) == pytest.approx(0.9, abs=0.015)
+    assert masked / (masked + kept) == pytest.approx(share, abs=0.02 * (share < 1))
 
 
 def test_no_more_characters_than_allowed_and_none_of_a_word_left_out() -> None:
