@@ -1,0 +1,199 @@
+"""The rows of the queue, the most valuable stage first. What all rows of a kind share stands at the top, once.
+
+A row is a set of examples or a corpus, a recipe with options, the pretraining row that it begins with, and steps. Each
+has three seeds; a row that begins with a pretraining row takes its run of the same seed. A row with `rates` trains at
+the rate that its family's `leader` finds best on its development part, with seed 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.results.data import NAMES, SETS, TEXTS
+
+PRETRAIN, FINETUNE, PROBE, BASELINE = "pretrain", "finetune", "probe", "baseline"
+PRETRAINED, UNTRAINED = "fine-tuned", "same model, untrained"
+Options = Mapping[str, str]
+
+# --- Chosen settings: change them here alone. ---
+# The recipe of our own: n-grams, no local layer, T5 positions, a wide kernel in UP, many small batches.
+FAST_TRAINING: Options = {
+    "train.global_batch": "8",
+    "train.learning_rate": "0.002",
+    "train.warmup": "0.05",
+    "objective.mask_fraction": "0.3",
+    "objective.output_bias": "frequencies",
+    "objective.output_rows": "spelled",
+    "train.checkpoint_every_steps": "200",
+    "train.validate_every_steps": "400",
+}
+FAST_RECIPE = "canine-s-tiny"
+FAST_MODEL: Options = {
+    "model.embedder.name": "ngram_hash",
+    "model.embedder.orders": "6",
+    "model.embedder.hashes": "4",
+    "model.embedder.buckets": "4096",
+    "model.embedder.positions": "none",
+    "model.downsampler.layers": "0",
+    "model.trunk.positions.name": "t5",
+    "model.upsampler.kernel": "16",
+}
+PRETRAINING_STEPS = 6000
+COMMON: Options = {"train.checkpoint_every_steps": "50", "train.validate_every_steps": "50", "train.length": "240"}
+# By kind of set: recipe, options, rates of the sweep (the lowest first), the set that it is made on.
+TUNING: Mapping[str, tuple[str, Options, tuple[str, ...], str]] = {
+    NAMES: ("ner", {}, ("0.0005", "0.001", "0.002"), "swa"),
+    TEXTS: ("classification", {}, ("0.0001", "0.0003", "0.001"), "sst2"),
+    "pairs": ("pairs", {}, ("0.0001", "0.0003", "0.001"), "snli"),
+}
+STEPS = {"sst2": 600, "sst5": 600, "mtl": 900, "wisesight": 400, "snli": 500, "xnli-ko": 300}
+NAMES_STEPS = 300
+CLAIM_STEPS = 1000
+# --- End of the chosen settings. ---
+
+FIRST = ("swa", "ewt", "germeval", "amh", "sst2", "sst5", "mtl", "hau", "ibo", "kin", "wol", "wnut")
+LATER = tuple(name for name in SETS if name not in FIRST)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One setting.
+
+    Attributes:
+        name: key; a run is `NAME-SEED`, or `NAME@RATE-SEED` where a sweep decides on the rate.
+        kind: `PRETRAIN`, `FINETUNE`, `PROBE` or `BASELINE`.
+        label: what tables call it.
+        set: set of examples, if it reads files.
+        data: pretraining corpus.
+        recipe: a recipe of tokenfree.
+        options: laid over the recipe.
+        begins_with: pretraining row.
+        rates: rates of the sweep of its family.
+        leader: row that the sweep is made with.
+        seeds: number of seeds.
+    """
+
+    name: str
+    kind: str
+    label: str
+    set: str | None = None
+    data: str = "text"
+    recipe: str = ""
+    options: Options = field(default_factory=dict)
+    begins_with: str | None = None
+    rates: tuple[str, ...] = ()
+    leader: str = ""
+    seeds: int = 3
+
+
+def _pretrained() -> Iterator[Row]:
+    """Yield the pretraining, and the weights that it began with: a step at a rate that moves nothing."""
+    options = {**FAST_MODEL, **FAST_TRAINING, "train.steps": str(PRETRAINING_STEPS)}
+    nothing = {**options, "train.steps": "1", "train.learning_rate": "1e-12", "train.validate_every_steps": "1"}
+    yield Row("text", PRETRAIN, "n-gram CANINE", recipe=FAST_RECIPE, options=options)
+    yield Row("text-untrained", PRETRAIN, "n-gram CANINE, untrained", recipe=FAST_RECIPE, options=nothing)
+
+
+def _of_set(name: str) -> Iterator[Row]:
+    kind = SETS[name].kind
+    recipe, options, rates, leader = TUNING[kind]
+    steps = STEPS.get(name, NAMES_STEPS)
+    given = {**COMMON, **options, "train.steps": str(steps)}
+    for end, label, begins_with in (("tuned", PRETRAINED, "text"), ("untrained", UNTRAINED, "text-untrained")):
+        family = (rates, f"{leader}-{end}")
+        yield Row(f"{name}-{end}", FINETUNE, label, name, "", recipe, given, begins_with, *family)
+    yield Row(f"{name}-probe", PROBE, "linear probe", name, begins_with="text")
+
+
+def _baselines() -> Iterator[Row]:
+    for name in (*FIRST, *LATER):
+        yield Row(f"{name}-baseline", BASELINE, "baseline", name, seeds=1)
+
+
+# CANINE-S over single characters, trained fast: what a claim changes is laid over it. The papers' own settings at this
+# size do not use context within minutes, so nothing could be compared.
+CLAIM_BASE: Options = {
+    **FAST_MODEL,
+    "model.embedder.name": "codepoint_hash",
+    "model.embedder.positions": "learned",
+    "model.embedder.max_characters": "2048",
+    "train.steps": str(CLAIM_STEPS),
+}
+MULTI_SCALE = {
+    "model.trunk.layer.name": "multi_scale",
+    "model.trunk.attention.name": "multi_scale",
+    "model.trunk.heads": "8",
+    "model.trunk.positions.name": "none",
+}
+HASHED = ("model.embedder.orders", "model.embedder.hashes", "model.embedder.buckets")
+NO_INPUT_POSITIONS = {"model.embedder.positions": "none"}
+# In the order of their value.
+CHANGES: Mapping[str, tuple[str, Options]] = {
+    "base": ("CANINE-S trained fast", {}),
+    "ngrams": ("n-grams of one to six", {"model.embedder.name": "ngram_hash", "model.embedder.orders": "6"}),
+    "no-concatenation": ("UP without the characters", {"model.upsampler.name": "repeat_add"}),
+    "input-positions": ("positions at the input alone", {"model.trunk.positions.name": "none"}),
+    "diet-rel": ("DIET-REL", {"model.trunk.positions.name": "diet_rel", **NO_INPUT_POSITIONS}),
+    "diet-abs": ("DIET-ABS, layers share", {"model.trunk.positions.name": "diet_abs", **NO_INPUT_POSITIONS}),
+    "mean": ("mean of four characters", {"model.downsampler.name": "strided_mean"}),
+    "attention": ("attention to four characters", {"model.downsampler.name": "strided_attention"}),
+    "local-layer": ("with the local layer", {"model.downsampler.layers": "1"}),
+    "rate-6": ("6 characters a unit", {"model.downsampler.rate": "6"}),
+    "vocabulary": ("character vocabulary", {"model.embedder.name": "character_vocabulary"}),
+    "half-width": ("characters half as wide", {"model.character_width": "48"}),
+    "keys-units": ("last layer attends to units", {"model.upsampler.keys": "units"}),
+    "sliding": (
+        "sliding windows of 8 units",
+        {"model.trunk.attention.name": "sliding_global", "model.trunk.attention.one_sided_window": "8"},
+    ),
+    "multi-scale": ("multi-scale layers", MULTI_SCALE),
+}
+
+
+def _claim_rows() -> Iterator[Row]:
+    for name, (label, changes) in CHANGES.items():
+        options = {**CLAIM_BASE, **FAST_TRAINING, **changes}
+        if options["model.embedder.name"] == "character_vocabulary":
+            options = {key: value for key, value in options.items() if key not in HASHED} | {
+                "model.embedder.size": "4096"
+            }
+        elif options["model.embedder.name"] == "codepoint_hash":
+            del options["model.embedder.orders"]
+        yield Row(f"claim-{name}", PRETRAIN, label, recipe="canine-s-tiny", options=options)
+
+
+# Mirrored summation with as many layers as deepHier has; its other rows were run before this queue.
+MIRRORED = {
+    "task.length": "20",
+    "task.size": "10",
+    "task.dev_examples": "1000",
+    "task.test_examples": "5000",
+    "train.length": "21",
+    "model.embedder.size": "10",
+    "train.precision": "float32",
+    "train.steps": "2000",
+    "train.validate_every_steps": "250",
+    "task.pairs": "2",
+    "model.trunk.layers": "6",
+}
+SIX = Row("mirrored-six-2", FINETUNE, "Flex, six layers", None, "", "mirrored-summation", MIRRORED)
+
+QUEUE: tuple[tuple[Row, ...], ...] = (
+    tuple(_baselines()),
+    (*_pretrained(), *(row for name in FIRST for row in _of_set(name))),
+    tuple(row for name in LATER for row in _of_set(name)),
+    (*_claim_rows(), SIX),
+)
+ROWS = {row.name: row for stage in QUEUE for row in stage}
+
+
+def main_score(line: Mapping[str, Any], part: str) -> float:
+    """Return the score that a run is judged by: of several predictors, that of the best on the development part."""
+    best = max(line["scores"].values(), key=lambda scores: _main(scores["dev"]))
+    return _main(best[part])
+
+
+def _main(scores: Mapping[str, float]) -> float:
+    return next(scores[name] for name in ("f1", "accuracy", "relative_mse") if name in scores)

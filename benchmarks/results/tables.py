@@ -1,0 +1,255 @@
+"""Writes what the lines say: the tables and the picture of docs/results.md, and README.md with every row."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.results.claims import AGREES, CLAIMS, DISAGREES, NO_CONTEXT, NOT_RUN, OPEN, Finding, find, mean_interval
+from benchmarks.results.data import NAMES, SETS
+from benchmarks.results.queue import NotReady, chosen_rate, runs
+from benchmarks.results.rows import PRETRAINED, ROWS, UNTRAINED
+from benchmarks.results.simple import FREQUENT_TAG, LARGER_CLASS, NGRAMS, PROBE
+
+Line = dict[str, Any]
+PAGE, DETAILS, PICTURE = "docs/results.md", "benchmarks/results/README.md", "docs/images/results.png"
+BEGIN = "<!-- written by `python -m benchmarks.results tables` -->"
+END = "<!-- end of what is written -->"
+COMPARED = {
+    NAMES: (FREQUENT_TAG, PROBE, UNTRAINED, PRETRAINED),
+    "": (LARGER_CLASS, NGRAMS, PROBE, UNTRAINED, PRETRAINED),
+}
+NONE, MET, NOT_MET = "not run", "yes", "open"
+
+
+def write(repository: Path, lines: Mapping[str, Line]) -> None:
+    """Write the tables into both pages, and the picture."""
+    for page, text in ((PAGE, page_tables(lines)), (DETAILS, details(lines))):
+        before, _, rest = (repository / page).read_text(encoding="utf-8").partition(BEGIN)
+        after = rest.partition(END)[2]
+        (repository / page).write_text(f"{before}{BEGIN}\n\n{text.strip()}\n\n{END}{after}", encoding="utf-8")
+    draw(repository / PICTURE, lines)
+
+
+class Scores:
+    """The scores of each set and predictor on the test part, by seed, at the rate that the sweep chose."""
+
+    def __init__(self, lines: Mapping[str, Line]) -> None:
+        self.rates: dict[str, str] = {}
+        self._found: dict[tuple[str, str], list[dict[str, float]]] = {}
+        for line in lines.values():
+            row = ROWS.get(line["row"])
+            if row is None or row.set is None or not self._is_of_chosen_rate(line, lines):
+                continue
+            for predictor, scores in line["scores"].items():
+                self._found.setdefault((row.set, predictor), []).append(scores["test"])
+
+    def _is_of_chosen_rate(self, line: Line, lines: Mapping[str, Line]) -> bool:
+        row = ROWS[line["row"]]
+        if not row.rates:
+            return True
+        try:
+            self.rates[row.leader] = chosen_rate(row, dict(lines))
+        except NotReady:
+            return False
+        return line.get("rate", self.rates[row.leader]) == self.rates[row.leader]
+
+    def values(self, name: str, predictor: str, score: str) -> list[float]:
+        """Return a score of each seed; empty if nothing has run."""
+        return [scores[score] for scores in self._found.get((name, predictor), ())]
+
+    def mean(self, name: str, predictor: str, score: str) -> float | None:
+        """Return the mean over seeds."""
+        values = self.values(name, predictor, score)
+        return statistics.fmean(values) if values else None
+
+
+def page_tables(lines: Mapping[str, Line]) -> str:
+    """Return the two tables of the page for users, and sentences with what is met and what is not run."""
+    scores = Scores(lines)
+    return "\n\n".join(
+        [
+            "### Names: F1, all names and names not seen in training",
+            _table(*_names(scores)),
+            "### Texts: accuracy",
+            _table(*_texts(scores)),
+            *_sentences(scores, lines),
+        ]
+    )
+
+
+def _names(scores: Scores) -> tuple[list[str], list[list[str]]]:
+    rows = []
+    for name in (name for name in SETS if SETS[name].kind == NAMES):
+        cells = []
+        for predictor in COMPARED[NAMES]:
+            both = [_number(scores.mean(name, predictor, score)) for score in ("f1", "f1 unseen")]
+            cells.append(NONE if NONE in both else " / ".join(both))
+        rows.append([SETS[name].label, *cells, _bar(scores, name, "f1", (FREQUENT_TAG,))])
+    return ["set", *COMPARED[NAMES], "above the baseline"], rows
+
+
+def _texts(scores: Scores) -> tuple[list[str], list[list[str]]]:
+    rows = []
+    for name in (name for name in SETS if SETS[name].kind != NAMES):
+        cells = [_number(scores.mean(name, predictor, "accuracy")) for predictor in COMPARED[""]]
+        rows.append([SETS[name].label, *cells, _bar(scores, name, "accuracy", (NGRAMS,))])
+    return ["set", *COMPARED[""], "best row at n-grams or above"], rows
+
+
+def _bar(scores: Scores, name: str, score: str, baselines: Sequence[str]) -> str:
+    """Return whether the model is at least as good as the baselines; of texts the better of probe and model."""
+    models = [PRETRAINED] if score == "f1" else [PROBE, PRETRAINED]
+    ours = [mean for model in models if (mean := scores.mean(name, model, score)) is not None]
+    theirs = [mean for each in baselines if (mean := scores.mean(name, each, score)) is not None]
+    if not theirs or scores.mean(name, PRETRAINED, score) is None:
+        return NONE
+    return MET if max(ours) >= max(theirs) else NOT_MET
+
+
+def _sentences(scores: Scores, lines: Mapping[str, Line]) -> list[str]:
+    found = [find(claim, list(lines.values())).verdict for claim in CLAIMS]
+    counts = ", ".join(f"{found.count(kind)} {kind}" for kind in (AGREES, DISAGREES, OPEN, NO_CONTEXT, NOT_RUN))
+    done = sum(_is_done(run, lines) for run in runs())
+    rates = ", ".join(f"{leader} {rate}" for leader, rate in sorted(scores.rates.items()))
+    helped = [
+        ours > theirs
+        for name in SETS
+        for score in ("f1" if SETS[name].kind == NAMES else "accuracy",)
+        if (ours := scores.mean(name, PRETRAINED, score)) is not None
+        and (theirs := scores.mean(name, UNTRAINED, score)) is not None
+    ]
+    return [
+        f"Pretraining helps on {sum(helped)} of {len(helped)} sets that have run.",
+        f"Learning rates that the sweeps chose on development parts: {rates or 'not run'}.",
+        f"The papers' {len(CLAIMS)} claims: {counts}.",
+        f"Of {len(runs())} runs of the queue {done} are done.",
+    ]
+
+
+def _is_done(run: Any, lines: Mapping[str, Line]) -> bool:
+    try:
+        return run.name(dict(lines)) in lines
+    except NotReady:
+        return False
+
+
+def details(lines: Mapping[str, Line]) -> str:
+    """Return every claim, row and command."""
+    by_row: dict[str, list[Line]] = {}
+    for line in lines.values():
+        by_row.setdefault(line["row"] + (f"@{line['rate']}" if "rate" in line else ""), []).append(line)
+    listed = sorted(by_row.items())
+    pretrained = [_pretrained_row(name, of_row) for name, of_row in listed if "evaluation" in of_row[0]]
+    scored = [_scored_row(*each) for name, of_row in listed for each in _predictors(name, of_row)]
+    commands = [of_row[0]["command"] for _, of_row in listed]
+    return "\n\n".join(
+        [
+            "## Claims",
+            _table(
+                ["paper", "claim", "its numbers", "ours", "95% interval", "seeds", "least context probe", "verdict"],
+                [_claim_row(claim, find(claim, list(lines.values()))) for claim in CLAIMS],
+            ),
+            "## Pretraining",
+            _table(
+                ["row", "seeds", "M characters", "masked-only loss", "least margin", "least probe", "CPU minutes"],
+                pretrained,
+            ),
+            "## Tasks",
+            _table(
+                [
+                    "row",
+                    "predictor",
+                    "seeds",
+                    "dev",
+                    "test, 95% interval",
+                    "of each seed",
+                    "parts of the test",
+                    "CPU minutes",
+                ],
+                scored,
+            ),
+            "## Commands of seed 0",
+            "```\n" + "\n".join(commands) + "\n```",
+        ]
+    )
+
+
+def _claim_row(claim: Any, found: Finding) -> list[str]:
+    ours = ["", ""]
+    if found.interval is not None:
+        ours = [f"{found.interval.estimate:+.3f}", f"{found.interval.low:+.3f} to {found.interval.high:+.3f}"]
+    probe = "" if found.probe is None else f"{found.probe:.2f}"
+    text = claim.text if claim.within is None else f"{claim.text} (within {claim.within} nats)"
+    return [claim.paper, text, claim.numbers, *ours, str(found.seeds or ""), probe, found.verdict]
+
+
+def _pretrained_row(name: str, of_row: Sequence[Line]) -> list[str]:
+    found = [line["evaluation"] for line in of_row]
+    least = [f"{min(each.get(key, float('nan')) for each in found):.2f}" for key in ("margin", "probe")]
+    loss = statistics.fmean(each["validation_masked_only_loss"] for each in found)
+    return [
+        f"`{name}`",
+        str(len(of_row)),
+        f"{of_row[0]['characters'] / 1e6:.1f}",
+        f"{loss:.3f}",
+        *least,
+        _minutes(of_row),
+    ]
+
+
+def _predictors(name: str, of_row: Sequence[Line]) -> Iterable[tuple[str, str, Sequence[Line]]]:
+    for predictor in of_row[0].get("scores", ()):
+        yield name, predictor, of_row
+
+
+def _scored_row(name: str, predictor: str, of_row: Sequence[Line]) -> list[str]:
+    parts = {part: [line["scores"][predictor][part] for line in of_row] for part in ("dev", "test")}
+    main = next(score for score in ("f1", "accuracy", "relative_mse") if score in parts["test"][0])
+    test = [scores[main] for scores in parts["test"]]
+    mean = mean_interval(test)
+    shown = f"{mean.estimate:.3f}" + ("" if len(test) < 2 else f" ({mean.low:.3f} to {mean.high:.3f})")
+    others = [score for score in parts["test"][0] if score.startswith(main) and score != main]
+    rest = (
+        f"{other.removeprefix(main).strip()} {statistics.fmean(each[other] for each in parts['test']):.3f}"
+        for other in others
+    )
+    dev = statistics.fmean(scores[main] for scores in parts["dev"])
+    each = ", ".join(f"{value:.3f}" for value in test)
+    return [f"`{name}`", predictor, str(len(test)), f"{dev:.3f}", shown, each, "; ".join(rest), _minutes(of_row)]
+
+
+def _minutes(of_row: Sequence[Line]) -> str:
+    spent = [line["cpu_seconds"] for line in of_row if "cpu_seconds" in line]
+    return f"{statistics.fmean(spent) / 60:.1f}" if spent else "-"
+
+
+def draw(file: Path, lines: Mapping[str, Line]) -> None:
+    """Draw the F1 of names not seen in training, and the accuracy of texts."""
+    from matplotlib.figure import Figure
+
+    scores = Scores(lines)
+    figure = Figure(figsize=(9, 3.4), layout="constrained")
+    for axes, of_names in zip(figure.subplots(1, 2), (True, False), strict=True):
+        names = [name for name in SETS if (SETS[name].kind == NAMES) == of_names]
+        score = "f1 unseen" if of_names else "accuracy"
+        predictors = COMPARED[NAMES] if of_names else COMPARED[""][1:]
+        for number, predictor in enumerate(predictors):
+            points = [(place, scores.mean(name, predictor, score)) for place, name in enumerate(names)]
+            there = [(place + 0.2 * number - 0.3, value) for place, value in points if value is not None]
+            axes.bar(*zip(*there, strict=True), width=0.2, label=predictor) if there else None
+        axes.set_xticks(range(len(names)), names, rotation=45)
+        axes.set_title("F1 of names not seen in training" if of_names else "Accuracy of texts")
+        axes.legend(fontsize=7)
+    figure.savefig(file, dpi=100, metadata={"Software": None})
+
+
+def _number(value: float | None) -> str:
+    return NONE if value is None else f"{value:.3f}"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(cells)} |" for cells in (head, *rows)]
+    return "\n".join([lines[0], f"|{'---|' * len(head)}", *lines[1:]])

@@ -1,0 +1,274 @@
+"""The queue of results: data and scores, what is run again after a kill, sweeps, claims, and the pages."""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.results import queue
+from benchmarks.results.__main__ import LINES, main
+from benchmarks.results.claims import AGREES, CLAIMS, DISAGREES, NO_CONTEXT, NOT_RUN, OPEN, Claim, Interval, find, judge
+from benchmarks.results.data import NAMES, PARTS, SETS, Example, Set, parts
+from benchmarks.results.queue import CpuSeconds, Failed, Folders, Line, Run, append_line, call, in_lane, read_lines
+from benchmarks.results.rows import BASELINE, FINETUNE, PRETRAIN, QUEUE, ROWS, Row
+from benchmarks.results.scores import name_scores, spans, text_scores
+from benchmarks.results.simple import FREQUENT_TAG, LARGER_CLASS, NGRAMS, measure
+from benchmarks.results.tables import DETAILS, PAGE, details, page_tables
+from tests.conftest import REPOSITORY
+from tokenfree.preprocess.common.settings import build, merge, nest
+from tokenfree.train.config import FinetuneRecipe, PretrainRecipe
+from tokenfree.workflows.recipes import library
+
+ANA, BEA = (
+    {"tokens": ["Ana", "Ruiz", "naps"], "ner_tags": ["B-PER", "I-PER", "O"]},
+    {"tokens": ["Bea"], "ner_tags": ["B-PER"]},
+)
+FIRST = Row("one", BASELINE, "one", rates=("0.1", "0.2"), leader="one")
+SECOND = Row("two", BASELINE, "two", rates=("0.1", "0.2"), leader="one")
+
+
+def scored(run: str, dev: float, **more: Any) -> Line:
+    """Return a line with one score."""
+    return {
+        "run": run,
+        "row": run.split("@")[0].split("-")[0],
+        "scores": {"m": {"dev": {"f1": dev}, "test": {"f1": dev}}},
+        **more,
+    }
+
+
+def read_lines_as_texts(file: Path) -> list[Example]:
+    """Read a text per line."""
+    return [{"text": line, "label": "a"} for line in file.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("own", [(), ("test",), ("dev", "test")])
+def test_parts_are_fixed_disjoint_and_keep_equal_texts_together(tmp_path: Path, own: tuple[str, ...]) -> None:
+    for part in PARTS:
+        (tmp_path / part).write_text("".join(f"{part} {number % 300}\n" for number in range(600)))
+    source = Set("s", "texts", read_lines_as_texts, ("train",), **{part: (part,) for part in own})
+    found = {part: [each["text"] for each in examples] for part, examples in parts(tmp_path, source).items()}
+    assert sum(map(len, found.values())) == 600 * (1 + len(own))
+    assert not any(set(found[one]) & set(found[other]) for one in PARTS for other in PARTS if one != other)
+    assert all(each.startswith(part) for part in own for each in found[part])
+    wanted = {"train": 420, "dev": 60, "test": 120} | dict.fromkeys(own, 600)
+    wanted["train"] += sum({"dev": 60, "test": 120}[part] for part in own)
+    assert all(abs(len(found[part]) - wanted[part]) < 60 for part in PARTS)
+
+
+def test_an_inside_tag_that_continues_nothing_begins_a_name() -> None:
+    assert spans(["I-PER", "I-PER", "I-LOC", "B-LOC", "O"]) == {(0, 2, "PER"), (2, 3, "LOC"), (3, 4, "LOC")}
+
+
+def test_names_are_scored_by_whether_training_has_them_and_by_length() -> None:
+    found = name_scores([ANA], [ANA, BEA], [["B-PER", "I-PER", "B-LOC"], ["O"]])
+    assert found["f1"] == pytest.approx(2 / 4)  # one of two names, one of two predictions
+    assert (found["names unseen"], found["f1 unseen"]) == (1, 0)
+    assert (found["f1 1 word"], found["f1 2 words"], found["names 3 words or more"]) == (0, 1, 0)
+
+
+def test_a_set_with_domains_has_the_mean_over_them() -> None:
+    gold = [{"label": "1", "domain": domain} for domain in ("a", "a", "a", "b")]
+    assert text_scores(gold, ["1", "1", "1", "0"]) == {"accuracy": 0.5, "accuracy a": 1, "accuracy b": 0}
+
+
+def test_baselines_learn_from_the_training_part(tmp_path: Path) -> None:
+    texts = [
+        {"text": "a good film", "label": "1"},
+        {"text": "a bad film", "label": "0"},
+        {"text": "good", "label": "1"},
+    ]
+    for name, examples in (("swa", [ANA]), ("sst2", texts)):
+        for part in PARTS:
+            (tmp_path / name).mkdir(exist_ok=True)
+            (tmp_path / name / f"{part}.jsonl").write_text("".join(json.dumps(each) + "\n" for each in examples * 3))
+    assert measure(tmp_path, "swa", None)[FREQUENT_TAG]["test"]["f1"] == 1
+    found = measure(tmp_path, "sst2", None)
+    assert found[LARGER_CLASS]["dev"]["accuracy"] == pytest.approx(2 / 3)
+    assert found[NGRAMS]["dev"]["accuracy"] == 1
+
+
+def test_a_sweep_decides_on_the_rate_of_its_family(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue, "QUEUE", ((FIRST, SECOND),))
+    assert [(run.row.name, run.seed, run.rate) for run in queue.runs()][:3] == [
+        ("one", 0, "0.1"),
+        ("one", 0, "0.2"),
+        ("two", 0, None),
+    ]
+    lines = {"one@0.1-0": scored("one@0.1-0", 0.3)}
+    with pytest.raises(queue.NotReady, match=r"one has no run at 0\.2"):
+        Run(SECOND, 1).name(lines)
+    lines["one@0.2-0"] = scored("one@0.2-0", 0.4)
+    assert Run(SECOND, 1).name(lines) == "two@0.2-1"
+
+
+def test_lanes_begin_apart_and_leave_nothing_out() -> None:
+    made = [Run(FIRST, seed) for seed in range(5)]
+    assert [run.seed for run in in_lane(made, 2, 2)] == [1, 3, 0, 2, 4]
+
+
+def test_a_torn_line_makes_way(tmp_path: Path) -> None:
+    file = tmp_path / "lines.jsonl"
+    append_line(file, {"run": "a"})
+    with file.open("a") as opened:
+        opened.write('{"run": "b", "sco')
+    assert set(read_lines(file)) == {"a"}
+    append_line(file, {"run": "b"})
+    assert set(read_lines(file)) == {"a", "b"}
+
+
+def test_a_run_that_fails_or_waits_does_not_stop_the_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+
+    def line(worker: queue.Worker) -> Line:
+        if worker.row.name == "bad":
+            raise Failed("the loss is not a number")
+        if worker.row.name == "waits" and "good-0" not in worker.lines:
+            raise queue.NotReady("good-0")
+        done.append(worker.name)
+        return scored(worker.name, 0.5, cpu_seconds=1)
+
+    monkeypatch.setattr(queue.Worker, "line", line)
+    rows = [Run(Row(name, BASELINE, name), 0) for name in ("bad", "waits", "good")]
+    folders = Folders(tmp_path, tmp_path / "work", tmp_path / "lines.jsonl")
+    assert queue.work(rows, folders) == ["bad-0"]
+    assert done == ["good-0", "waits-0"]
+    assert queue.work(rows, folders) == ["bad-0"]
+    assert done == ["good-0", "waits-0"]
+
+
+PROGRAM = """
+import pathlib, subprocess, sys, time
+
+attempts = pathlib.Path("attempts")
+first = not attempts.exists()
+attempts.touch()
+if first:
+    busy = "import time\\nwhile time.process_time() < 2: pass"
+    subprocess.Popen([sys.executable, "-c", busy])
+while time.process_time() < 0.3: pass
+if first: time.sleep(60)
+"""
+PARENT = """
+from pathlib import Path
+from benchmarks.results import queue
+queue.POLL_SECONDS = 0.1
+queue.call(["program"], Path("log"), queue.CpuSeconds(Path("cpu")))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_cpu_seconds_are_those_of_all_processes_and_of_attempts_that_were_killed(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{REPOSITORY}"}
+    command = [sys.executable, "-c", PARENT]
+    killed = subprocess.Popen(command, cwd=tmp_path, env=environment)
+    while not (tmp_path / "cpu").exists() or sum(json.loads((tmp_path / "cpu").read_text())) < 1:
+        time.sleep(0.05)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    before = CpuSeconds(tmp_path / "cpu").total()
+    assert before >= 1  # the program alone takes 0.3 and a start: its child counts
+    subprocess.run(command, cwd=tmp_path, env=environment, check=True)
+    assert CpuSeconds(tmp_path / "cpu").total() >= before + 0.3
+
+
+def test_a_failure_says_the_last_line(tmp_path: Path) -> None:
+    with pytest.raises(Failed, match=r"ended with 1: .*No module named no_such_module"):
+        call(["no_such_module", "now"], tmp_path / "log", CpuSeconds(tmp_path / "cpu"))
+
+
+@pytest.mark.parametrize(
+    ("interval", "seeds", "within", "verdict"),
+    [
+        ((0.1, 0.05, 0.15), 3, None, AGREES),
+        ((-0.1, -0.15, -0.05), 3, None, DISAGREES),
+        ((0.1, -0.05, 0.25), 3, None, OPEN),
+        ((0.1, 0.05, 0.15), 2, None, OPEN),
+        ((0.0, -0.04, 0.04), 3, 0.05, AGREES),
+        ((0.1, 0.06, 0.14), 3, 0.05, DISAGREES),
+        ((-0.1, -0.14, -0.06), 3, 0.05, DISAGREES),
+        ((0.05, 0.0, 0.1), 3, 0.05, OPEN),
+    ],
+)
+def test_a_verdict_needs_three_seeds_and_the_whole_interval(
+    interval: tuple[float, float, float], seeds: int, within: float | None, verdict: str
+) -> None:
+    assert judge(Interval(*interval), seeds, within) == verdict
+
+
+def test_losses_are_compared_only_if_both_sides_use_context() -> None:
+    claim = Claim("p", "t", "n", "good", "bad")
+    lines = [
+        {"row": row, "seed": seed, "evaluation": {"validation_masked_only_loss": loss + seed / 100, "probe": 0.6}}
+        for row, loss in (("good", 4.0), ("bad", 4.5))
+        for seed in range(3)
+    ]
+    assert find(claim, lines).verdict == AGREES
+    assert find(dataclasses.replace(claim, better="bad", worse="good"), lines).verdict == DISAGREES
+    lines[0]["evaluation"]["probe"] = 0.5
+    assert find(claim, lines).verdict == NO_CONTEXT
+    assert find(claim, lines[:3]).verdict == NOT_RUN
+
+
+def test_every_row_has_a_recipe_that_takes_its_options() -> None:
+    for row in ROWS.values():
+        if row.kind in (PRETRAIN, FINETUNE):
+            kind = PretrainRecipe if row.kind == PRETRAIN else FinetuneRecipe
+            recipe = merge(library.read_based(row.recipe), nest(list(row.options.items())))
+            build(kind, recipe, source=row.name)
+        assert row.begins_with is None or ROWS[row.begins_with].kind == PRETRAIN
+        assert not row.rates or ROWS[row.leader].rates == row.rates
+    assert len(ROWS) == sum(map(len, QUEUE))
+
+
+def test_every_set_has_its_rows_and_every_claim_its_runs() -> None:
+    for name in SETS:
+        assert {row.name.removeprefix(f"{name}-") for row in ROWS.values() if row.set == name} == {
+            *("baseline", "probe", "tuned", "untrained")
+        }
+    there = {line["row"] for line in read_lines(LINES).values()} | set(ROWS)
+    assert {name for claim in CLAIMS for name in (claim.better, claim.worse)} <= there
+
+
+def test_the_pages_fit_the_lines() -> None:
+    lines = read_lines(LINES)
+    assert page_tables(lines) in (REPOSITORY / PAGE).read_text(encoding="utf-8")
+    assert details(lines) in (REPOSITORY / DETAILS).read_text(encoding="utf-8")
+
+
+def test_the_page_for_users_is_short() -> None:
+    text = (REPOSITORY / PAGE).read_text(encoding="utf-8")
+    prose = [line for line in text.splitlines() if not line.startswith("|")]
+    assert len(" ".join(prose).split()) <= 800 - 100  # the tables have about a hundred words
+    assert text.count("|---|---|") <= 2 * 12
+
+
+def test_the_tables_use_the_rate_that_the_sweep_chose() -> None:
+    name = next(name for name in SETS if SETS[name].kind == NAMES)
+    row = ROWS[f"{name}-tuned"]
+    lines = [
+        scored(f"{row.leader}@{rate}-0", dev, row=row.leader, rate=rate, seed=0)
+        for rate, dev in zip(row.rates, (0.1, 0.3, 0.2), strict=True)
+    ]
+    scores = {"fine-tuned": {part: {"f1": 0.7, "f1 unseen": 0.4} for part in ("dev", "test")}}
+    lines += [{**lines[0], "run": "x", "row": row.name, "rate": rate, "scores": scores} for rate in row.rates[1:2]]
+    lines += [{**lines[0], "run": "y", "row": row.name, "rate": row.rates[0], "scores": {"fine-tuned": {}}}]
+    assert "| 0.700 / 0.400 |" in page_tables({line["run"]: line for line in lines}).replace(" yes |", "")
+
+
+def test_the_command_refuses_missing_data(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKENFREE_TEST_DATA", "nowhere")
+    assert main(["run"]) == 2
+    assert "TOKENFREE_TEST_DATA names no folder with masakhaner/: nowhere" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["run", "--lane", "3/2"])
+    assert main(["list", "--only", "text-*"]) == 0
+    assert "text-untrained-2" in capsys.readouterr().out
