@@ -305,7 +305,7 @@ class CpuSeconds:
 
 
 def call(command: Sequence[str], log: Path, cpu: CpuSeconds, output: Path | None = None) -> None:
-    """Run a module of Python to its end; a kill of this process ends it too, with a checkpoint where it trains.
+    """Run a module of Python to its end. An interrupt lets it write a checkpoint; a kill of this process kills it.
 
     Raises:
         Failed: it failed.
@@ -348,7 +348,7 @@ def _end_with(parent: int) -> Any:
     library = ctypes.CDLL(None)
 
     def ask() -> None:
-        library.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        library.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a slow end would still hold the run
         if os.getppid() != parent:
             os._exit(1)
 
