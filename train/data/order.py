@@ -16,10 +16,10 @@ import numpy as np
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.train.batches import counter_random as random
 from tokenfree.train.mixture.contents import Mixing
+from tokenfree.train.mixture.mixture import PERIOD
 from tokenfree.train.mixture.turns import fair_turns, quotas_of, shuffled_turns
 
 VERSION = 1  # of the rules in this file: a run goes on only under those it began with
-PERIOD = 1 << 16  # samples (made up to whole batches) after which the sequence of languages repeats
 _MOST_TURNS = 4096  # a sum of the weights of directories up to which their shares are exact, else to a part of a period
 
 
@@ -208,7 +208,7 @@ class Order:
         steps = total // math.gcd(total, self._batch) if total <= _MOST_TURNS else 1  # until weights and batches meet
         num_turns = -(-PERIOD // (steps * self._batch)) * steps * self._batch
         exact = total <= _MOST_TURNS
-        weights = mixing.weights if exact else quotas_of(np.array(mixing.weights) / total, num_turns).tolist()
+        weights = mixing.weights if exact else quotas_of(mixing.shares, num_turns).tolist()
         turns = np.tile(fair_turns(weights), num_turns // sum(weights))
         turns = shuffled_turns(turns, weights, self._seed)
         languages = np.empty(num_turns, dtype=np.int64)

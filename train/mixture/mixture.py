@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from tokenfree.preprocess.common.errors import UserError
 
+PERIOD = 1 << 16  # samples after which the order of several directories repeats
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?(nan|inf)", re.IGNORECASE | re.ASCII)
 
 
@@ -48,7 +49,7 @@ def parse(words: Sequence[str], what: str = "--data") -> Data:
         what: what messages call the words.
 
     Raises:
-        UserError: a weight is not above 0, or some have none.
+        UserError: a weight is not above 0 or gives less than one sample in `PERIOD`, or some have none.
     """
     parted = [_parted(word) for word in words]
     paths = tuple(path for path, _ in parted)
@@ -68,7 +69,15 @@ def parse(words: Sequence[str], what: str = "--data") -> Data:
             f"{what} {without}: has no weight, and {given[0][1]} has one; give all a weight, such as {without}:0.5, or "
             "none, which is by their characters"
         )
-    return Mixture(paths, tuple(weight for _, _, weight in given))
+    weights = tuple(weight for _, _, weight in given)
+    largest = max(weights)  # divided by first: a sum of weights can overflow
+    whole = sum(weight / largest for weight in weights)
+    for word, path, weight in given:
+        if weight / largest / whole * PERIOD < 1:
+            raise UserError(
+                f"{what} {word}: the weight gives less than one sample in {PERIOD:,}. Increase it or leave {path} out."
+            )
+    return Mixture(paths, weights)
 
 
 def given_or_parsed(data: Data | Sequence[str]) -> Data:

@@ -39,6 +39,16 @@ def test_a_weight_that_is_not_above_0_is_refused(weight: str) -> None:
         parse(["a:1", f"b:{weight}"])
 
 
+@pytest.mark.parametrize("weight", ["1e-320", "5e-324", "1e-308", "1e-20", "1e-5"])
+def test_a_weight_of_less_than_one_sample_is_refused(weight: str) -> None:
+    with pytest.raises(UserError, match=rf"^--data b:{weight}: the weight gives less than one sample in 65,536\."):
+        parse(["a:1", f"b:{weight}"])
+    with pytest.raises(UserError, match=r"^--data a:1: the weight gives less than one sample in 65,536\."):
+        parse(["a:1", "b:1.7e308"])
+    assert parse([f"a:{weight}", f"b:{weight}"]) == Mixture(("a", "b"), (float(weight),) * 2)
+    assert parse(["a:1.7e308", "b:1.7e308"]) == Mixture(("a", "b"), (1.7e308,) * 2)
+
+
 def test_weights_of_some_alone_are_refused() -> None:
     with pytest.raises(UserError, match=r"^--data b: has no weight, and a has one; .* such as b:0.5"):
         parse(["a:0.7", "b"])
