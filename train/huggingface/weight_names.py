@@ -88,14 +88,18 @@ def take(port: StateDict, name: str) -> Tensor:
     """Remove and return a weight of the checkpoint, as float32.
 
     Raises:
-        UserError: there is none of this name, or it is of no type of floating point that stands for itself.
+        UserError: there is none of this name, it is of no type of floating point that stands for itself, or a number
+            of it is not finite.
     """
     if name not in port:
         raise UserError(f"the checkpoint lacks the weight {name}")
     if port[name].dtype not in TYPES or port[name].layout != torch.strided:
         kind = f"{port[name].dtype} {port[name].layout}".replace("torch.", "").removesuffix(" strided")
         raise UserError(f"the weight {name} is of the type {kind}; save the model as float32, float16 or bfloat16")
-    return port.pop(name).to(torch.float32)
+    weight = port.pop(name).to(torch.float32)
+    if not torch.isfinite(weight).all():
+        raise UserError(f"the weight {name} holds NaN or infinity. Give weights of a training that did not diverge.")
+    return weight
 
 
 def whole_number(fields: Mapping[str, Any], key: str, default: int) -> int:

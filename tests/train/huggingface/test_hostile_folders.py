@@ -101,6 +101,18 @@ def test_numbers_that_do(model: tuple[dict[str, Tensor], dict[str, Any]], tmp_pa
     assert {tensor.dtype for tensor in read_folder(folder).encoder.state_dict().values()} == {torch.float32}
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("as_pickle", [False, True])
+def test_weights_that_are_not_finite(
+    model: tuple[dict[str, Tensor], dict[str, Any]], tmp_path: Path, value: float, as_pickle: bool
+) -> None:
+    state, fields = model
+    name = "encoder.layer.0.output.dense.bias"
+    folder = write(tmp_path, {**state, name: torch.tensor([0.0] * 15 + [value])}, fields, as_pickle=as_pickle)
+    with pytest.raises(UserError, match=rf"the weight {name} holds NaN or infinity\. Give weights"):
+        read_folder(folder)
+
+
 def test_tensors_that_are_not_stored_whole(model: tuple[dict[str, Tensor], dict[str, Any]], tmp_path: Path) -> None:
     state, fields = model
     name = "encoder.layer.0.output.dense.weight"
