@@ -30,17 +30,16 @@ from tokenfree.workflows.terminal import verbosity
 
 EPILOG = "Help on one command, with an example: tokenfree COMMAND --help"
 _USERS_OWN = {
-    errno.ENOSPC,
     errno.EROFS,
     errno.EACCES,
     errno.EPERM,
-    errno.EDQUOT,
     errno.EEXIST,
     errno.ENOTDIR,
     errno.EISDIR,
 }
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _MORE_ROOM = "lift the limit (ulimit -a), or make the model, batch or number of workers smaller"
 _EXHAUSTED = (
     "can't start new thread",
@@ -48,6 +47,8 @@ _EXHAUSTED = (
     "failed to allocate",
     "failed to map segment",
     "out of memory",
+    "overflow when unpacking",
+    "size calculation overflowed",
 )
 
 
@@ -172,9 +173,26 @@ def _run(argv: list[str]) -> int:
     args.whole_parser = lambda: _parser(_imported(names))
     verbosity.set_logging(args.verbosity, debug=args.debug)
     began = time.monotonic()
-    status = module.run(args) or 0
+    try:
+        status = module.run(args) or 0
+    except (UserError, JobError):
+        raise
+    except Exception as error:
+        said = _full_disk(error)
+        if said is None:
+            raise
+        place = getattr(error, "filename", None) or getattr(args, "output", None) or getattr(args, "folder", None)
+        where = f"{place}: " if place else ""
+        remedy = "Free space there and in TMPDIR, then run the same command again."
+        raise UserError(f"{where}cannot write ({said}). {remedy}") from error
     verbosity.show_seconds(args.verbosity, args.command, began)
     return status
+
+
+def _full_disk(error: Exception) -> str | None:
+    """Return the system's words for a full disk, None for another error: libraries raise it in classes of their own."""
+    number = error.errno if isinstance(error, OSError) else None
+    return next((os.strerror(code) for code in _FULL if code == number or os.strerror(code) in str(error)), None)
 
 
 def _imported(names: Sequence[str]) -> dict[str, ModuleType]:

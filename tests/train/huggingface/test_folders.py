@@ -1,6 +1,7 @@
 """Runs to folders of transformers and back: the same outputs, by the commands that users give."""
 
 import json
+import resource
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,18 @@ def test_an_exported_run_gives_the_same_outputs(run: str, exported: str) -> None
     num_positions = ours.mask.shape[1]
     assert (ours.characters - port.last_hidden_state[:, :num_positions])[ours.mask].abs().max() < 1e-5
     assert (ours.pooled - port.pooler_output).abs().max() < 1e-5
+
+
+def test_a_full_disk_is_one_line_with_the_path(run: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500, before[1]))  # fails as a full disk does
+    status = cli.main(["export", run, "--to", "huggingface", str(tmp_path / "out")])
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert status == 2
+    assert capfd.readouterr().err == (
+        f"tokenfree: {tmp_path}/out: cannot write (File too large). Free space there and in TMPDIR, then run the same "
+        "command again.\n"
+    )
 
 
 def test_an_imported_folder_gives_the_same_outputs(
