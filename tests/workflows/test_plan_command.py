@@ -119,3 +119,24 @@ def test_quantities() -> None:
     ]
     assert [size_of(each) for each in (1234567, 25e6, 3.4e9, 2e12)] == ["1.23 MB", "25 MB", "3.4 GB", "2.0 TB"]
     assert [money(each) for each in (0.00123, 1234.5)] == ["0.0012", "1,234.50"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "status", "words"),
+    [
+        ("model.trunk.layers", "1000000", 2, "model.trunk.layers: should be less than or equal to 1000, not 1000000"),
+        ("model.downsampler.layers", "1000000", 2, "model.downsampler.layers: should be less than or equal to 1000"),
+        ("model.width", "1000000000000", 1, "not enough memory"),
+        ("model.trunk.inner_width", "9" * 30, 1, "not enough memory"),
+        ("train.global_batch", "nan", 2, "train.global_batch: should be a valid integer, not 'nan'"),
+        ("train.learning_rate", "1e999", 2, "train.learning_rate: should be a finite number"),
+    ],
+)
+def test_numbers_beyond_all_models_are_one_line(
+    capsys: pytest.CaptureFixture[str], key: str, value: str, status: int, words: str
+) -> None:
+    assert cli.main(["plan", "canine-s-tiny", "--gpus", "1", f"--{key}", value]) == status
+    told = capsys.readouterr().err
+    assert words in told
+    assert "unexpected" not in told
+    assert told.count("\n") == 1

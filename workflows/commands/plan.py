@@ -84,7 +84,7 @@ def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, Data | None]":
     data = data_option.data_of(args)
     if data is None:
         problems = model_problems(made)
-        if workers > recipe.train.global_batch:
+        if not problems and workers > recipe.train.global_batch:
             problems.append(f"{option}: {workers} workers cannot share train.global_batch {recipe.train.global_batch}")
     else:
         manifest, vocabulary = load_data_manifest(data), load_data_vocabulary(data)

@@ -41,7 +41,7 @@ class Config(DownsamplerDefaults):
     name: Literal["character_cnn"] = "character_cnn"
     widths: tuple[Width, ...] = (1, 2, 3, 4, 5)
     counts: tuple[Width, ...] = (16, 32, 48, 48, 48)
-    highways: Annotated[int, Field(ge=0)] = 2
+    highways: Annotated[int, Field(ge=0, le=1000)] = 2
     word_width: Annotated[int, Field(ge=1)] = 192
     max_words: Annotated[int, Field(ge=1)] = 512
     bytes_per_word: Annotated[int, Field(ge=1)] = 8

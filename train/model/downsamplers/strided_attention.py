@@ -33,7 +33,7 @@ class Config(DownsamplerDefaults):
     name: Literal["strided_attention"] = "strided_attention"
     rate: Annotated[int, Field(ge=1, le=1_000_000)] = 4
     block: Annotated[int, Field(ge=1)] = 128
-    layers: Annotated[int, Field(ge=0)] = 1
+    layers: Annotated[int, Field(ge=0, le=1000)] = 1
     align_mask: bool = False
 
     changes_width = True

@@ -44,7 +44,7 @@ class TrunkConfig:
         segments: segments inside the stack.
     """
 
-    layers: Annotated[int, Field(ge=1)] = 12
+    layers: Annotated[int, Field(ge=1, le=1000)] = 12
     heads: Annotated[int, Field(ge=1)] = 12
     inner_width: Annotated[int, Field(ge=1)] | None = None
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
