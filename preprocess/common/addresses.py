@@ -34,7 +34,7 @@ def check_address(address: str, source: str = "") -> None:
         raise UserError(f"{place}: '::' in a path would stand for a chain of file systems; rename it, or copy it first")
 
 
-def check_is_stored(path: str, source: str) -> None:
+def check_is_stored(path: str, source: str = "") -> None:
     """Refuse a local path of what is no file or folder: it is read more than once, and by several processes.
 
     Raises:
@@ -47,4 +47,5 @@ def check_is_stored(path: str, source: str) -> None:
     if kind is None and os.path.abspath(path).startswith(_PROCESS_FOLDERS):
         kind = "an open file of one process"
     if kind is not None:
-        raise UserError(f"{source}: {path} is {kind}, and inputs are read more than once; save it as a file first")
+        place = ": ".join(filter(None, (source, path)))
+        raise UserError(f"{place} is {kind}, and inputs are read more than once; save it as a file first")

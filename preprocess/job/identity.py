@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from tokenfree.preprocess.common.addresses import check_is_stored
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.settings import build, flatten, to_mapping, value_at
 from tokenfree.preprocess.common.storage import Storage
@@ -82,6 +83,7 @@ def read_given_model(path: str) -> bytes:
     Raises:
         UserError: it cannot be read.
     """
+    check_is_stored(path, "vocabulary.model")
     folder, _, name = path.rpartition("/")
     try:
         return Storage.at(folder or ("/" if path.startswith("/") else ".")).read_bytes(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import itertools
 import json
 import lzma
 import sys
@@ -12,7 +13,7 @@ from typing import Any
 
 import fsspec
 
-from tokenfree.preprocess.common.addresses import check_address
+from tokenfree.preprocess.common.addresses import check_address, check_is_stored
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.dataset.manifest import MANIFEST, load_manifest
@@ -58,6 +59,7 @@ def _is_data(source: str) -> bool:
 
 def _file_lines(path: str) -> Iterator[str]:
     check_address(path)
+    check_is_stored(path.removeprefix("file://"))
     try:
         with fsspec.open(path, "rb", compression="infer") as file:
             yield from _lines(file, path)
@@ -72,8 +74,10 @@ def _file_lines(path: str) -> Iterator[str]:
 
 
 def _lines(file: Any, name: str) -> Iterator[str]:
-    """The lines of an open file of bytes, without their ends."""
-    for number, line in enumerate(file, 1):
+    """The lines of an open file of bytes, without their ends: LF or CRLF, or CR where there is no LF."""
+    first = next(file, b"")
+    start = [first] if first.endswith(b"\n") else first.removesuffix(b"\r").split(b"\r")
+    for number, line in enumerate(itertools.chain(start if first else [], file), 1):
         content = line.removesuffix(b"\n").removesuffix(b"\r")
         if number == 1:
             content = content.removeprefix(codecs.BOM_UTF8)

@@ -26,7 +26,7 @@ from tokenfree.train.objectives.base import Loss
 from tokenfree.train.tasks.base import Item, Outputs, Split, TaskDefaults, TaskHead
 from tokenfree.train.tasks.encode import encode_units
 from tokenfree.train.tasks.examples.example import TextExample
-from tokenfree.train.tasks.examples.files import base_name, read_text
+from tokenfree.train.tasks.examples.files import base_name, decode, read_bytes
 from tokenfree.train.tasks.heads import Classifier
 from tokenfree.train.tasks.inputs.text_inputs import TextInputs, TextSymbols
 from tokenfree.train.tasks.metrics.metrics import Metrics, bits_per_byte
@@ -60,7 +60,7 @@ class Config(TaskDefaults):
             UserError: it cannot be read, or there is nothing in it.
         """
         assert path is not None, "the task needs files"
-        return [self.raw(base_name(path), read_text(path, self.encoding))]
+        return [self.raw(base_name(path), decode(path, read_bytes(path), self.encoding))]
 
     def raw(self, key: str, text: str) -> TextExample:
         """Any text with a byte in it.

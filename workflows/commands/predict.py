@@ -86,6 +86,7 @@ def _guess(args: argparse.Namespace) -> int:
 
 
 def _texts(given: list[str]) -> Iterator[str]:
+    from tokenfree.preprocess.common.addresses import check_is_stored
     from tokenfree.train.tasks.examples.files import read_lines
 
     for text in given:
@@ -94,6 +95,7 @@ def _texts(given: list[str]) -> Iterator[str]:
         elif _is_file(text):
             yield from (line for line in read_lines(text) if line.strip())
         else:
+            check_is_stored(text)
             yield text
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import jinja2
 import markupsafe
 
+from tokenfree.preprocess.common.printable import printable
 from tokenfree.workflows.report.figures.drawing import number_ids
 from tokenfree.workflows.report.finetuned.section import finetuned_comparison, finetuned_section
 from tokenfree.workflows.report.load import DataRecord, Record, RunRecord, SweepRecord
@@ -54,7 +55,7 @@ def render(records: Sequence[Record]) -> str:
         sections=sections,
         wide=WIDE,
     )
-    return number_ids(page)
+    return number_ids(printable(page))  # a page with control characters is no valid HTML
 
 
 def _breakable(cell: str) -> str:

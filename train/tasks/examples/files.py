@@ -5,16 +5,20 @@ from __future__ import annotations
 import codecs
 import lzma
 import posixpath
+import re
 import zlib
 from collections.abc import Sequence
+from typing import cast
 
 from fsspec.core import url_to_fs
+from fsspec.implementations.local import LocalFileSystem
 
-from tokenfree.preprocess.common.addresses import check_address
+from tokenfree.preprocess.common.addresses import check_address, check_is_stored
 from tokenfree.preprocess.common.errors import UserError
 
 PACKED = (".gz", ".xz", ".bz2")
 _SHOWN = 60  # characters of a value in a message
+_SURROGATES = re.compile("[\ud800-\udfff]")
 _UNREADABLE = (OSError, EOFError, ValueError, ImportError, zlib.error, lzma.LZMAError)
 
 
@@ -61,6 +65,8 @@ def read_bytes(path: str) -> bytes:
     compression = "infer" if path.lower().endswith(PACKED) else None
     try:
         fs, inner = url_to_fs(path)
+        if isinstance(cast(object, fs), LocalFileSystem):  # fs itself stays of any kind
+            check_is_stored(inner)
         if fs.isdir(inner):
             raise UserError(f"{path}: this is a folder; give the files in it, or hf:{path} if it is a dataset")
         with fs.open(inner, "rb", compression=compression) as file:
@@ -78,7 +84,7 @@ def read_bytes(path: str) -> bytes:
 
 
 def read_lines(path: str, encoding: str | None = None) -> list[str]:
-    """The lines of a text file without their ends (LF or CRLF); the first is line 1.
+    """The lines of a text file without their ends (LF or CRLF, or CR where there is no LF); the first is line 1.
 
     Args:
         path: of any fsspec address.
@@ -91,12 +97,13 @@ def read_lines(path: str, encoding: str | None = None) -> list[str]:
 
 
 def read_text(path: str, encoding: str | None = None) -> str:
-    """A text file, decoded; see `read_lines`.
+    """A text file of lines, decoded; CR becomes LF where no line ends with LF. See `read_lines`.
 
     Raises:
         UserError: it cannot be read, or a byte is not of this encoding.
     """
-    return decode(path, read_bytes(path), encoding)
+    text = decode(path, read_bytes(path), encoding)
+    return text if "\n" in text else text.replace("\r", "\n")
 
 
 def decode(path: str, data: bytes, encoding: str | None = None, line: int = 1) -> str:
@@ -108,7 +115,8 @@ def decode(path: str, data: bytes, encoding: str | None = None, line: int = 1) -
     name = encoding or "utf-8"
     try:
         codecs.lookup(name)
-        return data.decode(name).removeprefix("\ufeff")
+        text = data.decode(name).removeprefix("\ufeff")
+        return text if name == "utf-8" else whole_characters(text)
     except LookupError:
         raise UserError(f"encoding: Python knows no {shown(name)}; give one such as utf-8, latin-1 or cp1252") from None
     except UnicodeError as error:
@@ -117,6 +125,11 @@ def decode(path: str, data: bytes, encoding: str | None = None, line: int = 1) -
         what = f"byte 0x{data[start]:02x} is not {name}" if start < len(data) else f"this is not {name}"
         remedy = "mend the line, or give the file's encoding, such as cp1252"
         raise UserError(f"{path}: line {line}: {what}; {remedy}") from None
+
+
+def whole_characters(text: str) -> str:
+    """The text with U+FFFD for halves of surrogate pairs, which JSON and UTF-7 can spell and UTF-8 cannot hold."""
+    return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
 
 
 def split_lines(text: str) -> list[str]:

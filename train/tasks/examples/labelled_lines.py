@@ -79,7 +79,8 @@ def parallel_lines(paths: tuple[str, ...], name: str, encoding: str | None = Non
 
 
 def _lines_of_two_encodings(path: str) -> list[str]:
-    lines = read_bytes(path).removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    data = read_bytes(path).removeprefix(b"\xef\xbb\xbf")
+    lines = data.split(b"\n" if b"\n" in data else b"\r")
     return [
         (line.decode() if _is_utf8(line) else decode(path, line, "cp1252", number)).removesuffix("\r")
         for number, line in enumerate(lines, 1)

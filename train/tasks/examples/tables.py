@@ -5,15 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.train.tasks.examples.columns import Columns, ExampleTable
-from tokenfree.train.tasks.examples.files import shown, split_lines
-
-_SURROGATES = re.compile("[\ud800-\udfff]")
+from tokenfree.train.tasks.examples.files import shown, split_lines, whole_characters
 
 
 def csv_table(path: str, name: str, text: str, columns: Columns) -> ExampleTable:
@@ -93,7 +90,7 @@ def json_table(path: str, name: str, text: str) -> ExampleTable:
 
 
 def text_of(value: object, place: str, column: str) -> str:
-    """A value that must be text. JSON can escape halves of surrogate pairs, which no text can hold: they become U+FFFD.
+    """A value that must be text, of whole characters (see `whole_characters`).
 
     Raises:
         UserError: it is no text.
@@ -102,7 +99,7 @@ def text_of(value: object, place: str, column: str) -> str:
         raise UserError(
             f"{place}: column {shown(column)} holds {shown(value)}, no text; mend it or name another column"
         )
-    return value if value.isascii() else _SURROGATES.sub("\ufffd", value)
+    return whole_characters(value)
 
 
 def _cells_table(path: str, name: str, rows: Iterator[tuple[int, list[str]]], columns: Columns) -> ExampleTable:

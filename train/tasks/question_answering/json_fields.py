@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tokenfree.train.tasks.examples.files import whole_characters
+
 _KINDS = {str: "a text", int: "an integer", list: "a list", dict: "an object"}
 
 
@@ -13,7 +15,7 @@ class WrongField(Exception):
 
 
 def field(record: Any, name: str, kind: type, where: str, form: str) -> Any:
-    """The field `name` of an object.
+    """The field `name` of an object; a text is of whole characters.
 
     Args:
         record: the object.
@@ -33,4 +35,4 @@ def field(record: Any, name: str, kind: type, where: str, form: str) -> Any:
     value = record[name]
     if not isinstance(value, kind) or isinstance(value, bool):
         raise WrongField(f"{full} is to be {_KINDS[kind]}, not {json.dumps(value)[:40]}")
-    return value
+    return whole_characters(value) if isinstance(value, str) else value

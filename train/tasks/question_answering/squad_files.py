@@ -48,7 +48,7 @@ def read_squad(path: str) -> list[SquadExample]:
     raw = read_bytes(path)
     try:
         document = json.loads(raw)
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: no JSON ({error}); give {_FORM}") from None
     try:
         examples = list(_examples(PurePath(path).name, document))

@@ -6,14 +6,13 @@ Offsets there are bytes of `document_plaintext` in UTF-8 (Clark et al., TACL 202
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Any, Literal
 
 from tokenfree.preprocess.common.errors import UserError
-from tokenfree.train.tasks.examples.files import read_bytes
+from tokenfree.train.tasks.examples.files import read_lines
 from tokenfree.train.tasks.question_answering.json_fields import WrongField, field
 
 YesNo = Literal["YES", "NO", "NONE"]
@@ -75,15 +74,15 @@ def read_json_lines(path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
     Raises:
         UserError: the file cannot be read, or a line is no JSON object.
     """
-    for number, line in enumerate(io.BytesIO(read_bytes(path)), 1):
+    for number, line in enumerate(read_lines(path), 1):
         if line.strip():
             yield number, _object(line, path, number)
 
 
-def _object(line: bytes, path: str, number: int) -> Mapping[str, Any]:
+def _object(line: str, path: str, number: int) -> Mapping[str, Any]:
     try:
         record = json.loads(line)
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path}:{number}: no JSON ({error}); each line is to be an object") from None
     if not isinstance(record, dict):
         raise UserError(f"{path}:{number}: each line is to be a JSON object, not a {type(record).__name__}")
