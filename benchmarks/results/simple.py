@@ -72,15 +72,16 @@ def _ngrams(made: Parts) -> Predicted:
 
 
 def _text_probe(made: Parts, encode: Embedder) -> Predicted:
+    def means(part: str, column: str) -> np.ndarray:
+        texts = [each[column] for each in made[part]]
+        return np.concatenate(encode(texts, [[(0, len(text))] for text in texts]))
+
     features = {}
     for part in PARTS:
         if "text" in made[part][0]:
-            features[part] = np.stack([_mean(each) for each in encode([each["text"] for each in made[part]])])
+            features[part] = means(part, "text")
         else:
-            one, other = (
-                np.stack([_mean(each) for each in encode([each[column] for each in made[part]])])
-                for column in ("sentence1", "sentence2")
-            )
+            one, other = means(part, "sentence1"), means(part, "sentence2")
             features[part] = np.hstack([one, other, np.abs(one - other), one * other])
     return _best(_scaled(features), made, lambda part, said: list(said))
 
@@ -88,15 +89,11 @@ def _text_probe(made: Parts, encode: Embedder) -> Predicted:
 def _name_probe(made: Parts, encode: Embedder) -> Predicted:
     features = {}
     for part in PARTS:
-        words = []
-        for example, characters in zip(
-            made[part], encode([" ".join(each["tokens"]) for each in made[part]]), strict=True
-        ):
-            start = 0
-            for word in example["tokens"]:
-                words.append(_mean(characters[start : start + len(word)]))
-                start += len(word) + 1
-        features[part] = np.stack(words)
+        places = []
+        for example in made[part]:
+            ends = np.cumsum([len(word) + 1 for word in example["tokens"]]).tolist()  # a space follows each word
+            places.append([(end - 1 - len(word), end - 1) for word, end in zip(example["tokens"], ends, strict=True)])
+        features[part] = np.concatenate(encode([" ".join(each["tokens"]) for each in made[part]], places))
 
     def sentences(part: str, said: Sequence[str]) -> list[list[str]]:
         ends = np.cumsum([len(each["tokens"]) for each in made[part]])[:-1]
@@ -122,10 +119,6 @@ def _scaled(features: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {part: np.asarray(scaler.transform(found)) for part, found in features.items()}
 
 
-def _mean(vectors: np.ndarray) -> np.ndarray:
-    return vectors.mean(axis=0)
-
-
 class Embedder:
     """The frozen character embeddings of a run, for texts of any length."""
 
@@ -136,24 +129,26 @@ class Embedder:
 
         torch.set_num_threads(1)
         self._encoder = load_encoder(run)
+        self._width = self._encoder.encoder.config.width
 
-    def __call__(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """Return float [characters, width] of each text; texts are read in windows that do not overlap."""
+    def __call__(self, texts: Sequence[str], places: Sequence[Sequence[tuple[int, int]]]) -> list[np.ndarray]:
+        """Return float [places, width] for each text: the means over its characters from `start` to `end`.
+
+        Texts are read in windows that do not overlap. No embedding is kept, as those of all characters take gigabytes.
+        """
         most = self._encoder.max_characters
-        pieces = [
-            (number, text[at : at + most]) for number, text in enumerate(texts) for at in range(0, len(text), most)
-        ]
-        order = sorted(range(len(pieces)), key=lambda piece: len(pieces[piece][1]))
-        vectors: dict[int, np.ndarray] = {}
-        for at in range(0, len(order), BATCH):
-            batch = order[at : at + BATCH]
-            encoded = self._encoder([pieces[piece][1] for piece in batch]).characters.numpy()
-            for row, piece in enumerate(batch):
-                vectors[piece] = encoded[row, 1 : 1 + len(pieces[piece][1])].copy()
-        found: list[list[np.ndarray]] = [[] for _ in texts]
-        for piece, (number, _) in enumerate(pieces):
-            found[number].append(vectors[piece])
-        return [np.concatenate(each) for each in found]
+        pieces = [(text, at) for text in range(len(texts)) for at in range(0, len(texts[text]), most)]
+        pieces.sort(key=lambda piece: len(texts[piece[0]]) - piece[1])
+        sums = [np.zeros((len(each), self._width), dtype=np.float32) for each in places]
+        for batch in (pieces[at : at + BATCH] for at in range(0, len(pieces), BATCH)):
+            encoded = self._encoder([texts[text][at : at + most] for text, at in batch]).characters.numpy()
+            for vectors, (text, at) in zip(encoded[:, 1:], batch, strict=True):  # without CLS
+                for place, (start, end) in enumerate(places[text]):
+                    low, high = max(start - at, 0), min(end - at, most)
+                    if low < high:
+                        sums[text][place] += vectors[low:high].sum(axis=0)
+        sizes = [np.array([[end - start] for start, end in each], dtype=np.float32) for each in places]
+        return [total / size for total, size in zip(sums, sizes, strict=True)]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

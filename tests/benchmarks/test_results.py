@@ -7,10 +7,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from benchmarks.results import queue
 from benchmarks.results.__main__ import LINES, main
@@ -19,7 +22,7 @@ from benchmarks.results.data import NAMES, PARTS, SETS, Example, Set, parts
 from benchmarks.results.queue import CpuSeconds, Failed, Folders, Line, Run, append_line, call, in_lane, read_lines
 from benchmarks.results.rows import BASELINE, FINETUNE, PRETRAIN, QUEUE, ROWS, Row
 from benchmarks.results.scores import name_scores, spans, text_scores
-from benchmarks.results.simple import FREQUENT_TAG, LARGER_CLASS, NGRAMS, measure
+from benchmarks.results.simple import FREQUENT_TAG, LARGER_CLASS, NGRAMS, Embedder, measure
 from benchmarks.results.tables import DETAILS, PAGE, details, page_tables
 from tests.conftest import REPOSITORY
 from tokenfree.preprocess.common.settings import build, merge, nest
@@ -93,6 +96,28 @@ def test_baselines_learn_from_the_training_part(tmp_path: Path) -> None:
     found = measure(tmp_path, "sst2", None)
     assert found[LARGER_CLASS]["dev"]["accuracy"] == pytest.approx(2 / 3)
     assert found[NGRAMS]["dev"]["accuracy"] == 1
+
+
+class FakeEncoder:
+    """Gives each character its codepoint as its embedding; reads 4 at once."""
+
+    max_characters = 4
+    encoder = SimpleNamespace(config=SimpleNamespace(width=1))
+
+    def __call__(self, texts: Sequence[str]) -> SimpleNamespace:
+        assert max(map(len, texts)) <= self.max_characters
+        rows = [[-1, *map(ord, text), *[-1] * (5 - len(text))] for text in texts]
+        return SimpleNamespace(characters=torch.tensor(rows, dtype=torch.float32)[..., None])
+
+
+def test_a_probe_has_the_mean_over_the_characters_of_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tokenfree.load_encoder", lambda run: FakeEncoder())
+    texts = ["abcdefghij", "xy", "abcd"]
+    places = [[(0, 10), (2, 6), (8, 9)], [(0, 2)], [(1, 3)]]
+    means = Embedder(Path("run"))(texts, places)
+    for text, each, found in zip(texts, places, means, strict=True):
+        wanted = [sum(map(ord, text[start:end])) / (end - start) for start, end in each]
+        assert found[:, 0].tolist() == pytest.approx(wanted)
 
 
 def test_a_sweep_decides_on_the_rate_of_its_family(monkeypatch: pytest.MonkeyPatch) -> None:
