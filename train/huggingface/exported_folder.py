@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
-
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.local_files import write_atomically
 from tokenfree.train.huggingface import bert, canine
@@ -16,6 +14,7 @@ from tokenfree.train.huggingface.model_card import CARD
 from tokenfree.train.huggingface.weight_names import StateDict
 from tokenfree.train.inference.text_encoder import TextEncoder
 from tokenfree.train.model.encoder import Encoder
+from tokenfree.train.runs.checkpoints import save_tensors
 
 KINDS = {"canine": canine, "bert": bert}
 SAFETENSORS = "model.safetensors"
@@ -61,8 +60,7 @@ def write_folder(
 ) -> None:
     """Write all files; config.json, without which it is no model, comes last."""
     folder.mkdir(parents=True, exist_ok=True)
-    contiguous = {name: tensor.contiguous() for name, tensor in state.items()}
-    safetensors.torch.save_file(contiguous, folder / SAFETENSORS, metadata={"format": "pt"})
+    save_tensors(state, folder / SAFETENSORS, {"format": "pt"})
     if tokenizer_name(fields) is not None:
         _write_tokenizer(folder, encoder)
     write_atomically(folder / CARD, card)

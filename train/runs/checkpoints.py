@@ -81,8 +81,7 @@ def write(folder: Path, parts: Mapping[str, Mapping[str, Tensor]], state: Checkp
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
         for part, tensors in parts.items():
-            contiguous = {key: tensor.contiguous() for key, tensor in tensors.items()}
-            safetensors.torch.save_file(contiguous, temporary / f"{part}{_SUFFIX}")
+            save_tensors(tensors, temporary / f"{part}{_SUFFIX}")
         hashes = {path.name: hash_file(path) for path in sorted(temporary.iterdir())}
         said = json.dumps({**state.to_mapping(), "files": hashes}, indent=1) + "\n"
         _write_text(temporary / STATE, said)
@@ -97,6 +96,16 @@ def write(folder: Path, parts: Mapping[str, Mapping[str, Tensor]], state: Checkp
             f"cannot write the checkpoint {folder}: {error}; make room or mend the folder, then run the same command "
             "again: it goes on from the last good checkpoint"
         ) from error
+
+
+def save_tensors(tensors: Mapping[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
+    """Write tensors as safetensors, with the permissions of the other files of this process."""
+    path.touch()
+    mode = path.stat().st_mode
+    path.unlink()  # nothing stays of a write that fails
+    contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    safetensors.torch.save_file(contiguous, path, metadata=metadata)
+    path.chmod(mode)  # the library makes files that nobody else may read, whatever the umask
 
 
 def read(folder: Path, *, name: str | None = None) -> Checkpoint:

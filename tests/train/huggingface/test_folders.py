@@ -45,6 +45,10 @@ def theirs(folder: str) -> Any:
         return transformers.CanineModel.from_pretrained(folder).eval()(**inputs)
 
 
+def test_an_exported_folder_can_be_shared(exported: str) -> None:
+    assert len({path.stat().st_mode for path in Path(exported).iterdir()}) == 1
+
+
 def test_an_exported_run_gives_the_same_outputs(run: str, exported: str) -> None:
     ours, port = load_encoder(run)(TEXTS), theirs(exported)
     num_positions = ours.mask.shape[1]

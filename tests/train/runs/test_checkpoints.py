@@ -1,4 +1,5 @@
 import functools
+import os
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,16 @@ def test_reads_what_was_written(tmp_path: Path) -> None:
     assert (checkpoint.step, checkpoint.state) == (7, state_of(7))
     assert checkpoint.tensors("model")["w"].tolist() == [7.0, 7.0, 7.0]
     assert [path.name for path in tmp_path.iterdir()] == ["step_00000007"]
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o002, 0o077])
+def test_all_files_have_the_permissions_that_the_umask_gives(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        path = save(tmp_path, 1)
+    finally:
+        os.umask(before)
+    assert {file.stat().st_mode & 0o777 for file in path.iterdir()} == {0o666 & ~umask}
 
 
 @pytest.mark.parametrize("file", ["model.safetensors", "optimizer.safetensors", "state.json", "COMMIT"])
