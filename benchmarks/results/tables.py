@@ -121,8 +121,11 @@ def _sentences(scores: Scores, lines: Mapping[str, Line]) -> list[str]:
         if (ours := scores.mean(name, PRETRAINED, score)) is not None
         and (theirs := scores.mean(name, UNTRAINED, score)) is not None
     ]
+    names, texts = ([row[-1] for row in made[1] if row[-1] != NONE] for made in (_names(scores), _texts(scores)))
     return [
-        f"Pretraining helps on {sum(helped)} of {len(helped)} sets that have run.",
+        f"Of the sets that have run, {names.count(MET)} of {len(names)} of names are above the most frequent tag, and "
+        f"{texts.count(MET)} of {len(texts)} of texts at n-grams or above.",
+        f"Pretraining helps on {sum(helped)} of {len(helped)}.",
         f"Learning rates that the sweeps chose on development parts: {rates or 'not run'}.",
         f"The papers' {len(CLAIMS)} claims: {counts}.",
         f"Of {len(runs())} runs of the queue {done} are done.",
