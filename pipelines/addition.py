@@ -14,6 +14,7 @@ from tokenfree.preprocess.dataset.manifest import Manifest, load_manifest
 from tokenfree.preprocess.dataset.success_mark import marked_inputs
 from tokenfree.preprocess.job.identity import differing_settings, identity, manifest_config, refuse
 from tokenfree.preprocess.job.output_directory import claimed, tidy
+from tokenfree.preprocess.job.recognition import with_earlier_values
 from tokenfree.preprocess.job.reuse import store_swap
 from tokenfree.preprocess.job.reuse.addition import NEXT, recover, take_place, with_kept_inputs
 from tokenfree.preprocess.job.reuse.kept import the_kept
@@ -58,7 +59,7 @@ def run_addition(
             store_swap.go_on(HeldStorage(storage.url, number), new)
         manifest = load_manifest(storage.url)
         tidy(storage)
-        whole, replaced = with_kept_inputs(config, the_kept(storage))
+        whole, replaced = with_kept_inputs(with_earlier_values(config, storage, notice), the_kept(storage))
         wanted = identity(whole, find_inputs(whole, storage.url, lambda _: None))  # `run_preprocess` tells
         refuse(storage, "was made with", differing_settings(manifest_config(manifest), wanted["config"]))
         if marked_inputs(storage) == wanted["inputs"]:

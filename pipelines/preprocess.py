@@ -37,7 +37,7 @@ from tokenfree.preprocess.job.output_directory import abandon, begin, claimed, i
 from tokenfree.preprocess.job.plan_step import make_plan
 from tokenfree.preprocess.job.preprocess_job import PreprocessJob
 from tokenfree.preprocess.job.read_step import has_documents, num_runs, num_splits, read_one_split
-from tokenfree.preprocess.job.recognition import finished
+from tokenfree.preprocess.job.recognition import finished, with_earlier_values
 from tokenfree.preprocess.job.reuse.seed import seed
 from tokenfree.preprocess.job.step_errors import failed, forget_errors, noted_error
 from tokenfree.preprocess.sources.input_splits import find_inputs, plan_splits
@@ -90,6 +90,7 @@ def run_preprocess(
     if not storage.is_shared and not (is_embedded(options) and workers in (None, 1) and not is_on_ray(options)):
         raise UserError(f"{output}: other processes cannot see it; give --workers 1 or another --output")
     report = progress or (lambda _: None)
+    config = with_earlier_values(config, storage, notice)
     inputs = find_inputs(config, storage.url, notice)
     wanted = identity(config, inputs)
     manifest = finished(storage, wanted, config, inputs, check_inputs=check_inputs)

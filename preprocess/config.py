@@ -53,6 +53,8 @@ class VocabularyConfig:
         algorithm: of SentencePiece.
         character_coverage: share of the sample's characters that have a piece of their own, 0.98 to 1; SentencePiece
             takes no less.
+        required_characters: characters that have a piece of their own whatever the sample holds. `ascii`: the 95
+            printable ones; `none`: no others than `character_coverage` gives.
         byte_fallback: characters without a piece are spelled in bytes, and not unknown.
         sample_characters: characters of the sample that it is trained on.
         smoothing: a language's share of the sample is proportional to its characters to this power: 1 as it is, 0 all
@@ -63,6 +65,7 @@ class VocabularyConfig:
     size: Annotated[int, Field(ge=300, le=500_000)] = 32_000
     algorithm: Literal["unigram", "bpe"] = "unigram"
     character_coverage: Annotated[float, Field(ge=0.98, le=1)] = 0.9995
+    required_characters: Literal["ascii", "none"] = "ascii"
     byte_fallback: bool = True
     sample_characters: Annotated[int, Field(gt=0)] = 20_000_000
     smoothing: Annotated[float, Field(ge=0, le=1)] = 0.7

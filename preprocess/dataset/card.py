@@ -68,10 +68,21 @@ def dropped(counters: Mapping[str, Any]) -> dict[str, int]:
     return {reason: count for reason, count in reasons.items() if count}
 
 
+def byte_shares(manifest: Manifest) -> dict[str, float]:
+    """The share of each language's subwords that are bytes of characters that the vocabulary lacks."""
+    languages = sorted(manifest.statistics["languages"].items())  # of directories of before there are no such counts
+    return {
+        name: found["byte_pieces"] / found["subwords"]
+        for name, found in languages
+        if found["subwords"] and "byte_pieces" in found
+    }
+
+
 def card(manifest: Manifest, plots: Sequence[str]) -> str:
     """The text of the card, in Markdown."""
     counters, splits = manifest.counters, manifest.splits
     pages = [("Pages read", counters["pages"]), *dropped(counters).items(), ("**Documents**", counters["documents"])]
+    shares = byte_shares(manifest)
     languages = [
         (
             name,
@@ -79,6 +90,7 @@ def card(manifest: Manifest, plots: Sequence[str]) -> str:
             found["windows"],
             found["characters"],
             f"{found['characters'] / found['subwords']:.2f}" if found["subwords"] else "",
+            f"{shares[name]:.1%}" if name in shares else "",
         )
         for name, found in sorted(manifest.statistics["languages"].items())
     ]
@@ -101,7 +113,9 @@ def card(manifest: Manifest, plots: Sequence[str]) -> str:
             ],
         ),
         "## Languages",
-        _table(("language", "documents", "windows", "characters", "characters per subword"), languages),
+        _table(
+            ("language", "documents", "windows", "characters", "characters per subword", "subwords in bytes"), languages
+        ),
         "## What became of the pages",
         _table(("", "pages"), pages),
         "Pages that failed are kept with reason and text in `failures/`.",

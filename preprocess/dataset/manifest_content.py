@@ -47,6 +47,7 @@ class _Counters(TypedDict):
     windows: Count
     characters: Count
     subwords: Count
+    byte_pieces: NotRequired[Count]
 
 
 @with_config(OPEN)

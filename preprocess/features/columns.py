@@ -34,11 +34,12 @@ class Window:
 
 
 class WindowBatch(NamedTuple):
-    """Windows as rows of a shard, with the codepoints of their texts and their subwords, counted as they are made."""
+    """Windows as rows of a shard, with counts: codepoints, subwords, and how many of these are bytes."""
 
     rows: pa.RecordBatch
     characters: int
     subwords: int
+    byte_pieces: int
 
 
 def build_windows(
@@ -84,8 +85,9 @@ def _build_batch(windows: list[Window], config: PreprocessConfig, vocabulary: Vo
         if not names.isdisjoint(wanted.names):
             columns.update(fill(windows, vocabulary))
     rows = pa.RecordBatch.from_arrays([columns[name] for name in wanted.names], schema=wanted)
-    subwords = len(columns["subword_ids"].values) if "subword_ids" in columns else 0
-    return WindowBatch(rows, sum(len(window.text) for window in windows), subwords)
+    subwords = columns["subword_ids"].values.to_numpy() if "subword_ids" in columns else np.zeros(0, dtype=np.int32)
+    byte_pieces = vocabulary.num_byte_pieces(subwords) if vocabulary is not None else 0
+    return WindowBatch(rows, sum(len(window.text) for window in windows), len(subwords), byte_pieces)
 
 
 def _windows(documents: Sequence[Document], config: PreprocessConfig) -> Iterator[Window]:

@@ -100,6 +100,10 @@ class Vocabulary:
         """The pieces in the order of their ids, with "▁" for a space."""
         return list(self._pieces)
 
+    def num_byte_pieces(self, ids: np.ndarray) -> int:
+        """How many of `ids` are bytes of characters that the vocabulary lacks."""
+        return int(np.count_nonzero(self._is_byte[ids]))
+
     def encode_batch(self, texts: Sequence[str]) -> list[Encoding]:
         """The subwords of each text of at most 65,535 characters.
 

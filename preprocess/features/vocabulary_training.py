@@ -15,6 +15,7 @@ PAD_ID, UNKNOWN_ID = 0, 1
 _MAX_LINE_BYTES = 4192  # SentencePiece drops longer ones; they are cut into sentences here
 _MAX_LINE_CHARACTERS = _MAX_LINE_BYTES // 4
 _THREADS = 4  # each takes every fourth sentence, so that this number, and not the machine, decides the rounding
+_PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))  # of ASCII; a space has a piece wherever there is one
 # SentencePiece drops lines with these: its own mark of an unknown character, and NUL.
 _RESERVED = str.maketrans({"▅": " ", "\0": " "})
 
@@ -53,6 +54,7 @@ def _train(lines: list[str], config: VocabularyConfig, size: int, seed: int, log
         vocab_size=size,
         model_type=config.algorithm,
         character_coverage=config.character_coverage,
+        required_chars=_PRINTABLE if config.required_characters == "ascii" else "",
         byte_fallback=config.byte_fallback,
         normalization_rule_name="identity",
         remove_extra_whitespaces=False,

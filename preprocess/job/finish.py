@@ -116,6 +116,7 @@ def count(runs: Sequence[SortedRun], shards: Sequence[BuiltShard]) -> dict[str, 
         "windows": sum(shard.entry.rows for shard in shards),
         "characters": sum(shard.entry.characters for shard in shards),
         "subwords": sum(shard.subwords for shard in shards),
+        "byte_pieces": sum(shard.byte_pieces for shard in shards),
     }
 
 
@@ -132,6 +133,7 @@ def statistics(shards: Sequence[BuiltShard]) -> dict[str, Any]:
             ("windows", entry.rows),
             ("characters", entry.characters),
             ("subwords", shard.subwords),
+            ("byte_pieces", shard.byte_pieces),
         ):
             language[name] = language.get(name, 0) + found
         for script, found in shard.scripts.items():

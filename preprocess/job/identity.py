@@ -10,7 +10,7 @@ from typing import Any
 
 from tokenfree.preprocess.common.addresses import check_is_stored
 from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import build, flatten, to_mapping, value_at
+from tokenfree.preprocess.common.settings import build, flatten, merge, to_mapping, value_at
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import MANIFEST, Manifest, library_versions
@@ -24,11 +24,13 @@ READING_FIELDS = (
     *("language", "text_column", "id_column", "language_column"),
     *("namespaces", "filters", "near_duplicates", "validation_fraction"),
 )
-# Settings that came later. At their defaults they are left out, so that a job begun before goes on.
+# Settings that came later. They are left out where they are as before, so that a job begun before goes on.
 LATER_FIELDS = (
     *("id_column", "language_column", "filters.languages", "filters.scripts", "filters.min_script_share"),
     *("filters.max_symbol_share", "filters.max_repeated_line_share", "near_duplicates"),
+    "vocabulary.required_characters",
 )
+BEFORE = {"vocabulary": {"required_characters": "none"}}  # the values before, where these are not the defaults
 
 
 def identity(config: PreprocessConfig, inputs: Iterable[InputFile]) -> dict[str, Any]:
@@ -58,13 +60,15 @@ def manifest_config(manifest: Manifest) -> dict[str, Any]:
     Raises:
         UserError: this version does not know a setting of it.
     """
-    config = build(PreprocessConfig, manifest.config, source=MANIFEST)
+    config = build(PreprocessConfig, merge(BEFORE, manifest.config), source=MANIFEST)
     return _content(config, manifest.vocabulary_sha256 if config.vocabulary.model is not None else None)
 
 
 def portable_config(config: PreprocessConfig) -> dict[str, Any]:
     """The resolved config for the manifest: with names for paths, so that it is the same wherever inputs lie."""
     settings = to_mapping(config)
+    if settings["vocabulary"]["required_characters"] == BEFORE["vocabulary"]["required_characters"]:
+        del settings["vocabulary"]["required_characters"]  # so that a job of before is known again
     for name in INPUT_FIELDS:
         settings[name] = sorted(map(portable_name, settings[name]))
     if config.vocabulary.model is not None:
@@ -96,6 +100,7 @@ def differing_settings(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> l
     """Which settings of two identities differ, in the words of `changed_settings`."""
     defaults = flatten(to_mapping(PreprocessConfig()))
     later = {key: value for key, value in defaults if key.startswith(LATER_FIELDS)}
+    later.update(flatten(BEFORE))
     return changed_settings({**later, **dict(flatten(found))}, {**later, **dict(flatten(wanted))})
 
 
@@ -140,9 +145,11 @@ def _content(config: PreprocessConfig, model_sha256: str | None) -> dict[str, An
     settings["columns"] = sorted(settings["columns"])
     settings["namespaces"] = sorted(settings["namespaces"])
     settings["vocabulary"]["model"] = model_sha256
-    defaults = to_mapping(PreprocessConfig())
+    if model_sha256 is not None:
+        settings["vocabulary"]["required_characters"] = "none"  # as before: nothing is trained
+    before = merge(to_mapping(PreprocessConfig()), BEFORE)
     for key in LATER_FIELDS:
-        if value_at(settings, key) == value_at(defaults, key):
+        if value_at(settings, key) == value_at(before, key):
             group, _, name = key.rpartition(".")
             del (value_at(settings, group) if group else settings)[name]
     return settings

@@ -7,18 +7,21 @@ whose time is another one, or that has none, is hashed and compared with the man
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.local_files import TEMPORARY
+from tokenfree.preprocess.common.settings import value_at
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.common.stored.store_lock import LOCK
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import MANIFEST, Manifest, load_manifest
 from tokenfree.preprocess.dataset.success_mark import mark_success, marked_inputs
 from tokenfree.preprocess.job.identity import (
+    BEFORE,
     FORMAT,
     changed_inputs,
     changed_settings,
@@ -31,6 +34,28 @@ from tokenfree.preprocess.job.preprocess_job import WORK, begun_job
 from tokenfree.preprocess.sources.input_splits import Inputs, hash_input, plan_splits
 
 Entries = Sequence[Mapping[str, Any]]  # of inputs, each with its `path` (a name), sorted
+
+
+def with_earlier_values(config: PreprocessConfig, storage: Storage, notice: Callable[[str], None]) -> PreprocessConfig:
+    """The settings, with the earlier value of `vocabulary.required_characters` where the directory records none.
+
+    Raises:
+        UserError: the directory is damaged.
+    """
+    if storage.size("") is not None:  # a file, which `finished` refuses
+        return config
+    begun = load_manifest(storage.url).config if MANIFEST in storage.names() else _begun_config(storage)
+    if begun is None or value_at(begun, "vocabulary.required_characters") is not None:
+        return config
+    vocabulary = dataclasses.replace(config.vocabulary, **BEFORE["vocabulary"])
+    if vocabulary != config.vocabulary and vocabulary.model is None:
+        notice(f"{storage.url}: keeps vocabulary.required_characters=none, with which it was begun")
+    return dataclasses.replace(config, vocabulary=vocabulary)
+
+
+def _begun_config(storage: Storage) -> Mapping[str, Any] | None:
+    begun = begun_job(storage)
+    return begun["config"] if begun is not None and begun.get("format") == FORMAT else None
 
 
 def finished(

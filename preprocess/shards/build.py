@@ -35,6 +35,7 @@ class ShardStatistics:
 
     duplicates: int = 0
     subwords: int = 0
+    byte_pieces: int = 0
     lengths: Counter[int] = field(default_factory=Counter)
     scripts: Counter[str] = field(default_factory=Counter)
 
@@ -48,15 +49,16 @@ class ShardStatistics:
 class BuiltShard:
     """A committed shard, as its sidecar tells of it.
 
-    `duplicates` and `near_duplicates` were dropped, `subwords` counts those of all windows, `lengths` documents by the
-    bits of their number of characters, `scripts` letters in the sample of `count_scripts`. `documents` is a fingerprint
-    by which a later job knows it again, where the runs are kept.
+    `duplicates` and `near_duplicates` were dropped, `subwords` counts those of all windows, `byte_pieces` how many of
+    them are bytes, `lengths` documents by the bits of their number of characters, `scripts` letters in the sample of
+    `count_scripts`. `documents` is a fingerprint by which a later job knows it again, where the runs are kept.
     """
 
     fingerprint: str
     entry: ShardEntry
     duplicates: int
     subwords: int
+    byte_pieces: int
     lengths: Mapping[str, int]
     scripts: Mapping[str, int]
     near_duplicates: int = 0
@@ -112,6 +114,7 @@ def build_shard(
                     rows += windows.rows.num_rows
                     characters += windows.characters
                     statistics.subwords += windows.subwords
+                    statistics.byte_pieces += windows.byte_pieces
                 if rows == rows_before:
                     raise JobError(f"{task.path}: no windows came of document {group[0].id}; please report this page")
                 documents += len(group)
@@ -131,6 +134,7 @@ def build_shard(
         entry=entry,
         duplicates=merge.duplicates,
         subwords=statistics.subwords,
+        byte_pieces=statistics.byte_pieces,
         lengths={str(bits): count for bits, count in sorted(statistics.lengths.items())},
         scripts=dict(sorted(statistics.scripts.items())),
         near_duplicates=merge.near_duplicates,

@@ -8,10 +8,12 @@ import pytest
 import yaml
 
 import tokenfree
+from tests.pipelines.conftest import write_corpus
 from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import build
+from tokenfree.preprocess.common.settings import build, fingerprint
 from tokenfree.preprocess.dataset.manifest import load_manifest
 from tokenfree.preprocess.features.schema import SCHEMA_VERSION
+from tokenfree.preprocess.job.identity import manifest_config
 from tokenfree.train.runs.run_config import read_config
 from tokenfree.train.runs.run_files import RUN_FORMAT, SWEEP_FORMAT
 from tokenfree.train.sweep.run import run_sweep
@@ -61,6 +63,21 @@ def test_data_are_shown_and_read(kept: Path, capsys: pytest.CaptureFixture[str])
         windows = list(tokenfree.load_windows("data", split, smoothing=1.0))
         assert len(windows) == of.rows
         assert all(window["text"] for window in windows)
+
+
+def test_data_are_complete(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_corpus(Path("books.jsonl"), num_documents=8)
+    settings = ["--window.max_characters", "60", "--shard_characters", "3000", "--validation_fraction", "0.2"]
+    vocabulary = ["--vocabulary.size", "320", "--vocabulary.sample_characters", "20000"]
+    given = ["--books", "books.jsonl", *settings, *vocabulary, "--vocabulary.character_coverage", "0.98"]
+    before = Path("data/manifest.json").read_bytes()
+    assert "already complete" in said(capsys, "preprocess", *given, "--output", "data")
+    assert Path("data/manifest.json").read_bytes() == before
+
+
+def test_the_identity_of_data_stays(kept: Path) -> None:
+    manifest = load_manifest("data")
+    assert fingerprint(manifest_config(manifest)) == manifest.config_fingerprint
 
 
 def test_a_run_is_used(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -50,7 +50,9 @@ def contents(output: Path) -> dict[str, bytes]:
 
 
 def configured(make_config: Config, *dumps: Path, books: tuple[Path, ...] = (), **settings: Any) -> PreprocessConfig:
-    vocabulary = VocabularyConfig(size=350, sample_characters=20_000, character_coverage=0.98)
+    vocabulary = VocabularyConfig(
+        size=350, required_characters="none", sample_characters=20_000, character_coverage=0.98
+    )
     return make_config(*books, wikipedia=tuple(map(str, dumps)), vocabulary=vocabulary, **settings)
 
 

@@ -44,7 +44,9 @@ def new(tmp_path: Path) -> Path:
 @pytest.fixture
 def make_config(make_config: Config) -> Config:
     """Quick settings with room for the characters of the dumps too."""
-    vocabulary = VocabularyConfig(size=350, sample_characters=20_000, character_coverage=0.98)
+    vocabulary = VocabularyConfig(
+        size=350, required_characters="none", sample_characters=20_000, character_coverage=0.98
+    )
     return partial(make_config, vocabulary=vocabulary)
 
 

@@ -1,5 +1,6 @@
 """Directories in which a job was begun: with inputs that changed meanwhile, by an earlier version, or with others."""
 
+import dataclasses
 import json
 import os
 from collections.abc import Callable
@@ -10,8 +11,12 @@ import pytest
 
 from tokenfree.pipelines.preprocess import run_preprocess
 from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.common.stored.file_hashes import read_sealed, write_sealed
+from tokenfree.preprocess.config import VocabularyConfig
 from tokenfree.preprocess.dataset.verify import verify
 from tokenfree.preprocess.job import hash_step, read_step
+from tokenfree.preprocess.job.preprocess_job import SHARDS
 from tokenfree.preprocess.sources.inputs import files
 
 Config = Callable[..., Any]
@@ -71,6 +76,32 @@ def test_only_a_changed_input_is_read_again(
     assert run_preprocess(make_config(*two, shards=4), str(tmp_path / "fresh")) == manifest
     assert contents(begun) == contents(tmp_path / "fresh")
     verify(str(begun))
+
+
+def test_a_job_of_before_keeps_the_characters_of_its_vocabulary(
+    begun: Path, two: tuple[Path, Path], tmp_path: Path, make_config: Config
+) -> None:
+    before = make_config(*two, shards=4)
+    assert "required_characters" not in json.loads((begun / "_work" / "job.json").read_text())["config"]["vocabulary"]
+    storage = Storage(str(begun))
+    for path in (begun / SHARDS).rglob("*.json"):  # its shards do not count their bytes, so they are built again
+        built = dict(read_sealed(storage, str(path.relative_to(begun))) or {})
+        del built["byte_pieces"]
+        write_sealed(storage, str(path.relative_to(begun)), built)
+    today = dataclasses.replace(before, vocabulary=dataclasses.replace(before.vocabulary, required_characters="ascii"))
+    told: list[str] = []
+    manifest = run_preprocess(today, str(begun), notice=told.append)
+    assert told == [f"{begun}: keeps vocabulary.required_characters=none, with which it was begun"]
+    assert run_preprocess(today, str(begun)) == manifest == run_preprocess(before, str(tmp_path / "fresh"))
+    assert contents(begun) == contents(tmp_path / "fresh")
+
+
+def test_a_job_of_today_is_told_from_one_of_before(two: tuple[Path, Path], tmp_path: Path, make_config: Config) -> None:
+    config = make_config(*two, vocabulary=VocabularyConfig(size=400))
+    run_preprocess(config, str(tmp_path / "out"))
+    other = dataclasses.replace(config, vocabulary=VocabularyConfig(size=400, required_characters="none"))
+    with pytest.raises(UserError, match=r'vocabulary\.required_characters "ascii", not "none"'):
+        run_preprocess(other, str(tmp_path / "out"))
 
 
 def test_hashes_are_made_beside_reading_and_kept(

@@ -1,5 +1,6 @@
 """The dataset card: counts, plots, the same bytes every time."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -9,9 +10,10 @@ import pytest
 from huggingface_hub import DatasetCard
 
 from tokenfree.pipelines.preprocess import run_preprocess
-from tokenfree.preprocess.dataset.card import card, draw_bars, dropped, plot_data
+from tokenfree.preprocess.dataset.card import byte_shares, card, draw_bars, dropped, plot_data
 from tokenfree.preprocess.dataset.front_matter import licence, size_category
 from tokenfree.preprocess.dataset.manifest import load_manifest
+from tokenfree.workflows.cli import main
 
 
 def test_the_card_tells_counts_and_shows_plots_that_are_there(made: Path) -> None:
@@ -23,6 +25,34 @@ def test_the_card_tells_counts_and_shows_plots_that_are_there(made: Path) -> Non
         assert f"(plots/{name}.svg)" in text
         assert ElementTree.parse(made / "plots" / f"{name}.svg").getroot().tag.endswith("svg")
     assert card(manifest, list(plot_data(manifest))) == text
+
+
+def test_bytes_are_counted_by_language(made: Path) -> None:
+    manifest = load_manifest(str(made))
+    pieces = (made / "vocabulary" / "subwords.vocab").read_text().splitlines()
+    bytes_of: Counter[str] = Counter()
+    subwords_of: Counter[str] = Counter()
+    opened: Any = datasets.load_from_disk(str(made))
+    for split in opened.values():
+        for row in split.to_list():
+            subwords_of[row["language"]] += len(row["subword_ids"])
+            bytes_of[row["language"]] += sum(pieces[id].startswith("<0x") for id in row["subword_ids"])
+    shares = byte_shares(manifest)
+    assert shares == {language: bytes_of[language] / count for language, count in sorted(subwords_of.items())}
+    assert manifest.counters["byte_pieces"] == sum(bytes_of.values()) > 0
+    assert f"| {shares['ja']:.1%} |" in (made / "README.md").read_text()
+
+
+def test_many_bytes_are_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "The river flows to the sea and the rain falls on the land. "
+    for name, given in (("few", text * 50), ("many", text * 50 + "".join(map(chr, range(0x3400, 0x3437))))):
+        (tmp_path / "en").mkdir(exist_ok=True)
+        (tmp_path / "en" / "book.txt").write_text(given)
+        options = ["--vocabulary.size", "400", "--vocabulary.character_coverage", "0.98", "--output"]
+        assert main(["preprocess", "--books", str(tmp_path / "en"), *options, str(tmp_path / name)]) == 0
+        out = capsys.readouterr().out
+        assert f"  bytes       en {byte_shares(load_manifest(str(tmp_path / name)))['en']:.1%} of the subwords" in out
+        assert ("More than 5% of the subwords are bytes" in out) == (name == "many")
 
 
 def test_the_plots_tell_the_truth(made: Path) -> None:

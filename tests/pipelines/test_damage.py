@@ -44,7 +44,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, make_config: Callable[..., P
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(extract_module, "clean", buggy_clean)
-        vocabulary = VocabularyConfig(size=300, algorithm="bpe")
+        vocabulary = VocabularyConfig(size=300, required_characters="none", algorithm="bpe")
         wanted = make_config(
             wikipedia=(str(folder / "enwiki-pages.xml"),), vocabulary=vocabulary, validation_fraction=0.3
         )
@@ -179,7 +179,7 @@ def test_a_job_given_again_does_not_bless_a_damaged_manifest(
     manifest = json.loads((copy / "manifest.json").read_text())
     manifest["statistics"]["lengths"] = {}
     (copy / "manifest.json").write_text(json.dumps(manifest))
-    vocabulary = VocabularyConfig(size=300, algorithm="bpe")
+    vocabulary = VocabularyConfig(size=300, required_characters="none", algorithm="bpe")
     source = str(whole.parent / "enwiki-pages.xml")
     run_preprocess(make_config(wikipedia=(source,), vocabulary=vocabulary, validation_fraction=0.3), str(copy))
     with pytest.raises(JobError, match=r"^manifest\.json: damaged"):

@@ -61,7 +61,7 @@ def write_corpus(folder: Path) -> PreprocessConfig:
     return PreprocessConfig(
         wikipedia=(str(dump),),
         near_duplicates=NearDuplicateConfig(min_similarity=0.8),
-        vocabulary=VocabularyConfig(size=300, algorithm="bpe"),
+        vocabulary=VocabularyConfig(size=300, required_characters="none", algorithm="bpe"),
         validation_fraction=0.3,
     )
 
@@ -137,7 +137,9 @@ def test_what_was_written_of_another_is_not_taken(
     for name in ("first.txt", "second.txt"):
         (tmp_path / name).write_text(f"The goose argues over the {name[:-4]} bread.\n" * 40)
     config = PreprocessConfig(
-        books=(str(tmp_path / "*.txt"),), vocabulary=VocabularyConfig(size=290, algorithm="bpe"), split_bytes=1000
+        books=(str(tmp_path / "*.txt"),),
+        vocabulary=VocabularyConfig(size=290, required_characters="none", algorithm="bpe"),
+        split_bytes=1000,
     )
     config = dataclasses.replace(config, validation_fraction=0.3, window=WindowConfig(max_characters=64))
     run_preprocess(config, str(tmp_path / "whole"))

@@ -49,7 +49,7 @@ def test_failures_are_kept_and_replayed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     output = tmp_path / "out"
-    vocabulary = VocabularyConfig(size=300, algorithm="bpe")
+    vocabulary = VocabularyConfig(size=300, required_characters="none", algorithm="bpe")
     config = make_config(wikipedia=(str(dump),), vocabulary=vocabulary)
     with monkeypatch.context() as patched:
         patched.setattr(extract_module, "clean", buggy_clean)

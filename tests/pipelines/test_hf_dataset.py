@@ -10,7 +10,16 @@ from tokenfree.preprocess.dataset.manifest import load_manifest
 from tokenfree.preprocess.dataset.verify import verify
 from tokenfree.workflows.cli import main
 
-OPTIONS = ["--vocabulary.size", "320", "--vocabulary.character_coverage", "0.98", "--shard_characters", "8000"]
+OPTIONS = [
+    "--vocabulary.size",
+    "320",
+    "--vocabulary.required_characters",
+    "none",
+    "--vocabulary.character_coverage",
+    "0.98",
+    "--shard_characters",
+    "8000",
+]
 
 
 @pytest.fixture

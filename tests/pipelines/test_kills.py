@@ -17,6 +17,8 @@ Shards = Callable[[Path], dict[str, bytes]]
 OPTIONS = [
     "--vocabulary.size",
     "320",
+    "--vocabulary.required_characters",
+    "none",
     "--vocabulary.character_coverage",
     "0.98",
     "--window.max_characters",

@@ -115,7 +115,9 @@ def test_a_finished_job_says_so_and_changes_nothing(made: Path, corpus: Path, ma
 def test_another_config_or_other_inputs_are_refused_by_name(
     made: Path, corpus: Path, tmp_path: Path, make_config: Config, make_corpus: Callable[..., list]
 ) -> None:
-    vocabulary = VocabularyConfig(size=330, sample_characters=20_000, character_coverage=0.98)
+    vocabulary = VocabularyConfig(
+        size=330, required_characters="none", sample_characters=20_000, character_coverage=0.98
+    )
     with pytest.raises(UserError, match=r"vocabulary\.size 320, not 330.*--output"):
         run_preprocess(make_config(corpus, vocabulary=vocabulary), str(made))
     other = tmp_path / "books.jsonl"
@@ -153,7 +155,10 @@ def test_a_config_that_proves_impossible_may_be_mended_in_place(
     config = make_config(corpus)
     with pytest.raises(UserError, match=r"vocabulary\.size"):
         run_preprocess(
-            make_config(corpus, vocabulary=VocabularyConfig(size=300, character_coverage=1)), str(tmp_path / "out")
+            make_config(
+                corpus, vocabulary=VocabularyConfig(size=300, required_characters="none", character_coverage=1)
+            ),
+            str(tmp_path / "out"),
         )
     reads: list[object] = []
     monkeypatch.setattr("tokenfree.preprocess.job.read_step.read_split", lambda split: reads.append(split) or iter(()))
@@ -181,7 +186,7 @@ def test_a_full_disk_is_one_line(corpus: Path, tmp_path: Path, make_config: Conf
 def test_a_tiny_corpus_has_both_splits(tmp_path: Path, write_rows, make_config: Config) -> None:
     rows = [{"id": str(n), "language": "en", "text": f"Document number {n} is about geese. " * 9} for n in range(2)]
     books = write_rows(tmp_path / "two.jsonl", [*rows, {**rows[0], "id": "again"}])
-    vocabulary = VocabularyConfig(size=300, algorithm="bpe")
+    vocabulary = VocabularyConfig(size=300, required_characters="none", algorithm="bpe")
     for fraction in (0.0001, 0.9999):
         config = make_config(books, validation_fraction=fraction, vocabulary=vocabulary)
         manifest = run_preprocess(config, str(tmp_path / f"out{fraction}"))

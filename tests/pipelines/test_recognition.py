@@ -194,7 +194,14 @@ def test_inputs_with_nothing_in_them_are_known_too(
 def test_the_option(
     two: tuple[Path, Path], tmp_path: Path, hashed: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ["--vocabulary.size", "320", "--vocabulary.character_coverage", "0.98"]
+    options = [
+        "--vocabulary.size",
+        "320",
+        "--vocabulary.required_characters",
+        "none",
+        "--vocabulary.character_coverage",
+        "0.98",
+    ]
     command = ["preprocess", "--books", *map(str, two), "--output", str(tmp_path / "out"), *options]
     assert main(command) == 0
     assert main([*command, "--check_inputs"]) == 0

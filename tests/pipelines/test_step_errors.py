@@ -70,7 +70,9 @@ def test_a_directory_that_cannot_be_written_to_is_told_without_a_note(
 def test_the_users_mistake_comes_out_of_any_process(
     corpus: Path, tmp_path: Path, make_config: Any, workers: int
 ) -> None:
-    config = make_config(corpus, vocabulary=VocabularyConfig(size=300, character_coverage=1))
+    config = make_config(
+        corpus, vocabulary=VocabularyConfig(size=300, required_characters="none", character_coverage=1)
+    )
     with pytest.raises(UserError) as caught:
         run_preprocess(config, str(tmp_path / "out"), workers=workers)
     assert str(caught.value).startswith(

@@ -139,7 +139,8 @@ def write_corpus(
     """
     documents = [Document(f"help:{name}", "en", name, text) for name, text in texts]
     config = PreprocessConfig(
-        window=WindowConfig(max_characters=max_characters), vocabulary=VocabularyConfig(size=vocabulary)
+        window=WindowConfig(max_characters=max_characters),
+        vocabulary=VocabularyConfig(size=vocabulary, required_characters="none"),
     )
     model = model or train_vocabulary([document.text for document in documents], config.vocabulary, 0)
     subwords = Vocabulary(model)

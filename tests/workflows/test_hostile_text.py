@@ -124,7 +124,7 @@ def test_data_with_hostile_names(
     rows = [{"id": f"{HOSTILE}{n}", "title": HOSTILE, "text": f"{HOSTILE} {n} {text * 9}"} for n in range(12)]
     (books / f"{IN_A_NAME}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + HOSTILE + "\n")
     output = f"data{IN_A_NAME}"
-    small = ["--vocabulary.size", "300", "--validation_fraction", "0.2"]
+    small = ["--vocabulary.size", "400", "--validation_fraction", "0.2"]
     assert cli.main(["preprocess", "--books", "books", "--output", output, *small, "--dry-run"]) == 0
     capsys.readouterr()
     assert cli.main(["preprocess", "--books", "books", "--output", output, *small, "--workers", "1"]) == 0

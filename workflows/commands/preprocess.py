@@ -37,9 +37,12 @@ if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
 
     from tokenfree.pipelines.dataflow import DataflowJob
+    from tokenfree.preprocess.dataset.manifest import Manifest
 
 KIND = PREPROCESSING  # of recipe that the command reads
 PASSES_ON = True  # options after `--` go to Beam
+MANY_BYTES = 0.05  # of the subwords of a language: more are worth a warning
+_SHOWN_LANGUAGES = 10
 _SHORT = 512  # characters: with such windows one begins with a tiny model
 
 
@@ -138,6 +141,7 @@ def run(args: argparse.Namespace) -> int:
     if subwords is not None and config.vocabulary.model is None:
         small = "" if subwords == config.vocabulary.size else f" (the corpus holds no {config.vocabulary.size:,})"
         print(f"  vocabulary  {subwords:,} subwords{small}")
+    _print_byte_shares(manifest)
     failed = sum(manifest.counters["failed"].values())
     if failed:
         print(f"  failed      {counted(failed, 'page')}: see {args.output}/failures, or tokenfree replay {args.output}")
@@ -152,6 +156,23 @@ def run(args: argparse.Namespace) -> int:
         recipe = "canine-s-tiny" if config.window.max_characters <= _SHORT else "canine-s-small"
         print(next_command("pretrain", recipe, "--data", args.output, "--output", "runs/first"))
     return 0
+
+
+def _print_byte_shares(manifest: "Manifest") -> None:
+    """Print for which part of each language the vocabulary has bytes alone, and a warning where that is much."""
+    from tokenfree.preprocess.dataset.card import byte_shares
+
+    shares = sorted(byte_shares(manifest).items(), key=lambda item: (-item[1], item[0]))
+    if shares:
+        more = ", ..." if len(shares) > _SHOWN_LANGUAGES else ""
+        told = ", ".join(f"{language} {share:.1%}" for language, share in shares[:_SHOWN_LANGUAGES])
+        print(f"  bytes       {told}{more} of the subwords")
+    if many := [language for language, share in shares if share > MANY_BYTES]:
+        coverage = manifest.config["vocabulary"]["character_coverage"]
+        print(
+            f"  warning     More than {MANY_BYTES:.0%} of the subwords are bytes, which are no targets: "
+            f"{', '.join(many)}. Increase --vocabulary.character_coverage (now {coverage:g}) or --vocabulary.size."
+        )
 
 
 def _config(args: argparse.Namespace) -> PreprocessConfig:

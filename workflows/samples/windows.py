@@ -59,9 +59,18 @@ def windows(directory: str, manifest: Manifest, *, num_windows: int, width: int)
 
 
 def subword_pieces(text: str, spans: Sequence[tuple[int, int]], names: Sequence[str]) -> list[Piece]:
-    """The subwords of `text` by their spans of characters and names; those of a character in bytes show these."""
-    shown = [(span, name) for span, name in zip(spans, names, strict=True) if span[1] <= len(text)]
-    return [Piece(*span, name if _BYTE.fullmatch(name) else text[slice(*span)]) for span, name in shown]
+    """The subwords of `text` by their spans of characters and names. A run of bytes is one piece, drawn in `<>`."""
+    pieces: list[Piece] = []
+    in_bytes = False
+    for (start, end), name in zip(spans, names, strict=True):
+        if end > len(text):
+            break
+        goes_on = in_bytes
+        in_bytes = bool(_BYTE.fullmatch(name))
+        if in_bytes and goes_on and start <= pieces[-1].end:
+            start = pieces.pop().start
+        pieces.append(Piece(start, end, f"<{text[start:end]}>" if in_bytes else text[start:end]))
+    return pieces
 
 
 def on_one_line(text: str) -> str:

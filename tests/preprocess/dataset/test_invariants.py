@@ -19,7 +19,9 @@ Row = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def vocabulary() -> Vocabulary:
-    return Vocabulary.load(train_vocabulary(TEXTS, VocabularyConfig(size=284, character_coverage=1.0), 0))
+    return Vocabulary.load(
+        train_vocabulary(TEXTS, VocabularyConfig(size=284, required_characters="none", character_coverage=1.0), 0)
+    )
 
 
 @pytest.fixture

@@ -16,7 +16,11 @@ BYTE_PIECE = b"<0x07>"
 
 @pytest.fixture(scope="module")
 def model() -> bytes:
-    return train_vocabulary(["The goose argues over bread."], VocabularyConfig(size=284, character_coverage=1.0), 0)
+    return train_vocabulary(
+        ["The goose argues over bread."],
+        VocabularyConfig(size=284, required_characters="none", character_coverage=1.0),
+        0,
+    )
 
 
 def write(folder: Path, model: bytes) -> Path:

@@ -24,7 +24,9 @@ TEXTS = st.text(st.sampled_from("aB. \n!语。é\u0301ข👩\u200d🔬_") | st.
 @pytest.fixture(scope="module")
 def vocabulary() -> Vocabulary:
     corpus = ["It was the best of times, it was the worst of times. Nothing else was like it. 语言。"] * 5
-    return Vocabulary.load(train_vocabulary(corpus, VocabularyConfig(size=287, character_coverage=1.0), 0))
+    return Vocabulary.load(
+        train_vocabulary(corpus, VocabularyConfig(size=287, required_characters="none", character_coverage=1.0), 0)
+    )
 
 
 def document(text: str, language: str = "en", name: str = "books:a") -> Document:

@@ -34,7 +34,13 @@ SPACELESS = "unigram-bytes-without-spaces"  # no piece for a space: it is writte
 
 def config_of(variant: str, **changes: object) -> VocabularyConfig:
     algorithm, rest = variant.split("-")[:2]
-    values = {"size": SIZES[rest], "algorithm": algorithm, "byte_fallback": rest == "bytes", "character_coverage": 0.98}
+    values = {
+        "size": SIZES[rest],
+        "algorithm": algorithm,
+        "byte_fallback": rest == "bytes",
+        "character_coverage": 0.98,
+        "required_characters": "none",
+    }
     return VocabularyConfig(**(values | changes))  # pyright: ignore[reportArgumentType]
 
 
@@ -46,6 +52,18 @@ def vocabularies() -> dict[str, Vocabulary]:
     trained[SPACELESS] = train_vocabulary(spaceless, config_of(SPACELESS, size=300), 0)
     assert "▁" not in Vocabulary.load(trained[SPACELESS]).pieces()
     return {variant: Vocabulary.load(model) for variant, model in trained.items()}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_printable_ascii_always_has_pieces(variant: str) -> None:
+    printable = set(map(chr, range(0x21, 0x7F)))
+    size = SIZES[variant.split("-")[1]] + 95
+    trained = train_vocabulary(CORPUS, config_of(variant, size=size, required_characters="ascii"), 0)
+    vocabulary = Vocabulary.load(trained)
+    assert printable <= set(vocabulary.pieces())
+    assert vocabulary.num_byte_pieces(vocabulary.encode_batch(["".join(sorted(printable))])[0].ids) == 0
+    without = Vocabulary.load(train_vocabulary(CORPUS, config_of(variant), 0))
+    assert not printable <= set(without.pieces())
 
 
 @functools.cache

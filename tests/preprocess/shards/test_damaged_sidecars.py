@@ -18,7 +18,7 @@ from tokenfree.preprocess.shards.build import BuiltShard, find_shard
 
 ROWS = b"rows"
 ENTRY = ShardEntry("train/a.arrow", "en", 3, 2, 50, 4, hashlib.sha256(ROWS).hexdigest())
-SHARD = BuiltShard("f0", ENTRY, 1, 9, {"5": 2}, {"Latin": 40})
+SHARD = BuiltShard("f0", ENTRY, 1, 9, 0, {"5": 2}, {"Latin": 40})
 
 
 def test_of_a_shard(tmp_path: Path) -> None:

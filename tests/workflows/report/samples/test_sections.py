@@ -60,7 +60,7 @@ def test_a_run_shows_its_guesses_and_its_windows(run: Path, data: Path, tmp_path
     for rows in windows:
         assert [row[0] for row in rows] == ["", "text", "words", "subwords", "masks"]
         assert rows[1][1] == rows[2][1]
-        assert rows[1][1].startswith(rows[3][1].split("<0x")[0])  # from there on characters are drawn as their bytes
+        assert rows[1][1].startswith(rows[3][1].split("<")[0])  # from there on runs of bytes are drawn in <>
         assert len(rows[4][1]) == len(rows[1][1])
         assert "█" in rows[4][1]
     assert text.count('<span class="sample" dir="auto">') == len(page.tables["Hidden pieces: tiny"]) - 1 + 4 * 3
