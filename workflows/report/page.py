@@ -21,8 +21,8 @@ from tokenfree.workflows.report.sections.sweep_section import sweep_section
 from tokenfree.workflows.report.sections.sweep_view import SweepView
 
 
-def render(records: Sequence[Record]) -> str:
-    """The whole page: findings, then data, then runs of pretraining and of fine-tuning (compared in one section where
+def render(records: Sequence[Record], opening: Sequence[str] = ()) -> str:
+    """The whole page: `opening`, findings, data, runs of pretraining and of fine-tuning (compared in one section where
     there are several of a kind), then sweeps.
     """
     data = [record for record in records if isinstance(record, DataRecord)]
@@ -50,6 +50,7 @@ def render(records: Sequence[Record]) -> str:
     title = "tokenfree: " + ", ".join(record.name for record in records)
     page = environment.get_template("page.html.jinja").render(
         title=title,
+        opening=opening,
         findings=findings(runs, views, data),
         made_with=made_with(runs, sweeps),
         sections=sections,

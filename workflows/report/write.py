@@ -8,14 +8,15 @@ from tokenfree.workflows.report.load import load
 from tokenfree.workflows.report.page import render
 
 
-def write_report(folders: Sequence[str], output: str) -> Path:
-    """Write the page about `folders` (each a run, a sweep or a data directory) to the file `output`.
+def write_report(folders: Sequence[str], output: str, *, opening: Sequence[str] = ()) -> Path:
+    """Write the page about `folders` (each a run, a sweep or a data directory) to the file `output`, the lines of
+    `opening` first.
 
     Raises:
         UserError: a folder is none of these.
         OSError: the file cannot be written.
     """
-    page = render([load(_local(folder)) for folder in folders])
+    page = render([load(_local(folder)) for folder in folders], opening)
     path = Path(output)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".tmp")

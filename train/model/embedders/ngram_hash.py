@@ -72,13 +72,13 @@ class NgramTable(CharacterTable):
 
     def forward(self, codepoints_BC: Tensor) -> Tensor:
         """Vectors [B, C, D] of int64 codepoints; IndexError for what is none."""
-        total_BCD: Tensor | int = 0
-        for order, buckets_BCK in enumerate(self.ngram_buckets(codepoints_BC)):
-            rows_BCK = buckets_BCK + self.offsets_K + order * self.hashes * self.buckets
-            rows_BCK = refuse_invalid(rows_BCK, codepoints_BC, self.rows.num_embeddings)
-            total_BCD = total_BCD + self.rows(rows_BCK).flatten(2)
-        assert isinstance(total_BCD, Tensor)
-        return total_BCD
+        by_order = [
+            buckets_BCK + self.offsets_K + order * self.hashes * self.buckets
+            for order, buckets_BCK in enumerate(self.ngram_buckets(codepoints_BC))
+        ]
+        rows_BCOK = refuse_invalid(torch.stack(by_order, dim=2), codepoints_BC, self.rows.num_embeddings)
+        # One look-up for all orders: each would have a gradient as large as all tables.
+        return self.rows(rows_BCOK).sum(dim=2).flatten(2)
 
     def ngram_buckets(self, codepoints_BC: Tensor) -> list[Tensor]:
         """For each order the buckets, int64 [B, C, K], of the n-grams that start at each character.
