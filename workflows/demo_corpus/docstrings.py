@@ -27,7 +27,7 @@ BOOK_CHARACTERS = 1500  # the least; what a module says in fewer has hardly any 
 _LEFT_OUT = {"test", "tests", "idle_test", "site-packages", "dist-packages", "encodings", "pydoc_data", "turtledemo"}
 _LEFT_OUT |= {"_vendor", "_vendored", "thirdparty", "externals", "testing"}
 
-_DOCSTRING = re.compile(r"^[ \t]*[rR]?(\"\"\"|''')(.*?)\1", re.MULTILINE | re.DOTALL)
+_OPENING = re.compile(r"^[ \t]*[rR]?(\"\"\"|''')", re.MULTILINE)
 _ITEM = re.compile(r"(?:[*•-]|\(?\d{1,2}[.)]|\*{0,2}[\w.]+(?: ?\([^)]*\))?:)\s+(?=\S)")
 _MARKUP = re.compile(r"(?::[\w:]+:)?`~?\.?([^`<\n]+?)(?: ?<[^>`]*>)?`_{0,2}|(?<!\w)\*\*?([A-Za-z][\w -]*)\*\*?(?!\w)")
 _WORD = re.compile(r"[a-z']+")
@@ -38,7 +38,7 @@ _COMMON = re.compile(
     r"|when|should|must|you)\b"
 )
 _HEAD = re.compile(r"[.:?!]$|^\s*\*{0,2}[\w, *]+ : ")
-_END = re.compile(r"[.?!][)\"']?$")
+_END = re.compile(r"[.?!][)\"']?\s*$")
 
 
 def books() -> Iterator[tuple[str, str]]:
@@ -57,35 +57,35 @@ def paragraphs(text: str) -> Iterator[str]:
     """The paragraphs and list items of a docstring that are English sentences, each in one line, without markup."""
     block: list[str] = []
     for line in (*text.expandtabs().splitlines(), ""):
-        if block and (not line.strip() or _ITEM.match(line.strip()) or _is_apart(block[-1], line)):
-            yield from filter(None, [_prose(block)])
+        stripped = line.strip()
+        if block and (not stripped or _ITEM.match(stripped) or _is_apart(block[-1], line)):
+            if prose := _prose(block):
+                yield prose
             block = []
-        if line.strip():
+        if stripped:
             block.append(line)
 
 
 def _is_apart(above: str, line: str) -> bool:
     """Whether a line begins another block than the line above it, by its indentation."""
-    indented = _indentation(line) - _indentation(above)
+    indented = len(above.lstrip()) - len(above) + len(line) - len(line.lstrip())
     return indented < 0 or (indented > 0 and bool(_HEAD.search(above)))
 
 
-def _indentation(line: str) -> int:
-    return len(line) - len(line.lstrip())
-
-
 def _prose(block: list[str]) -> str | None:
-    text = " ".join(" ".join(block).split())
-    if not text.isascii() or not _END.search(text):  # most blocks: headings, types and code
+    if not _END.search(block[-1], max(0, len(block[-1].rstrip()) - 2)):  # most blocks: headings, types and code
         return None
+    text = " ".join(" ".join(block).split())
     text = _ITEM.sub("", text, count=1) if _ITEM.match(text) else text
-    text = _MARKUP.sub(lambda found: found[1] or found[2], text.replace("``", "`"))
+    if "`" in text or "*" in text:
+        text = _MARKUP.sub(lambda found: found[1] or found[2], text.replace("``", "`"))
+    if not text[0].isupper() or not text.isascii():
+        return None
     words = _WORD.findall(text.lower())
     is_prose = (
         len(words) >= 6
-        and text[0].isupper()
-        and len(_COMMON.findall(text.lower())) >= 0.25 * len(words)
         and len(_SIGN.findall(text)) <= 0.05 * len(text)
+        and len(_COMMON.findall(text.lower())) >= 0.25 * len(words)
         and len(_CODE.findall(text)) <= 0.04 * len(words)
     )
     return text if is_prose else None
@@ -109,7 +109,17 @@ def _modules() -> Iterator[tuple[str, list[str]]]:
             if _LEFT_OUT.isdisjoint(parts):
                 source = path.read_text(encoding="utf-8", errors="replace")
                 name = ".".join((*prefix.split(), *parts)).removesuffix(".__init__")
-                yield name, [found[2] for found in _DOCSTRING.finditer(source)]
+                yield name, list(_docstrings(source))
+
+
+def _docstrings(source: str) -> Iterator[str]:
+    """The strings in three quotes that begin a line."""
+    end = 0
+    while found := _OPENING.search(source, end):
+        close = source.find(found[1], found.end())
+        if close >= 0:
+            yield source[found.end() : close]
+        end = max(close + 3, found.end())
 
 
 def _packages() -> Iterator[tuple[Path, str]]:
