@@ -110,7 +110,8 @@ def make_inference(encoder: Encoder, options: argparse.Namespace) -> Callable[[]
     symbols, mask = batch_of(options)
 
     def step() -> None:
-        encoder.eval()
+        if encoder.trunk.positions.training:  # what codes keep between calls, they forget when this is called
+            encoder.eval()
         with torch.inference_mode():
             encoder(symbols, mask)
 

@@ -40,9 +40,9 @@ class LayerBias:
         """
         raise NotImplementedError
 
-    def plus_hidden(self, hidden_B11K: Tensor, valid_BK: Tensor) -> Tensor:
-        """`dense` for all heads plus `hidden_B11K`, [B, H, Q, K]; see `PairBias`."""
-        return add_hidden(self.dense(ALL_HEADS).to(hidden_B11K.dtype), hidden_B11K)
+    def plus_hidden(self, hidden_B11K: Tensor, valid_BK: Tensor, workspace: Workspace | None = None) -> Tensor:
+        """`dense` for all heads plus `hidden_B11K`, [B, H, Q, K], in the memory of `workspace`; see `PairBias`."""
+        return add_hidden(self.dense(ALL_HEADS, workspace).to(hidden_B11K.dtype), hidden_B11K, workspace)
 
     def afresh(self) -> LayerBias:
         """The same bias without what the stack keeps in it, for a forward pass that is done a second time."""
@@ -82,13 +82,15 @@ def bound(heads: Heads, bias: LayerBias | None) -> Heads:
     return heads if bias is None else bias.bind(heads)
 
 
-def add_hidden(dense: Tensor, hidden_B11K: Tensor, workspace: Workspace | None = None) -> Tensor:
+def add_hidden(
+    dense: Tensor, hidden_B11K: Tensor, workspace: Workspace | None = None, *, in_place: bool = True
+) -> Tensor:
     """The sum [B, H, Q, K] of a bias [(B,) H, Q, K] and of `hidden_B11K`, in the memory of `dense` where that can be.
 
-    Else in that of `workspace`, or in new memory where there is none.
+    Else, and never `in_place` where that is False, in that of `workspace`, or in new memory where there is none.
     """
     dense = dense[(None,) * (4 - dense.dim())]
-    if len(dense) == len(hidden_B11K) and dense.is_contiguous():  # heads that share have the same memory
+    if in_place and len(dense) == len(hidden_B11K) and dense.is_contiguous():  # heads that share have the same memory
         return dense.add_(hidden_B11K)
     if workspace is None:
         return dense + hidden_B11K

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from tokenfree.train.model.common.heads import Heads
-from tokenfree.train.model.common.position_bias import ALL_HEADS, LayerBias, SumBias, add_hidden
+from tokenfree.train.model.common.position_bias import ALL_HEADS, LayerBias, SumBias
 from tokenfree.train.model.common.workspace import Workspace, works_in_place
 
 
@@ -50,7 +50,7 @@ class SharedBias(ReusedBias):
             self._dense = self.bias.dense(heads)
         return self._dense
 
-    def plus_hidden(self, hidden_B11K: Tensor, valid_BK: Tensor) -> Tensor:
+    def plus_hidden(self, hidden_B11K: Tensor, valid_BK: Tensor, workspace: Workspace | None = None) -> Tensor:
         """See `LayerBias`. At 512 units, the sums of all layers would take longer than the position code."""
         if self._with_hidden is None or self._with_hidden[0] is not valid_BK:
             self._with_hidden = valid_BK, self.bias.plus_hidden(hidden_B11K, valid_BK)
@@ -68,11 +68,9 @@ class BiasInTurn(ReusedBias):
         super().__init__(bias)
         self._workspace = workspace
 
-    def plus_hidden(self, hidden_B11K: Tensor, valid_BK: Tensor) -> Tensor:
+    def plus_hidden(self, hidden_B11K: Tensor, valid_BK: Tensor, workspace: Workspace | None = None) -> Tensor:
         """See `LayerBias`."""
-        if not works_in_place(hidden_B11K):
-            return self.bias.plus_hidden(hidden_B11K, valid_BK)
-        return add_hidden(self.bias.dense(ALL_HEADS, self._workspace), hidden_B11K, self._workspace)
+        return self.bias.plus_hidden(hidden_B11K, valid_BK, self._workspace if works_in_place(hidden_B11K) else None)
 
 
 def reused(biases: Sequence[LayerBias]) -> list[LayerBias]:

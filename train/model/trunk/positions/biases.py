@@ -1,16 +1,22 @@
-"""Biases that position codes are made of: low-rank products and scalars by offset.
+"""Biases that position codes are made of: low-rank products and scalars by offset, and what is kept of them.
 
-B batch, U units, Q queries, K keys, H heads, R rank, O offsets
+B batch, U units, Q queries, K keys, H heads, R rank, O offsets, D width
 """
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from tokenfree.train.model.common.position_bias import LayerBias
+from tokenfree.train.model.common.position_bias import ALL_HEADS, LayerBias, add_hidden
 from tokenfree.train.model.common.workspace import Workspace
-from tokenfree.train.model.trunk.positions.sharing import expand_heads, select_heads
+from tokenfree.train.model.trunk.positions.sharing import expand_heads, for_layers, refuse_more_units, select_heads
+
+KEPT_BYTES = 2**28  # more is computed anew in each call
 
 
 class FactorBias(LayerBias):
@@ -64,6 +70,77 @@ class OffsetBias(LayerBias):
             return expand_heads(out_HUU, heads, self.num_heads, 0)
         bias_HUU: Tensor = _Toeplitz.apply(select_heads(self.by_offset, heads, 0))  # pyright: ignore[reportAssignmentType]
         return expand_heads(bias_HUU, heads, self.num_heads, 0)
+
+
+class KeptBias(LayerBias):
+    """A bias whose values [H, Q, K] are kept elsewhere, and are not to be written to."""
+
+    def __init__(self, bias: LayerBias, values: Callable[[], Tensor]) -> None:
+        self.bias, self.query_factor, self._values = bias, bias.query_factor, values
+
+    def __call__(self, heads: slice, queries: Tensor, keys: Tensor) -> Tensor:
+        """See `LayerBias`."""
+        return self.bias(heads, queries, keys)
+
+    def dense(self, heads: slice, workspace: Workspace | None = None) -> Tensor:
+        """See `LayerBias`."""
+        return self._values()[heads]
+
+    def plus_hidden(self, hidden_B11K: Tensor, valid_BK: Tensor, workspace: Workspace | None = None) -> Tensor:
+        """See `LayerBias`."""
+        return add_hidden(self._values().to(hidden_B11K.dtype), hidden_B11K, workspace, in_place=False)
+
+
+class FixedCode(nn.Module):
+    """A position code of parameters alone (DIET, section 3.1): without gradients its values are kept between calls."""
+
+    num_layers: int
+    max_units: int
+    has_units_as_keys = True  # else as many mixtures of units as the tables have
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kept: tuple[Any, list[Tensor]] | None = None  # and what the values were computed for
+
+    def biases(self, num_units: int) -> Sequence[LayerBias]:
+        """Return the bias of each layer, or one for all."""
+        raise NotImplementedError
+
+    def forward(self, units_BUD: Tensor, valid_BU: Tensor) -> list[LayerBias]:
+        """Return the bias of each layer.
+
+        Raises:
+            UserError: for more units than `max_units`.
+        """
+        num_units = units_BUD.shape[1]
+        refuse_more_units(num_units, self.max_units)
+        biases: list[LayerBias] = [*self.biases(num_units)]
+        if self._keeps(biases):
+            biases[:] = [KeptBias(bias, partial(self._values, each, num_units)) for each, bias in enumerate(biases)]
+        return for_layers(biases, self.num_layers)
+
+    def train(self, mode: bool = True) -> "FixedCode":
+        """Forget what was kept: weights may change in ways that their version does not show."""
+        self._kept = None
+        return super().train(mode)
+
+    def _keeps(self, biases: Sequence[LayerBias]) -> bool:
+        if self.training or torch.is_grad_enabled() or torch.compiler.is_compiling() or torch.compiler.is_exporting():
+            return False
+        if any(parameter.is_inference() for parameter in self.parameters()):  # these have no version
+            return False
+        heads = max(parameter.shape[1] for parameter in self.parameters())
+        return 4 * len(biases) * heads * self.max_units**2 <= KEPT_BYTES
+
+    def _values(self, number: int, num_units: int) -> Tensor:
+        """The values of one of `biases`: the first of those for `max_units`, which are computed once."""
+        device = next(self.parameters()).device.type
+        precision = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+        made_for = [precision, *((each.data_ptr(), each._version) for each in self.parameters())]
+        kept = self._kept
+        if kept is None or kept[0] != made_for:
+            self._kept = kept = made_for, [bias.dense(ALL_HEADS) for bias in self.biases(self.max_units)]
+        return kept[1][number][:, :num_units, : num_units if self.has_units_as_keys else None]
 
 
 class _Toeplitz(torch.autograd.Function):

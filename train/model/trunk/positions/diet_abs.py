@@ -8,17 +8,15 @@ from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import nn
 
 from tokenfree.preprocess.common.settings import settings
 from tokenfree.train.model.common.dimensions import Dimensions
 from tokenfree.train.model.common.slots.trunk import PositionsDefaults, Sharing, TrunkSettings
-from tokenfree.train.model.trunk.positions.biases import FactorBias
+from tokenfree.train.model.trunk.positions.biases import FactorBias, FixedCode
 from tokenfree.train.model.trunk.positions.sharing import (
-    for_layers,
     needs_own_queries,
     pairs_of_own,
-    refuse_more_units,
     table_counts,
     too_many,
 )
@@ -59,7 +57,7 @@ class Config(PositionsDefaults):
             yield from needs_own_queries(trunk)
 
 
-class DietAbs(nn.Module):
+class DietAbs(FixedCode):
     """The bias of unit i and key j is row i of P_Q times row j of P_K, without any scale.
 
     Where keys are mixtures of units, as in Linformer, P_K has a row for each mixture.
@@ -79,21 +77,14 @@ class DietAbs(nn.Module):
         self.stacked = {"queries_LHUR": counts[0], "keys_LHKR": counts[0]}  # see train/optimizers/_groups.py
         self.query_factor = dimensions.heads**-0.5 if config.scale == "width" else 1.0
 
-    def forward(self, units_BUD: Tensor, valid_BU: Tensor) -> list[FactorBias]:
-        """The product of each layer.
-
-        Raises:
-            UserError: for more units than `max_units`.
-        """
-        num_units = units_BUD.shape[1]
-        refuse_more_units(num_units, self.max_units)
+    def biases(self, num_units: int) -> list[FactorBias]:
+        """See `FixedCode`: the product of each layer."""
         num_keys = num_units if self.has_units_as_keys else self.keys_LHKR.shape[2]
         # unbind: its backward pass writes the gradient of all layers once; indexing would add zeros for the others.
         queries, keys = self.queries_LHUR[:, :, :num_units].unbind(0), self.keys_LHKR[:, :, :num_keys].unbind(0)
-        biases = [
+        return [
             FactorBias(q, k, self.num_heads, query_factor=self.query_factor) for q, k in zip(queries, keys, strict=True)
         ]
-        return for_layers(biases, self.num_layers)
 
     def multiply_accumulates(self, num_units: int, pairs: list[int]) -> int:
         """Multiply-accumulates of one forward pass; `pairs` are the visible ones of each layer, summed over heads."""

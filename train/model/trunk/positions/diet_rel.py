@@ -8,16 +8,14 @@ from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import nn
 
 from tokenfree.preprocess.common.settings import settings
 from tokenfree.train.model.common.dimensions import Dimensions
 from tokenfree.train.model.common.slots.trunk import PositionsDefaults, Sharing, TrunkSettings
-from tokenfree.train.model.trunk.positions.biases import OffsetBias
+from tokenfree.train.model.trunk.positions.biases import FixedCode, OffsetBias
 from tokenfree.train.model.trunk.positions.sharing import (
-    for_layers,
     needs_own_queries,
-    refuse_more_units,
     table_counts,
     too_many,
 )
@@ -50,7 +48,7 @@ class Config(PositionsDefaults):
             yield from needs_own_queries(trunk)
 
 
-class DietRel(nn.Module):
+class DietRel(FixedCode):
     """Scalars for the offsets key - query from -(max_units - 1) to max_units - 1, without bins and clipping."""
 
     stacked = {"by_offset_LHO": 0}  # see train/optimizers/_groups.py
@@ -62,20 +60,13 @@ class DietRel(nn.Module):
         self.by_offset_LHO = nn.Parameter(torch.zeros(*counts, 2 * config.max_units - 1))
         self.query_factor = dimensions.heads**-0.5 if config.scale == "width" else 1.0
 
-    def forward(self, units_BUD: Tensor, valid_BU: Tensor) -> list[OffsetBias]:
-        """The scalars of each layer.
-
-        Raises:
-            UserError: for more units than `max_units`.
-        """
-        num_units = units_BUD.shape[1]
-        refuse_more_units(num_units, self.max_units)
+    def biases(self, num_units: int) -> list[OffsetBias]:
+        """See `FixedCode`: the scalars of each layer."""
         reachable = slice(self.max_units - num_units, self.max_units + num_units - 1)
-        biases = [
+        return [
             OffsetBias(row, self.num_heads, query_factor=self.query_factor)
             for row in self.by_offset_LHO[:, :, reachable].unbind(0)
         ]
-        return for_layers(biases, self.num_layers)
 
     def multiply_accumulates(self, num_units: int, pairs: list[int]) -> int:
         """None: scalars are only added."""
