@@ -38,6 +38,7 @@ _ANY_SIZE = (f"{MODEL}/trunk/test_positions.py::test_codes_equal_loops_at_any_si
 _COLLATORS = (
     "canine_c",
     "canine_s",
+    "masked_bytes",
     "masked_characters",
     "masked_subwords",
     "byte2word",

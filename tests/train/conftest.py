@@ -98,6 +98,7 @@ SUBWORDS: dict[str, Any] = {
     "downsampler": {"name": "identity"},
     "upsampler": {"name": "identity"},
 }
+BYTES: dict[str, Any] = {**SUBWORDS, "embedder": {"name": "byte_table", "max_characters": 64}}
 WORDS: dict[str, Any] = {
     "character_width": 8,
     "embedder": {"name": "word_bytes"},
@@ -112,7 +113,7 @@ def make_recipe_for() -> MakeRecipe:
     """Makes a recipe for an objective, given as its mapping, with a model that fits it; keywords are of `train`."""
 
     def make(objective: Mapping[str, Any], **train: Any) -> PretrainRecipe:
-        over = {"masked_subwords": SUBWORDS, "byte2word": WORDS}.get(objective["name"], {})
+        over = {"masked_subwords": SUBWORDS, "byte2word": WORDS, "masked_bytes": BYTES}.get(objective["name"], {})
         words = {"bytes_per_word": 4} if objective["name"] == "byte2word" else {}
         length = {"length": 144} if words else {}
         mapping = {

@@ -13,20 +13,25 @@ from tokenfree.train.config import FinetuneRecipe, PretrainRecipe, check_finetun
 from tokenfree.train.model.costs import costs
 from tokenfree.train.model.encoder import check
 from tokenfree.train.sweep.space.recipe import SweepRecipe, check_space
+from tokenfree.train.tasks.examples.glue import GLUE
 from tokenfree.workflows.recipes import command_line, library
 
 PREPROCESSING = ["wikipedia", "wikipedia-tiny"]
 SUMMATION = [f"mirrored-summation{model}" for model in ("", "-deep-hier-s", "-hier-s", "-transformer")]
 FINETUNING = [
     "classification",
+    *(f"glue-{task}-base" for task in GLUE if task not in ("wnli", "ax")),
     "language-modelling",
     *SUMMATION,
     "ner",
+    "ner-base",
     "pairs",
     "pos",
     "qa-squad",
+    "qa-squad-base",
     "qa-tydi",
     "qa-tydi-base",
+    "xnli-base",
 ]
 SWEEPS = [name for name in library.names() if "space" in library.read(name)]
 PRETRAINING = [name for name in library.names() if name not in PREPROCESSING + FINETUNING + SWEEPS]

@@ -45,19 +45,21 @@ def without_context(arrays: Arrays, symbols: str, num_subwords: int, change: Cha
     """
     if len(arrays["codepoints"]) == 1:
         change = "blank"
-    if symbols == "bytes":
+    if "unit_ends" in arrays:
         return {**arrays, **_words(arrays, change)}
     codepoints = arrays["codepoints"]
-    marks = _marks_of_characters(arrays) if symbols == "characters" else _marks_of_subwords(arrays, num_subwords)
+    marks = _marks_of_subwords(arrays, num_subwords) if symbols == "subwords" else _marks_of_text(arrays, symbols)
     changed = np.where(marks.white, codepoints, marks.mask_id) if change == "blank" else _other_text(codepoints, marks)
     return {**arrays, "codepoints": np.where(marks.text & ~marks.hidden, changed, codepoints)}
 
 
-def _marks_of_characters(arrays: Arrays) -> _Marks:
-    codepoints = arrays["codepoints"]
-    text = arrays["mask"] & (codepoints != framing.CLS) & (codepoints != framing.SEP)
+def _marks_of_text(arrays: Arrays, symbols: str) -> _Marks:
+    codepoints, special = arrays["codepoints"], framing if symbols == "characters" else word_bytes
+    text = arrays["mask"] & (codepoints != special.CLS) & (codepoints != special.SEP)
     white = text & (classes_of(codepoints.astype(np.uint32)) == SPACE)
-    return _Marks(text, codepoints == framing.MASK, white, framing.MASK)
+    if symbols == "bytes":
+        white &= codepoints < 0x80
+    return _Marks(text, codepoints == special.MASK, white, special.MASK)
 
 
 def _marks_of_subwords(arrays: Arrays, num_subwords: int) -> _Marks:

@@ -65,6 +65,7 @@ DEFAULTS: dict[str, dict[str, dict[str, Any]]] = {
         "canine_c": {**MASKED, **BUCKETS, "max_predictions": 320, "masked": 1.0, "max_word": 32, "heads": 12,
                      "dropout": 0.1, "spare": 6},
         "canine_s": {**MASKED, "output_rows": "free", "max_predictions": 80, "spare": 6},
+        "masked_bytes": {**MASK, "max_predictions": 320, "spare": 0},
         "masked_characters": {**MASKED, **BUCKETS, "max_predictions": 320, "spare": 6},
         "masked_subwords": {**MASKED, "output_rows": "free", "max_predictions": 80, "tied": False},
     },

@@ -70,7 +70,7 @@ def test_targets_are_all_characters_of_some_words_with_their_gold(batch: Arrays)
 
 
 @pytest.mark.parametrize(("config", "share"), [({}, 1.0), ({"masked": 0.9}, 0.9), ({"masked": 0.4}, 0.4)])
-def test_inputs_change_in_a_share_of_the_words_and_nowhere_else(config: dict[str, float], share: float) -> None:
+def test_inputs_change_in_a_share_of_the_words_and_nowhere_else(config: dict[str, Any], share: float) -> None:
     batch = collate(make_collator(**config), TEXTS * 10)
     masked = kept = 0
     for row, text in enumerate(TEXTS * 10):

@@ -27,8 +27,13 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
     "canine_c with pairs": {"name": "canine_c", "heads": 2, "buckets": 512, "dropout": 0.0, "next_sentence": True},
     "canine_s with pairs": {"name": "canine_s", "next_sentence": True},
     "masked_characters": {"name": "masked_characters", "buckets": 512},
+    "masked_bytes": {"name": "masked_bytes"},
     "masked_subwords with pairs": {"name": "masked_subwords", "next_sentence": True},
     "masked_subwords, tied": {"name": "masked_subwords", "tied": True},
+}
+EMBEDDERS: dict[str, Any] = {
+    "masked_subwords": {"embedder": {"name": "subword_table", "size": 403}},
+    "masked_bytes": {"embedder": {"name": "byte_table"}},
 }
 PLAIN = {"downsampler": {"name": "identity"}, "upsampler": {"name": "identity"}, "trunk": {"dropout": 0.0}}
 
@@ -38,8 +43,7 @@ def recipe_of(make_recipe: MakeRecipe) -> MakeRecipe:
     def make(objective: str, **options: Any) -> PretrainRecipe:
         options = {"model": {"trunk": {"dropout": 0.0}}, **options}
         if objective.startswith("masked"):
-            embedder = {"embedder": {"name": "subword_table", "size": 403}} if "subwords" in objective else {}
-            options["model"] = {**PLAIN, **embedder}
+            options["model"] = {**PLAIN, **EMBEDDERS.get(objective.split()[0].strip(","), {})}
         mapping = merge(to_mapping(make_recipe(**options)), {"objective": OBJECTIVES[objective]})
         return build(PretrainRecipe, mapping, source="test")
 
@@ -135,7 +139,7 @@ def test_what_is_reported(corpus: str, recipe_of: MakeRecipe, objective: str) ->
     }
     baselines = loop.baselines()
     assert baselines is not None
-    assert baselines.symbol == ("character" if characters else "subword")
+    assert baselines.symbol == ("byte" if "bytes" in objective else "character" if characters else "subword")
     assert 2 < baselines.entropy < 7
     assert len(baselines.clue_N) == validation["validation_targets"]
 
@@ -179,11 +183,11 @@ def build_objective(mapping: dict[str, Any]) -> Any:
 
 
 NAMES = ["canine-c-tiny", "canine-c-small", "canine-c-base", "canine-c-ngrams-tiny", "canine-c-ngrams-base",
-         "bert-tiny", "bert-base", "char-bert-tiny", "char-bert-base"]  # fmt: skip
+         "canine-s-ngrams-tiny", "canine-s-ngrams-base", "bert-tiny", "bert-base", "char-bert-tiny", "char-bert-base",
+         "byte-bert-tiny", "byte-bert-base"]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_recipes_fit_together(corpus: str, name: str) -> None:
     recipe = build(PretrainRecipe, library.read_based(name), source=name)
     assert check(recipe, load_manifest(corpus), vocabulary=load_vocabulary(corpus)) == []
-    assert recipe.objective.name in ("canine_c", "masked_characters", "masked_subwords")

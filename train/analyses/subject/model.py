@@ -71,9 +71,9 @@ class AnalysedModel:
             found = self.vocabulary.encode_flat([text])
             room = self.reader.length - FRAME
             return text if len(found.ids) <= room else text[: int(found.starts[room])]
-        if self.symbols != "bytes":
-            return text[: self.reader.max_characters]
         config = self.encoder.config.downsampler
+        if config.bytes_per_word is None:
+            return text[: self.reader.max_characters]
         num_words, num_bytes = room_for_words(self.reader.length, config.bytes_per_word)
         starts, ends = (span.tolist() for span in word_spans(text))
         size = 0

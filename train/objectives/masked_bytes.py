@@ -1,0 +1,131 @@
+"""Bytes as the unit of masking and of prediction, each by itself: a BERT that reads what ByT5 reads.
+
+ByT5 (arXiv 2105.13626) masks spans, which a decoder spells. Here is an encoder alone.
+"""
+
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from tokenfree.preprocess.common.settings import settings
+from tokenfree.train.batches.character_targets import character_symbols
+from tokenfree.train.batches.collator import Arrays, Pieces, Rows, Symbols
+from tokenfree.train.batches.framing import CLS, MASK, SEP, room_for_characters
+from tokenfree.train.batches.target_kinds import target_kinds
+from tokenfree.train.model.embedders import word_bytes
+from tokenfree.train.model.embedders.byte_table import NUM_BYTES
+from tokenfree.train.model.encoder import ModelConfig
+from tokenfree.train.objectives import masked_characters
+from tokenfree.train.objectives.base import MaskedObjective
+from tokenfree.train.objectives.checks import reads
+from tokenfree.train.objectives.heads import MaskedHead
+
+_LETTER = ord("a")
+
+
+@settings
+class Config(MaskedObjective):
+    """BERT's loss over bytes of UTF-8, for encoders that read what ByT5 reads (Xue et al., arXiv 2105.13626).
+
+    Attributes:
+        max_predictions: the most bytes of an example that are predicted, at least 1.
+        spare: positions left as padding, so that padding never matters; 0: none.
+    """
+
+    name: Literal["masked_bytes"] = "masked_bytes"
+    max_predictions: Annotated[int, Field(ge=1)] = 320
+    spare: Annotated[int, Field(ge=0)] = 0
+
+    def build(self, width: int, vocabulary_size: int) -> MaskedHead:
+        """The head over the bytes for an encoder of `width`; it needs no vocabulary."""
+        return MaskedHead(width, NUM_BYTES)
+
+    def vocabulary_size(self, model: ModelConfig) -> int | None:
+        """None is needed."""
+        return 0
+
+    def collator(self, vocabulary: Pieces | None, length: int, seed: int) -> "MaskedBytesCollator":
+        """Masks for inputs of `length` positions, drawn by `seed`.
+
+        Raises:
+            UserError: no byte fits.
+        """
+        room_for_characters(length, self.spare)
+        return MaskedBytesCollator(self, length, seed)
+
+    def check(self, model: ModelConfig, vocabulary: Pieces | None) -> list[str]:
+        """The problems of an embedder that does not read bytes, and of units that are words."""
+        problems = reads(self.name, model, "bytes", instead="byte_table")
+        if model.downsampler.bytes_per_word is not None:
+            problems.append(
+                f"model.downsampler.name: {model.downsampler.name} needs words, but objective.name: {self.name} gives "
+                "none; set model.downsampler.name to identity, or choose another objective"
+            )
+        return problems
+
+    def symbols(self, vocabulary: Pieces | None) -> Symbols | None:
+        """The bytes."""
+        characters = character_symbols(NUM_BYTES)
+
+        def clues(arrays: Arrays) -> np.ndarray:
+            """Return those of characters, with a letter for each byte of a longer character."""
+            shown = arrays["codepoints"]
+            frame = (shown == word_bytes.CLS) | (shown == word_bytes.SEP)
+            return characters.clues({**arrays, "codepoints": np.select([frame, shown >= 0x80], [SEP, _LETTER], shown)})
+
+        return characters._replace(name="byte", read=lambda rows: characters.read(_in_bytes(rows)), clues=clues)
+
+
+class MaskedBytesCollator:
+    """Windows to masked inputs and their targets: as in masked_characters, with a position for each byte.
+
+    White space of one byte is neither masked nor predicted. `target_codepoints` are the characters that the targets are
+    bytes of, and `num_characters` counts characters that begin in the input.
+    """
+
+    columns = ("codepoints", "whitespace")
+
+    def __init__(self, config: Config, length: int, seed: int) -> None:
+        self.length = length
+        of_bytes = masked_characters.Config(
+            mask_fraction=config.mask_fraction,
+            max_predictions=config.max_predictions,
+            buckets=NUM_BYTES,
+            spare=config.spare,
+        )
+        self._collate = masked_characters.MaskedCharactersCollator(of_bytes, length, seed)
+
+    def __call__(self, rows: Rows, sample_ids: np.ndarray) -> Arrays:
+        """`rows`: the columns of b windows; `sample_ids`: int64 [b], by which everything random is drawn."""
+        arrays = self._collate(_in_bytes(rows), sample_ids)
+        symbols, positions, real = arrays["codepoints"], arrays["target_positions"], arrays["target_mask"]
+        special = [~arrays["mask"], symbols == CLS, symbols == SEP, symbols == MASK]
+        text = np.where(symbols & 0xFF <= word_bytes.MASK, word_bytes.UNK, symbols & 0xFF)
+        codes = [word_bytes.PAD, word_bytes.CLS, word_bytes.SEP, word_bytes.MASK]
+        shown = np.select(special, codes, text)
+
+        whole = text.copy()
+        whole[np.nonzero(real)[0], positions[real]] = arrays["target_ids"][real]
+        begins = arrays["mask"] & (whole & 0xC0 != 0x80)
+        at_targets = np.take_along_axis(shown, positions, axis=1)
+        kinds = target_kinds(at_targets == word_bytes.MASK, at_targets == arrays["target_ids"])
+        return {
+            **arrays,
+            "codepoints": shown,
+            "target_codepoints": arrays["target_codepoints"] >> 8,
+            "target_kinds": kinds * real,
+            "num_characters": begins.sum(axis=1) - 2,  # without CLS and SEP
+        }
+
+
+def _in_bytes(rows: Rows) -> Rows:
+    """Rows with a symbol for each byte of UTF-8: 256 times its character, plus the byte."""
+    columns: dict[str, list[np.ndarray]] = {"codepoints": [], "whitespace": []}
+    for codepoints, white in zip(rows["codepoints"], rows["whitespace"], strict=True):
+        encoded = codepoints.astype("<u4").tobytes().decode("utf-32-le").encode()
+        sizes = 1 + sum((codepoints >= first).astype(np.int64) for first in (0x80, 0x800, 0x10000))
+        of = np.repeat(codepoints.astype(np.int64), sizes)
+        columns["codepoints"].append(of << 8 | np.frombuffer(encoded, dtype=np.uint8))
+        columns["whitespace"].append(np.repeat(white, sizes) & (of < 0x80))
+    return columns
