@@ -1,6 +1,6 @@
 """Makes the folders that stand for a format: tiny data, a run on them, that run fine-tuned, a sweep of two trials.
 
-`characters` and `pairs` are runs whose recipes lack keys that have another default since.
+`characters`, `pairs` and `tags` are runs whose recipes lack keys that have another default since.
 
 What a released tokenfree wrote is never made again: later versions have to open it (`test_formats.py`). A new number is
 due when a release writes what the one before could not read (`SCHEMA_VERSION`, `RUN_FORMAT`, `SWEEP_FORMAT`):
@@ -84,6 +84,8 @@ PAIRED = (
     "premise\thypothesis\tlabel\nrain falls\tit is wet\tyes\nthe sun is out\tit is wet\tno\n"
     "snow falls\tit is cold\tyes\na warm wind\tit is cold\tno\n"
 )
+TAGS: dict[str, Any] = {"model": SMALLER, "task": "tagging", "train": {**TASK["train"], "learning_rate": 0.03}}
+TAGGED = "Ana B-PER\nRuiz I-PER\nsees O\nrain O\n\nthe O\nsun O\nin O\nRome B-LOC\n\nsnow O\nin O\nLima B-LOC\n\n"
 EXAMPLES = "text\tlabel\nrain falls\twet\nthe sun is out\tdry\nsnow falls\twet\na warm wind\tdry\n"
 
 
@@ -114,12 +116,13 @@ def make_finetuned(folder: Path) -> None:
 
 
 def make_with_old_defaults(folder: Path) -> None:
-    """Make `characters`, and `pairs` with its `pairs.tsv`, beside `data`."""
+    """Make `characters`, `pairs` with its `pairs.tsv` and `tags` with its `tags.txt`, beside `data`."""
     pretrain(build(PretrainRecipe, CHARACTERS, source="make"), str(folder / "data"), str(folder / "characters"))
-    examples = folder / "pairs.tsv"
-    examples.write_text(PAIRED)
-    files: dict[Split, str] = {"train": str(examples), "dev": str(examples)}
-    finetune(build(FinetuneRecipe, PAIRS, source="make"), files, str(folder / "pairs"))
+    for name, recipe, text in (("pairs.tsv", PAIRS, PAIRED), ("tags.txt", TAGS, TAGGED)):
+        examples = folder / name
+        examples.write_text(text)
+        files: dict[Split, str] = {"train": str(examples), "dev": str(examples)}
+        finetune(build(FinetuneRecipe, recipe, source="make"), files, str(examples.with_suffix("")))
 
 
 def remove_locks(folder: Path) -> None:

@@ -43,13 +43,13 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 def test_the_formats_of_today_are_kept() -> None:
     newest = KEPT[-1]
     assert load_manifest(str(newest / "data")).schema_version == SCHEMA_VERSION
-    for run in ("run", "finetuned", "characters", "pairs"):
+    for run in ("run", "finetuned", "characters", "pairs", "tags"):
         assert yaml.safe_load((newest / run / "config.yaml").read_text())["format"] == RUN_FORMAT
     assert yaml.safe_load((newest / "sweep" / "sweep.yaml").read_text())["format"] == SWEEP_FORMAT
     assert sum(path.stat().st_size for path in newest.rglob("*") if path.is_file()) < 350_000
 
 
-@pytest.mark.parametrize("name", ["data", "run", "finetuned", "sweep", "characters", "pairs"])
+@pytest.mark.parametrize("name", ["data", "run", "finetuned", "sweep", "characters", "pairs", "tags"])
 def test_each_is_found_good(kept: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
     found = json.loads(said(capsys, "verify", name, "--json"))
     assert found["good"]
@@ -146,6 +146,30 @@ def test_a_run_of_pairs_apart_keeps_the_product(kept: Path, capsys: pytest.Captu
     Path("pairs/result.json").unlink()  # killed before its end
     said(capsys, "finetune", "recipe.yaml", "--train", "pairs.tsv", "--dev", "pairs.tsv", "--output", "pairs")
     assert yaml.safe_load(Path("pairs/config.yaml").read_text())["recipe"]["task"]["combine"] == "product"
+
+
+def test_a_run_of_tags_learns_from_all_characters(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result, lines = json.loads(Path("tags/result.json").read_text()), losses("tags")
+    found = json.loads(said(capsys, "evaluate", "tags", "--data", "tags.txt", "--json"))
+    assert found == pytest.approx({"step": 2, "loss": lines[-1], **result["dev"]})
+    recipe = yaml.safe_load(Path("tags/config.yaml").read_text())["recipe"]
+    assert "targets" not in recipe["task"]
+    Path("recipe.yaml").write_text(yaml.safe_dump(recipe))
+    for path in ("tags/result.json", "tags/metrics.jsonl"):  # killed before its first checkpoint
+        Path(path).unlink()
+    shutil.rmtree("tags/checkpoints")
+    command = ["finetune", "recipe.yaml", "--train", "tags.txt", "--dev", "tags.txt", "--output"]
+    said(capsys, *command, "tags")
+    assert losses("tags") == pytest.approx(lines, rel=1e-4)
+    assert yaml.safe_load(Path("tags/config.yaml").read_text())["recipe"]["task"]["targets"] == "all"
+    said(capsys, *command, "new")
+    assert losses("new") != pytest.approx(lines, rel=1e-4)
+
+
+def losses(run: str) -> list[float]:
+    """The training losses, and the validation's."""
+    lines = map(json.loads, Path(run, "metrics.jsonl").read_text().splitlines())
+    return [line.get("loss", line.get("validation_loss")) for line in lines]
 
 
 def test_a_run_goes_on(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,6 +27,7 @@ _OLD_DEFAULTS: dict[tuple[str, str, str], Any] = {
     **{("objective", name, "validation_mask_fraction"): None for name in _MASKED},
     ("objective", "canine_c", "masked"): 0.9,
     ("task", "pairs", "combine"): "product",
+    ("task", "tagging", "targets"): "all",
 }
 
 

@@ -1,8 +1,8 @@
 """Sequence labelling: each word of a sentence has a tag, such as its part of speech or, in BIO, the span that it is in.
 
-Words are joined with single spaces. Each character of a word has the word's tag, of which only the first may begin a
-span; a word is given the tag of its first character (CANINE, https://arxiv.org/abs/2103.06874, section 4.2). Models of
-subwords and words learn and give the tags of what begins there.
+Words are joined with single spaces. A word is given the tag that is predicted at its first character (CANINE,
+https://arxiv.org/abs/2103.06874, section 4.2), and the loss is taken there too. Models of subwords and words predict
+the tag at the first subword or word that begins in it.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ class Config(TaskDefaults):
         labels: the tags; empty: those of the training examples, in alphabetical order.
         scheme: `bio`: tags are spans, an I- that goes on with none is read as B-; `strict_bio`: that is refused;
             `words`: tags of single words; null: bio if a tag begins with B- or I-.
+        targets: what the loss is taken at: `first`, the first character of each word, which alone gives the word its
+            tag; or `all` its characters, as in runs made before this key.
         dropout: of the head, at least 0 and below 1.
         format: of the files: conll, conllu or json; null: told by name and content.
         words_column: the column of words, by number from 1, of JSON and datasets by name; null: told by the file.
@@ -54,6 +56,7 @@ class Config(TaskDefaults):
     name: Literal["tagging"] = "tagging"
     labels: tuple[str, ...] = ()
     scheme: Literal["bio", "strict_bio", "words"] | None = None
+    targets: Literal["first", "all"] = "first"
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
     format: Literal["conll", "conllu", "json"] | None = None
     words_column: str | None = None
@@ -173,7 +176,7 @@ class TaggingCollator:
     """
 
     def __init__(self, task: Config, inputs: TextInputs) -> None:
-        self._inputs, self._has_spans = inputs, task.has_spans
+        self._inputs, self._has_spans, self._targets = inputs, task.has_spans, task.targets
         self._classes = {label: number for number, label in enumerate(task.labels)}
 
     def items(self, examples: Sequence[TaggedExample], *, training: bool) -> list[Item]:
@@ -218,22 +221,21 @@ class TaggingCollator:
         return self._windows(example, begin, middle) + self._windows(example, middle, end)
 
     def _window(self, words: Sequence[str], tags: Sequence[str] | None, begin: int, text: TextSymbols) -> TaggedWindow:
-        sizes = np.array([len(word) for word in words])
-        of_word = np.repeat(np.arange(len(words)), sizes)
+        of_word = np.repeat(np.arange(len(words)), [len(word) for word in words])
         characters = np.arange(len(of_word)) + of_word  # a space stands before each word but the first
         vectors = text.vectors[characters]
         kept = np.flatnonzero(vectors != NOWHERE)
         found, first = np.unique(vectors[kept], return_index=True)
-        first = kept[first]  # of each vector, its first character
-        word = of_word[first]
+        word = of_word[kept[first]]  # in which each vector begins
+        with_vectors, of_firsts = np.unique(word, return_index=True)
+        if self._targets == "first":
+            found, word, of_firsts = found[of_firsts], with_vectors, np.arange(len(with_vectors))
+        firsts = np.full(len(words), NOWHERE)
+        firsts[with_vectors] = of_firsts
         classes = np.full(len(found), -1)
         if tags is not None:
-            inside = first > (np.cumsum(sizes) - sizes)[word]
-            of_tags = np.array([self._classes[tag] for tag in tags])
-            of_insides = np.array([self._classes[self._inside(tag)] for tag in tags])
-            classes = np.where(inside, of_insides[word], of_tags[word])
-        firsts = np.full(len(words), NOWHERE)
-        firsts[word[::-1]] = np.arange(len(found))[::-1]
+            classes = np.array([self._classes[self._inside(tag)] for tag in tags])[word]
+            classes[of_firsts] = np.array([self._classes[tag] for tag in tags])[with_vectors]
         return TaggedWindow(begin, text, found + self._inputs.offsets([text])[0], classes, firsts)
 
     def _inside(self, tag: str) -> str:
