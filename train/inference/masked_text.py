@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from tokenfree.preprocess.common.errors import UserError
 
+MOST_CHARACTERS = 16_384  # that a mark hides: more than any model reads
 MARK = re.compile(r"\[MASK(?::(\d+))?\]")
 
 
@@ -34,4 +35,7 @@ def read_masked_text(text: str) -> MaskedText:
         raise UserError(f"{text!r} has no [MASK]; put one where something is to be guessed")
     if "0" in sizes:
         raise UserError(f"{text!r}: [MASK:0] hides nothing; give the number of its characters, or only [MASK]")
+    longest = max((int(size) for size in sizes if size is not None), default=0)
+    if longest > MOST_CHARACTERS:
+        raise UserError(f"[MASK:{longest}] hides more than {MOST_CHARACTERS:,} characters. Give a smaller number.")
     return MaskedText(tuple(parts), tuple(None if size is None else int(size) for size in sizes))

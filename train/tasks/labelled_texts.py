@@ -196,6 +196,9 @@ class TextWindow:
     parts: tuple[TextSymbols, ...] | None = None  # None: all of it; encoded when it is read, which spares memory
 
 
+MOST_CHARACTERS = 10_000_000  # of a text: 240 MB while it is cut into windows
+
+
 class LabelledCollator:
     """What makes arrays of labelled texts; a subclass makes the items.
 
@@ -213,6 +216,12 @@ class LabelledCollator:
     def encode(self, example: TextExample) -> tuple[TextSymbols, ...]:
         """The texts of an example as the model reads them."""
         texts = self._task.texts(example)
+        longest = max(map(len, texts), default=0)
+        if longest > MOST_CHARACTERS:
+            raise UserError(
+                f"{example.key}: a text has {longest:,} characters. Split it into texts of at most "
+                f"{MOST_CHARACTERS:,} characters."
+            )
         before = example.before or [None] * len(texts)
         return tuple(self.inputs.encode(*each) for each in zip(texts, before, strict=True))
 

@@ -8,6 +8,7 @@ the tag at the first subword or word that begins in it.
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -28,9 +29,11 @@ from tokenfree.train.tasks.examples.noise import Noise
 from tokenfree.train.tasks.examples.tagged import TaggedOptions, read_tagged
 from tokenfree.train.tasks.heads import PlaceHead
 from tokenfree.train.tasks.inputs.text_inputs import NOWHERE, TextInputs, TextSymbols
-from tokenfree.train.tasks.labelled_texts import DIGITS, softmax, too_long
+from tokenfree.train.tasks.labelled_texts import DIGITS, softmax
 from tokenfree.train.tasks.metrics.metrics import Metrics
 from tokenfree.train.tasks.metrics.tags import span_metrics, tag_metrics
+
+logger = logging.getLogger("tokenfree")
 
 OUTSIDE = "O"
 
@@ -177,20 +180,28 @@ class TaggingCollator:
 
     def __init__(self, task: Config, inputs: TextInputs) -> None:
         self._inputs, self._has_spans, self._targets = inputs, task.has_spans, task.targets
+        self._shortened = 0  # words
         self._classes = {label: number for number, label in enumerate(task.labels)}
 
     def items(self, examples: Sequence[TaggedExample], *, training: bool) -> list[Item]:
         """See `TaskCollator.items`; sentences that are too long are halved, between words, until they fit.
 
-        Raises:
-            UserError: a single word is too long.
+        A word that alone is too long is read by its first characters.
         """
-        return [
+        self._shortened = 0
+        items = [
             Item(number, self._inputs.size([window.text]), window)
             for number, example in enumerate(examples)
             if example.words
             for window in self._windows(example, 0, len(example.words))
         ]
+        if self._shortened:
+            logger.warning(
+                "words longer than the model reads at once: %d. Only their first characters are read. Increase "
+                "train.length to read all of them.",
+                self._shortened,
+            )
+        return items
 
     def __call__(self, items: Sequence[Item], sample_ids: np.ndarray) -> Arrays:
         """`codepoints`, `mask` and so on; `places`, `classes` int64 and `target_mask` bool [b, P]."""
@@ -212,13 +223,25 @@ class TaggingCollator:
         words = example.words[begin:end]
         before = None if example.before is None else " ".join(example.before[begin:end])
         text = self._inputs.encode(" ".join(words), before)
-        missing = self._inputs.missing([text])
-        if not missing:
+        if not self._inputs.missing([text]):
             return [self._window(words, example.tags and example.tags[begin:end], begin, text)]
         if len(words) == 1:
-            raise too_long(example.key, missing, self._inputs.symbols, f"the word {words[0][:20]}... alone is too long")
+            self._shortened += 1
+            return [
+                self._window(words, example.tags and example.tags[begin:end], begin, self._beginning(words[0], before))
+            ]
         middle = (begin + end) // 2
         return self._windows(example, begin, middle) + self._windows(example, middle, end)
+
+    def _beginning(self, word: str, before: str | None) -> TextSymbols:
+        """As much of the beginning of `word` as fits; the characters behind it have no vectors."""
+        fits, too_many = 0, min(len(word), self._inputs.length) + 1
+        while too_many - fits > 1:
+            middle = (fits + too_many) // 2
+            text = self._inputs.encode(word[:middle], before and before[:middle])
+            fits, too_many = (fits, middle) if self._inputs.missing([text]) else (middle, too_many)
+        text = self._inputs.encode(word[:fits], before and before[:fits])
+        return text._replace(vectors=np.append(text.vectors, np.full(len(word) - fits, NOWHERE)))
 
     def _window(self, words: Sequence[str], tags: Sequence[str] | None, begin: int, text: TextSymbols) -> TaggedWindow:
         of_word = np.repeat(np.arange(len(words)), [len(word) for word in words])

@@ -207,7 +207,6 @@ def test_a_damaged_best_checkpoint_is_told(run: str, tmp_path: Path) -> None:
             {"test": "long"},
             "long.tsv:2: this example is 7.. charac",
         ),
-        ({"name": "tagging"}, {"train": "tags_long"}, "tags_long.txt:1: this example .* the word x{20}... alone"),
         ({"name": "classification", "metrics": ["pearson"]}, {}, "task.metrics: pearson is no score of classes"),
         ({"name": "classification", "metrics": ["f1"]}, {}, "task.metrics: f1 is of one class; name it"),
         ({"name": "classification", "labels": ["a", "a"]}, {}, "task.labels: one is named twice"),
@@ -227,8 +226,6 @@ def test_what_does_not_fit_is_told_before_anything_is_written(
     for name, text in own.items():
         (tmp_path / f"{name}.tsv").write_text(text)
         paths[name] = str(tmp_path / f"{name}.tsv")
-    (tmp_path / "tags_long.txt").write_text(f"{'x' * 900} O\nb B-X\n\n")
-    paths["tags_long"] = str(tmp_path / "tags_long.txt")
     prefix = "tags_" if "tagging" in str(task) else "pairs_" if task == "pairs" else ""
     given = {**splits(files, prefix), **{split: name and paths.get(name, name) for split, name in over.items()}}
     with pytest.raises(UserError, match=message):

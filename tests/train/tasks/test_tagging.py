@@ -1,5 +1,6 @@
-"""Tagging: at which of a word's characters the loss is taken."""
+"""Tagging: at which of a word's characters the loss is taken, and words that are too long."""
 
+import logging
 from typing import Any
 
 import numpy as np
@@ -48,3 +49,20 @@ def test_where_the_loss_is_taken(
     assert [task.labels[number] for number in batch["classes"][batch["target_mask"]]] == tags
     firsts = [places[number] for number in item.content.firsts]
     assert firsts == ([1, 5, 10, 12] if model is CHARACTERS else [1, 2, 3, 4])
+
+
+@pytest.mark.parametrize("model", [CHARACTERS, WORDS], ids=["characters", "words"])
+def test_a_word_that_is_too_long_is_read_by_its_beginning(
+    model: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    long = TaggedExample("file:2", ("a", "b" * 5000, "c"), ("O", "B-P", "O"))
+    task = build(Config, {}, source="test").fitted([EXAMPLE])
+    collator = task.collator(inputs_of(model), 0)
+    with caplog.at_level(logging.WARNING):
+        items = collator.items([EXAMPLE, long], training=True)
+    (said,) = caplog.messages
+    assert said.startswith("words longer than the model reads at once: 1. Only their first characters are read.")
+    (window,) = [item.content for item in items if item.example == 1 and item.content.begin == 1]
+    assert set(window.text.symbols.tolist()) == {ord("b")}
+    assert task.labels[window.classes[0]] == "B-P"
+    collator(items, np.arange(len(items)))

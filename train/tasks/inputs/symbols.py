@@ -12,7 +12,7 @@ from tokenfree.train.batches.collator import Arrays
 from tokenfree.train.batches.framing import CLS, SEP
 from tokenfree.train.batches.padding import Padding
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.tasks.inputs.text_inputs import NOWHERE, NUM_FRAME, TextSymbols
+from tokenfree.train.tasks.inputs.text_inputs import NOWHERE, NUM_FRAME, TextSymbols, window_vectors
 
 _BUCKET = 8  # lengths of batches are multiples of this
 _FORBIDDEN = (0x0000, *range(0xE000, 0xE033))  # codepoints that mean something else to the model
@@ -61,7 +61,12 @@ class SymbolInputs:
         size, room = len(text.symbols), self._room - NUM_FRAME
         step = max(1, int(room * stride))
         starts = range(0, 1 + max(0, size - room + step - 1) // step * step, step)
-        return [_window(text, start, min(start + room, size)) for start in starts]
+        seen = text.vectors[text.vectors != NOWHERE]
+        windows = [range(start, min(start + room, size)) for start in starts]
+        return [
+            TextSymbols(text.symbols[part.start : part.stop], window_vectors(seen, part.start, part.stop))
+            for part in windows
+        ]
 
     def arrays(self, inputs: Sequence[Sequence[TextSymbols]]) -> Arrays:
         """See `TextInputs.arrays`."""
@@ -135,8 +140,3 @@ def _is_valid(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _window(text: TextSymbols, start: int, end: int) -> TextSymbols:
-    inside = (text.vectors >= start) & (text.vectors < end)
-    return TextSymbols(text.symbols[start:end], np.where(inside, text.vectors - start, NOWHERE))

@@ -29,6 +29,15 @@ class TextSymbols(NamedTuple):
         return len(self.symbols) if self.unit_ends is None else len(self.unit_ends)
 
 
+def window_vectors(seen: np.ndarray, start: int, end: int) -> np.ndarray:
+    """The vectors of a text from `start` to before `end`, counted from `start`.
+
+    Args:
+        seen: the vectors of the characters that have one, ascending, int64 [characters].
+    """
+    return seen[np.searchsorted(seen, start) : np.searchsorted(seen, end)] - start
+
+
 class TextInputs(Protocol):
     """Texts to arrays for one model."""
 
@@ -63,8 +72,8 @@ class TextInputs(Protocol):
     def cut(self, text: TextSymbols, stride: float) -> list[TextSymbols]:
         """The windows of a text, from left to right, that fit into an input each; the text itself where it fits.
 
-        Each begins `stride` of a full window after the one before it, so that they overlap by the rest. The vectors of
-        characters outside of a window are -1.
+        Each begins `stride` of a full window after the one before it, so that they overlap by the rest. A window has
+        only the vectors of its own characters, so that its size does not depend on that of the text.
         """
         ...
 

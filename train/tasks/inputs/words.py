@@ -13,7 +13,7 @@ from tokenfree.train.batches.text_words import text_words
 from tokenfree.train.batches.word_framing import room_for_words
 from tokenfree.train.model.embedders.word_bytes import CLS, SEP
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.tasks.inputs.text_inputs import NOWHERE, NUM_FRAME, TextSymbols
+from tokenfree.train.tasks.inputs.text_inputs import NOWHERE, NUM_FRAME, TextSymbols, window_vectors
 
 _BUCKET = 8  # of bytes; of words a quarter
 
@@ -57,12 +57,15 @@ class WordInputs:
         """See `TextInputs.cut`; windows begin and end with whole words."""
         ends = text.unit_ends
         assert ends is not None, "words"
+        seen = text.vectors[text.vectors != NOWHERE]
         windows, start = list[TextSymbols](), 0
         while True:
             before = int(ends[start - 1]) if start else 0
             fitting = int(np.searchsorted(ends, before + self._num_bytes, side="right"))
             end = min(start + self._num_words, fitting)
-            windows.append(_window(text, ends, start, end))
+            after = int(ends[end - 1])
+            vectors = window_vectors(seen, start, end)
+            windows.append(TextSymbols(text.symbols[before:after], vectors, ends[start:end] - before))
             if end == len(ends):
                 return windows
             start += max(1, int((end - start) * stride))
@@ -92,10 +95,3 @@ class WordInputs:
         """See `TextInputs.offsets`."""
         counts = np.array([part.num_vectors + 1 for part in parts])
         return (1 + np.cumsum(counts) - counts).tolist()
-
-
-def _window(text: TextSymbols, ends: np.ndarray, start: int, end: int) -> TextSymbols:
-    before, after = (int(ends[at - 1]) if at else 0 for at in (start, end))
-    inside = (text.vectors >= start) & (text.vectors < end)
-    vectors = np.where(inside, text.vectors - start, NOWHERE)
-    return TextSymbols(text.symbols[before:after], vectors, ends[start:end] - before)
