@@ -154,6 +154,14 @@ def _address(text: str) -> Address:
     return host.strip("[]"), int(port)
 
 
+_AGAIN = "run the same command again"
+_REMEDIES = {  # by what Ray's error holds
+    "AF_UNIX": "set RAY_TMPDIR to a short path, such as /tmp",  # sockets have paths of at most 107 bytes
+    "/.ray'": "set HOME to a folder that can be written, or RAY_AUTH_TOKEN to a secret",
+    "Timed out waiting for file": f"free space on that disk or set RAY_TMPDIR to another folder, then {_AGAIN}",
+}
+
+
 @contextlib.contextmanager
 def ray_session(num_cpus: int | None = None) -> Iterator[Session]:
     """Be connected to Ray; a local cluster (of `num_cpus` CPUs, by default this process's) is stopped afterwards.
@@ -178,8 +186,7 @@ def ray_session(num_cpus: int | None = None) -> Iterator[Session]:
         except Exception as error:  # Ray raises plain exceptions here
             where = "on this machine" if local else f"at RAY_ADDRESS={os.environ['RAY_ADDRESS']}"
             first_line = next(iter(str(error).strip().splitlines()), type(error).__name__)
-            too_long = "AF_UNIX" in first_line  # sockets have paths of at most 107 bytes
-            remedy = "set RAY_TMPDIR to a short path, such as /tmp" if too_long else "run the same command again"
+            remedy = next((remedy for words, remedy in _REMEDIES.items() if words in first_line), _AGAIN)
             raise JobError(f"Ray could not be started {where}: {first_line}; {remedy}") from error
         try:
             yield Session.current(local=local)

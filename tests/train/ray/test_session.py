@@ -1,6 +1,7 @@
 """What of Ray is gone, seen by connections to its parts."""
 
 import contextlib
+import re
 import socket
 import subprocess
 import sys
@@ -60,6 +61,30 @@ def test_a_folder_whose_path_is_too_long_for_sockets_has_its_own_remedy(
 ) -> None:
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path / ("long" * 25)))
     with pytest.raises(JobError, match="set RAY_TMPDIR to a short path"), ray_session(1):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("said", "remedy"),
+    [
+        (
+            "[Errno 13] Permission denied: '/home/geese/.ray'",
+            "set HOME to a folder that can be written, or RAY_AUTH_TO",
+        ),
+        ("Timed out waiting for file /tmp/ray/session/gcs_server_port", "free space on that disk or set RAY_TMPDIR to"),
+        ("no reason", "run the same command again"),
+    ],
+)
+def test_what_keeps_ray_from_starting_has_its_own_remedy(
+    monkeypatch: pytest.MonkeyPatch, said: str, remedy: str
+) -> None:
+    def fail(**_: object) -> None:
+        raise RuntimeError(said)
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr("ray.init", fail)
+    expected = f"^Ray could not be started on this machine: {re.escape(said)}; {remedy}"
+    with pytest.raises(JobError, match=expected), ray_session(1):
         pass
 
 
