@@ -65,4 +65,11 @@ def test_a_checkpoint_brings_its_shared_rows() -> None:
     trained.learn(PIECES, None)
     loaded.load_state_dict(trained.state_dict())
     h_ND = torch.randn(3, 4)
-    torch.testing.assert_close(loaded.output(h_ND), trained.output(h_ND))
+    plain, again = (head.get_submodule("output")(h_ND) for head in (trained, loaded))
+    torch.testing.assert_close(again, plain)
+
+
+def test_validation_masks_15_percent_whatever_is_trained() -> None:
+    assert Config(mask_fraction=0.4).for_validation().mask_fraction == 0.15
+    kept = Config(mask_fraction=0.4, validation_mask_fraction=None)
+    assert kept.for_validation() is kept
