@@ -38,6 +38,8 @@ class LoopConfig:
         seed: of the weights, the order of the data, the masks and dropout.
         optimizer: what turns gradients into new weights.
         learning_rate: the highest learning rate, reached at the end of the warm-up.
+        embedder_rate: learning rate of the embedder as a multiple of `learning_rate`. A row of a table gets a gradient
+            only in batches that hold its characters, so few steps of fine-tuning need a higher rate there.
         warmup: share of the steps in which the learning rate rises from 0; it then falls to 0 in a straight line.
         schedule: linear; or bert, which falls from the first step on and is overridden by the rise while that lasts: as
             it ends the rate jumps down.
@@ -74,6 +76,7 @@ class LoopConfig:
     seed: Annotated[int, Field(ge=0)] = 0
     optimizer: Annotated[Any, OPTIMIZER] = part(OPTIMIZER)
     learning_rate: Annotated[float, Field(gt=0)] = 1e-3
+    embedder_rate: Annotated[float, Field(gt=0)] = 1.0
     warmup: Annotated[float, Field(ge=0, le=1)] = 0.025
     schedule: Schedule = "linear"
     clip_norm: Annotated[float, Field(gt=0)] = 1.0

@@ -16,7 +16,7 @@ from tokenfree.train.batches.padding import Padding
 from tokenfree.train.batches.word_framing import room_for_words
 from tokenfree.train.config import FinetuneRecipe
 from tokenfree.train.inference.words import encode_words, words_of_texts
-from tokenfree.train.model.encoder import Encoder
+from tokenfree.train.model.encoder import Encoder, mean_of_text
 from tokenfree.train.runs.locate import best_checkpoint, newest_checkpoint
 from tokenfree.train.runs.run_config import read_any_config
 
@@ -52,11 +52,7 @@ class Encoded(NamedTuple):
     @property
     def mean(self) -> Tensor:
         """The mean over the vectors of a text's characters, float [texts, width]; that of CLS for one without any."""
-        inner = self.mask.clone()
-        inner[:, 0] = False
-        inner &= self.mask.flip(1).cumsum(1).flip(1) > 1  # not the last, which is SEP
-        inner[:, 0] = ~inner.any(dim=1)
-        return (self.characters * inner[..., None]).sum(dim=1) / inner.sum(dim=1, keepdim=True)
+        return mean_of_text(self.characters, self.mask)
 
     @property
     def cls_max(self) -> Tensor:

@@ -26,7 +26,7 @@ from tokenfree.train.loop.task import Task, matrix_precision
 from tokenfree.train.loop.training_step import StepNumbers, TrainingStep
 from tokenfree.train.loop.weight_average import WeightAverage
 from tokenfree.train.model.encoder import Encoder
-from tokenfree.train.optimizers.learning_rate import learning_rate
+from tokenfree.train.optimizers.learning_rate import learning_rate, scale_rate
 from tokenfree.train.parallel.activation_checkpointing import recompute
 from tokenfree.train.parallel.collectives import broadcast
 from tokenfree.train.parallel.compile import compile_task
@@ -72,6 +72,8 @@ class TrainingLoop(Generic[R]):
         self.model = source.build().to(self.device)
         self.parallel = self._shared(self.model)
         self.optimizer: torch.optim.Optimizer = config.optimizer.build(self.model)
+        if config.embedder_rate != 1:
+            scale_rate(self.optimizer, self.encoder.embedder, config.embedder_rate)
         self._average = None if config.ema_decay is None else WeightAverage(self.model, config.ema_decay)
         self._training_step = TrainingStep(
             config,

@@ -125,7 +125,7 @@ class TrainingStep:
         """Change the weights by the gradients times `scale`, and take them into their average."""
         torch._foreach_mul_(gradients, scale)  # pyright: ignore[reportPrivateImportUsage]
         for group in self._optimizer.param_groups:
-            group["lr"] = numbers.rate
+            group["lr"] = numbers.rate * group.get("rate_factor", 1.0)
         with record_function("update"):
             self._optimizer.step()
             self._optimizer.zero_grad()

@@ -259,6 +259,14 @@ class Encoder(nn.Module):
         return downsampler(x, mask_BC, unit_ends_BU)
 
 
+def mean_of_text(vectors_BPD: Tensor, real_BP: Tensor) -> Tensor:
+    """Return the mean [B, D] over the real vectors between CLS, the first, and SEP, the last; CLS where none is."""
+    is_first_P = torch.arange(real_BP.shape[1], device=real_BP.device) == 0
+    inner_BP = real_BP & (real_BP.flip(1).cumsum(1).flip(1) > 1) & ~is_first_P
+    inner_BP = inner_BP | (is_first_P & ~inner_BP.any(dim=1, keepdim=True))  # onnxruntime has no `where` of bools
+    return (vectors_BPD * inner_BP[..., None]).sum(dim=1) / inner_BP.sum(dim=1, keepdim=True)
+
+
 def _with_cls(mask_BC: Tensor) -> Tensor:
     """The mask, true for the first character."""
     first_C = torch.arange(mask_BC.shape[1], device=mask_BC.device) == 0

@@ -1,9 +1,12 @@
-"""The learning rate of each step."""
+"""The learning rate of each step, and parts of a model with a multiple of it."""
 
 from __future__ import annotations
 
 import math
 from typing import Literal
+
+import torch
+from torch import nn
 
 Schedule = Literal["linear", "bert"]
 
@@ -24,3 +27,13 @@ def learning_rate(step: int, *, steps: int, peak: float, warmup: float, schedule
     if step < rising:
         return peak * (step + 1) / rising
     return peak * (steps - step) / (steps - rising)
+
+
+def scale_rate(optimizer: torch.optim.Optimizer, module: nn.Module, factor: float) -> None:
+    """Move the parameters of `module` into groups whose `rate_factor` the loop multiplies the learning rate by."""
+    chosen = set(module.parameters())
+    for group in list(optimizer.param_groups):
+        moved = [parameter for parameter in group["params"] if parameter in chosen]
+        if moved:
+            group["params"] = [parameter for parameter in group["params"] if parameter not in chosen]
+            optimizer.add_param_group({**group, "params": moved, "rate_factor": factor})

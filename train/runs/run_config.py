@@ -28,6 +28,7 @@ _OLD_DEFAULTS: dict[tuple[str, str, str], Any] = {
     ("objective", "canine_c", "masked"): 0.9,
     ("task", "pairs", "combine"): "product",
     ("task", "tagging", "targets"): "all",
+    **{("task", name, "representation"): "pooled" for name in ("classification", "pairs")},
 }
 
 

@@ -19,7 +19,7 @@ from tokenfree.train.tasks.labelled_texts import LabelledCollator, LabelledTexts
 
 @settings
 class Config(LabelledTexts):
-    """Texts with a label each, from the pooled vector alone: nothing is upsampled.
+    """Texts with a label each.
 
     Attributes:
         long_texts: what becomes of texts that are longer than the model reads: windows, whose probabilities are

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tokenfree.train.model.encoder import mean_of_text
+
 _GIVEN = {"segments_BC": "segments", "unit_ends_BU": "unit_ends", "global_BC": "global"}
 
 
@@ -47,6 +49,19 @@ def encode_all(encoder: Any, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tenso
     given = {name: batch[key] for name, key in _GIVEN.items() if key in batch}
     out = encoder(batch["codepoints"], batch["mask"], **given)
     return out.characters, out.pooled
+
+
+def encode_mean(encoder: Any, batch: Mapping[str, Tensor], prefix: str = "") -> Tensor:
+    """Return the means [B, D] of `load_encoder`: over the characters of each text, or its words where units are words.
+
+    Args:
+        encoder, batch, prefix: as of `encode_units`.
+    """
+    if f"{prefix}unit_ends" in batch:
+        return mean_of_text(*encode_units(encoder, batch, prefix))
+    given = {name: batch[prefix + key] for name, key in _GIVEN.items() if prefix + key in batch}
+    mask_BC = batch[f"{prefix}mask"]
+    return mean_of_text(encoder(batch[f"{prefix}codepoints"], mask_BC, **given).characters, mask_BC)
 
 
 def class_and_maximum(units_BUD: Tensor, valid_BU: Tensor) -> Tensor:

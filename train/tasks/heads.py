@@ -18,33 +18,34 @@ from tokenfree.train.model.common.initialise import initialise
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.base import Loss
 from tokenfree.train.tasks.base import TaskHead
-from tokenfree.train.tasks.encode import class_and_maximum, encode_places, encode_units
+from tokenfree.train.tasks.encode import class_and_maximum, encode_mean, encode_places, encode_units
 
-Representation = Literal["pooled", "class_max"]
+Representation = Literal["mean", "pooled", "class_max"]
 Combine = Literal["difference", "product"]
 _NO_TARGET = -100
 
 
 class TextVector(nn.Module):
-    """One vector of a text, from its units.
+    """One vector of a text.
 
     Args:
-        representation: `pooled`: tanh of a dense layer on the unit of CLS, as BERT and CANINE have it; `class_max`: the
-            class node and the maximum over all units, as the multi-scale Transformer has it.
+        representation: `mean`: the mean over its characters, as `load_encoder` has it; `pooled`: tanh of a dense layer
+            on the unit of CLS, as BERT and CANINE have it; `class_max`: the class node and the maximum over all units,
+            as the multi-scale Transformer has it. Only `mean` upsamples.
         width: of the encoder.
     """
 
     def __init__(self, representation: Representation, width: int) -> None:
         super().__init__()
         self.representation = representation
-        self.width = width if representation == "pooled" else 2 * width
+        self.width = 2 * width if representation == "class_max" else width
 
     def forward(self, encoder: Any, batch: Mapping[str, Tensor], prefix: str = "") -> Tensor:
         """The vectors [B, V] of the texts whose arrays have the `prefix`."""
+        if self.representation == "mean":
+            return encode_mean(encoder, batch, prefix)
         units_BUD, valid_BU = encode_units(encoder, batch, prefix)
-        if self.representation == "pooled":
-            return encoder.pool(units_BUD)
-        return class_and_maximum(units_BUD, valid_BU)
+        return encoder.pool(units_BUD) if self.representation == "pooled" else class_and_maximum(units_BUD, valid_BU)
 
 
 class Classifier(nn.Module):

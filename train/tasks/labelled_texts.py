@@ -38,8 +38,8 @@ class LabelledTexts(TaskDefaults):
     Attributes:
         labels: the classes; empty: those of the training examples, in alphabetical order.
         regression: labels are numbers; their squared error is learned.
-        representation: the vector of a text: `pooled`, a tanh layer on CLS, or `class_max`, CLS and the maximum over
-            all units under a layer with ReLU.
+        representation: the vector of a text: `mean`, over its characters; `pooled`, a tanh layer on CLS; or
+            `class_max`, CLS and the maximum over all units under a layer with ReLU.
         dropout: of the head, at least 0 and below 1.
         metrics: the scores, the first of which decides on the best checkpoint; empty: accuracy and macro_f1, of
             numbers pearson and spearman.
@@ -55,7 +55,7 @@ class LabelledTexts(TaskDefaults):
 
     labels: tuple[str, ...] = ()
     regression: bool = False
-    representation: Representation = "pooled"
+    representation: Representation = "mean"
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
     metrics: tuple[MetricName, ...] = ()
     positive: str | None = None

@@ -23,17 +23,20 @@ Files = Mapping[str, str]
 close = functools.partial(torch.testing.assert_close, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("model", ["canine", "multi_scale", "words"])
+@pytest.mark.parametrize(
+    ("model", "vector"), [("canine", "mean"), ("canine", "pooled"), ("multi_scale", "mean"), ("words", "pooled")]
+)
 def test_its_vectors_are_those_that_are_classified(
-    model: str, make_task: MakeTask, files: Files, tmp_path: Path
+    model: str, vector: str, make_task: MakeTask, files: Files, tmp_path: Path
 ) -> None:
-    finetune(make_task("classification", model, learning_rate=0.02), splits(files), str(tmp_path / "run"))
+    task = {"name": "classification", "representation": vector}
+    finetune(make_task(task, model, learning_rate=0.02), splits(files), str(tmp_path / "run"))
     encoder, finetuned = load_encoder(tmp_path / "run"), load_finetuned(tmp_path / "run")
     texts = ["good day no. 7", "bad"]
     out, head = encoder(texts), finetuned.model.head
     assert isinstance(encoder, WordEncoder) == (model == "words") == (out.words is not None)
     with torch.no_grad():
-        found = torch.softmax(head.classifier(out.pooled), dim=-1)  # pyright: ignore
+        found = torch.softmax(head.classifier(getattr(out, vector)), dim=-1)  # pyright: ignore
     close(found, torch.tensor([list(line["probabilities"].values()) for line in finetuned(texts)]))
 
 
@@ -43,8 +46,8 @@ def test_it_is_of_the_best_checkpoint(
     seen = iter([3.0, 1.0, 2.0, 1.0])
     monkeypatch.setattr(TaskSource, "badness", lambda source, found: next(seen))
     finetune(make_task("classification", keep_checkpoints=1), splits(files), str(tmp_path / "run"))
-    weights = load_encoder(tmp_path / "run").encoder.pooler.weight
-    best, last = (run_at(tmp_path / "run").at(step).weights()["encoder.pooler.weight"] for step in (4, 8))
+    weights = load_encoder(tmp_path / "run").encoder.embedder.norm.weight
+    best, last = (run_at(tmp_path / "run").at(step).weights()["encoder.embedder.norm.weight"] for step in (4, 8))
     assert torch.equal(weights, best)
     assert not torch.equal(weights, last)
 
@@ -52,9 +55,9 @@ def test_it_is_of_the_best_checkpoint(
 @pytest.mark.parametrize(
     ("task", "prefix", "trained"),
     [
-        ("classification", "", True),
-        ({"name": "classification", "representation": "class_max"}, "", False),
-        ("pairs", "pairs_", True),
+        ("classification", "", False),
+        ({"name": "classification", "representation": "pooled"}, "", True),
+        ({"name": "pairs", "representation": "pooled"}, "pairs_", True),
         ("tagging", "tags_", False),
     ],
 )

@@ -18,8 +18,9 @@ from tokenfree.train.tasks.inputs.choose import text_inputs
 
 TASKS = {
     "texts": ({"name": "classification"}, ""),
+    "pooled": ({"name": "classification", "representation": "pooled"}, ""),
     "class_max": ({"name": "classification", "representation": "class_max"}, ""),
-    "together": ({"name": "pairs"}, "pairs_"),
+    "together": ({"name": "pairs", "representation": "pooled"}, "pairs_"),
     "apart": ({"name": "pairs", "encode": "apart"}, "pairs_"),
     "tags": ({"name": "tagging"}, "tags_"),
 }
@@ -78,3 +79,16 @@ def test_dropout_and_order_are_those_of_the_step(make_task: MakeTask, files: dic
     torch.manual_seed(7)
     loops[1].train_until(6, lambda line: lines[1].append(line["loss"]))
     assert lines[0] == lines[1]
+
+
+def test_the_embedder_has_a_multiple_of_the_rate(make_task: MakeTask, files: dict[str, str], corpus: str) -> None:
+    steps = {}
+    for factor in (1.0, 10.0):
+        recipe = make_task("classification", embedder_rate=factor, warmup=0, learning_rate=1e-4)
+        loop = loop_of(recipe, splits(files), corpus)
+        before = {name: weight.clone() for name, weight in loop.model.state_dict().items()}
+        loop.train_until(1)
+        steps[factor] = {name: (weight - before[name]).abs().max() for name, weight in loop.model.state_dict().items()}
+    for name, step in steps[1.0].items():
+        expected = 10 * step if name.startswith("encoder.embedder.") else step
+        torch.testing.assert_close(steps[10.0][name], expected, rtol=0.01, atol=1e-6)

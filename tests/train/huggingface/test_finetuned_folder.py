@@ -35,9 +35,9 @@ transformers = pytest.importorskip("transformers", reason="transformers is not i
 LENGTHS = [*range(1, 16), *range(118, 133)]  # at 125 and 126 UP reads into a block of padding alone
 ALPHABET = "abcdefgh ijklmno.éßжщ日本語\U0001f600"
 TASKS = {
-    "texts": {"name": "classification"},
-    "numbers": {"name": "classification", "regression": True},
-    "pairs": {"name": "pairs"},
+    "texts": {"name": "classification", "representation": "pooled"},
+    "numbers": {"name": "classification", "regression": True, "representation": "pooled"},
+    "pairs": {"name": "pairs", "representation": "pooled"},
     "tags": {"name": "tagging", "scheme": "words"},
 }
 HEADS = dict(zip(TASKS, ["Sequence", "Sequence", "Sequence", "Token"], strict=True))
@@ -207,7 +207,7 @@ def test_the_best_checkpoint_is_exported(corpus: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "task", "told"),
     [
-        ("texts", {"representation": "class_max"}, "task.representation must be 'pooled', not 'class_max'"),
+        ("texts", {"representation": "mean"}, "task.representation must be 'pooled', not 'mean'"),
         ("pairs", {"encode": "apart"}, "task.encode must be 'together', not 'apart'"),
     ],
 )
@@ -243,7 +243,7 @@ def test_encoders_that_have_no_equal(model: str, told: str) -> None:
 
 
 def test_a_head_of_the_users_own_has_no_equal() -> None:
-    made = recipe({"name": "classification", "labels": ["a", "b"]})
+    made = recipe({**TASKS["texts"], "labels": ["a", "b"]})
     head = made.task.build(made.model)
     assert port_head(made.task, head).kind == "ForSequenceClassification"
     head.__class__ = type("OwnHead", (type(head),), {})

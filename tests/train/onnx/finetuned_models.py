@@ -37,7 +37,7 @@ Module = TypeVar("Module", bound=nn.Module)
 TASKS: dict[str, dict[str, Any]] = {
     "texts": {"name": "classification", "labels": ["größer", "less", "no"]},
     "maxima": {"name": "classification", "labels": ["less", "more"], "representation": "class_max"},
-    "numbers": {"name": "classification", "regression": True},
+    "numbers": {"name": "classification", "regression": True, "representation": "pooled"},
     "pairs": {"name": "pairs", "labels": ["less", "more"]},
     "tags": {"name": "tagging", "labels": ["ADJ", "NOUN", "VERB"]},
     "questions": {

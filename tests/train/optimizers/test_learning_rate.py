@@ -1,6 +1,11 @@
-import pytest
+from typing import Any
 
-from tokenfree.train.optimizers.learning_rate import learning_rate
+import pytest
+import torch
+from torch import nn
+
+from tokenfree.train.optimizers import adamw, adamw_bert, lamb
+from tokenfree.train.optimizers.learning_rate import learning_rate, scale_rate
 
 
 def rates(steps: int, warmup: float) -> list[float]:
@@ -29,3 +34,19 @@ def test_bert_s_jumps_down_where_the_warm_up_ends() -> None:
     assert values[:7] == pytest.approx([0.0, 0.2, 0.4, 0.6, 0.8, 0.75, 0.7])
     assert values[-1] == pytest.approx(0.05)
     assert learning_rate(0, steps=20, peak=1.0, warmup=0.04, schedule="bert") == 1.0  # not one whole step of warm-up
+
+
+@pytest.mark.parametrize("optimizer", [adamw, adamw_bert, lamb])
+def test_a_part_has_a_rate_of_its_own(optimizer: Any) -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    built = optimizer.Config().build(model)
+    scale_rate(built, model[0], 10.0)
+    factors = {each: group.get("rate_factor", 1) for group in built.param_groups for each in group["params"]}
+    assert sum(len(group["params"]) for group in built.param_groups) == len(factors) == 4
+    assert all(factors[each] == (10.0 if part == 0 else 1) for part in (0, 1) for each in model[part].parameters())
+    decays = {each: group["weight_decay"] for group in built.param_groups for each in group["params"]}
+    assert all((decays[each] > 0) == (each.ndim > 1) for each in model.parameters())
+    model(torch.ones(1, 3)).sum().backward()
+    for group in built.param_groups:
+        group["lr"] = 0.1
+    built.step()
