@@ -23,6 +23,7 @@ from typing import NoReturn
 import tokenfree.workflows.commands
 from tokenfree.preprocess.common.addresses import is_utf8
 from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.preprocess.common.installed import own_version
 from tokenfree.preprocess.common.printable import PrintableStream, one_line
 from tokenfree.workflows.limited import run_limited
 from tokenfree.workflows.recipes.options import parted
@@ -201,7 +202,7 @@ def _imported(names: Sequence[str]) -> dict[str, ModuleType]:
 
 def _parser(modules: dict[str, ModuleType]) -> Parser:
     parser = Parser(prog="tokenfree", description="Pretrain token-free language encoders.", epilog=EPILOG)
-    parser.add_argument("--version", action="version", version=_version())
+    parser.add_argument("--version", action="version", version=f"tokenfree {own_version()}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=Parser)
     for name, module in modules.items():
         text = (module.__doc__ or "").strip()
@@ -260,12 +261,6 @@ def _refuse_empty(module: ModuleType, args: argparse.Namespace) -> None:
             shown = action.metavar if isinstance(action.metavar, str) else action.dest
             name = next(iter(action.option_strings), shown)
             raise UserError(f"{name}: the value is empty; give one, or see that the shell's variable is set")
-
-
-def _version() -> str:
-    from importlib.metadata import version
-
-    return f"tokenfree {version('tokenfree')}"
 
 
 def _fail(error: Exception, status: int, debug: bool) -> int:

@@ -6,7 +6,6 @@ urllib3 repeats what was not answered, this file what was cut on the way.
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +20,7 @@ from typing_extensions import Self
 from urllib3.util import Retry
 
 from tokenfree.preprocess.common.errors import JobError
+from tokenfree.preprocess.common.installed import own_version
 from tokenfree.preprocess.common.local_files import hash_file
 from tokenfree.preprocess.common.retry import retry
 from tokenfree.preprocess.download.partial_file import BLOCK, PartFile
@@ -247,7 +247,7 @@ class Client:
 
 def user_agent() -> str:
     """What the servers are told of who asks."""
-    return f"tokenfree/{importlib.metadata.version('tokenfree')} (tokenfree download)"
+    return f"tokenfree/{own_version()} (tokenfree download)"
 
 
 def _blocks(response: requests.Response) -> Iterator[bytes]:

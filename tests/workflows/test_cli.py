@@ -6,15 +6,37 @@ import importlib
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from tests.conftest import REPOSITORY
 from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.workflows import cli
 from tokenfree.workflows.commands import pretrain
+
+UNINSTALLED = """
+import importlib.metadata as metadata, runpy
+known = metadata.distribution
+def distribution(name):
+    if name == "tokenfree":
+        raise metadata.PackageNotFoundError(name)
+    return known(name)
+metadata.distribution = distribution
+runpy.run_module("tokenfree", run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("argument", ["--version", "verify"])
+def test_a_checkout_that_is_not_installed(argument: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", UNINSTALLED, argument, *[str(tmp_path)] * (argument == "verify")]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY)
+    assert "PackageNotFoundError" not in done.stderr
+    assert done.stdout == "tokenfree unknown\n" if argument == "--version" else done.returncode == 2
 
 
 def one_line(capsys: pytest.CaptureFixture[str]) -> str:

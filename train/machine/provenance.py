@@ -22,6 +22,7 @@ import torch
 from packaging.requirements import Requirement
 
 import tokenfree
+from tokenfree.preprocess.common.installed import own_requirements
 from tokenfree.train.machine.cpus import cores
 
 _GPUS = Path("/proc/driver/nvidia/gpus")
@@ -92,11 +93,10 @@ def accelerators() -> list[str]:
 def packages() -> dict[str, str]:
     """The versions of tokenfree and of what it needs, as far as they are installed."""
     found: dict[str, str] = {}
-    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-        needed = [Requirement(line) for line in importlib.metadata.requires("tokenfree") or []]
-        for name in ["tokenfree", *(each.name for each in needed if "extra" not in str(each.marker))]:
-            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-                found[name] = importlib.metadata.version(name)
+    needed = [Requirement(line) for line in own_requirements()]
+    for name in ["tokenfree", *(each.name for each in needed if "extra" not in str(each.marker))]:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
     return found
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tokenfree.preprocess.common.addresses import check_address
+from tokenfree.preprocess.common.installed import own_requirements
 from tokenfree.preprocess.common.this_process import GIB, address_space, machine_memory
 from tokenfree.workflows.doctor.finding import Finding, State
 
@@ -28,7 +29,9 @@ def packages() -> Iterator[Finding]:
     """Every dependency that tokenfree declares: present, and no older than it asks."""
     from packaging.requirements import Requirement
 
-    for line in importlib.metadata.requires("tokenfree") or []:
+    if not own_requirements():
+        yield Finding("missing", "tokenfree", "not installed", "pip install -e . in the checkout")
+    for line in own_requirements():
         requirement = Requirement(line)
         extra = re.search(r"extra == ['\"](\w+)['\"]", line)
         if extra and extra.group(1) == "dev":

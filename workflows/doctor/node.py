@@ -17,6 +17,8 @@ from dataclasses import dataclass
 
 import fsspec
 
+from tokenfree.preprocess.common.installed import own_requirements
+
 HEAD = "head"  # the file that the asking process has left for all nodes to read
 _SHARED_MEMORY = "/dev/shm"
 _GPU_PROGRAM = "import torch; print(torch.cuda.device_count(), torch.version.cuda or '')"
@@ -56,9 +58,7 @@ class NodeFacts:
 def versions() -> dict[str, str]:
     """Those of Python, of tokenfree, and of each package that is installed of those that it declares."""
     names = {
-        match.group()
-        for line in importlib.metadata.requires("tokenfree") or []
-        if "extra ==" not in line and (match := re.match(r"[\w.-]+", line))
+        match.group() for line in own_requirements() if "extra ==" not in line and (match := re.match(r"[\w.-]+", line))
     }
     found = {"python": platform.python_version()}
     for name in ("tokenfree", *sorted(names)):
