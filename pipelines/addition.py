@@ -8,12 +8,12 @@ from typing import Any
 from tokenfree.pipelines.preprocess import run_preprocess
 from tokenfree.pipelines.progress import Progress
 from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.common.stored.store_lock import HeldStorage
+from tokenfree.preprocess.common.stored.store_lock import HeldStorage, claimed
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import Manifest, load_manifest
 from tokenfree.preprocess.dataset.success_mark import marked_inputs
 from tokenfree.preprocess.job.identity import differing_settings, identity, manifest_config, refuse
-from tokenfree.preprocess.job.output_directory import claimed, tidy
+from tokenfree.preprocess.job.output_directory import tidy
 from tokenfree.preprocess.job.recognition import with_earlier_values
 from tokenfree.preprocess.job.reuse import store_swap
 from tokenfree.preprocess.job.reuse.addition import NEXT, recover, take_place, with_kept_inputs

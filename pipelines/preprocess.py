@@ -26,6 +26,7 @@ from tokenfree.pipelines.runners import (
 )
 from tokenfree.preprocess.common.errors import JobError, TakenOverError, UserError
 from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.common.stored.store_lock import claimed
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import MANIFEST, Manifest, load_manifest
 from tokenfree.preprocess.job.build_step import build_one_shard, num_shards
@@ -33,7 +34,7 @@ from tokenfree.preprocess.job.finish import finish
 from tokenfree.preprocess.job.hash_step import hash_one_input, num_inputs
 from tokenfree.preprocess.job.identity import identity
 from tokenfree.preprocess.job.near_duplicates.band_step import find_in_one_band, num_bands
-from tokenfree.preprocess.job.output_directory import abandon, begin, claimed, is_tidy, release, remove_left_lock, tidy
+from tokenfree.preprocess.job.output_directory import abandon, begin, is_tidy, release, remove_left_lock, tidy
 from tokenfree.preprocess.job.plan_step import make_plan
 from tokenfree.preprocess.job.preprocess_job import PreprocessJob
 from tokenfree.preprocess.job.read_step import has_documents, num_runs, num_splits, read_one_split

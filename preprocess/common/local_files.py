@@ -21,11 +21,14 @@ _HALF_WRITTEN = "_tmp_"
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL)
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Write a small file so that readers see the old one or the new one, whole."""
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write a small file so that readers see the old one or the new one, whole; on an error nothing is left."""
     temporary = path.with_name(f"{_HALF_WRITTEN}{path.name}_{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
+    try:
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def is_half_written(path: Path) -> bool:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.local_files import TEMPORARY, lock
+from tokenfree.preprocess.common.local_files import TEMPORARY
 from tokenfree.preprocess.common.settings import fingerprint
 from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.common.stored import store_lock
+from tokenfree.preprocess.common.stored.store_lock import LOCK, claimed
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import NEAR_DUPLICATE_PAIRS
 from tokenfree.preprocess.dataset.success_mark import SUCCESS, mark_success
@@ -37,37 +35,6 @@ from tokenfree.preprocess.sources.input_splits import Inputs
 
 # What a job may have written when it finds that it can have no output.
 MADE_EARLY = ("vocabulary", "train", "validation", "failures", NEAR_DUPLICATE_PAIRS)
-
-
-@contextlib.contextmanager
-def claimed(storage: Storage) -> Iterator[str | None]:
-    """Held against other commands; gives the number of the lock of a store (see `PreprocessJob.storage`).
-
-    Raises:
-        UserError: another command writes into it, or it cannot be written to.
-    """
-    held = UserError(f"{storage.url}: another command preprocesses into it; wait for it or give another --output")
-    if not storage.is_local:
-        with store_lock.hold(storage, held) as number:
-            yield number
-        return
-    path = Path(storage.path(store_lock.LOCK))
-    with contextlib.ExitStack() as stack:
-        with storage.explained():
-            _enter(stack, path, held)
-        try:
-            yield None
-        finally:
-            path.unlink(missing_ok=True)  # while it is held: who waited for it finds that it is gone, and makes another
-            storage.remove_if_empty()
-
-
-def _enter(stack: contextlib.ExitStack, path: Path, held: UserError) -> None:
-    while True:
-        os.makedirs(path.parent, exist_ok=True)
-        with contextlib.suppress(FileNotFoundError):  # another has just ended, and removed the directory
-            stack.enter_context(lock(path, seconds=0, held=held))
-            return
 
 
 def begin(
@@ -156,7 +123,7 @@ def remove_left_lock(storage: Storage) -> None:
     """Remove the lock file of a job that was killed at its very end; one that is held stays, or on a disk that is only
     read.
     """
-    if storage.is_local and store_lock.LOCK in storage.names():
+    if storage.is_local and LOCK in storage.names():
         with contextlib.suppress(UserError), claimed(storage):
             pass
 

@@ -14,15 +14,15 @@ from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.preprocess.common.local_files import lock
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.common.stored import store_lock
+from tokenfree.preprocess.common.stored.store_lock import claimed
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import MANIFEST, load_manifest
 from tokenfree.preprocess.job import build_step
-from tokenfree.preprocess.job.output_directory import claimed
 from tokenfree.preprocess.job.preprocess_job import JOB, WORK
 from tokenfree.preprocess.sources.input_splits import plan_splits
 
 MakeConfig = Callable[..., PreprocessConfig]
-REFUSED = "another command preprocesses into it; wait for it or give another --output"
+REFUSED = "another command writes into it. Wait for it or give another output"
 
 
 @pytest.fixture(autouse=True)
@@ -115,7 +115,7 @@ PROGRAM = """
 import sys, time
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.job.output_directory import claimed
+from tokenfree.preprocess.common.stored.store_lock import claimed
 storage, entries = Storage.at(sys.argv[1]), 0
 end = time.monotonic() + 2
 while time.monotonic() < end:

@@ -73,6 +73,7 @@ def run_to_end(
         return result, True
     with contextlib.ExitStack() as stack:
         owner = stack.enter_context(target.claimed())
+        target.open(order.config)  # another command may have begun it meanwhile
         claimed = run_at(target.name, owner)
         if extension is not None:
             extension.write(claimed, progress)

@@ -103,6 +103,7 @@ def run_sweep(
     _claim(folder, sweep, subject)
     held = UserError(f"{output} is being run by another command; wait for it or give another --output")
     with lock(folder / "lock", seconds=0, held=held):
+        _claim(folder, sweep, subject)  # another command may have begun one there meanwhile
         history, ended_before = read(folder, seeds=sweep.seeds, reports=sweep.reports, target=sweep.quality)
         if history.trials and not ended_before and progress is not None:
             progress({"event": "resume"}, history)

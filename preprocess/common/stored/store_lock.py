@@ -1,4 +1,4 @@
-"""A lock in an object store, for runs and for data directories.
+"""The lock of an output directory: a file `_lock` on a disk (`claimed`), numbered objects in a store (`hold`).
 
     _lock/00000007    the newest of its numbers says who holds the lock, or that it is free
 
@@ -28,6 +28,7 @@ from typing import Any
 import psutil
 
 from tokenfree.preprocess.common.errors import TakenOverError, UserError
+from tokenfree.preprocess.common.local_files import lock
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.common.stored.store_retry import retry_store
 
@@ -37,6 +38,37 @@ BEATS_MISSED = 4
 GRACE = 5.0  # seconds from taking a lock over to the first write under it
 UNKNOWN = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)  # the store knows no conditions
 _FREE = "free"
+
+
+@contextlib.contextmanager
+def claimed(storage: Storage) -> Iterator[str | None]:
+    """Hold a directory against other commands; yields the number of the lock of a store, None on a disk.
+
+    Raises:
+        UserError: another command writes into it, or it cannot be written to.
+    """
+    held = UserError(f"{storage.url}: another command writes into it. Wait for it or give another output")
+    if not storage.is_local:
+        with hold(storage, held) as number:
+            yield number
+        return
+    path = Path(storage.path(LOCK))
+    with contextlib.ExitStack() as stack:
+        with storage.explained():
+            _enter(stack, path, held)
+        try:
+            yield None
+        finally:
+            path.unlink(missing_ok=True)  # while it is held: who waited for it finds that it is gone, and makes another
+            storage.remove_if_empty()
+
+
+def _enter(stack: contextlib.ExitStack, path: Path, held: UserError) -> None:
+    while True:
+        os.makedirs(path.parent, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):  # another has just ended, and removed the directory
+            stack.enter_context(lock(path, seconds=0, held=held))
+            return
 
 
 @contextlib.contextmanager
