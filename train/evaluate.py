@@ -16,7 +16,7 @@ from tokenfree.train.data.baselines import Baselines
 from tokenfree.train.loop.loop import Loop
 from tokenfree.train.mixture.contents import load_data_manifest, load_data_vocabulary
 from tokenfree.train.mixture.mixture import Data, given_or_parsed
-from tokenfree.train.runs.locate import newest_checkpoint
+from tokenfree.train.runs.locate import checkpoint_of
 from tokenfree.train.runs.run_config import read_config
 
 
@@ -25,26 +25,30 @@ def evaluate(
     data: Data | Sequence[str],
     *,
     num_windows: int | None = None,
+    step: int | None = None,
     device: str = "cpu",
     trust_code: bool = False,
 ) -> dict[str, Any]:
-    """The newest checkpoint of `run` on `data`: `step`, what `Loop.validate` gives, and for objectives that have them
-    the baselines without context (`Baselines.numbers`, prefixed `baseline_`), how far below the best of them the loss
-    of the hidden targets is (`margin`), and how much of that the model reads (`probe`, see `what_is_read`). These two
-    are nats per hidden target; `_low` and `_high` are the ends of 95% intervals over windows. `languages` and `scripts`
-    are lists over the languages of the windows and the scripts of the hidden targets, see `by_language_and_script`.
+    """A checkpoint of `run` (see `checkpoint_of` for which) on `data`.
+
+    Return `step`, what `Loop.validate` gives, and for objectives that have them the baselines without context
+    (`Baselines.numbers`, prefixed `baseline_`), how far below the best of them the loss of the hidden targets is
+    (`margin`), and how much of that the model reads (`probe`, see `what_is_read`). These two are nats per hidden
+    target; `_low` and `_high` are the ends of 95% intervals over windows. `languages` and `scripts` are lists over
+    the languages of the windows and the scripts of the hidden targets, see `by_language_and_script`.
 
     Args:
         run: path or address of a run with a checkpoint.
         data: path or address of a data directory, with the vocabulary of the run's own data, or several, see
             `tokenfree.train.pretrain.pretrain`.
         num_windows: how many windows, spaced evenly over the validation split; by default as in the run's recipe.
+        step: use the checkpoint of this step.
         device: such as "cpu" or "cuda:0".
         trust_code: run the code outside tokenfree that the run names.
 
     Raises:
-        UserError: there is no such run, it has no sound checkpoint, it was imported, or its model cannot read these
-            data.
+        UserError: there is no such run, it has no checkpoint, it was imported, or its model cannot read these data.
+        JobError: the checkpoint is damaged.
     """
     config = read_config(run, trust_code=trust_code)
     if not config.manifest:  # see train/huggingface/folders.py
@@ -55,7 +59,7 @@ def evaluate(
     recipe = config.recipe
     if num_windows is not None:
         recipe = dataclasses.replace(recipe, train=dataclasses.replace(recipe.train, validation_windows=num_windows))
-    checkpoint, data = newest_checkpoint(run), given_or_parsed(data)
+    checkpoint, data = checkpoint_of(run, step), given_or_parsed(data)
     vocabulary = load_data_vocabulary(data)
     problems = check(recipe, load_data_manifest(data), vocabulary=vocabulary)
     sha256 = vocabulary.sha256 if vocabulary is not None else None
@@ -68,7 +72,7 @@ def evaluate(
         raise UserError(problems=problems)
     loop = Loop(recipe, data, device=device)
     loop.load_model(checkpoint)
-    found: dict[str, Any] = {"step": checkpoint.step, **loop.validate()}
+    found: dict[str, Any] = {**checkpoint.record(), **loop.validate()}
     baselines = loop.baselines()
     if baselines is not None:
         found |= {f"baseline_{name}": value for name, value in baselines.numbers().items()}

@@ -28,7 +28,7 @@ from tokenfree.train.runs.metrics import OnLine
 from tokenfree.train.runs.run import Run
 from tokenfree.train.runs.run_config import RunConfig, as_recorded, config_before, read_any_config
 from tokenfree.train.start.first_checkpoint import GivenStart
-from tokenfree.train.start.given_weights import absolute, read_weights
+from tokenfree.train.start.given_weights import absolute, read_weights, run_and_step
 from tokenfree.train.tasks.base import Split
 from tokenfree.train.tasks.examples.huggingface import SCHEME
 
@@ -184,8 +184,9 @@ def _model_of(init_from: str, run: str, recipe: FinetuneRecipe, trust_code: bool
     before = config_before(run_at(run).name, recipe)
     if before is not None and before.init_from is not None and before.init_from.path == absolute(init_from):
         return before.recipe.model
-    if Storage.at(absolute(init_from)).size("config.yaml") is not None:
-        return read_any_config(init_from, trust_code=trust_code, recipe=recipe).recipe.model
+    source, _ = run_and_step(init_from)
+    if Storage.at(absolute(source)).size("config.yaml") is not None:
+        return read_any_config(source, trust_code=trust_code, recipe=recipe).recipe.model
     return read_weights(init_from, trust_code=trust_code, recipe=recipe).model
 
 
@@ -204,9 +205,9 @@ def _vocabulary(
             raise UserError(f"--vocabulary {path}: {error.strerror}; give a SentencePiece model") from None
     places = [run_at(run).name]
     if init_from is not None:
-        places.append(absolute(init_from))
+        places.append(absolute(run_and_step(init_from)[0]))
         if Storage.at(places[-1]).size("config.yaml") is not None:
-            places += paths_of(read_any_config(init_from, trust_code=trust_code, recipe=recipe).data)
+            places += paths_of(read_any_config(places[-1], trust_code=trust_code, recipe=recipe).data)
     return next((found for place in places if (found := load_vocabulary(place)) is not None), None)
 
 

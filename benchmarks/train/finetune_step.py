@@ -33,7 +33,7 @@ from tokenfree.train.finetuning.job import FinetuneJob
 from tokenfree.train.huggingface.folders import export_run
 from tokenfree.train.loop.task import matrix_precision, on_device
 from tokenfree.train.loop.training_loop import TrainingLoop
-from tokenfree.train.runs.locate import newest_checkpoint
+from tokenfree.train.runs.locate import checkpoint_of
 from tokenfree.train.tasks.encode import encode_units
 from tokenfree.train.tasks.examples.texts import TextOptions, read_texts
 
@@ -131,7 +131,7 @@ def our_loop(recipe: FinetuneRecipe, folder: Path, files: str) -> TrainingLoop[F
     task = recipe.task.fitted(recipe.task.examples("train", files))
     fitted = build(FinetuneRecipe, {"model": recipe.model, "task": task, "train": recipe.train}, source="benchmark")
     loop = FinetuneJob(fitted, found, str(folder / "ours")).make_loop()
-    loop.load_model(newest_checkpoint(folder / "run"))
+    loop.load_model(checkpoint_of(folder / "run"))
     return loop
 
 

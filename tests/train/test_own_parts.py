@@ -192,7 +192,7 @@ class Mine({name}):
         chosen = {part: chosen}
     mapping = merge(merge(library.read_based("canine-s-tiny"), SMALL), chosen)
     assert pretrain(build(PretrainRecipe, mapping, source="r"), corpus, "run").steps == 2
-    assert export_run("run", "out", trust_code=True) == "CanineModel"
+    assert export_run("run", "out", trust_code=True).reader == "CanineModel"
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,8 @@ def test_tables_fit_and_files_hold_the_same(
     assert cli.main([*arguments, "--output", str(tmp_path / "new" / "found.csv")]) == 0
     with (tmp_path / "new" / "found.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert rows == [{key: "" if value is None else str(value) for key, value in row.items()} for row in found["rows"]]
+    expected = [{**row, "step": found["step"]} for row in found["rows"]]
+    assert rows == [{key: "" if value is None else str(value) for key, value in row.items()} for row in expected]
 
     kinds = {"png": b"\x89PNG", "svg": b"<?xml", "md": f"| {' | '.join(rows[0])} |\n| ---".encode()}
     assert cli.main([*arguments, "--output", *(str(tmp_path / f"found.{kind}") for kind in kinds)]) == 0

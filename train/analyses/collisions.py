@@ -140,7 +140,7 @@ def collisions(model: AnalysedModel, data: str | None = None, max_windows: int |
     rows.sort(key=lambda row: (row["group"], -row["occurrences"]))
     return {
         "analysis": "collisions",
-        "run": model.name,
+        **model.record(),
         "data": str(source),
         "family": config.family,
         "hashes": config.hashes,

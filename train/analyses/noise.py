@@ -58,10 +58,10 @@ def noise_scores(
     return {
         "analysis": "noise",
         "run": name,
+        **model.checkpoint.record(),
         "task": model.task.name,
         "data": data,
         "examples": count,
-        "step": model.step,
         "seed": seed,
         "main": clean.metrics.main,
         "trained_with": scheme,

@@ -7,12 +7,14 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.settings import to_mapping
 from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.common.stored.store_lock import HeldStorage, claimed
 from tokenfree.train.embeddings import folder
 from tokenfree.train.embeddings.folder import ShardRecord
 from tokenfree.train.embeddings.parts import Part, parts
@@ -33,6 +35,7 @@ class EmbedResult:
     characters: int
     shards: int
     width: int
+    step: int  # of the checkpoint
     already_complete: bool = False  # before this call, which then did nothing
 
 
@@ -44,6 +47,7 @@ def embed(
     wanted: Wanted = _USUAL,
     field: str = "text",
     workers: int | None = None,
+    step: int | None = None,
     device: str = "cpu",
     trust_code: bool = False,
     progress: Callable[[ShardRecord, bool], object] | None = None,
@@ -60,16 +64,20 @@ def embed(
         wanted: which vectors.
         field: of JSON lines, that holds the text.
         workers: processes of Ray, on the cluster of RAY_ADDRESS or on this machine alone; None: this process, no Ray.
+        step: use the checkpoint of this step; see `checkpoint_of` for the default.
         device: of the encoder, such as "cpu" or "cuda". On another kind the last bits differ, so it does not go on.
         trust_code: run the code outside tokenfree that the run names.
         progress: gets the record of every shard, and whether it is made now or stood already.
 
     Raises:
-        UserError: there is no such run or corpus, a text is too long where that is refused, or the folder is of others.
-        JobError: Ray could not be started, or was lost; the same command goes on.
+        UserError: there is no such run or corpus, a text is too long where that is refused, the folder is of others, or
+            another command writes into it.
+        JobError: the checkpoint is damaged; or Ray could not be started, or was lost: the same command goes on.
     """
     storage = Storage.at(output)
-    encoder = load_encoder(run, device=_checked(device) if workers is None else "cpu", trust_code=trust_code)
+    device_here = _checked(device) if workers is None else "cpu"
+    encoder = load_encoder(run, step=step, device=device_here, trust_code=trust_code)
+    assert encoder.checkpoint is not None, "it is of a run"
     width = width_of(encoder, wanted)
     config = {
         "version": folder.VERSION,
@@ -84,16 +92,39 @@ def embed(
     first = next(corpus, None)
     if first is None:
         raise UserError(f"{source}: there is no text in it")
-    folder.open_folder(storage, config)
-    done = folder.finished(storage)
-    if done is not None:
-        _check_same(storage, done["shards"], _chained(first, corpus))
+    corpus = _chained(first, corpus)
+    with contextlib.nullcontext() if folder.finished(storage) else claimed(storage) as number:
+        storage = storage if number is None else HeldStorage(storage.url, number)
+        folder.open_folder(storage, config)
+        done = folder.finished(storage)
+        if done is not None:
+            _check_same(storage, done["shards"], corpus)
+        manifest = done or _complete(storage, config, encoder, corpus, wanted, workers, device, progress)
         folder.tidy(storage)
-        return _result(done, already_complete=True)
+    return EmbedResult(
+        **{name: manifest[name] for name in folder.COUNTS},
+        shards=len(manifest["shards"]),
+        width=width,
+        step=encoder.checkpoint.step,
+        already_complete=done is not None,
+    )
+
+
+def _complete(
+    storage: Storage,
+    config: dict[str, Any],
+    encoder: TextEncoder,
+    corpus: Iterator[Part],
+    wanted: Wanted,
+    workers: int | None,
+    device: str,
+    progress: Callable[[ShardRecord, bool], object] | None,
+) -> dict[str, Any]:
+    """Make the shards that are missing; returns the manifest."""
     records: dict[int, ShardRecord] = {}
 
     def missing() -> Iterator[Part]:
-        for part in _chained(first, corpus):
+        for part in corpus:
             record = folder.committed(storage, part)
             if record is None:
                 yield part
@@ -107,9 +138,9 @@ def embed(
 
     for part, found in _compute(encoder, missing(), wanted, workers, device):
         note(part, folder.commit(storage, part, found, wanted), made=True)
-    manifest = folder.finish(storage, config, [records[number] for number in sorted(records)])
-    folder.tidy(storage)
-    return _result(manifest)
+    assert encoder.checkpoint is not None, "it is of a run"
+    used = encoder.checkpoint.record()
+    return folder.finish(storage, config, used, [records[number] for number in sorted(records)])
 
 
 def _checked(device: str) -> str:
@@ -165,12 +196,6 @@ def _check_same(storage: Storage, shards: list[dict[str, str]], corpus: Iterator
         count += 1
     if count < len(shards):
         raise UserError(f"{storage.url} has the vectors of more texts; give the same input, or another --output")
-
-
-def _result(manifest: dict, *, already_complete: bool = False) -> EmbedResult:
-    counts = {name: manifest[name] for name in folder.COUNTS}
-    shards, width = len(manifest["shards"]), manifest["config"]["width"]
-    return EmbedResult(**counts, shards=shards, width=width, already_complete=already_complete)
 
 
 def _fingerprint(encoder: TextEncoder) -> str:

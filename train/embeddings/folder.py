@@ -13,8 +13,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.preprocess.common.local_files import TEMPORARY
 from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.common.stored.file_hashes import check_hash, hash_of, read_sealed, write_sealed
+from tokenfree.preprocess.common.stored.store_lock import LOCK
 from tokenfree.train.embeddings.parts import Part
 from tokenfree.train.embeddings.rows import write
 
@@ -52,7 +54,7 @@ def open_folder(storage: Storage, config: Mapping[str, Any]) -> None:
     Raises:
         UserError: it is of others (what differs is named), or holds other files.
     """
-    names = [name for name in storage.names() if name != "_tmp"]
+    names = [name for name in storage.names() if name not in (TEMPORARY, LOCK)]
     if not names:
         write_sealed(storage, CONFIG, config)
         return
@@ -103,8 +105,10 @@ def commit(storage: Storage, part: Part, found: Sequence[TextVectors], wanted: W
     return record
 
 
-def finish(storage: Storage, config: Mapping[str, Any], records: Sequence[ShardRecord]) -> dict[str, Any]:
-    """Write the manifest and the mark of success; returns the manifest.
+def finish(
+    storage: Storage, config: Mapping[str, Any], used: Mapping[str, Any], records: Sequence[ShardRecord]
+) -> dict[str, Any]:
+    """Write the manifest and the mark of success; returns the manifest. `used`: see `Checkpoint.record`.
 
     Raises:
         UserError: the folder cannot be written to, or is full.
@@ -123,6 +127,7 @@ def finish(storage: Storage, config: Mapping[str, Any], records: Sequence[ShardR
     manifest = {
         "version": VERSION,
         "config": dict(config),
+        **used,
         "shards": [record._asdict() for record in records],
         "files": {name: hash_of(storage, name) for name in (CONFIG, *_LAYOUT)},
         **{name: sum(getattr(record, name) for record in records) for name in COUNTS},
@@ -134,7 +139,7 @@ def finish(storage: Storage, config: Mapping[str, Any], records: Sequence[ShardR
 
 def tidy(storage: Storage) -> None:
     """Remove from a finished folder what only one in the making needs."""
-    for name in ("parts", "_tmp"):
+    for name in ("parts", TEMPORARY):
         storage.remove(name)
 
 

@@ -16,7 +16,7 @@ from tokenfree.train.config import FinetuneRecipe
 from tokenfree.train.finetuning.evaluation import Evaluated, Evaluator
 from tokenfree.train.loop.task import Task, matrix_precision
 from tokenfree.train.runs.checkpoints import Checkpoint
-from tokenfree.train.runs.locate import best_checkpoint, run_at
+from tokenfree.train.runs.locate import checkpoint_of, run_at
 from tokenfree.train.runs.run_config import read_finetuned
 from tokenfree.train.tasks.base import DownstreamTask
 from tokenfree.train.tasks.examples.noise import IN_WORDS, Noise, reads_words
@@ -36,7 +36,7 @@ class FinetunedModel:
     def __init__(
         self, recipe: FinetuneRecipe, checkpoint: Checkpoint, vocabulary: Vocabulary | None, device: str = "cpu"
     ) -> None:
-        self.recipe, self.step = recipe, checkpoint.step
+        self.recipe, self.checkpoint = recipe, checkpoint
         self.task: DownstreamTask = recipe.task
         self._device = torch.device(device)
         self._collator = self.task.collator(text_inputs(recipe.model, recipe.train.length, vocabulary), 0)
@@ -44,6 +44,11 @@ class FinetunedModel:
             model = Task(recipe.model.build(), self.task.build(recipe.model))
         model.load_state_dict(checkpoint.weights())
         self.model = model.to(self._device).eval()
+
+    @property
+    def step(self) -> int:
+        """Step of the checkpoint."""
+        return self.checkpoint.step
 
     def __call__(self, texts: Sequence[str]) -> list[dict[str, Any]]:
         """What the task finds in each text: a line of RUN/predictions, but for `key`. Of pairs, each text is two with a
@@ -103,19 +108,22 @@ class FinetunedModel:
         return dataclasses.replace(task, noise=noise)
 
 
-def load_finetuned(run: str | Path, *, device: str = "cpu", trust_code: bool = False) -> FinetunedModel:
+def load_finetuned(
+    run: str | Path, *, step: int | None = None, device: str = "cpu", trust_code: bool = False
+) -> FinetunedModel:
     """The best checkpoint of a fine-tuning run; of one that is still trained, the newest that is sound.
 
     Args:
         run: its path or address.
+        step: use the checkpoint of this step.
         device: where the model is to be, such as "cpu" or "cuda:0".
         trust_code: run the code outside tokenfree that the run names.
 
     Raises:
-        UserError: there is no such run, it has no sound checkpoint, or it is one of pretraining.
+        UserError: there is no such run, it has no checkpoint, or it is one of pretraining.
         JobError: the best checkpoint is damaged.
     """
     recipe = read_finetuned(run, trust_code=trust_code).recipe
-    checkpoint = best_checkpoint(run)
+    checkpoint = checkpoint_of(run, step, best=True)
     vocabulary = load_vocabulary(run_at(run).name) if recipe.model.embedder.symbols == "subwords" else None
     return FinetunedModel(recipe, checkpoint, vocabulary, device)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.local_files import write_atomically
+from tokenfree.preprocess.common.storage import Storage
+from tokenfree.preprocess.common.stored.store_lock import LOCK, claimed
 from tokenfree.train.huggingface import bert, canine
 from tokenfree.train.huggingface.model_card import CARD
 from tokenfree.train.huggingface.weight_names import StateDict
@@ -22,16 +25,31 @@ TOKENIZER = Path(__file__).with_name("tokenization_tokenfree.py")
 VOCABULARY = "tokenfree_vocabulary"  # a field of config.json that we add: the SHA-256 of the data's vocabulary
 
 
-def new_folder(folder: str | Path) -> Path:
-    """The path of a folder that is new or empty.
+class Exported(NamedTuple):
+    """What was exported."""
+
+    reader: str  # the class of transformers that reads it
+    step: int  # of the checkpoint
+
+
+@contextlib.contextmanager
+def new_folder(folder: str | Path) -> Iterator[Path]:
+    """Hold a folder that is new or empty against other commands; yields its path.
 
     Raises:
-        UserError: there is something.
+        UserError: there is something, or another command writes into it.
     """
     folder = Path(folder)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if not (folder / LOCK).exists():  # else another command writes into it, or was killed
+        _refuse_files(folder)
+    with claimed(Storage.at(str(folder))):
+        _refuse_files(folder)
+        yield folder
+
+
+def _refuse_files(folder: Path) -> None:
+    if folder.exists() and (not folder.is_dir() or any(path.name != LOCK for path in folder.iterdir())):
         raise UserError(f"{folder} is there already; give a new or empty folder")
-    return folder
 
 
 def port_model(encoder: Encoder, vocabulary: str | None) -> tuple[StateDict, dict[str, Any]]:
@@ -58,8 +76,7 @@ def tokenizer_name(fields: Mapping[str, Any]) -> str | None:
 def write_folder(
     folder: Path, state: Mapping[str, Any], fields: Mapping[str, Any], encoder: TextEncoder, card: str
 ) -> None:
-    """Write all files; config.json, without which it is no model, comes last."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write all files into a folder that `new_folder` gave; config.json, without which it is no model, comes last."""
     save_tensors(state, folder / SAFETENSORS, {"format": "pt"})
     if tokenizer_name(fields) is not None:
         _write_tokenizer(folder, encoder)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
 from tokenfree.train.finetuning.finetuned import load_finetuned
-from tokenfree.train.huggingface.exported_folder import new_folder, port_model, tokenizer_name, write_folder
+from tokenfree.train.huggingface.exported_folder import Exported, new_folder, port_model, tokenizer_name, write_folder
 from tokenfree.train.huggingface.task_card import task_card
 from tokenfree.train.huggingface.task_heads import port_head, with_head
 from tokenfree.train.inference.text_encoder import TextEncoder
@@ -15,20 +15,23 @@ from tokenfree.train.runs.run_config import read_finetuned
 from tokenfree.train.tasks.base import TaskHead
 
 
-def export_finetuned(run: str | Path, folder: str | Path, *, trust_code: bool = False) -> str:
-    """Write the best checkpoint of a fine-tuning `run`, of one that is still trained the newest, with its head as a new
-    `folder` for `from_pretrained`; returns the name of the class of transformers that reads it.
+def export_finetuned(
+    run: str | Path, folder: str | Path, *, step: int | None = None, trust_code: bool = False
+) -> Exported:
+    """Write a fine-tuning `run` with its head as a new `folder` for `from_pretrained`.
 
     Args:
         run: its path or address.
         folder: new or empty.
+        step: use the checkpoint of this step; see `checkpoint_of` for the default.
         trust_code: run the code outside tokenfree that the run names.
 
     Raises:
         UserError: there is no such run, transformers has no class with its head or its encoder, or the folder holds
             files already.
+        JobError: the checkpoint is damaged.
     """
-    found, folder = load_finetuned(run, trust_code=trust_code), new_folder(folder)
+    found = load_finetuned(run, step=step, trust_code=trust_code)
     assert isinstance(found.model.head, TaskHead), "the model was built by a task"
     head = port_head(found.task, found.model.head)
     vocabulary = load_vocabulary(run_at(run).name)
@@ -37,5 +40,6 @@ def export_finetuned(run: str | Path, folder: str | Path, *, trust_code: bool = 
     encoder = TextEncoder(found.model.encoder, length=found.recipe.train.length)
     config = read_finetuned(run, trust_code=trust_code)
     card = task_card(run, config, found.step, encoder, head, fields, tokenizer_name(fields))
-    write_folder(folder, state, fields, encoder, card)
-    return fields["architectures"][0]
+    with new_folder(folder) as made:
+        write_folder(made, state, fields, encoder, card)
+    return Exported(fields["architectures"][0], found.step)

@@ -22,6 +22,7 @@ from tokenfree.train.huggingface.exported_folder import (
     KINDS,
     SAFETENSORS,
     VOCABULARY,
+    Exported,
     new_folder,
     port_model,
     tokenizer_name,
@@ -35,8 +36,8 @@ from tokenfree.train.model.encoder import Encoder, ModelConfig
 from tokenfree.train.parallel.full_state import model_tensors
 from tokenfree.train.runs import checkpoints
 from tokenfree.train.runs.checkpoint_state import CheckpointState
-from tokenfree.train.runs.locate import newest_checkpoint
 from tokenfree.train.runs.run_config import RunConfig, is_finetuned, open_run
+from tokenfree.train.runs.run_folder import RunFolder
 
 OBJECTIVES = {"canine": "canine_s", "bert": "masked_subwords"}
 WEIGHTS = (SAFETENSORS, "pytorch_model.bin")
@@ -52,26 +53,29 @@ class FolderModel(NamedTuple):
     vocabulary: str | None  # SHA-256 of the vocabulary whose subwords it reads; None: none, or it is not known
 
 
-def export_run(run: str | Path, folder: str | Path, *, trust_code: bool = False) -> str:
-    """Write the newest checkpoint of `run` as a new `folder` for `from_pretrained`; of a fine-tuned run, the best one
-    with its head, see `export_finetuned`. Returns the name of the class of transformers that reads it.
+def export_run(run: str | Path, folder: str | Path, *, step: int | None = None, trust_code: bool = False) -> Exported:
+    """Write `run` as a new `folder` for `from_pretrained`; a fine-tuned run with its head, see `export_finetuned`.
 
     Args:
         run: its path or address.
         folder: new or empty.
+        step: use the checkpoint of this step; see `checkpoint_of` for the default.
         trust_code: run the code outside tokenfree that the run names.
 
     Raises:
         UserError: there is no such run, transformers has no model like it, or the folder holds files already.
+        JobError: the checkpoint is damaged.
     """
     if is_finetuned(run):
-        return export_finetuned(run, folder, trust_code=trust_code)
-    encoder, folder = load_encoder(run, trust_code=trust_code), new_folder(folder)
-    checkpoint = newest_checkpoint(run).state
+        return export_finetuned(run, folder, step=step, trust_code=trust_code)
+    encoder = load_encoder(run, step=step, trust_code=trust_code)
+    assert encoder.checkpoint is not None, "it is of a run"
+    checkpoint = encoder.checkpoint.state
     state, fields = port_model(encoder.encoder, checkpoint.vocabulary)
     card = model_card(run, encoder, checkpoint, tokenizer_name(fields), trust_code=trust_code)
-    write_folder(folder, state, fields, encoder, card)
-    return fields["architectures"][0]
+    with new_folder(folder) as made:
+        write_folder(made, state, fields, encoder, card)
+    return Exported(fields["architectures"][0], checkpoint.step)
 
 
 def import_folder(folder: str | Path, run: str | Path, overrides: Mapping[str, Any] | None = None) -> PretrainRecipe:
@@ -94,8 +98,8 @@ def import_folder(folder: str | Path, run: str | Path, overrides: Mapping[str, A
     if recipe is None or problems:
         raise UserError(f"import of {folder}", problems)
     encoder = converted(found.encoder, recipe.model)
-    run, imported = Path(run), f"imported from {folder.absolute()}"
-    open_run(run, RunConfig(recipe, imported, manifest="", code=own_code.hashes(recipe)))
+    place = RunFolder(Path(run).absolute())
+    config = RunConfig(recipe, f"imported from {folder.absolute()}", manifest="", code=own_code.hashes(recipe))
     tensors = {f"encoder.{name}": tensor for name, tensor in model_tensors(encoder).items()}
     state = CheckpointState(
         step=0,
@@ -106,7 +110,14 @@ def import_folder(folder: str | Path, run: str | Path, overrides: Mapping[str, A
         loader={},
         world_size=1,
     )
-    checkpoints.write(run / "checkpoints" / checkpoints.name(0), {checkpoints.MODEL: tensors}, state)
+    open_run(place.folder, config)  # before the lock, which would leave a file in a folder of other files
+    with place.claimed():
+        open_run(place.folder, config)  # another command may have begun a run there meanwhile
+        before = place.newest(lambda warning: None)
+        if before is None:
+            checkpoints.write(place.folder / "checkpoints" / checkpoints.name(0), {checkpoints.MODEL: tensors}, state)
+        elif any(not torch.equal(tensor, tensors[name]) for name, tensor in before.tensors(checkpoints.MODEL).items()):
+            raise UserError(f"{run} holds a model of other weights; give another --output")
     return recipe
 
 

@@ -25,7 +25,7 @@ from tokenfree.train.mixture.contents import load_data_vocabulary
 from tokenfree.train.mixture.mixture import Data, paths_of
 from tokenfree.train.model.encoder import EncoderOutput
 from tokenfree.train.runs.checkpoints import Checkpoint
-from tokenfree.train.runs.locate import newest_checkpoint
+from tokenfree.train.runs.locate import checkpoint_of
 from tokenfree.train.runs.run_config import read_config
 
 _WINDOWS = 5000  # in which characters are counted
@@ -38,7 +38,12 @@ class Predictor:
         recipe: that it was trained by.
         vocabulary: of the data that it was trained on; None where its objective needs none.
         characters: the character that each class stands for, int64 [classes]; None where its objective has none.
+
+    Attributes:
+        checkpoint: The checkpoint that `load_predictor` read the weights from.
     """
+
+    checkpoint: Checkpoint | None = None
 
     def __init__(
         self,
@@ -121,23 +126,27 @@ class _OneText:
         return getattr(self._encoder, name)
 
 
-def load_predictor(run: str | Path, data: str | None = None, *, trust_code: bool = False) -> Predictor:
-    """The newest sound checkpoint of a run, with the average of its weights where it has one, on the CPU.
+def load_predictor(
+    run: str | Path, data: str | None = None, *, step: int | None = None, trust_code: bool = False
+) -> Predictor:
+    """A run with the average of its weights where it has one, on the CPU; see `checkpoint_of` for which checkpoint.
 
     Args:
         run: its path or address.
         data: where the vocabulary of its data is, by default in the data directory that it was trained on.
+        step: use the checkpoint of this step.
         trust_code: run the code outside tokenfree that the run names.
 
     Raises:
         UserError: there is no such run, it was imported (and has no head), or its vocabulary is not to be found.
+        JobError: the checkpoint is damaged.
     """
     config = read_config(run, trust_code=trust_code)
     if not config.manifest:
         raise UserError(
             f"{run} was {config.data}: an encoder without the head that predicts; train on with --init-from"
         )
-    return predictor_of(newest_checkpoint(run), config.recipe, data or config.data)
+    return predictor_of(checkpoint_of(run, step), config.recipe, data or config.data)
 
 
 def predictor_of(checkpoint: Checkpoint, recipe: PretrainRecipe, data: Data) -> Predictor:
@@ -157,7 +166,9 @@ def predictor_of(checkpoint: Checkpoint, recipe: PretrainRecipe, data: Data) -> 
             {"encoder": recipe.model.build(), "head": recipe.objective.build(recipe.model.width, size)}
         )
     model.load_state_dict(checkpoint.weights())
-    return Predictor(model, recipe, vocabulary, _characters(recipe, data))
+    predictor = Predictor(model, recipe, vocabulary, _characters(recipe, data))
+    predictor.checkpoint = checkpoint
+    return predictor
 
 
 def _characters(recipe: PretrainRecipe, data: Data) -> np.ndarray | None:

@@ -17,7 +17,8 @@ from tokenfree.train.batches.word_framing import room_for_words
 from tokenfree.train.config import FinetuneRecipe
 from tokenfree.train.inference.words import encode_words, words_of_texts
 from tokenfree.train.model.encoder import Encoder, mean_of_text
-from tokenfree.train.runs.locate import best_checkpoint, newest_checkpoint
+from tokenfree.train.runs.checkpoints import Checkpoint
+from tokenfree.train.runs.locate import checkpoint_of
 from tokenfree.train.runs.run_config import read_any_config
 
 
@@ -73,7 +74,12 @@ class TextEncoder:
 
     Args:
         length: the positions of an example in training.
+
+    Attributes:
+        checkpoint: The checkpoint that `load_encoder` read the weights from.
     """
+
+    checkpoint: Checkpoint | None = None
 
     def __init__(self, encoder: Encoder, *, length: int, pooled_is_trained: bool = False) -> None:
         self.encoder = encoder.eval()
@@ -135,9 +141,10 @@ class WordEncoder(TextEncoder):
         return Encoded(characters, mask, pooled, words[:, 0], words, word_mask)
 
 
-def load_encoder(run: str | Path, *, device: str = "cpu", trust_code: bool = False) -> TextEncoder:
-    """The encoder of the newest sound checkpoint of a run, with the average of its weights where it has one; of a
-    fine-tuned run, of the checkpoint that was the best on its development set.
+def load_encoder(
+    run: str | Path, *, step: int | None = None, device: str = "cpu", trust_code: bool = False
+) -> TextEncoder:
+    """The encoder of a run (see `checkpoint_of` for which checkpoint), with the average of its weights if it has one.
 
     A run of classification or of pairs does not train UP: what it learned is in `cls`, in `pooled` where
     `pooled_is_trained` says so, and in `words` of models of words. The vectors of characters, and so `mean` and
@@ -145,24 +152,28 @@ def load_encoder(run: str | Path, *, device: str = "cpu", trust_code: bool = Fal
 
     Args:
         run: its path or address.
+        step: use the checkpoint of this step.
         device: where the encoder is to be, such as "cpu" or "cuda:0".
         trust_code: run the code outside tokenfree that the run names.
 
     Raises:
-        UserError: there is no such run, it has no sound checkpoint, or it names code that is not trusted.
-        JobError: the best checkpoint of a fine-tuned run is damaged.
+        UserError: there is no such run, it has no checkpoint, or it names code that is not trusted.
+        JobError: the checkpoint is damaged.
     """
     recipe = read_any_config(run, trust_code=trust_code).recipe
     if isinstance(recipe, FinetuneRecipe):
-        checkpoint, pooled_is_trained = best_checkpoint(run), recipe.task.trains_pooled
+        pooled_is_trained = recipe.task.trains_pooled
         gives_words = recipe.model.downsampler.bytes_per_word is not None
     else:
-        checkpoint, pooled_is_trained = newest_checkpoint(run), recipe.objective.next_sentence
+        pooled_is_trained = recipe.objective.next_sentence
         gives_words = recipe.objective.gives_words
+    checkpoint = checkpoint_of(run, step, best=isinstance(recipe, FinetuneRecipe))
     with torch.random.fork_rng():  # fresh weights are drawn, then overwritten
         encoder = recipe.model.build()
     prefix = "encoder."
     tensors = checkpoint.weights()
     encoder.load_state_dict({name[len(prefix) :]: tensors[name] for name in tensors if name.startswith(prefix)})
     kind = WordEncoder if gives_words else TextEncoder
-    return kind(encoder.to(device), length=recipe.train.length, pooled_is_trained=pooled_is_trained)
+    reader = kind(encoder.to(device), length=recipe.train.length, pooled_is_trained=pooled_is_trained)
+    reader.checkpoint = checkpoint
+    return reader

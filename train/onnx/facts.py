@@ -13,12 +13,15 @@ from tokenfree.train.onnx.graph import Graph
 from tokenfree.train.onnx.task_graph import TaskGraph
 
 
-def facts_of(graph: Graph, encoder: TextEncoder, *, subwords: Mapping[str, Any], words: str) -> dict[str, Any]:
+def facts_of(
+    graph: Graph, encoder: TextEncoder, *, step: int, subwords: Mapping[str, Any], words: str
+) -> dict[str, Any]:
     """The contents of config.json.
 
     Args:
         graph: that is exported.
         encoder: the encoder for texts that it is beside.
+        step: of the checkpoint.
         subwords: of a model that reads subwords, what is known of their vocabulary.
         words: of a model that reads words, which: those by `rules`, or `subwords`.
     """
@@ -30,7 +33,13 @@ def facts_of(graph: Graph, encoder: TextEncoder, *, subwords: Mapping[str, Any],
         name: {"type": "bool" if name == "word_mask" else "float32", "shape": shape}
         for name, shape in graph.output_shapes.items()
     }
-    facts: dict[str, Any] = {"symbols": symbols, "length": encoder.length, "inputs": inputs, "outputs": outputs}
+    facts: dict[str, Any] = {
+        "step": step,
+        "symbols": symbols,
+        "length": encoder.length,
+        "inputs": inputs,
+        "outputs": outputs,
+    }
     if isinstance(graph, TaskGraph):
         facts |= _of_task(graph)
     if symbols == "characters":

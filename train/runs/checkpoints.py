@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import safetensors
 import safetensors.torch
@@ -42,16 +43,26 @@ class _Files(TypedDict):
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint whose hashes were found right; `parts` are the names of its files of tensors."""
+    """A checkpoint whose hashes were found right.
+
+    Attributes:
+        parts: Names of its files of tensors.
+        damaged: Messages about newer checkpoints that were passed over.
+    """
 
     path: Path
     state: CheckpointState
     parts: frozenset[str]
+    damaged: tuple[str, ...] = ()
 
     @property
     def step(self) -> int:
         """The optimizer steps that were done when it was made."""
         return self.state.step
+
+    def record(self) -> dict[str, Any]:
+        """Return what results and `--json` say of the checkpoint that they are made with."""
+        return {"step": self.step, **({"damaged": list(self.damaged)} if self.damaged else {})}
 
     def tensors(self, part: str) -> dict[str, Tensor]:
         """The tensors of `part` by name, on the CPU."""

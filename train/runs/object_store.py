@@ -148,9 +148,13 @@ class RunStore:
             self._retry(lambda name=name, path=path: self.storage.get(name, str(path)))
             self._copied[name] = _version(path)
 
+    def steps(self) -> list[int]:
+        """The steps that have a checkpoint in the store, ascending; damaged ones included."""
+        return self._retry(self._all_steps)
+
     def newest(self, warn: Warn) -> Checkpoint | None:
         """The newest sound checkpoint of the store, copied to this machine; `warn` is told of damaged ones."""
-        return checkpoints.newest_sound(self._steps(), self._checkpoint, warn)
+        return checkpoints.newest_sound(self._whole_steps(), self._checkpoint, warn)
 
     def here(self, checkpoint: Checkpoint) -> Checkpoint:
         """The same checkpoint, copied to this machine.
@@ -178,7 +182,7 @@ class RunStore:
                 self._put(f"{name}/{path.name}")
         self._check_owner()
         self._put(f"{name}/{checkpoints.MARK}")
-        for old in checkpoints.superfluous(self._retry(self._all_steps), step=step, keep=keep, best=best):
+        for old in checkpoints.superfluous(self.steps(), step=step, keep=keep, best=best):
             self._retry(lambda old=old: self._remove_checkpoint(old))
         checkpoints.prune(self.folder / "checkpoints", step=step, keep=1, best=None)
 
@@ -242,12 +246,11 @@ class RunStore:
     def _all_steps(self) -> list[int]:
         return checkpoints.steps_of(self.storage.names("checkpoints"))
 
-    def _steps(self) -> list[int]:
+    def _whole_steps(self) -> list[int]:
         """The steps whose checkpoints were copied to the end."""
-        steps = self._retry(self._all_steps)
         return [
             step
-            for step in steps
+            for step in self.steps()
             if self.storage.size(f"checkpoints/{checkpoints.name(step)}/{checkpoints.MARK}") is not None
         ]
 
@@ -262,7 +265,12 @@ class RunStore:
         held = JobError(f"another process still copies the checkpoint to {folder}")
         folder.parent.mkdir(parents=True, exist_ok=True)
         with lock(self.folder / "lock.fetch", seconds=3600, held=held):
-            mark = self._retry(lambda: self.storage.read_bytes(f"{name}/{checkpoints.MARK}"))
+            try:
+                mark = self._retry(lambda: self.storage.read_bytes(f"{name}/{checkpoints.MARK}"))
+            except FileNotFoundError:
+                raise JobError(
+                    f"the checkpoint {self.name}/{name} is damaged: cannot read {checkpoints.MARK}"
+                ) from None
             with contextlib.suppress(JobError, OSError):
                 if (folder / checkpoints.MARK).read_bytes() == mark:
                     return checkpoints.read(folder)

@@ -85,6 +85,10 @@ class Run(Protocol):
         """
         ...
 
+    def steps(self) -> list[int]:
+        """Return the steps that have a checkpoint, ascending; damaged ones included."""
+        ...
+
     def newest(self, warn: Warn) -> Checkpoint | None:
         """The newest sound checkpoint, on this machine; `warn` is told of each damaged one passed over."""
         ...

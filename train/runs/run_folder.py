@@ -18,7 +18,7 @@ from typing import Any
 from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.preprocess.common.local_files import lock, write_atomically
 from tokenfree.preprocess.common.storage import Storage
-from tokenfree.train.runs.checkpoints import Checkpoint, Warn, name, newest, prune, read
+from tokenfree.train.runs.checkpoints import Checkpoint, Warn, name, newest, prune, read, steps
 from tokenfree.train.runs.metrics import append_event
 from tokenfree.train.runs.run_config import RunConfig, no_run, open_run
 from tokenfree.train.runs.run_files import CONFIG_NAME, EVENTS, EVENTS_NAME, RESULT, RESULT_NAME
@@ -91,6 +91,10 @@ class RunFolder:
         """
         if not (self.folder / CONFIG_NAME).is_file():
             raise no_run(self.name)
+
+    def steps(self) -> list[int]:
+        """See `tokenfree.train.runs.checkpoints.steps`."""
+        return steps(self.folder / "checkpoints")
 
     def newest(self, warn: Warn) -> Checkpoint | None:
         """See `tokenfree.train.runs.checkpoints.newest`."""

@@ -59,7 +59,7 @@ class Fit:
         lines += [f"  left there: {words}" for words in grouped(self.left, {})]
         if self.other_settings:
             lines.append(f"  settings that differ: {_shortened(self.other_settings)}")
-        return [*lines, *(f"  warning: {warning}" for warning in given.warnings)]
+        return lines
 
 
 def fit(

@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import hashlib
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -25,10 +26,11 @@ from tokenfree.train.huggingface.folders import WEIGHTS, read_folder
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.base import Objective
 from tokenfree.train.parallel.full_state import model_tensors
-from tokenfree.train.runs.locate import newest_checkpoint
+from tokenfree.train.runs.locate import checkpoint_of
 from tokenfree.train.runs.run_config import read_any_config
 
 _CONFIG = "config.json"
+_CHECKPOINT = re.compile(r"(.+)/checkpoints/step_(\d+)/?")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +43,6 @@ class GivenWeights:
     model: ModelConfig
     objective: Objective | None  # None: there is no head of an objective
     vocabulary: str | None  # SHA-256 of its subwords; None: none, or not known
-    warnings: tuple[str, ...] = ()  # of damaged checkpoints that were passed over
     task: Any = None  # of a fine-tuned run: what its head is for
 
     @functools.cached_property
@@ -59,44 +60,51 @@ def absolute(source: str) -> str:
     return source if "://" in source else os.path.abspath(source)
 
 
+def run_and_step(source: str) -> tuple[str, int | None]:
+    """Return a source of weights without the checkpoint that it names, and the step of that checkpoint."""
+    match = _CHECKPOINT.fullmatch(source)
+    return (match[1], int(match[2])) if match else (source, None)
+
+
 def read_weights(source: str, *, trust_code: bool = False, recipe: Recipe | None = None) -> GivenWeights:
-    """The weights of the newest sound checkpoint of a run (the averages where it has some), or those in a folder of
-    transformers.
+    """The weights of a run (the averages where it has some; see `checkpoint_of` for which checkpoint), or those in a
+    folder of transformers.
 
     Args:
-        source: path or address.
+        source: path or address; RUN/checkpoints/step_N names a checkpoint.
         trust_code: run the code outside tokenfree that a run names.
         recipe: one of the user's, whose own code is run in any case.
 
     Raises:
         UserError: there is neither, or it is damaged; the message names the option `--init-from`.
+        JobError: the checkpoint is damaged.
     """
-    storage = Storage.at(absolute(source))
+    run, step = run_and_step(source)
+    storage = Storage.at(absolute(run))
     try:
         names = storage.names()
     except Exception as error:  # whatever a store raises, such as a lack of credentials
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"--init-from {source}: cannot be read ({reason}); mend that or give another") from None
     if "config.yaml" in names:
-        return _of_run(source, trust_code, recipe)
+        return _of_run(run, step, trust_code, recipe)
     if _CONFIG in names:
         return _of_folder(storage, source)
     raise UserError(f"--init-from {source}: {_missing(storage, names)}")
 
 
-def _of_run(source: str, trust_code: bool, recipe: Recipe | None) -> GivenWeights:
-    config, warnings = read_any_config(source, trust_code=trust_code, recipe=recipe), list[str]()
-    checkpoint, trained = newest_checkpoint(source, warnings.append), config.recipe
+def _of_run(run: str, step: int | None, trust_code: bool, recipe: Recipe | None) -> GivenWeights:
+    config = read_any_config(run, trust_code=trust_code, recipe=recipe)
+    checkpoint, trained = checkpoint_of(run, step), config.recipe
     imported = config.manifest == ""
     is_task = isinstance(trained, FinetuneRecipe)
     return GivenWeights(
-        absolute(source),
+        absolute(run),
         "an imported run" if imported else f"step {checkpoint.step:,} of a run",
         checkpoint.weights(),
         trained.model,
         None if imported or is_task else trained.objective,
         checkpoint.state.vocabulary,
-        tuple(warnings),
         trained.task if is_task else None,
     )
 
@@ -130,10 +138,6 @@ def _on_this_machine(storage: Storage) -> Iterator[Path]:
 def _missing(storage: Storage, names: list[str]) -> str:
     """What is wrong with a place that holds neither a run nor a model, and what to give."""
     path = Path(storage.path(""))
-    if "state.json" in names:
-        return (
-            f"is a checkpoint; give the run that it is of, {storage.url.rpartition('/checkpoints/')[0] or 'its folder'}"
-        )
     if storage.is_local and path.is_file():
         return f"is a file; give the folder that it is in, {path.parent}"
     if storage.is_local and not path.exists():

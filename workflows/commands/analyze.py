@@ -28,6 +28,7 @@ import math
 from typing import Any
 
 from tokenfree.preprocess.common.errors import UserError
+from tokenfree.workflows.recipes import step_option
 
 ANALYSES = ("similarity", "attention", "ranks", "collisions", "noise")
 SIZES = {"similarity": 2000, "attention": 64, "ranks": 8, "collisions": None, "noise": None}
@@ -80,6 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output", metavar="FILE", nargs="+", help="also write .json, .csv or .md (a row a head, ...), .png or .svg"
     )
+    step_option.add_argument(parser)
     parser.add_argument("--trust-code", action="store_true", help="run the code outside tokenfree that RUN names")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
@@ -121,7 +123,7 @@ def _analyse(args: argparse.Namespace) -> dict[str, Any]:
 
     if args.analysis == "noise":
         return _noise(args)
-    model = load_model(args.run_folder, vocabulary=args.vocabulary, trust_code=args.trust_code)
+    model = load_model(args.run_folder, step=args.step, vocabulary=args.vocabulary, trust_code=args.trust_code)
     size = SIZES[args.analysis] if args.size is None else args.size
     if args.analysis == "similarity":
         only = None if args.vocabulary is None else load_named_vocabulary(args.vocabulary)
@@ -139,7 +141,7 @@ def _noise(args: argparse.Namespace) -> dict[str, Any]:
     from tokenfree.train.finetuning.finetuned import load_finetuned
     from tokenfree.train.runs.run_config import read_finetuned
 
-    model = load_finetuned(args.run_folder, trust_code=args.trust_code)
+    model = load_finetuned(args.run_folder, step=args.step, trust_code=args.trust_code)
     files = read_finetuned(args.run_folder, trust_code=args.trust_code).files
     data = files.get("dev") if args.data is None else args.data[0]
     strengths = args.strengths or STRENGTHS

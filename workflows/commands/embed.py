@@ -21,6 +21,7 @@ Examples:
 import argparse
 
 from tokenfree.preprocess.common.errors import UserError
+from tokenfree.workflows.recipes import step_option
 
 VECTORS = ("texts", "words", "characters")
 POOLINGS = ("mean", "cls", "cls_max", "pooled")
@@ -39,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--field", metavar="NAME", default="text", help="of JSON lines, with the text (default text)")
     parser.add_argument("--workers", metavar="N", type=int, help="processes of Ray (default: this one, without Ray)")
     parser.add_argument("--device", metavar="NAME", default="cpu", help="such as cuda (default cpu)")
+    step_option.add_argument(parser)
     parser.add_argument("--trust-code", action="store_true", help="run the code outside tokenfree that RUN names")
 
 
@@ -67,6 +69,7 @@ def run(args: argparse.Namespace) -> int:
             wanted=wanted,
             field=args.field,
             workers=args.workers,
+            step=args.step,
             device=args.device,
             trust_code=args.trust_code,
             progress=line,
@@ -78,6 +81,7 @@ def run(args: argparse.Namespace) -> int:
         f"{counted(result.vectors, 'vector')} of width {result.width:,}, of {counted(result.texts, 'text')}{windowed} "
         f"with {counted(result.characters, 'character')}, in {counted(result.shards, 'shard')}"
     )
+    print(f"  {'step':<12}{result.step:,}")
     print(f"  {'vectors':<12}{args.output}")
     print(next_command("verify", args.output))
     return 0

@@ -22,7 +22,7 @@ import json
 from typing import TYPE_CHECKING
 
 from tokenfree.preprocess.common.errors import UserError
-from tokenfree.workflows.recipes import data_option
+from tokenfree.workflows.recipes import data_option, step_option
 
 if TYPE_CHECKING:
     from tokenfree.train.mixture.mixture import Data
@@ -47,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--noise-rate", metavar="SHARE", type=float, help="of the characters (default: of the scheme)")
     parser.add_argument("--noise-seed", metavar="N", type=int, help="of the draws (default 0)")
+    step_option.add_argument(parser)
     parser.add_argument("--trust-code", action="store_true", help="run the code outside tokenfree that RUN names")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
@@ -89,14 +90,15 @@ def _evaluate_task(args: argparse.Namespace) -> int:
     if args.data is not None and len(args.data) > 1:
         raise UserError(f"--data: a fine-tuned run is evaluated on one file, not {len(args.data)}")
     file = None if args.data is None else args.data[0]
-    model = load_finetuned(args.run_folder, trust_code=args.trust_code)
+    model = load_finetuned(args.run_folder, step=args.step, trust_code=args.trust_code)
     found = model.evaluate(file, _noise(args))
     if found.metrics is None:
         raise UserError(f"{file}: the examples have no labels to be compared with; tokenfree predict labels texts")
-    values = {"step": model.step, "loss": found.loss, **found.metrics.values}
+    values = {**model.checkpoint.record(), "loss": found.loss, **found.metrics.values}
     if args.json:
         print(json.dumps(values))
         return 0
+    values.pop("damaged", None)  # a warning names it
     for name, value in values.items():
         print(f"{name:<36}{value:,.4f}" if isinstance(value, float) else f"{name:<36}{value:,}")
     return 0
@@ -130,10 +132,11 @@ def _evaluate_windows(args: argparse.Namespace, data: "Data") -> int:
     from tokenfree.workflows.terminal.next_command import next_command
     from tokenfree.workflows.terminal.run_result import reading_line
 
-    found = evaluate(args.run_folder, data, num_windows=args.windows, trust_code=args.trust_code)
+    found = evaluate(args.run_folder, data, num_windows=args.windows, step=args.step, trust_code=args.trust_code)
     if args.json:
         print(json.dumps(found))
         return 0
+    found.pop("damaged", None)  # a warning names it
     by_group = {kind: found.pop(kind) for kind in ("languages", "scripts") if kind in found}
     for name, value in found.items():
         print(f"{name:<36}{value:,.4f}" if isinstance(value, float) else f"{name:<36}{value:,}")

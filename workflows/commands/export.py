@@ -14,6 +14,8 @@ Example:
 import argparse
 import json
 
+from tokenfree.workflows.recipes import step_option
+
 FORMATS = ("huggingface", "onnx")
 
 
@@ -22,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_folder", metavar="RUN", help="the folder of a run")
     parser.add_argument("--to", metavar="FORMAT", required=True, choices=FORMATS, help=f"one of: {', '.join(FORMATS)}")
     parser.add_argument("folder", metavar="DIR", help="a new or empty folder to write")
+    step_option.add_argument(parser)
     parser.add_argument("--trust-code", action="store_true", help="run the code outside tokenfree that RUN names")
 
 
@@ -32,7 +35,8 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.train.huggingface.folders import export_run
     from tokenfree.workflows.terminal.next_command import next_command
 
-    reader = export_run(args.run_folder, args.folder, trust_code=args.trust_code)
+    reader, step = export_run(args.run_folder, args.folder, step=args.step, trust_code=args.trust_code)
+    print(f"  step        {step:,}")
     load = f"from transformers import {reader}; {reader}.from_pretrained({json.dumps(args.folder)})"
     print(next_command("-c", load, program="python"))
     return 0
@@ -43,7 +47,8 @@ def _to_onnx(args: argparse.Namespace) -> int:
     from tokenfree.train.onnx.graph import INSTALL
     from tokenfree.workflows.terminal.next_command import next_command
 
-    checked = export_graph(args.run_folder, args.folder, trust_code=args.trust_code)
+    checked, step = export_graph(args.run_folder, args.folder, step=args.step, trust_code=args.trust_code)
+    print(f"  step        {step:,}")
     if checked is None:
         print(f"  note        not checked: onnxruntime is not installed; run {INSTALL}")
     else:

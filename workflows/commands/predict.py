@@ -22,6 +22,7 @@ import sys
 from collections.abc import Iterator
 
 from tokenfree.preprocess.common.errors import UserError
+from tokenfree.workflows.recipes import step_option
 
 _AT_ONCE = 64  # texts that are read together, where nobody waits at the keyboard
 
@@ -32,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("texts", metavar="TEXT", nargs="+", help="a text, a file of them, or - for standard input")
     parser.add_argument("--data", metavar="DIR", help="the data with its vocabulary (default: what it was trained on)")
     parser.add_argument("--top", metavar="N", type=int, default=5, help="guesses for each (default 5)")
+    step_option.add_argument(parser)
     parser.add_argument("--trust-code", action="store_true", help="run the code outside tokenfree that RUN names")
     parser.add_argument("--json", action="store_true", help="print one JSON object for each text")
 
@@ -54,12 +56,13 @@ def _find(args: argparse.Namespace) -> int:
     from tokenfree.train.finetuning.finetuned import load_finetuned
     from tokenfree.workflows.terminal.task_result import prediction_lines
 
-    model = load_finetuned(args.run_folder, trust_code=args.trust_code)
+    model = load_finetuned(args.run_folder, step=args.step, trust_code=args.trust_code)
+    step_option.show(model.checkpoint, args.json)
     texts = _texts(args.texts)
     while chunk := list(itertools.islice(texts, 1 if sys.stdin.isatty() else _AT_ONCE)):
         for text, found in zip(chunk, model(chunk), strict=True):
             if args.json:
-                print(json.dumps({"text": text, **found}, ensure_ascii=False), flush=True)
+                print(json.dumps({**model.checkpoint.record(), "text": text, **found}, ensure_ascii=False), flush=True)
                 continue
             print(text)
             for line in prediction_lines(found):
@@ -71,12 +74,15 @@ def _guess(args: argparse.Namespace) -> int:
     """What a pretraining run guesses."""
     from tokenfree.train.inference.predictor import load_predictor
 
-    predictor = load_predictor(args.run_folder, args.data, trust_code=args.trust_code)
+    predictor = load_predictor(args.run_folder, args.data, step=args.step, trust_code=args.trust_code)
+    assert predictor.checkpoint is not None, "it is of a run"
+    step_option.show(predictor.checkpoint, args.json)
     for text in _texts(args.texts):
         masks = predictor(text, args.top)
         if args.json:
             found = [[guess._asdict() for guess in guesses] for guesses in masks]
-            print(json.dumps({"text": text, "masks": found}, ensure_ascii=False), flush=True)
+            line = {**predictor.checkpoint.record(), "text": text, "masks": found}
+            print(json.dumps(line, ensure_ascii=False), flush=True)
             continue
         print(text)
         for number, guesses in enumerate(masks, 1):

@@ -25,12 +25,14 @@ from pathlib import Path
 
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.local_files import write_atomically
+from tokenfree.workflows.recipes import step_option
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`RUN [RUN ...] --output FILE.html`, or `SWEEP [SWEEP ...] --format FORMAT [--output FILE]`."""
     parser.add_argument("folders", metavar="RUN", nargs="+", help="folders of runs, sweeps or data directories")
     parser.add_argument("--output", metavar="FILE", help="the page to write; of a table, by default it is printed")
+    step_option.add_argument(parser)
     shown = "print the table of sweeps of tasks: markdown, latex or csv"
     parser.add_argument("--format", choices=("markdown", "latex", "csv"), help=shown)
 
@@ -42,13 +44,15 @@ def run(args: argparse.Namespace) -> int:
         UserError: the folders cannot be read, or there is no name for the page.
     """
     if args.format is not None:
+        if args.step is not None:
+            raise UserError(f"--step {args.step}: is for the page, not for a table; leave it out")
         return _table(args)
     if args.output is None:
         raise UserError("--output is missing: the page to write, such as report.html")
     from tokenfree.workflows.report.write import write_report
     from tokenfree.workflows.terminal.next_command import next_command
 
-    page = write_report(args.folders, args.output)
+    page = write_report(args.folders, args.output, step=args.step)
     print(f"report written to {page}")
     print(next_command("-m", "webbrowser", str(page), program="python"))
     return 0

@@ -21,9 +21,9 @@ from tokenfree.workflows.report.sections.sweep_section import sweep_section
 from tokenfree.workflows.report.sections.sweep_view import SweepView
 
 
-def render(records: Sequence[Record], opening: Sequence[str] = ()) -> str:
+def render(records: Sequence[Record], opening: Sequence[str] = (), step: int | None = None) -> str:
     """The whole page: `opening`, findings, data, runs of pretraining and of fine-tuning (compared in one section where
-    there are several of a kind), then sweeps.
+    there are several of a kind), then sweeps. `step`: see `write_report`.
     """
     data = [record for record in records if isinstance(record, DataRecord)]
     sections = [corpus_section(record) for record in data]
@@ -38,7 +38,7 @@ def render(records: Sequence[Record], opening: Sequence[str] = ()) -> str:
     sweeps = [record for record in records if isinstance(record, SweepRecord)]
     views = [SweepView(record) for record in sweeps]
     sections += [sweep_section(view) for view in views]
-    sections += sample_sections(records)
+    sections += sample_sections(records, step)
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("tokenfree.workflows.report", "."),
         autoescape=True,

@@ -3,28 +3,30 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from tokenfree.preprocess.common.local_files import write_atomically
 from tokenfree.train.runs.folder_hashes import HASHES, rewritten
 from tokenfree.workflows.report.load import load
 from tokenfree.workflows.report.page import render
 
 
-def write_report(folders: Sequence[str], output: str, *, opening: Sequence[str] = ()) -> Path:
-    """Write the page about `folders` (each a run, a sweep or a data directory) to the file `output`, the lines of
-    `opening` first.
+def write_report(folders: Sequence[str], output: str, *, opening: Sequence[str] = (), step: int | None = None) -> Path:
+    """Write the page about `folders` (each a run, a sweep or a data directory) to the file `output`.
+
+    Args:
+        folders: paths or addresses.
+        output: the page.
+        opening: lines that it begins with.
+        step: use the checkpoints of this step of runs for guesses; see `checkpoint_of` for the default.
 
     Raises:
         UserError: a folder is none of these.
+        JobError: a checkpoint is damaged.
         OSError: the file cannot be written.
     """
-    page = render([load(_local(folder)) for folder in folders], opening)
+    page = render([load(_local(folder)) for folder in folders], opening, step)
     path = Path(output)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        temporary.write_text(page, encoding="utf-8")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_atomically(path, page)
     if (path.parent / HASHES).is_file():  # a finished run or sweep, whose files are all under a hash
         rewritten(str(path.parent), [path.name])
     return path

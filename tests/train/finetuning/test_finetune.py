@@ -19,7 +19,7 @@ from tokenfree.train.config import FinetuneRecipe
 from tokenfree.train.finetune import finetune, prepare
 from tokenfree.train.pretrain import pretrain
 from tokenfree.train.runs.folder_hashes import verify_folder
-from tokenfree.train.runs.locate import newest_checkpoint, run_at
+from tokenfree.train.runs.locate import checkpoint_of, run_at
 from tokenfree.train.runs.run_config import read_config, read_finetuned
 
 Files = Mapping[str, str]
@@ -138,13 +138,13 @@ def test_from_a_pretraining_run(
     assert config.recipe.task.labels == ("minus", "plus")
     assert "parameters, 9" in lines[0]  # percent of the model
     assert "head: 2 tensors" in lines[0]
-    begun, given = run_at(result.run), newest_checkpoint(first).weights()
+    begun, given = run_at(result.run), checkpoint_of(first).weights()
     shutil.rmtree(Path(first))  # a run that goes on needs it no more
     assert begun.result() is not None
     again = finetune(recipe, splits(files), result.run, init_from=first, model={"trunk": {"dropout": 0.3}})
     assert again.already_complete
     name = "encoder.trunk.layers.0.value.weight"
-    moved = newest_checkpoint(result.run).weights()[name] - given[name]
+    moved = checkpoint_of(result.run).weights()[name] - given[name]
     assert 0 < moved.abs().max() < 0.05
 
 

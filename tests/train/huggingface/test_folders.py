@@ -139,7 +139,7 @@ def test_bert_both_ways(tmp_path: Path) -> None:
     model = transformers.BertModel(transformers.BertConfig(**fields, intermediate_size=24)).eval()
     model.save_pretrained(tmp_path / "bert")
     import_folder(tmp_path / "bert", tmp_path / "run")
-    assert export_run(tmp_path / "run", tmp_path / "again") == "BertModel"
+    assert export_run(tmp_path / "run", tmp_path / "again").reader == "BertModel"
     again = transformers.BertModel.from_pretrained(tmp_path / "again").eval()
     ids = torch.randint(1, 99, (2, 30))
     encoder = load_encoder(tmp_path / "run")

@@ -38,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             weight += 0.2 * torch.randn_like(weight)
     model.save_pretrained(made / "weights")
     import_folder(made / "weights", made / "run")
-    assert export_run(made / "run", made / "exported") == "CanineModel"
+    assert export_run(made / "run", made / "exported").reader == "CanineModel"
     return made
 
 

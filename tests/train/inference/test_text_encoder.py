@@ -13,7 +13,7 @@ import torch
 import tokenfree
 from tests.conftest import REPOSITORY
 from tokenfree import load_encoder, load_windows
-from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.preprocess.common.settings import build
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.evaluate import evaluate
@@ -129,9 +129,10 @@ def test_evaluation_wants_the_same_vocabulary(copy_of_run: Path, corpus: str) ->
 def test_no_sound_checkpoint(copy_of_run: Path, corpus: str) -> None:
     for mark in copy_of_run.rglob("COMMIT"):
         mark.unlink()
-    with pytest.raises(UserError, match=r"no sound checkpoint.*step_00000003 is damaged"):
+    with pytest.raises(JobError, match=r"step_00000008 is damaged.*Its steps: 3, 6"):
         evaluate(str(copy_of_run), corpus)
-    with pytest.raises(UserError, match="no sound checkpoint"):
+    (copy_of_run / "result.json").unlink()
+    with pytest.raises(JobError, match=r"no sound checkpoint.*step_00000003 is damaged"):
         load_encoder(copy_of_run)
 
 

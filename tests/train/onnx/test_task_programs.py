@@ -77,7 +77,7 @@ def program_of(graph: TaskGraph, lines: Sequence[Any] | None, monkeypatch: pytes
 
     monkeypatch.setattr(onnxruntime, "InferenceSession", Session)
     encoder = TextEncoder(graph.encoder, length=144)
-    facts = facts_of(graph, encoder, subwords=SUBWORDS, words="rules")
+    facts = facts_of(graph, encoder, step=1, subwords=SUBWORDS, words="rules")
     found = re.search(r"```python\n(.*?)```", task_snippet(graph, encoder, facts), re.DOTALL)
     assert found
     code = re.sub(
@@ -133,7 +133,7 @@ def test_the_program_for_subwords_runs(kind: str, monkeypatch: pytest.MonkeyPatc
 )
 def test_what_config_json_says(kind: str, model: str, facts: Mapping[str, Any]) -> None:
     graph = graph_of(kind, model)
-    found = facts_of(graph, TextEncoder(graph.encoder, length=144), subwords=SUBWORDS, words="rules")
+    found = facts_of(graph, TextEncoder(graph.encoder, length=144), step=1, subwords=SUBWORDS, words="rules")
     assert {name: found.get(name) for name in facts} == facts
     names = {"pairs": ["first", "second"], "questions": ["question", "context"]}.get(kind, ["text"])
     assert found["framing"]["input"] == ["cls", *(part for name in names for part in (name, "sep"))]

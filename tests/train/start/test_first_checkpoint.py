@@ -103,10 +103,15 @@ def test_killed_before_the_weights_were_written(
     assert (run / "config.yaml").exists()
     newest = source / "checkpoints" / checkpoints.name(8) / "COMMIT"
     mark = newest.read_text()
-    newest.unlink()  # the weights are now those of step 6
+    newest.unlink()
+    with pytest.raises(JobError, match="step_00000008 is damaged"):
+        pretrain(make_recipe(), corpus, str(run), init_from=str(source))
+    result = (source / "result.json").read_text()
+    (source / "result.json").unlink()  # of a run that is still trained: the weights are now those of step 6
     with pytest.raises(UserError, match=f"the weights are not those that {run} was begun with"):
         pretrain(make_recipe(), corpus, str(run), init_from=str(source))
     newest.write_text(mark)
+    (source / "result.json").write_text(result)
     pretrain(make_recipe(), corpus, str(run), init_from=str(source))
     pretrain(make_recipe(), corpus, str(tmp_path / "undisturbed"), init_from=first_run)
     assert history(run) == history(tmp_path / "undisturbed")

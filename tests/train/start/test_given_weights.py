@@ -10,11 +10,11 @@ import fsspec
 import pytest
 import torch
 
-from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.huggingface.folders import export_run, import_folder
 from tokenfree.train.pretrain import pretrain
-from tokenfree.train.runs.locate import newest_checkpoint
+from tokenfree.train.runs.locate import checkpoint_of
 from tokenfree.train.start.given_weights import read_weights
 
 MakeRecipe = Callable[..., PretrainRecipe]
@@ -28,7 +28,7 @@ def exported(first_run: str, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_a_run(first_run: str) -> None:
-    given, checkpoint = read_weights(first_run), newest_checkpoint(first_run)
+    given, checkpoint = read_weights(first_run), checkpoint_of(first_run)
     expected = checkpoint.tensors("model")
     assert given.tensors.keys() == expected.keys()
     assert all(torch.equal(given.tensors[name], expected[name]) for name in expected)
@@ -36,7 +36,6 @@ def test_a_run(first_run: str) -> None:
     assert given.vocabulary == checkpoint.state.vocabulary is not None
     assert given.objective is not None
     assert given.objective.name == "canine_s"
-    assert given.warnings == ()
     assert read_weights(f"file://{first_run}").sha256 == given.sha256
 
 
@@ -54,7 +53,7 @@ def test_the_hash_is_of_names_shapes_and_values(first_run: str) -> None:
 def test_the_average_of_the_weights(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
     pretrain(make_recipe(steps=2, ema_decay=0.9), corpus, str(tmp_path / "run"))
     given, name = read_weights(str(tmp_path / "run")), "encoder.embedder.positions.weight"
-    checkpoint = newest_checkpoint(tmp_path / "run")
+    checkpoint = checkpoint_of(tmp_path / "run")
     assert torch.equal(given.tensors[name], checkpoint.tensors("average")[name])
     assert not torch.equal(given.tensors[name], checkpoint.tensors("model")[name])
 
@@ -126,17 +125,22 @@ def test_a_folder_at_an_address(exported: str) -> None:
         read_weights("nosuch://weights")
 
 
-def test_a_damaged_checkpoint_is_passed_over_and_told(first_run: str, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_refused_or_named(
+    first_run: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     run = Path(shutil.copytree(first_run, tmp_path / "run"))
     newest = run / "checkpoints" / "step_00000008" / "model.safetensors"
     newest.write_bytes(newest.read_bytes()[:-1])
-    given = read_weights(str(run))
-    assert given.what == "step 6 of a run"
-    assert len(given.warnings) == 1
-    assert "step_00000008 is damaged" in given.warnings[0]
+    with pytest.raises(JobError, match=r"step_00000008 is damaged.*--init-from .*/run/checkpoints/step_00000006"):
+        read_weights(str(run))
+    asked = read_weights(f"{run}/checkpoints/step_00000006")
+    assert (asked.what, asked.path) == ("step 6 of a run", str(run))
+    (run / "result.json").unlink()  # it is still trained
+    assert read_weights(str(run)).sha256 == asked.sha256
+    assert "step_00000008 is damaged" in caplog.text
     for step in (3, 6):
         (run / "checkpoints" / f"step_{step:08}" / "COMMIT").unlink()
-    with pytest.raises(UserError, match=r"has no sound checkpoint; .*step_00000003 is damaged"):
+    with pytest.raises(JobError, match=r"has no sound checkpoint; .*step_00000003 is damaged"):
         read_weights(str(run))
 
 
@@ -147,13 +151,12 @@ def test_what_holds_no_weights(first_run: str, exported: str, corpus: str, tmp_p
     odd = Path(shutil.copytree(exported, tmp_path / "odd"))
     (odd / "model.safetensors").unlink()
     torch.save([torch.ones(1)], odd / "pytorch_model.bin")
-    checkpoint = Path(first_run) / "checkpoints" / "step_00000008"
     for source, words in (
         (tmp_path / "none", "there is no such folder"),
         (tmp_path / "empty", "neither a run .* nor a model of transformers"),
         (corpus, "neither a run .* nor a model of transformers"),
         (Path(exported) / "config.json", f"is a file; give the folder that it is in, {exported}"),
-        (checkpoint, f"is a checkpoint; give the run that it is of, {first_run}"),
+        (f"{first_run}/checkpoints/step_00000007", "has no checkpoint of step 7. Use one of these: 3, 6, 8"),
         (tmp_path / "cut", "config.yaml: damaged"),
         (odd, "holds no weights by name"),
     ):

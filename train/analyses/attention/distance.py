@@ -85,7 +85,7 @@ def attention_distances(model: AnalysedModel, sampled: SampledTexts) -> dict[str
     queries = sum(counts)
     return {
         "analysis": "attention",
-        "run": model.name,
+        **model.record(),
         "attention": model.encoder.config.trunk.attention.name,
         "texts": len(counts),
         "cut": sampled.num_cut,

@@ -89,7 +89,7 @@ def attention_ranks(model: AnalysedModel, sampled: SampledTexts) -> dict[str, An
             )
     return {
         "analysis": "ranks",
-        "run": model.name,
+        **model.record(),
         "attention": encoder.config.trunk.attention.name,
         "positions": encoder.config.trunk.positions.name,
         "texts": len(counts),

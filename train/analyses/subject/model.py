@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -18,7 +19,7 @@ from tokenfree.train.inference.text_encoder import TextEncoder, load_encoder
 from tokenfree.train.mixture.mixture import Data, paths_of
 from tokenfree.train.model.encoder import Encoder
 from tokenfree.train.objectives.masked_subwords import CLS, SEP
-from tokenfree.train.runs.locate import newest_checkpoint, run_at
+from tokenfree.train.runs.locate import run_at
 from tokenfree.train.runs.run_config import is_finetuned, read_config
 from tokenfree.train.runs.run_files import CONFIG_NAME
 
@@ -41,6 +42,11 @@ class AnalysedModel:
     ) -> None:
         self.name, self.reader, self.data, self._vocabulary = name, reader, data, vocabulary
         self.symbols: str = reader.encoder.config.embedder.symbols
+
+    def record(self) -> dict[str, Any]:
+        """Return what results say of the model: `run`, and what `Checkpoint.record` says."""
+        checkpoint = self.reader.checkpoint
+        return {"run": self.name, **({} if checkpoint is None else checkpoint.record())}
 
     @property
     def encoder(self) -> Encoder:
@@ -107,20 +113,21 @@ class AnalysedModel:
         return torch.tensor([[size + CLS, *ids, size + SEP]])
 
 
-def load_model(run: str | Path, *, vocabulary: str | None = None, trust_code: bool = False) -> AnalysedModel:
+def load_model(
+    run: str | Path, *, step: int | None = None, vocabulary: str | None = None, trust_code: bool = False
+) -> AnalysedModel:
     """The encoder of a run, or of a folder as transformers' `save_pretrained` writes it.
-
-    Of a run of pretraining it is that of the newest sound checkpoint; of a fine-tuned one, of the best on its
-    development set.
 
     Args:
         run: its path or address.
+        step: use the checkpoint of this step; see `checkpoint_of` for the default.
         vocabulary: the data directory whose vocabulary a model of subwords has, by default that of its training; a
             fine-tuned run has its own.
         trust_code: run the code outside tokenfree that the run names.
 
     Raises:
         UserError: there is no such run or folder, it names code that is not trusted, or the vocabulary is another one.
+        JobError: the checkpoint is damaged.
     """
     name = str(run)
     if CONFIG_NAME not in Storage.at(name).names() and (Path(name) / "config.json").is_file():
@@ -128,10 +135,12 @@ def load_model(run: str | Path, *, vocabulary: str | None = None, trust_code: bo
         length = min(_PRETRAINED_LENGTH, found.encoder.config.embedder.max_characters)
         reader, data, sha256 = TextEncoder(found.encoder, length=length), None, found.vocabulary
     elif is_finetuned(run):
-        return _finetuned(name, load_encoder(run, trust_code=trust_code), vocabulary)
+        return _finetuned(name, load_encoder(run, step=step, trust_code=trust_code), vocabulary)
     else:
         data = read_config(run, trust_code=trust_code).data
-        reader, sha256 = load_encoder(run, trust_code=trust_code), newest_checkpoint(run).state.vocabulary
+        reader = load_encoder(run, step=step, trust_code=trust_code)
+        assert reader.checkpoint is not None, "it is of a run"
+        sha256 = reader.checkpoint.state.vocabulary
     data = data if data is not None and is_data(data) else None
     known = None
     if reader.encoder.config.embedder.symbols == "subwords" and (vocabulary or data) is not None:

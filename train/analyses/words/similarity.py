@@ -127,7 +127,7 @@ def similarity(
         rows += _rows(model, name, pairs, seed, place)
     return {
         "analysis": "similarity",
-        "run": model.name,
+        **model.record(),
         "symbols": model.symbols,
         "vectors": place,
         "seed": seed,

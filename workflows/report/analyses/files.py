@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tokenfree.preprocess.common.errors import UserError
+from tokenfree.preprocess.common.local_files import write_atomically
 
 KINDS = (".json", ".csv", ".md", ".png", ".svg")
 
@@ -33,14 +34,9 @@ def write_analysis(found: Mapping[str, Any], path: str) -> None:
     target = Path(path)
     kind = target.suffix.lower()
     content = {".json": _json, ".csv": _csv, ".md": _markdown}.get(kind)
-    data = content(found).encode() if content else _picture(found, kind.removeprefix("."))
+    data = content(found) if content else _picture(found, kind.removeprefix("."))
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f"_tmp_{target.name}")
-    try:
-        temporary.write_bytes(data)
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_atomically(target, data)
 
 
 def _json(found: Mapping[str, Any]) -> str:
@@ -48,20 +44,27 @@ def _json(found: Mapping[str, Any]) -> str:
 
 
 def _csv(found: Mapping[str, Any]) -> str:
-    file = io.StringIO()
-    writer = csv.DictWriter(file, list(found["rows"][0]), lineterminator="\n")
+    file, rows = io.StringIO(), _rows(found)
+    writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(found["rows"])
+    writer.writerows(rows)
     return file.getvalue()
 
 
 def _markdown(found: Mapping[str, Any]) -> str:
     """A table with a line for each row; numbers to four places, what is not known as a dash."""
-    names = list(found["rows"][0])
-    is_number = [all(isinstance(row[name], int | float | None) for row in found["rows"]) for name in names]
+    rows = _rows(found)
+    names = list(rows[0])
+    is_number = [all(isinstance(row[name], int | float | None) for row in rows) for name in names]
     lines = [names, ["---:" if each else "---" for each in is_number]]
-    lines += [[_cell(row[name]) for name in names] for row in found["rows"]]
+    lines += [[_cell(row[name]) for name in names] for row in rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _rows(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The rows, each with the step of the checkpoint where it is of a run."""
+    step = {"step": found["step"]} if "step" in found else {}
+    return [{**row, **step} for row in found["rows"]]
 
 
 def _cell(value: Any) -> str:

@@ -1,7 +1,6 @@
 """A table of hidden pieces with the best guesses of a model."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
@@ -11,7 +10,7 @@ from tokenfree.preprocess.common.settings import build
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.inference.predictor import predictor_of
 from tokenfree.train.mixture.mixture import Data
-from tokenfree.train.runs.locate import newest_checkpoint
+from tokenfree.train.runs.checkpoints import Checkpoint
 from tokenfree.workflows.report.samples.marking import bdi, text_cell
 from tokenfree.workflows.report.sections.parts import Block, Table
 from tokenfree.workflows.samples.hidden_pieces import TOP, HiddenPiece, hidden_pieces
@@ -19,22 +18,22 @@ from tokenfree.workflows.samples.hidden_pieces import TOP, HiddenPiece, hidden_p
 AROUND = 60  # characters shown before a hidden piece, and after it
 
 
-def guess_block(title: str, folder: Path, recipe: Mapping[str, Any], data: Data) -> Block:
-    """The guesses of the newest checkpoint in `folder`, which was trained by `recipe`, on held-out windows of `data`.
+def guess_block(title: str, checkpoint: Checkpoint, recipe: Mapping[str, Any], data: Data) -> Block:
+    """The guesses of a checkpoint, which was trained by `recipe`, on held-out windows of `data`.
 
     Raises:
         UntrustedCode: the recipe names code from outside tokenfree; nothing of it was run.
-        UserError: there is no sound checkpoint, or the data do not go with it.
+        UserError: the data do not go with it.
         JobError: a shard cannot be read.
     """
-    with own_code.trusting((), str(folder)):
-        settings = build(PretrainRecipe, recipe, source=str(folder))
-    checkpoint = newest_checkpoint(folder)
+    with own_code.trusting((), title):
+        settings = build(PretrainRecipe, recipe, source=title)
     predictor = predictor_of(checkpoint, settings, data)
     found = hidden_pieces(predictor, data)
     first = sum(piece.right == 0 for piece in found)
     among = sum(piece.right is not None for piece in found)
-    text = f"Step {checkpoint.step:,}: {first} of {len(found)} right at first, {among} among the {TOP} best (✓)."
+    text = " ".join(f"{message}." for message in checkpoint.damaged)
+    text += f" Step {checkpoint.step:,}: {first} of {len(found)} right at first, {among} among the {TOP} best (✓)."
     if any(_is_of_class(piece) for piece in found):
         text += " A character stands for all of its class."
     header = ["held-out text", "hidden", *map(str, range(1, TOP + 1))]

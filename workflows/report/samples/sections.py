@@ -29,11 +29,21 @@ class _Asked(NamedTuple):
     recipe: Mapping[str, Any]
     fingerprint: str
     recorded: Data | None  # where the data were; None: not recorded
+    step: int | None = None  # of the checkpoint
 
 
-def sample_sections(records: Sequence[Record]) -> list[Section]:
-    """What models guess for hidden pieces, and windows of the data; none of what is not there."""
-    asked = [each for record in records for each in _asked(record)]
+def sample_sections(records: Sequence[Record], step: int | None = None) -> list[Section]:
+    """What models guess for hidden pieces, and windows of the data; none of what is not there.
+
+    Args:
+        records: of the folders.
+        step: use the checkpoints of this step of runs.
+
+    Raises:
+        UserError: a run has no such checkpoint.
+        JobError: a checkpoint is damaged.
+    """
+    asked = [each for record in records for each in _asked(record, step)]
     data: dict[str, Data] = {
         record.manifest.fingerprint: str(record.path) for record in records if isinstance(record, DataRecord)
     }
@@ -55,7 +65,7 @@ def sample_sections(records: Sequence[Record]) -> list[Section]:
     return sections
 
 
-def _asked(record: Record) -> Iterator[_Asked]:
+def _asked(record: Record, step: int | None) -> Iterator[_Asked]:
     """The pretraining run, or the best trial of such a sweep that has ended, if it has checkpoints.
 
     Imported runs have no data.
@@ -63,7 +73,7 @@ def _asked(record: Record) -> Iterator[_Asked]:
     if isinstance(record, RunRecord):
         config = record.config
         if not record.is_finetuned and config.get("manifest") and "recipe" in config and _has_checkpoints(record.path):
-            yield _Asked(record.name, record.path, config["recipe"], config["manifest"], _recorded(config))
+            yield _Asked(record.name, record.path, config["recipe"], config["manifest"], _recorded(config), step)
     elif isinstance(record, SweepRecord) and record.ended:
         view = SweepView(record)
         winner = best(view.trials, target=view.targets[0], unit=view.unit) if view.quality == LOSS else None
@@ -96,10 +106,12 @@ def _guesses(asked: _Asked, data: Data | None) -> Block:
     if data is None:
         where = f"its data are not in {asked.recorded}" if asked.recorded else "a sweep tells no place of its data"
         return Block(asked.title, f"None are shown: {where}; give their directory to tokenfree report too.")
-    from tokenfree.workflows.report.samples.guesses import guess_block  # imports torch
+    from tokenfree.train.runs.locate import checkpoint_of  # imports torch, as the next line
+    from tokenfree.workflows.report.samples.guesses import guess_block
 
+    checkpoint = checkpoint_of(asked.folder, asked.step)
     try:
-        return guess_block(asked.title, asked.folder, asked.recipe, data)
+        return guess_block(asked.title, checkpoint, asked.recipe, data)
     except UntrustedCode as error:
         names = ", ".join(error.names)
         text = f"None are shown: a report runs no code from outside tokenfree, and this run names {names}."

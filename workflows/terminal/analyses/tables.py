@@ -25,6 +25,8 @@ def tables(found: Mapping[str, Any]) -> Iterator[RenderableType]:
         "collisions": _collisions,
         "noise": _noise,
     }
+    if "step" in found:  # of a run
+        yield f"step {found['step']:,}"
     yield from shown[found["analysis"]](found)
 
 

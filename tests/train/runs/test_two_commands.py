@@ -1,0 +1,122 @@
+"""Two commands that write to one place: the second is refused in one line, or what stands there is right."""
+
+import contextlib
+import json
+import multiprocessing
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.train.conftest import RECIPE
+from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.preprocess.common.settings import build, merge
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.pretrain import pretrain
+from tokenfree.train.runs.run_folder import RunFolder
+from tokenfree.workflows import cli
+from tokenfree.workflows.report import write
+from tokenfree.workflows.report.analyses.files import write_analysis
+
+HELD = "another command writes into it. Wait for it or give another output"
+# A command, and what it calls while it writes.
+COMMANDS = {
+    "embed": (["embed", "RUN", "texts", "--output", "out"], "train.embeddings.folder.commit", HELD),
+    "huggingface": (
+        ["export", "RUN", "--to", "huggingface", "out"],
+        "train.huggingface.exported_folder._write_tokenizer",
+        HELD,
+    ),
+    "onnx": (["export", "RUN", "--to", "onnx", "out"], "train.onnx.folder.write_graph", HELD),
+    "import": (["import", "WEIGHTS", "--output", "out"], "train.runs.checkpoints.write", "is being trained by another"),
+}
+
+
+@pytest.fixture(scope="module")
+def made(corpus: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run, and its weights as a folder of transformers."""
+    folder = tmp_path_factory.mktemp("made")
+    over = {"objective": {"name": "canine_s"}, "train": {"steps": 1}}
+    pretrain(build(PretrainRecipe, merge(RECIPE, over), source="test"), corpus, str(folder / "run"))
+    assert cli.main(["export", str(folder / "run"), "--to", "huggingface", str(folder / "weights")]) == 0
+    return folder
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_second_command_is_refused(
+    name: str, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given, called, refusal = COMMANDS[name]
+    command = [{"RUN": str(made / "run"), "WEIGHTS": str(made / "weights")}.get(word, word) for word in given]
+    monkeypatch.chdir(tmp_path)
+    Path("texts").write_text("Some words.\nAnd a few more.\n")
+    folder, _, function = f"tokenfree.{called}".rpartition(".")
+    module = __import__(folder, fromlist=[function])
+    write_it, refused = getattr(module, function), []
+
+    def write_while_another_comes(*arguments: Any, **options: Any) -> Any:
+        monkeypatch.setattr(module, function, write_it)
+        refused.append((cli.main(command), capsys.readouterr().err))
+        raise JobError("it ends here, which saves seconds")
+
+    monkeypatch.setattr(module, function, write_while_another_comes)
+    assert cli.main(command) == 1
+    ((status, said),) = refused
+    assert status == 2
+    assert refusal in said
+    assert said.count("\n") == 1
+    assert not Path("out/_lock").exists()
+
+
+def test_a_run_that_another_command_began_meanwhile_is_looked_at_again(
+    corpus: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    claimed = RunFolder.claimed
+
+    @contextlib.contextmanager
+    def claimed_a_moment_later(run: RunFolder) -> Iterator[str | None]:
+        config = run.folder / "config.yaml"
+        config.write_text(config.read_text().replace("steps: 1\n", "steps: 2\n"))
+        with claimed(run) as number:
+            yield number
+
+    monkeypatch.setattr(RunFolder, "claimed", claimed_a_moment_later)
+    recipe = build(PretrainRecipe, merge(RECIPE, {"train": {"steps": 1}}), source="test")
+    with pytest.raises(UserError, match=r"train\.steps is 1, was 2"):
+        pretrain(recipe, corpus, str(tmp_path / "run"))
+
+
+def _report(text: str, path: str) -> None:
+    write.render = lambda *_: text  # in a process of its own
+    write.write_report([], path)
+
+
+def _analysis(text: str, path: str) -> None:
+    write_analysis({"rows": [], "text": text}, path)
+
+
+def _again_and_again(write_it: Callable[[str, str], None], text: str, path: str) -> None:
+    for _ in range(200):
+        write_it(text, path)
+
+
+@pytest.mark.parametrize(("write_it", "ending"), [(_report, "html"), (_analysis, "json")])
+def test_a_file_that_two_commands_write_is_whole(write_it: Any, ending: str, tmp_path: Path) -> None:
+    path, torch_threads = tmp_path / f"found.{ending}", torch.get_num_threads()
+    torch.set_num_threads(1)
+    texts = ["a" * 100_000, "b" * 50_000]
+    context = multiprocessing.get_context("fork")
+    both = [context.Process(target=_again_and_again, args=(write_it, text, str(path))) for text in texts]
+    for each in both:
+        each.start()
+    for each in both:
+        each.join()
+    torch.set_num_threads(torch_threads)
+    assert [each.exitcode for each in both] == [0, 0]
+    content = path.read_text()
+    assert (json.loads(content)["text"] if ending == "json" else content) in texts
+    assert list(tmp_path.iterdir()) == [path]
