@@ -48,7 +48,7 @@ FLOORS: dict[str, list[set[str]]] = {
     ],
     "train/sweep": [{"space"}, {"subjects"}, {"control"}, {"results"}, {"schedulers", "searchers", "trials"}, {"run"}],
     "workflows": [
-        {"demo_corpus", "recipes", "samples", "watching"},
+        {"demo_corpus", "recipes", "samples"},
         {"terminal", "report"},
         {"cluster", "completion", "demo", "doctor", "limited"},
         {"commands"},

@@ -17,7 +17,6 @@ from tokenfree.workflows.cluster.profiles import is_under
 from tokenfree.workflows.recipes import library
 from tokenfree.workflows.recipes.options import parted
 from tokenfree.workflows.terminal import verbosity
-from tokenfree.workflows.watching.receiver import is_address
 
 _PATHS = {"DIR", "RUN", "RUN|FOLDER", "PATH", "URL"}  # metavars of what lies somewhere
 _FILE = "FILE"  # that of a small file, which is sent along
@@ -67,8 +66,6 @@ def submission(words: Sequence[str], module: Any, *, shared: Sequence[str] = (),
     options = [option for action in parser._actions for option in action.option_strings]
     own, overrides = parted(name, words[1:end], options, getattr(module, "KIND", None))
     args = parser.parse_args(own)
-    if is_address(getattr(args, "notify", None) or "-"):
-        raise UserError("--notify: all who see the job would read the address; give a command that the nodes have")
     rule = _Places(shared, is_here)
     moved = _Moved()
     added: list[str] = []

@@ -21,7 +21,6 @@ from tokenfree.preprocess.common.settings import nest
 from tokenfree.workflows.commands.pretrain import parse_workers
 from tokenfree.workflows.recipes import command_line
 from tokenfree.workflows.recipes.kinds import FINETUNING
-from tokenfree.workflows.watching import watched
 
 if TYPE_CHECKING:
     from tokenfree.train.config import FinetuneRecipe
@@ -46,8 +45,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trust-code", action="store_true", help=code)
     parser.add_argument("--profile", action="store_true", help="leave a Chrome trace of a few steps in RUN/profile")
     parser.add_argument("--dry-run", action="store_true", help="only check the recipe, the files and the weights")
-    watched.add_metrics_port(parser)
-    watched.add_notify(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -62,7 +59,6 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.workflows.terminal.task_result import score_lines
     from tokenfree.workflows.terminal.training_line import ProgressLine
     from tokenfree.workflows.terminal.verbosity import show_settings
-    from tokenfree.workflows.watching.figures import TrainingFigures
 
     recipe, workers = command_line.load(FinetuneRecipe, args), parse_workers(args.workers)
     files = _files(args)
@@ -80,12 +76,8 @@ def run(args: argparse.Namespace) -> int:
         start = prepared.start(trust_code=args.trust_code)
         print("".join(f"{line}\n" for line in ([] if start is None else start.lines())), end="")
         return 0
-    with (
-        watched.watched(args, TrainingFigures(recipe.train.steps)) as hearing,
-        ProgressLine(steps=recipe.train.steps, verbosity=args.verbosity) as line,
-    ):
-        shown, profile = hearing(line), args.profile
-        result = finetune(recipe, files, args.output, workers=workers, progress=shown, profile=profile, **given)
+    with ProgressLine(steps=recipe.train.steps, verbosity=args.verbosity) as line:
+        result = finetune(recipe, files, args.output, workers=workers, progress=line, profile=args.profile, **given)
     if result.already_complete:
         print(f"{args.output}: already complete ({result.steps} steps); nothing to do")
     print("\n".join(score_lines({"dev": result.dev, "test": result.test})))

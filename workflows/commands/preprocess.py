@@ -31,7 +31,6 @@ from tokenfree.preprocess.common.refused import problems_of
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.workflows.recipes import command_line
 from tokenfree.workflows.recipes.kinds import PREPROCESSING
-from tokenfree.workflows.watching import watched
 
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -79,8 +78,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dry-run", action="store_true", help="only show splits, shards, bytes and time to come")
     parser.add_argument("--price", metavar="P", type=float, help="of a worker for an hour, for the money of --dry-run")
-    watched.add_metrics_port(parser)
-    watched.add_notify(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -100,7 +97,6 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.workflows.terminal.plans.preprocess_plan import told
     from tokenfree.workflows.terminal.stage_line import StageLine, counted
     from tokenfree.workflows.terminal.verbosity import show_settings
-    from tokenfree.workflows.watching.figures import PreprocessFigures
 
     if args.recipe and (is_dump_name(args.recipe) or is_book_name(args.recipe)):
         option = "--wikipedia" if is_dump_name(args.recipe) else "--books"
@@ -119,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
             print(_submitted(describe_dataflow_job(options, graph_of(config, args.output)), options))
         return 0
     run_job = run_addition if args.add else partial(run_preprocess, keep_runs=args.keep_runs)
-    with watched.watched(args, PreprocessFigures()) as hearing, StageLine(verbosity=args.verbosity) as line:
+    with StageLine(verbosity=args.verbosity) as line:
         manifest = run_job(
             config,
             args.output,
@@ -128,7 +124,7 @@ def run(args: argparse.Namespace) -> int:
             workers=args.workers,
             beam_options=args.passed_on,
             check_inputs=args.check_inputs,
-            progress=hearing(line),
+            progress=line,
             notice=line.message,
         )
     if line.stage == "complete":

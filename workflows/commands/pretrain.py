@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.workflows.recipes import command_line, data_option
 from tokenfree.workflows.recipes.kinds import PRETRAINING
-from tokenfree.workflows.watching import watched
 
 if TYPE_CHECKING:
     from tokenfree.train.config import PretrainRecipe
@@ -54,8 +53,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trust-code", action="store_true", help=code)
     parser.add_argument("--profile", action="store_true", help="leave a Chrome trace of a few steps in RUN/profile")
     parser.add_argument("--dry-run", action="store_true", help="only check the recipe against the data and weights")
-    watched.add_metrics_port(parser)
-    watched.add_notify(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -70,7 +67,6 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.workflows.terminal.run_result import loss_lines, loss_of_each
     from tokenfree.workflows.terminal.training_line import ProgressLine
     from tokenfree.workflows.terminal.verbosity import show_settings
-    from tokenfree.workflows.watching.figures import TrainingFigures
 
     recipe, data, workers = _checked(args)
     show_settings(args.verbosity, recipe)
@@ -79,16 +75,13 @@ def run(args: argparse.Namespace) -> int:
         print("".join(f"{line}\n" for line in _what_would_be(recipe, data, args)), end="")
         return 0
     steps = args.extend_to or recipe.train.steps
-    with (
-        watched.watched(args, TrainingFigures(steps)) as hearing,
-        ProgressLine(steps=steps, verbosity=args.verbosity) as line,
-    ):
+    with ProgressLine(steps=steps, verbosity=args.verbosity) as line:
         result = pretrain(
             recipe,
             data,
             args.output,
             workers=workers,
-            progress=hearing(line),
+            progress=line,
             profile=args.profile,
             init_from=args.init_from,
             extend_to=args.extend_to,

@@ -24,7 +24,6 @@ from tokenfree.preprocess.common.settings import draft, merge, nest
 from tokenfree.workflows.recipes import command_line, data_option, library
 from tokenfree.workflows.recipes.kinds import SWEEP
 from tokenfree.workflows.terminal.stage_line import counted
-from tokenfree.workflows.watching import watched
 
 if TYPE_CHECKING:
     from tokenfree.train.mixture.mixture import Data
@@ -55,7 +54,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trials", metavar="N", type=int, help="settings to try")
     room = "most trials side by side (default: as many as the CPUs and GPUs have room for)"
     parser.add_argument("--concurrent", metavar="N", type=int, help=room)
-    watched.add_notify(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -69,7 +67,6 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.workflows.terminal.sweep.plan import describe
     from tokenfree.workflows.terminal.sweep.table import SweepTable
     from tokenfree.workflows.terminal.verbosity import show_settings
-    from tokenfree.workflows.watching.figures import SweepFigures
 
     sweep = _sweep(args)
     data = _data(args, sweep)
@@ -79,8 +76,8 @@ def run(args: argparse.Namespace) -> int:
             print(line)
         return 0
     try:
-        with watched.watched(args, SweepFigures()) as hearing, SweepTable(verbosity=args.verbosity) as table:
-            result = run_sweep(sweep, data, args.output, progress=hearing(table))
+        with SweepTable(verbosity=args.verbosity) as table:
+            result = run_sweep(sweep, data, args.output, progress=table)
     except JobError:
         if (Path(args.output) / TABLE).is_file():  # every trial failed: what each of them said is on the page
             print(f"report written to {write_report([args.output], str(Path(args.output) / REPORT))}")

@@ -8,6 +8,14 @@ from tokenfree.workflows.recipes import library
 from tokenfree.workflows.recipes.keys import nearest
 from tokenfree.workflows.recipes.kinds import RecipeKind
 
+# Options of the version before, and what to use instead.
+_METRICS = "use metrics.jsonl, TensorBoard, Ray's Prometheus export, or alerts of W&B and MLflow (train.log_to)"
+REMOVED = {
+    "--notify": _METRICS,
+    "--stalled-after": _METRICS,
+    "--metrics-port": _METRICS,
+}
+
 
 def parted(
     command: str, arguments: Sequence[str], options: Sequence[str], kind: RecipeKind | None
@@ -18,7 +26,7 @@ def parted(
     the positional RECIPE.
 
     Raises:
-        UserError: an option is neither, with the nearest known one; or a key has no value.
+        UserError: an option is neither, with the nearest known one; it was removed; or a key has no value.
     """
     spelled = {_plain(option): option for option in options}
     tops = kind.top_keys if kind else ()
@@ -33,6 +41,8 @@ def parted(
         if _plain(option) in spelled:
             own.append(spelled[_plain(option)] + equals + value)
             continue
+        if _plain(option) in REMOVED:
+            raise UserError(f"{_plain(option)} was removed: {REMOVED[_plain(option)]}")
         key = option[2:].replace("-", "_")
         if key.split(".")[0] not in tops:
             raise UserError(f"tokenfree {command}: unknown option {option} ({_hint(command, option, options, kind)})")

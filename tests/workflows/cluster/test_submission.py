@@ -102,13 +102,6 @@ def test_paths_in_recipes_are_looked_at_too(folder: Path) -> None:
         sent("preprocess", "mine.yaml", "--output", "d", is_here=True)
 
 
-def test_an_address_that_is_told_is_refused(folder: Path) -> None:
-    with pytest.raises(UserError, match=r"^--notify: all who see the job would read the address") as told:
-        sent("pretrain", "canine-s-tiny", *STORES, "--notify", "https://hooks/SECRET")
-    assert "SECRET" not in str(told.value)
-    assert sent("pretrain", "canine-s-tiny", *STORES, "--notify", "mail me").words[-2:] == ("--notify", "mail me")
-
-
 def test_a_password_in_a_recipe_is_refused(folder: Path) -> None:
     (folder / "mine.yaml").write_text("books: [ftp://me:word@host/books]\n")
     with pytest.raises(UserError, match=r"recipe mine.yaml: books: an address holds a password") as told:
