@@ -39,7 +39,6 @@ from tokenfree.preprocess.job.plan_step import make_plan
 from tokenfree.preprocess.job.preprocess_job import PreprocessJob
 from tokenfree.preprocess.job.read_step import has_documents, num_runs, num_splits, read_one_split
 from tokenfree.preprocess.job.recognition import finished, with_earlier_values
-from tokenfree.preprocess.job.reuse.seed import seed
 from tokenfree.preprocess.job.step_errors import failed, forget_errors, noted_error
 from tokenfree.preprocess.sources.input_splits import find_inputs, plan_splits
 
@@ -55,8 +54,6 @@ def run_preprocess(
     workers: int | None = None,
     beam_options: Sequence[str] = (),
     check_inputs: bool = False,
-    keep_runs: bool = False,
-    reuse: str = "",
     progress: Callable[[Progress], None] | None = None,
     notice: Callable[[str], None] = print,
 ) -> Manifest:
@@ -74,9 +71,6 @@ def run_preprocess(
             the runner, None to the profile.
         beam_options: options passed on to Beam; they win over those of the profile.
         check_inputs: hash all inputs to recognise them where the job is complete; by default names, sizes and times do.
-        keep_runs: leave the sorted runs in the finished directory, so that `run_addition` can add to it.
-        reuse: a finished directory, as `output` on a disk or in the same store, made with `keep_runs`, whose runs and
-            pages are used where they are the same; not one byte depends on it.
         progress: called with how far the job is, again and again, from a thread.
         notice: told in a line what of an earlier attempt cannot be used, which links among the inputs lead nowhere, and
             what is lost of a Ray cluster.
@@ -103,9 +97,7 @@ def run_preprocess(
         if manifest is None and MANIFEST in storage.names():  # another command wrote it meanwhile
             manifest = finished(storage, wanted, config, inputs)
         if manifest is None:
-            job = begin(storage, wanted, config, inputs, splits, notice, number, keep_runs, reuse)
-            if reuse:
-                seed(job, reuse)
+            job = begin(storage, wanted, config, inputs, splits, notice, number)
             return _make(job, options, report, notice)
         tidy(storage)
     remove_left_lock(storage)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from tokenfree.preprocess.config import FilterConfig, PreprocessConfig
 from tokenfree.preprocess.documents.filters.reasons import reason_of_language, reason_of_text
@@ -20,9 +20,6 @@ from tokenfree.preprocess.wikitext.cleaner import clean
 # MediaWiki itself stops at 2 MiB a page; the cleaner is linear, so this bounds the time and memory of one page.
 MAX_WIKITEXT_CHARACTERS = 8_000_000
 PAGE_ERRORS = (ArithmeticError, AssertionError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
-
-
-Make: TypeAlias = "Callable[[Page, FilterConfig], Document | Failure | str]"  # of a page, see `document_of`
 
 
 @dataclass
@@ -61,12 +58,8 @@ def extract(
     namespaces: tuple[int, ...],
     filters: FilterConfig,
     counters: PageCounters,
-    make: Make | None = None,
 ) -> Iterator[Document | FailedPage]:
-    """The documents and the failures among `pages`; every page is counted once in `counters`.
-
-    `make` makes a document of a page; None: `document_of`.
-    """
+    """The documents and the failures among `pages`; every page is counted once in `counters`."""
     for page in pages:
         counters.pages += 1
         if isinstance(page, Failure):
@@ -77,7 +70,7 @@ def extract(
         elif page.redirect:
             counters.redirects += 1
         else:
-            made = (make or document_of)(page, filters)
+            made = document_of(page, filters)
             if isinstance(made, Document):
                 counters.documents += 1
                 yield made

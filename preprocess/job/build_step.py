@@ -6,7 +6,6 @@ from tokenfree.preprocess.common.errors import JobError
 from tokenfree.preprocess.common.stored.file_hashes import hash_of
 from tokenfree.preprocess.job.plan_step import shard_task, the_plan
 from tokenfree.preprocess.job.preprocess_job import SHARDS, PreprocessJob
-from tokenfree.preprocess.job.reuse.known_shards import documents_fingerprint, take_shard
 from tokenfree.preprocess.job.step_errors import notes_errors
 from tokenfree.preprocess.job.vocabulary_step import made_vocabulary
 from tokenfree.preprocess.shards.build import BuiltShard, build_shard, find_shard
@@ -27,18 +26,8 @@ def build_one_shard(job: PreprocessJob, index: int) -> str:
     if built is not None and hash_of(storage, planned.path) == built.entry.sha256:
         return planned.path
     task = shard_task(storage, index)
-    documents = documents_fingerprint(job, task, plan.vocabulary_sha256) if job.keep_runs or job.reuse else ""
-    if not job.reuse or not take_shard(job, documents, planned.path, planned.fingerprint, sidecar):
-        vocabulary = made_vocabulary(job, plan.vocabulary_sha256) if plan.vocabulary_sha256 else None
-        build_shard(
-            storage,
-            task,
-            job.config,
-            vocabulary,
-            sidecar=sidecar,
-            shard_fingerprint=planned.fingerprint,
-            documents_fingerprint=documents,
-        )
+    vocabulary = made_vocabulary(job, plan.vocabulary_sha256) if plan.vocabulary_sha256 else None
+    build_shard(storage, task, job.config, vocabulary, sidecar=sidecar, shard_fingerprint=planned.fingerprint)
     return planned.path
 
 

@@ -29,7 +29,6 @@ from tokenfree.preprocess.job.preprocess_job import (
     begun_job,
     write_lines,
 )
-from tokenfree.preprocess.job.reuse.kept import KEPT, is_only_kept, note_kept, remove_work
 from tokenfree.preprocess.records.input_split import InputSplit
 from tokenfree.preprocess.sources.input_splits import Inputs
 
@@ -45,13 +44,10 @@ def begin(
     splits: Sequence[InputSplit],
     notice: Callable[[str], None] = print,
     number: str | None = None,
-    keep_runs: bool = False,
-    reuse: str = "",
 ) -> PreprocessJob:
     """Take the directory for the job whose identity is `wanted`, and write down what it reads.
 
-    `number` is what `claimed` gave; `notice` is told what of an earlier attempt cannot be used; for `keep_runs` and
-    `reuse` see `PreprocessJob`.
+    `number` is what `claimed` gave; `notice` is told what of an earlier attempt cannot be used.
 
     Raises:
         UserError: the directory cannot be written to, or the given SentencePiece model is none.
@@ -64,10 +60,6 @@ def begin(
     storage.remove(PLAN)  # of an earlier attempt that perhaps cut its inputs otherwise; it is soon made again
     read = {path for split in splits for path in split.inputs}
     reading = fingerprint(reading_identity(wanted))
-    if keep_runs:
-        note_kept(storage, config, inputs, splits, reading)
-    else:
-        storage.remove(KEPT)
     return PreprocessJob(
         url=storage.url,
         config=config,
@@ -76,8 +68,6 @@ def begin(
         splits=write_lines(storage, f"{WORK}/splits", (split.to_json() for split in splits)),
         inputs=write_lines(storage, f"{WORK}/inputs", (input_line(file) for file in inputs if file.path in read)),
         number=number,
-        keep_runs=keep_runs,
-        reuse=reuse,
         attempt=attempt,
     )
 
@@ -116,7 +106,7 @@ def release(storage: Storage) -> None:
 def is_tidy(storage: Storage) -> bool:
     """Whether a directory whose manifest is written needs nothing more."""
     names = set(storage.names())
-    return storage.size(SUCCESS) is not None and TEMPORARY not in names and (WORK not in names or is_only_kept(storage))
+    return storage.size(SUCCESS) is not None and not names & {TEMPORARY, WORK}
 
 
 def remove_left_lock(storage: Storage) -> None:
@@ -138,11 +128,8 @@ def tidy(storage: Storage) -> None:
     if storage.size(SUCCESS) is None:
         job = storage.read_json(JOB) or {}
         mark_success(storage, job["inputs"] if job.get("format") == FORMAT else ())
-    names = storage.names()
-    if WORK in names:
-        remove_work(storage)
-    if TEMPORARY in names:
-        storage.remove(TEMPORARY)
+    for name in {WORK, TEMPORARY} & set(storage.names()):
+        storage.remove(name)
 
 
 def abandon(storage: Storage) -> None:

@@ -73,8 +73,6 @@ class PreprocessJob:
     splits: str  # name of the file of input splits
     inputs: str  # name of the file of inputs
     number: str | None = None  # of the lock of a store, under which the job is allowed to write
-    keep_runs: bool = False  # in the finished directory, for a later job to use
-    reuse: str = ""  # the finished directory beside it whose runs and pages are used
     attempt: str = ""  # what `_work/attempt.json` says as long as this is the newest one
 
     @property

@@ -15,8 +15,6 @@ from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.documents.extract import FailedPage, PageCounters, extract
 from tokenfree.preprocess.documents.failures import write_failures
 from tokenfree.preprocess.job.preprocess_job import RUNS, PreprocessJob
-from tokenfree.preprocess.job.reuse.known_pages import PAGES, known_pages
-from tokenfree.preprocess.job.reuse.pages_file import PageMemory, write_pages
 from tokenfree.preprocess.job.step_errors import notes_errors
 from tokenfree.preprocess.near_duplicates.pairs import band_rows
 from tokenfree.preprocess.near_duplicates.sketch_file import write_sketches
@@ -93,9 +91,7 @@ def _write_run(
 ) -> SortedRun:
     storage, name = job.storage, run_name(runs_name(line), number)
     counters, documents, failed = PageCounters(), [], []
-    memory = PageMemory(known_pages(job.reuse, job.reading_fingerprint) if job.reuse else None)
-    make = memory.document_of if job.keep_runs or job.reuse else None
-    for made in extract(pages, job.config.namespaces, job.config.filters, counters, make):
+    for made in extract(pages, job.config.namespaces, job.config.filters, counters):
         if isinstance(made, FailedPage):
             failed.append((made, split.names[0] if len(split.names) == 1 else made.failure.id.partition(":")[2]))
         else:
@@ -110,8 +106,6 @@ def _write_run(
         shingle, rows = job.config.near_duplicates.shingle_characters, band_rows(least)
         sha256 = write_sketches(storage, sketches_name(name), _by_language(storage, file), shingle, rows)
         beside[SKETCHES] = sha256
-    if job.keep_runs and memory.seen:
-        beside[PAGES] = write_pages(storage, f"{RUNS}/{name}{PAGES}", memory.seen)
     wanted = _run_fingerprint(job, line)
     run = SortedRun(name, wanted, pages.bytes, counters.to_json(), failures, file, first_page, pages.ended, beside)
     commit_run(storage, RUNS, run)

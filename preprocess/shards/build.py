@@ -51,7 +51,7 @@ class BuiltShard:
 
     `duplicates` and `near_duplicates` were dropped, `subwords` counts those of all windows, `byte_pieces` how many of
     them are bytes, `lengths` documents by the bits of their number of characters, `scripts` letters in the sample of
-    `count_scripts`. `documents` is a fingerprint by which a later job knows it again, where the runs are kept.
+    `count_scripts`.
     """
 
     fingerprint: str
@@ -62,7 +62,6 @@ class BuiltShard:
     lengths: Mapping[str, int]
     scripts: Mapping[str, int]
     near_duplicates: int = 0
-    documents: str = ""
 
 
 def shard_fingerprint(job: str, vocabulary_sha256: str | None, task: ShardTask) -> str:
@@ -88,7 +87,6 @@ def build_shard(
     *,
     sidecar: str,
     shard_fingerprint: str,
-    documents_fingerprint: str = "",
 ) -> BuiltShard:
     """Build and commit the shard of `task`, then its sidecar. Memory is bounded by one group of documents and a piece
     of a merge, whatever the size of the shard.
@@ -138,7 +136,6 @@ def build_shard(
         lengths={str(bits): count for bits, count in sorted(statistics.lengths.items())},
         scripts=dict(sorted(statistics.scripts.items())),
         near_duplicates=merge.near_duplicates,
-        documents=documents_fingerprint,
     )
     write_sealed(storage, sidecar, asdict(built))
     return built

@@ -37,11 +37,11 @@ TAKEN = {
     "train/*.arrow": b"goose",
 }
 BEFORE_THE_PLAN = {"_work/runs/*.sketches.arrow", "_work/near_duplicates/*-band_00.arrow"}  # who reads them
-# What each attempt writes anew or compares with what is asked for, or what `--add` alone reads.
+# What each attempt writes anew or compares with what is asked for.
 OTHERS = {
-    *("_work/near_duplicates/*-band_*", "_work/runs/*.pages.arrow", "_work/shards/validation/*", "validation/*.arrow"),
+    *("_work/near_duplicates/*-band_*", "_work/shards/validation/*", "validation/*.arrow"),
     *("_work/inputs-*.jsonl", "_work/splits-*.jsonl", "_work/plan.json", "_work/tasks/*", "_work/errors/*"),
-    *("_work/job.json", "_work/attempt.json", "_work/kept.json"),
+    *("_work/job.json", "_work/attempt.json"),
 }
 
 
@@ -67,7 +67,7 @@ def write_corpus(folder: Path) -> PreprocessConfig:
 
 
 def contents(output: Path) -> dict[str, bytes]:
-    """All that a finished directory holds, but what is kept for a later job."""
+    """All that a finished directory holds."""
     found = {path.relative_to(output).as_posix(): path for path in output.rglob("*") if path.is_file()}
     return {name: path.read_bytes() for name, path in found.items() if not name.startswith("_work/")}
 
@@ -86,8 +86,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(module, step, kill)
             with pytest.raises(JobError):
-                run_preprocess(config, str(folder / step), keep_runs=True)
-    run_preprocess(config, str(folder / "whole"), keep_runs=True)
+                run_preprocess(config, str(folder / step))
+    run_preprocess(config, str(folder / "whole"))
     return folder
 
 
@@ -101,7 +101,7 @@ def test_a_flipped_bit_is_not_built_in(pattern: str, before: bytes, folder: Path
     for byte in range(place, place + 1 if before else len(data)):
         data[byte] ^= 1
     path.write_bytes(data)
-    run_preprocess(write_corpus(folder), str(output), keep_runs=True, notice=lambda _: None)
+    run_preprocess(write_corpus(folder), str(output), notice=lambda _: None)
     assert contents(output) == contents(folder / "whole")
 
 
@@ -125,8 +125,8 @@ def test_failures_that_are_damaged_at_the_very_end_are_not_collected(
     with monkeypatch.context() as patched:
         patched.setattr(finish_step, "all_shards", damaged)
         with pytest.raises(JobError, match=r"failures\.jsonl: damaged; run the job again"):
-            run_preprocess(write_corpus(folder), str(output), keep_runs=True, notice=lambda _: None)
-    run_preprocess(write_corpus(folder), str(output), keep_runs=True, notice=lambda _: None)
+            run_preprocess(write_corpus(folder), str(output), notice=lambda _: None)
+    run_preprocess(write_corpus(folder), str(output), notice=lambda _: None)
     assert contents(output) == contents(folder / "whole")
 
 

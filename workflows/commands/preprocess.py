@@ -10,8 +10,6 @@ Examples:
   tokenfree preprocess --wikipedia dumps/*.bz2 --books books/ --output data/many --workers 4 --vocabulary.size 64000
   tokenfree preprocess --books corpus/*.jsonl --text_column body --language_column lang --output data/own
   tokenfree preprocess --hf-dataset saved/ wikimedia/wikipedia:20231101.sw --output data/sw
-  tokenfree preprocess --wikipedia dumps/swwiki-20260101-*.bz2 --output data/sw --keep-runs
-  tokenfree preprocess --wikipedia dumps/swwiki-20260201-*.bz2 --output data/sw --add
   tokenfree preprocess --wikipedia gs://dumps/*.bz2 --output gs://data/en --runner dataflow -- --project=my-project
   tokenfree preprocess --wikipedia dumps/*.bz2 --output /mnt/data/en --profile our-flink.yaml --workers 16
   tokenfree cluster submit -- preprocess --wikipedia s3://dumps/*.bz2 --output s3://data/en --runner ray
@@ -21,7 +19,6 @@ import argparse
 import json
 import os
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,12 +67,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--check-inputs", action="store_true", help="hash all inputs of a finished job, whatever their times say"
     )
-    parser.add_argument(
-        "--keep-runs", action="store_true", help="keep the clean texts in the directory, so that --add can use them"
-    )
-    parser.add_argument(
-        "--add", action="store_true", help="add these inputs to a finished directory that was made with --keep-runs"
-    )
     parser.add_argument("--dry-run", action="store_true", help="only show splits, shards, bytes and time to come")
     parser.add_argument("--price", metavar="P", type=float, help="of a worker for an hour, for the money of --dry-run")
 
@@ -86,7 +77,6 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         UserError: there is nothing to read, or recipe, inputs and output do not fit together.
     """
-    from tokenfree.pipelines.addition import run_addition
     from tokenfree.pipelines.dataflow import describe_dataflow_job, is_dataflow
     from tokenfree.pipelines.dry_run import describe_plan
     from tokenfree.pipelines.preprocess import graph_of, run_preprocess
@@ -105,8 +95,6 @@ def run(args: argparse.Namespace) -> int:
     show_settings(args.verbosity, config)
     if args.price is not None and not (args.dry_run and 0 <= args.price < float("inf")):
         raise UserError(f"--price {args.price:g}: what a worker costs for an hour; it needs --dry-run")
-    if args.dry_run and args.add:
-        raise UserError("--dry-run: tells of a whole job; leave out --add, and give all inputs")
     if args.dry_run:
         options = runner_options(args.runner, args.workers, args.passed_on, args.profile)
         workers = os.cpu_count() or 1 if args.workers == 0 else args.workers or 1
@@ -114,9 +102,8 @@ def run(args: argparse.Namespace) -> int:
         if is_dataflow(options):
             print(_submitted(describe_dataflow_job(options, graph_of(config, args.output)), options))
         return 0
-    run_job = run_addition if args.add else partial(run_preprocess, keep_runs=args.keep_runs)
     with StageLine(verbosity=args.verbosity) as line:
-        manifest = run_job(
+        manifest = run_preprocess(
             config,
             args.output,
             runner=args.runner,

@@ -10,10 +10,13 @@ from tokenfree.workflows.recipes.kinds import RecipeKind
 
 # Options of the version before, and what to use instead.
 _METRICS = "use metrics.jsonl, TensorBoard, Ray's Prometheus export, or alerts of W&B and MLflow (train.log_to)"
+_ANEW = "give all inputs and another --output; a directory is made in one job"
 REMOVED = {
     "--notify": _METRICS,
     "--stalled-after": _METRICS,
     "--metrics-port": _METRICS,
+    "--add": _ANEW,
+    "--keep-runs": _ANEW,
 }
 
 
