@@ -22,16 +22,11 @@ from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.transforms import environments
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.this_process import GIB, address_space
-
 URN = "tokenfree:env:worker_process:v1"
 SECONDS_BETWEEN_ABORTS = 0.5
 # Beam registers both by decorators that hide from type checkers that they are classes.
 _Environment: Any = environments.SubprocessSDKEnvironment
 _Handler: Any = worker_handlers.SubprocessSdkWorkerHandler
-# Bytes that a process has to map, with some to spare: 2.6 GiB were seen with 2 workers, 3.2 with 8, 2.8 in a worker.
-_ADDRESS_SPACE, _ADDRESS_SPACE_OF_WORKER = 7 * GIB // 2, GIB // 8
 _THREADS = ("beam_", "read_grpc")  # how the names of Beam's threads that read begin
 _LOST_CONNECTION = "Channel closed prematurely"  # what the runner says of a process that was connected
 
@@ -43,20 +38,6 @@ class DeadWorkerError(RuntimeError):
 def is_dead_worker(error: Exception) -> bool:
     """Whether a pipeline failed because a worker process died."""
     return isinstance(error, DeadWorkerError) or _LOST_CONNECTION in str(error)
-
-
-def check_address_space(workers: int) -> None:
-    """See that gRPC's threads will have room: where one cannot be started, Beam waits for ever.
-
-    Raises:
-        UserError: `ulimit -v` allows less than so many workers, or the process that leads them, map.
-    """
-    allowed, needed = address_space(), _ADDRESS_SPACE + workers * _ADDRESS_SPACE_OF_WORKER
-    if allowed is not None and allowed < needed:
-        raise UserError(
-            f"--workers {workers}: needs {needed / GIB:.1f} GiB of addresses a process, and ulimit -v allows "
-            f"{allowed / GIB:.1f}; give --workers 1, or ulimit -v unlimited and limit memory by other means"
-        )
 
 
 class ProcessRunner(FnApiRunner):

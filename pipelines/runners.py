@@ -20,7 +20,7 @@ from apache_beam.options.pipeline_options import (
 from apache_beam.pipeline import Pipeline
 
 import tokenfree
-from tokenfree.pipelines.direct_runner import ProcessRunner, check_address_space, silent_streams
+from tokenfree.pipelines.direct_runner import ProcessRunner, silent_streams
 from tokenfree.pipelines.profiles import load_profile, read_profile
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.job.preprocess_job import PreprocessJob
@@ -79,11 +79,8 @@ def check_surroundings(options: PipelineOptions) -> None:
     """See that there is what the runner needs, before anything is written.
 
     Raises:
-        UserError: there is no Ray cluster to join; or `ulimit -v` is too low for worker processes.
+        UserError: there is no Ray cluster to join.
     """
-    direct = options.view_as(DirectOptions)
-    if is_embedded(options) and direct.direct_running_mode == "multi_processing":
-        check_address_space(direct.direct_num_workers or os.cpu_count() or 1)
     if is_on_ray(options):
         os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", _TOLD_BY_US)  # read when Ray is imported
         from tokenfree.pipelines import ray_workers

@@ -13,7 +13,7 @@ from pydantic import Field
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.refused import known, problems_of
 from tokenfree.preprocess.common.settings import Draft, Slot, part, settings
-from tokenfree.preprocess.common.this_process import GIB, memory_limit
+from tokenfree.preprocess.common.this_process import GIB, machine_memory
 from tokenfree.preprocess.dataset.manifest import Manifest
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.model.encoder import ModelConfig
@@ -247,7 +247,7 @@ def _problems_of_memory(recipe: Recipe) -> Iterator[str]:
     if "RAY_ADDRESS" in os.environ or torch.cuda.is_available():
         return
     width, layers = recipe.model.width, recipe.model.trunk.layers
-    least, limit = BYTES_OF_A_WEIGHT * layers * width**2, memory_limit()  # a square matrix in each layer at the least
+    least, limit = BYTES_OF_A_WEIGHT * layers * width**2, machine_memory()  # a square matrix in each layer at the least
     if least > limit:
         yield (
             f"model.width: {layers:,} layers of width {width:,} take {least / GIB:,.0f} GiB and more, of "

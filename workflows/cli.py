@@ -25,7 +25,6 @@ from tokenfree.preprocess.common.addresses import is_utf8
 from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.preprocess.common.installed import own_version
 from tokenfree.preprocess.common.printable import PrintableStream, one_line
-from tokenfree.workflows.limited import run_limited
 from tokenfree.workflows.recipes.options import parted
 from tokenfree.workflows.terminal import verbosity
 
@@ -70,9 +69,7 @@ def command_names() -> list[str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command named by `argv` (default: the process's own arguments) and return its exit status."""
-    if argv is None:
-        return run_limited(lambda: main(sys.argv[1:]))
-    argv = list(argv)
+    argv = list(sys.argv[1:] if argv is None else argv)
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # spinning threads made a busy machine 40 times slower
     out, errors = PrintableStream(sys.stdout), PrintableStream(sys.stderr)
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors), _interrupts() as caught:
@@ -134,7 +131,7 @@ def _status(argv: list[str], caught: Sequence[signal.Signals]) -> int:
 
 
 def _is_exhausted(error: Exception) -> bool:
-    """Whether memory, address space or threads are at their end, as Python and libraries tell it."""
+    """Whether memory or threads are at their end, as Python and libraries tell it."""
     if isinstance(error, OSError):
         return error.errno in (errno.ENOMEM, errno.EAGAIN)
     return isinstance(error, MemoryError) or any(words in str(error).lower() for words in _EXHAUSTED)

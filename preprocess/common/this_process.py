@@ -1,11 +1,10 @@
-"""This process: how much memory it may have, and with whom it ends."""
+"""This process: how much memory its machine has, and with whom it ends."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
 import os
-import resource
 import signal
 
 GIB = 1 << 30
@@ -15,18 +14,6 @@ _SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
 def machine_memory() -> int:
     """Bytes of this machine's memory."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def address_space() -> int | None:
-    """Bytes of address space that this process may have (`ulimit -v`); None: as many as it wants."""
-    own, _ = resource.getrlimit(resource.RLIMIT_AS)
-    return None if own == resource.RLIM_INFINITY else own
-
-
-def memory_limit() -> int:
-    """Bytes of this machine's memory, or of this process's address space where that is less."""
-    own = address_space()
-    return machine_memory() if own is None else min(machine_memory(), own)
 
 
 def end_with_parent(parent: int) -> None:

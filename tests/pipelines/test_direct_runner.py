@@ -1,8 +1,7 @@
-"""Worker processes of this machine: reached from it alone, gone with their command, refused without addresses."""
+"""Worker processes of this machine: reached from it alone, gone with their command."""
 
 import contextlib
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -11,12 +10,9 @@ import time
 from pathlib import Path
 
 import psutil
-import pytest
 
 from tests.pipelines.conftest import quick_config
-from tokenfree.pipelines.direct_runner import check_address_space
 from tokenfree.pipelines.preprocess import run_preprocess
-from tokenfree.preprocess.common.errors import UserError
 
 
 def listening() -> set[str]:
@@ -60,13 +56,3 @@ def test_workers_that_have_not_connected_end_with_the_command(corpus: Path, tmp_
     command.wait()
     _, left = psutil.wait_procs(workers, timeout=20)
     assert [worker for worker in left if worker.status() != psutil.STATUS_ZOMBIE] == []
-
-
-def test_too_few_addresses_for_worker_processes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "book.txt").write_text("The goose argues.")
-    monkeypatch.setattr(resource, "getrlimit", lambda which: (3 << 30, resource.RLIM_INFINITY))
-    with pytest.raises(UserError, match=r"^--workers 2: needs 3\.8 GiB of addresses a process, and ulimit -v allows 3"):
-        run_preprocess(quick_config(tmp_path / "book.txt"), str(tmp_path / "output"), workers=2)
-    assert not (tmp_path / "output").exists()
-    monkeypatch.setattr(resource, "getrlimit", lambda which: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    check_address_space(1000)

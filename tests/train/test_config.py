@@ -5,7 +5,6 @@ import pytest
 
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.settings import build, draft, flatten, merge, nest, to_mapping
-from tokenfree.preprocess.common.this_process import memory_limit
 from tokenfree.preprocess.dataset.manifest import DatasetSplit, load_manifest
 from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
 from tokenfree.preprocess.features.vocabulary import Vocabulary
@@ -63,17 +62,12 @@ def test_a_model_beyond_this_machines_memory(
     width = 16 if trunk["layers"] > 1 else 10**9
     model = {"width": width, "trunk": trunk, "embedder": {"buckets": 64, "max_characters": 64}}
     recipe = make_recipe(model=model)
-    monkeypatch.setattr("tokenfree.train.config.memory_limit", lambda: 10**11)
+    monkeypatch.setattr("tokenfree.train.config.machine_memory", lambda: 10**11)
     (problem,) = check(recipe, None)
     assert problem.startswith("model.width: ")
     assert "that this machine gives; make the model smaller" in problem
     monkeypatch.setenv("RAY_ADDRESS", "auto")  # of whose machines nothing is known
     assert check(recipe, None) == []
-
-
-def test_a_limit_of_the_address_space_counts_as_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("resource.getrlimit", lambda _: (123, 456))
-    assert memory_limit() == 123
 
 
 @pytest.mark.parametrize("threads", [1_000_000, 2**70])

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tokenfree.preprocess.common.addresses import check_address
 from tokenfree.preprocess.common.installed import own_requirements
-from tokenfree.preprocess.common.this_process import GIB, address_space, machine_memory
+from tokenfree.preprocess.common.this_process import GIB, machine_memory
 from tokenfree.workflows.doctor.finding import Finding, State
 
 
@@ -89,10 +89,6 @@ def limits() -> Iterator[Finding]:
     good = files == resource.RLIM_INFINITY or files >= 4096
     yield Finding("ok" if good else "note", "open files", str(files), "" if good else "ulimit -n 65536")
     seconds, _ = resource.getrlimit(resource.RLIMIT_CPU)
-    space = address_space()
-    if space is not None:
-        remedy = "ulimit -v unlimited: libraries map far more than they use, and some crash where they may not"
-        yield Finding("note", "address space", f"{space / GIB:.1f} GiB", remedy)
     if seconds != resource.RLIM_INFINITY:
         yield Finding("note", "CPU time", f"{seconds} s", "ulimit -t unlimited, or the job is killed at that time")
     if "SLURM_JOB_ID" in os.environ and "SLURM_JOB_END_TIME" in os.environ:
