@@ -37,21 +37,6 @@ pretrain(build(PretrainRecipe, mapping, source="test"), data, run)
 """
 
 
-IMPORTED = """
-import sys, torch
-from tokenfree.train.optimizers import adamw, adamw_bert, lamb
-
-for module in (adamw, adamw_bert, lamb):
-    layer = torch.nn.Linear(2, 2)
-    optimizer = module.Config().build(layer)
-    layer(torch.ones(2)).sum().backward()
-    optimizer.step()
-    optimizer.zero_grad()
-    optimizer.load_state_dict(optimizer.state_dict())
-print([name for name in ("torch._dynamo", "torch._inductor", "sympy", "pandas") if name in sys.modules])
-"""
-
-
 def history(run: Path) -> list[dict[str, Any]]:
     """The lines of metrics.jsonl without what the clock says."""
     lines = read_json_lines(run / "metrics.jsonl")
@@ -234,13 +219,6 @@ def test_a_held_out_loss_that_is_no_number(corpus: str, make_recipe: MakeRecipe,
         pretrain(make_recipe(steps=1, warmup=0.0, learning_rate=1e38), corpus, str(tmp_path))
     assert "NaN" not in (tmp_path / "metrics.jsonl").read_text()
     assert not checkpoints.steps(tmp_path / "checkpoints")
-
-
-def test_what_training_has_no_use_for_is_not_imported(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
-    arguments = [json.dumps(to_mapping(make_recipe(steps=2))), corpus, str(tmp_path / "run")]
-    command = [sys.executable, "-c", COMMAND + IMPORTED, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=REPOSITORY)
-    assert done.stdout.splitlines()[-1] == "[]"  # torch's compiler takes a second and more of each process
 
 
 def test_bad_places(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:

@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from tokenfree.train.optimizers._uncompiled import Uncompiled
-
 
 class Moments(NamedTuple):
     """Of the parameters of a group that have gradients."""
@@ -20,7 +18,7 @@ class Moments(NamedTuple):
     squares: list[Tensor]
 
 
-class MomentOptimizer(Uncompiled):
+class MomentOptimizer(torch.optim.Optimizer):
     """Keeps the moments of every parameter; `update` of a subclass moves the parameters of a group.
 
     State of a parameter: `step`, `exp_avg`, `exp_avg_sq`, as AdamW's.

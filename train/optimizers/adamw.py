@@ -8,7 +8,6 @@ from torch import nn
 
 from tokenfree.preprocess.common.settings import settings
 from tokenfree.train.optimizers._groups import parameter_groups
-from tokenfree.train.optimizers._uncompiled import AdamW
 from tokenfree.train.optimizers.base import OptimizerDefaults
 
 
@@ -32,7 +31,7 @@ class Config(OptimizerDefaults):
 
     def build(self, module: nn.Module) -> torch.optim.Optimizer:
         """An optimizer over the parameters of `module`; the loop sets the learning rate of every step."""
-        return AdamW(
+        return torch.optim.AdamW(
             parameter_groups(module, self.weight_decay),
             lr=0.0,
             betas=(self.beta1, self.beta2),
