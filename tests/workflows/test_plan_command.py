@@ -1,13 +1,10 @@
 """`tokenfree plan`, and the plan of preprocessing: lines, numbers, and mistakes in a line."""
 
 import json
-from pathlib import Path
-from pydoc_data import topics
 
 import pytest
 
 from tokenfree.pipelines.dry_run import PlanDescription
-from tokenfree.train.planning import probe
 from tokenfree.workflows import cli
 from tokenfree.workflows.terminal.plans.preprocess_plan import told
 from tokenfree.workflows.terminal.plans.quantities import money, size_of, time_of
@@ -46,23 +43,6 @@ def test_lines_say_what_is_assumed_and_fit_a_terminal(capsys: pytest.CaptureFixt
     assert max(map(len, lines)) <= 95
 
 
-def test_cpus_by_steps_that_are_measured(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    books, data = tmp_path / "books", str(tmp_path / "data")
-    books.mkdir()
-    for name, text in list(topics.topics.items())[:40]:
-        (books / f"{name}.txt").write_text(text)
-    small = ["--window.max_characters", "238", "--vocabulary.size", "400", "--filters.min_characters", "1"]
-    assert cli.main(["preprocess", "-q", "--books", str(books), "--output", data, *small]) == 0
-    capsys.readouterr()
-    monkeypatch.setattr(probe, "measure", lambda *_: probe.StepSeconds(1.0, 0.5, 6))
-    found = plan(capsys, "canine-s-tiny", "--cpus", "4", "--data", data, "--train.global_batch", "16")
-    assert found["step_seconds"] == pytest.approx((1 + 16 * 0.5) / 4)
-    assert found["data_bytes"] > 0
-    assert any("9 CPU seconds a step of a worker, by 6 examples here" in line for line in found["measured"])
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -73,9 +53,8 @@ def test_cpus_by_steps_that_are_measured(
         (["--gpus", "1", "--price", "nan"], "--price nan: give what a device costs"),
         (["--gpus", "64"], "64 workers cannot share train.global_batch 32"),
         (["--gpus", "1", "--data", "nowhere"], "nowhere"),
-        (["--cpus", "2"], "--cpus: needs --data DIR"),
-        (["--cpus", "2", "--data", "x", "--utilisation", "0.3"], "--utilisation: of GPUs only"),
-        ([], "one of the arguments --gpus --cpus is required"),
+        (["--cpus", "2"], "--cpus was removed"),
+        ([], "the following arguments are required: --gpus"),
     ],
 )
 def test_mistakes_are_a_line(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:

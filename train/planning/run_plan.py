@@ -10,10 +10,7 @@ from tokenfree.train.planning.work import Work
 
 NETWORK = 100e9 / 8  # bytes a second between nodes: 100 Gbit/s, assumed
 LINKS = 300e9  # bytes a second between the GPUs of a node: half of what the A100's NVLink is said to do, assumed
-# Measured by `python -m benchmarks.train.plan`: what of a worker's resident memory is beyond its tensors (half of it is
-# the mapped libraries of torch's build for CUDA, the rest what the allocator keeps), and bytes that a step leaves in
-# metrics.jsonl and in TensorBoard's file.
-PROCESS_BYTES = 1.3e9
+# Measured: bytes that a step leaves in metrics.jsonl and in TensorBoard's file.
 METRICS_BYTES, TENSORBOARD_BYTES = 340, 550
 _HEAD_COPIES = 3  # logits, their logarithms and the gradient of these, of each target
 _PASSES = 3  # a backward pass is two products for each one of the forward pass

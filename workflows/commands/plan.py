@@ -1,13 +1,11 @@
 """What pretraining a recipe would take: hours, memory of a device, bytes on disk, money. Nothing is trained to the end.
 
-On GPUs all is by formula: no figure of ours was measured on one. Time is the recipe's arithmetic by the maker's peak
-and the share of it that training reaches (--utilisation). On CPUs a few steps on --data are trained and their CPU
-seconds counted. The last lines say what was measured and what is assumed.
+Time is the recipe's arithmetic, divided by the maker's peak and the share of it that training reaches (--utilisation).
+The last lines list the assumptions.
 
 Examples:
   tokenfree plan canine-s-base --gpus 8 --gpu h100 --price 3
   tokenfree plan canine-s-base --gpus 64 --nodes 8 --utilisation 0.4
-  tokenfree plan canine-s-tiny --cpus 4 --data data/en
 """
 
 import argparse
@@ -29,17 +27,15 @@ _UTILISATION = 0.3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`RECIPE --gpus N | --cpus N [--nodes M] [--gpu KIND] [--data DIR] [--utilisation X] [--price P] [--json]`."""
+    """`RECIPE --gpus N [--nodes M] [--gpu KIND] [--data DIR] [--utilisation X] [--price P] [--json]`."""
     command_line.add_arguments(parser, KIND)
-    devices = parser.add_mutually_exclusive_group(required=True)
-    devices.add_argument("--gpus", metavar="N", type=int, help="GPUs in all, a worker each")
-    devices.add_argument("--cpus", metavar="N", type=int, help="CPU cores in all, a worker a node; needs --data")
+    parser.add_argument("--gpus", metavar="N", type=int, required=True, help="GPUs in all, a worker each")
     parser.add_argument("--nodes", metavar="M", type=int, default=1, help="machines that share them (default 1)")
     parser.add_argument("--gpu", choices=tuple(ACCELERATORS), default="h100", help="kind of GPU (default h100)")
     data_option.add_argument(parser, "a data directory, or several as for pretrain; without it windows count as full")
     shown = f"share of the peak that training reaches on GPUs, 0 to 1 (default {_UTILISATION}, assumed)"
     parser.add_argument("--utilisation", metavar="X", type=float, help=shown)
-    parser.add_argument("--price", metavar="P", type=float, help="of a GPU, or a CPU core, for an hour")
+    parser.add_argument("--price", metavar="P", type=float, help="of a GPU for an hour")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 
@@ -65,30 +61,24 @@ def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, Data | None]":
 
     made = command_line.drafted(PretrainRecipe, args)
     recipe, problems = made.settings, list(made.problems)
-    option, number = ("--gpus", args.gpus) if args.cpus is None else ("--cpus", args.cpus)
-    if number < 1:
-        raise UserError(f"{option} {number}: give 1 or more")
-    if args.nodes < 1 or number % args.nodes:
-        raise UserError(f"--nodes {args.nodes}: {number} {option[2:]} cannot be shared evenly by so many machines")
+    if args.gpus < 1:
+        raise UserError(f"--gpus {args.gpus}: give 1 or more")
+    if args.nodes < 1 or args.gpus % args.nodes:
+        raise UserError(f"--nodes {args.nodes}: {args.gpus} gpus cannot be shared evenly by so many machines")
     if args.utilisation is not None and not 0 < args.utilisation <= 1:
         raise UserError(f"--utilisation {args.utilisation:g}: give a share above 0 and at most 1, such as 0.3")
-    if args.utilisation is not None and args.cpus is not None:
-        raise UserError("--utilisation: of GPUs only; with --cpus steps are measured")
     if args.price is not None and not 0 <= args.price < float("inf"):
         raise UserError(f"--price {args.price:g}: give what a device costs for an hour")
-    if args.cpus is not None and args.data is None:
-        raise UserError("--cpus: needs --data DIR, on which a few steps are measured")
-    workers = args.gpus or args.nodes
     if recipe is None:
         raise UserError(command_line.source(args), problems)
     data = data_option.data_of(args)
     if data is None:
         problems = model_problems(made)
-        if not problems and workers > recipe.train.global_batch:
-            problems.append(f"{option}: {workers} workers cannot share train.global_batch {recipe.train.global_batch}")
+        if not problems and args.gpus > recipe.train.global_batch:
+            problems.append(f"--gpus: {args.gpus} workers cannot share train.global_batch {recipe.train.global_batch}")
     else:
         manifest, vocabulary = load_data_manifest(data), load_data_vocabulary(data)
-        problems += check(recipe, manifest, workers=(workers, workers), vocabulary=vocabulary)
+        problems += check(recipe, manifest, workers=(args.gpus, args.gpus), vocabulary=vocabulary)
     if problems:
         raise UserError(command_line.source(args), problems)
     return recipe, data
@@ -96,63 +86,48 @@ def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, Data | None]":
 
 def _plan(recipe: "PretrainRecipe", data: "Data | None", args: argparse.Namespace) -> "RunPlan":
     from tokenfree.train.model.costs import step_memory
-    from tokenfree.train.planning import probe, run_plan
+    from tokenfree.train.planning import run_plan
     from tokenfree.train.planning.work import work_of
     from tokenfree.workflows.terminal.plans.run_plan import RunPlan
-    from tokenfree.workflows.terminal.stage_line import counted
 
     train = recipe.train
     work = work_of(recipe, data)
-    layout = run_plan.WorkerLayout(args.gpus or args.nodes, args.nodes)
+    layout = run_plan.WorkerLayout(args.gpus, args.nodes)
     share = -(-train.global_batch // layout.devices)
     examples = min(share, train.micro_batch or share)
     exchange = run_plan.exchange_seconds(work, layout)
-    measured, assumed = [], []
-    nodes = f", {args.nodes} nodes" if args.nodes > 1 else ""
-    if args.cpus is None:
-        gpu, utilisation = ACCELERATORS[args.gpu], args.utilisation or _UTILISATION
-        example = work.example_flops / (gpu.peak(train.precision) * utilisation) / layout.devices
-        step = example * share * layout.devices + exchange
-        where, process, device_bytes = f"{args.gpus} x {args.gpu}{nodes}", 0.0, gpu.memory
-        peak = gpu.peak(train.precision) / 1e12
-        given = "given" if args.utilisation else "no GPU was measured; give --utilisation"
-        assumed.append(f"{utilisation:.0%} of the peak ({given})")
-        assumed.append(f"peak {peak:,.4g} TFLOP/s in {train.precision}: {gpu.source}")
-        assumed.append("activations in float32 with all kept, which is more than GPUs need")
-    else:
-        assert data is not None, "checked"
-        found = probe.measure(recipe, data, work.example_flops, share)
-        cores = args.cpus // args.nodes
-        example = found.of_example / args.cpus
-        step = found.of(share) / cores + exchange
-        where, process, device_bytes = f"{counted(args.cpus, 'CPU core')}{nodes}", run_plan.PROCESS_BYTES, None
-        measured.append(f"{found.of(share):.3g} CPU seconds a step of a worker, by {found.examples} examples here")
-        measured.append(f"process {run_plan.PROCESS_BYTES / 1e9:.1f} GB, before (benchmarks/train/plan.py)")
-        assumed.append("cores like these, and n threads n times as fast as one")
+    gpu, utilisation = ACCELERATORS[args.gpu], args.utilisation or _UTILISATION
+    example = work.example_flops / (gpu.peak(train.precision) * utilisation) / layout.devices
+    given = "given" if args.utilisation else "no GPU was measured; give --utilisation"
+    assumed = [
+        f"{utilisation:.0%} of the peak ({given})",
+        f"peak {gpu.peak(train.precision) / 1e12:,.4g} TFLOP/s in {train.precision}: {gpu.source}",
+        "activations in float32 with all kept, which is more than GPUs need",
+    ]
     if layout.nodes > 1:
         assumed.append(f"{run_plan.NETWORK * 8 / 1e9:.0f} Gbit/s between nodes, nothing hidden behind arithmetic")
     elif layout.devices > 1:
         assumed.append(f"{run_plan.LINKS / 1e9:.0f} GB/s between GPUs, nothing hidden behind arithmetic")
-    (assumed if data is None else measured).append(f"shapes: {work.source}")
+    shapes = f"shapes: {work.source}"
+    step = example * share * layout.devices + exchange
     encoder = step_memory(recipe.model, train.length, examples, recipe.objective.max_predictions)
     return RunPlan(
         recipe=args.recipe,
         steps=train.steps,
         global_batch=train.global_batch,
         work=work,
-        where=where,
-        devices=args.gpus if args.cpus is None else args.cpus,
+        where=f"{args.gpus} x {args.gpu}" + (f", {args.nodes} nodes" if args.nodes > 1 else ""),
+        devices=args.gpus,
         examples=examples,
         step_seconds=step,
         exchange_seconds=exchange,
         seconds=run_plan.run_seconds(train, step, example),
         memory=run_plan.device_memory(train, work, encoder, examples, layout),
-        process_bytes=process,
-        device_bytes=device_bytes,
+        device_bytes=gpu.memory,
         checkpoint_bytes=run_plan.checkpoint_bytes(train, work),
         num_checkpoints=run_plan.num_checkpoints(train),
         metrics_bytes=run_plan.metrics_bytes(train),
         price=args.price,
-        measured=tuple(measured),
-        assumed=tuple(assumed),
+        measured=() if data is None else (shapes,),
+        assumed=(*assumed, shapes) if data is None else tuple(assumed),
     )

@@ -17,6 +17,7 @@ REMOVED = {
     "--metrics-port": _METRICS,
     "--add": _ANEW,
     "--keep-runs": _ANEW,
+    "--cpus": "tokenfree plan counts GPUs; on CPUs train a few steps and read their seconds in metrics.jsonl",
 }
 
 

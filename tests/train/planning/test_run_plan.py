@@ -4,14 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
 from tokenfree.preprocess.common.settings import build
 from tokenfree.preprocess.dataset.manifest import load_manifest
 from tokenfree.train.config import PretrainRecipe, TrainConfig
 from tokenfree.train.loop.loop import Loop
 from tokenfree.train.model.costs import Memory
-from tokenfree.train.planning import probe, run_plan
+from tokenfree.train.planning import run_plan
 from tokenfree.train.planning.work import Work, work_of
 
 WORK = Work(
@@ -81,19 +80,3 @@ def test_work_is_that_of_the_model_on_the_data_or_on_full_windows(tiny: Pretrain
     assert real.example_flops < full.example_flops
     assert real.data_bytes == sum(path.stat().st_size for path in Path(corpus).rglob("*.arrow"))
     assert real.epochs == pytest.approx(3 * 4 / load_manifest(corpus).splits["train"].rows)
-
-
-def test_seconds_of_a_step_are_measured_on_all_examples_or_reckoned_from_fewer(
-    tiny: PretrainRecipe, corpus: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    threads = torch.get_num_threads()
-    flops = work_of(tiny, corpus).example_flops
-    whole = probe.measure(tiny, corpus, flops, 4)
-    assert (whole.examples, whole.fixed) == (4, 0)
-    assert whole.of(4) > 0
-    assert torch.get_num_threads() == threads
-    measured = {4: 0.7, 2: 0.5}  # 0.3 and 0.1 an example
-    monkeypatch.setattr(probe, "_seconds", lambda recipe, data, examples: measured[examples])
-    few = probe.measure(tiny, corpus, 1e30, 1000)
-    assert few.examples == 4
-    assert few.of(1000) == pytest.approx(0.3 + 100)

@@ -25,9 +25,8 @@ class RunPlan:
         step_seconds: of a step, with the exchange of gradients.
         exchange_seconds: of the exchange alone.
         seconds: of the run.
-        memory: of a device, the process not counted.
-        process_bytes: of a process and its libraries; 0 on GPUs.
-        device_bytes: that a device has; None where that is not known.
+        memory: of a device.
+        device_bytes: that a device has.
         checkpoint_bytes: of a checkpoint.
         num_checkpoints: kept at the end.
         metrics_bytes: of the metrics.
@@ -46,19 +45,13 @@ class RunPlan:
     exchange_seconds: float
     seconds: float
     memory: Memory
-    process_bytes: float
-    device_bytes: float | None
+    device_bytes: float
     checkpoint_bytes: int
     num_checkpoints: int
     metrics_bytes: int
     price: float | None
     measured: tuple[str, ...]
     assumed: tuple[str, ...]
-
-    @property
-    def needed_bytes(self) -> float:
-        """Memory of a device, with the process."""
-        return self.memory.total + self.process_bytes
 
     @property
     def cost(self) -> float | None:
@@ -76,7 +69,7 @@ class RunPlan:
             "exchange_seconds": self.exchange_seconds,
             "seconds": self.seconds,
             "device_hours": self.devices * self.seconds / 3600,
-            "memory_bytes": {**self.memory._asdict(), "process": self.process_bytes, "total": self.needed_bytes},
+            "memory_bytes": {**self.memory._asdict(), "total": self.memory.total},
             "checkpoint_bytes": self.checkpoint_bytes,
             "checkpoints": self.num_checkpoints,
             "metrics_bytes": self.metrics_bytes,
@@ -99,10 +92,9 @@ def lines(plan: RunPlan) -> Iterator[str]:
     yield f"step      {_seconds(plan.step_seconds)}{exchange}"
     yield f"time      {time_of(plan.seconds)}, {plan.devices * plan.seconds / 3600:,.3g} device-hours"
     sizes = ", ".join(f"{name} {size_of(size)}" for name, size in plan.memory._asdict().items())
-    process = f", process {size_of(plan.process_bytes)}" if plan.process_bytes else ""
-    yield f"memory    {size_of(plan.needed_bytes)} a device with {counted(plan.examples, 'example')} at once"
-    yield f"          ({sizes}{process})"
-    if plan.device_bytes is not None and plan.needed_bytes > 0.9 * plan.device_bytes:
+    yield f"memory    {size_of(plan.memory.total)} a device with {counted(plan.examples, 'example')} at once"
+    yield f"          ({sizes})"
+    if plan.memory.total > 0.9 * plan.device_bytes:
         yield f"          more than a device of {size_of(plan.device_bytes)} holds: lower train.micro_batch"
     total = plan.num_checkpoints * plan.checkpoint_bytes + plan.metrics_bytes
     yield f"disk      {size_of(total)}: {counted(plan.num_checkpoints, 'checkpoint')} of " + (
