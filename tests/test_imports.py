@@ -50,7 +50,7 @@ FLOORS: dict[str, list[set[str]]] = {
     "workflows": [
         {"demo_corpus", "recipes", "samples"},
         {"terminal", "report"},
-        {"cluster", "completion", "demo", "doctor"},
+        {"cluster", "demo", "doctor"},
         {"commands"},
         {"cli"},
     ],

@@ -210,7 +210,6 @@ def _parser(modules: dict[str, ModuleType]) -> Parser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
-        command.set_defaults(kind=getattr(module, "KIND", None))
         module.add_arguments(command)
         for leaf in _leaves(command):
             _add_common(leaf)

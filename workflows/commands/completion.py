@@ -1,4 +1,4 @@
-"""Print a script by which a shell completes commands, options, recipes and keys when TAB is pressed.
+"""Print a script with which a shell completes commands and options when TAB is pressed.
 
 The script starts no Python, so that TAB answers at once; make it anew when tokenfree was updated.
 
@@ -10,6 +10,8 @@ Examples:
 
 import argparse
 
+_PATHS = {"DIR", "RUN", "RUN|FOLDER", "FILE", "PATH", "PROFILE", "RECIPE"}
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`SHELL`."""
@@ -18,7 +20,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the script."""
-    from tokenfree.workflows.completion import script
+    import shtab
 
-    print(script(args.whole_parser(), args.shell))
+    parser = args.whole_parser()
+    # shtab, too, finds the commands among the private attributes of argparse: there are no others.
+    (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    for action in (action for command in commands.choices.values() for action in command._actions):
+        if action.metavar in _PATHS:
+            action.complete = shtab.FILE
+    print(shtab.complete(parser, shell=args.shell))
     return 0
