@@ -9,6 +9,7 @@ from typing import Any
 from tokenfree.train.inference.text_encoder import TextEncoder
 from tokenfree.train.onnx.check import Checked
 from tokenfree.train.onnx.graph import EncoderGraph
+from tokenfree.train.onnx.task_graph import REMEDY
 
 CHARACTERS = """\
 ```python
@@ -75,6 +76,18 @@ characters, mean = session.run(["characters", "mean"], inputs)
 
 It reads ids of the subwords of its training data, up to {length}, whose tokenizer is not in this folder. In what
 tokenfree has trained, CLS, SEP and MASK have the three ids behind those of the vocabulary."""
+TASK = f"""\
+```python
+import onnxruntime
+
+session = onnxruntime.InferenceSession("this folder/model.onnx")
+outputs = session.run(None, inputs)  # NumPy arrays by the names below
+```
+
+config.json says how to make inputs. `framing` has the parts of an input in order, and `special` the symbols among them.
+`pad` has the padding: at least `spare` positions after a text, to a multiple of `group` and `block`, or to `length`.
+So padded, the logits are those of tokenfree, whatever else is in the batch. `labels` are in the order of the logits.
+Longer texts, and what logits say of them, are not in the graph: {REMEDY}."""
 MEANINGS = {
     "codepoints": "the text with CLS and SEP, and 0 as padding",
     "mask": "true for what is not padding",

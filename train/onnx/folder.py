@@ -19,12 +19,11 @@ from tokenfree.train.huggingface.exported_folder import new_folder
 from tokenfree.train.huggingface.model_card import CARD, card_of_run
 from tokenfree.train.huggingface.task_card import card_of_task
 from tokenfree.train.inference.text_encoder import TextEncoder, load_encoder
-from tokenfree.train.onnx.card import encoder_snippet, graph_usage
+from tokenfree.train.onnx.card import TASK, encoder_snippet, graph_usage
 from tokenfree.train.onnx.check import Checked, can_check, check_graph, example
 from tokenfree.train.onnx.facts import facts_of
 from tokenfree.train.onnx.graph import EncoderGraph, Graph, write_graph
 from tokenfree.train.onnx.task_graph import task_graph
-from tokenfree.train.onnx.task_snippet import task_snippet
 from tokenfree.train.runs.locate import run_at
 from tokenfree.train.runs.run_config import is_finetuned, read_config, read_finetuned
 
@@ -108,4 +107,4 @@ def _finetuned(run: str | Path, step: int | None, trust_code: bool) -> _Model:
         pipeline=graph.pipeline,
         labels=graph.labels,
     )
-    return _Model(graph, encoder.length, facts, task_snippet(graph, encoder, facts), card)
+    return _Model(graph, encoder.length, facts, TASK, card)

@@ -1,7 +1,6 @@
-"""Programs on the cards of fine-tuned graphs find what tokenfree does; graphs of any length compute the same."""
+"""Fine-tuned graphs of any length compute what the task reads, and config.json says how to use them."""
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,14 +10,10 @@ import torch
 from tests.train.onnx.finetuned_models import ALL, batches, collator_of, expected, fresh, read, recipe
 from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
 from tokenfree.preprocess.features.vocabulary import Vocabulary
-from tokenfree.train.finetuning.evaluation import Evaluator
 from tokenfree.train.inference.text_encoder import TextEncoder
 from tokenfree.train.onnx.check import examples
 from tokenfree.train.onnx.facts import facts_of
 from tokenfree.train.onnx.task_graph import TaskGraph, task_graph
-from tokenfree.train.onnx.task_snippet import task_snippet
-
-onnxruntime = pytest.importorskip("onnxruntime", reason="needs tokenfree[onnx]")
 
 SUBWORDS = {"vocabulary": "0" * 64, "special": {"pad": 0, "cls": 400, "sep": 401, "mask": 402}}
 ONE = ["any text", "日本語 é", "a" * 40, "", "Ana saw Rome."]
@@ -59,65 +54,6 @@ def test_a_graph_computes_what_the_task_reads(
             for one, other in zip(ours, graph(**inputs), strict=True):
                 assert one.shape == other.shape
                 assert torch.allclose(one, other, atol=1e-5, rtol=0)
-
-
-def program_of(graph: TaskGraph, lines: Sequence[Any] | None, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What the program on the card computes, of `lines` in place of its own, where the session is our graph."""
-
-    class Session:
-        def __init__(self, path: str) -> None:
-            assert path == "this folder/model.onnx"
-
-        def run(self, names: Sequence[str], inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-            assert tuple(names) == graph.output_names
-            assert set(inputs) == set(graph.input_names)
-            assert inputs["mask"].dtype == bool
-            with torch.no_grad():
-                return [x.numpy() for x in graph(**{name: torch.from_numpy(each) for name, each in inputs.items()})]
-
-    monkeypatch.setattr(onnxruntime, "InferenceSession", Session)
-    encoder = TextEncoder(graph.encoder, length=144)
-    facts = facts_of(graph, encoder, step=1, subwords=SUBWORDS, words="rules")
-    found = re.search(r"```python\n(.*?)```", task_snippet(graph, encoder, facts), re.DOTALL)
-    assert found
-    code = re.sub(
-        r'json.load\(.*?\)\["labels"\]', repr(facts.get("labels")), found[1].replace("), encoding", ", encoding")
-    )
-    if lines is not None:
-        code, count = re.subn(
-            r"^(texts|sentences|pairs) = .*$", lambda match: f"{match[1]} = {lines!r}", code, flags=re.M
-        )
-        assert count == 1
-    names: dict[str, Any] = {}
-    exec(code, names)
-    return names
-
-
-@pytest.mark.parametrize(("kind", "model"), [each for each in ALL if each[1] != "subwords"])
-def test_the_program_finds_what_tokenfree_does(kind: str, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    graph, made = graph_of(kind, model), recipe(kind, model)
-    lines = EXAMPLES.get(kind, ONE)
-    given = {"tags": [line.split() for line in lines]}.get(kind, [line.split("\t") for line in lines])
-    given = [line for (line,) in given] if kind in ("texts", "maxima", "numbers") else given
-    names = program_of(graph, given, monkeypatch)
-    trained = fresh(made)
-    raw = [made.task.raw(f"line {number}", line) for number, line in enumerate(lines)]
-    predicted = Evaluator(made.task, collator_of(made, None), raw)(trained, torch.device("cpu")).predictions
-    if kind == "numbers":
-        assert names["found"] == pytest.approx([line["label"] for line in predicted], abs=1e-5)
-        return
-    assert names["found"] == [line[{"tags": "tags", "questions": "answer"}.get(kind, "label")] for line in predicted]
-    if "probabilities" in names:
-        ours = [list(line["probabilities"].values()) for line in predicted]
-        assert np.abs(names["probabilities"] - ours).max() < 1e-5
-
-
-@pytest.mark.parametrize("kind", ["texts", "numbers", "pairs", "tags", "questions"])
-def test_the_program_for_subwords_runs(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    names = program_of(graph_of(kind, "subwords"), None, monkeypatch)
-    assert names["ids"].shape == names["inputs"]["codepoints"].shape
-    assert names["ids"][0, 0] == 400
-    assert len(names["begins" if kind == "questions" else "found"]) == 1
 
 
 @pytest.mark.parametrize(
