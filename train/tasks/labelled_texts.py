@@ -214,7 +214,11 @@ class LabelledCollator:
         self._classes = {label: number for number, label in enumerate(task.labels)}
 
     def encode(self, example: TextExample) -> tuple[TextSymbols, ...]:
-        """The texts of an example as the model reads them."""
+        """The texts of an example as the model reads them.
+
+        Raises:
+            UserError: a text has more than `MOST_CHARACTERS`.
+        """
         texts = self._task.texts(example)
         longest = max(map(len, texts), default=0)
         if longest > MOST_CHARACTERS:
