@@ -1,7 +1,6 @@
-"""Every public module, class, function and method says what it gives; one that raises an error of ours names it.
+"""Every module says what it holds; every public class and function that raises an error of ours names it.
 
-A method that overrides one of ours which has a docstring needs none of its own, and neither do the properties of a
-Protocol, which are its fields.
+A method that overrides one of ours which has a docstring needs none of its own. What name and types say needs none.
 """
 
 import ast
@@ -48,13 +47,10 @@ def _of_definition(path: Path, node: ast.AST, owner: str = "") -> Iterator[str]:
     if isinstance(node, ast.ClassDef):  # whose docstring is that of its making, too
         errors = {error for made in methods if made.name in ("__init__", "__post_init__") for error in raised(made)}
         for method in methods:
-            if not (method.name.startswith("_") or _is_field(node, method) or _is_told_above(path, node, method.name)):
+            if not (method.name.startswith("_") or _is_told_above(path, node, method.name)):
                 yield from _of_definition(path, method, f"{node.name}.")
-    if not text:
-        yield f"{where}: no docstring"
-    else:
-        told = text.partition("Raises:")[2]
-        yield from (f"{where}: raises {error}, and does not say so" for error in sorted(errors) if error not in told)
+    told = (text or "").partition("Raises:")[2]
+    yield from (f"{where}: raises {error}, and does not say so" for error in sorted(errors) if error not in told)
 
 
 def raised(node: ast.AST) -> set[str]:
@@ -67,12 +63,6 @@ def raised(node: ast.AST) -> set[str]:
         elif not isinstance(part, (*FUNCTION, ast.Lambda)):
             found |= raised(part)
     return found
-
-
-def _is_field(owner: ast.ClassDef, method: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether a method is a property of a Protocol."""
-    marks = {ast.unparse(decorator) for decorator in method.decorator_list}
-    return "property" in marks and any(ast.unparse(base).startswith("Protocol") for base in owner.bases)
 
 
 def _is_told_above(path: Path, owner: ast.ClassDef, method: str) -> bool:
@@ -100,7 +90,7 @@ def _class(path: Path, name: str) -> tuple[ast.ClassDef | None, Path]:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_public_names_say_what_they_give_and_what_they_raise(package: str) -> None:
+def test_public_names_say_what_they_raise(package: str) -> None:
     found = files(package)
     assert found
     assert [problem for path in found for problem in problems(path)] == []
@@ -110,12 +100,16 @@ def test_what_is_missing_is_found(tmp_path: Path) -> None:
     path = tmp_path / "file.py"
     path.write_text('''
 class Base:
-    """A class."""
-
     def told(self):
-        """Gives nothing."""
+        """Give nothing.
 
-    def untold(self): ...
+        Raises:
+            JobError: always.
+        """
+        raise JobError("no")
+
+    def untold(self):
+        raise JobError("no")
 
 
 class Derived(Base):
@@ -124,22 +118,15 @@ class Derived(Base):
     def __init__(self):
         raise UserError("no")
 
-    def told(self): ...
+    def told(self):
+        raise JobError("no")
 
-    def _private(self): ...
-
-
-class Shape(Protocol[T]):
-    """Another."""
-
-    @property
-    def field(self): ...
-
-    def method(self): ...
+    def _private(self):
+        raise JobError("no")
 
 
 def raises():
-    """Gives nothing.
+    """Give nothing.
 
     Raises:
         UserError: never.
@@ -148,9 +135,11 @@ def raises():
         raise JobError("no")
 
 
-def inner():
-    """Gives a function."""
+def without():
+    raise UserError("no")
 
+
+def inner():
     def function():
         raise JobError("no")
 
@@ -158,8 +147,8 @@ def inner():
 ''')
     assert [problem.removeprefix(str(path)) for problem in problems(path)] == [
         ": no docstring",
-        ":8 Base.untold: no docstring",
-        ":11 Derived: raises UserError, and does not say so",
-        ":28 Shape.method: no docstring",
-        ":31 raises: raises JobError, and does not say so",
+        ":11 Base.untold: raises JobError, and does not say so",
+        ":15 Derived: raises UserError, and does not say so",
+        ":28 raises: raises JobError, and does not say so",
+        ":38 without: raises UserError, and does not say so",
     ]

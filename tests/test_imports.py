@@ -58,8 +58,6 @@ FLOORS: dict[str, list[set[str]]] = {
 FOREIGN = {"preprocess": {"apache_beam", "torch", "ray"}, "pipelines": {"torch", "ray"}, "train": {"apache_beam"}}
 EXCEPT = {Path("pipelines/ray_workers.py"): {"ray"}}  # of FOREIGN: imported where a job is to run on Ray alone
 PACKAGES = ("preprocess", "pipelines", "train", "workflows")
-MANY_FILES = {"workflows/commands"}  # a command is a file
-MOST_FILES = 24
 
 
 def files() -> list[Path]:
@@ -174,13 +172,6 @@ def test_no_circle_of_folders(graph: dict[Path, set[Path]]) -> None:
         assert circle(among) is None, folder
 
 
-def test_folders_hold_about_a_dozen_files_and_no_loose_ones() -> None:
-    for folder in {path.parent for path in files()} - {Path(name) for name in MANY_FILES}:
-        assert len(list((REPOSITORY / folder).glob("*.py"))) <= MOST_FILES, folder
-    loose = {path.stem for path in (REPOSITORY / "train").glob("*.py")}
-    assert loose == {"__init__", "config", "evaluate", "finetune", "pretrain"}
-
-
 @pytest.mark.parametrize("package", PACKAGES)
 def test_no_two_public_classes_of_a_package_have_one_name(package: str) -> None:
     """But for `Config`, which every part has by contract."""
@@ -228,7 +219,9 @@ def test_no_package_imports_its_own_files_so_that_any_file_can_be_imported_first
 
 @pytest.mark.slow
 def test_all_modules_can_be_imported() -> None:
-    names = [".".join(("tokenfree", *path.with_suffix("").parts)) for path in reversed(files())]
+    names = [
+        ".".join(("tokenfree", *path.with_suffix("").parts)) for path in reversed(files()) if path.stem != "__init__"
+    ]
     program = f"import importlib\nfor name in {names!r}: importlib.import_module(name)"
     subprocess.run([sys.executable, "-c", program], check=True, cwd=REPOSITORY)
 
