@@ -11,7 +11,7 @@ def set_determinism(mode: int) -> None:
     `torch.set_deterministic_debug_mode` has it; in compiled code too, once the compiler is imported.
     """
     # Filling each new tensor with NaN shows reads of memory that nothing wrote. It takes 15% of a small model's step.
-    deterministic.fill_uninitialized_memory = False
+    deterministic.fill_uninitialized_memory = False  # pyright: ignore[reportAttributeAccessIssue]
     if "torch._inductor" in sys.modules:
         torch.use_deterministic_algorithms(mode > 0, warn_only=mode == 1)
     else:
