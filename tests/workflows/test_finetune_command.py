@@ -46,7 +46,7 @@ def test_from_files_to_labels(files: Path, capsys: pytest.CaptureFixture[str], m
     Path("raw.txt").write_text("a good day\n\nanother\n")
     lines = told(capsys, "predict", "run", "one text", "raw.txt", "--json").splitlines()
     assert [json.loads(line)["text"] for line in lines] == ["one text", "a good day", "another"]
-    assert set(json.loads(lines[0])) == {"text", "label", "probabilities"}
+    assert set(json.loads(lines[0])) == {"step", "text", "label", "probabilities"}
     assert "%" in told(capsys, "predict", "run", "one text").splitlines()[1]
 
 
@@ -68,9 +68,9 @@ def test_a_table_and_a_picture_of_noise(
     given = ["--train", "texts.csv", "--output", "run", *SMALL, "--task.noise.train", "drop"]
     told(capsys, "finetune", "classification", *given, "--dev", "texts.csv")
     lines = told(capsys, "analyze", "noise", "run", "--output", "noise.md", "noise.svg").splitlines()
-    assert lines[0] == "classification, 8 examples; trained with drop of 10%"
+    assert lines[:2] == ["step 1", "classification, 8 examples; trained with drop of 10%"]
     assert max(map(len, lines)) <= 80
-    assert len(lines) == 2 + 11 + 1 + 2  # "none" and schemes at their strengths
+    assert len(lines) == 3 + 11 + 1 + 2  # "none" and schemes at their strengths
     assert Path("noise.md").read_text().count("\n") == 2 + 11
     picture = Path("noise.svg").read_text()
     assert all(f">{name}<" in picture for name in ("without noise", "drop", "repeat", "uppercase", "random case"))

@@ -280,7 +280,7 @@ def test_windows_are_the_whole_text(most: int) -> None:
 def test_a_fine_tuned_run_gives_the_vector_that_it_trained(lines: str, tmp_path: Path) -> None:
     files = write_files(tmp_path)
     run, out = str(tmp_path / "run"), tmp_path / "out"
-    finetune(task_recipe("classification", steps=2), splits(files), run)
+    finetune(task_recipe({"name": "classification", "representation": "pooled"}, steps=2), splits(files), run)
     embed(run, lines, str(out), wanted=Wanted(pooling="pooled"))
     expected = load_encoder(run)([TEXTS[0]]).pooled[0].numpy()
     np.testing.assert_allclose(rows(out)[0]["vector"], expected, atol=1e-5)
