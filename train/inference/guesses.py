@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.preprocess.features.vocabulary import MAX_TEXT_CHARACTERS, Vocabulary
 from tokenfree.preprocess.text.words import word_spans
 from tokenfree.train.batches.collator import Arrays
 from tokenfree.train.batches.framing import MASK, frame
@@ -62,6 +62,10 @@ class CharacterText:
         """
         windows, places = [], []
         for size in sizes:
+            hidden = sum(self._text.sizes[at] or _OTHER for at in range(len(self._text.sizes)) if at != number)
+            total = sum(map(len, self._text.parts)) + hidden + size
+            if total > self._room:
+                raise UserError(f"the text has {total} characters and this model reads {self._room}; shorten it")
             line: list[int] = []
             for at, part in enumerate(self._text.parts):
                 line += map(ord, part)
@@ -69,8 +73,6 @@ class CharacterText:
                     if at == number:
                         places.append(len(line) + 1)
                     line += [MASK] * (size if at == number else self._text.sizes[at] or _OTHER)
-            if len(line) > self._room:
-                raise UserError(f"the text has {len(line)} characters and this model reads {self._room}; shorten it")
             windows.append(np.array(line, dtype=np.int64))
         ends = np.array([len(window) for window in windows])
         codepoints, mask = frame(windows, np.zeros_like(ends), ends, self._length)
@@ -118,6 +120,11 @@ def guess_subword(
         UserError: the text is too long for the model.
     """
     pieces, size = vocabulary.pieces(), vocabulary.size
+    num_characters = sum(map(len, text.parts)) + len(text.sizes)
+    if num_characters > MAX_TEXT_CHARACTERS:
+        raise UserError(
+            f"the text has {num_characters} characters and this model reads {length - 2} subwords; shorten it"
+        )
     # In one piece, with a character in the place of each mark: a part alone would begin as a text does, with a space.
     flat = vocabulary.encode_flat([chr(MASK).join(text.parts)])
     lengths = np.array([len(part) for part in text.parts[:-1]])
@@ -148,6 +155,9 @@ def guess_word(
     Raises:
         UserError: the text is too long for the model.
     """
+    num_visible = sum(len(part) - sum(map(part.count, " \t\n")) for part in text.parts)
+    if num_visible > length:  # a byte or more each
+        raise UserError(f"the text has {num_visible} characters and this model reads {length} bytes; shorten it")
     words, hidden = [], 0
     for at, part in enumerate(text.parts):
         encoded = part.encode("utf-8", "replace")

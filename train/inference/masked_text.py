@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from tokenfree.preprocess.common.errors import UserError
 
-MOST_CHARACTERS = 16_384  # that a mark hides: more than any model reads
-MARK = re.compile(r"\[MASK(?::(\d+))?\]")
+MARK = re.compile(r"\[MASK(?::([0-9]+))?\]")
+_DIGITS = 6  # of the largest number of characters
 
 
 class MaskedText(NamedTuple):
@@ -27,15 +27,16 @@ def read_masked_text(text: str) -> MaskedText:
     """Part a text at its marks: `[MASK]`, or `[MASK:5]` for five characters.
 
     Raises:
-        UserError: it has none, or one of no character.
+        UserError: it has none, or one of no character or of more than any model reads.
     """
     split = MARK.split(text)
     parts, sizes = split[::2], split[1::2]
     if not sizes:
-        raise UserError(f"{text!r} has no [MASK]; put one where something is to be guessed")
-    if "0" in sizes:
-        raise UserError(f"{text!r}: [MASK:0] hides nothing; give the number of its characters, or only [MASK]")
-    longest = max((int(size) for size in sizes if size is not None), default=0)
-    if longest > MOST_CHARACTERS:
-        raise UserError(f"[MASK:{longest}] hides more than {MOST_CHARACTERS:,} characters. Give a smaller number.")
+        raise UserError(f"{text[:60]!r} has no [MASK]; put one where something is to be guessed")
+    for size in sizes:
+        if size is not None and not size.strip("0"):
+            raise UserError(f"[MASK:{size[:20]}] hides nothing; give the number of its characters, or only [MASK]")
+        if size is not None and len(size) > _DIGITS:
+            said = f"[MASK:{size[:20]}] hides more characters than any model reads"
+            raise UserError(f"{said}; give the number of its characters, or only [MASK]")
     return MaskedText(tuple(parts), tuple(None if size is None else int(size) for size in sizes))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -13,8 +14,14 @@ from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.tasks.base import Item, Split
 from tokenfree.train.tasks.examples.example import TextExample
 from tokenfree.train.tasks.heads import TextHead
-from tokenfree.train.tasks.inputs.text_inputs import TextInputs
-from tokenfree.train.tasks.labelled_texts import LabelledCollator, LabelledTexts, TextWindow, too_long
+from tokenfree.train.tasks.inputs.text_inputs import TextInputs, compact, cut, measured
+from tokenfree.train.tasks.labelled_texts import (
+    LabelledCollator,
+    LabelledTexts,
+    TextWindow,
+    count_characters,
+    too_long,
+)
 
 
 @settings
@@ -70,14 +77,17 @@ class ClassificationCollator(LabelledCollator):
         """
         return [item for number, example in enumerate(examples) for item in self._items(number, example)]
 
-    def _items(self, number: int, example: TextExample) -> list[Item]:
-        (text,) = self.encode(example)
-        missing = self.inputs.missing([text])
-        if not missing:
-            return [Item(number, self.inputs.size([text]), TextWindow(example))]
+    def _items(self, number: int, example: TextExample) -> Iterator[Item]:
+        ((text, before),) = self.texts(example)
+        windows = cut(self.inputs, text, before, self._config.stride)
+        first, second = next(windows), next(windows, None)
+        if second is None:
+            yield Item(number, self.inputs.size([first]), TextWindow(example))
+            return
         if self._config.long_texts == "refuse":
-            raise too_long(
-                example.key, missing, self.inputs.symbols, "set task.long_texts to window, or make train.length larger"
-            )
-        windows = self.inputs.cut(text, self._config.stride)
-        return [Item(number, self.inputs.size([part]), TextWindow(example, (part,))) for part in windows]
+            missing = self.inputs.missing([measured(self.inputs.chunks(text, before))])
+            remedy = "set task.long_texts to window, or make train.length larger"
+            raise too_long(example.key, missing, self.inputs.symbols, remedy)
+        for part in itertools.chain([first, second], windows):
+            content = TextWindow(example, compact(part), count_characters(part))
+            yield Item(number, self.inputs.size([part]), content)

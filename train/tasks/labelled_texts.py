@@ -193,10 +193,8 @@ class TextWindow:
     """An example, or a window of one that is too long to be read at once."""
 
     example: TextExample
-    parts: tuple[TextSymbols, ...] | None = None  # None: all of it; encoded when it is read, which spares memory
-
-
-MOST_CHARACTERS = 10_000_000  # of a text: 240 MB while it is cut into windows
+    part: TextSymbols | None = None  # None: all of it; encoded when it is read, which spares memory
+    num_characters: int = 0  # that have vectors in `part`, which holds its symbols alone
 
 
 class LabelledCollator:
@@ -214,25 +212,18 @@ class LabelledCollator:
         self._classes = {label: number for number, label in enumerate(task.labels)}
 
     def encode(self, example: TextExample) -> tuple[TextSymbols, ...]:
-        """The texts of an example as the model reads them.
+        """The texts of an example as the model reads them."""
+        return tuple(self.inputs.encode(*each) for each in self.texts(example))
 
-        Raises:
-            UserError: a text has more than `MOST_CHARACTERS`.
-        """
+    def texts(self, example: TextExample) -> list[tuple[str, str | None]]:
+        """The texts of an example, each with what it was before its case changed."""
         texts = self._task.texts(example)
-        longest = max(map(len, texts), default=0)
-        if longest > MOST_CHARACTERS:
-            raise UserError(
-                f"{example.key}: a text has {longest:,} characters. Split it into texts of at most "
-                f"{MOST_CHARACTERS:,} characters."
-            )
-        before = example.before or [None] * len(texts)
-        return tuple(self.inputs.encode(*each) for each in zip(texts, before, strict=True))
+        return list(zip(texts, example.before or [None] * len(texts), strict=True))
 
     def __call__(self, items: Sequence[Item], sample_ids: np.ndarray) -> Arrays:
         """`codepoints`, `mask` and so on of the texts; `classes` int64 [b] or `numbers` float32 [b]."""
         windows: list[TextWindow] = [item.content for item in items]
-        parts = [window.parts or self.encode(window.example) for window in windows]
+        parts = [self.encode(each.example) if each.part is None else (each.part,) for each in windows]
         if self._two_vectors:
             arrays = self.inputs.arrays([each[:1] for each in parts])
             second = self.inputs.arrays([each[1:] for each in parts])
@@ -241,12 +232,20 @@ class LabelledCollator:
             arrays = self.inputs.arrays(parts)
         labels = [window.example.label for window in windows]
         known = np.array([label is not None for label in labels])
-        num_characters = [sum(int((part.vectors != NOWHERE).sum()) for part in each) for each in parts]
+        num_characters = [
+            window.num_characters or sum(map(count_characters, each))
+            for window, each in zip(windows, parts, strict=True)
+        ]
         arrays |= {"target_mask": known[:, None], "num_characters": np.array(num_characters, dtype=np.int64)}
         if self._task.is_number:
             return arrays | {"numbers": np.array([float(label or 0) for label in labels], dtype=np.float32)}
         classes = [self._classes[str(label)] if label is not None else 0 for label in labels]
         return arrays | {"classes": np.array(classes, dtype=np.int64)}
+
+
+def count_characters(text: TextSymbols) -> int:
+    """How many characters have a vector."""
+    return int((text.vectors != NOWHERE).sum())
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:

@@ -147,7 +147,7 @@ class WindowCollator:
         return [item for number, example in enumerate(examples) for item in self._windows(number, example, step)]
 
     def _windows(self, number: int, example: TextExample, step: int) -> Iterator[Item]:
-        symbols, done = self._inputs.encode(example.text).symbols, 0
+        symbols, done = np.concatenate([each.symbols for each in self._inputs.chunks(example.text)]), 0
         for begin in range(0, len(symbols), step):
             part = TextSymbols(symbols[begin : begin + self._room], np.zeros(0, dtype=np.int64))
             yield Item(number, self._inputs.size([part]), ByteWindow(part, done - begin))

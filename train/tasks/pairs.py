@@ -11,7 +11,7 @@ from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.tasks.base import Item, Split
 from tokenfree.train.tasks.examples.example import TextExample
 from tokenfree.train.tasks.heads import Combine, TextHead
-from tokenfree.train.tasks.inputs.text_inputs import TextInputs
+from tokenfree.train.tasks.inputs.text_inputs import TextInputs, measured
 from tokenfree.train.tasks.inputs.words import WordInputs
 from tokenfree.train.tasks.labelled_texts import LabelledCollator, LabelledTexts, TextWindow, too_long
 
@@ -98,8 +98,8 @@ class TextPairCollator(LabelledCollator):
 
     def _measured(self, example: TextExample) -> tuple[int, int]:
         """The positions that a pair takes, and how many are missing."""
-        parts = self.encode(example)
-        inputs = [[part] for part in parts] if self._apart else [list(parts)]
+        parts = [measured(self.inputs.chunks(*each)) for each in self.texts(example)]
+        inputs = [[part] for part in parts] if self._apart else [parts]
         return sum(map(self.inputs.size, inputs)), max(map(self.inputs.missing, inputs))
 
     def _too_long(self, examples: Sequence[TextExample], missing: Sequence[int]) -> UserError:

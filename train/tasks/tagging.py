@@ -7,9 +7,10 @@ the tag at the first subword or word that begins in it.
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
@@ -28,14 +29,14 @@ from tokenfree.train.tasks.examples.example import TaggedExample
 from tokenfree.train.tasks.examples.noise import Noise
 from tokenfree.train.tasks.examples.tagged import TaggedOptions, read_tagged
 from tokenfree.train.tasks.heads import PlaceHead
-from tokenfree.train.tasks.inputs.text_inputs import NOWHERE, TextInputs, TextSymbols
+from tokenfree.train.tasks.inputs.text_inputs import NOWHERE, TextInputs, TextSymbols, joined, measured
 from tokenfree.train.tasks.labelled_texts import DIGITS, softmax
 from tokenfree.train.tasks.metrics.metrics import Metrics
 from tokenfree.train.tasks.metrics.tags import span_metrics, tag_metrics
 
-logger = logging.getLogger("tokenfree")
-
 OUTSIDE = "O"
+Words = tuple[str, ...]
+logger = logging.getLogger("tokenfree")
 
 
 @settings
@@ -180,27 +181,25 @@ class TaggingCollator:
 
     def __init__(self, task: Config, inputs: TextInputs) -> None:
         self._inputs, self._has_spans, self._targets = inputs, task.has_spans, task.targets
-        self._shortened = 0  # words
+        self._cut = list[str]()  # words of which not all is read
         self._classes = {label: number for number, label in enumerate(task.labels)}
 
     def items(self, examples: Sequence[TaggedExample], *, training: bool) -> list[Item]:
-        """See `TaskCollator.items`; sentences that are too long are halved, between words, until they fit.
-
-        A word that alone is too long is read by its first characters.
+        """See `TaskCollator.items`; sentences that are too long are halved, between words, until they fit, and a word
+        that alone is too long is read by its first characters.
         """
-        self._shortened = 0
+        self._cut.clear()
         items = [
             Item(number, self._inputs.size([window.text]), window)
             for number, example in enumerate(examples)
             if example.words
             for window in self._windows(example, 0, len(example.words))
         ]
-        if self._shortened:
-            logger.warning(
-                "words longer than the model reads at once: %d. Only their first characters are read. Increase "
-                "train.length to read all of them.",
-                self._shortened,
-            )
+        if self._cut:
+            count, total = len(self._cut), sum(len(example.words) for example in examples)
+            are, their = ("is", "Its") if count == 1 else ("are", "Their")
+            said = f"{count} of {total} words {are} longer than the model reads at once: {self._cut[0][:20]}..."
+            logger.warning("%s %s first characters are read.", said, their)
         return items
 
     def __call__(self, items: Sequence[Item], sample_ids: np.ndarray) -> Arrays:
@@ -219,29 +218,33 @@ class TaggingCollator:
             "num_characters": np.array([len(window.text.vectors) for window in windows], dtype=np.int64),
         }
 
-    def _windows(self, example: TaggedExample, begin: int, end: int) -> list[TaggedWindow]:
-        words = example.words[begin:end]
-        before = None if example.before is None else " ".join(example.before[begin:end])
-        text = self._inputs.encode(" ".join(words), before)
-        if not self._inputs.missing([text]):
-            return [self._window(words, example.tags and example.tags[begin:end], begin, text)]
-        if len(words) == 1:
-            self._shortened += 1
-            return [
-                self._window(words, example.tags and example.tags[begin:end], begin, self._beginning(words[0], before))
-            ]
+    def _windows(self, example: TaggedExample, begin: int, end: int) -> Iterator[TaggedWindow]:
+        words, tags = example.words[begin:end], example.tags and example.tags[begin:end]
+        before = example.before and example.before[begin:end]
+        text = self._encode(words, before)
+        if text is None and len(words) == 1:
+            self._cut.append(words[0])
+            sizes = range(1, min(len(words[0]), self._inputs.length) + 1)
+            most = bisect.bisect_left(
+                sizes, True, key=lambda size: self._encode(_heads(words, size), _heads(before, size)) is None
+            )
+            words, before = _heads(words, most), _heads(before, most)
+            text = self._encode(words, before)
+        if text is not None:
+            yield self._window(words, tags, begin, text)
+            return
         middle = (begin + end) // 2
-        return self._windows(example, begin, middle) + self._windows(example, middle, end)
+        yield from self._windows(example, begin, middle)
+        yield from self._windows(example, middle, end)
 
-    def _beginning(self, word: str, before: str | None) -> TextSymbols:
-        """As much of the beginning of `word` as fits; the characters behind it have no vectors."""
-        fits, too_many = 0, min(len(word), self._inputs.length) + 1
-        while too_many - fits > 1:
-            middle = (fits + too_many) // 2
-            text = self._inputs.encode(word[:middle], before and before[:middle])
-            fits, too_many = (fits, middle) if self._inputs.missing([text]) else (middle, too_many)
-        text = self._inputs.encode(word[:fits], before and before[:fits])
-        return text._replace(vectors=np.append(text.vectors, np.full(len(word) - fits, NOWHERE)))
+    def _encode(self, words: Words, before: Words | None) -> TextSymbols | None:
+        """The words as the model reads them, None where they are too long for it."""
+        read = list[TextSymbols]()
+        for chunk in self._inputs.chunks(" ".join(words), " ".join(before) if before else None):
+            read.append(chunk)
+            if self._inputs.missing([measured(read)]):
+                return None
+        return joined(read)
 
     def _window(self, words: Sequence[str], tags: Sequence[str] | None, begin: int, text: TextSymbols) -> TaggedWindow:
         of_word = np.repeat(np.arange(len(words)), [len(word) for word in words])
@@ -264,6 +267,11 @@ class TaggingCollator:
     def _inside(self, tag: str) -> str:
         """The tag of the characters of a word after the first."""
         return f"I{tag[1:]}" if self._has_spans and tag.startswith("B-") else tag
+
+
+def _heads(words: Words | None, size: int) -> Words:
+    """The first characters of each word."""
+    return tuple(word[:size] for word in words or ())
 
 
 def _words(text: str) -> list[tuple[int, str]]:

@@ -226,7 +226,7 @@ def test_what_does_not_fit_is_told_before_anything_is_written(
     for name, text in own.items():
         (tmp_path / f"{name}.tsv").write_text(text)
         paths[name] = str(tmp_path / f"{name}.tsv")
-    prefix = "tags_" if "tagging" in str(task) else "pairs_" if task == "pairs" else ""
+    prefix = "pairs_" if task == "pairs" else ""
     given = {**splits(files, prefix), **{split: name and paths.get(name, name) for split, name in over.items()}}
     with pytest.raises(UserError, match=message):
         finetune(make_task(task), {split: path for split, path in given.items() if path}, str(tmp_path / "run"))

@@ -3,6 +3,7 @@
 import io
 import json
 import sys
+import tracemalloc
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -169,15 +170,27 @@ def test_marks() -> None:
     assert text.parts == ("", " a", "", "\n", "")
     assert text.sizes == (None, 3, None, None)
     assert [text.begins_word(number) for number in range(4)] == [True, False, False, True]
-    for wrong, what in (("nothing", r"has no \[MASK\]"), ("[MASK:0]", "hides nothing")):
+    for wrong, what in (
+        ("nothing", r"has no \[MASK\]"),
+        ("[MASK:0]", "hides nothing"),
+        ("[MASK:00]", "hides nothing"),
+        ("[MASK:999999999]", "hides more characters than any model reads"),
+        (f"[MASK:{'9' * 5000}]", "hides more characters than any model reads"),
+    ):
         with pytest.raises(UserError, match=what):
             read_masked_text(wrong)
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_texts_that_are_too_long(runs: Callable[[str], str], name: str) -> None:
-    with pytest.raises(UserError, match=r"the text has \d+ .*this model reads \d+.*shorten it"):
-        load_predictor(runs(name))("ab " * 200 + "[MASK]")
+    predictor = load_predictor(runs(name))
+    for text in ("ab " * 200 + "[MASK]", "ab " * 200_000 + "[MASK]", "a" * 600_000 + "[MASK:5]"):
+        tracemalloc.start()
+        with pytest.raises(UserError, match=r"the text has \d+ .*this model reads \d+.*shorten it"):
+            predictor(text)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 10_000_000
 
 
 def test_data_with_another_vocabulary(runs: Callable[[str], str], long_corpus: str, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.train.conftest import WORDS
+from tests.train.tasks.test_long_texts import KINDS
 from tokenfree.preprocess.common.settings import build
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.tasks.examples.example import TaggedExample
@@ -51,18 +52,27 @@ def test_where_the_loss_is_taken(
     assert firsts == ([1, 5, 10, 12] if model is CHARACTERS else [1, 2, 3, 4])
 
 
-@pytest.mark.parametrize("model", [CHARACTERS, WORDS], ids=["characters", "words"])
-def test_a_word_that_is_too_long_is_read_by_its_beginning(
-    model: dict[str, Any], caplog: pytest.LogCaptureFixture
-) -> None:
-    long = TaggedExample("file:2", ("a", "b" * 5000, "c"), ("O", "B-P", "O"))
-    task = build(Config, {}, source="test").fitted([EXAMPLE])
-    collator = task.collator(inputs_of(model), 0)
-    with caplog.at_level(logging.WARNING):
-        items = collator.items([EXAMPLE, long], training=True)
-    (said,) = caplog.messages
-    assert said.startswith("words longer than the model reads at once: 1. Only their first characters are read.")
-    (window,) = [item.content for item in items if item.example == 1 and item.content.begin == 1]
-    assert set(window.text.symbols.tolist()) == {ord("b")}
-    assert task.labels[window.classes[0]] == "B-P"
-    collator(items, np.arange(len(items)))
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_word_that_is_too_long_is_read_by_its_first_characters(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The rest of its sentence, and of the set, is read as ever."""
+    words, inputs = ("in", "q=" + "é1" * 200, "Lima", "ok"), KINDS[kind]()
+    examples = [EXAMPLE, TaggedExample("file:2", words, ("O", "B-P", "B-Q", "O")), EXAMPLE]
+    task = build(Config, {}, source="test").fitted(examples)
+    with caplog.at_level(logging.WARNING, "tokenfree"):
+        items = task.collator(inputs, 0).items(examples, training=True)
+    assert [record.getMessage() for record in caplog.records] == [
+        "1 of 12 words is longer than the model reads at once: q=é1é1é1é1é1é1é1é1é1... Its first characters are read."
+    ]
+    assert all(not inputs.missing([item.content.text]) for item in items)
+    long = next(item.content for item in items if item.example == 1 and item.content.begin == 1)
+    most = inputs.fitting(inputs.encode(words[1]))
+    assert abs(long.text.num_vectors - most) <= 4  # of a character there may be several bytes
+    outputs = [{"logits": np.eye(len(task.labels))[item.content.classes]} for item in items]
+    found = [line["tags"] for line in task.predictions(examples, items, outputs)]
+    assert found == [list(example.tags or ()) for example in examples]
+
+
+def test_a_word_of_a_million_characters() -> None:
+    inputs, example = inputs_of(CHARACTERS), TaggedExample("file:1", ("x" * 1_000_000, "b"), ("B-P", "O"))
+    items = build(Config, {}, source="test").fitted([example]).collator(inputs, 0).items([example], training=True)
+    assert [item.content.text.num_vectors for item in items] == [56, 1]

@@ -18,8 +18,8 @@ class ByteInputs(SymbolInputs):
     def __init__(self, model: ModelConfig, length: int) -> None:
         super().__init__(model, length, cls=CLS, sep=SEP)
 
-    def encode(self, text: str, before: str | None = None) -> TextSymbols:
+    def encode_chunk(self, text: str) -> TextSymbols:
         """A vector for each byte; that of a character is the one of its first byte."""
-        encoded = np.frombuffer(text.encode("utf-8", "surrogatepass"), dtype=np.uint8).astype(np.int64)
+        encoded = np.frombuffer(text.encode("utf-8", "surrogatepass"), dtype=np.uint8)
         is_first = (encoded & 0xC0) != 0x80
         return TextSymbols(np.where(encoded <= MASK, UNK, encoded), np.flatnonzero(is_first))

@@ -26,4 +26,4 @@ class NoTexts:
             "or task.name: mirrored_summation"
         )
 
-    encode = missing = size = cut = arrays = offsets = _refuse
+    encode = chunks = missing = size = fitting = arrays = offsets = _refuse

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from tokenfree.train.batches.collator import Arrays
 from tokenfree.train.batches.framing import CLS, SEP
 from tokenfree.train.batches.padding import Padding
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.tasks.inputs.text_inputs import NOWHERE, NUM_FRAME, TextSymbols, window_vectors
+from tokenfree.train.tasks.inputs.text_inputs import NOWHERE, NUM_FRAME, TextSymbols, joined
 
 _BUCKET = 8  # lengths of batches are multiples of this
 _FORBIDDEN = (0x0000, *range(0xE000, 0xE033))  # codepoints that mean something else to the model
@@ -32,6 +32,7 @@ class SymbolInputs:
     """
 
     symbols = "symbols"
+    chunk = 4096  # characters that are encoded at once
 
     def __init__(self, model: ModelConfig, length: int, *, cls: int, sep: int) -> None:
         self.length = length
@@ -46,6 +47,15 @@ class SymbolInputs:
 
     def encode(self, text: str, before: str | None = None) -> TextSymbols:
         """See `TextInputs.encode`."""
+        return joined(self.chunks(text, before))
+
+    def chunks(self, text: str, before: str | None = None) -> Iterator[TextSymbols]:
+        """See `TextInputs.chunks`."""
+        for start in range(0, max(1, len(text)), self.chunk):
+            yield self.encode_chunk(text[start : start + self.chunk])
+
+    def encode_chunk(self, text: str) -> TextSymbols:
+        """At most `chunk` characters as the model reads them."""
         raise NotImplementedError
 
     def size(self, parts: Sequence[TextSymbols]) -> int:
@@ -56,17 +66,9 @@ class SymbolInputs:
         """See `TextInputs.missing`."""
         return max(0, self.size(parts) - self._room)
 
-    def cut(self, text: TextSymbols, stride: float) -> list[TextSymbols]:
-        """See `TextInputs.cut`."""
-        size, room = len(text.symbols), self._room - NUM_FRAME
-        step = max(1, int(room * stride))
-        starts = range(0, 1 + max(0, size - room + step - 1) // step * step, step)
-        seen = text.vectors[text.vectors != NOWHERE]
-        windows = [range(start, min(start + room, size)) for start in starts]
-        return [
-            TextSymbols(text.symbols[part.start : part.stop], window_vectors(seen, part.start, part.stop))
-            for part in windows
-        ]
+    def fitting(self, text: TextSymbols) -> int:
+        """See `TextInputs.fitting`."""
+        return min(len(text.symbols), self._room - NUM_FRAME)
 
     def arrays(self, inputs: Sequence[Sequence[TextSymbols]]) -> Arrays:
         """See `TextInputs.arrays`."""
@@ -97,9 +99,9 @@ class CharacterInputs(SymbolInputs):
     def __init__(self, model: ModelConfig, length: int) -> None:
         super().__init__(model, length, cls=CLS, sep=SEP)
 
-    def encode(self, text: str, before: str | None = None) -> TextSymbols:
+    def encode_chunk(self, text: str) -> TextSymbols:
         """A vector for each character."""
-        codepoints = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.int64)
+        codepoints = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4").copy()
         codepoints[np.isin(codepoints, _FORBIDDEN)] = _REPLACEMENT
         return TextSymbols(codepoints, np.arange(len(codepoints)))
 
@@ -108,25 +110,20 @@ class SubwordInputs(SymbolInputs):
     """Inputs of the ids of subwords; CLS, SEP and MASK come behind those of the vocabulary."""
 
     symbols = "subwords"
+    chunk = MAX_TEXT_CHARACTERS
 
     def __init__(self, model: ModelConfig, length: int, vocabulary: Vocabulary) -> None:
         super().__init__(model, length, cls=vocabulary.size, sep=vocabulary.size + 1)
         self._vocabulary = vocabulary
 
-    def encode(self, text: str, before: str | None = None) -> TextSymbols:
+    def encode_chunk(self, text: str) -> TextSymbols:
         """A vector for each subword; white space has none."""
-        pieces = [text[at : at + MAX_TEXT_CHARACTERS] for at in range(0, len(text), MAX_TEXT_CHARACTERS)]
-        ids, vectors, num_before = list[np.ndarray](), np.full(len(text), NOWHERE), 0
-        for number, encoding in enumerate(self._vocabulary.encode_batch([_clean(piece) for piece in pieces])):
-            shift = number * MAX_TEXT_CHARACTERS
-            spans = zip(encoding.starts.tolist(), encoding.ends.tolist(), strict=True)
-            for place, (start, end) in reversed(
-                list(enumerate(spans, num_before))
-            ):  # the first of those of a character
-                vectors[shift + start : shift + end] = place
-            ids.append(encoding.ids.astype(np.int64))
-            num_before += len(encoding.ids)
-        return TextSymbols(np.concatenate([np.zeros(0, dtype=np.int64), *ids]), vectors)
+        (encoding,) = self._vocabulary.encode_batch([_clean(text)])
+        vectors = np.full(len(text), NOWHERE)
+        spans = zip(encoding.starts.tolist(), encoding.ends.tolist(), strict=True)
+        for place, (start, end) in reversed(list(enumerate(spans))):  # the first of those of a character
+            vectors[start:end] = place
+        return TextSymbols(encoding.ids, vectors)
 
 
 def _clean(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -13,9 +13,10 @@ from tokenfree.train.batches.text_words import text_words
 from tokenfree.train.batches.word_framing import room_for_words
 from tokenfree.train.model.embedders.word_bytes import CLS, SEP
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.tasks.inputs.text_inputs import NOWHERE, NUM_FRAME, TextSymbols, window_vectors
+from tokenfree.train.tasks.inputs.text_inputs import NUM_FRAME, TextSymbols, joined
 
 _BUCKET = 8  # of bytes; of words a quarter
+_CHUNK = 4096  # characters that are encoded at once
 
 
 class WordInputs:
@@ -39,10 +40,22 @@ class WordInputs:
             text: to be read.
             before: see `text_words`.
         """
-        utf8, starts, ends, vectors = text_words(text, before)
-        sizes = ends - starts
-        symbols = utf8[ragged_range(starts, sizes)]
-        return TextSymbols(symbols.astype(np.int64), vectors, np.cumsum(sizes))
+        return joined(self.chunks(text, before))
+
+    def chunks(self, text: str, before: str | None = None) -> Iterator[TextSymbols]:
+        """See `TextInputs.chunks`; a word that may go on is left to the next one."""
+        stop = 0
+        while True:
+            start, stop = stop, min(len(text), stop + _CHUNK)
+            utf8, starts, ends, vectors = text_words(text[start:stop], before and before[start:stop])
+            if stop < len(text) and len(starts) > 1 and not text[stop - 1].isspace():
+                starts, ends = starts[:-1], ends[:-1]
+                vectors = vectors[: int(np.argmax(vectors == len(starts)))]
+                stop = start + len(vectors)
+            sizes = ends - starts
+            yield TextSymbols(utf8[ragged_range(starts, sizes)], vectors, np.cumsum(sizes))
+            if stop == len(text):
+                return
 
     def size(self, parts: Sequence[TextSymbols]) -> int:
         """Bytes; they stand for the words too."""
@@ -53,22 +66,11 @@ class WordInputs:
         words = sum(part.num_vectors + 1 for part in parts) + 1 - NUM_FRAME
         return max(0, self.size(parts) - NUM_FRAME - self._num_bytes, words - self._num_words)
 
-    def cut(self, text: TextSymbols, stride: float) -> list[TextSymbols]:
-        """See `TextInputs.cut`; windows begin and end with whole words."""
+    def fitting(self, text: TextSymbols) -> int:
+        """See `TextInputs.fitting`; windows begin and end with whole words."""
         ends = text.unit_ends
         assert ends is not None, "words"
-        seen = text.vectors[text.vectors != NOWHERE]
-        windows, start = list[TextSymbols](), 0
-        while True:
-            before = int(ends[start - 1]) if start else 0
-            fitting = int(np.searchsorted(ends, before + self._num_bytes, side="right"))
-            end = min(start + self._num_words, fitting)
-            after = int(ends[end - 1])
-            vectors = window_vectors(seen, start, end)
-            windows.append(TextSymbols(text.symbols[before:after], vectors, ends[start:end] - before))
-            if end == len(ends):
-                return windows
-            start += max(1, int((end - start) * stride))
+        return min(self._num_words, int(np.searchsorted(ends, self._num_bytes, side="right")))
 
     def arrays(self, inputs: Sequence[Sequence[TextSymbols]]) -> Arrays:
         """See `TextInputs.arrays`."""

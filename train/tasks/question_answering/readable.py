@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tokenfree.train.tasks.inputs.text_inputs import TextInputs, TextSymbols
+from tokenfree.train.tasks.inputs.text_inputs import TextInputs, TextSymbols, joined, part_of
 from tokenfree.train.tasks.question_answering.tydi_files import NO_SPAN, Span, TydiExample
 
 QUESTION_MARKER = 0xE005  # before the question; private-use codepoints as in CANINE's code for TyDi QA
@@ -49,7 +49,7 @@ class Readable:
 
     def part(self, vectors: range) -> TextSymbols:
         """Some vectors in a row."""
-        return part_of(TextSymbols(self.symbols, self.starts, self.unit_ends), vectors)
+        return part_of(TextSymbols(self.symbols, self.starts[:0], self.unit_ends), vectors.start, vectors.stop)
 
     def find(self, span: Span, passage: int) -> range | None:
         """The vectors of a passage that stand for bytes of `span`; None where it is empty or not all in there."""
@@ -89,18 +89,8 @@ def readable(passages: Iterable[Passage], inputs: TextInputs, *, markers: bool) 
             found.append(places)
         ranges[passage.index] = range(length, length + text.num_vectors)
         length += text.num_vectors
-    joined = _joined(texts)
-    return Readable(joined.symbols, _concatenated(starts), _concatenated(ends), ranges, joined.unit_ends)
-
-
-def part_of(text: TextSymbols, vectors: range) -> TextSymbols:
-    """Some vectors in a row of a text; `vectors` of the part are left empty."""
-    begin, end = vectors.start, vectors.stop
-    nothing = np.zeros(0, dtype=np.int64)
-    if text.unit_ends is None:
-        return TextSymbols(text.symbols[begin:end], nothing)
-    before, after = (int(text.unit_ends[at - 1]) if at else 0 for at in (begin, end))
-    return TextSymbols(text.symbols[before:after], nothing, text.unit_ends[begin:end] - before)
+    read = joined(texts)
+    return Readable(read.symbols, _concatenated(starts), _concatenated(ends), ranges, read.unit_ends)
 
 
 def _places(text: TextSymbols, passage: Passage) -> tuple[np.ndarray, np.ndarray]:
@@ -112,17 +102,6 @@ def _places(text: TextSymbols, passage: Passage) -> tuple[np.ndarray, np.ndarray
     ends[text.vectors[seen]] = byte[seen + 1]  # of several characters of a vector, the last is written last
     starts[text.vectors[seen[::-1]]] = byte[seen[::-1]]
     return starts, ends
-
-
-def _joined(texts: list[TextSymbols]) -> TextSymbols:
-    symbols = _concatenated([text.symbols for text in texts])
-    if not texts or texts[0].unit_ends is None:
-        return TextSymbols(symbols, np.zeros(0, dtype=np.int64))
-    shifts = np.cumsum([0, *(len(text.symbols) for text in texts)])
-    unit_ends = [
-        text.unit_ends + shift for text, shift in zip(texts, shifts, strict=False) if text.unit_ends is not None
-    ]
-    return TextSymbols(symbols, np.zeros(0, dtype=np.int64), np.concatenate(unit_ends))
 
 
 def _concatenated(arrays: list[np.ndarray]) -> np.ndarray:

@@ -115,7 +115,7 @@ class QuestionCollator:
     def __init__(self, task: QuestionAnswering, inputs: TextInputs, seed: int) -> None:
         self._task, self._seed = task, seed
         self._reader = WindowReader(inputs, max_question=task.max_question, stride=task.stride, markers=task.markers)
-        self._read = functools.lru_cache(maxsize=32)(self._read_now)
+        self._read = functools.lru_cache(maxsize=4)(self._read_now)  # few, since texts may be large
 
     def items(self, examples: Sequence[Any], *, training: bool) -> list[Item]:
         """See `TaskCollator.items`. A question whose answer is not where it should be is left out of training."""

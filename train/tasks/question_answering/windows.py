@@ -20,13 +20,12 @@ from tokenfree.preprocess.common.errors import UserError
 from tokenfree.train.batches import counter_random as random
 from tokenfree.train.batches.collator import Arrays
 from tokenfree.train.batches.framing import CLS, SEP
-from tokenfree.train.tasks.inputs.text_inputs import TextInputs, TextSymbols
+from tokenfree.train.tasks.inputs.text_inputs import TextInputs, TextSymbols, part_of
 from tokenfree.train.tasks.question_answering.readable import (
     NOWHERE,
     QUESTION_MARKER,
     Passage,
     Readable,
-    part_of,
     readable,
 )
 
@@ -97,7 +96,7 @@ class WindowReader:
     def question(self, text: str) -> TextSymbols:
         """A question as it is read: its last vectors, behind the marker if there is one."""
         encoded = self._inputs.encode(text)
-        kept = part_of(encoded, range(max(0, encoded.num_vectors - self._max_question), encoded.num_vectors))
+        kept = part_of(encoded, max(0, encoded.num_vectors - self._max_question), encoded.num_vectors)
         return kept._replace(symbols=np.append(QUESTION_MARKER, kept.symbols)) if self._markers else kept
 
     def cut(self, question: TextSymbols, text: Readable) -> list[Window]:
