@@ -159,7 +159,14 @@ def test_a_servers_answer(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
 def test_guesses(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     predictor = importlib.import_module("tokenfree.train.inference.predictor")
     guess = Guess(HOSTILE, 0.5)
-    monkeypatch.setattr(predictor, "load_predictor", lambda *_, **__: lambda text, top: [[guess]])
+
+    class Stub:
+        checkpoint = SimpleNamespace(step=1, record=lambda: {"step": 1})
+
+        def __call__(self, text: str, top: int) -> list[list[Guess]]:
+            return [[guess]]
+
+    monkeypatch.setattr(predictor, "load_predictor", lambda *_, **__: Stub())
     monkeypatch.setattr(importlib.import_module("tokenfree.train.runs.run_config"), "is_finetuned", lambda _: False)
     assert cli.main(["predict", "run", HOSTILE]) == 0
     assert shown(capsys).count("geese") == 2

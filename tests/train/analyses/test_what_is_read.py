@@ -14,7 +14,7 @@ from tokenfree.train.loop.loop import Loop
 OBJECTIVES: dict[str, Mapping[str, Any]] = {
     "canine_s": {"name": "canine_s"},
     "canine_s with pairs": {"name": "canine_s", "next_sentence": True},
-    "canine_c": {"name": "canine_c", "heads": 2},
+    "canine_c": {"name": "canine_c", "heads": 2, "masked": 0.9},
     "masked_characters": {"name": "masked_characters"},
     "masked_subwords": {"name": "masked_subwords", "tied": True},
     "masked_bytes": {"name": "masked_bytes"},

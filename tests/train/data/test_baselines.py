@@ -18,7 +18,7 @@ LENGTH = 64
 OBJECTIVES: dict[str, Any] = {
     "canine_s": canine_s.Config(),
     "canine_s with pairs": canine_s.Config(next_sentence=True),
-    "canine_c": canine_c.Config(buckets=300),
+    "canine_c": canine_c.Config(buckets=300, masked=0.9),
     "masked_characters": masked_characters.Config(buckets=300),
     "masked_subwords": masked_subwords.Config(),
     "byte2word": byte2word.Config(bytes_per_word=2),

@@ -80,6 +80,7 @@ def finetuned(folder: Path, kind: str, corpus: str, model: str = "canine", **tas
 
 
 def large_weights(folder: Path, made: FinetuneRecipe) -> str:
+    folder.mkdir()
     torch.manual_seed(0)
     encoder = made.model.build()
     with torch.no_grad():

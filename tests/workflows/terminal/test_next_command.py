@@ -33,7 +33,10 @@ def test_after_preprocessing(
         return SimpleNamespace(documents=rows, rows=rows, characters=9, shards=[1])
 
     manifest = SimpleNamespace(
-        splits={"train": splits(5), "validation": splits(windows)}, vocabulary_size=None, counters={"failed": {}}
+        splits={"train": splits(5), "validation": splits(windows)},
+        vocabulary_size=None,
+        counters={"failed": {}},
+        statistics={"languages": {}},
     )
     monkeypatch.setattr("tokenfree.pipelines.preprocess.run_preprocess", lambda *_, **__: manifest)
     arguments = ["--output", "out", "--window.max_characters", str(characters)]
