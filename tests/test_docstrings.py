@@ -1,6 +1,6 @@
 """Every module says what it holds; every public class and function that raises an error of ours names it.
 
-A method that overrides one of ours which has a docstring needs none of its own. What name and types say needs none.
+A method that overrides one of ours with a docstring needs none, nor does what name and types say.
 """
 
 import ast

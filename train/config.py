@@ -247,7 +247,7 @@ def _problems_of_memory(recipe: Recipe) -> Iterator[str]:
     if "RAY_ADDRESS" in os.environ or torch.cuda.is_available():
         return
     width, layers = recipe.model.width, recipe.model.trunk.layers
-    least, limit = BYTES_OF_A_WEIGHT * layers * width**2, machine_memory()  # a square matrix in each layer at the least
+    least, limit = BYTES_OF_A_WEIGHT * layers * width**2, machine_memory()  # at least a square matrix in each layer
     if least > limit:
         yield (
             f"model.width: {layers:,} layers of width {width:,} take {least / GIB:,.0f} GiB and more, of "

@@ -1,17 +1,16 @@
 """The demo: every stage of tokenfree in a row, by the functions that the commands call, timed."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from tokenfree.preprocess.common.settings import build
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.workflows.recipes import library
 from tokenfree.workflows.terminal.live_line import LiveLine
 from tokenfree.workflows.terminal.next_command import next_command
-from tokenfree.workflows.terminal.run_result import loss_lines
+from tokenfree.workflows.terminal.run_result import context_line, loss_lines
 from tokenfree.workflows.terminal.stage_line import StageLine
 from tokenfree.workflows.terminal.sweep.table import SweepTable
 from tokenfree.workflows.terminal.verbosity import Verbosity
@@ -73,7 +72,8 @@ def run_demo(output: str, *, dump: str | None = None, workers: int = 2, verbosit
     with demo.stage("sweep"), SweepTable(verbosity=verbosity) as line:
         swept = run_sweep(search, data, sweep, progress=line)
     with demo.stage("evaluate"):
-        found = [context_line(evaluate(run, data)), *([] if dump else prediction_lines(run))]
+        context = context_line(evaluate(run, data))
+        found = [*filter(None, [context]), *([] if dump else prediction_lines(run))]
     with demo.stage("report"):
         report = write_report([data, run, sweep], str(demo.folder / "report.html"), opening=found)
 
@@ -93,18 +93,6 @@ def run_demo(output: str, *, dump: str | None = None, workers: int = 2, verbosit
     for line in found:
         print(line)
     print(next_command("predict", run, SENTENCES[0][0]))
-
-
-def context_line(found: Mapping[str, Any]) -> str:
-    """Return in words whether the model uses context, from what `evaluate` found."""
-    margin, low, high = (found[f"margin{end}"] for end in ("", "_low", "_high"))
-    interval = f"{margin:.2f} nats (95% interval {low:.2f} to {high:.2f})"
-    if low <= 0:
-        return f"The model is not yet better than the best guess without context: {interval}. Train longer."
-    return (
-        f"The model uses context: its loss on hidden subwords is {interval} below the best guess without context, and "
-        f"{found['probe']:.2f} nats higher when the context is hidden."
-    )
 
 
 def prediction_lines(run: str) -> list[str]:

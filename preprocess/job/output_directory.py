@@ -47,7 +47,7 @@ def begin(
 ) -> PreprocessJob:
     """Take the directory for the job whose identity is `wanted`, and write down what it reads.
 
-    `number` is what `claimed` gave; `notice` is told what of an earlier attempt cannot be used.
+    `number` is what `claimed` gave; `notice` gets a line for what cannot be reused of an earlier attempt.
 
     Raises:
         UserError: the directory cannot be written to, or the given SentencePiece model is none.

@@ -6,20 +6,23 @@ import pytest
 
 from tokenfree.train.inference.guesses import Guess
 from tokenfree.workflows import demo
+from tokenfree.workflows.terminal.run_result import context_line
 
 FOUND = {"margin": 0.6, "margin_low": 0.55, "margin_high": 0.65, "probe": 1.2}
 
 
 def test_a_model_below_the_best_guess_uses_its_context() -> None:
-    line = demo.context_line(FOUND)
+    line = context_line(FOUND)
+    assert line is not None
     assert line.startswith(
-        "The model uses context: its loss on hidden subwords is 0.60 nats (95% interval 0.55 to 0.65)"
+        "The model uses context: its loss on hidden targets is 0.60 nats (95% interval 0.55 to 0.65)"
     )
     assert line.endswith("1.20 nats higher when the context is hidden.")
 
 
 def test_an_interval_that_holds_zero_shows_nothing() -> None:
-    line = demo.context_line({**FOUND, "margin_low": -0.01})
+    line = context_line({**FOUND, "margin_low": -0.01})
+    assert line is not None
     assert line.startswith("The model is not yet better than the best guess without context")
 
 
@@ -36,3 +39,7 @@ def test_right_predictions_are_marked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tokenfree.train.inference.predictor.load_predictor", fake)
     marks = [line[0] for line in demo.prediction_lines("run")]
     assert marks == ["\N{BALLOT X}", *["\N{CHECK MARK}"] * (len(demo.SENTENCES) - 1)]
+
+
+def test_nothing_is_said_without_baselines() -> None:
+    assert context_line({"step": 3}) is None

@@ -130,7 +130,7 @@ def _evaluate_windows(args: argparse.Namespace, data: "Data") -> int:
     from tokenfree.train.mixture.mixture import paths_of
     from tokenfree.workflows.terminal.breakdown import breakdown_lines
     from tokenfree.workflows.terminal.next_command import next_command
-    from tokenfree.workflows.terminal.run_result import reading_line
+    from tokenfree.workflows.terminal.run_result import context_line
 
     found = evaluate(args.run_folder, data, num_windows=args.windows, step=args.step, trust_code=args.trust_code)
     if args.json:
@@ -140,7 +140,7 @@ def _evaluate_windows(args: argparse.Namespace, data: "Data") -> int:
     by_group = {kind: found.pop(kind) for kind in ("languages", "scripts") if kind in found}
     for name, value in found.items():
         print(f"{name:<36}{value:,.4f}" if isinstance(value, float) else f"{name:<36}{value:,}")
-    line = reading_line(found)
+    line = context_line(found)
     if line is not None:
         print(line)
     for line in breakdown_lines(**by_group) if by_group else ():

@@ -64,7 +64,7 @@ def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, Data | None]":
     if args.gpus < 1:
         raise UserError(f"--gpus {args.gpus}: give 1 or more")
     if args.nodes < 1 or args.gpus % args.nodes:
-        raise UserError(f"--nodes {args.nodes}: {args.gpus} gpus cannot be shared evenly by so many machines")
+        raise UserError(f"--nodes {args.nodes}: {args.gpus} GPUs cannot be shared evenly by {args.nodes} machines")
     if args.utilisation is not None and not 0 < args.utilisation <= 1:
         raise UserError(f"--utilisation {args.utilisation:g}: give a share above 0 and at most 1, such as 0.3")
     if args.price is not None and not 0 <= args.price < float("inf"):

@@ -44,14 +44,15 @@ def _compared(masked_only: float, baselines: Mapping[str, float], clue: str | No
     return f"{line}; the model is NOT below, so no reading is shown"
 
 
-def reading_line(found: Mapping[str, float]) -> str | None:
-    """In words what `evaluate` found of reading; None where it has no baselines to compare with."""
+def context_line(found: Mapping[str, float]) -> str | None:
+    """Return in words whether the model uses context, from what `evaluate` found; None without baselines."""
     if "margin" not in found:
         return None
     margin, low, high = (found[f"margin{end}"] for end in ("", "_low", "_high"))
-    interval = f"[{low:.3f}, {high:.3f}]"
-    if low > 0:
-        line = f"masked only: {margin:.3f} nats {interval} below the best of what needs no context"
-    else:
-        line = f"masked only: NOT shown to be below what needs no context ({margin:+.3f} nats {interval})"
-    return f"{line}; without its context the model loses {found['probe']:.3f} nats"
+    interval = f"{margin:.2f} nats (95% interval {low:.2f} to {high:.2f})"
+    if low <= 0:
+        return f"The model is not yet better than the best guess without context: {interval}. Train longer."
+    return (
+        f"The model uses context: its loss on hidden targets is {interval} below the best guess without context, and "
+        f"{found['probe']:.2f} nats higher when the context is hidden."
+    )
