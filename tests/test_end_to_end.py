@@ -126,7 +126,7 @@ def test_the_whole_path(
     found = json.loads(capsys.readouterr().out)
     assert found["probe"] == min(found["probe_blank"], found["probe_other"])
     assert main(evaluated) == 0
-    assert "without its context the model loses" in capsys.readouterr().out
+    assert "nats higher when the context is hidden" in capsys.readouterr().out
 
     sweep_recipe = tmp_path / "sweep.yaml"
     space = {"model.embedder.buckets": {"choice": [16, 64]}, "model.downsampler.rate": {"choice": [2, 4]}}

@@ -50,9 +50,13 @@ def context_line(found: Mapping[str, float]) -> str | None:
         return None
     margin, low, high = (found[f"margin{end}"] for end in ("", "_low", "_high"))
     interval = f"{margin:.2f} nats (95% interval {low:.2f} to {high:.2f})"
+    hidden = f"{found['probe']:.2f} nats higher when the context is hidden."
     if low <= 0:
-        return f"The model is not yet better than the best guess without context: {interval}. Train longer."
+        return (
+            f"The model is not yet better than the best guess without context: {interval}. Its loss is {hidden} Train "
+            "longer."
+        )
     return (
         f"The model uses context: its loss on hidden targets is {interval} below the best guess without context, and "
-        f"{found['probe']:.2f} nats higher when the context is hidden."
+        f"{hidden}"
     )
