@@ -23,6 +23,7 @@ WITHOUT_SHRINKING = (hypothesis.Phase.explicit, hypothesis.Phase.generate)
 hypothesis.settings.register_profile("mutation", deadline=None, derandomize=True, phases=WITHOUT_SHRINKING)
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+SOURCE = REPOSITORY / "tokenfree"
 
 
 @pytest.fixture(scope="session")

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from docs.tools.draw_house import PICTURE, picture
 from docs.tools.list_keys import PAGE, page
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, SOURCE
 from tests.test_imports import FLOORS, PACKAGES
 
 
 def rooms_on_disk(package: str) -> set[str]:
     """The folders of a package that hold code."""
-    return {path.parent.name for path in (REPOSITORY / package).glob("*/__init__.py")}
+    return {path.parent.name for path in (SOURCE / package).glob("*/__init__.py")}
 
 
 def rooms_in(text: str) -> set[str]:
@@ -83,7 +83,7 @@ def test_troubleshooting_quotes_messages_that_there_are() -> None:
 
 def _strings() -> Iterator[str]:
     """All strings of the four packages; what is put into them is left out."""
-    for path in (path for package in PACKAGES for path in (REPOSITORY / package).rglob("*.py")):
+    for path in (path for package in PACKAGES for path in (SOURCE / package).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 yield node.value

@@ -10,24 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import REPOSITORY
+from tests.conftest import SOURCE
 
-PACKAGES = ("preprocess", "pipelines", "train", "workflows", "tokenfree")
+PACKAGES = ("preprocess", "pipelines", "train", "workflows")
 ERRORS = {"UserError", "JobError"}
 FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @functools.cache
 def parsed(path: Path) -> ast.Module:
-    """A file, given from the repository's root."""
-    return ast.parse((REPOSITORY / path).read_text(encoding="utf-8"))
+    """A file, given from `tokenfree/`."""
+    return ast.parse((SOURCE / path).read_text(encoding="utf-8"))
 
 
 def files(package: str) -> list[Path]:
-    """The files of a package, from the repository's root."""
-    root = REPOSITORY / package
-    found = root.glob("*.py") if package == "tokenfree" else root.rglob("*.py")  # its folders are links to the others
-    return sorted(path.relative_to(REPOSITORY) for path in found)
+    """The files of a package, from `tokenfree/`."""
+    return sorted(path.relative_to(SOURCE) for path in (SOURCE / package).rglob("*.py"))
 
 
 def problems(path: Path) -> Iterator[str]:
@@ -84,7 +82,7 @@ def _class(path: Path, name: str) -> tuple[ast.ClassDef | None, Path]:
             return node, path
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tokenfree."):
             home = Path(*str(node.module).split(".")[1:]).with_suffix(".py")
-            if any((alias.asname or alias.name) == name for alias in node.names) and (REPOSITORY / home).is_file():
+            if any((alias.asname or alias.name) == name for alias in node.names) and (SOURCE / home).is_file():
                 return _class(home, name)
     return None, path
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, SOURCE
 from tests.test_end_to_end import MODEL, TINY
 from tokenfree.workflows.demo_corpus.corpus import own_pages
 from tokenfree.workflows.demo_corpus.dump_writer import write_dump
@@ -37,8 +37,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source.mkdir()
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(REPOSITORY / name, source)
-    for name in ("tokenfree", "infra", *TAKEN):
-        shutil.copytree(REPOSITORY / name, source / name, symlinks=True)
+    shutil.copytree(SOURCE, source / SOURCE.name)
     command = ["wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(source)]
     subprocess.run([sys.executable, "-m", "pip", *command], check=True, cwd=folder)
     return next(folder.glob("tokenfree-*.whl"))
@@ -77,9 +76,8 @@ def test_it_holds_files_and_no_links(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     kinds = ("*.py", "*.yaml", "*.jinja", "*.wikitext")
-    files = [path for folder in (*TAKEN, "infra") for kind in kinds for path in (REPOSITORY / folder).rglob(kind)]
-    ours = {str(path.relative_to(REPOSITORY)) for path in files}
-    ours |= {f"infra/beam/{path.name}" for path in (REPOSITORY / "infra" / "beam").glob("*.yaml")}
+    files = [path for folder in TAKEN for kind in kinds for path in (SOURCE / folder).rglob(kind)]
+    ours = {str(path.relative_to(SOURCE)) for path in files}
     assert len(ours) > 300
     assert ours <= {name.removeprefix("tokenfree/") for name in names}
     assert {name.split("/")[0] for name in names} == {"tokenfree", f"{wheel.name.rsplit('-', 3)[0]}.dist-info"}

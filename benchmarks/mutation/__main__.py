@@ -23,6 +23,7 @@ from benchmarks.mutation.covering import tests_of
 from benchmarks.mutation.mutants import Mutant, draw
 
 ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "tokenfree"
 EQUIVALENT = Path(__file__).with_name("equivalent.tsv")
 LIMIT = 300  # seconds a mutant: several times what all its tests take
 
@@ -36,16 +37,16 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="try survivors once more")
     parser.add_argument("--only", default="", help="only files whose path contains this")
     options = parser.parse_args()
-    sample = [mutant for mutant in draw(ROOT, options.seed)[: options.sample] if options.only in mutant.file]
+    sample = [mutant for mutant in draw(SOURCE, options.seed)[: options.sample] if options.only in mutant.file]
     known = _read(options.results)
     options.results.parent.mkdir(parents=True, exist_ok=True)
     trial.warm_up()
     for number, mutant in enumerate(sample):
-        source = mutant.source(ROOT)
+        source = mutant.source(SOURCE)
         key = _key(mutant, source)
         if key in known and (known[key]["killed"] or not options.again or _reason(mutant)):
             continue
-        outcome = trial.attempt(_module(mutant), ROOT / _inside(mutant), source, tests_of(mutant.file), LIMIT)
+        outcome = trial.attempt(_module(mutant), SOURCE / mutant.file, source, tests_of(mutant.file), LIMIT)
         known[key] = {"key": key, "killed": outcome.is_killed, **outcome._asdict()}
         with options.results.open("a", encoding="utf-8") as file:
             file.write(json.dumps(known[key]) + "\n")
@@ -53,7 +54,7 @@ def main() -> None:
             f"{number + 1}/{len(sample)} {mutant.name}: {outcome.verdict} {outcome.by} ({outcome.seconds} s)",
             flush=True,
         )
-    _report(sample, [known[_key(mutant, mutant.source(ROOT))] for mutant in sample])
+    _report(sample, [known[_key(mutant, mutant.source(SOURCE))] for mutant in sample])
 
 
 def wilson(hits: int, trials: int, z: float = 1.96) -> tuple[float, float]:
@@ -67,7 +68,7 @@ def wilson(hits: int, trials: int, z: float = 1.96) -> tuple[float, float]:
 def _report(sample: Sequence[Mutant], results: Sequence[dict[str, Any]]) -> None:
     survivors = [mutant for mutant, result in zip(sample, results, strict=True) if not result["killed"]]
     for mutant in survivors:
-        print(f"\n{mutant.name}", *mutant.diff(ROOT), _reason(mutant) or "not explained", sep="\n    ")
+        print(f"\n{mutant.name}", *mutant.diff(SOURCE), _reason(mutant) or "not explained", sep="\n    ")
     killed, explained = len(sample) - len(survivors), sum(bool(_reason(mutant)) for mutant in survivors)
     low, high = wilson(killed, len(sample))
     print(f"\n{killed} of {len(sample)} mutants were killed: {killed / len(sample):.1%} ({low:.1%} to {high:.1%}, 95%)")
@@ -76,7 +77,7 @@ def _report(sample: Sequence[Mutant], results: Sequence[dict[str, Any]]) -> None
 
 def _reason(mutant: Mutant) -> str:
     """Why no test can tell this mutant from the code; empty where nothing is known."""
-    return _reasons().get((mutant.file, *mutant.diff(ROOT)), "")
+    return _reasons().get((mutant.file, *mutant.diff(SOURCE)), "")
 
 
 @functools.cache
@@ -98,13 +99,8 @@ def _key(mutant: Mutant, source: str) -> str:
     return f"{mutant.name} {hashlib.sha256(source.encode()).hexdigest()[:12]}"
 
 
-def _inside(mutant: Mutant) -> str:
-    """The path by which the file is imported."""
-    return f"tokenfree/{mutant.file}"
-
-
 def _module(mutant: Mutant) -> str:
-    return _inside(mutant).removesuffix(".py").replace("/", ".")
+    return f"tokenfree/{mutant.file}".removesuffix(".py").replace("/", ".")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ LEFT_OUT = ("import_from", "import_name", "raise_stmt", "fstring", "decorator", 
 class Mutant(NamedTuple):
     """One change of one place of one file."""
 
-    file: str  # from the root of the repository
+    file: str  # from `tokenfree/`
     line: int
     column: int
     kind: str  # the name of the operator

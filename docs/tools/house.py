@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.conftest import REPOSITORY
+from tests.conftest import SOURCE
 from tests.test_imports import FLOORS, PACKAGES, files, imports_of_ours, rooms
 
 # The data's way: what is made, in which package, in words, and in which of its rooms.
@@ -72,7 +72,7 @@ def _wing(package: str, graph: Mapping[Path, set[Path]]) -> Wing:
         tuple(
             Room(
                 name,
-                _first_sentence(REPOSITORY / package / name),
+                _first_sentence(SOURCE / package / name),
                 " › ".join(", ".join(sorted(inside)) for inside in FLOORS.get(f"{package}/{name}", ())),
                 tuple(sorted(below[name])),
                 tuple(other for other in PACKAGES if other in users.get(name, ())),
@@ -101,7 +101,7 @@ def _first_sentence(room: Path) -> str:
 
 def _libraries(package: str) -> tuple[str, ...]:
     found: set[str] = set()
-    for path in (REPOSITORY / package).rglob("*.py"):
+    for path in (SOURCE / package).rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import):
                 found |= {alias.name.partition(".")[0] for alias in node.names}

@@ -23,7 +23,7 @@ CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 PYTHON_FROM_DEBIAN = {"pip"}  # its own, not ours
 # What Debian's image without documentation leaves out.
 EXCLUDED = "path-exclude /usr/share/man/*\npath-exclude /usr/share/doc/*\n"
-SOURCES = ("tokenfree", "infra", "preprocess", "pipelines", "train", "workflows")
+SOURCES = ("tokenfree", "infra")
 
 
 class Builder:

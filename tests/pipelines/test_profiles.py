@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from apache_beam.options.pipeline_options import FlinkRunnerOptions, PipelineOptions, PortableOptions
 
-from tests.conftest import REPOSITORY
+from tests.conftest import SOURCE
 from tokenfree.pipelines.profiles import profile_names, read_profile
 from tokenfree.pipelines.runners import runner_options
 from tokenfree.preprocess.common.errors import UserError
@@ -15,7 +15,7 @@ from tokenfree.workflows.commands import preprocess
 
 
 def test_each_file_is_a_runner_of_the_command() -> None:
-    files = sorted(path.stem for path in (REPOSITORY / "infra" / "beam").glob("*.yaml"))
+    files = sorted(path.stem for path in (SOURCE / "pipelines" / "beam_profiles").glob("*.yaml"))
     assert files == profile_names() == ["dataflow", "direct", "flink", "prism", "ray", "spark"]
     parser = argparse.ArgumentParser()
     preprocess.add_arguments(parser)
@@ -25,7 +25,7 @@ def test_each_file_is_a_runner_of_the_command() -> None:
 
 @pytest.mark.parametrize("name", profile_names())
 def test_beam_knows_all_options_of_a_profile_as_the_profile_means_them(name: str) -> None:
-    profile = read_profile(str(REPOSITORY / "infra" / "beam" / f"{name}.yaml"))
+    profile = read_profile(str(SOURCE / "pipelines" / "beam_profiles" / f"{name}.yaml"))
     options = runner_options(name, None)
     known = options.get_all_options()
     assert known["runner"] == profile.runner

@@ -24,7 +24,7 @@ from ray.train.v2._internal.execution.worker_group import RayTrainWorker, Worker
 from ray.train.v2._internal.state.util import is_actor_alive
 from ray.util.state.exception import RayStateApiException
 
-from tests.conftest import REPOSITORY
+from tests.conftest import SOURCE
 from tokenfree.train.ray import cleaner, internals, losses, scaling
 from tokenfree.train.ray.environment import SETTINGS
 
@@ -48,8 +48,8 @@ def inner_imports(path: Path) -> list[str]:
 
 
 def test_only_one_file_and_the_process_of_a_node_look_inside_ray() -> None:
-    files = [path for folder in ("train", "workflows", "pipelines") for path in (REPOSITORY / folder).rglob("*.py")]
-    found = {path.relative_to(REPOSITORY).as_posix(): modules for path in files if (modules := inner_imports(path))}
+    files = [path for folder in ("train", "workflows", "pipelines") for path in (SOURCE / folder).rglob("*.py")]
+    found = {path.relative_to(SOURCE).as_posix(): modules for path in files if (modules := inner_imports(path))}
     assert set(found) == {SEAM, NODE}, "use Ray's documented doors, or go through internals.py"
     assert len(found[SEAM]) == 5
     assert found[NODE] == ["ray._private"]

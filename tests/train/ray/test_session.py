@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tokenfree.preprocess.common.errors import JobError
-from tokenfree.train.ray.session import RayLost, Session, ray_session
+from tokenfree.train.ray.session import RayLost, Session, _start, ray_session
 
 
 @pytest.fixture
@@ -86,6 +86,19 @@ def test_what_keeps_ray_from_starting_has_its_own_remedy(
     expected = f"^Ray could not be started on this machine: {re.escape(said)}; {remedy}"
     with pytest.raises(JobError, match=expected), ray_session(1):
         pass
+
+
+def test_a_port_that_another_cluster_took_meanwhile_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [RuntimeError("Failed to start GCS.  Last 0 lines of error files:"), None]
+
+    def init(**_: object) -> None:
+        answer = answers.pop(0)
+        if answer:
+            raise answer
+
+    monkeypatch.setattr("ray.init", init)
+    _start({})
+    assert not answers
 
 
 CUT_OFF = """

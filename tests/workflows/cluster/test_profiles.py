@@ -137,4 +137,4 @@ def test_the_page_says_of_each_what_was_executed() -> None:
     page = (REPOSITORY / "docs" / "clusters.md").read_text(encoding="utf-8")
     rows = [line for line in page.splitlines() if line.startswith("|")]
     for name in profiles.names():
-        assert any(f"`infra/ray/{name}.yaml`" in row for row in rows), name
+        assert any(f"`tokenfree/workflows/cluster/ray_profiles/{name}.yaml`" in row for row in rows), name

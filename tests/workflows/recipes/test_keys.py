@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field
 
-from tests.conftest import REPOSITORY
+from tests.conftest import SOURCE
 from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.common.settings import draft
 from tokenfree.workflows.recipes.keys import Key, KeyGroup, _shown, _summary, attributes, chosen, described
@@ -23,12 +23,12 @@ def key(kind: RecipeKind, name: str, part: str | None = None) -> Key:
 def settings_classes() -> Iterator[tuple[str, ast.ClassDef]]:
     """All settings classes in the code, and where they are."""
     for package in ("preprocess", "train"):
-        for path in (REPOSITORY / package).rglob("*.py"):
+        for path in (SOURCE / package).rglob("*.py"):
             for node in ast.parse(path.read_text(encoding="utf-8")).body:
                 if isinstance(node, ast.ClassDef) and any(
                     ast.unparse(mark) == "settings" for mark in node.decorator_list
                 ):
-                    yield f"{path.relative_to(REPOSITORY)} {node.name}", node
+                    yield f"{path.relative_to(SOURCE)} {node.name}", node
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.command)

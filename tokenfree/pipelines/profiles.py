@@ -1,4 +1,4 @@
-"""Profiles: the options of a Beam runner as a YAML file, `infra/beam/NAME.yaml` or one of the user's own.
+"""Profiles: the options of a Beam runner as a YAML file, `beam_profiles/NAME.yaml` or one of the user's own.
 
 runner: FlinkRunner            # Beam's name of it
 flink_master: localhost:8081   # any option of Beam's, without its dashes; null is as good as absent
@@ -17,7 +17,7 @@ import yaml
 
 from tokenfree.preprocess.common.errors import UserError
 
-FOLDER = files("tokenfree") / "infra" / "beam"
+FOLDER = files("tokenfree.pipelines") / "beam_profiles"
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def _parsed(text: str, source: str) -> Profile:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f" in line {mark.line + 1}" if mark else ""
-        raise UserError(f"{source}: no YAML{line}; see infra/beam/flink.yaml for an example") from None
+        raise UserError(f"{source}: no YAML{line}; see beam_profiles/flink.yaml for an example") from None
     if not isinstance(values, dict) or not isinstance(values.get("runner"), str):
         raise UserError(f"{source}: no profile; it needs a line such as 'runner: FlinkRunner' and options below it")
     odd = [name for name in values if not isinstance(name, str) or not name.isidentifier()]

@@ -1,4 +1,4 @@
-"""Profiles of `ray up`: those that come with tokenfree (infra/ray/) or files; what is wrong with one, what it costs.
+"""Profiles of `ray up`: those in `ray_profiles/` or files; what is wrong with one, what it costs.
 
 Ray takes the sections, and leaves `metadata` to its users. tokenfree reads there where data and runs lie: `storage`, an
 address or a path, and `shared_folder`, a path that is mounted on all machines.
@@ -50,7 +50,7 @@ class Profile:
 
 def folder() -> Path:
     """Where the profiles lie that come with tokenfree."""
-    return Path(str(importlib.resources.files("tokenfree"))) / "infra" / "ray"
+    return Path(__file__).with_name("ray_profiles")
 
 
 def names() -> list[str]:

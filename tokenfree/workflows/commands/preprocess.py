@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", metavar="DIR", required=True, help="the data directory to make")
     engine = parser.add_mutually_exclusive_group()
     engine.add_argument("--runner", choices=("direct", "ray", "flink", "spark", "dataflow", "prism"), default="direct")
-    engine.add_argument("--profile", metavar="FILE", help="options of a runner, as in infra/beam/*.yaml")
+    engine.add_argument("--profile", metavar="FILE", help="options of a runner, as in pipelines/beam_profiles/*.yaml")
     parser.add_argument(
         "--workers",
         metavar="N",

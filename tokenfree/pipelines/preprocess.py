@@ -65,7 +65,7 @@ def run_preprocess(
     Args:
         config: the settings, with the paths of the inputs.
         output: the data directory to make.
-        runner: name of a profile of `infra/beam`: direct, ray, flink, spark, dataflow or prism.
+        runner: name of a profile of `beam_profiles/`: direct, ray, flink, spark, dataflow or prism.
         profile: a file with the options of a runner, instead of `runner`.
         workers: processes of the direct runner or on the Ray cluster, or how parallel another one works; 0 leaves it to
             the runner, None to the profile.

@@ -1,0 +1,1 @@
+"""Beam graphs that wire the functions of `preprocess`; nothing here knows about text."""

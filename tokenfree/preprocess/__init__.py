@@ -1,0 +1,1 @@
+"""Text to features: dumps and books in, sharded Arrow windows out. No Beam, no torch, no ray."""

@@ -1,0 +1,1 @@
+"""Models, objectives, data order, training loop, Ray Train and Ray Tune."""

@@ -1,0 +1,1 @@
+"""The commands, recipes and reports: the only place that names both halves, `pipelines` and `train`."""
