@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tokenfree.train.model.embedders.word_bytes import CLS, MASK, SEP, UNK
+from tokenfree.train.model.embedders.word_bytes import CLS as BYTE_CLS
+from tokenfree.train.model.embedders.word_bytes import MASK, UNK
+from tokenfree.train.model.embedders.word_bytes import SEP as BYTE_SEP
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.tasks.inputs.symbols import SymbolInputs
 from tokenfree.train.tasks.inputs.text_inputs import TextSymbols
@@ -16,7 +18,7 @@ class ByteInputs(SymbolInputs):
     symbols = "bytes"
 
     def __init__(self, model: ModelConfig, length: int) -> None:
-        super().__init__(model, length, cls=CLS, sep=SEP)
+        super().__init__(model, length, cls=BYTE_CLS, sep=BYTE_SEP)
 
     def encode_chunk(self, text: str) -> TextSymbols:
         """A vector for each byte; that of a character is the one of its first byte."""

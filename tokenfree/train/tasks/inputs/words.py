@@ -11,7 +11,8 @@ from tokenfree.train.batches.framing import ragged_range
 from tokenfree.train.batches.padding import round_up
 from tokenfree.train.batches.text_words import text_words
 from tokenfree.train.batches.word_framing import room_for_words
-from tokenfree.train.model.embedders.word_bytes import CLS, SEP
+from tokenfree.train.model.embedders.word_bytes import CLS as BYTE_CLS
+from tokenfree.train.model.embedders.word_bytes import SEP as BYTE_SEP
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.tasks.inputs.text_inputs import NUM_FRAME, TextSymbols, joined
 
@@ -80,13 +81,13 @@ class WordInputs:
         length = round_up(int(sizes.max()), _BUCKET)
         codepoints, segments = (np.zeros((len(inputs), length), dtype=np.int64) for _ in range(2))
         unit_ends = np.repeat(sizes[:, None], num_units, axis=1)
-        codepoints[:, 0], unit_ends[:, 0] = CLS, 1
+        codepoints[:, 0], unit_ends[:, 0] = BYTE_CLS, 1
         for row, parts in enumerate(inputs):
             at = unit = 1
             for number, part in enumerate(parts):
                 assert part.unit_ends is not None, "words"
                 end, last = at + len(part.symbols), unit + part.num_vectors
-                codepoints[row, at:end], codepoints[row, end] = part.symbols, SEP
+                codepoints[row, at:end], codepoints[row, end] = part.symbols, BYTE_SEP
                 segments[row, at : end + 1] = number
                 unit_ends[row, unit:last], unit_ends[row, last] = at + part.unit_ends, end + 1
                 at, unit = end + 1, last + 1
