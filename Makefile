@@ -81,8 +81,8 @@ format: develop  ## Format the code and sort the imports
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: develop  ## Draw the picture of the house, list the keys, and build the site of docs/ into site/
-	$(BIN)/python -m docs.tools.draw_house
+docs: develop  ## Draw the architecture, list the keys, and build the site of docs/ into site/
+	$(BIN)/python -m docs.tools.draw_architecture
 	$(BIN)/python -m docs.tools.list_keys
 	$(BIN)/mkdocs build --strict --quiet
 

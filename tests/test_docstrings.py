@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import SOURCE
 
-PACKAGES = ("preprocess", "pipelines", "train", "workflows")
+PACKAGES = ("core", "preprocess", "pipelines", "train", "workflows")
 ERRORS = {"UserError", "JobError"}
 FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 

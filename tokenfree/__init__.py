@@ -10,8 +10,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tokenfree.train.data.windows import load_windows
-    from tokenfree.train.finetuning.finetuned import load_finetuned
+    from tokenfree.train.data.loader import load_windows
+    from tokenfree.train.inference.finetuned import load_finetuned
     from tokenfree.train.inference.predictor import load_predictor
     from tokenfree.train.inference.text_encoder import load_encoder
 
@@ -19,9 +19,9 @@ __all__ = ["load_encoder", "load_finetuned", "load_predictor", "load_windows"]
 
 _HOMES = {
     "load_encoder": "tokenfree.train.inference.text_encoder",
-    "load_finetuned": "tokenfree.train.finetuning.finetuned",
+    "load_finetuned": "tokenfree.train.inference.finetuned",
     "load_predictor": "tokenfree.train.inference.predictor",
-    "load_windows": "tokenfree.train.data.windows",
+    "load_windows": "tokenfree.train.data.loader",
 }
 
 

@@ -22,8 +22,7 @@ import zipfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from tokenfree.preprocess.common.local_files import hash_file
-from tokenfree.train.machine.cache_folder import folder
+from tokenfree.core.files import folder, hash_file
 
 SUMS = Path(__file__).resolve().parents[2] / "infra" / "beam" / "job-servers"
 PRISM, PRISM_VERSION = "github.com/apache/beam/sdks/v2", "v2.77.0"

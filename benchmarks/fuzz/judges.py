@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.fuzz.commands import Outcome
-from tokenfree.preprocess.common.stored.store_lock import LOCK
+from tokenfree.core.locks import LOCK
 
 LONGEST = 1500  # characters of a line
 # Signs that move the cursor, colour, erase, or turn the direction of the text of who reads it.

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.fuzz.sitting import KINDS, Record, read
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.local_files import write_atomically
+from tokenfree.core.errors import UserError
+from tokenfree.core.files import write_atomically
 
 BEGIN = "<!-- written by `python -m benchmarks.fuzz.table FILE --write docs/operations.md` -->"
 END = "<!-- end of what is written -->"

@@ -74,10 +74,10 @@ def timed(check: Callable[[bytes], object]) -> Callable[[bytes], object]:
 
 def make_reader(pages: Sequence[bytes]) -> Target:
     """A dump gives the same pages however it is cut, or one UserError."""
-    from tokenfree.preprocess.common.errors import UserError
+    from tokenfree.core.errors import UserError
     from tokenfree.preprocess.config import PreprocessConfig
-    from tokenfree.preprocess.records.document import Failure
-    from tokenfree.preprocess.sources.input_splits import plan_splits, read_split
+    from tokenfree.preprocess.records import Failure
+    from tokenfree.preprocess.sources.splits import plan_splits, read_split
 
     path = Path(tempfile.mkdtemp(prefix="tokenfree-fuzz-")) / "enwiki-fuzz.xml"
 
@@ -113,7 +113,7 @@ def make_reader(pages: Sequence[bytes]) -> Target:
 
 def make_cleaner(pages: Sequence[bytes]) -> Target:
     """Any wikitext gives text that can be written, without marks of the passes and not much longer than it was."""
-    from tokenfree.preprocess.records.wiki_site import Site
+    from tokenfree.preprocess.records import Site
     from tokenfree.preprocess.wikitext.cleaner import clean
 
     sites = [
@@ -196,7 +196,7 @@ def spans_of_protos(processor: object, text: str) -> list[tuple[int, int, int]]:
 
 def wikitexts(pages: Sequence[bytes]) -> list[bytes]:
     """The text of each page."""
-    from tokenfree.preprocess.sources.wikipedia.pages import unescape
+    from tokenfree.preprocess.sources.wikipedia import unescape
 
     found = [re.search(rb"<text[^>]*>(.*)</text>", page, re.DOTALL) for page in pages]
     return [unescape(match[1].decode()).encode() for match in found if match]

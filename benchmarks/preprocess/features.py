@@ -21,7 +21,7 @@ from benchmarks.preprocess.wiki_pages import data_folder
 from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig
 from tokenfree.preprocess.features.columns import build_windows
 from tokenfree.preprocess.features.vocabulary import Vocabulary, train_vocabulary
-from tokenfree.preprocess.records.document import Document
+from tokenfree.preprocess.records import Document
 from tokenfree.preprocess.text.characters import class_table
 from tokenfree.preprocess.text.normalize import normalize
 from tokenfree.preprocess.text.sentences import sentence_starts

@@ -20,8 +20,14 @@ import numpy as np
 from benchmarks.preprocess.wiki_pages import data_folder
 from benchmarks.timing import in_turn, median
 from tokenfree.preprocess.config import NearDuplicateConfig
-from tokenfree.preprocess.near_duplicates.pairs import band_rows, candidates
-from tokenfree.preprocess.near_duplicates.sketch import NUM_HASHES, band_hashes, similarity, sketch
+from tokenfree.preprocess.documents.near_duplicates import (
+    NUM_HASHES,
+    band_hashes,
+    band_rows,
+    candidates,
+    similarity,
+    sketch,
+)
 from tokenfree.preprocess.text.normalize import normalize
 
 LENGTH = NearDuplicateConfig().shingle_characters

@@ -17,23 +17,20 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.preprocess.whole_job import find_dump
-from tokenfree.preprocess.common.storage import Storage
+from tokenfree.core.storage import Storage
 from tokenfree.preprocess.config import COLUMNS, Column, PreprocessConfig
 from tokenfree.preprocess.documents.extract import document_of
 from tokenfree.preprocess.features.columns import build_windows
 from tokenfree.preprocess.features.vocabulary import Vocabulary
-from tokenfree.preprocess.job.build_step import build_one_shard
-from tokenfree.preprocess.job.identity import identity
-from tokenfree.preprocess.job.output_directory import begin
-from tokenfree.preprocess.job.plan_step import make_plan
-from tokenfree.preprocess.job.preprocess_job import SHARDS
-from tokenfree.preprocess.job.read_step import read_one_split
-from tokenfree.preprocess.records.document import Document
-from tokenfree.preprocess.records.input_split import InputSplit
-from tokenfree.preprocess.records.page import Page
+from tokenfree.preprocess.job.inputs import identity
+from tokenfree.preprocess.job.job import SHARDS
+from tokenfree.preprocess.job.output import begin
+from tokenfree.preprocess.job.read import read_one_split
+from tokenfree.preprocess.job.steps import build_one_shard, make_plan
+from tokenfree.preprocess.records import Document, InputSplit, Page
 from tokenfree.preprocess.shards.sorted_runs import write_documents
-from tokenfree.preprocess.sources.input_splits import find_inputs, plan_splits, read_split
-from tokenfree.preprocess.sources.inputs.compression import read_blocks
+from tokenfree.preprocess.sources.compression import read_blocks
+from tokenfree.preprocess.sources.splits import find_inputs, plan_splits, read_split
 from tokenfree.preprocess.text.normalize import normalize
 from tokenfree.preprocess.text.sentences import sentence_starts
 from tokenfree.preprocess.wikitext.cleaner import clean

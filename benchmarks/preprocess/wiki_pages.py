@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tokenfree.preprocess.records.wiki_site import Site
+from tokenfree.preprocess.records import Site
 
 _PAGE = re.compile(r"<page>(.*?)</page>", re.DOTALL)
 _TITLE = re.compile(r"<title>(.*?)</title>")

@@ -24,7 +24,7 @@ from benchmarks.preprocess.wiki_peers import (
     wikiextractor_text,
     wikiextractor_version,
 )
-from tokenfree.preprocess.records.wiki_site import Site
+from tokenfree.preprocess.records import Site
 from tokenfree.preprocess.wikitext.cleaner import clean
 
 DUMPS = (

@@ -16,9 +16,9 @@ from typing import Any
 import torch
 
 from benchmarks.timing import Seconds, in_turn, median, quotient
-from tokenfree.preprocess.common.settings import build
+from tokenfree.core.settings import build
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.model.trunk.stack import Trunk, TrunkConfig
+from tokenfree.train.model.trunk import Trunk, TrunkConfig
 
 PATTERNS: dict[str, Any] = {
     "full": "full",

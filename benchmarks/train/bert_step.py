@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from benchmarks.timing import in_turn, median, quotient
-from tokenfree.preprocess.common.settings import build
+from tokenfree.core.settings import build
 from tokenfree.train.model.costs import forward_multiply_accumulates
 from tokenfree.train.model.encoder import ModelConfig
 

@@ -18,8 +18,8 @@ import torch
 
 from benchmarks.timing import in_turn, median, quotient
 from benchmarks.train.canine_step import SIZES
-from tokenfree.train.embeddings.embed import embed
 from tokenfree.train.huggingface.folders import import_folder
+from tokenfree.train.inference.embed import embed
 
 _AT_ONCE = 32
 _LONGEST = 2000  # characters

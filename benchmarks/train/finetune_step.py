@@ -25,17 +25,16 @@ import torch
 import transformers
 
 from benchmarks.timing import Seconds, median, quotient
-from tokenfree.preprocess.common.settings import build, merge
+from tokenfree.core.settings import build, merge
 from tokenfree.train.config import FinetuneRecipe
 from tokenfree.train.finetune import finetune
-from tokenfree.train.finetuning.files import TaskFiles, content_of
-from tokenfree.train.finetuning.job import FinetuneJob
 from tokenfree.train.huggingface.folders import export_run
-from tokenfree.train.loop.task import matrix_precision, on_device
-from tokenfree.train.loop.training_loop import TrainingLoop
-from tokenfree.train.runs.locate import checkpoint_of
-from tokenfree.train.tasks.encode import encode_units
+from tokenfree.train.loop.finetuning import FinetuneJob, TaskFiles, content_of
+from tokenfree.train.loop.step import matrix_precision, on_device
+from tokenfree.train.loop.trainer import TrainingLoop
+from tokenfree.train.runs.run import checkpoint_of
 from tokenfree.train.tasks.examples.texts import TextOptions, read_texts
+from tokenfree.train.tasks.heads import encode_units
 
 SIZES: dict[str, dict[str, Any]] = {
     "small": {"width": 256, "trunk": {"layers": 4, "heads": 4}},

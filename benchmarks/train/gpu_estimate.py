@@ -26,12 +26,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from benchmarks.train.gpu_step import make_batch
-from tokenfree.preprocess.common.settings import build
+from tokenfree.core.settings import build
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.loop.task import pretraining_task
-from tokenfree.train.loop.utilisation import Meter
-from tokenfree.train.model.common.cost import count_parameters
-from tokenfree.train.planning.devices import ACCELERATORS
+from tokenfree.train.devices import ACCELERATORS
+from tokenfree.train.loop.step import Meter, pretraining_task
+from tokenfree.train.model.common.basic import count_parameters
 from tokenfree.workflows.recipes import library
 
 BANDWIDTH = {"a100": 2.04e12, "h100": 3.35e12, "h200": 4.8e12, "l4": 0.3e12}  # bytes a second, of the data sheets

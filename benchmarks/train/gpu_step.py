@@ -18,12 +18,11 @@ import torch
 from torch import Tensor
 
 from benchmarks.timing import median
-from tokenfree.preprocess.common.settings import build
-from tokenfree.train.batches.framing import CLS
-from tokenfree.train.batches.target_kinds import MASKED
+from tokenfree.core.settings import build
+from tokenfree.train.batches.base import MASKED
+from tokenfree.train.batches.characters import CLS
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.loop.task import Task, pretraining_task
-from tokenfree.train.loop.utilisation import Meter
+from tokenfree.train.loop.step import Meter, Task, pretraining_task
 from tokenfree.workflows.recipes import library
 
 

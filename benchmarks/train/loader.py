@@ -27,9 +27,9 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from tokenfree.preprocess.common.local_files import hash_file
-from tokenfree.preprocess.common.settings import Slot, to_mapping
-from tokenfree.preprocess.common.storage import Storage
+from tokenfree.core.files import hash_file
+from tokenfree.core.settings import Slot, to_mapping
+from tokenfree.core.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig, WindowConfig
 from tokenfree.preprocess.dataset.manifest import (
     DatasetSplit,
@@ -37,16 +37,15 @@ from tokenfree.preprocess.dataset.manifest import (
     ShardEntry,
     content_fingerprint,
     load_manifest,
+    load_vocabulary,
     save_manifest,
 )
-from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
-from tokenfree.preprocess.features.columns import build_windows
-from tokenfree.preprocess.features.schema import SCHEMA_VERSION
+from tokenfree.preprocess.features.columns import SCHEMA_VERSION, build_windows
 from tokenfree.preprocess.features.vocabulary import Vocabulary, train_vocabulary
 from tokenfree.preprocess.job.finish import count
-from tokenfree.preprocess.records.document import Document
-from tokenfree.train.batches.framing import CLS, MASK, SEP
-from tokenfree.train.batches.subword_targets import predictable
+from tokenfree.preprocess.records import Document
+from tokenfree.train.batches.characters import CLS, MASK, SEP
+from tokenfree.train.batches.subwords import predictable
 from tokenfree.train.data.loader import Loader
 
 BATCH, LENGTH, MAX_PREDICTIONS = 32, 2048, 80

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.timing import in_turn, median, quotient
-from tokenfree.preprocess.common.settings import build
-from tokenfree.train.batches.framing import CLS
+from tokenfree.core.settings import build
+from tokenfree.train.batches.characters import CLS
 from tokenfree.train.model.costs import forward_multiply_accumulates
 from tokenfree.train.model.encoder import ModelConfig
 

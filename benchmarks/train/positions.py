@@ -17,9 +17,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from benchmarks.timing import median
-from tokenfree.preprocess.common.settings import build
+from tokenfree.core.settings import build
 from tokenfree.train.model.encoder import Encoder, ModelConfig
-from tokenfree.train.model.trunk.stack import TrunkConfig
+from tokenfree.train.model.trunk import TrunkConfig
 
 SYMBOLS = 30_522
 MODES = ("training", "inference")

@@ -32,12 +32,12 @@ from typing import Any
 
 import torch
 
-from tokenfree.preprocess.common.errors import JobError
-from tokenfree.preprocess.common.settings import build, merge
+from tokenfree.core.errors import JobError
+from tokenfree.core.settings import build, merge
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.loop.loop import Loop
-from tokenfree.train.machine.processes import ray_processes
+from tokenfree.train.loop.pretraining import Loop
 from tokenfree.train.pretrain import pretrain
+from tokenfree.train.ray.child import ray_processes
 from tokenfree.train.runs import checkpoints
 from tokenfree.workflows.recipes import library
 
@@ -45,7 +45,7 @@ IMPORTS = {  # each with what the one before it imported
     "Ray": "ray",
     "Ray Train": "ray.train.v2._internal.execution.worker_group.worker",
     "torch": "ray.train.v2._internal.execution.worker_group.worker, torch",
-    "tokenfree": "tokenfree.train.ray.launch",
+    "tokenfree": "tokenfree.train.ray.driver",
 }
 PARTS = ("noticed", "processes", "model", "first step")
 
@@ -121,7 +121,7 @@ def cpu(recipe: PretrainRecipe, data: str) -> Iterator[tuple[str, float]]:
     with tempfile.TemporaryDirectory() as run:
         first = Loop(recipe, data)
         first.train_until(1)
-        first.save(Path(run) / "checkpoints" / checkpoints.name(1))
+        first.save(Path(run) / "checkpoints" / checkpoints.checkpoint_name(1))
         marks = [time.process_time()]
         loop = Loop(recipe, data)
         marks.append(time.process_time())

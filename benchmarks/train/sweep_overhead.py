@@ -23,8 +23,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from ray import tune
 
-from tokenfree.preprocess.common.settings import build, to_mapping
-from tokenfree.train.ray.session import ray_session
+from tokenfree.core.settings import build, to_mapping
+from tokenfree.train.ray.cluster import ray_session
 from tokenfree.train.sweep.run import prepare, run_sweep
 from tokenfree.train.sweep.space.recipe import SweepRecipe
 from tokenfree.workflows.recipes import library
@@ -57,7 +57,7 @@ def plain(sweep: SweepRecipe, data: str, folder: Path) -> tuple[float, float]:
 def train_plainly(config: dict[str, Any]) -> None:
     """A trial of the plain way."""
     from tokenfree.train.config import PretrainRecipe
-    from tokenfree.train.loop.loop import Loop
+    from tokenfree.train.loop.pretraining import Loop
 
     recipe = build(PretrainRecipe, config["setting"]["recipe"], source="trial")
     loop = Loop(recipe, config["setting"]["data"])

@@ -17,7 +17,7 @@ PROGRAM = """
 import sys, time, torch
 threads, steps = map(int, sys.argv[1:])
 torch.set_num_threads(threads)
-from tokenfree.preprocess.common.settings import build
+from tokenfree.core.settings import build
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.workflows.recipes.library import read
 model = build(ModelConfig, read("canine-s-tiny")["model"], source="canine-s-tiny").build()

@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterator
 
 from tests.conftest import REPOSITORY
-from tokenfree.workflows.recipes.keys import Key, KeyGroup
-from tokenfree.workflows.recipes.kinds import KINDS, RecipeKind
+from tokenfree.workflows.recipes.keys import KINDS, Key, KeyGroup, RecipeKind
 
 PAGE = REPOSITORY / "docs" / "keys.md"
 HEAD = """\

@@ -9,9 +9,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from benchmarks.train import gpu_estimate
 from benchmarks.train.gpu_step import make_batch
-from tokenfree.preprocess.common.settings import build
+from tokenfree.core.settings import build
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.loop.task import pretraining_task
+from tokenfree.train.loop.step import pretraining_task
 from tokenfree.workflows.recipes import library
 
 

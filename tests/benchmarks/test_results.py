@@ -25,7 +25,7 @@ from benchmarks.results.scores import name_scores, spans, text_scores
 from benchmarks.results.simple import FREQUENT_TAG, LARGER_CLASS, NGRAMS, Embedder, measure
 from benchmarks.results.tables import DETAILS, PAGE, details, page_tables
 from tests.conftest import REPOSITORY
-from tokenfree.preprocess.common.settings import build, merge, nest
+from tokenfree.core.settings import build, merge, nest
 from tokenfree.train.config import FinetuneRecipe, PretrainRecipe
 from tokenfree.workflows.recipes import library
 

@@ -16,13 +16,13 @@ from typing import Any
 from unittest import mock
 
 from tests.pipelines.conftest import quick_config, write_corpus
+from tokenfree.core.settings import build
 from tokenfree.pipelines.preprocess import run_preprocess
-from tokenfree.preprocess.common.settings import build
 from tokenfree.preprocess.config import WindowConfig
 from tokenfree.train.config import FinetuneRecipe, PretrainRecipe
 from tokenfree.train.finetune import finetune
 from tokenfree.train.pretrain import pretrain
-from tokenfree.train.ray.session import ray_session
+from tokenfree.train.ray.cluster import ray_session
 from tokenfree.train.sweep.run import run_sweep
 from tokenfree.train.sweep.space.recipe import SweepRecipe
 from tokenfree.train.tasks.base import Split
@@ -135,6 +135,6 @@ if __name__ == "__main__":
     with (  # what is kept tells nothing of a machine
         mock.patch("socket.gethostname", return_value="localhost"),
         mock.patch("platform.platform", return_value="Linux"),
-        mock.patch("tokenfree.train.machine.provenance.commit", return_value=None),
+        mock.patch("tokenfree.train.runs.provenance.commit", return_value=None),
     ):
         make(Path(sys.argv[1]).absolute())

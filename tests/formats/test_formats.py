@@ -9,13 +9,12 @@ import yaml
 
 import tokenfree
 from tests.pipelines.conftest import write_corpus
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import build, fingerprint
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import build, fingerprint
 from tokenfree.preprocess.dataset.manifest import load_manifest
-from tokenfree.preprocess.features.schema import SCHEMA_VERSION
-from tokenfree.preprocess.job.identity import manifest_config
-from tokenfree.train.runs.run_config import read_config
-from tokenfree.train.runs.run_files import RUN_FORMAT, SWEEP_FORMAT
+from tokenfree.preprocess.features.columns import SCHEMA_VERSION
+from tokenfree.preprocess.job.inputs import manifest_config
+from tokenfree.train.runs.config import RUN_FORMAT, SWEEP_FORMAT, read_config
 from tokenfree.train.sweep.run import run_sweep
 from tokenfree.train.sweep.space.recipe import SweepRecipe
 from tokenfree.workflows import cli

@@ -18,8 +18,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tokenfree.preprocess.common.local_files import hash_file
-from tokenfree.train.machine.cache_folder import folder
+from tokenfree.core.files import folder, hash_file
 
 KUBERAY, KUBERAY_VERSION = "github.com/ray-project/kuberay/ray-operator", "v1.6.2"
 KUBERAY_SUM = "h1:XUckRswLMyk71D00L62d2Vanh0fVkNqu56+IF/rr+O0="

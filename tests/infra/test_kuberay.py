@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import REPOSITORY
 from tests.infra.manifests import GPUS, KUBERAY, OVERLAYS, Manifest, build, compose, one, ray_cluster
-from tokenfree.workflows.cluster.submission import submission
+from tokenfree.workflows.cluster.actions import submission
 from tokenfree.workflows.commands import pretrain, sweep
 
 RAY = [overlay for overlay in OVERLAYS if overlay.is_relative_to(KUBERAY)]

@@ -6,15 +6,14 @@ from typing import Any
 
 import pytest
 
+from tokenfree.core.errors import JobError
 from tokenfree.pipelines import preprocess
-from tokenfree.pipelines.runners import make_pipeline
-from tokenfree.preprocess.common.errors import JobError
-from tokenfree.preprocess.job.build_step import build_one_shard
+from tokenfree.pipelines.beam import make_pipeline
 from tokenfree.preprocess.job.finish import finish
-from tokenfree.preprocess.job.hash_step import hash_one_input
-from tokenfree.preprocess.job.plan_step import make_plan, the_plan
-from tokenfree.preprocess.job.preprocess_job import PreprocessJob
-from tokenfree.preprocess.job.read_step import read_one_split
+from tokenfree.preprocess.job.inputs import hash_one_input
+from tokenfree.preprocess.job.job import PreprocessJob
+from tokenfree.preprocess.job.read import read_one_split
+from tokenfree.preprocess.job.steps import build_one_shard, make_plan, the_plan
 
 STEPS: dict[str, Callable[[PreprocessJob], Any]] = {
     "read": lambda job: read_one_split(job, 0),

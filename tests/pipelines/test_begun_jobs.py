@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.storage import Storage
+from tokenfree.core.stored_files import read_sealed, write_sealed
 from tokenfree.pipelines.preprocess import run_preprocess
-from tokenfree.preprocess.common.errors import JobError, UserError
-from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.common.stored.file_hashes import read_sealed, write_sealed
 from tokenfree.preprocess.config import VocabularyConfig
 from tokenfree.preprocess.dataset.verify import verify
-from tokenfree.preprocess.job import hash_step, read_step
-from tokenfree.preprocess.job.preprocess_job import SHARDS
-from tokenfree.preprocess.sources.inputs import files
+from tokenfree.preprocess.job import inputs as hash_step
+from tokenfree.preprocess.job import read as read_step
+from tokenfree.preprocess.job.job import SHARDS
+from tokenfree.preprocess.sources import files
 
 Config = Callable[..., Any]
 
@@ -34,10 +35,10 @@ def two(tmp_path: Path, make_corpus: Any) -> tuple[Path, Path]:
 @pytest.fixture
 def begun(two: tuple[Path, Path], tmp_path: Path, make_config: Config, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The directory of a job of both inputs that failed when all but its last shards were built."""
-    build = "tokenfree.preprocess.job.build_step.build_shard"
+    build = "tokenfree.preprocess.job.steps.build_shard"
     with monkeypatch.context() as patched:
         built: list[int] = []
-        from tokenfree.preprocess.job.build_step import build_shard
+        from tokenfree.preprocess.job.steps import build_shard
 
         def failing(*given: Any, **named: Any) -> Any:
             built.append(1)

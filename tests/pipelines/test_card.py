@@ -10,8 +10,7 @@ import pytest
 from huggingface_hub import DatasetCard
 
 from tokenfree.pipelines.preprocess import run_preprocess
-from tokenfree.preprocess.dataset.card import byte_shares, card, draw_bars, dropped, plot_data
-from tokenfree.preprocess.dataset.front_matter import licence, size_category
+from tokenfree.preprocess.dataset.card import byte_shares, card, draw_bars, dropped, licence, plot_data, size_category
 from tokenfree.preprocess.dataset.manifest import load_manifest
 from tokenfree.workflows.cli import main
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.storage import Storage
 from tokenfree.pipelines.preprocess import run_preprocess
-from tokenfree.preprocess.common.errors import JobError, UserError
-from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig
 from tokenfree.preprocess.dataset.manifest import load_manifest
 from tokenfree.preprocess.dataset.verify import verify
 from tokenfree.preprocess.documents import extract as extract_module
-from tokenfree.preprocess.job.replay import replay
+from tokenfree.preprocess.job.finish import replay
 from tokenfree.workflows.cli import main
 
 HEAD = '<mediawiki version="0.11" xml:lang="en"><siteinfo><dbname>enwiki</dbname></siteinfo>\n'

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from tokenfree.core.errors import JobError
 from tokenfree.pipelines import preprocess as pipeline
 from tokenfree.pipelines.preprocess import run_preprocess
-from tokenfree.preprocess.common.errors import JobError
 from tokenfree.preprocess.config import NearDuplicateConfig, PreprocessConfig, VocabularyConfig, WindowConfig
 from tokenfree.preprocess.job import finish as finish_step
-from tokenfree.preprocess.job import plan_step
-from tokenfree.preprocess.job.preprocess_job import PreprocessJob
+from tokenfree.preprocess.job import steps as plan_step
+from tokenfree.preprocess.job.job import PreprocessJob
 from tokenfree.preprocess.shards.build import BuiltShard
 
 HEAD = '<mediawiki version="0.11" xml:lang="en"><siteinfo><dbname>enwiki</dbname></siteinfo>\n'

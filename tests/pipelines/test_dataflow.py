@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from tests.conftest import REPOSITORY
-from tokenfree.pipelines.dataflow import DataflowJob, describe_dataflow_job
+from tokenfree.core.errors import UserError
+from tokenfree.pipelines.beam import DataflowJob, describe_dataflow_job, runner_options
 from tokenfree.pipelines.preprocess import build_graph
-from tokenfree.pipelines.runners import runner_options
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.job.preprocess_job import PreprocessJob
+from tokenfree.preprocess.job.job import PreprocessJob
 from tokenfree.workflows.cli import main
 
 IMAGE = "europe-west1-docker.pkg.dev/geese/images/tokenfree-beam:0.1.0"

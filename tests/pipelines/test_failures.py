@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from tokenfree.core.errors import UserError
 from tokenfree.pipelines.preprocess import run_preprocess
-from tokenfree.preprocess.common.errors import UserError
 from tokenfree.preprocess.config import VocabularyConfig
 from tokenfree.preprocess.dataset.manifest import load_manifest
 from tokenfree.preprocess.documents import extract as extract_module
-from tokenfree.preprocess.documents import failures as failures_module
-from tokenfree.preprocess.job.replay import replay
-from tokenfree.preprocess.records.wiki_site import Site
+from tokenfree.preprocess.documents import extract as failures_module
+from tokenfree.preprocess.job.finish import replay
+from tokenfree.preprocess.records import Site
 from tokenfree.workflows.cli import main
 
 HEAD = '<mediawiki version="0.11" xml:lang="en"><siteinfo><dbname>enwiki</dbname></siteinfo>\n'

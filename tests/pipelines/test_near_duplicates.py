@@ -9,16 +9,17 @@ from typing import Any
 import datasets
 import pytest
 
+from tokenfree.core.errors import JobError
+from tokenfree.core.locks import LOCK
+from tokenfree.core.storage import Storage
 from tokenfree.pipelines.preprocess import run_preprocess
-from tokenfree.preprocess.common.errors import JobError
-from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.common.stored.store_lock import LOCK
 from tokenfree.preprocess.config import NearDuplicateConfig, PreprocessConfig
 from tokenfree.preprocess.dataset.verify import verify
-from tokenfree.preprocess.job import plan_step
-from tokenfree.preprocess.job.near_duplicates import band_step, join
-from tokenfree.preprocess.job.read_step import SKETCHES
-from tokenfree.preprocess.records.document import document_key
+from tokenfree.preprocess.job import near_duplicates as band_step
+from tokenfree.preprocess.job import near_duplicates as join
+from tokenfree.preprocess.job import steps as plan_step
+from tokenfree.preprocess.job.read import SKETCHES
+from tokenfree.preprocess.records import document_key
 from tokenfree.preprocess.shards import sorted_runs
 
 Config = Callable[..., PreprocessConfig]

@@ -13,15 +13,15 @@ import datasets
 import fsspec
 import pytest
 
+from tokenfree.core import storage as storage_module
+from tokenfree.core.errors import JobError, UserError
 from tokenfree.pipelines.dry_run import describe_plan
 from tokenfree.pipelines.preprocess import run_preprocess
 from tokenfree.pipelines.progress import Progress
-from tokenfree.preprocess.common import storage as storage_module
-from tokenfree.preprocess.common.errors import JobError, UserError
 from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig
 from tokenfree.preprocess.dataset.manifest import load_manifest
 from tokenfree.preprocess.dataset.verify import verify
-from tokenfree.preprocess.records.document import Document
+from tokenfree.preprocess.records import Document
 
 Config = Callable[..., PreprocessConfig]
 Shards = Callable[[Path], dict[str, bytes]]
@@ -161,7 +161,7 @@ def test_a_config_that_proves_impossible_may_be_mended_in_place(
             str(tmp_path / "out"),
         )
     reads: list[object] = []
-    monkeypatch.setattr("tokenfree.preprocess.job.read_step.read_split", lambda split: reads.append(split) or iter(()))
+    monkeypatch.setattr("tokenfree.preprocess.job.read.read_split", lambda split: reads.append(split) or iter(()))
     run_preprocess(config, str(tmp_path / "out"))
     assert reads == []  # what was read is kept
     assert read_shards(tmp_path / "out") == read_shards(made)
@@ -237,7 +237,7 @@ def test_a_bug_in_a_step_is_a_job_error_and_the_work_is_kept(
         with pytest.raises(JobError, match="ZeroDivisionError: a bug"):
             run_preprocess(make_config(corpus), str(tmp_path / "out"))
     reads: list[Document] = []
-    monkeypatch.setattr("tokenfree.preprocess.job.read_step.read_split", lambda split: reads.append(split) or iter(()))
+    monkeypatch.setattr("tokenfree.preprocess.job.read.read_split", lambda split: reads.append(split) or iter(()))
     run_preprocess(make_config(corpus), str(tmp_path / "out"))
     assert reads == []  # the runs of the first attempt are taken
     assert read_shards(tmp_path / "out") == read_shards(made)

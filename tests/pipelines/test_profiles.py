@@ -8,9 +8,8 @@ import pytest
 from apache_beam.options.pipeline_options import FlinkRunnerOptions, PipelineOptions, PortableOptions
 
 from tests.conftest import SOURCE
-from tokenfree.pipelines.profiles import profile_names, read_profile
-from tokenfree.pipelines.runners import runner_options
-from tokenfree.preprocess.common.errors import UserError
+from tokenfree.core.errors import UserError
+from tokenfree.pipelines.beam import profile_names, read_profile, runner_options
 from tokenfree.workflows.commands import preprocess
 
 

@@ -5,18 +5,18 @@ from typing import Any
 
 import pytest
 
+from tokenfree.core.storage import Storage
 from tokenfree.pipelines.preprocess import run_preprocess
 from tokenfree.pipelines.progress import Progress, Watcher, furthest
-from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import load_manifest
 from tokenfree.preprocess.features import vocabulary_process
-from tokenfree.preprocess.job.identity import identity
-from tokenfree.preprocess.job.output_directory import begin
-from tokenfree.preprocess.job.plan_step import make_plan
-from tokenfree.preprocess.job.preprocess_job import PLAN, RUNS, WORK, PreprocessJob
-from tokenfree.preprocess.job.read_step import read_one_split
-from tokenfree.preprocess.sources.input_splits import find_inputs, plan_splits
+from tokenfree.preprocess.job.inputs import identity
+from tokenfree.preprocess.job.job import PLAN, RUNS, WORK, PreprocessJob
+from tokenfree.preprocess.job.output import begin
+from tokenfree.preprocess.job.read import read_one_split
+from tokenfree.preprocess.job.steps import make_plan
+from tokenfree.preprocess.sources.splits import find_inputs, plan_splits
 
 
 def test_stages_come_in_order_and_end_with_all_done(corpus: Path, tmp_path: Path, make_config: Any) -> None:

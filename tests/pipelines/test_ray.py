@@ -22,13 +22,14 @@ from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 
 from tests.conftest import REPOSITORY
 from tests.pipelines.conftest import quick_config
-from tokenfree.pipelines import ray_runner, ray_workers
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.storage import Storage
+from tokenfree.pipelines import ray as ray_workers
+from tokenfree.pipelines.beam import is_embedded, is_on_ray, runner_options
 from tokenfree.pipelines.preprocess import run_preprocess
-from tokenfree.pipelines.runners import is_embedded, is_on_ray, runner_options
-from tokenfree.preprocess.common.errors import JobError, UserError
-from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.job.preprocess_job import ATTEMPT, PreprocessJob, write_lines
-from tokenfree.preprocess.sources.input_splits import find_inputs, plan_splits
+from tokenfree.pipelines.ray import _Attempt, _Server
+from tokenfree.preprocess.job.job import ATTEMPT, PreprocessJob, write_lines
+from tokenfree.preprocess.sources.splits import find_inputs, plan_splits
 from tokenfree.workflows.cli import main
 
 LOOPBACK = "127.0.0.1"
@@ -160,9 +161,9 @@ def test_fewer_workers_than_asked_for_are_told(corpus: Path, tmp_path: Path, pro
 @pytest.fixture
 def server() -> Iterator[Any]:
     workers: Any = SimpleNamespace()
-    attempt = ray_runner._Attempt(workers, LOOPBACK)
+    attempt = _Attempt(workers, LOOPBACK)
     attempt.handlers.append(SimpleNamespace(worker_id="known"))
-    made = ray_runner._Server(attempt, SimpleNamespace(), SimpleNamespace(get_process_bundle_descriptor=_described))
+    made = _Server(attempt, SimpleNamespace(), SimpleNamespace(get_process_bundle_descriptor=_described))
     yield made
     made.close()
 

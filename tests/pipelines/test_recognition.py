@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from tokenfree.core.errors import UserError
 from tokenfree.pipelines import preprocess as pipeline
 from tokenfree.pipelines.preprocess import run_preprocess
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.job import recognition
-from tokenfree.preprocess.sources.inputs import files
+from tokenfree.preprocess.job import inputs as recognition
+from tokenfree.preprocess.sources import files
 from tokenfree.workflows.cli import main
 
 Config = Callable[..., Any]

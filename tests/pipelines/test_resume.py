@@ -14,21 +14,21 @@ from typing import Any
 import pytest
 
 import tokenfree
+from tokenfree.core.errors import JobError, TakenOverError
+from tokenfree.core.settings import to_mapping
 from tokenfree.pipelines.direct_runner import DeadWorkerError
 from tokenfree.pipelines.preprocess import run_preprocess
-from tokenfree.preprocess.common.errors import JobError, TakenOverError
-from tokenfree.preprocess.common.settings import to_mapping
 from tokenfree.preprocess.config import PreprocessConfig
-from tokenfree.preprocess.job import read_step
+from tokenfree.preprocess.job import read as read_step
 from tokenfree.preprocess.job.finish import finish
-from tokenfree.preprocess.job.output_directory import begin
-from tokenfree.preprocess.job.preprocess_job import PreprocessJob
+from tokenfree.preprocess.job.job import PreprocessJob
+from tokenfree.preprocess.job.output import begin
 
 JOB = """
 import sys
 from tokenfree.pipelines.preprocess import run_preprocess
 from tokenfree.preprocess.config import PreprocessConfig
-from tokenfree.preprocess.common.settings import build
+from tokenfree.core.settings import build
 import json
 run_preprocess(build(PreprocessConfig, json.loads(sys.argv[1]), source="test"), sys.argv[2])
 """
@@ -100,7 +100,7 @@ def test_another_cut_of_the_inputs_may_end_a_killed_job(
     made: Path, corpus: Path, tmp_path: Path, make_config: Any, read_shards: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr("tokenfree.preprocess.job.plan_step.plan_shards", lambda *_: 1 / 0)
+        patched.setattr("tokenfree.preprocess.job.steps.plan_shards", lambda *_: 1 / 0)
         with pytest.raises(JobError):
             run_preprocess(make_config(corpus, split_bytes=3_000), str(tmp_path / "out"))
     run_preprocess(make_config(corpus, split_bytes=7_000), str(tmp_path / "out"))
@@ -111,7 +111,7 @@ def test_a_damaged_run_is_made_again(
     made: Path, corpus: Path, tmp_path: Path, make_config: Any, read_shards: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr("tokenfree.preprocess.job.plan_step.plan_shards", lambda *_: 1 / 0)
+        patched.setattr("tokenfree.preprocess.job.steps.plan_shards", lambda *_: 1 / 0)
         with pytest.raises(JobError):
             run_preprocess(make_config(corpus, split_bytes=3_000), str(tmp_path / "out"))
     first, second, *_ = sorted((tmp_path / "out" / "_work" / "runs").glob("*.arrow"))

@@ -11,9 +11,9 @@ from apache_beam.options.pipeline_options import DirectOptions, StandardOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from tests.conftest import REPOSITORY
+from tokenfree.core.errors import UserError
+from tokenfree.pipelines.beam import MOST_WORKERS, is_embedded, make_pipeline, runner_options, worker_environment
 from tokenfree.pipelines.direct_runner import DeadWorkerError, ProcessRunner, is_dead_worker
-from tokenfree.pipelines.runners import MOST_WORKERS, is_embedded, make_pipeline, runner_options, worker_environment
-from tokenfree.preprocess.common.errors import UserError
 
 
 def test_direct_names_the_embedded_runner_outright() -> None:

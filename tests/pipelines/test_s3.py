@@ -6,9 +6,9 @@ from typing import Any
 import fsspec
 import pytest
 
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.storage import Storage
 from tokenfree.pipelines.preprocess import run_preprocess
-from tokenfree.preprocess.common.errors import JobError, UserError
-from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import load_manifest
 from tokenfree.preprocess.dataset.verify import verify
@@ -46,7 +46,7 @@ def test_puts_that_fail_now_and_then_are_tried_again(
         return put(*arguments, **options)
 
     monkeypatch.setattr(fs, "put_file", throttled)
-    monkeypatch.setattr("tokenfree.preprocess.common.retry.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("tokenfree.core.storage.time.sleep", lambda seconds: None)
     manifest = run_preprocess(make_config(corpus), f"{bucket}/throttled")
     assert calls[0] > 20
     assert manifest.fingerprint == load_manifest(str(made)).fingerprint
@@ -64,7 +64,7 @@ def test_a_put_that_fails_for_good_leaves_nothing_under_a_final_name(
         return put(source, target, **options)
 
     monkeypatch.setattr(fs, "put_file", broken)
-    monkeypatch.setattr("tokenfree.preprocess.common.retry.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("tokenfree.core.storage.time.sleep", lambda seconds: None)
     with pytest.raises((UserError, JobError), match="the connection broke"):
         run_preprocess(make_config(corpus), f"{bucket}/broken")
     names = [name for name in fs.find(f"{bucket}/broken") if "/_work/" not in name]

@@ -11,18 +11,18 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tokenfree.core.errors import JobError
+from tokenfree.core.storage import Storage
 from tokenfree.pipelines.preprocess import run_preprocess
 from tokenfree.pipelines.progress import Watcher
-from tokenfree.preprocess.common.errors import JobError
-from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig
-from tokenfree.preprocess.job import read_step
-from tokenfree.preprocess.job.identity import identity
-from tokenfree.preprocess.job.output_directory import begin
-from tokenfree.preprocess.job.preprocess_job import RUNS, PreprocessJob
-from tokenfree.preprocess.job.read_step import all_runs, read_one_split
+from tokenfree.preprocess.job import read as read_step
+from tokenfree.preprocess.job.inputs import identity
+from tokenfree.preprocess.job.job import RUNS, PreprocessJob
+from tokenfree.preprocess.job.output import begin
+from tokenfree.preprocess.job.read import all_runs, read_one_split
 from tokenfree.preprocess.shards.sorted_runs import SortedRun
-from tokenfree.preprocess.sources.input_splits import find_inputs, plan_splits
+from tokenfree.preprocess.sources.splits import find_inputs, plan_splits
 
 HEAD = '<mediawiki version="0.11" xml:lang="en"><siteinfo><dbname>enwiki</dbname></siteinfo>\n'
 SPLIT_BYTES = 4_000  # some five pages
@@ -246,8 +246,8 @@ def many_articles(number: int) -> bytes:
 def test_memory_does_not_grow_with_a_stream(
     content: Callable[[int], bytes], tmp_path: Path, make_dump_config: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tokenfree.preprocess.sources.inputs.compression.READ_BYTES", 1 << 10)
-    monkeypatch.setattr("tokenfree.preprocess.sources.inputs.stream_formats.PIECE_BYTES", 1 << 14)
+    monkeypatch.setattr("tokenfree.preprocess.sources.compression.READ_BYTES", 1 << 10)
+    monkeypatch.setattr("tokenfree.preprocess.sources.compression.PIECE_BYTES", 1 << 14)
     peaks = []
     for number in (50, 400):
         dump = tmp_path / f"enwiki-{number}.xml.gz"

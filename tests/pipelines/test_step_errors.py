@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.storage import Storage
 from tokenfree.pipelines.preprocess import run_preprocess
-from tokenfree.preprocess.common.errors import JobError, UserError
-from tokenfree.preprocess.common.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig
-from tokenfree.preprocess.job.preprocess_job import ATTEMPT, ERRORS, PreprocessJob
-from tokenfree.preprocess.job.step_errors import forget_errors, noted_error, notes_errors
+from tokenfree.preprocess.job.job import ATTEMPT, ERRORS, PreprocessJob, forget_errors, noted_error, notes_errors
 
 
 @pytest.fixture
@@ -36,7 +35,7 @@ def note(job: PreprocessJob, index: int, error: Exception) -> None:
 def test_an_error_comes_back_with_its_class_and_its_whole_message(job: PreprocessJob) -> None:
     assert honk(job, 3) == 3
     assert noted_error(job.storage) is None
-    message = "no goose\n [while running 'x'] tokenfree.preprocess.common.errors.JobError: \\n 雁"
+    message = "no goose\n [while running 'x'] tokenfree.core.errors.JobError: \\n 雁"
     note(job, 3, UserError(message))
     found = noted_error(job.storage)
     assert type(found) is UserError
@@ -87,7 +86,7 @@ def test_an_interrupt_in_a_step_is_one_of_the_command(
     def interrupted(*_: Any) -> bytes:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tokenfree.preprocess.job.vocabulary_step.train_watched", interrupted)
+    monkeypatch.setattr("tokenfree.preprocess.job.steps.train_watched", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_preprocess(make_config(corpus), str(tmp_path / "out"))
 

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 
 from tests.conftest import REPOSITORY
+from tokenfree.core import locks as store_lock
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.files import lock
+from tokenfree.core.locks import claimed
+from tokenfree.core.storage import Storage
 from tokenfree.pipelines.preprocess import run_preprocess
-from tokenfree.preprocess.common.errors import JobError, UserError
-from tokenfree.preprocess.common.local_files import lock
-from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.common.stored import store_lock
-from tokenfree.preprocess.common.stored.store_lock import claimed
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import MANIFEST, load_manifest
-from tokenfree.preprocess.job import build_step
-from tokenfree.preprocess.job.preprocess_job import JOB, WORK
-from tokenfree.preprocess.sources.input_splits import plan_splits
+from tokenfree.preprocess.job import steps as build_step
+from tokenfree.preprocess.job.job import JOB, WORK
+from tokenfree.preprocess.sources.splits import plan_splits
 
 MakeConfig = Callable[..., PreprocessConfig]
 REFUSED = "another command writes into it. Wait for it or give another output"
@@ -113,9 +113,9 @@ def test_nothing_is_left_where_nothing_was_made(tmp_path: Path) -> None:
 
 PROGRAM = """
 import sys, time
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.common.stored.store_lock import claimed
+from tokenfree.core.errors import UserError
+from tokenfree.core.storage import Storage
+from tokenfree.core.locks import claimed
 storage, entries = Storage.at(sys.argv[1]), 0
 end = time.monotonic() + 2
 while time.monotonic() < end:

@@ -10,10 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tokenfree.preprocess.common.errors import JobError, UserError
-from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.dataset.manifest import DatasetSplit, ShardEntry, content_fingerprint
-from tokenfree.preprocess.dataset.success_mark import mark_success
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.storage import Storage
+from tokenfree.preprocess.dataset.manifest import DatasetSplit, ShardEntry, content_fingerprint, mark_success
 from tokenfree.preprocess.dataset.verify import verify
 
 

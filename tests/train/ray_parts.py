@@ -4,7 +4,7 @@ import contextlib
 
 import psutil
 
-from tokenfree.train.machine.processes import ray_processes
+from tokenfree.train.ray.child import ray_processes
 
 
 def parts_named(end: str, family: list[psutil.Process] | None = None) -> list[psutil.Process]:

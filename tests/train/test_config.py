@@ -3,10 +3,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import build, draft, flatten, merge, nest, to_mapping
-from tokenfree.preprocess.dataset.manifest import DatasetSplit, load_manifest
-from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import build, draft, flatten, merge, nest, to_mapping
+from tokenfree.preprocess.dataset.manifest import DatasetSplit, load_manifest, load_vocabulary
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import PretrainRecipe, check
 from tokenfree.workflows.recipes import library

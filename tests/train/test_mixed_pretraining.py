@@ -14,18 +14,18 @@ from tests.train.conftest import MakeRecipe
 from tests.train.ray.test_launch import KillsAWorker
 from tests.train.test_pretrain import history, wait_for_step
 from tokenfree import load_encoder
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import to_mapping
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import to_mapping
+from tokenfree.train.data.mixture import Mixture
 from tokenfree.train.evaluate import evaluate
 from tokenfree.train.inference.predictor import load_predictor
-from tokenfree.train.mixture.mixture import Mixture
 from tokenfree.train.pretrain import pretrain
-from tokenfree.train.runs.run_config import read_config
+from tokenfree.train.runs.config import read_config
 from tokenfree.workflows import cli
 
 COMMAND = """
 import json, sys
-from tokenfree.preprocess.common.settings import build
+from tokenfree.core.settings import build
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.pretrain import pretrain
 

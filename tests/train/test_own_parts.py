@@ -14,18 +14,18 @@ import yaml
 
 from tests.conftest import REPOSITORY
 from tokenfree import load_encoder, load_predictor
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.own_code import UntrustedCode
-from tokenfree.preprocess.common.settings import build, merge
+from tokenfree.core.errors import UserError
+from tokenfree.core.own_code import UntrustedCode
+from tokenfree.core.settings import build, merge
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.evaluate import evaluate
 from tokenfree.train.huggingface.folders import export_run
-from tokenfree.train.onnx.folder import export_graph
+from tokenfree.train.huggingface.onnx import export_graph
+from tokenfree.train.jobs.weights import read_weights
+from tokenfree.train.loop.worker import TrainJob
 from tokenfree.train.pretrain import pretrain
-from tokenfree.train.runs.object_store import RunStore
-from tokenfree.train.start.given_weights import read_weights
+from tokenfree.train.runs.run import RunStore
 from tokenfree.train.sweep.space.recipe import SweepRecipe
-from tokenfree.train.worker.worker import TrainJob
 from tokenfree.workflows import cli
 from tokenfree.workflows.recipes import library
 from tokenfree.workflows.report.write import write_report
@@ -179,7 +179,7 @@ def test_an_objective_and_an_optimizer(folder: Path, corpus: str, key: str) -> N
     """These stay behind in an export, which is that of a CANINE."""
     module, name = OWN[key]
     text = f"""
-from tokenfree.preprocess.common.settings import settings
+from tokenfree.core.settings import settings
 from tokenfree.train.{module} import {name}
 
 @settings
@@ -223,7 +223,7 @@ def test_what_a_part_of_a_sweep_lacks(folder: Path, slot: str, method: str, inhe
 
 
 EMPTY = """
-from tokenfree.preprocess.common.settings import settings
+from tokenfree.core.settings import settings
 from tokenfree.train.sweep.control.slots import Scheduler, Searcher
 
 @settings
@@ -242,7 +242,7 @@ def test_a_run_in_a_store_is_refused_alike(recipe: PretrainRecipe, corpus: str, 
 
 
 def test_a_worker_without_the_module_says_so(recipe: PretrainRecipe, folder: Path) -> None:
-    from tokenfree.train.ray.launch import _unpickled
+    from tokenfree.train.ray.driver import _unpickled
 
     job = TrainJob(recipe, "data", "run")
     assert _unpickled(pickle.dumps(job)) == job
@@ -257,7 +257,7 @@ def test_a_worker_imports_from_the_working_directory_first(
     recipe: PretrainRecipe, folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the command does: a module of that name elsewhere on its path, as one of ours may be, is not taken."""
-    from tokenfree.train.ray.launch import _unpickled
+    from tokenfree.train.ray.driver import _unpickled
 
     pickled = pickle.dumps(TrainJob(recipe, "data", "run"))
     elsewhere = tmp_path_factory.mktemp("elsewhere")

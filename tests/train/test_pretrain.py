@@ -14,21 +14,21 @@ import pytest
 import torch
 
 from tests.conftest import REPOSITORY
-from tokenfree.preprocess.common.errors import JobError, UserError
-from tokenfree.preprocess.common.local_files import lock
-from tokenfree.preprocess.common.settings import to_mapping
-from tokenfree.preprocess.common.stored.json_lines import read_json_lines
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.files import lock
+from tokenfree.core.machine import cores
+from tokenfree.core.settings import to_mapping
+from tokenfree.core.stored_files import read_json_lines
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.machine.cpus import cores
 from tokenfree.train.pretrain import pretrain
 from tokenfree.train.runs import checkpoints
-from tokenfree.train.runs.folder_hashes import verify_folder
-from tokenfree.train.runs.run_config import read_config
+from tokenfree.train.runs.config import read_config
+from tokenfree.train.runs.hashes import verify_folder
 
 MakeRecipe = Callable[..., PretrainRecipe]
 COMMAND = """
 import json, sys
-from tokenfree.preprocess.common.settings import build
+from tokenfree.core.settings import build
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.pretrain import pretrain
 
@@ -130,12 +130,12 @@ def test_a_damaged_checkpoint_is_named(corpus: str, make_recipe: MakeRecipe, tmp
     for folder in (undisturbed, run):
         pretrain(make_recipe(), corpus, str(folder))
     (run / "result.json").unlink()
-    newest = run / "checkpoints" / checkpoints.name(8) / "model.safetensors"
+    newest = run / "checkpoints" / checkpoints.checkpoint_name(8) / "model.safetensors"
     newest.write_bytes(newest.read_bytes()[:-1] + b"\x00")
 
     messages: list[str] = []
     pretrain(make_recipe(), corpus, str(run), progress=lambda line: messages.append(line.get("message", "")))
-    assert f"{run / 'checkpoints' / checkpoints.name(8)} is damaged" in messages[0]
+    assert f"{run / 'checkpoints' / checkpoints.checkpoint_name(8)} is damaged" in messages[0]
     assert "step 6 of 8" in messages[1]
     assert events(run) == ["start", "complete", "damaged_checkpoint", "resume", "complete"]
     assert history(run) == history(undisturbed)

@@ -22,9 +22,9 @@ print(json.dumps(result), flush=True)
 os._exit(0)
 """
 TRAINING = """
-from tokenfree.preprocess.common.settings import build
+from tokenfree.core.settings import build
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.loop.loop import Loop
+from tokenfree.train.loop.pretraining import Loop
 
 recipe = build(PretrainRecipe, json.loads(arguments[0]), source="test")
 loop = Loop(recipe, arguments[1], rank=rank, world_size=2)

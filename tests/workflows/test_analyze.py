@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from tokenfree.preprocess.common.settings import build
-from tokenfree.train.analyses.words import similarity
+from tokenfree.core.settings import build
+from tokenfree.train.analyses import similarity
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.parallel.full_state import model_tensors
+from tokenfree.train.loop.parallel import model_tensors
 from tokenfree.train.runs import checkpoints
-from tokenfree.train.runs.checkpoint_state import CheckpointState
-from tokenfree.train.runs.run_config import RunConfig, open_run
+from tokenfree.train.runs.checkpoints import CheckpointState
+from tokenfree.train.runs.config import RunConfig, open_run
 from tokenfree.workflows import cli
 from tokenfree.workflows.commands.analyze import ANALYSES as ALL
-from tokenfree.workflows.terminal.analyses import tables
+from tokenfree.workflows.terminal import tables
 
 ANALYSES = [name for name in ALL if name != "noise"]  # which is of fine-tuned runs: test_finetune_command.py
 MODEL = {
@@ -38,7 +38,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> str:
     tensors = {f"encoder.{name}": tensor for name, tensor in model_tensors(recipe.model.build()).items()}
     open_run(folder, RunConfig(recipe, "made by a test", manifest=""))
     state = CheckpointState(step=0, seed=0, recipe="", manifest="", vocabulary=None, loader={}, world_size=1)
-    checkpoints.write(folder / "checkpoints" / checkpoints.name(0), {checkpoints.MODEL: tensors}, state)
+    checkpoints.write(folder / "checkpoints" / checkpoints.checkpoint_name(0), {checkpoints.MODEL: tensors}, state)
     return str(folder)
 
 

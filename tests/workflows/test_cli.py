@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.conftest import REPOSITORY
-from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.core.errors import JobError, UserError
 from tokenfree.workflows import cli
 from tokenfree.workflows.commands import pretrain
 

@@ -15,13 +15,11 @@ from typing import Any
 import pytest
 from safetensors import SafetensorError
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.train.embeddings.texts import read_texts as read_corpus
-from tokenfree.train.tasks.examples.files import decode, read_lines
+from tokenfree.core.errors import UserError
+from tokenfree.train.inference.vectors import read_texts as read_corpus
 from tokenfree.train.tasks.examples.tagged import read_tagged
-from tokenfree.train.tasks.examples.texts import read_texts
-from tokenfree.train.tasks.question_answering.squad_files import read_squad
-from tokenfree.train.tasks.question_answering.tydi_files import read_tydi
+from tokenfree.train.tasks.examples.texts import decode, read_lines, read_texts
+from tokenfree.train.tasks.qa.files import read_squad, read_tydi
 from tokenfree.workflows import cli
 
 KEPT = Path(__file__).parents[1] / "formats" / "1"
@@ -77,7 +75,7 @@ def test_libraries_report_a_full_disk_in_their_own_ways(
     def fail(*args: Any) -> None:
         raise error
 
-    monkeypatch.setattr("tokenfree.train.onnx.folder.write_graph", fail)
+    monkeypatch.setattr("tokenfree.train.huggingface.onnx.write_graph", fail)
     assert cli.main(["export", "run", "--to", "onnx", "out"]) == 2
     said = "Disk quota exceeded" if "quota" in str(error) else "No space left on device"
     assert capsys.readouterr().err.startswith(f"tokenfree: out: cannot write ({said}). Free space there and in TMPDIR")

@@ -19,13 +19,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.table import Table
 
-from tokenfree.preprocess.common.errors import JobError, UserError
-from tokenfree.preprocess.common.printable import PrintableStream, one_line, printable
+from tokenfree.core.errors import JobError, PrintableStream, UserError, one_line, printable
 from tokenfree.train.inference.guesses import Guess
 from tokenfree.workflows import cli
-from tokenfree.workflows.terminal.console import PlainConsole
-from tokenfree.workflows.terminal.frame import Frame
-from tokenfree.workflows.terminal.live_line import LiveLine
+from tokenfree.workflows.terminal.progress import Frame, LiveLine, PlainConsole
 
 HOSTILE = (
     "geese\x1b]0;owned\x07\x1b[2J\x9b31m\x90q\x9c\r\x08\x7f\x00\u202egpj\u2066\u2028[bold red]x[/bold red][/]:wave:"
@@ -167,7 +164,7 @@ def test_guesses(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyP
             return [[guess]]
 
     monkeypatch.setattr(predictor, "load_predictor", lambda *_, **__: Stub())
-    monkeypatch.setattr(importlib.import_module("tokenfree.train.runs.run_config"), "is_finetuned", lambda _: False)
+    monkeypatch.setattr(importlib.import_module("tokenfree.train.runs.config"), "is_finetuned", lambda _: False)
     assert cli.main(["predict", "run", HOSTILE]) == 0
     assert shown(capsys).count("geese") == 2
     assert cli.main(["predict", "run", HOSTILE, "--json"]) == 0
@@ -211,7 +208,7 @@ def test_live_lines_stay_where_they_are(live: bool, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_sweeps_log_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = importlib.import_module("tokenfree.workflows.terminal.sweep.table")
+    table = importlib.import_module("tokenfree.workflows.terminal.tables")
     monkeypatch.setattr(table, "news", lambda *_: f"{HOSTILE}\nb")
     stream = io.StringIO()
     drawn = table.SweepTable(stream)

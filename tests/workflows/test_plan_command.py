@@ -6,8 +6,7 @@ import pytest
 
 from tokenfree.pipelines.dry_run import PlanDescription
 from tokenfree.workflows import cli
-from tokenfree.workflows.terminal.plans.preprocess_plan import told
-from tokenfree.workflows.terminal.plans.quantities import money, size_of, time_of
+from tokenfree.workflows.terminal.tables import money, size_of, time_of, told
 
 
 def plan(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict:

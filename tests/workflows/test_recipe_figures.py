@@ -8,12 +8,13 @@ import pytest
 import torch
 
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.loop.task import pretraining_task
-from tokenfree.train.model.common.cost import Cost
+from tokenfree.train.loop.step import pretraining_task
+from tokenfree.train.model.common.basic import Cost
 from tokenfree.train.model.costs import costs
 from tokenfree.train.objectives.base import head_cost
 from tokenfree.workflows import cli
-from tokenfree.workflows.recipes import command_line, library
+from tokenfree.workflows.recipes import library
+from tokenfree.workflows.recipes.options import load
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "recipes.md"
 LAYER = 7_087_872
@@ -23,7 +24,7 @@ MLM_TRANSFORM = 592_128
 
 def recipe_of(name: str, **overrides: str) -> PretrainRecipe:
     keys = [(key.replace("__", "."), value) for key, value in overrides.items()]
-    return command_line.load(PretrainRecipe, argparse.Namespace(recipe=name, config=None, overrides=keys))
+    return load(PretrainRecipe, argparse.Namespace(recipe=name, config=None, overrides=keys))
 
 
 def parts(name: str, num_targets: int | None = None, **overrides: str) -> list[Cost]:

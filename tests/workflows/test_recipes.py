@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import build, fingerprint
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import build, fingerprint
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.train.config import FinetuneRecipe, PretrainRecipe, check_finetuning
 from tokenfree.train.model.costs import costs
 from tokenfree.train.model.encoder import check
 from tokenfree.train.sweep.space.recipe import SweepRecipe, check_space
-from tokenfree.train.tasks.examples.glue import GLUE
-from tokenfree.workflows.recipes import command_line, library
+from tokenfree.train.tasks.examples.texts import GLUE
+from tokenfree.workflows.recipes import library
+from tokenfree.workflows.recipes.options import load
 
 PREPROCESSING = ["wikipedia", "wikipedia-tiny"]
 SUMMATION = [f"mirrored-summation{model}" for model in ("", "-deep-hier-s", "-hier-s", "-transformer")]
@@ -50,12 +51,12 @@ def test_a_recipe_is_found_in_whatever_folder_it_lies_and_no_name_occurs_twice()
 
 @pytest.mark.parametrize("name", PREPROCESSING)
 def test_preprocessing_recipes_build(name: str) -> None:
-    assert command_line.load(PreprocessConfig, arguments(name)).window.max_characters > 0
+    assert load(PreprocessConfig, arguments(name)).window.max_characters > 0
 
 
 @pytest.mark.parametrize("name", PRETRAINING)
 def test_pretraining_recipes_build_and_fit_together(name: str) -> None:
-    recipe = command_line.load(PretrainRecipe, arguments(name))
+    recipe = load(PretrainRecipe, arguments(name))
     assert check(recipe.model, recipe.train.length) == []
     assert recipe.objective.check(recipe.model, None) == []
     assert costs(recipe.model, recipe.train.length, 8)
@@ -63,16 +64,14 @@ def test_pretraining_recipes_build_and_fit_together(name: str) -> None:
 
 @pytest.mark.parametrize("name", FINETUNING)
 def test_fine_tuning_recipes_build_and_fit_together(name: str) -> None:
-    recipe = command_line.load(FinetuneRecipe, arguments(name))
+    recipe = load(FinetuneRecipe, arguments(name))
     assert check_finetuning(recipe) == []
     assert costs(recipe.model, recipe.train.length, 8)
 
 
 @pytest.mark.parametrize("name", [name for name in PRETRAINING if name.endswith("-tiny") and "-fast-" not in name])
 def test_every_tiny_recipe_has_one_of_the_documents_own_size(name: str) -> None:
-    recipe, base = (
-        command_line.load(PretrainRecipe, arguments(each)) for each in (name, name.removesuffix("tiny") + "base")
-    )
+    recipe, base = (load(PretrainRecipe, arguments(each)) for each in (name, name.removesuffix("tiny") + "base"))
     for part in ("embedder", "downsampler", "upsampler"):
         assert getattr(recipe.model, part).name == getattr(base.model, part).name
     assert recipe.model.trunk.attention.name == base.model.trunk.attention.name
@@ -89,7 +88,7 @@ def test_every_recipe_of_a_documents_size_names_it(name: str) -> None:
 def test_what_the_documents_train_with() -> None:
     """Of CANINE's Table 2 all rows have pairs of sentences and one schedule; Byte2Word and DIET have no pairs."""
     bases = [name for name in PRETRAINING if name.endswith("-base")]
-    loaded = {name: command_line.load(PretrainRecipe, arguments(name)) for name in bases}
+    loaded = {name: load(PretrainRecipe, arguments(name)) for name in bases}
     table_2 = ["bert-base", "char-bert-base", "char-bert-subwords-base", "canine-s-base", "canine-c-base",
                "canine-c-ngrams-base"]  # fmt: skip
     for name in table_2:
@@ -114,7 +113,7 @@ def test_ablations_differ_in_what_they_say() -> None:
     """Each from CANINE, and from every other."""
     for base in ("canine-s", "canine-c"):
         ablations = [name for name in PRETRAINING if name.startswith(base) and name.endswith(("-tiny", "-base"))]
-        loaded = [command_line.load(PretrainRecipe, arguments(name)) for name in ablations]
+        loaded = [load(PretrainRecipe, arguments(name)) for name in ablations]
         assert len({(fingerprint(recipe.model), recipe.train.length) for recipe in loaded}) == len(loaded)
 
 
@@ -126,11 +125,11 @@ def test_sweep_recipes_build(name: str) -> None:
 def test_overrides_and_config_file(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("base: canine-s-tiny\nmodel: {trunk: {layers: 2}}\n")
     (tmp_path / "over.yaml").write_text("train: {steps: 7}\n")
-    recipe = command_line.load(
+    recipe = load(
         PretrainRecipe,
         arguments(str(tmp_path / "mine.yaml"), ("model.embedder.buckets", "512"), config=str(tmp_path / "over.yaml")),
     )
-    tiny = command_line.load(PretrainRecipe, arguments("canine-s-tiny"))
+    tiny = load(PretrainRecipe, arguments("canine-s-tiny"))
     assert (recipe.model.trunk.layers, recipe.train.steps, recipe.model.embedder.buckets) == (2, 7, 512)
     assert recipe.model.width == tiny.model.width
 

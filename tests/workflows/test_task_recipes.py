@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tokenfree.preprocess.common.settings import build, merge
+from tokenfree.core.settings import build, merge
 from tokenfree.train.config import FinetuneRecipe
 from tokenfree.train.finetune import finetune
 from tokenfree.train.tasks.base import Split
-from tokenfree.train.tasks.examples.glue import GLUE
+from tokenfree.train.tasks.examples.texts import GLUE
 from tokenfree.workflows.recipes import library
 
 SPLITS: tuple[Split, ...] = ("train", "dev")

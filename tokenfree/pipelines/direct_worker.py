@@ -12,8 +12,8 @@ import logging
 import os
 import sys
 
-from tokenfree.preprocess.common.printable import PrintableStream
-from tokenfree.preprocess.common.this_process import end_with_parent
+from tokenfree.core.errors import PrintableStream
+from tokenfree.core.machine import end_with_parent
 
 
 def main() -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tokenfree.preprocess.common.storage import Storage
+from tokenfree.core.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.documents.extract import sample_split
 from tokenfree.preprocess.features.vocabulary import Vocabulary
-from tokenfree.preprocess.job.identity import read_given_model
-from tokenfree.preprocess.records.window_columns import SUBWORD_COLUMNS
-from tokenfree.preprocess.sources.input_splits import find_inputs, plan_splits
+from tokenfree.preprocess.job.inputs import read_given_model
+from tokenfree.preprocess.records import SUBWORD_COLUMNS
+from tokenfree.preprocess.sources.splits import find_inputs, plan_splits
 
 # Measured on the English excerpt (benchmarks/preprocess/preprocess_stages.py): reading and cleaning take two thirds of
 # the CPU time, and a character with all columns takes nine bytes.

@@ -14,9 +14,10 @@ from typing import Any, TypeVar
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from tokenfree.pipelines.direct_runner import is_dead_worker
-from tokenfree.pipelines.progress import Progress, Watcher, at_the_end
-from tokenfree.pipelines.runners import (
+from tokenfree.core.errors import JobError, TakenOverError, UserError
+from tokenfree.core.locks import claimed
+from tokenfree.core.storage import Storage
+from tokenfree.pipelines.beam import (
     check_surroundings,
     is_embedded,
     is_on_ray,
@@ -24,23 +25,18 @@ from tokenfree.pipelines.runners import (
     runner_options,
     worker_environment,
 )
-from tokenfree.preprocess.common.errors import JobError, TakenOverError, UserError
-from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.common.stored.store_lock import claimed
+from tokenfree.pipelines.direct_runner import is_dead_worker
+from tokenfree.pipelines.progress import Progress, Watcher, at_the_end
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import MANIFEST, Manifest, load_manifest
-from tokenfree.preprocess.job.build_step import build_one_shard, num_shards
 from tokenfree.preprocess.job.finish import finish
-from tokenfree.preprocess.job.hash_step import hash_one_input, num_inputs
-from tokenfree.preprocess.job.identity import identity
-from tokenfree.preprocess.job.near_duplicates.band_step import find_in_one_band, num_bands
-from tokenfree.preprocess.job.output_directory import abandon, begin, is_tidy, release, remove_left_lock, tidy
-from tokenfree.preprocess.job.plan_step import make_plan
-from tokenfree.preprocess.job.preprocess_job import PreprocessJob
-from tokenfree.preprocess.job.read_step import has_documents, num_runs, num_splits, read_one_split
-from tokenfree.preprocess.job.recognition import finished, with_earlier_values
-from tokenfree.preprocess.job.step_errors import failed, forget_errors, noted_error
-from tokenfree.preprocess.sources.input_splits import find_inputs, plan_splits
+from tokenfree.preprocess.job.inputs import finished, hash_one_input, identity, num_inputs, with_earlier_values
+from tokenfree.preprocess.job.job import PreprocessJob, failed, forget_errors, noted_error
+from tokenfree.preprocess.job.near_duplicates import find_in_one_band, num_bands
+from tokenfree.preprocess.job.output import abandon, begin, is_tidy, release, remove_left_lock, tidy
+from tokenfree.preprocess.job.read import has_documents, num_runs, num_splits, read_one_split
+from tokenfree.preprocess.job.steps import build_one_shard, make_plan, num_shards
+from tokenfree.preprocess.sources.splits import find_inputs, plan_splits
 
 T = TypeVar("T")
 

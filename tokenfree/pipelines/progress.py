@@ -10,14 +10,12 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args
 
-from tokenfree.preprocess.common.storage import Storage
+from tokenfree.core.storage import Storage
 from tokenfree.preprocess.dataset.manifest import Manifest
 from tokenfree.preprocess.features.vocabulary_process import TrainingProgress
-from tokenfree.preprocess.job.build_step import shard_sidecar
-from tokenfree.preprocess.job.plan_step import find_plan
-from tokenfree.preprocess.job.preprocess_job import RUNS, SHARDS, PreprocessJob
-from tokenfree.preprocess.job.read_step import splits_to_read
-from tokenfree.preprocess.job.vocabulary_step import training_progress
+from tokenfree.preprocess.job.job import RUNS, SHARDS, PreprocessJob
+from tokenfree.preprocess.job.read import splits_to_read
+from tokenfree.preprocess.job.steps import find_plan, shard_sidecar, training_progress
 from tokenfree.preprocess.shards.sorted_runs import split_of_run
 
 Stage = Literal["read", "vocabulary", "build", "finish", "complete"]  # in the order in which they come

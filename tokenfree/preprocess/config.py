@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from tokenfree.preprocess.common.settings import settings
-from tokenfree.preprocess.records.window_columns import COLUMN_TYPES
+from tokenfree.core.settings import settings
+from tokenfree.preprocess.records import COLUMN_TYPES
 from tokenfree.preprocess.text.scripts import SCRIPTS
 
 COLUMNS = tuple(COLUMN_TYPES)

@@ -10,15 +10,14 @@ from typing import Annotated, Any, Literal, TypeVar
 import torch
 from pydantic import Field
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.refused import known, problems_of
-from tokenfree.preprocess.common.settings import Draft, Slot, part, settings
-from tokenfree.preprocess.common.this_process import GIB, machine_memory
+from tokenfree.core.errors import UserError
+from tokenfree.core.machine import GIB, machine_memory
+from tokenfree.core.settings import Draft, Slot, known, part, problems_of, settings
 from tokenfree.preprocess.dataset.manifest import Manifest
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.model.encoder import check as check_model
-from tokenfree.train.optimizers.learning_rate import Schedule
+from tokenfree.train.optimizers.base import Schedule
 
 BYTES_OF_A_WEIGHT = 8  # and of its gradient, in float32; optimizers add to that
 OPTIMIZER = Slot("tokenfree.train.optimizers", "adamw", "tokenfree.train.optimizers.base.CONTRACT")

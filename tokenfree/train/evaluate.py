@@ -6,18 +6,23 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.train.analyses.breakdown import breakdown, languages_of, scripts_of_targets
-from tokenfree.train.analyses.contexts import Change, without_context
-from tokenfree.train.analyses.intervals import mean_over_windows
-from tokenfree.train.analyses.target_scores import TargetScores, score_targets
+from tokenfree.core.errors import UserError
+from tokenfree.train.analyses.reading import (
+    Change,
+    TargetScores,
+    breakdown,
+    languages_of,
+    mean_over_windows,
+    score_targets,
+    scripts_of_targets,
+    without_context,
+)
 from tokenfree.train.config import check
-from tokenfree.train.data.baselines import Baselines
-from tokenfree.train.loop.loop import Loop
-from tokenfree.train.mixture.contents import load_data_manifest, load_data_vocabulary
-from tokenfree.train.mixture.mixture import Data, given_or_parsed
-from tokenfree.train.runs.locate import checkpoint_of
-from tokenfree.train.runs.run_config import read_config
+from tokenfree.train.data.mixture import Data, given_or_parsed, load_data_manifest, load_data_vocabulary
+from tokenfree.train.data.validation import Baselines
+from tokenfree.train.loop.pretraining import Loop
+from tokenfree.train.runs.config import read_config
+from tokenfree.train.runs.run import checkpoint_of
 
 
 def evaluate(
@@ -98,7 +103,7 @@ def what_is_read(loop: Loop, baselines: Baselines, own: TargetScores) -> dict[st
 
     `margin` is against the better of the baselines; `probe_blank` and `probe_other` are against the model itself with
     all text but white space hidden, and with the text of another window around the target (see
-    `tokenfree.train.analyses.contexts`); `probe` is the smaller of the two. All are paired target by target with `own`,
+    `tokenfree.train.analyses.reading`); `probe` is the smaller of the two. All are paired target by target with `own`,
     which is what `score` gives.
     """
     blank, other = score(loop, "blank"), score(loop, "other")

@@ -10,27 +10,24 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tokenfree.preprocess.common import own_code
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import build, merge, to_mapping
-from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.dataset.vocabulary import MODEL, load_vocabulary
+from tokenfree.core import own_code
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import build, merge, to_mapping
+from tokenfree.core.storage import Storage
+from tokenfree.preprocess.dataset.manifest import MODEL, load_vocabulary
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import FinetuneRecipe, check_finetuning
-from tokenfree.train.finetuning.files import SPLITS, TaskFiles, content_of
-from tokenfree.train.finetuning.job import FinetuneJob
-from tokenfree.train.finetuning.source import TaskSource
+from tokenfree.train.data.mixture import paths_of
 from tokenfree.train.jobs.run_to_end import RunOrder, num_restarts, run_to_end
-from tokenfree.train.mixture.mixture import paths_of
+from tokenfree.train.jobs.start import GivenStart
+from tokenfree.train.jobs.weights import absolute, read_weights, run_and_step
+from tokenfree.train.loop.finetuning import SPLITS, FinetuneJob, TaskFiles, TaskSource, content_of
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.runs.locate import run_at
+from tokenfree.train.runs.config import RunConfig, as_recorded, config_before, read_any_config
 from tokenfree.train.runs.metrics import OnLine
-from tokenfree.train.runs.run import Run
-from tokenfree.train.runs.run_config import RunConfig, as_recorded, config_before, read_any_config
-from tokenfree.train.start.first_checkpoint import GivenStart
-from tokenfree.train.start.given_weights import absolute, read_weights, run_and_step
+from tokenfree.train.runs.run import Run, run_at
 from tokenfree.train.tasks.base import Split
-from tokenfree.train.tasks.examples.huggingface import SCHEME
+from tokenfree.train.tasks.examples.texts import SCHEME
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,19 +5,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from tokenfree.preprocess.common import own_code
-from tokenfree.preprocess.common.errors import UserError
+from tokenfree.core import own_code
+from tokenfree.core.errors import UserError
 from tokenfree.train.config import PretrainRecipe, check
+from tokenfree.train.data.mixture import Data, absolute, given_or_parsed, load_data_manifest, load_data_vocabulary
 from tokenfree.train.jobs.run_to_end import RunOrder, num_restarts, run_to_end
-from tokenfree.train.loop.loop import Loop
-from tokenfree.train.mixture.contents import load_data_manifest, load_data_vocabulary
-from tokenfree.train.mixture.mixture import Data, absolute, given_or_parsed
-from tokenfree.train.runs.locate import run_at
+from tokenfree.train.jobs.start import Extension, GivenStart
+from tokenfree.train.loop.pretraining import Loop
+from tokenfree.train.loop.worker import TrainJob
+from tokenfree.train.runs.config import RunConfig, as_recorded
 from tokenfree.train.runs.metrics import OnLine
-from tokenfree.train.runs.run_config import RunConfig, as_recorded
-from tokenfree.train.start.extension import Extension
-from tokenfree.train.start.first_checkpoint import GivenStart
-from tokenfree.train.worker.worker import TrainJob
+from tokenfree.train.runs.run import run_at
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,12 +21,11 @@ from types import FrameType, ModuleType
 from typing import NoReturn
 
 import tokenfree.workflows.commands
-from tokenfree.preprocess.common.addresses import is_utf8
-from tokenfree.preprocess.common.errors import JobError, UserError
-from tokenfree.preprocess.common.installed import own_version
-from tokenfree.preprocess.common.printable import PrintableStream, one_line
+from tokenfree.core.errors import JobError, PrintableStream, UserError, one_line
+from tokenfree.core.machine import own_version
+from tokenfree.core.storage import is_utf8
 from tokenfree.workflows.recipes.options import parted
-from tokenfree.workflows.terminal import verbosity
+from tokenfree.workflows.terminal.progress import add_arguments, set_logging, show_seconds
 
 EPILOG = "Help on one command, with an example: tokenfree COMMAND --help"
 _USERS_OWN = {
@@ -169,7 +168,7 @@ def _run(argv: list[str]) -> int:
         raise UserError(f"tokenfree {args.command} takes nothing after '--', but got {passed_on[0]!r}")
     args.passed_on, args.overrides = passed_on, overrides
     args.whole_parser = lambda: _parser(_imported(names))
-    verbosity.set_logging(args.verbosity, debug=args.debug)
+    set_logging(args.verbosity, debug=args.debug)
     began = time.monotonic()
     try:
         status = module.run(args) or 0
@@ -183,7 +182,7 @@ def _run(argv: list[str]) -> int:
         where = f"{place}: " if place else ""
         remedy = "Free space there and in TMPDIR, then run the same command again."
         raise UserError(f"{where}cannot write ({said}). {remedy}") from error
-    verbosity.show_seconds(args.verbosity, args.command, began)
+    show_seconds(args.verbosity, args.command, began)
     return status
 
 
@@ -227,7 +226,7 @@ def _leaves(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
 def _add_common(parser: argparse.ArgumentParser) -> None:
     """The options that all commands have."""
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    verbosity.add_arguments(parser)
+    add_arguments(parser)
 
 
 def _options(module: ModuleType) -> list[str]:

@@ -5,15 +5,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tokenfree.preprocess.common.settings import build
+from tokenfree.core.settings import build
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.workflows.recipes import library
-from tokenfree.workflows.terminal.live_line import LiveLine
-from tokenfree.workflows.terminal.next_command import next_command
-from tokenfree.workflows.terminal.run_result import context_line, loss_lines
-from tokenfree.workflows.terminal.stage_line import StageLine
-from tokenfree.workflows.terminal.sweep.table import SweepTable
-from tokenfree.workflows.terminal.verbosity import Verbosity
+from tokenfree.workflows.terminal.progress import LiveLine, StageLine, Verbosity
+from tokenfree.workflows.terminal.tables import SweepTable, context_line, loss_lines, next_command
 
 DATA_RECIPE, MODEL_RECIPE, SWEEP_RECIPE = "wikipedia-tiny", "canine-fast-tiny", "three-knobs-tiny"
 # Chosen before any model was trained on the demo's corpus: usual phrases of docstrings, and the piece that each hides.
@@ -54,7 +50,7 @@ def run_demo(output: str, *, dump: str | None = None, workers: int = 2, verbosit
     from tokenfree.train.sweep.run import run_sweep
     from tokenfree.train.sweep.space.recipe import SweepRecipe
     from tokenfree.workflows.report.write import write_report
-    from tokenfree.workflows.terminal.training_line import ProgressLine
+    from tokenfree.workflows.terminal.progress import ProgressLine
 
     demo = Demo(output)
     data, run, sweep = (str(demo.folder / name) for name in ("data", "run", "sweep"))

@@ -2,7 +2,7 @@
 
 import pickle
 
-from tokenfree.preprocess.common.errors import UserError
+from tokenfree.core.errors import UserError
 
 
 def test_an_error_is_one_line_and_keeps_its_problems_apart() -> None:

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import REPOSITORY
-from tokenfree.preprocess.common import local_files
-from tokenfree.preprocess.common.errors import JobError, UserError
-from tokenfree.preprocess.common.local_files import hash_file, hash_stream, lock
+from tokenfree.core import files as local_files
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.files import hash_file, hash_stream, lock
 
 HELD = UserError("a goose sits on it")
 
@@ -71,7 +71,7 @@ def test_another_thread_may_let_go(tmp_path: Path) -> None:
 def test_a_killed_process_leaves_nothing_in_the_way(tmp_path: Path) -> None:
     program = (
         "import pathlib, sys, time\n"
-        "from tokenfree.preprocess.common.local_files import lock\n"
+        "from tokenfree.core.files import lock\n"
         "with lock(pathlib.Path(sys.argv[1])):\n"
         "    print('held', flush=True)\n"
         "    time.sleep(60)\n"

@@ -7,13 +7,13 @@ from typing import Annotated, Any
 
 import pytest
 
-from tokenfree.preprocess.common import own_code
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import Slot, build, draft, settings, to_mapping
+from tokenfree.core import own_code
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import Slot, build, draft, settings, to_mapping
 
 SLOT = Slot("tokenfree.preprocess.text", "none")  # any package: only what is in a module of one's own is chosen here
 PART = """
-from tokenfree.preprocess.common.settings import settings
+from tokenfree.core.settings import settings
 
 @settings
 class Part:

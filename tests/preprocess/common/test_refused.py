@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tokenfree.preprocess.common.refused import REFUSED, NeedsRefusedValue, known, problems_of
+from tokenfree.core.settings import REFUSED, NeedsRefusedValue, known, problems_of
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tokenfree.preprocess.common import retry as retry_module
-from tokenfree.preprocess.common.retry import retry
+from tokenfree.core import storage as retry_module
+from tokenfree.core.storage import retry
 
 
 @pytest.fixture

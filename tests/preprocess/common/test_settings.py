@@ -4,9 +4,9 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.refused import REFUSED
-from tokenfree.preprocess.common.settings import (
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import (
+    REFUSED,
     Slot,
     build,
     draft,
@@ -132,7 +132,7 @@ def test_a_part_is_found_by_its_file_name_and_its_mistakes_carry_the_whole_key()
 
 
 def test_a_slot_lists_the_files_that_have_a_config() -> None:
-    names = Slot("tokenfree.train.model.trunk.attention", "full").names()
+    names = Slot("tokenfree.train.model.attention", "full").names()
     assert {"full", "multi_scale"} <= set(names)
     assert "scales" not in names  # a helper file without a Config
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from tokenfree.preprocess.common import storage as storage_module
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.storage import Storage
+from tokenfree.core import storage as storage_module
+from tokenfree.core.errors import UserError
+from tokenfree.core.storage import Storage
 
 
 @pytest.fixture(params=["local", "memory", "renaming"])
@@ -123,7 +123,7 @@ def test_what_cannot_be_written_is_one_line(tmp_path: Path, monkeypatch: pytest.
 def test_a_failed_put_is_tried_again_and_a_refused_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     storage = Storage.at("memory://flaky")
     put, tries = fsspec.filesystem("memory").put_file, []
-    monkeypatch.setattr("tokenfree.preprocess.common.retry.time.sleep", lambda _: None)
+    monkeypatch.setattr("tokenfree.core.storage.time.sleep", lambda _: None)
 
     def flaky(source: str, target: str) -> None:
         tries.append(target)

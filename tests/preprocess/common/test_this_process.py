@@ -10,7 +10,7 @@ import pytest
 
 CHILD = """
 import sys, time
-from tokenfree.preprocess.common.this_process import end_with_parent
+from tokenfree.core.machine import end_with_parent
 
 end_with_parent(int(sys.argv[1]))
 print("lives", flush=True)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tokenfree.preprocess.common.errors import JobError, UserError
-from tokenfree.preprocess.common.settings import to_mapping
-from tokenfree.preprocess.common.storage import Storage
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.settings import to_mapping
+from tokenfree.core.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import (
     DatasetSplit,

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.common.stored.file_hashes import hash_of, read_sealed
-from tokenfree.preprocess.dataset.success_mark import mark_success, marked_inputs, note_added
+from tokenfree.core.errors import UserError
+from tokenfree.core.storage import Storage
+from tokenfree.core.stored_files import hash_of, read_sealed
+from tokenfree.preprocess.dataset.manifest import mark_success, marked_inputs, note_added
 
 INPUTS = [{"path": "geese.txt", "size": 7, "modified": "1.5"}]
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tokenfree.preprocess.common.errors import UserError
+from tokenfree.core.errors import UserError
 from tokenfree.preprocess.config import VocabularyConfig
-from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
+from tokenfree.preprocess.dataset.manifest import load_vocabulary
 from tokenfree.preprocess.features.vocabulary import Vocabulary, train_vocabulary
 
 BYTE_PIECE = b"<0x07>"

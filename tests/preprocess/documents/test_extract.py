@@ -5,9 +5,7 @@ import pytest
 from tokenfree.preprocess.config import FilterConfig
 from tokenfree.preprocess.documents import extract as extract_module
 from tokenfree.preprocess.documents.extract import FailedPage, PageCounters, extract
-from tokenfree.preprocess.records.document import Document, Failure
-from tokenfree.preprocess.records.page import Page
-from tokenfree.preprocess.records.wiki_site import Site
+from tokenfree.preprocess.records import Document, Failure, Page, Site
 
 SITE = Site.from_siteinfo("", database="enwiki", language="en")
 FILTERS = FilterConfig(min_characters=10, max_characters=100)

@@ -2,18 +2,19 @@
 
 import pytest
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import build
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import build
 from tokenfree.preprocess.config import FilterConfig, PreprocessConfig
 from tokenfree.preprocess.documents.extract import PageCounters, extract
-from tokenfree.preprocess.documents.filters.languages import is_of_languages
-from tokenfree.preprocess.documents.filters.reasons import reason_of_text
-from tokenfree.preprocess.documents.filters.repeated_lines import repeated_line_share
-from tokenfree.preprocess.documents.filters.scripts import script_share
-from tokenfree.preprocess.documents.filters.symbols import symbol_share
-from tokenfree.preprocess.records.document import Document
-from tokenfree.preprocess.records.page import Page
-from tokenfree.preprocess.sources.input_splits import find_inputs
+from tokenfree.preprocess.documents.filters import (
+    is_of_languages,
+    reason_of_text,
+    repeated_line_share,
+    script_share,
+    symbol_share,
+)
+from tokenfree.preprocess.records import Document, Page
+from tokenfree.preprocess.sources.splits import find_inputs
 
 GEESE = "Seven geese argue about bread"
 ГУСИ = "Сім гусей сперечаються про хліб"

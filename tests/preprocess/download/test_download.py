@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tokenfree.preprocess.download import http_client as fetch
-from tokenfree.preprocess.download import mirror as mirrors
-from tokenfree.preprocess.download.mirror import database
+from tokenfree.preprocess import download as fetch
+from tokenfree.preprocess import download as mirrors
+from tokenfree.preprocess.download import database
 from tokenfree.workflows import cli
 from tokenfree.workflows.commands.download import UNSIZED_GB
 

@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from tokenfree.preprocess.common.errors import JobError, UserError
-from tokenfree.preprocess.download import http_client as fetch
-from tokenfree.preprocess.download.http_client import Absent, Client
-from tokenfree.preprocess.download.partial_file import PartFile
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.preprocess import download as fetch
+from tokenfree.preprocess.download import Absent, Client, PartFile
 
 DATA = random.Random(1).randbytes(600_000)
 SHA1 = hashlib.sha1(DATA).hexdigest()

@@ -9,11 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig, WindowConfig
-from tokenfree.preprocess.dataset.invariants import check_windows
-from tokenfree.preprocess.features.columns import build_windows, iterate_windows
-from tokenfree.preprocess.features.schema import schema
+from tokenfree.preprocess.dataset.verify import check_windows
+from tokenfree.preprocess.features.columns import build_windows, iterate_windows, schema
 from tokenfree.preprocess.features.vocabulary import Vocabulary, train_vocabulary
-from tokenfree.preprocess.records.document import Document
+from tokenfree.preprocess.records import Document
 from tokenfree.preprocess.text.normalize import normalize
 from tokenfree.preprocess.text.sentences import sentence_starts
 from tokenfree.preprocess.text.words import word_spans

@@ -9,8 +9,8 @@ import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.features.sentencepiece_file import BYTE, CONTROL, UNKNOWN, ModelFile, read_model
+from tokenfree.core.errors import UserError
+from tokenfree.preprocess.features.vocabulary import BYTE, CONTROL, UNKNOWN, ModelFile, read_model
 
 
 @pytest.fixture(scope="module")

@@ -15,10 +15,9 @@ import sentencepiece
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tokenfree.preprocess.common.errors import UserError
+from tokenfree.core.errors import UserError
 from tokenfree.preprocess.config import VocabularyConfig
-from tokenfree.preprocess.features.sentencepiece_file import BYTE, read_model
-from tokenfree.preprocess.features.vocabulary import Vocabulary, train_vocabulary
+from tokenfree.preprocess.features.vocabulary import BYTE, Vocabulary, read_model, train_vocabulary
 
 CORPUS = [
     "The quick brown fox jumps over the lazy dog, and the other dogs jump over other foxes.\nHow vexingly quick!",

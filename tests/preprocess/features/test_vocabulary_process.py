@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import REPOSITORY
 from tests.preprocess.features.test_vocabulary import CORPUS, config_of
-from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.core.errors import JobError, UserError
 from tokenfree.preprocess.features import vocabulary_process
 from tokenfree.preprocess.features.vocabulary import train_vocabulary
 from tokenfree.preprocess.features.vocabulary_process import TrainingLog, TrainingProgress, train_watched

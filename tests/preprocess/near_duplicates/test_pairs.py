@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenfree.preprocess.near_duplicates.pairs import Pair, band_rows, candidates, chosen, found_share
+from tokenfree.preprocess.documents.near_duplicates import Pair, band_rows, candidates, chosen, found_share
 
 DOCUMENTS = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 3), st.integers(0, 4)), max_size=12)
 

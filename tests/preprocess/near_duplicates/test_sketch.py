@@ -5,8 +5,8 @@ import random
 import numpy as np
 import pytest
 
-from tokenfree.preprocess.near_duplicates import sketch as module
-from tokenfree.preprocess.near_duplicates.sketch import NUM_HASHES, band_hashes, similarity, sketch
+from tokenfree.preprocess.documents import near_duplicates as module
+from tokenfree.preprocess.documents.near_duplicates import NUM_HASHES, band_hashes, similarity, sketch
 
 ALPHABETS = [
     "abcdefghijklmnopqrstuvwxyz",

@@ -3,7 +3,7 @@
 import json
 import pickle
 
-from tokenfree.preprocess.records.wiki_site import Site
+from tokenfree.preprocess.records import Site
 
 HEAD = """<mediawiki xmlns="x" version="0.11" xml:lang="de"><siteinfo><sitename>Wikipedia</sitename>
 <dbname>dewiki</dbname><namespaces><namespace key="-2" case="first-letter">Medium</namespace>

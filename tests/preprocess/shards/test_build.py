@@ -7,15 +7,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tokenfree.preprocess.common.errors import JobError
-from tokenfree.preprocess.common.storage import Storage
+from tokenfree.core.errors import JobError
+from tokenfree.core.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.features.columns import WindowBatch, iterate_windows
-from tokenfree.preprocess.records.document import Document
+from tokenfree.preprocess.records import Document
 from tokenfree.preprocess.shards import build
-from tokenfree.preprocess.shards.partitioning import Partition, Partitioning
 from tokenfree.preprocess.shards.plan import ShardTask, partitions
-from tokenfree.preprocess.shards.sorted_runs import SortedRun, write_documents
+from tokenfree.preprocess.shards.sorted_runs import Partition, Partitioning, SortedRun, write_documents
 
 CONFIG = PreprocessConfig()
 NUM_DOCUMENTS = 40

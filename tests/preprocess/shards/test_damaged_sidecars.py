@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.damage import damaged_bytes, put, wrong_json
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.common.stored.file_hashes import write_sealed
+from tokenfree.core.errors import UserError
+from tokenfree.core.storage import Storage
+from tokenfree.core.stored_files import write_sealed
 from tokenfree.preprocess.dataset.manifest import ShardEntry
-from tokenfree.preprocess.job.preprocess_job import JOB, begun_job
+from tokenfree.preprocess.job.job import JOB, begun_job
 from tokenfree.preprocess.shards.build import BuiltShard, find_shard
 
 ROWS = b"rows"

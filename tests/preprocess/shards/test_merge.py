@@ -9,18 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.records.document import Document, document_key
+from tokenfree.core.storage import Storage
+from tokenfree.preprocess.records import Document, document_key
 from tokenfree.preprocess.shards import merge as merge_module
 from tokenfree.preprocess.shards import sorted_runs as runs_module
 from tokenfree.preprocess.shards.merge import Merge, contains_document
-from tokenfree.preprocess.shards.partitioning import KEY_SPACE, key_position
 from tokenfree.preprocess.shards.sorted_runs import (
+    KEY_SPACE,
     SortedRun,
     SortedRunBatch,
     SortedRunFile,
     commit_run,
     find_run,
+    key_position,
     read_batch,
     write_documents,
 )

@@ -3,12 +3,19 @@
 from itertools import pairwise
 from pathlib import Path
 
-from tokenfree.preprocess.common.storage import Storage
+from tokenfree.core.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig
-from tokenfree.preprocess.records.document import Document, document_key
-from tokenfree.preprocess.shards.partitioning import KEY_SPACE, Partition, Partitioning, key_position, validation_draw
+from tokenfree.preprocess.records import Document, document_key
 from tokenfree.preprocess.shards.plan import DocumentSet, ShardTask, decide_partitioning, partitions, plan_shards
-from tokenfree.preprocess.shards.sorted_runs import SortedRun, write_documents
+from tokenfree.preprocess.shards.sorted_runs import (
+    KEY_SPACE,
+    Partition,
+    Partitioning,
+    SortedRun,
+    key_position,
+    validation_draw,
+    write_documents,
+)
 
 
 def runs_of(storage: Storage, found: list[Document], validation_fraction: float, num_runs: int = 2) -> list[SortedRun]:

@@ -6,13 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenfree.preprocess.common.storage import Storage
+from tokenfree.core.storage import Storage
 from tokenfree.preprocess.config import VocabularyConfig
-from tokenfree.preprocess.records.document import Document, document_key
-from tokenfree.preprocess.shards.partitioning import Partition, Partitioning
-from tokenfree.preprocess.shards.plan import decide_partitioning, partitions
-from tokenfree.preprocess.shards.sorted_runs import SortedRun, write_documents
-from tokenfree.preprocess.shards.vocabulary_sample import sample_quotas, sample_texts
+from tokenfree.preprocess.records import Document, document_key
+from tokenfree.preprocess.shards.plan import decide_partitioning, partitions, sample_quotas, sample_texts
+from tokenfree.preprocess.shards.sorted_runs import Partition, Partitioning, SortedRun, write_documents
 
 
 def test_smoothing_lifts_small_languages() -> None:

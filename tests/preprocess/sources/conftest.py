@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 
 from tokenfree.preprocess.config import PreprocessConfig
-from tokenfree.preprocess.records.document import Failure
-from tokenfree.preprocess.records.input_split import InputSplit
-from tokenfree.preprocess.records.page import Page
-from tokenfree.preprocess.sources.input_splits import plan_splits, read_split
+from tokenfree.preprocess.records import Failure, InputSplit, Page
+from tokenfree.preprocess.sources.splits import plan_splits, read_split
 
 HEAD = """<mediawiki version="0.11" xml:lang="sw"><siteinfo><dbname>swwiki</dbname><namespaces>
 <namespace key="0" /><namespace key="6">Picha</namespace><namespace key="14">Jamii</namespace></namespaces></siteinfo>

@@ -11,13 +11,11 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import build
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import build
 from tokenfree.preprocess.config import PreprocessConfig
-from tokenfree.preprocess.records.document import Failure
-from tokenfree.preprocess.records.input_split import InputSplit
-from tokenfree.preprocess.records.page import Page
-from tokenfree.preprocess.sources.input_splits import find_inputs, hash_input, plan_splits, read_split
+from tokenfree.preprocess.records import Failure, InputSplit, Page
+from tokenfree.preprocess.sources.splits import find_inputs, hash_input, plan_splits, read_split
 
 Reader = Callable[..., list[Page | Failure]]
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import build
-from tokenfree.preprocess.common.storage import Storage
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import build
+from tokenfree.core.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig
-from tokenfree.preprocess.sources.input_splits import find_inputs
+from tokenfree.preprocess.sources.splits import find_inputs
 
 
 @pytest.mark.parametrize("field", ["wikipedia", "books"])

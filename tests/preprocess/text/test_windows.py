@@ -8,8 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tokenfree.preprocess.text.sentences import sentence_starts
-from tokenfree.preprocess.text.windows import cut
+from tokenfree.preprocess.text.sentences import cut, sentence_starts
 
 
 def windows_of(text: str, max_characters: int) -> list[str]:

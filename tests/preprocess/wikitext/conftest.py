@@ -2,7 +2,7 @@
 
 import pytest
 
-from tokenfree.preprocess.records.wiki_site import CANONICAL_NAMESPACES, Site
+from tokenfree.preprocess.records import CANONICAL_NAMESPACES, Site
 
 _LOCAL = {
     "en": {},

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from tokenfree.preprocess.common.settings import build, merge
-from tokenfree.train.analyses.subject.model import AnalysedModel
+from tokenfree.core.settings import build, merge
+from tokenfree.train.analyses.subject import AnalysedModel
 from tokenfree.train.inference.text_encoder import TextEncoder
 from tokenfree.train.model.encoder import ModelConfig
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from tests.train.conftest import MakeRecipe
-from tokenfree.preprocess.common.storage import Storage
+from tokenfree.core.storage import Storage
 from tokenfree.preprocess.dataset.manifest import DatasetSplit, load_manifest, save_manifest
 from tokenfree.preprocess.text.scripts import scripts_of
-from tokenfree.train.analyses.breakdown import breakdown, languages_of
-from tokenfree.train.batches.target_kinds import MASKED
+from tokenfree.train.analyses.reading import breakdown, languages_of
+from tokenfree.train.batches.base import MASKED
 from tokenfree.train.evaluate import by_language_and_script, score
-from tokenfree.train.loop.loop import Loop
+from tokenfree.train.loop.pretraining import Loop
 
 OBJECTIVES: dict[str, Mapping[str, Any]] = {
     "canine_s": {"name": "canine_s"},

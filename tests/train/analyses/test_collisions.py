@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.train.analyses.conftest import MakeModel
-from tokenfree.preprocess.common.errors import UserError
+from tokenfree.core.errors import UserError
 from tokenfree.train.analyses.collisions import collisions, count_characters, expected_shares, shared_buckets
 
 
@@ -83,7 +83,7 @@ def test_other_embedders_have_none(make_model: MakeModel) -> None:
 
 
 def _texts(corpus: str, split: str) -> list[np.ndarray]:
-    from tokenfree.train.data.shard_reader import ShardReader
+    from tokenfree.train.data.shards import ShardReader
 
     reader = ShardReader(corpus, split)
     _, shards, rows = reader.spread(10**6)

@@ -5,10 +5,10 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
-from tokenfree.train.analyses.contexts import Change, without_context
-from tokenfree.train.batches.collator import Arrays
-from tokenfree.train.batches.framing import CLS, MASK, PAD, SEP
+from tokenfree.preprocess.dataset.manifest import load_vocabulary
+from tokenfree.train.analyses.reading import Change, without_context
+from tokenfree.train.batches.base import Arrays
+from tokenfree.train.batches.characters import CLS, MASK, PAD, SEP
 from tokenfree.train.data.validation import validation_batches
 from tokenfree.train.model.embedders import word_bytes
 from tokenfree.train.objectives import byte2word, canine_c, canine_s, masked_characters, masked_subwords

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from tokenfree.train.analyses.intervals import mean_over_windows
+from tokenfree.train.analyses.reading import mean_over_windows
 
 
 def test_the_mean_is_over_targets_and_the_error_over_windows() -> None:

@@ -9,7 +9,7 @@ import torch
 
 from tests.train.conftest import MakeRecipe
 from tokenfree.train.evaluate import score, what_is_read
-from tokenfree.train.loop.loop import Loop
+from tokenfree.train.loop.pretraining import Loop
 
 OBJECTIVES: dict[str, Mapping[str, Any]] = {
     "canine_s": {"name": "canine_s"},

@@ -10,15 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from tokenfree.preprocess.common.settings import Slot
-from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
-from tokenfree.train.batches.collator import Arrays
-from tokenfree.train.batches.framing import CLS, PAD, SEP
+from tokenfree.core.settings import Slot
+from tokenfree.preprocess.dataset.manifest import load_vocabulary
+from tokenfree.train.batches.base import Arrays
+from tokenfree.train.batches.characters import CLS, PAD, SEP
 from tokenfree.train.batches.next_sentence import Cut, Window, cut_pair, cut_places, fit
-from tokenfree.train.data.loader import Loader
-from tokenfree.train.data.sentence_pairs import second_segments
-from tokenfree.train.data.shard_reader import ShardReader
-from tokenfree.train.data.windows import load_windows
+from tokenfree.train.data.loader import Loader, load_windows, second_segments
+from tokenfree.train.data.shards import ShardReader
 from tokenfree.train.objectives import canine_s
 from tokenfree.train.objectives.heads import MaskedHead
 from tokenfree.train.objectives.masked_subwords import CLS as SUBWORD_CLS

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tokenfree.preprocess.common.settings import Slot
-from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
+from tokenfree.core.settings import Slot
+from tokenfree.preprocess.dataset.manifest import load_vocabulary
 from tokenfree.train.batches.next_sentence import PairCollator, Window
-from tokenfree.train.data.sentence_pairs import second_segments
-from tokenfree.train.data.shard_reader import ShardReader
+from tokenfree.train.data.loader import second_segments
+from tokenfree.train.data.shards import ShardReader
 
 Guess = Callable[[np.ndarray], np.ndarray]
 

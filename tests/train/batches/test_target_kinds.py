@@ -5,10 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
-from tokenfree.train.batches.collator import Arrays
-from tokenfree.train.batches.framing import MASK
-from tokenfree.train.batches.target_kinds import KEPT, MASKED, REPLACED
+from tokenfree.preprocess.dataset.manifest import load_vocabulary
+from tokenfree.train.batches.base import KEPT, MASKED, REPLACED, Arrays
+from tokenfree.train.batches.characters import MASK
 from tokenfree.train.data.validation import validation_batches
 from tokenfree.train.model.embedders import word_bytes
 from tokenfree.train.objectives import byte2word, canine_c, canine_s, masked_characters, masked_subwords

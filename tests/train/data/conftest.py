@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tokenfree.preprocess.common.settings import to_mapping
-from tokenfree.preprocess.common.storage import Storage
+from tokenfree.core.settings import to_mapping
+from tokenfree.core.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import DatasetSplit, Manifest, ShardEntry, content_fingerprint, save_manifest
-from tokenfree.preprocess.features.schema import schema
+from tokenfree.preprocess.features.columns import schema
 from tokenfree.preprocess.job.finish import count
 
 PIECES = [

@@ -6,12 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
-from tokenfree.train.batches.collator import Arrays
-from tokenfree.train.batches.target_kinds import KEPT, MASKED, REPLACED
-from tokenfree.train.data.baselines import Baselines, baselines
-from tokenfree.train.data.validation import VALIDATION_SEED, validation_batches
-from tokenfree.train.data.windows import load_windows
+from tokenfree.preprocess.dataset.manifest import load_vocabulary
+from tokenfree.train.batches.base import KEPT, MASKED, REPLACED, Arrays
+from tokenfree.train.data.loader import load_windows
+from tokenfree.train.data.validation import VALIDATION_SEED, Baselines, baselines, validation_batches
 from tokenfree.train.objectives import byte2word, canine_c, canine_s, masked_characters, masked_subwords
 
 LENGTH = 64

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tokenfree.preprocess.common.errors import JobError
+from tokenfree.core.errors import JobError
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.data import checked_shards
-from tokenfree.train.data.checked_shards import is_sound
-from tokenfree.train.data.shard_reader import ShardReader
+from tokenfree.train.data import shards as checked_shards
+from tokenfree.train.data.shards import ShardReader, is_sound
 from tokenfree.train.pretrain import pretrain
 
 MakeRecipe = Callable[..., PretrainRecipe]

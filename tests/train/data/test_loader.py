@@ -8,12 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.dataset.manifest import load_manifest
-from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
-from tokenfree.train.batches.framing import MASK
-from tokenfree.train.data.loader import Loader, slice_of
-from tokenfree.train.data.windows import load_windows
+from tokenfree.core.errors import UserError
+from tokenfree.preprocess.dataset.manifest import load_manifest, load_vocabulary
+from tokenfree.train.batches.characters import MASK
+from tokenfree.train.data.loader import Loader, load_windows, slice_of
 from tokenfree.train.objectives.canine_s import Config
 
 LENGTH = 64

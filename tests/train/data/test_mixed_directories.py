@@ -11,17 +11,15 @@ import pytest
 
 from tests.train.data.test_loader import LENGTH, assert_equal
 from tests.train.data.test_order import MANY, MIXED, FakeShard, make_order, shards_of
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.storage import Storage
+from tokenfree.core.errors import UserError
+from tokenfree.core.storage import Storage
 from tokenfree.preprocess.dataset.manifest import load_manifest, save_manifest
-from tokenfree.train.batches.collator import Collator
-from tokenfree.train.data.loader import Loader
+from tokenfree.train.batches.base import Collator
+from tokenfree.train.data.loader import Loader, load_windows
+from tokenfree.train.data.mixture import Mixing, Mixture, load_contents
 from tokenfree.train.data.order import PERIOD, Order
-from tokenfree.train.data.shard_reader import ShardReader
+from tokenfree.train.data.shards import ShardReader
 from tokenfree.train.data.validation import validation_batches
-from tokenfree.train.data.windows import load_windows
-from tokenfree.train.mixture.contents import Mixing, load_contents
-from tokenfree.train.mixture.mixture import Mixture
 from tokenfree.train.objectives.canine_s import Config
 
 OTHER = [*(("train", "en", 9), ("train", "fi", 20), ("train", "fi", 31)), ("validation", "fi", 11)]

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from tokenfree.train.data.prefetch import Prefetcher
+from tokenfree.train.data.loader import Prefetcher
 
 
 def test_items_come_in_order_and_end() -> None:

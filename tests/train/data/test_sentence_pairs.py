@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tokenfree.train.data.sentence_pairs import second_segments
-from tokenfree.train.data.shard_reader import ShardReader
+from tokenfree.train.data.loader import second_segments
+from tokenfree.train.data.shards import ShardReader
 
 
 def test_shards_of_one_document_look_in_others(make_data: Callable[..., str], tmp_path: Path) -> None:

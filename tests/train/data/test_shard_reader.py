@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tokenfree.preprocess.common.errors import JobError, UserError
-from tokenfree.train.data import shard_reader as reader
-from tokenfree.train.data.shard_reader import ShardReader, open_shard
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.train.data import shards as reader
+from tokenfree.train.data.shards import ShardReader, open_shard
 
 
 def test_rows_are_what_arrow_reads(data: str) -> None:

@@ -13,14 +13,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tokenfree.preprocess.common.storage import Storage
+from tokenfree.core.storage import Storage
 from tokenfree.preprocess.dataset.manifest import DatasetSplit, ShardEntry, load_manifest, save_manifest
 from tokenfree.train.batches import counter_random as random
-from tokenfree.train.batches.collator import Arrays, Rows
-from tokenfree.train.data import loader, shard_cache, shard_reader
+from tokenfree.train.batches.base import Arrays, Rows
+from tokenfree.train.data import loader
+from tokenfree.train.data import mixture as contents
+from tokenfree.train.data import shards as shard_cache
+from tokenfree.train.data import shards as shard_reader
 from tokenfree.train.data.loader import Loader
 from tokenfree.train.data.order import Order
-from tokenfree.train.mixture import contents
 
 WORKERS, ON_A_MACHINE, BATCH = 1000, 8, 2000
 EPOCH = 4  # steps: each of the 1,000 streams has eight rows, and two samples of every step

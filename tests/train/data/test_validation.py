@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tokenfree.preprocess.common.errors import UserError
+from tokenfree.core.errors import UserError
 from tokenfree.train.data.validation import VALIDATION_SEED, validation_batches
 from tokenfree.train.objectives.canine_s import Config
 

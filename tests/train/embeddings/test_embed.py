@@ -17,20 +17,18 @@ from tests.conftest import REPOSITORY
 from tests.train.embeddings.conftest import TEXTS
 from tests.train.finetuning.conftest import splits, task_recipe, write_files
 from tokenfree import load_encoder
-from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.core.errors import JobError, UserError
 from tokenfree.preprocess.text.words import word_spans
-from tokenfree.train.data.shard_reader import ShardReader
-from tokenfree.train.embeddings.embed import embed
-from tokenfree.train.embeddings.folder import SUCCESS, verify
-from tokenfree.train.embeddings.vectors import Wanted
-from tokenfree.train.embeddings.windows import spans
+from tokenfree.train.data.shards import ShardReader
 from tokenfree.train.finetune import finetune
-from tokenfree.train.machine.processes import ray_processes
+from tokenfree.train.inference.embed import SUCCESS, embed, verify
+from tokenfree.train.inference.vectors import Wanted, spans
+from tokenfree.train.ray.child import ray_processes
 
 PROGRAM = """
 import sys
 from tokenfree.train.embeddings import parts
-from tokenfree.train.embeddings.embed import embed
+from tokenfree.train.inference.embed import embed
 parts.SHARD_CHARACTERS = {"texts": 300}
 embed(*sys.argv[1:], progress=lambda record, made: print(record.path, made, flush=True))
 """

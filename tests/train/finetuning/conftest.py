@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.train.conftest import RECIPE, SUBWORDS, WORDS
-from tokenfree.preprocess.common.settings import build, merge
+from tokenfree.core.settings import build, merge
 from tokenfree.train.config import FinetuneRecipe
 
 MakeTask = Callable[..., FinetuneRecipe]

@@ -13,14 +13,14 @@ import torch
 from tests.train.conftest import MakeRecipe
 from tests.train.finetuning.conftest import MakeTask, splits
 from tokenfree import load_finetuned
-from tokenfree.preprocess.common.errors import JobError, UserError
-from tokenfree.preprocess.common.settings import build, merge, to_mapping
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.settings import build, merge, to_mapping
 from tokenfree.train.config import FinetuneRecipe
 from tokenfree.train.finetune import finetune, prepare
 from tokenfree.train.pretrain import pretrain
-from tokenfree.train.runs.folder_hashes import verify_folder
-from tokenfree.train.runs.locate import checkpoint_of, run_at
-from tokenfree.train.runs.run_config import read_config, read_finetuned
+from tokenfree.train.runs.config import read_config, read_finetuned
+from tokenfree.train.runs.hashes import verify_folder
+from tokenfree.train.runs.run import checkpoint_of, run_at
 
 Files = Mapping[str, str]
 TASK = {"name": "classification", "representation": "class_max"}
@@ -56,7 +56,7 @@ def test_the_best_checkpoint_by_dev_is_the_one_that_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Scores that are best in the middle, whatever is learned: its checkpoint is kept, evaluated and used."""
-    from tokenfree.train.finetuning.source import TaskSource
+    from tokenfree.train.loop.finetuning import TaskSource
 
     seen = iter([3.0, 1.0, 2.0, 1.0])
     monkeypatch.setattr(TaskSource, "badness", lambda source, found: next(seen))
@@ -80,7 +80,7 @@ def test_the_test_set_is_evaluated_once_at_the_end(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from tokenfree.train.finetuning import evaluation
+    from tokenfree.train.loop import finetuning as evaluation
 
     seen: list[str] = []
     made = evaluation.Evaluator.__call__

@@ -10,14 +10,13 @@ import torch
 
 from tests.train.finetuning.conftest import MakeTask, splits
 from tokenfree import load_encoder, load_finetuned
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.train.analyses.attention.ranks import attention_ranks
-from tokenfree.train.analyses.subject.model import load_model
-from tokenfree.train.analyses.subject.texts import sample_texts
+from tokenfree.core.errors import UserError
+from tokenfree.train.analyses.attention import attention_ranks
+from tokenfree.train.analyses.subject import load_model, sample_texts
 from tokenfree.train.finetune import finetune
-from tokenfree.train.finetuning.source import TaskSource
 from tokenfree.train.inference.text_encoder import WordEncoder
-from tokenfree.train.runs.locate import run_at
+from tokenfree.train.loop.finetuning import TaskSource
+from tokenfree.train.runs.run import run_at
 
 Files = Mapping[str, str]
 close = functools.partial(torch.testing.assert_close, rtol=1e-4, atol=1e-4)

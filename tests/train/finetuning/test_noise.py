@@ -10,16 +10,15 @@ import pytest
 
 from tests.train.finetuning.conftest import MakeTask, splits, write
 from tokenfree import load_finetuned
-from tokenfree.preprocess.common.errors import UserError
+from tokenfree.core.errors import UserError
 from tokenfree.train.analyses import noise
 from tokenfree.train.analyses.noise import noise_scores
 from tokenfree.train.config import FinetuneRecipe, check_finetuning
 from tokenfree.train.finetune import finetune
-from tokenfree.train.finetuning.files import TaskFiles
-from tokenfree.train.finetuning.finetuned import FinetunedModel
-from tokenfree.train.finetuning.source import TaskSource
+from tokenfree.train.inference.finetuned import FinetunedModel
+from tokenfree.train.loop.finetuning import TaskFiles, TaskSource
 from tokenfree.train.tasks.examples.noise import IN_WORDS, Noise, noisy_text
-from tokenfree.train.tasks.inputs.choose import text_inputs
+from tokenfree.train.tasks.inputs import text_inputs
 
 Files = Mapping[str, str]
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tokenfree.train.finetuning.order import POOL, SizedOrder
+from tokenfree.train.loop.finetuning import POOL, SizedOrder
 
 SIZES = np.random.default_rng(0).integers(5, 200, 1000)
 

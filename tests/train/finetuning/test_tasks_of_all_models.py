@@ -7,14 +7,12 @@ import pytest
 import torch
 
 from tests.train.finetuning.conftest import MODELS, MakeTask, splits
-from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
+from tokenfree.preprocess.dataset.manifest import load_vocabulary
 from tokenfree.train.config import FinetuneRecipe
-from tokenfree.train.finetuning.evaluation import Evaluator
-from tokenfree.train.finetuning.files import TaskFiles
-from tokenfree.train.finetuning.job import FinetuneJob
-from tokenfree.train.loop.training_loop import TrainingLoop
+from tokenfree.train.loop.finetuning import Evaluator, FinetuneJob, TaskFiles
+from tokenfree.train.loop.trainer import TrainingLoop
 from tokenfree.train.tasks.base import Split
-from tokenfree.train.tasks.inputs.choose import text_inputs
+from tokenfree.train.tasks.inputs import text_inputs
 
 TASKS = {
     "texts": ({"name": "classification"}, ""),

@@ -14,20 +14,20 @@ from huggingface_hub import ModelCard
 from tests.train.conftest import RECIPE
 from tests.train.finetuning.conftest import MODELS, TRAIN, write
 from tokenfree import load_finetuned
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import build, merge
-from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import build, merge
+from tokenfree.preprocess.dataset.manifest import load_vocabulary
 from tokenfree.train.config import FinetuneRecipe
 from tokenfree.train.finetune import finetune
-from tokenfree.train.finetuning.finetuned import FinetunedModel
 from tokenfree.train.huggingface.exported_folder import port_model, write_folder
 from tokenfree.train.huggingface.folders import export_run, read_folder
-from tokenfree.train.huggingface.task_heads import port_head
+from tokenfree.train.huggingface.tasks import port_head
+from tokenfree.train.inference.finetuned import FinetunedModel
 from tokenfree.train.inference.text_encoder import TextEncoder
-from tokenfree.train.loop.task import on_device
-from tokenfree.train.runs.locate import run_at
-from tokenfree.train.tasks.examples.example import TaggedExample
-from tokenfree.train.tasks.inputs.choose import text_inputs
+from tokenfree.train.loop.step import on_device
+from tokenfree.train.runs.run import run_at
+from tokenfree.train.tasks.examples.texts import TaggedExample
+from tokenfree.train.tasks.inputs import text_inputs
 from tokenfree.workflows import cli
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from tokenfree import load_encoder
-from tokenfree.preprocess.common.errors import UserError
+from tokenfree.core.errors import UserError
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.huggingface.folders import export_run, import_folder
 from tokenfree.train.pretrain import pretrain
-from tokenfree.train.runs.run_config import read_config
+from tokenfree.train.runs.config import read_config
 from tokenfree.workflows import cli
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")

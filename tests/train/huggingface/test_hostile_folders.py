@@ -11,8 +11,8 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import build
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import build
 from tokenfree.train.huggingface import canine
 from tokenfree.train.huggingface.folders import read_folder
 from tokenfree.train.model.encoder import ModelConfig

@@ -11,13 +11,13 @@ import torch
 
 from tests.train.huggingface.test_finetuned_folder import ALPHABET, KINDS, large_weights, recipe
 from tokenfree import load_finetuned
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
+from tokenfree.core.errors import UserError
+from tokenfree.preprocess.dataset.manifest import load_vocabulary
 from tokenfree.train.finetune import finetune
 from tokenfree.train.huggingface.folders import export_run
-from tokenfree.train.huggingface.task_heads import port_head
-from tokenfree.train.loop.task import on_device
-from tokenfree.train.tasks.inputs.choose import text_inputs
+from tokenfree.train.huggingface.tasks import port_head
+from tokenfree.train.loop.step import on_device
+from tokenfree.train.tasks.inputs import text_inputs
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 

@@ -13,11 +13,10 @@ import pytest
 import torch
 
 from tests.train.conftest import MakeRecipe, teach
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
+from tokenfree.core.errors import UserError
+from tokenfree.preprocess.dataset.manifest import load_vocabulary
 from tokenfree.train.inference import predictor as predictor_module
-from tokenfree.train.inference.guesses import LONGEST, best
-from tokenfree.train.inference.masked_text import read_masked_text
+from tokenfree.train.inference.guesses import LONGEST, best, read_masked_text
 from tokenfree.train.inference.predictor import load_predictor
 from tokenfree.train.pretrain import pretrain
 from tokenfree.workflows.cli import main

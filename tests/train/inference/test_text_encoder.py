@@ -13,8 +13,8 @@ import torch
 import tokenfree
 from tests.conftest import REPOSITORY
 from tokenfree import load_encoder, load_windows
-from tokenfree.preprocess.common.errors import JobError, UserError
-from tokenfree.preprocess.common.settings import build
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.settings import build
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.evaluate import evaluate
 from tokenfree.train.inference.text_encoder import TextEncoder

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import build, merge
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import build, merge
 from tokenfree.preprocess.text.words import word_spans
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.evaluate import evaluate

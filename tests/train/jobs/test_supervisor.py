@@ -12,14 +12,15 @@ import pytest
 
 from tests.train.conftest import RECIPE
 from tests.train.jobs import drivers
-from tokenfree.preprocess.common.errors import JobError, UserError
-from tokenfree.preprocess.common.settings import build, merge
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.settings import build, merge
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.jobs import ray_child, supervisor
-from tokenfree.train.jobs.supervisor import work_on_ray
-from tokenfree.train.ray.session import Session
-from tokenfree.train.runs.run_folder import RunFolder
-from tokenfree.train.worker.worker import TrainJob
+from tokenfree.train.loop.worker import TrainJob
+from tokenfree.train.ray import child as ray_child
+from tokenfree.train.ray import child as supervisor
+from tokenfree.train.ray.child import work_on_ray
+from tokenfree.train.ray.cluster import Session
+from tokenfree.train.runs.run import RunFolder
 
 NODE = "the Ray node of this machine (its raylet, or an agent that it needs) was lost"
 AGAIN = "; starting Ray and the workers again"

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from tests.train.two_processes import TRAINING, in_two_processes
-from tokenfree.preprocess.common.errors import JobError, UserError
-from tokenfree.preprocess.common.settings import to_mapping
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.settings import to_mapping
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.loop.loop import Loop
-from tokenfree.train.loop.loss_spikes import NotANumber
+from tokenfree.train.loop.pretraining import Loop
+from tokenfree.train.loop.step import NotANumber
 
 MakeRecipe = Callable[..., PretrainRecipe]
 NO_DROPOUT = {"trunk": {"dropout": 0.0}}

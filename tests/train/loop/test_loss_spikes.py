@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 import torch
 
-from tokenfree.preprocess.common.errors import JobError
-from tokenfree.preprocess.common.stored.json_lines import read_json_lines
+from tokenfree.core.errors import JobError
+from tokenfree.core.stored_files import read_json_lines
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.data.loader import batch_of
-from tokenfree.train.loop.loop import Loop
-from tokenfree.train.loop.loss_spikes import NotANumber, RecentLosses, Spike
+from tokenfree.train.loop.pretraining import Loop
+from tokenfree.train.loop.step import NotANumber, RecentLosses, Spike
+from tokenfree.train.loop.worker import batches_to_leave_out, roll_backs, save_incident
 from tokenfree.train.model.embedders.hashing import hash_buckets
 from tokenfree.train.pretrain import pretrain
 from tokenfree.train.runs import checkpoints
-from tokenfree.train.worker.incident_files import batches_to_leave_out, roll_backs, save_incident
 
 MakeRecipe = Callable[..., PretrainRecipe]
 LOW_THRESHOLD = {"spike_window": 5, "spike_deviations": 1.5}
@@ -70,7 +70,7 @@ def poison(run: Path, recipe: PretrainRecipe, corpus: str) -> int:
     for batch in range(step + 1, recipe.train.steps):
         own = read[batch] - held_out.union(*(rows for number, rows in enumerate(read) if number != batch))
         if own:
-            checkpoint = checkpoints.read(run / "checkpoints" / checkpoints.name(step))
+            checkpoint = checkpoints.read(run / "checkpoints" / checkpoints.checkpoint_name(step))
             parts = {part: checkpoint.tensors(part) for part in ("model", "optimizer")}
             parts["model"]["encoder.embedder.table.rows.weight"][sorted(own)] = float("inf")
             checkpoints.write(checkpoint.path, parts, checkpoint.state)

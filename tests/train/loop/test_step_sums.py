@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from tokenfree.train.loop.step_sums import StepSums
+from tokenfree.train.loop.step import StepSums
 from tokenfree.train.objectives.base import Loss
 
 MEANS = ("sentences", "words")

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from tokenfree.preprocess.common.settings import Slot
+from tokenfree.core.settings import Slot
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.loop import utilisation
-from tokenfree.train.loop.utilisation import Meter, peak
+from tokenfree.train.loop import step as utilisation
+from tokenfree.train.loop.step import Meter, peak
 from tokenfree.train.objectives.heads import MaskedHead
 
 

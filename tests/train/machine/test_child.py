@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from tests.conftest import REPOSITORY
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.train.machine.child import Child, ChildEnded, Link
+from tokenfree.core.errors import UserError
+from tokenfree.train.ray.child import Child, ChildEnded, Link
 
 
 def child(name: str, *arguments: Any) -> Child:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import REPOSITORY
-from tokenfree.train.machine.cpus import cores
+from tokenfree.core.machine import cores
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import time
 import psutil
 import pytest
 
-from tokenfree.train.machine.processes import end_stragglers, ray_processes
+from tokenfree.train.ray.child import end_stragglers, ray_processes
 
 CHILD = "exec -a {title} {python} -c 'import time; print(1, flush=True); time.sleep(60)'"
 

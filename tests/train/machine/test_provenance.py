@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy
 import pytest
 
-from tokenfree.train.machine import provenance
+from tokenfree.train.runs import provenance
 
 
 def git(folder: Path, *arguments: str) -> str:

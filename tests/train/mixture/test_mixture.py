@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.train.mixture.mixture import Mixture, absolute, given_or_parsed, parse, stored
+from tokenfree.core.errors import UserError
+from tokenfree.train.data.mixture import Mixture, absolute, given_or_parsed, parse, stored
 
 
 @pytest.mark.parametrize(

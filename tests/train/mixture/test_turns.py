@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenfree.train.mixture.turns import fair_turns, quotas_of, shuffled_turns
+from tokenfree.train.data.mixture import fair_turns, quotas_of, shuffled_turns
 
 
 def furthest_off(turns: np.ndarray, weights: list[int]) -> float:

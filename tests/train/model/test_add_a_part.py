@@ -10,11 +10,12 @@ import torch
 from tests.conftest import REPOSITORY
 from tests.train.model import test_slots
 from tests.train.model.conftest import AddPart
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import build, merge
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import build, merge
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.loop.loop import Loop
-from tokenfree.train.model.common.slots import frame, trunk
+from tokenfree.train.loop.pretraining import Loop
+from tokenfree.train.model.common import slots as frame
+from tokenfree.train.model.common import slots as trunk
 from tokenfree.workflows.recipes import library
 
 PAGE = (REPOSITORY / "docs" / "add_a_part.md").read_text(encoding="utf-8")

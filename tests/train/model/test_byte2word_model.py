@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from tokenfree.preprocess.common.settings import build, merge
+from tokenfree.core.settings import build, merge
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.model.common.rows import as_rows
+from tokenfree.train.model.common.basic import as_rows
 from tokenfree.train.model.costs import costs, step_memory
 from tokenfree.train.model.downsamplers.words import words_of
 from tokenfree.train.model.embedders.word_bytes import MASK

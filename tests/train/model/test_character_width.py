@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import build
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import build
 from tokenfree.train.model.costs import costs
 from tokenfree.train.model.encoder import ModelConfig, check
 

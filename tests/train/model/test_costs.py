@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tokenfree.preprocess.common.settings import build
+from tokenfree.core.settings import build
 from tokenfree.train.model.costs import Memory, costs, forward_multiply_accumulates, step_memory
 from tokenfree.train.model.encoder import ModelConfig
 

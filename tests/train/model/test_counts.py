@@ -6,12 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from tokenfree.preprocess.common.settings import build, merge
-from tokenfree.train.model.common.dimensions import Dimensions
-from tokenfree.train.model.common.initialise import sinusoids
+from tokenfree.core.settings import build, merge
+from tokenfree.train.model.attention import full, multi_scale, sliding_global
+from tokenfree.train.model.common.basic import Dimensions, sinusoids
 from tokenfree.train.model.downsamplers.strided import BlockAttention
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.model.trunk.attention import full, multi_scale, sliding_global
 from tokenfree.train.objectives import canine_c
 from tokenfree.train.objectives.heads import MaskedHead
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import build
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import build
 from tokenfree.train.model.encoder import Encoder, ModelConfig, check
 
 TINY = {

@@ -9,12 +9,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tokenfree.preprocess.common.settings import build, merge
-from tokenfree.train.model.common.dimensions import Dimensions
-from tokenfree.train.model.common.dropout import Dropout
-from tokenfree.train.model.common.heads import Heads
+from tokenfree.core.settings import build, merge
+from tokenfree.train.model.attention import sliding_global
+from tokenfree.train.model.common.attention import Heads
+from tokenfree.train.model.common.basic import Dimensions, Dropout
 from tokenfree.train.model.encoder import Encoder, ModelConfig
-from tokenfree.train.model.trunk.attention import sliding_global
 
 WORDS: dict[str, Any] = {
     "width": 12,

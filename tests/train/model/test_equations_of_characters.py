@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from tests.train.model.test_equations import attention, dense, encoder_of, feed_forward, gelu, norm, shown
-from tokenfree.preprocess.common.settings import merge
-from tokenfree.train.batches.target_kinds import KEPT, MASKED, REPLACED
-from tokenfree.train.model.common.dimensions import Dimensions
-from tokenfree.train.model.common.heads import Heads
-from tokenfree.train.model.trunk.attention import full, linformer, multi_scale, sliding_global
+from tokenfree.core.settings import merge
+from tokenfree.train.batches.base import KEPT, MASKED, REPLACED
+from tokenfree.train.model.attention import full, linformer, multi_scale, sliding_global
+from tokenfree.train.model.common.attention import Heads
+from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.objectives import canine_c
 from tokenfree.train.objectives.heads import MaskedHead, NextSentence, drops_empty_targets, score
 

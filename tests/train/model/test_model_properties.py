@@ -12,12 +12,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import Slot, build
-from tokenfree.train.model.common.dimensions import Dimensions
-from tokenfree.train.model.common.heads import Heads
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import Slot, build
+from tokenfree.train.model.common.attention import Heads
+from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.encoder import Encoder, EncoderOutput, ModelConfig, check
-from tokenfree.train.model.trunk.stack import Trunk, TrunkConfig
+from tokenfree.train.model.trunk import Trunk, TrunkConfig
 
 HEADS, WIDTH, UNITS = 2, 4, 50  # units enough for the paths that go block by block
 STEP = 1e-6  # of numerical derivatives
@@ -33,8 +33,8 @@ def names(package: str) -> list[str]:
 
 
 EMBEDDERS, DOWNSAMPLERS, UPSAMPLERS = names("embedders"), names("downsamplers"), names("upsamplers")
-LAYERS, PATTERNS, SEGMENTS = names("trunk.layers"), names("trunk.attention"), names("trunk.segments")
-CODES = names("trunk.positions")
+LAYERS, PATTERNS, SEGMENTS = names("layers"), names("attention"), names("segments")
+CODES = names("positions")
 RELATIVE, ABSOLUTE = {"none", "diet_rel", "shaw", "t5"}, {"diet_abs", "tupe"}  # codes: what a shift does not change
 
 
@@ -50,10 +50,10 @@ def trunk_settings(pattern: str, code: str, segments: str = "none", layer: str =
     return {
         **SMALL,
         "layers": 2,
-        "attention": part("trunk.attention", pattern),
-        "positions": part("trunk.positions", code),
-        "segments": part("trunk.segments", segments),
-        "layer": part("trunk.layers", layer),
+        "attention": part("attention", pattern),
+        "positions": part("positions", code),
+        "segments": part("segments", segments),
+        "layer": part("layers", layer),
         **options,
     }
 
@@ -229,7 +229,7 @@ def test_every_code_is_relative_or_absolute() -> None:
 @pytest.mark.parametrize("pattern", ["full", "multi_scale", "sliding_global"])
 def test_only_relative_codes_do_not_see_a_shift(pattern: str, code: str) -> None:
     options = {"multi_scale": {"scales": [1, 3, 9], "alpha": 0}, "sliding_global": {"global_units": 0}}
-    attention = part("trunk.attention", pattern, **options.get(pattern, {}))
+    attention = part("attention", pattern, **options.get(pattern, {}))
     trunk = trunk_of({**trunk_settings(pattern, code), "attention": attention})
     difference = (shifted(trunk, 5) - shifted(trunk, 23)).abs().max()
     assert difference < 1e-12 if code in RELATIVE else difference > 1e-6
@@ -312,12 +312,12 @@ def variants(package: str, name: str, key: str) -> list[dict[str, Any]]:
 
 def every_trunk(code: str) -> Iterator[dict[str, Any]]:
     """A code in all its variants with all patterns and segments: with those of patterns, then with those of layers."""
-    for positions, pattern, segments in product(variants("trunk.positions", code, code), PATTERNS, SEGMENTS):
+    for positions, pattern, segments in product(variants("positions", code, code), PATTERNS, SEGMENTS):
         plain = {**trunk_settings(pattern, code, segments), "positions": positions}
-        for attention in variants("trunk.attention", pattern, pattern):
+        for attention in variants("attention", pattern, pattern):
             yield {**plain, "attention": attention}
         for name in LAYERS:
-            for layer in variants("trunk.layers", name, f"layer {name}"):
+            for layer in variants("layers", name, f"layer {name}"):
                 yield {**plain, "layer": layer}
 
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tokenfree.train.model import precision
-from tokenfree.train.model.common.dimensions import Dimensions
-from tokenfree.train.model.precision import advice, bfloat16_speed, told
+from tokenfree.train.model import costs as precision
+from tokenfree.train.model.common.basic import Dimensions
+from tokenfree.train.model.costs import advice, bfloat16_speed, told
 
 DIMENSIONS = Dimensions(12, 3, 20, 0.0, "gelu")
 

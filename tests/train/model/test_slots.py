@@ -9,12 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from tokenfree.preprocess.common.contracts import contract_problems
-from tokenfree.preprocess.common.settings import build, to_mapping
-from tokenfree.train.model.common.dimensions import Dimensions
-from tokenfree.train.model.common.slots.contracts import CONTRACTS
+from tokenfree.core.settings import build, contract_problems, to_mapping
+from tokenfree.train.model.common.basic import Dimensions
+from tokenfree.train.model.common.slots import CONTRACTS
 from tokenfree.train.model.encoder import DOWNSAMPLER, EMBEDDER, UPSAMPLER, Encoder, ModelConfig
-from tokenfree.train.model.trunk.stack import ATTENTION, LAYER, POSITIONS, SEGMENTS, TrunkConfig
+from tokenfree.train.model.trunk import ATTENTION, LAYER, POSITIONS, SEGMENTS, TrunkConfig
 
 SLOTS = {
     "embedder": EMBEDDER,

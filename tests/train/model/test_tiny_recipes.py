@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from tokenfree.preprocess.common.settings import build, merge
+from tokenfree.core.settings import build, merge
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.loop.loop import Loop
+from tokenfree.train.loop.pretraining import Loop
 from tokenfree.workflows.recipes import library
 
 SMALL = {"train": {"steps": 1, "global_batch": 2, "streams": 1, "micro_batch": None}}

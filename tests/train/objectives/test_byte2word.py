@@ -8,16 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import build
-from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import build
+from tokenfree.preprocess.dataset.manifest import load_vocabulary
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.words import word_spans
-from tokenfree.train.batches.collator import Arrays, Rows
-from tokenfree.train.batches.subword_targets import predictable
+from tokenfree.train.batches.base import Arrays, Rows
+from tokenfree.train.batches.subwords import predictable
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.data.loader import Loader
-from tokenfree.train.data.windows import load_windows
+from tokenfree.train.data.loader import Loader, load_windows
 from tokenfree.train.model.embedders.word_bytes import CLS, MASK, SEP
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives import masked_subwords

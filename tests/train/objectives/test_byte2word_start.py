@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from tokenfree.preprocess.common.settings import build, merge
+from tokenfree.core.settings import build, merge
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.loop.loop import Loop
+from tokenfree.train.loop.pretraining import Loop
 from tokenfree.workflows.recipes import library
 
 ONE_LAYER = {"model": {"trunk": {"layers": 1}}, "train": {"global_batch": 16, "streams": 1, "micro_batch": None}}

@@ -9,10 +9,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenfree.preprocess.common.settings import build
-from tokenfree.train.batches.character_targets import words
-from tokenfree.train.batches.collator import Arrays, Collator
-from tokenfree.train.batches.framing import CLS, MASK, SEP
+from tokenfree.core.settings import build
+from tokenfree.train.batches.base import Arrays, Collator
+from tokenfree.train.batches.characters import CLS, MASK, SEP, words
 from tokenfree.train.model.encoder import Encoder, ModelConfig
 from tokenfree.train.objectives.canine_c import CanineC, Config
 

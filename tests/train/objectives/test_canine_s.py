@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.train.batches.collator import Arrays, Collator
-from tokenfree.train.batches.framing import CLS, MASK, PAD, SEP
+from tokenfree.core.errors import UserError
+from tokenfree.train.batches.base import Arrays, Collator
+from tokenfree.train.batches.characters import CLS, MASK, PAD, SEP
 from tokenfree.train.objectives.canine_s import Config
 
 LENGTH = 256

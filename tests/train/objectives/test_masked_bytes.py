@@ -6,11 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tokenfree.preprocess.common.settings import build
-from tokenfree.preprocess.dataset.manifest import load_manifest
-from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
-from tokenfree.train.batches.collator import Arrays
-from tokenfree.train.batches.target_kinds import KEPT, MASKED, REPLACED
+from tokenfree.core.settings import build
+from tokenfree.preprocess.dataset.manifest import load_manifest, load_vocabulary
+from tokenfree.train.batches.base import KEPT, MASKED, REPLACED, Arrays
 from tokenfree.train.config import PretrainRecipe, check
 from tokenfree.train.model.embedders.word_bytes import CLS, MASK, PAD, SEP, UNK
 from tokenfree.train.objectives.masked_bytes import Config

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import build
-from tokenfree.train.batches.collator import Arrays
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import build
+from tokenfree.train.batches.base import Arrays
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.masked_subwords import Config
 

@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
+from tokenfree.preprocess.dataset.manifest import load_vocabulary
 from tokenfree.preprocess.text.words import word_spans
-from tokenfree.train.batches.collator import Arrays
-from tokenfree.train.batches.framing import MASK
-from tokenfree.train.batches.selection import draw_unselected
+from tokenfree.train.batches.base import Arrays, draw_unselected
+from tokenfree.train.batches.characters import MASK
 from tokenfree.train.model.embedders.word_bytes import MASK as MASKED_WORD
 from tokenfree.train.objectives import byte2word, canine_s, masked_characters, masked_subwords
 

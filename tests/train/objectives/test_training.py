@@ -9,16 +9,15 @@ from typing import Any
 import pytest
 
 from tests.train.two_processes import TRAINING, in_two_processes
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import build, merge, to_mapping
-from tokenfree.preprocess.dataset.manifest import load_manifest
-from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import build, merge, to_mapping
+from tokenfree.preprocess.dataset.manifest import load_manifest, load_vocabulary
 from tokenfree.train.config import PretrainRecipe, check
-from tokenfree.train.loop.loop import Loop
+from tokenfree.train.loop.pretraining import Loop
 from tokenfree.train.pretrain import pretrain
 from tokenfree.train.runs import checkpoints
 from tokenfree.workflows.recipes import library
-from tokenfree.workflows.terminal.run_result import loss_lines
+from tokenfree.workflows.terminal.tables import loss_lines
 
 MakeRecipe = Callable[..., PretrainRecipe]
 TIMES = ("seconds", "data_wait", "utilisation")

@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from tests.train.conftest import RECIPE
 from tests.train.finetuning.conftest import MODELS as OF_TASKS
 from tests.train.finetuning.conftest import TRAIN
-from tokenfree.preprocess.common.settings import build, merge
+from tokenfree.core.settings import build, merge
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import FinetuneRecipe
-from tokenfree.train.loop.task import Task, on_device
+from tokenfree.train.loop.step import Task, on_device
 from tokenfree.train.tasks.base import TaskCollator
-from tokenfree.train.tasks.inputs.choose import text_inputs
+from tokenfree.train.tasks.inputs import text_inputs
 
 _PLAIN = {"downsampler": {"name": "identity"}, "upsampler": {"name": "identity"}}
 _LONG = OF_TASKS["longformer"]["embedder"]

@@ -3,11 +3,10 @@
 import pytest
 import torch
 
-from tokenfree.preprocess.common.settings import build, fingerprint
+from tokenfree.core.settings import build, fingerprint
 from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.huggingface.onnx import EncoderGraph, examples
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.onnx.check import examples
-from tokenfree.train.onnx.graph import EncoderGraph
 from tokenfree.workflows.recipes import library
 
 

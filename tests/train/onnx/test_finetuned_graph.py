@@ -16,15 +16,13 @@ from huggingface_hub import ModelCard
 from tests.train.finetuning.conftest import splits, write, write_files
 from tests.train.onnx.finetuned_models import batches, collator_of, enlarge, expected, fresh, read, recipe
 from tokenfree import load_finetuned
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import settings
-from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import settings
+from tokenfree.preprocess.dataset.manifest import load_vocabulary
 from tokenfree.train.finetune import finetune
+from tokenfree.train.huggingface.onnx import Graph, export_graph, task_graph
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.onnx.folder import export_graph
-from tokenfree.train.onnx.graph import Graph
-from tokenfree.train.onnx.task_graph import task_graph
-from tokenfree.train.runs.locate import run_at
+from tokenfree.train.runs.run import run_at
 from tokenfree.train.tasks import classification
 from tokenfree.workflows import cli
 
@@ -179,8 +177,8 @@ def test_the_best_checkpoint_is_exported(
         written.append(graph)
         path.write_bytes(b"")
 
-    monkeypatch.setattr("tokenfree.train.onnx.folder.write_graph", write_nothing)
-    monkeypatch.setattr("tokenfree.train.onnx.folder.can_check", lambda: False)
+    monkeypatch.setattr("tokenfree.train.huggingface.onnx.write_graph", write_nothing)
+    monkeypatch.setattr("tokenfree.train.huggingface.onnx.can_check", lambda: False)
     steps = [int(path.name.removeprefix("step_")) for path in (run / "checkpoints").iterdir()]
     assert len(steps) > 1
     result = json.loads((run / "result.json").read_text())

@@ -15,13 +15,11 @@ import torch
 from huggingface_hub import ModelCard
 
 from tokenfree import load_encoder
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import build
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import build
 from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.huggingface.onnx import EncoderGraph, check_graph, example, export_graph, write_graph
 from tokenfree.train.inference.text_encoder import WordEncoder
-from tokenfree.train.onnx.check import check_graph, example
-from tokenfree.train.onnx.folder import export_graph
-from tokenfree.train.onnx.graph import EncoderGraph, write_graph
 from tokenfree.train.pretrain import pretrain
 from tokenfree.workflows import cli
 from tokenfree.workflows.recipes import library
@@ -157,7 +155,7 @@ def test_a_graph_that_is_another_is_not_exported(
         with torch.no_grad():
             graph.encoder.upsampler.final.norm.bias.add_(0.001)
 
-    monkeypatch.setattr("tokenfree.train.onnx.folder.write_graph", write_other)
+    monkeypatch.setattr("tokenfree.train.huggingface.onnx.write_graph", write_other)
     with pytest.raises(UserError, match=r"the graph is not the model: \w+ of inputs of shape \[1, 1\] differs by"):
         export_graph(run, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
@@ -166,7 +164,7 @@ def test_a_graph_that_is_another_is_not_exported(
 def test_packages_that_are_missing(
     run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("tokenfree.train.onnx.graph.NEEDED", ("onnx", "no_such_package"))
+    monkeypatch.setattr("tokenfree.train.huggingface.onnx.NEEDED", ("onnx", "no_such_package"))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert cli.main(["export", run, "--to", "onnx", str(tmp_path / "out")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
@@ -177,8 +175,10 @@ def test_packages_that_are_missing(
 def test_without_onnxruntime_nothing_is_checked(
     run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("tokenfree.train.onnx.folder.can_check", lambda: False)
-    monkeypatch.setattr("tokenfree.train.onnx.folder.write_graph", lambda graph, inputs, path: path.write_bytes(b""))
+    monkeypatch.setattr("tokenfree.train.huggingface.onnx.can_check", lambda: False)
+    monkeypatch.setattr(
+        "tokenfree.train.huggingface.onnx.write_graph", lambda graph, inputs, path: path.write_bytes(b"")
+    )
     assert cli.main(["export", run, "--to", "onnx", str(tmp_path / "out")]) == 0
     assert "not checked: onnxruntime is not installed; run pip install" in capsys.readouterr().out
     assert "The graph was not checked" in (tmp_path / "out" / "README.md").read_text()

@@ -8,12 +8,10 @@ import pytest
 import torch
 
 from tests.train.onnx.finetuned_models import ALL, batches, collator_of, expected, fresh, read, recipe
-from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
+from tokenfree.preprocess.dataset.manifest import load_vocabulary
 from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.train.huggingface.onnx import TaskGraph, examples, facts_of, task_graph
 from tokenfree.train.inference.text_encoder import TextEncoder
-from tokenfree.train.onnx.check import examples
-from tokenfree.train.onnx.facts import facts_of
-from tokenfree.train.onnx.task_graph import TaskGraph, task_graph
 
 SUBWORDS = {"vocabulary": "0" * 64, "special": {"pad": 0, "cls": 400, "sep": 401, "mask": 402}}
 ONE = ["any text", "日本語 é", "a" * 40, "", "Ana saw Rome."]

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from tokenfree.train.optimizers import adamw, adamw_bert, lamb
-from tokenfree.train.optimizers.learning_rate import learning_rate, scale_rate
+from tokenfree.train.optimizers.base import learning_rate, scale_rate
 
 
 def rates(steps: int, warmup: float) -> list[float]:

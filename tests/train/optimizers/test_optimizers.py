@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import nn
 
-from tokenfree.preprocess.common.settings import Slot, build
-from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.core.settings import Slot, build
+from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.model.trunk.stack import TrunkConfig
-from tokenfree.train.optimizers._groups import parameter_groups, stacked_tensors
+from tokenfree.train.model.trunk import TrunkConfig
 from tokenfree.train.optimizers.adamw import Config as AdamWConfig
 from tokenfree.train.optimizers.adamw_bert import Config as BertAdamWConfig
+from tokenfree.train.optimizers.base import parameter_groups, stacked_tensors
 from tokenfree.train.optimizers.lamb import Config as LambConfig
 
 NAMES = Slot("tokenfree.train.optimizers", "adamw").names()
@@ -194,7 +194,7 @@ def test_a_table_that_begins_at_zero_moves_as_fast_as_with_adam() -> None:
     assert steps >= 50
 
 
-POSITIONS = Slot("tokenfree.train.model.trunk.positions", "none").names()
+POSITIONS = Slot("tokenfree.train.model.positions", "none").names()
 
 
 @pytest.mark.parametrize("positions", POSITIONS)

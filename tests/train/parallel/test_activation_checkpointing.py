@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 import torch
 
-from tokenfree.preprocess.common.settings import Slot, build
+from tokenfree.core.settings import Slot, build
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.loop.loop import Loop
-from tokenfree.train.model.common.dimensions import Dimensions
-from tokenfree.train.model.trunk.stack import Trunk, TrunkConfig
-from tokenfree.train.parallel.activation_checkpointing import recompute
+from tokenfree.train.loop.parallel import recompute
+from tokenfree.train.loop.pretraining import Loop
+from tokenfree.train.model.common.basic import Dimensions
+from tokenfree.train.model.trunk import Trunk, TrunkConfig
 
 MakeRecipe = Callable[..., PretrainRecipe]
 KINDS = [
@@ -22,7 +22,7 @@ KINDS = [
         ("segments", "segments"),
         ("layer", "layers"),
     )
-    for name in Slot(f"tokenfree.train.model.trunk.{folder}", "").names()
+    for name in Slot(f"tokenfree.train.model.{folder}", "").names()
 ]
 
 

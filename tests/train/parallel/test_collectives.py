@@ -5,11 +5,11 @@ from pathlib import Path
 import torch
 
 from tests.train.two_processes import in_two_processes
-from tokenfree.train.parallel.collectives import broadcast, gather, sum_over_workers
+from tokenfree.train.loop.parallel import broadcast, gather, sum_over_workers
 
 TALK = """
 import torch
-from tokenfree.train.parallel.collectives import broadcast, gather, sum_over_workers
+from tokenfree.train.loop.parallel import broadcast, gather, sum_over_workers
 
 vector = torch.tensor([0.1, float(rank)], dtype=torch.float64)
 result = [broadcast({"from": rank}), gather([rank] * rank), sum_over_workers(vector).tolist()]

@@ -12,7 +12,7 @@ import torch
 
 from tests.conftest import REPOSITORY
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.loop.loop import Loop
+from tokenfree.train.loop.pretraining import Loop
 
 MakeRecipe = Callable[..., PretrainRecipe]
 
@@ -54,7 +54,7 @@ def test_dropout_is_drawn_anew_for_every_batch_and_again_after_a_stop(
 
 def test_no_compiler(tmp_path: Path) -> None:
     program = (
-        "import torch\nfrom tokenfree.train.parallel.compile import compile_task\n"
+        "import torch\nfrom tokenfree.train.loop.parallel import compile_task\n"
         "compile_task(torch.nn.Linear(1, 1), [], device=torch.device('cpu'), in_parts=False)"
     )
     environment = {**os.environ, "PATH": str(tmp_path), "CXX": "no-such-compiler"}

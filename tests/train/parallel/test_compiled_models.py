@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch._dynamo.utils import counters
 
-from tokenfree.preprocess.common.settings import build, merge
+from tokenfree.core.settings import build, merge
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.loop.loop import Loop
+from tokenfree.train.loop.pretraining import Loop
 from tokenfree.workflows.recipes import library
 
 MODELS = (

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from tests.train.two_processes import in_two_processes
-from tokenfree.preprocess.common.settings import to_mapping
+from tokenfree.core.settings import to_mapping
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.loop.loop import Loop
+from tokenfree.train.loop.pretraining import Loop
 from tokenfree.train.runs import checkpoints
 
 MakeRecipe = Callable[..., PretrainRecipe]
@@ -19,9 +19,9 @@ MakeRecipe = Callable[..., PretrainRecipe]
 # Trains with each recipe in turn, from the beginning or from the checkpoint of the leg before.
 LEGS = """
 from pathlib import Path
-from tokenfree.preprocess.common.settings import build
+from tokenfree.core.settings import build
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.loop.loop import Loop
+from tokenfree.train.loop.pretraining import Loop
 
 legs, data, folder = json.loads(arguments[0]), arguments[1], Path(arguments[2])
 lines, saved = [], None
@@ -124,8 +124,8 @@ def test_shards_on_a_gpu(corpus: str, make_recipe: MakeRecipe, tmp_path: Path, m
     """A group of one NCCL worker is sharded where it is asked for by hand."""
     import torch.distributed as dist
 
-    from tokenfree.train.loop import training_loop as loop_module
-    from tokenfree.train.parallel.fsdp import FullyShardedDataParallel
+    from tokenfree.train.loop import trainer as loop_module
+    from tokenfree.train.loop.parallel import FullyShardedDataParallel
 
     dist.init_process_group("nccl", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
     try:

@@ -5,13 +5,23 @@ from pathlib import Path
 
 import pytest
 
-from tokenfree.preprocess.common.settings import build
+from tokenfree.core.settings import build
 from tokenfree.preprocess.dataset.manifest import load_manifest
 from tokenfree.train.config import PretrainRecipe, TrainConfig
-from tokenfree.train.loop.loop import Loop
+from tokenfree.train.loop.pretraining import Loop
 from tokenfree.train.model.costs import Memory
-from tokenfree.train.planning import run_plan
-from tokenfree.train.planning.work import Work, work_of
+from tokenfree.train.planning import (
+    LINKS,
+    NETWORK,
+    Work,
+    WorkerLayout,
+    checkpoint_bytes,
+    device_memory,
+    exchange_seconds,
+    num_checkpoints,
+    run_seconds,
+    work_of,
+)
 
 WORK = Work(
     parameters=1000,
@@ -37,23 +47,23 @@ def tiny() -> PretrainRecipe:
 
 
 def test_gradients_go_around_a_ring() -> None:
-    assert run_plan.exchange_seconds(WORK, run_plan.WorkerLayout(1, 1)) == 0
-    of_four = run_plan.exchange_seconds(WORK, run_plan.WorkerLayout(4, 1))
-    assert of_four == pytest.approx(2 * 3 / 4 * 4 * 1000 / run_plan.LINKS)
-    apart = run_plan.exchange_seconds(WORK, run_plan.WorkerLayout(4, 2))
-    assert apart == pytest.approx(of_four * run_plan.LINKS / run_plan.NETWORK)
+    assert exchange_seconds(WORK, WorkerLayout(1, 1)) == 0
+    of_four = exchange_seconds(WORK, WorkerLayout(4, 1))
+    assert of_four == pytest.approx(2 * 3 / 4 * 4 * 1000 / LINKS)
+    apart = exchange_seconds(WORK, WorkerLayout(4, 2))
+    assert apart == pytest.approx(of_four * LINKS / NETWORK)
 
 
 def test_validations_count_as_forward_passes() -> None:
     # After 300, 600, 900 and 1,000 steps.
-    assert run_plan.run_seconds(TRAIN, 2.0, 0.3) == pytest.approx(1000 * 2.0 + 4 * 60 * 0.1)
+    assert run_seconds(TRAIN, 2.0, 0.3) == pytest.approx(1000 * 2.0 + 4 * 60 * 0.1)
 
 
 def test_sharded_workers_hold_a_part_of_all_but_activations() -> None:
-    encoder, layout = Memory(1, 1, 2, 7000), run_plan.WorkerLayout(4, 1)
-    whole = run_plan.device_memory(TRAIN, WORK, encoder, 8, layout)
+    encoder, layout = Memory(1, 1, 2, 7000), WorkerLayout(4, 1)
+    whole = device_memory(TRAIN, WORK, encoder, 8, layout)
     assert whole == Memory(4000, 4000, 8000, 7000 + 3 * 4 * 8 * 5 * 20)
-    sharded = run_plan.device_memory(replace(TRAIN, parallel="fsdp"), WORK, encoder, 8, layout)
+    sharded = device_memory(replace(TRAIN, parallel="fsdp"), WORK, encoder, 8, layout)
     assert sharded == Memory(1000, 1000, 2000, whole.activations)
 
 
@@ -62,12 +72,12 @@ def test_checkpoints_are_as_large_as_those_that_are_written(tiny: PretrainRecipe
     loop.train_until(1)
     loop.save(tmp_path / "checkpoint")
     size = sum(path.stat().st_size for path in (tmp_path / "checkpoint").glob("*.safetensors"))
-    assert run_plan.checkpoint_bytes(tiny.train, work_of(tiny, corpus)) == pytest.approx(size, rel=0.05)
+    assert checkpoint_bytes(tiny.train, work_of(tiny, corpus)) == pytest.approx(size, rel=0.05)
 
 
 def test_the_best_checkpoint_is_kept_besides_the_newest() -> None:
-    assert run_plan.num_checkpoints(replace(TRAIN, checkpoint_every_steps=100)) == 3
-    assert run_plan.num_checkpoints(replace(TRAIN, checkpoint_every_steps=700)) == 2
+    assert num_checkpoints(replace(TRAIN, checkpoint_every_steps=100)) == 3
+    assert num_checkpoints(replace(TRAIN, checkpoint_every_steps=700)) == 2
 
 
 def test_work_is_that_of_the_model_on_the_data_or_on_full_windows(tiny: PretrainRecipe, corpus: str) -> None:

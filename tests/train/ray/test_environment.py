@@ -4,7 +4,7 @@ import os
 import pytest
 from ray._private.ray_logging import stdout_deduplicator
 
-from tokenfree.train.ray.environment import SETTINGS, ray_environment
+from tokenfree.train.ray.cluster import SETTINGS, ray_environment
 
 
 def test_settings_hold_in_the_block_and_what_the_user_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tokenfree.train.ray.launch import uses_gpus
+from tokenfree.train.ray.driver import uses_gpus
 
 
 @pytest.mark.parametrize(

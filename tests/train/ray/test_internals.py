@@ -25,16 +25,17 @@ from ray.train.v2._internal.state.util import is_actor_alive
 from ray.util.state.exception import RayStateApiException
 
 from tests.conftest import SOURCE
-from tokenfree.train.ray import cleaner, internals, losses, scaling
-from tokenfree.train.ray.environment import SETTINGS
+from tokenfree.train.ray import internals
+from tokenfree.train.ray.callbacks import CleanerCallback, NodeCallback, NoticeCallback, ResizeCallback
+from tokenfree.train.ray.cluster import SETTINGS
 
 SEAM = "train/ray/internals.py"
 NODE = "train/ray/loopback_node.py"  # a process of its own, which imports nothing else
 CALLBACKS = (
-    cleaner.CleanerCallback,
-    losses.NoticeCallback,
-    scaling.NodeCallback,
-    scaling.ResizeCallback,
+    CleanerCallback,
+    NoticeCallback,
+    NodeCallback,
+    ResizeCallback,
 )
 
 

@@ -14,15 +14,14 @@ import pytest
 from ray.exceptions import ActorDiedError, RayTaskError
 from ray.train import ControllerError, WorkerGroupError
 
-from tokenfree.preprocess.common.errors import JobError, StoppedError, UserError
-from tokenfree.preprocess.common.stored.json_lines import read_json_lines
+from tokenfree.core.errors import JobError, StoppedError, UserError
+from tokenfree.core.stored_files import read_json_lines
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.machine.processes import ray_processes
+from tokenfree.train.loop.worker import Stopped, roll_backs
 from tokenfree.train.pretrain import pretrain
-from tokenfree.train.ray.errors import Cause, GaveUp, LostPeer, WorkerFailure, explain, unwrap
-from tokenfree.train.runs.run_folder import RunFolder
-from tokenfree.train.worker.incident_files import roll_backs
-from tokenfree.train.worker.worker import Stopped
+from tokenfree.train.ray.callbacks import Cause, GaveUp, LostPeer, WorkerFailure, explain, unwrap
+from tokenfree.train.ray.child import ray_processes
+from tokenfree.train.runs.run import RunFolder
 
 MakeRecipe = Callable[..., PretrainRecipe]
 CLOCK = ("seconds", "data_wait", "utilisation")

@@ -9,11 +9,9 @@ from ray import cloudpickle
 from ray.exceptions import ActorDiedError
 from ray.train import PreemptionInfo
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.train.ray import losses
-from tokenfree.train.ray.errors import GaveUp, LostPeer, WorkerFailure
-from tokenfree.train.ray.losses import LossCallback, NoticeCallback
-from tokenfree.train.worker.worker import Stopped
+from tokenfree.core.errors import UserError
+from tokenfree.train.loop.worker import Stopped
+from tokenfree.train.ray.callbacks import GaveUp, LossCallback, LostPeer, NoticeCallback, WorkerFailure, record_loss
 
 PEER, LOST = LostPeer("gloo: Connection closed by peer"), ActorDiedError()
 BUG = WorkerFailure("KeyError: 'x'", "Traceback ...")
@@ -97,6 +95,6 @@ def test_the_coming_end_of_a_node_is_asked_for_once() -> None:
 
 
 def test_the_event_of_a_loss(tmp_path: Path) -> None:
-    line = losses.record_loss(str(tmp_path), None, [1], "worker 1 was lost")
+    line = record_loss(str(tmp_path), None, [1], "worker 1 was lost")
     assert (line["event"], line["ranks"], line["message"]) == ("worker_lost", [1], "worker 1 was lost")
     assert "worker 1 was lost" in (tmp_path / "events.jsonl").read_text()

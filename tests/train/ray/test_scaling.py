@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from ray.train import ScalingConfig
 
-from tokenfree.train.ray import scaling
-from tokenfree.train.ray.scaling import NodeCallback, ResizeCallback, answers, room
+from tokenfree.train.ray import callbacks as scaling
+from tokenfree.train.ray.callbacks import NodeCallback, ResizeCallback, answers, room
 
 TWO_TO_FOUR = ScalingConfig(num_workers=(2, 4), resources_per_worker={"CPU": 2, "GPU": 0})
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tokenfree.preprocess.common.errors import JobError
-from tokenfree.train.ray.session import RayLost, Session, _start, ray_session
+from tokenfree.core.errors import JobError
+from tokenfree.train.ray.cluster import RayLost, Session, _start, ray_session
 
 
 @pytest.fixture

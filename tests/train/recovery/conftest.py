@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from tests.conftest import REPOSITORY
-from tokenfree.preprocess.common.settings import to_mapping
-from tokenfree.preprocess.common.stored.json_lines import read_json_lines
+from tokenfree.core.settings import to_mapping
+from tokenfree.core.stored_files import read_json_lines
 from tokenfree.train.config import PretrainRecipe
 
 CLOCK = ("seconds", "data_wait", "utilisation")
 COMMAND = """
 import json, sys
-from tokenfree.preprocess.common.errors import JobError, UserError
-from tokenfree.preprocess.common.settings import build
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.settings import build
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.pretrain import pretrain
 

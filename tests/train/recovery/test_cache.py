@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from tests.conftest import REPOSITORY
-from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.core.errors import JobError, UserError
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.data import shard_cache as cache
-from tokenfree.train.data.shard_reader import ShardReader
+from tokenfree.train.data import shards as cache
+from tokenfree.train.data.shards import ShardReader
 from tokenfree.train.pretrain import pretrain
 
 MakeRecipe = Callable[..., PretrainRecipe]
@@ -157,7 +157,7 @@ def test_a_killed_fetch_leaves_nothing_in_the_way(store: str, tmp_path: Path) ->
         "import os, sys, fsspec\n"
         "from tokenfree.train.data import shard_cache"
         " as cache\n"
-        "from tokenfree.train.data.shard_reader import ShardReader\n"
+        "from tokenfree.train.data.shards import ShardReader\n"
         "cache.hash_file = lambda path: os.kill(os.getpid(), 9)\n"
         "ShardReader(sys.argv[1], 'train').shard(4)\n"
     )

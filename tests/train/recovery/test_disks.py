@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tokenfree.preprocess.common.errors import UserError
+from tokenfree.core.errors import UserError
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.pretrain import pretrain
 from tokenfree.train.runs import checkpoints
@@ -58,7 +58,7 @@ def test_a_full_disk(small_disk: Path, corpus: str, make_recipe: MakeRecipe, tmp
         pretrain(recipe, corpus, str(run))
     steps = checkpoints.steps(run / "checkpoints")
     assert 0 < len(steps) < 40
-    assert checkpoints.read(run / "checkpoints" / checkpoints.name(steps[-1])).step == steps[-1]
+    assert checkpoints.read(run / "checkpoints" / checkpoints.checkpoint_name(steps[-1])).step == steps[-1]
     subprocess.run(["mount", "-o", "remount,size=100m", small_disk], check=True)
     assert pretrain(recipe, corpus, str(run)).restarts == 1
     pretrain(recipe, corpus, str(tmp_path / "undisturbed"))

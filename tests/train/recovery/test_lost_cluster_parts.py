@@ -10,9 +10,9 @@ import pytest
 from ray.cluster_utils import Cluster
 
 from tests.train.recovery.clusters import cluster_of
-from tokenfree.preprocess.common.stored.json_lines import read_json_lines
+from tokenfree.core.stored_files import read_json_lines
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.machine.processes import ray_processes
+from tokenfree.train.ray.child import ray_processes
 
 MakeRecipe = Callable[..., PretrainRecipe]
 OWN_NODE = "the Ray node of this machine (its raylet, or an agent that it needs) was lost; start it, and run the same"

@@ -14,10 +14,10 @@ import pytest
 from ray.cluster_utils import Cluster
 
 from tests.train.recovery.clusters import cluster_of
-from tokenfree.preprocess.common.stored.json_lines import read_json_lines
+from tokenfree.core.stored_files import read_json_lines
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.machine.processes import ray_processes
 from tokenfree.train.pretrain import pretrain
+from tokenfree.train.ray.child import ray_processes
 
 MakeRecipe = Callable[..., PretrainRecipe]
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.train.recovery.network import Network, network_in
-from tokenfree.preprocess.common.stored.json_lines import read_json_lines
+from tokenfree.core.stored_files import read_json_lines
 from tokenfree.train.config import PretrainRecipe
 
 MakeRecipe = Callable[..., PretrainRecipe]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.machine.processes import ray_processes
+from tokenfree.train.ray.child import ray_processes
 from tokenfree.train.runs import checkpoints
 
 MakeRecipe = Callable[..., PretrainRecipe]

@@ -11,17 +11,16 @@ import fsspec
 import pytest
 
 from tokenfree import load_encoder
-from tokenfree.preprocess.common.errors import JobError, UserError
-from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.common.stored import store_retry
+from tokenfree.core import storage as store_retry
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.storage import Storage
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.evaluate import evaluate
-from tokenfree.train.machine.processes import ray_processes
 from tokenfree.train.pretrain import pretrain
-from tokenfree.train.runs.folder_hashes import verify_folder
-from tokenfree.train.runs.locate import run_at
-from tokenfree.train.runs.object_store import RunStore
-from tokenfree.train.runs.run_config import read_config
+from tokenfree.train.ray.child import ray_processes
+from tokenfree.train.runs.config import read_config
+from tokenfree.train.runs.hashes import verify_folder
+from tokenfree.train.runs.run import RunStore, run_at
 from tokenfree.workflows.report.write import write_report
 
 MakeRecipe = Callable[..., PretrainRecipe]
@@ -156,7 +155,7 @@ def test_puts_that_fail_now_and_then(
         return put(*arguments, **options)
 
     monkeypatch.setattr(fs, "put_file", throttled)
-    monkeypatch.setattr("tokenfree.preprocess.common.retry.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("tokenfree.core.storage.time.sleep", lambda seconds: None)
     pretrain(make_recipe(), corpus, f"{bucket}/throttled")
     assert calls[0] > 100
     assert steps(f"{bucket}/throttled") == [3, 6, 8]
@@ -176,7 +175,7 @@ def test_a_store_that_is_lost_leaves_the_last_good_checkpoint(
     with monkeypatch.context() as patch:
         patch.setattr(fs, "put_file", broken)
         patch.setattr(store_retry, "SECONDS", 0.5)
-        patch.setattr("tokenfree.preprocess.common.retry.time.sleep", lambda seconds: None)
+        patch.setattr("tokenfree.core.storage.time.sleep", lambda seconds: None)
         with pytest.raises(JobError, match=r"the connection broke.*goes on from what it last committed"):
             pretrain(make_recipe(), corpus, run)
     assert steps(run) == [3]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.machine.processes import ray_processes
+from tokenfree.train.ray.child import ray_processes
 
 MakeRecipe = Callable[..., PretrainRecipe]
 TOKEN = "d2f1c0ffee5a4b7e9c8d7e6f5a4b3c2d1e0f9a8b7c6d5e4f3a2b1c0d9e8f7a6b"

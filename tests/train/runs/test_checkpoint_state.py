@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from tokenfree.preprocess.common.errors import JobError
+from tokenfree.core.errors import JobError
 from tokenfree.train.runs import checkpoints
-from tokenfree.train.runs.checkpoint_state import CheckpointState, RunProgress
+from tokenfree.train.runs.checkpoints import CheckpointState, RunProgress
 
 OLD: dict[str, Any] = {
     "step": 8,

@@ -5,11 +5,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.core.errors import JobError, UserError
 from tokenfree.train.runs import checkpoints
-from tokenfree.train.runs.checkpoint_state import CheckpointState, RunProgress
-from tokenfree.train.runs.checkpoints import CheckpointWriter, name, newest, prune, read, write
-from tokenfree.train.runs.run_folder import RunFolder
+from tokenfree.train.runs.checkpoints import (
+    CheckpointState,
+    CheckpointWriter,
+    RunProgress,
+    checkpoint_name,
+    newest,
+    prune,
+    read,
+    write,
+)
+from tokenfree.train.runs.run import RunFolder
 
 
 def state_of(step: int) -> CheckpointState:
@@ -18,8 +26,8 @@ def state_of(step: int) -> CheckpointState:
 
 def save(folder: Path, step: int) -> Path:
     parts = {"model": {"w": torch.full((3,), float(step))}, "optimizer": {"w|exp_avg": torch.ones(2)}}
-    write(folder / name(step), parts, state_of(step))
-    return folder / name(step)
+    write(folder / checkpoint_name(step), parts, state_of(step))
+    return folder / checkpoint_name(step)
 
 
 def test_reads_what_was_written(tmp_path: Path) -> None:
@@ -55,7 +63,7 @@ def test_a_damaged_one_is_named_and_the_one_before_it_used(tmp_path: Path, file:
     assert found is not None
     assert found.step == 1
     assert len(warnings) == 1
-    assert str(tmp_path / name(2)) in warnings[0]
+    assert str(tmp_path / checkpoint_name(2)) in warnings[0]
 
 
 @pytest.mark.parametrize(("file", "every"), [("COMMIT", 1), ("state.json", 29)])
@@ -64,8 +72,8 @@ def test_every_flipped_bit_of_its_small_files_is_seen(file: str, every: int, tmp
     content = path.read_bytes()
     for bit in range(0, 8 * len(content), every):
         path.write_bytes(content[: bit // 8] + bytes([content[bit // 8] ^ 1 << bit % 8]) + content[bit // 8 + 1 :])
-        with pytest.raises(JobError, match=f"{name(2)} is damaged"):
-            read(tmp_path / name(2))
+        with pytest.raises(JobError, match=f"{checkpoint_name(2)} is damaged"):
+            read(tmp_path / checkpoint_name(2))
 
 
 def test_no_checkpoint_at_all(tmp_path: Path) -> None:
@@ -87,7 +95,7 @@ def test_a_write_that_was_killed_leaves_the_others_alone(tmp_path: Path, monkeyp
     assert found.step == 1
     save(tmp_path, 2)
     prune(tmp_path, step=2, keep=5, best=None)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [name(1), name(2)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [checkpoint_name(1), checkpoint_name(2)]
 
 
 def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

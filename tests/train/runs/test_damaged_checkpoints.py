@@ -10,8 +10,8 @@ import pytest
 
 from tests.train.conftest import RECIPE
 from tokenfree import load_encoder, load_predictor
-from tokenfree.preprocess.common.errors import JobError
-from tokenfree.preprocess.common.settings import build
+from tokenfree.core.errors import JobError
+from tokenfree.core.settings import build
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.pretrain import pretrain
 from tokenfree.workflows import cli

@@ -11,12 +11,13 @@ import pytest
 import torch
 import yaml
 
-from tokenfree.preprocess.common.errors import JobError
-from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.common.stored.file_hashes import write_sealed
-from tokenfree.train.runs import checkpoints, folder_hashes
-from tokenfree.train.runs.checkpoint_state import CheckpointState
-from tokenfree.train.runs.folder_hashes import is_results_folder, remove_hashes, rewritten, verify_folder, write_hashes
+from tokenfree.core.errors import JobError
+from tokenfree.core.storage import Storage
+from tokenfree.core.stored_files import write_sealed
+from tokenfree.train.runs import checkpoints
+from tokenfree.train.runs import hashes as folder_hashes
+from tokenfree.train.runs.checkpoints import CheckpointState
+from tokenfree.train.runs.hashes import is_results_folder, remove_hashes, rewritten, verify_folder, write_hashes
 from tokenfree.workflows.cli import main
 
 SMALL = 35  # bytes of a file of which every bit is flipped
@@ -26,7 +27,7 @@ STATE = CheckpointState(3, 0, "recipe", "manifest", None, {"seed": 0}, 1)
 def save(folder: Path, *steps: int) -> None:
     parts = {"model": {"w": torch.arange(9.0)}, "optimizer": {"w|exp_avg": torch.ones(2)}}
     for step in steps:
-        checkpoints.write(folder / "checkpoints" / checkpoints.name(step), parts, STATE)
+        checkpoints.write(folder / "checkpoints" / checkpoints.checkpoint_name(step), parts, STATE)
 
 
 def make_run(folder: Path, **attempt: Any) -> Path:

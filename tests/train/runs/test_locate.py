@@ -4,14 +4,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.core.errors import JobError, UserError
 from tokenfree.train.runs import checkpoints
-from tokenfree.train.runs.checkpoint_state import CheckpointState
-from tokenfree.train.runs.locate import checkpoint_of, run_at
+from tokenfree.train.runs.checkpoints import CheckpointState
+from tokenfree.train.runs.run import checkpoint_of, run_at
 
 
 def save(run: Path, step: int) -> Path:
-    folder = run / "checkpoints" / checkpoints.name(step)
+    folder = run / "checkpoints" / checkpoints.checkpoint_name(step)
     state = CheckpointState(step, 0, "recipe", "manifest", None, {}, 1)
     checkpoints.write(folder, {"model": {"w": torch.ones(1)}, "average": {"w": torch.zeros(1)}}, state)
     return folder
@@ -20,7 +20,7 @@ def save(run: Path, step: int) -> Path:
 def test_the_newest_sound_checkpoint(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     for step in (1, 2, 3):
         save(tmp_path, step)
-    (tmp_path / "checkpoints" / checkpoints.name(3) / "COMMIT").unlink()
+    (tmp_path / "checkpoints" / checkpoints.checkpoint_name(3) / "COMMIT").unlink()
     for run in (tmp_path, str(tmp_path), f"file://{tmp_path}"):
         found = checkpoint_of(run)
         assert found.step == 2
@@ -45,7 +45,7 @@ def test_a_finished_run_is_used_with_its_last_checkpoint_or_the_one_asked_for(tm
     (tmp_path / "result.json").write_text('{"steps": 3, "best_step": 2}')
     assert [checkpoint_of(tmp_path).step, checkpoint_of(tmp_path, 1).step] == [3, 1]
     assert checkpoint_of(tmp_path, best=True).step == 2
-    last = tmp_path / "checkpoints" / checkpoints.name(3)
+    last = tmp_path / "checkpoints" / checkpoints.checkpoint_name(3)
     if damage == "cut":
         (last / "model.safetensors").write_bytes(b"")
     elif damage == "gone":

@@ -9,17 +9,16 @@ import yaml
 
 from tests.damage import damaged_bytes, put, wrong_json, wrong_lines, wrong_values
 from tests.train.runs.test_checkpoints import save
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import build
-from tokenfree.preprocess.common.stored.json_lines import read_json_lines
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import build
+from tokenfree.core.stored_files import read_json_lines
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.machine.provenance import attempt
-from tokenfree.train.runs.checkpoints import name, newest
-from tokenfree.train.runs.commit_mark import mark_of
+from tokenfree.train.loop.worker import roll_backs
+from tokenfree.train.runs.checkpoints import checkpoint_name, mark_of, newest
+from tokenfree.train.runs.config import InitFrom, RunConfig, config_before, read_config
 from tokenfree.train.runs.metrics import Recorder, append_event, cut
-from tokenfree.train.runs.run_config import InitFrom, RunConfig, config_before, read_config
-from tokenfree.train.runs.run_folder import RunFolder
-from tokenfree.train.worker.incident_files import roll_backs
+from tokenfree.train.runs.provenance import attempt
+from tokenfree.train.runs.run import RunFolder
 
 LINES = (
     b'{"event": "start", "step": 0, "time": 1.5, "workers": 1}\n{"event": "tracker", "tracker": "wandb", "id": "a1"}\n'
@@ -121,5 +120,5 @@ def test_the_checkpoint_before_one_of_another_shape_is_used(tmp_path: Path) -> N
         passed_over += found.path != path
         assert bool(warnings) == (found.path != path)
         assert "model" in found.parts
-        assert all(name(2) in warning and "\n" not in warning for warning in warnings)
+        assert all(checkpoint_name(2) in warning and "\n" not in warning for warning in warnings)
     assert passed_over > 100

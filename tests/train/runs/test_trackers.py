@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from tests.conftest import REPOSITORY
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.stored.json_lines import read_json_lines
+from tokenfree.core.errors import UserError
+from tokenfree.core.stored_files import read_json_lines
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.pretrain import pretrain
 from tokenfree.train.runs import trackers
-from tokenfree.train.runs.run_folder import RunFolder
+from tokenfree.train.runs.run import RunFolder
 
 MakeRecipe = Callable[..., PretrainRecipe]
 

@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from tests.train.conftest import RECIPE
-from tokenfree.preprocess.common.errors import JobError, UserError
-from tokenfree.preprocess.common.settings import build, merge
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.settings import build, merge
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.pretrain import pretrain
-from tokenfree.train.runs.run_folder import RunFolder
+from tokenfree.train.runs.run import RunFolder
 from tokenfree.workflows import cli
 from tokenfree.workflows.report import write
 from tokenfree.workflows.report.analyses.files import write_analysis

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tokenfree.preprocess.common.settings import to_mapping
+from tokenfree.core.settings import to_mapping
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.workflows import cli
 

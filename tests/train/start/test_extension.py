@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.stored.json_lines import read_json_lines
+from tokenfree.core.errors import UserError
+from tokenfree.core.stored_files import read_json_lines
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.optimizers.learning_rate import learning_rate
+from tokenfree.train.optimizers.base import learning_rate
 from tokenfree.train.pretrain import pretrain
 from tokenfree.train.runs import checkpoints
-from tokenfree.train.runs.folder_hashes import verify_folder
-from tokenfree.train.runs.run_config import read_config
-from tokenfree.train.runs.run_folder import RunFolder
+from tokenfree.train.runs.config import read_config
+from tokenfree.train.runs.hashes import verify_folder
+from tokenfree.train.runs.run import RunFolder
 from tokenfree.workflows.report.write import write_report
 
 MakeRecipe = Callable[..., PretrainRecipe]
@@ -86,7 +86,7 @@ def test_an_unfinished_run(corpus: str, make_recipe: MakeRecipe, tmp_path: Path,
     run = tmp_path / "run"
     pretrain(make_recipe(), corpus, str(run))
     (run / "result.json").unlink()
-    (run / "checkpoints" / checkpoints.name(8) / "COMMIT").unlink()
+    (run / "checkpoints" / checkpoints.checkpoint_name(8) / "COMMIT").unlink()
     result = pretrain(make_recipe(), corpus, str(run), extend_to=10)
     assert result.steps == 10
     assert rates(history(run)) == planned(8)[:6] + planned(10)[6:]
@@ -106,7 +106,7 @@ def test_killed_while_it_is_made_longer(
         pretrain(make_recipe(), corpus, str(run))
     before = history(one)
     with monkeypatch.context() as patch:
-        patch.setattr("tokenfree.train.runs.run_folder.write_atomically", kill)
+        patch.setattr("tokenfree.train.runs.run.write_atomically", kill)
         with pytest.raises(Killed):
             pretrain(make_recipe(), corpus, str(one), extend_to=12)
     assert read_config(one).recipe.train.steps == 8

@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 import torch
 
-from tokenfree.preprocess.common.errors import JobError, UserError
-from tokenfree.preprocess.common.stored.json_lines import read_json_lines
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.stored_files import read_json_lines
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.huggingface.folders import export_run, import_folder
-from tokenfree.train.loop.loop import Loop
+from tokenfree.train.jobs import start as first_checkpoint
+from tokenfree.train.jobs.start import begun
+from tokenfree.train.jobs.weights import read_weights
+from tokenfree.train.loop.pretraining import Loop
+from tokenfree.train.loop.worker import TrainJob, work
 from tokenfree.train.pretrain import pretrain
 from tokenfree.train.runs import checkpoints
-from tokenfree.train.runs.run_config import InitFrom, read_config
-from tokenfree.train.start import first_checkpoint
-from tokenfree.train.start.first_checkpoint import begun
-from tokenfree.train.start.given_weights import read_weights
-from tokenfree.train.worker.worker import TrainJob, work
+from tokenfree.train.runs.config import InitFrom, read_config
 
 MakeRecipe = Callable[..., PretrainRecipe]
 History = Callable[[Path], list[dict[str, Any]]]
@@ -38,7 +38,7 @@ def test_a_run_begins_with_the_weights_of_another(
     recipe = make_recipe(seed=3, steps=4, keep_checkpoints=9)
     pretrain(recipe, corpus, str(tmp_path / "run"), init_from=first_run, progress=lines.append)
     given = read_weights(first_run)
-    first = checkpoints.read(tmp_path / "run" / "checkpoints" / checkpoints.name(0))
+    first = checkpoints.read(tmp_path / "run" / "checkpoints" / checkpoints.checkpoint_name(0))
     assert first.state.step == 0
     assert first.tensors("optimizer") == {}
     tensors = first.tensors("model")
@@ -66,7 +66,10 @@ def test_the_same_command_again_reads_nothing(
     assert pretrain(recipe, corpus, str(run), init_from=str(source)).already_complete
     shutil.rmtree(source)
     assert pretrain(recipe, corpus, str(run), init_from=str(source)).already_complete
-    for name in ("result.json", f"checkpoints/{checkpoints.name(8)}/COMMIT"):  # killed before its first own checkpoint
+    for name in (
+        "result.json",
+        f"checkpoints/{checkpoints.checkpoint_name(8)}/COMMIT",
+    ):  # killed before its first own checkpoint
         (run / name).unlink()
     again = pretrain(recipe, corpus, str(run), init_from=str(source))
     assert again.loss == first.loss
@@ -101,7 +104,7 @@ def test_killed_before_the_weights_were_written(
         with pytest.raises(Killed):
             pretrain(make_recipe(), corpus, str(run), init_from=str(source))
     assert (run / "config.yaml").exists()
-    newest = source / "checkpoints" / checkpoints.name(8) / "COMMIT"
+    newest = source / "checkpoints" / checkpoints.checkpoint_name(8) / "COMMIT"
     mark = newest.read_text()
     newest.unlink()
     with pytest.raises(JobError, match="step_00000008 is damaged"):
@@ -125,7 +128,7 @@ def test_without_a_sound_checkpoint_the_weights_are_loaded_again(
     before = history(run)
     (run / "result.json").unlink()
     for step in (3, 6, 8):
-        (run / "checkpoints" / checkpoints.name(step) / "model.safetensors").write_bytes(b"")
+        (run / "checkpoints" / checkpoints.checkpoint_name(step) / "model.safetensors").write_bytes(b"")
     job = TrainJob(make_recipe(), corpus, str(run), has_first_checkpoint=True)
     with pytest.raises(JobError, match="began with given weights and has no sound checkpoint left"):
         work(job)

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
+from tokenfree.core.errors import UserError
+from tokenfree.preprocess.dataset.manifest import load_vocabulary
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.loop.task import build_task
-from tokenfree.train.start.fitting import Fit, fit, grouped
-from tokenfree.train.start.given_weights import GivenWeights
+from tokenfree.train.jobs.weights import Fit, GivenWeights, fit, grouped
+from tokenfree.train.loop.step import build_task
 
 MakeRecipe = Callable[..., PretrainRecipe]
 

@@ -10,12 +10,12 @@ import fsspec
 import pytest
 import torch
 
-from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.core.errors import JobError, UserError
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.huggingface.folders import export_run, import_folder
+from tokenfree.train.jobs.weights import read_weights
 from tokenfree.train.pretrain import pretrain
-from tokenfree.train.runs.locate import checkpoint_of
-from tokenfree.train.start.given_weights import read_weights
+from tokenfree.train.runs.run import checkpoint_of
 
 MakeRecipe = Callable[..., PretrainRecipe]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.train.finetuning.conftest import MakeTask, task_recipe, write_files
-from tokenfree.preprocess.common.settings import build, to_mapping
+from tokenfree.core.settings import build, to_mapping
 from tokenfree.train.sweep import run
 from tokenfree.train.sweep.control.controller import Progress, SweepController
 from tokenfree.train.sweep.control.history import History

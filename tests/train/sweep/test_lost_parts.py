@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.train.ray_parts import parts_named
-from tokenfree.preprocess.common.errors import JobError
-from tokenfree.preprocess.common.settings import build, to_mapping
+from tokenfree.core.errors import JobError
+from tokenfree.core.settings import build, to_mapping
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.sweep.run import SweepResult, run_sweep
 from tokenfree.train.sweep.space.recipe import SweepRecipe

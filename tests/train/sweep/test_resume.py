@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tokenfree.preprocess.common.settings import build, to_mapping
+from tokenfree.core.settings import build, to_mapping
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.sweep import run
 from tokenfree.train.sweep.control.history import History

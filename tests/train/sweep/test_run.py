@@ -18,12 +18,12 @@ import yaml
 from ray.exceptions import OutOfMemoryError
 
 from tests.conftest import REPOSITORY
-from tokenfree.preprocess.common.errors import JobError, UserError
-from tokenfree.preprocess.common.settings import build, to_mapping
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.settings import build, to_mapping
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.ray.session import ray_session
-from tokenfree.train.runs.folder_hashes import verify_folder
-from tokenfree.train.runs.run_files import SWEEP_FORMAT
+from tokenfree.train.ray.cluster import ray_session
+from tokenfree.train.runs.config import SWEEP_FORMAT
+from tokenfree.train.runs.hashes import verify_folder
 from tokenfree.train.sweep import run
 from tokenfree.train.sweep.results.tables import read
 from tokenfree.train.sweep.results.trial_result import trial_results
@@ -211,7 +211,7 @@ def test_trials_of_two_workers_each(corpus: str, make_recipe: MakeRecipe, tmp_pa
 COMMAND = """
 import json, sys
 sys.path.insert(0, {repository!r})
-from tokenfree.preprocess.common.settings import build
+from tokenfree.core.settings import build
 from tokenfree.train.sweep.space.recipe import SweepRecipe
 from tokenfree.train.sweep.run import run_sweep
 sweep = build(SweepRecipe, json.load(open({recipe!r})), source="test")

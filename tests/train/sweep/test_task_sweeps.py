@@ -10,11 +10,11 @@ import pytest
 
 from tests.train.finetuning.conftest import MakeTask, splits
 from tests.train.sweep.conftest import MakeTaskSweep
-from tokenfree.preprocess.common.errors import JobError, UserError
-from tokenfree.preprocess.common.settings import build, merge, to_mapping, value_at
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.settings import build, merge, to_mapping, value_at
 from tokenfree.train.config import FinetuneRecipe
 from tokenfree.train.finetune import finetune
-from tokenfree.train.runs.folder_hashes import verify_folder
+from tokenfree.train.runs.hashes import verify_folder
 from tokenfree.train.sweep.results import task_scores
 from tokenfree.train.sweep.run import prepare, run_sweep
 from tokenfree.train.sweep.subjects.finetuning import TaskInput

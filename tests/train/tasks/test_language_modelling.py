@@ -10,16 +10,15 @@ import numpy as np
 import pytest
 import torch
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import build, merge
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import build, merge
 from tokenfree.train.config import FinetuneRecipe, check_finetuning
 from tokenfree.train.finetune import finetune
-from tokenfree.train.finetuning.evaluation import Evaluator
-from tokenfree.train.finetuning.finetuned import load_finetuned
-from tokenfree.train.loop.task import Task
-from tokenfree.train.tasks.examples.example import TextExample
-from tokenfree.train.tasks.inputs.byte_symbols import ByteInputs
-from tokenfree.train.tasks.inputs.choose import text_inputs
+from tokenfree.train.inference.finetuned import load_finetuned
+from tokenfree.train.loop.finetuning import Evaluator
+from tokenfree.train.loop.step import Task
+from tokenfree.train.tasks.examples.texts import TextExample
+from tokenfree.train.tasks.inputs import ByteInputs, text_inputs
 from tokenfree.workflows.recipes import library
 
 TEXT = "Grüße, 世界! 🙂 " * 9  # 198 bytes

@@ -9,17 +9,14 @@ import numpy as np
 import pytest
 
 from tests.train.conftest import WORDS
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import build
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import build
 from tokenfree.preprocess.features.vocabulary import Vocabulary
-from tokenfree.train.batches.collator import Arrays
+from tokenfree.train.batches.base import Arrays
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.tasks import classification, pairs
-from tokenfree.train.tasks.examples.example import TextExample
-from tokenfree.train.tasks.inputs.byte_symbols import ByteInputs
-from tokenfree.train.tasks.inputs.symbols import CharacterInputs, SubwordInputs
-from tokenfree.train.tasks.inputs.text_inputs import TextInputs, cut
-from tokenfree.train.tasks.inputs.words import WordInputs
+from tokenfree.train.tasks.examples.texts import TextExample
+from tokenfree.train.tasks.inputs import ByteInputs, CharacterInputs, SubwordInputs, TextInputs, WordInputs, cut
 
 PLAIN: dict[str, Any] = {
     "embedder": {"name": "codepoint_hash", "buckets": 64, "max_characters": 64},

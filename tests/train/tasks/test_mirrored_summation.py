@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import build, merge
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import build, merge
 from tokenfree.train.config import FinetuneRecipe, check_finetuning
 from tokenfree.train.finetune import finetune
-from tokenfree.train.finetuning.finetuned import load_finetuned
+from tokenfree.train.inference.finetuned import load_finetuned
 from tokenfree.train.model.encoder import Encoder
 from tokenfree.train.tasks.base import Item
-from tokenfree.train.tasks.inputs.choose import text_inputs
+from tokenfree.train.tasks.inputs import text_inputs
 from tokenfree.train.tasks.mirrored_summation import Config, MirroredExample, SequenceCollator, SumHead
 from tokenfree.workflows.recipes import library
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import build
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import build
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.tasks.examples.example import TextExample
-from tokenfree.train.tasks.inputs.choose import text_inputs
+from tokenfree.train.tasks.examples.texts import TextExample
+from tokenfree.train.tasks.inputs import text_inputs
 from tokenfree.train.tasks.pairs import Config, TextPairCollator
 
 SMALL = {

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 import torch
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import build
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import build
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import FinetuneRecipe
 from tokenfree.train.finetune import finetune
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.tasks.base import Item
-from tokenfree.train.tasks.inputs.choose import text_inputs
+from tokenfree.train.tasks.inputs import text_inputs
+from tokenfree.train.tasks.qa.tydi import read_predictions
 from tokenfree.train.tasks.qa_squad import Config as QaSquad
 from tokenfree.train.tasks.qa_tydi import Config as QaTydi
-from tokenfree.train.tasks.question_answering.tydi_predictions import read_predictions
 
 NAMES = ("Anna", "Bert", "Carla", "Dmitri", "Emeka", "Fatou", "Goran", "Hanna", "Ivo", "Jana")
 CITIES = ("Oulu", "Lahti", "Turku", "Espoo", "Porvoo", "Kemi", "Vaasa", "Rauma", "Kotka", "Pori")

@@ -8,12 +8,10 @@ import pytest
 
 from tests.train.conftest import WORDS
 from tests.train.tasks.test_long_texts import KINDS
-from tokenfree.preprocess.common.settings import build
+from tokenfree.core.settings import build
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.tasks.examples.example import TaggedExample
-from tokenfree.train.tasks.inputs.symbols import CharacterInputs
-from tokenfree.train.tasks.inputs.text_inputs import TextInputs
-from tokenfree.train.tasks.inputs.words import WordInputs
+from tokenfree.train.tasks.examples.texts import TaggedExample
+from tokenfree.train.tasks.inputs import CharacterInputs, TextInputs, WordInputs
 from tokenfree.train.tasks.tagging import Config
 
 CHARACTERS: dict[str, Any] = {

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from tokenfree.workflows import cli
-from tokenfree.workflows.cluster import job_actions, ray_up, tokens
+from tokenfree.workflows.cluster import actions as ray_up
+from tokenfree.workflows.cluster import tokens
+from tokenfree.workflows.cluster.actions import _jobs
 
 Filled = Callable[..., str]
 
@@ -125,7 +127,7 @@ def test_an_address_of_another_machine_is_warned_of(
 ) -> None:
     monkeypatch.setattr("tokenfree.workflows.cluster.jobs.Jobs", lambda address: address)
     for address, warned in (("http://10.0.0.1:8265", True), ("http://localhost:1", False), ("https://x", False)):
-        assert job_actions._jobs(address) == address
+        assert _jobs(address) == address
         assert ("is not encrypted, Ray's token neither" in capsys.readouterr().err) is warned
 
 

@@ -20,7 +20,7 @@ from tests.engines.conftest import contents
 from tests.namespaces import permitted
 from tests.test_end_to_end import MODEL, TINY
 from tests.workflows.cluster.hosts import Hosts
-from tokenfree.preprocess.common.stored.json_lines import read_json_lines
+from tokenfree.core.stored_files import read_json_lines
 from tokenfree.workflows.demo_corpus.corpus import own_pages
 from tokenfree.workflows.demo_corpus.dump_writer import write_dump
 

@@ -10,7 +10,7 @@ from aiohttp import ClientError
 from ray.exceptions import AuthenticationError
 from ray.job_submission import JobStatus
 
-from tokenfree.preprocess.common.errors import UserError
+from tokenfree.core.errors import UserError
 from tokenfree.workflows.cluster import jobs
 from tokenfree.workflows.cluster.jobs import Job, Jobs, NoAnswer, as_json, exit_status, last_line
 

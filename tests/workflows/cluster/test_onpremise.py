@@ -15,7 +15,7 @@ import yaml
 from tests.namespaces import permitted
 from tests.test_end_to_end import MODEL, TINY
 from tests.workflows.cluster.hosts import SHARED, Hosts
-from tokenfree.train.machine.cpus import cores
+from tokenfree.core.machine import cores
 from tokenfree.workflows.cluster import profiles
 from tokenfree.workflows.demo_corpus.corpus import own_pages
 from tokenfree.workflows.demo_corpus.dump_writer import write_dump

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.conftest import REPOSITORY
-from tokenfree.preprocess.common.errors import UserError
+from tokenfree.core.errors import UserError
 from tokenfree.workflows.cluster import profiles
 
 Filled = Callable[..., str]

@@ -20,7 +20,7 @@ import yaml
 
 from tests.conftest import REPOSITORY
 from tests.test_end_to_end import MODEL, TINY
-from tokenfree.preprocess.common.stored.json_lines import read_json_lines
+from tokenfree.core.stored_files import read_json_lines
 from tokenfree.train.ray import loopback_node
 from tokenfree.workflows.demo_corpus.corpus import own_pages
 from tokenfree.workflows.demo_corpus.dump_writer import write_dump
@@ -137,7 +137,7 @@ def history(run: Path) -> list[dict[str, Any]]:
 def test_pretraining_goes_on_when_its_client_is_killed(machine: Machine, data: str) -> None:
     (machine.work / "own_parts.py").write_text(
         "from tokenfree.train.model.downsamplers.strided_conv import Config as Base\n"
-        "from tokenfree.preprocess.common.settings import settings\n"
+        "from tokenfree.core.settings import settings\n"
         "@settings\nclass Down(Base):\n    name: str = 'own_parts.Down'\n"
     )
     recipe = {**MODEL, "model": {**MODEL["model"], "downsampler": {"name": "own_parts.Down", "block": 16}}}

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tokenfree.preprocess.common.errors import JobError
-from tokenfree.workflows.cluster import rehearsal
+from tokenfree.core.errors import JobError
+from tokenfree.workflows.cluster import local as rehearsal
 
 SLOW = "Exception: The current node timed out during startup."
 

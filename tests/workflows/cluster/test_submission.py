@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.workflows.cluster import local_code
-from tokenfree.workflows.cluster.submission import Submission, submission
+from tokenfree.core.errors import UserError
+from tokenfree.workflows.cluster import actions as local_code
+from tokenfree.workflows.cluster.actions import Submission, submission
 
 STORES = ("--data", "s3://bucket/en", "--output", "s3://bucket/run")
 

@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tokenfree.preprocess.common.errors import UserError
+from tokenfree.core.errors import UserError
 from tokenfree.preprocess.config import PreprocessConfig
-from tokenfree.preprocess.records.page import Page
-from tokenfree.preprocess.sources.input_splits import plan_splits, read_split
+from tokenfree.preprocess.records import Page
+from tokenfree.preprocess.sources.splits import plan_splits, read_split
 from tokenfree.preprocess.wikitext.cleaner import clean
-from tokenfree.workflows.demo_corpus import corpus, docstrings
-from tokenfree.workflows.demo_corpus.corpus import DemoCorpus, own_pages, write_demo_corpus
-from tokenfree.workflows.demo_corpus.docstrings import paragraphs
+from tokenfree.workflows.demo_corpus import corpus
+from tokenfree.workflows.demo_corpus.corpus import BOOK_CHARACTERS, DemoCorpus, own_pages, paragraphs, write_demo_corpus
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -70,7 +69,7 @@ def test_books_are_english_prose(written: DemoCorpus) -> None:
     assert len(books) > 20
     assert len(set(lines)) == len(lines)
     assert all(line.isascii() and line[0].isupper() and line.rstrip(")\"'")[-1] in ".?!" for line in lines)
-    assert all(len(text) >= docstrings.BOOK_CHARACTERS for text in books.values())
+    assert all(len(text) >= BOOK_CHARACTERS for text in books.values())
     assert 200_000 < sum(map(len, books.values())) < 300_000
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from tests.train.recovery.network import Network, network_in
-from tokenfree.preprocess.common.this_process import GIB
+from tokenfree.core.machine import GIB
 from tokenfree.workflows.doctor.cluster import Node, judged
-from tokenfree.workflows.doctor.node import Gpus, NodeFacts, storage_trouble, versions
+from tokenfree.workflows.doctor.machine import Gpus, NodeFacts, storage_trouble, versions
 
 HERE = {"python": "3.11.7", "tokenfree": "0.1.0", "torch": "2.13.0"}
 WELL = NodeFacts(

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tokenfree.workflows.doctor.finding import Finding
-from tokenfree.workflows.doctor.machine import engines, java
+from tokenfree.workflows.doctor.machine import Finding, engines, java
 
 WHAT = ("flink job server", "spark job server", "prism")
 

@@ -8,9 +8,17 @@ import sys
 import pytest
 
 from tests.conftest import REPOSITORY
-from tokenfree.workflows.recipes.key_lines import HelpKeys, lines, paragraphs
-from tokenfree.workflows.recipes.keys import Key, KeyGroup
-from tokenfree.workflows.recipes.kinds import KINDS, PRETRAINING, SWEEP, RecipeKind
+from tokenfree.workflows.recipes.keys import (
+    KINDS,
+    PRETRAINING,
+    SWEEP,
+    HelpKeys,
+    Key,
+    KeyGroup,
+    RecipeKind,
+    lines,
+    paragraphs,
+)
 
 SECTIONS = [
     KeyGroup("", None, "What it reads.", (Key("base", "text", None, "a name."),)),

@@ -9,10 +9,21 @@ import pytest
 from pydantic import Field
 
 from tests.conftest import SOURCE
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import draft
-from tokenfree.workflows.recipes.keys import Key, KeyGroup, _shown, _summary, attributes, chosen, described
-from tokenfree.workflows.recipes.kinds import KINDS, PRETRAINING, SWEEP, RecipeKind
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import draft
+from tokenfree.workflows.recipes.keys import (
+    KINDS,
+    PRETRAINING,
+    SWEEP,
+    Key,
+    KeyGroup,
+    RecipeKind,
+    _shown,
+    _summary,
+    attributes,
+    chosen,
+    described,
+)
 
 
 def key(kind: RecipeKind, name: str, part: str | None = None) -> Key:
@@ -68,7 +79,7 @@ def test_every_key_that_is_listed_can_be_set_to_its_default() -> None:
 
 
 def _nested(dotted: list[tuple[str, str | None]]) -> dict[str, Any]:
-    from tokenfree.preprocess.common.settings import nest
+    from tokenfree.core.settings import nest
 
     return nest([(name, str(value)) for name, value in dotted])
 

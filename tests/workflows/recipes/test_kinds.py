@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tokenfree.preprocess.common.errors import UserError
+from tokenfree.core.errors import UserError
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.workflows.recipes import library
-from tokenfree.workflows.recipes.kinds import (
+from tokenfree.workflows.recipes.keys import (
     FINETUNING,
     IMPORTED,
     KINDS,

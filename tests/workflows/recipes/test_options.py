@@ -2,8 +2,8 @@
 
 import pytest
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.workflows.recipes.kinds import PREPROCESSING, PRETRAINING, RecipeKind
+from tokenfree.core.errors import UserError
+from tokenfree.workflows.recipes.keys import PREPROCESSING, PRETRAINING, RecipeKind
 from tokenfree.workflows.recipes.options import REMOVED, parted
 
 OPTIONS = ["--help", "--output", "--dry-run", "--init-from"]

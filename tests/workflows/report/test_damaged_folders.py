@@ -10,7 +10,7 @@ import yaml
 from tests.damage import damaged_bytes, put, wrong_json, wrong_lines, wrong_yaml
 from tests.workflows.report.opening.test_opening import ATTEMPT, record
 from tests.workflows.report.test_report import make_run, make_sweep, make_trial
-from tokenfree.preprocess.common.errors import UserError
+from tokenfree.core.errors import UserError
 from tokenfree.workflows.report.load import load
 from tokenfree.workflows.report.write import write_report
 

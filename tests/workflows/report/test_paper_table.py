@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tokenfree.preprocess.common.errors import UserError
+from tokenfree.core.errors import UserError
 from tokenfree.workflows import cli
 from tokenfree.workflows.report.paper_table import paper_table
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tokenfree.preprocess.common.errors import JobError, UserError
-from tokenfree.train.runs.folder_hashes import verify_folder, write_hashes
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.train.runs.hashes import verify_folder, write_hashes
 from tokenfree.train.sweep.control.history import Event
 from tokenfree.train.sweep.results.tables import write
 from tokenfree.train.sweep.results.trial_result import TrialResult

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from tests.train.conftest import RECIPE, SUBWORDS, WORDS, teach, write_corpus
-from tokenfree.preprocess.common.settings import build
+from tokenfree.core.settings import build
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.data.shard_reader import ShardReader
+from tokenfree.train.data.shards import ShardReader
 from tokenfree.train.inference.predictor import Predictor, load_predictor
 from tokenfree.train.pretrain import pretrain
 from tokenfree.workflows.samples.hidden_pieces import hidden_pieces

@@ -5,8 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 from tests.workflows.terminal.conftest import Terminal
-from tokenfree.preprocess.download.download import Progress
-from tokenfree.workflows.terminal import download_line, live_line
+from tokenfree.preprocess.download import Progress
+from tokenfree.workflows.terminal import progress as download_line
+from tokenfree.workflows.terminal import progress as live_line
 
 NAME = "swwiki-20260301-pages-articles-multistream.xml.bz2"
 

@@ -7,8 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.workflows.terminal.conftest import Terminal
-from tokenfree.workflows.terminal.frame import Frame
-from tokenfree.workflows.terminal.live_line import LiveLine
+from tokenfree.workflows.terminal.progress import Frame, LiveLine
 
 BACK, UP = "\r\x1b[2K", "\x1b[1A\x1b[2K"
 

@@ -5,8 +5,8 @@ import pytest
 from tests.workflows.terminal.conftest import Terminal
 from tokenfree.pipelines.progress import Progress
 from tokenfree.preprocess.features.vocabulary_process import TrainingProgress
-from tokenfree.workflows.terminal import stage_line as console
-from tokenfree.workflows.terminal.stage_line import StageLine, counted
+from tokenfree.workflows.terminal import progress as console
+from tokenfree.workflows.terminal.progress import StageLine, counted
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.workflows.terminal.conftest import Terminal
-from tokenfree.workflows.terminal import live_line
-from tokenfree.workflows.terminal.training_line import ProgressLine
+from tokenfree.workflows.terminal import progress as live_line
+from tokenfree.workflows.terminal.progress import ProgressLine
 
 
 def step(number: int) -> dict[str, float]:

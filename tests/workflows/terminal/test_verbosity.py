@@ -11,9 +11,8 @@ from tests.workflows.terminal.conftest import Terminal
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.train.sweep.control.history import History
 from tokenfree.workflows import cli
-from tokenfree.workflows.terminal import verbosity
-from tokenfree.workflows.terminal.live_line import LiveLine
-from tokenfree.workflows.terminal.sweep.table import SweepTable
+from tokenfree.workflows.terminal.progress import LiveLine, Verbosity, show_settings
+from tokenfree.workflows.terminal.tables import SweepTable
 
 pytestmark = pytest.mark.usefixtures("resize")
 LIBRARY = "apache_beam.of_the_tests"
@@ -32,7 +31,7 @@ def logs() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def written(stream: io.StringIO, how: verbosity.Verbosity) -> str:
+def written(stream: io.StringIO, how: Verbosity) -> str:
     """What a live line leaves: a step that is over, a wait and a warning."""
     with LiveLine(stream, interval=0, verbosity=how) as line:
         line.show("step 1", final=True)
@@ -56,7 +55,7 @@ def test_verbose_lines_are_plain_in_a_terminal_too(resize: Callable[[int, int], 
 
 
 @pytest.mark.parametrize(("how", "num_lines"), [("quiet", 0), ("verbose", 2)])
-def test_the_table_of_a_sweep(resize: Callable[[int, int], None], how: verbosity.Verbosity, num_lines: int) -> None:
+def test_the_table_of_a_sweep(resize: Callable[[int, int], None], how: Verbosity, num_lines: int) -> None:
     resize(80, 24)
     stream, history = Terminal(), History(seeds=1, reports=1)
     report = {"report": 1, "step": 1, "validation_loss": 2.0}
@@ -96,7 +95,7 @@ def test_what_is_heard_of_libraries(
 
 def test_only_verbose_commands_show_their_settings(capsys: pytest.CaptureFixture[str]) -> None:
     for how in ("quiet", "normal", "verbose"):
-        verbosity.show_settings(how, PreprocessConfig(books=("moby_dick.txt",)))
+        show_settings(how, PreprocessConfig(books=("moby_dick.txt",)))
         shown = capsys.readouterr()
         assert shown.out == ""
         assert ("- moby_dick.txt" in shown.err and "max_characters: 2040" in shown.err) == (how == "verbose")

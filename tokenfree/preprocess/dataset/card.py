@@ -1,14 +1,67 @@
-"""README.md of a data directory: a dataset card with counts and plots, the same bytes for the same data."""
+"""README.md of a data directory, and the files by which `datasets` opens it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import posixpath
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from xml.sax.saxutils import escape
 
-from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.dataset.front_matter import front_matter
-from tokenfree.preprocess.dataset.manifest import NEAR_DUPLICATE_PAIRS, Manifest
+from tokenfree.core.storage import Storage
+from tokenfree.preprocess.dataset.manifest import NEAR_DUPLICATE_PAIRS, DatasetSplit, Manifest, content_fingerprint
+from tokenfree.preprocess.sources.books import UNDETERMINED
+from tokenfree.preprocess.sources.files import wikimedia_database
+
+SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M", "100M<n<1B", "1B<n<10B", "10B<n<100B")
+LARGER = ("100B<n<1T", "n>1T")
+# Wikipedia's text is under version 4.0 of the licence since 7 June 2023, before that under 3.0.
+NEW_TERMS = "20230607"
+_WIKIPEDIA = re.compile(r"wiki-(\d{8})-")
+
+
+def front_matter(manifest: Manifest) -> str:
+    """The YAML between its two lines of dashes: the same bytes for the same data."""
+    from huggingface_hub import DatasetCardData  # here, as the readers of a data directory have no use for it
+
+    languages = sorted(set(manifest.statistics["languages"]) - {UNDETERMINED})
+    data = DatasetCardData(
+        language=languages or None,
+        license=licence(manifest.inputs),
+        size_categories=[size_category(manifest.counters["windows"])],
+        task_categories=["fill-mask"],
+        tags=["tokenfree", "character-level"],
+        configs=[{"config_name": "default", "data_files": data_files(manifest)}],
+    )
+    return f"---\n{data.to_yaml()}\n---"
+
+
+def data_files(manifest: Manifest) -> list[dict[str, str]]:
+    """The shards of each split that has some; other Arrow files there are none of."""
+    return [{"split": name, "path": f"{name}/*.arrow"} for name, split in manifest.splits.items() if split.shards]
+
+
+def licence(inputs: tuple[Mapping[str, Any], ...]) -> list[str] | str | None:
+    """The licence of the text: known where all inputs are dumps of Wikipedia with a date, by their names."""
+    found = set()
+    for entry in inputs:
+        name = posixpath.basename(entry["path"])
+        database, dated = wikimedia_database(name), _WIKIPEDIA.search(name)
+        if database is None or dated is None:
+            return None
+        found.add("cc-by-sa-4.0" if dated.group(1) >= NEW_TERMS else "cc-by-sa-3.0")
+    return sorted(found) if len(found) > 1 else next(iter(found), None)
+
+
+def size_category(rows: int) -> str:
+    """The hub's name for a dataset of so many rows."""
+    limit = 1000
+    for name in (*SIZES, *LARGER[:1]):
+        if rows < limit:
+            return name
+        limit *= 10
+    return LARGER[1]
+
 
 CARD = "README.md"
 PLOTS = "plots"
@@ -180,3 +233,33 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     lines = [head, ["---", *["---:"] * (len(head) - 1)]]
     lines += [[f"{cell:,}" if isinstance(cell, int) else str(cell).replace("|", "\\|") for cell in row] for row in rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def write_layout(storage: Storage, splits: Mapping[str, DatasetSplit], vocabulary_sha256: str | None) -> None:
+    """Write `dataset_dict.json`, and `dataset_info.json` and `state.json` of each split.
+
+    The features are left to the schema of the Arrow files; the fingerprint, by which `datasets` names its caches, is
+    that of the contents.
+
+    Raises:
+        UserError: the directory cannot be written to, or is full.
+    """
+    for name, split in splits.items():
+        described = {"description": "Windows of text with character, word, subword and sentence features."}
+        storage.write_json(f"{name}/dataset_info.json", described)
+        state = {
+            "_data_files": [{"filename": shard.path.partition("/")[2]} for shard in split.shards],
+            "_fingerprint": content_fingerprint({name: split}, vocabulary_sha256),
+            "_format_columns": None,
+            "_format_kwargs": {},
+            "_format_type": None,
+            "_output_all_columns": False,
+            "_split": name,
+        }
+        storage.write_json(f"{name}/state.json", state)
+    storage.write_json("dataset_dict.json", {"splits": sorted(splits)})
+
+
+def layout_files(splits: Iterable[str]) -> list[str]:
+    """The names of what `write_layout` writes for these splits."""
+    return ["dataset_dict.json", *(f"{name}/{file}" for name in splits for file in ("dataset_info.json", "state.json"))]

@@ -1,4 +1,11 @@
-"""manifest.json: what a data directory holds. Written when all of that stands: without it a directory is unfinished."""
+"""manifest.json, `_SUCCESS` and the vocabulary of a data directory.
+
+Keys that are not named are for people.
+
+It holds the hash of the manifest, which holds those of all other files, and a hash of itself. Sizes and times by which
+a later command recognises its inputs stand here and not in the manifest, so that everything else in a data directory
+stays a function of content. Directories of before have an empty one, or one without a hash of itself.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +13,90 @@ import hashlib
 import json
 import platform
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Annotated, Any
 
-from tokenfree.preprocess.common.errors import JobError, UserError
-from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.common.stored.file_hashes import is_inside
-from tokenfree.preprocess.common.stored.stored_files import checked
-from tokenfree.preprocess.dataset.manifest_content import ManifestContent
-from tokenfree.preprocess.features.schema import SCHEMA_VERSION
+from pydantic import Field, with_config
+from typing_extensions import NotRequired, TypedDict
+
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.storage import Storage
+from tokenfree.core.stored_files import OPEN, OWN, checked, hash_of, is_inside, read_sealed, write_sealed
+from tokenfree.preprocess.features.columns import SCHEMA_VERSION
+from tokenfree.preprocess.features.vocabulary import Vocabulary
+
+Count = Annotated[int, Field(ge=0)]
+
+
+@with_config(OPEN)
+class _Window(TypedDict):
+    max_characters: Count
+    pack: str
+
+
+@with_config(OPEN)
+class _Config(TypedDict):
+    columns: list[str]
+    window: _Window
+
+
+@with_config(OPEN)
+class _Input(TypedDict):
+    path: str
+    size: Count
+    sha256: str
+
+
+@with_config(OPEN)
+class _Counters(TypedDict):
+    pages: Count
+    documents: Count
+    redirects: Count
+    other_namespaces: Count
+    duplicates: Count
+    near_duplicates: NotRequired[Count]
+    filtered: dict[str, Count]
+    failed: dict[str, Count]
+    windows: Count
+    characters: Count
+    subwords: Count
+    byte_pieces: NotRequired[Count]
+
+
+@with_config(OPEN)
+class _Shard(TypedDict):
+    path: str
+    language: str
+    rows: Count
+    documents: Count
+    characters: Count
+    bytes: Count
+    sha256: str
+
+
+@with_config(OPEN)
+class _Split(TypedDict):
+    shards: list[_Shard]
+
+
+@with_config(OPEN)
+class ManifestContent(TypedDict):
+    """The values of manifest.json."""
+
+    config: _Config
+    config_fingerprint: str
+    versions: dict[str, str]
+    inputs: list[_Input]
+    vocabulary_sha256: str | None
+    vocabulary_size: Count | None
+    splits: dict[str, _Split]
+    counters: _Counters
+    statistics: dict[str, Any]
+    fingerprint: str
+    files: NotRequired[dict[str, str]]
+
 
 MANIFEST = "manifest.json"
 NEAR_DUPLICATE_PAIRS = "near_duplicates.jsonl"  # each that was dropped, with the document for which it was
@@ -176,3 +256,76 @@ def library_versions() -> dict[str, str]:
         except PackageNotFoundError:  # run from a checkout that is not installed
             versions[name] = "unknown"
     return versions
+
+
+SUCCESS = "_SUCCESS"
+
+
+def mark_success(storage: Storage, inputs: Sequence[Mapping[str, Any]]) -> None:
+    """Write the mark of a directory whose manifest stands.
+
+    Args:
+        storage: the data directory.
+        inputs: `path` (a name), `size` in bytes and `modified` of each input, as the job found them; empty where
+            nobody knows any more.
+
+    Raises:
+        UserError: the directory cannot be written to, or is full; or it has a mark already, of another manifest.
+    """
+    before = read_sealed(storage, SUCCESS) or {}
+    found = hash_of(storage, MANIFEST)
+    if before.get("manifest_sha256", found) != found:
+        raise UserError(f"{storage.url}/{MANIFEST}: damaged; see `tokenfree verify {storage.url}`")
+    later = before.get("added_later", {})
+    mark = {"manifest_sha256": found, "inputs": list(inputs), "added_later": later}
+    write_sealed(storage, SUCCESS, mark)
+
+
+def note_added(storage: Storage, name: str, sha256: str | None) -> None:
+    """Note the hash of a file that is added to a finished directory, or with None that it is not there.
+
+    Nothing is noted in a directory without a mark of this kind.
+
+    Raises:
+        UserError: the directory cannot be written to, or is full.
+    """
+    mark = read_sealed(storage, SUCCESS)
+    if mark is not None:
+        added = {**mark["added_later"], name: sha256}
+        later = {key: value for key, value in added.items() if value is not None}
+        write_sealed(storage, SUCCESS, {**mark, "added_later": later})
+
+
+def marked_inputs(storage: Storage) -> list[dict[str, Any]] | None:
+    """The inputs in the mark; None where it has none, as jobs left it before it held any, or of another manifest."""
+    values = storage.read_json(SUCCESS)
+    if isinstance(values, dict) and OWN in values:
+        values = read_sealed(storage, SUCCESS)
+    if not isinstance(values, dict) or values.get("manifest_sha256") != hash_of(storage, MANIFEST):
+        return None
+    return values["inputs"] or None
+
+
+MODEL, VOCABULARY = "vocabulary/subwords.model", "vocabulary/subwords.vocab"
+
+
+def load_vocabulary(data: str) -> Vocabulary | None:
+    """The subword vocabulary of a data directory or a run (a path or any fsspec address), None where it has none.
+
+    Raises:
+        UserError: the file of the vocabulary is not the one of the manifest, or no SentencePiece model; or there is no
+            file system for the address.
+    """
+    storage = Storage.at(data)
+    try:
+        model = storage.read_bytes(MODEL)
+    except FileNotFoundError:
+        return None
+    manifest = storage.read_json(MANIFEST)  # a run has none
+    sha256 = manifest.get("vocabulary_sha256") if isinstance(manifest, dict) else None
+    if sha256 is not None and sha256 != hashlib.sha256(model).hexdigest():
+        raise UserError(f"{data}/{MODEL}: damaged, its SHA-256 is not that of {MANIFEST}; copy the file again")
+    try:
+        return Vocabulary.load(model)
+    except UserError:
+        raise UserError(f"{data}/{MODEL}: damaged, it is no SentencePiece model; copy the file again") from None

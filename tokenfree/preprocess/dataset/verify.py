@@ -1,31 +1,201 @@
-"""Check a data directory: the manifest against the files, every hash, and the invariants of every row."""
+"""Check a data directory: the manifest against the files, every hash, and the invariants of every row.
+
+The checks state what the columns mean; they do not run the code that made them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from operator import itemgetter
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from tokenfree.preprocess.common.errors import JobError
-from tokenfree.preprocess.common.settings import build
-from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.common.stored.file_hashes import check_hash, read_sealed
-from tokenfree.preprocess.common.stored.store_lock import LOCK
+from tokenfree.core.errors import JobError
+from tokenfree.core.locks import LOCK
+from tokenfree.core.settings import build
+from tokenfree.core.storage import Storage
+from tokenfree.core.stored_files import check_hash, read_sealed
 from tokenfree.preprocess.config import PreprocessConfig
-from tokenfree.preprocess.dataset.invariants import check_windows
 from tokenfree.preprocess.dataset.manifest import (
     MANIFEST,
+    MODEL,
+    SUCCESS,
     Manifest,
     ShardEntry,
     content_fingerprint,
     load_manifest,
     reconcile,
 )
-from tokenfree.preprocess.dataset.success_mark import SUCCESS
-from tokenfree.preprocess.dataset.vocabulary import MODEL
-from tokenfree.preprocess.features.schema import MAX_BATCH_ROWS, schema
+from tokenfree.preprocess.features.columns import MAX_BATCH_ROWS, MAX_WINDOW_CHARACTERS, schema
 from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.preprocess.text.characters import SPACE, byte_offsets, classes_of, codepoints_of
+from tokenfree.preprocess.text.words import MAX_WORD_BYTES
+
+Break = tuple[int, str]  # the row within the batch, and what is wrong with it
+
+
+def check_windows(batch: pa.RecordBatch, vocabulary: Vocabulary | None = None) -> str | None:
+    """What is wrong with the first broken row of `batch` ("row 3: word_ends: ..."), or None where nothing is.
+
+    With a `vocabulary`, subword ids must be ids of its pieces. Columns that are not there are not checked.
+    """
+    try:
+        batch.validate(full=True)
+        if not batch.schema.equals(schema(batch.schema.names)):
+            return f"row 0: the columns are not those of schema version 1 (found: {', '.join(batch.schema.names)})"
+    except (pa.ArrowInvalid, ValueError) as error:
+        return f"row 0: {' '.join(str(error).split())}"
+    nulls = [name for name in batch.schema.names if _has_nulls(batch[name])]
+    if nulls:
+        return f"row 0: {nulls[0]}: holds nulls"
+    if "text" not in batch.schema.names or not batch.num_rows:
+        return None
+    rows = _Rows(batch)
+    breaks = [*_text(rows), *_characters(rows), *_words(rows), *_subwords(rows, vocabulary), *_sentences(rows)]
+    if not breaks:
+        return None
+    row, message = min(breaks, key=itemgetter(0))
+    return f"row {row}: {message}"
+
+
+class _Rows:
+    """A batch as flat arrays: `values(name)` of all rows end to end, with `offsets(name)` and `row(name)` of each."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self.batch = batch
+        texts = batch["text"].to_pylist()
+        self.codepoints = codepoints_of("".join(texts))
+        self.whitespace = classes_of(self.codepoints) == SPACE
+        self.num_characters = np.array([len(text) for text in texts])
+        self.characters = np.concatenate([[0], np.cumsum(self.num_characters)])
+        self.byte_positions = byte_offsets(self.codepoints)
+        self.bytes = self.byte_positions[self.characters]
+
+    def has(self, *names: str) -> bool:
+        return set(names) <= set(self.batch.schema.names)
+
+    def values(self, name: str) -> np.ndarray:
+        values = self.batch[name].flatten().to_numpy(zero_copy_only=False)
+        return values.astype(np.int64) if values.dtype != bool else values
+
+    def offsets(self, name: str) -> np.ndarray:
+        offsets = self.batch[name].offsets.to_numpy().astype(np.int64)
+        return offsets - offsets[0]
+
+    def row(self, name: str) -> np.ndarray:
+        return np.repeat(np.arange(self.batch.num_rows), np.diff(self.offsets(name)))
+
+
+def _has_nulls(column: pa.Array) -> bool:
+    return bool(column.null_count or (pa.types.is_list(column.type) and column.flatten().null_count))
+
+
+def _first(bad: np.ndarray, rows: np.ndarray, message: str) -> Iterator[Break]:
+    """The first entry for which `bad` holds, as a break of its row."""
+    if bad.any():
+        yield int(rows[np.argmax(bad)]), message
+
+
+def _differs_in_length(rows: _Rows, name: str, lengths: np.ndarray, than: str) -> Iterator[Break]:
+    bad = np.diff(rows.offsets(name)) != lengths
+    yield from _first(bad, np.arange(len(bad)), f"{name}: has not the length of {than}")
+
+
+def _text(rows: _Rows) -> Iterator[Break]:
+    number = np.arange(len(rows.num_characters))
+    yield from _first(rows.num_characters == 0, number, "text: is empty")
+    too_long = rows.num_characters > MAX_WINDOW_CHARACTERS
+    yield from _first(too_long, number, f"text: is longer than {MAX_WINDOW_CHARACTERS} characters")
+
+
+def _characters(rows: _Rows) -> Iterator[Break]:
+    truths = {"codepoints": rows.codepoints, "whitespace": rows.whitespace}
+    for name, truth in truths.items():
+        if not rows.has(name):
+            continue
+        broken = list(_differs_in_length(rows, name, rows.num_characters, "text"))
+        yield from broken or _first(rows.values(name) != truth, rows.row(name), f"{name}: is not that of text")
+
+
+def _words(rows: _Rows) -> Iterator[Break]:
+    names = ("word_starts", "word_ends")
+    if not rows.has(*names):
+        return
+    broken = list(_differs_in_length(rows, "word_ends", np.diff(rows.offsets("word_starts")), "word_starts"))
+    if broken:
+        yield from broken
+        return
+    row = rows.row("word_starts")
+    starts, ends = (rows.values(name) + rows.bytes[row] for name in names)
+    outside = np.maximum(starts, ends) > rows.bytes[row + 1]
+    yield from _first(outside, row, "word_ends: a word lies behind the text")
+    yield from _first(starts >= ends, row, "word_ends: a word ends before it starts")
+    yield from _first(ends - starts > MAX_WORD_BYTES, row, f"word_ends: a word of more than {MAX_WORD_BYTES} bytes")
+    follows = row[1:] == row[:-1]
+    yield from _first(follows & (starts[1:] < ends[:-1]), row[1:], "word_starts: words overlap or are out of order")
+    if outside.any():
+        return
+    for name, positions in zip(names, (starts, ends), strict=True):
+        nearest = rows.byte_positions[np.searchsorted(rows.byte_positions, positions)]
+        yield from _first(nearest != positions, row, f"{name}: a word is cut inside a character")
+    yield from _coverage(rows, starts, ends)
+
+
+def _coverage(rows: _Rows, starts: np.ndarray, ends: np.ndarray) -> Iterator[Break]:
+    depth = np.zeros(len(rows.codepoints) + 1, dtype=np.int64)
+    np.add.at(depth, np.searchsorted(rows.byte_positions, starts), 1)
+    np.add.at(depth, np.searchsorted(rows.byte_positions, ends), -1)
+    covered = np.cumsum(depth)[:-1] > 0
+    row = np.repeat(np.arange(len(rows.num_characters)), rows.num_characters)
+    message = "word_starts: words do not cover exactly the characters that are not white space"
+    yield from _first(covered == rows.whitespace, row, message)
+
+
+def _subwords(rows: _Rows, vocabulary: Vocabulary | None) -> Iterator[Break]:
+    if rows.has("subword_ids"):
+        ids, size = rows.values("subword_ids"), vocabulary.size if vocabulary else np.inf
+        message = "subword_ids: an id that the vocabulary does not have"
+        yield from _first((ids < 0) | (ids >= size), rows.row("subword_ids"), message)
+    names = ("subword_starts", "subword_ends")
+    if not rows.has(*names):
+        return
+    counts = np.diff(rows.offsets("subword_starts"))
+    broken = list(_differs_in_length(rows, "subword_ends", counts, "subword_starts"))
+    if rows.has("subword_ids"):
+        broken += _differs_in_length(rows, "subword_ids", counts, "subword_starts")
+    if broken:
+        yield from broken
+        return
+    row = rows.row("subword_starts")
+    starts, ends = (rows.values(name) + rows.characters[row] for name in names)
+    outside = np.maximum(starts, ends) > rows.characters[row + 1]
+    yield from _first(outside, row, "subword_ends: a subword lies behind the text")
+    yield from _first(starts >= ends, row, "subword_ends: a subword ends before it starts")
+    # The bytes of one character share its span; all others are disjoint.
+    apart = (starts[1:] >= ends[:-1]) | (
+        (starts[1:] == starts[:-1]) & (ends[1:] == ends[:-1]) & (ends - starts == 1)[1:]
+    )
+    follows = row[1:] == row[:-1]
+    yield from _first(follows & ~apart, row[1:], "subword_starts: subwords overlap or are out of order")
+    if not outside.any() and not (starts >= ends).any():
+        bare = rows.whitespace[starts] | rows.whitespace[ends - 1]
+        yield from _first(bare, row, "subword_starts: a subword starts or ends with white space")
+
+
+def _sentences(rows: _Rows) -> Iterator[Break]:
+    if not rows.has("sentence_starts"):
+        return
+    starts, row, offsets = rows.values("sentence_starts"), rows.row("sentence_starts"), rows.offsets("sentence_starts")
+    counts = np.diff(offsets)
+    yield from _first(counts == 0, np.arange(len(counts)), "sentence_starts: is empty")
+    heads = offsets[:-1][counts > 0]
+    yield from _first(starts[heads] != 0, row[heads], "sentence_starts: the first is not 0")
+    disorder = (row[1:] == row[:-1]) & (starts[1:] <= starts[:-1])
+    yield from _first(disorder, row[1:], "sentence_starts: are not increasing")
+    yield from _first(starts >= rows.num_characters[row], row, "sentence_starts: one lies behind the text")
+
 
 COPY = "copy the directory again"
 NOT_DATA = (LOCK, "_work")  # and what was kept for a later job, which checks documents and shards before it uses them

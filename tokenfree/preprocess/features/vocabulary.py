@@ -1,28 +1,200 @@
-"""Subwords with exact offsets, at the speed of SentencePiece without offsets; and training of the vocabulary."""
+"""The subword vocabulary: training, and subwords with exact offsets.
+
+SentencePiece ships a reader, but its generated code demands a newer protobuf than Beam and Ray allow. The format:
+https://github.com/google/sentencepiece/blob/master/src/sentencepiece_model.proto.
+"""
+
+from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Sequence
+import io
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import sentencepiece
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.features.sentencepiece_file import (
-    BPE,
-    BYTE,
-    NO_MODEL,
-    NORMAL,
-    UNIGRAM,
-    UNKNOWN,
-    USER_DEFINED,
-    ModelFile,
-    read_model,
-)
-from tokenfree.preprocess.features.vocabulary_training import train_vocabulary
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.preprocess.config import VocabularyConfig
 from tokenfree.preprocess.text.characters import SPACE, class_table, codepoints_of
+from tokenfree.preprocess.text.sentences import cut, sentence_starts
+
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
+UNIGRAM, BPE = 1, 2
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+NO_MODEL = "vocabulary.model: not a SentencePiece model; give the path of a .model file"
+
+
+@dataclass(frozen=True)
+class ModelFile:
+    """The pieces with their kinds, in the order of ids, and how text becomes pieces."""
+
+    pieces: list[str]
+    kinds: list[int]
+    algorithm: int
+    normalizes: bool
+    removes_spaces: bool
+    adds_space: bool
+    spaces_trail: bool
+
+
+def read_model(model: bytes) -> ModelFile:
+    """Parse the bytes of a model.
+
+    Raises:
+        UserError: they are no SentencePiece model.
+    """
+    pieces, kinds = [], []
+    trainer: dict[int, int | bytes] = {}
+    normalizer: dict[int, int | bytes] = {}
+    try:
+        for number, value in _fields(model):
+            if number == 1:
+                piece = dict(_fields(_expect_bytes(value)))
+                pieces.append(_expect_bytes(piece[1]).decode())
+                kinds.append(piece.get(3, NORMAL))
+            elif number == 2:
+                trainer = dict(_fields(_expect_bytes(value)))
+            elif number == 3:
+                normalizer = dict(_fields(_expect_bytes(value)))
+    except (IndexError, KeyError, ValueError) as error:
+        raise UserError(NO_MODEL) from error
+    if UNKNOWN not in kinds:
+        raise UserError(NO_MODEL)
+    return ModelFile(
+        pieces=pieces,
+        kinds=kinds,
+        algorithm=int(trainer.get(3, UNIGRAM)),
+        normalizes=bool(normalizer.get(2)),
+        removes_spaces=bool(normalizer.get(4, True)),
+        adds_space=bool(normalizer.get(3, True)),
+        spaces_trail=bool(trainer.get(24, False)),
+    )
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """The fields of a protobuf message: numbers with integers (fixed-width ones left as bytes) or bytes."""
+    position = 0
+    while position < len(message):
+        tag, position = _varint(message, position)
+        kind = tag & 7
+        if kind == _VARINT:
+            value, position = _varint(message, position)
+        elif kind in (_FIXED64, _FIXED32, _BYTES):
+            length = 8 if kind == _FIXED64 else 4
+            if kind == _BYTES:
+                length, position = _varint(message, position)
+            value = message[position : position + length]
+            position += length
+            if position > len(message):
+                raise ValueError("the message ends inside a field")
+        else:
+            raise ValueError(f"no wire type {kind}")
+        yield tag >> 3, value
+
+
+def _varint(message: bytes, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = message[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+
+
+def _expect_bytes(value: int | bytes) -> bytes:
+    if not isinstance(value, bytes):
+        raise ValueError("a number where a message or text is due")
+    return value
+
+
+PAD_ID, UNKNOWN_ID = 0, 1
+_MAX_LINE_BYTES = 4192  # SentencePiece drops longer ones; they are cut into sentences here
+_MAX_LINE_CHARACTERS = _MAX_LINE_BYTES // 4
+_THREADS = 4  # each takes every fourth sentence, so that this number, and not the machine, decides the rounding
+_PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))  # of ASCII; a space has a piece wherever there is one
+# SentencePiece drops lines with these: its own mark of an unknown character, and NUL.
+_RESERVED = str.maketrans({"▅": " ", "\0": " "})
+
+
+def train_vocabulary(texts: Iterable[str], config: VocabularyConfig, seed: int, *, log: bool = False) -> bytes:
+    """The bytes of a SentencePiece model trained on `texts` (documents, in this order; all in memory at once).
+
+    The model does not normalise, so that offsets are exact: spaces are kept, and one is put before each text so that
+    a word has the same pieces there as elsewhere. Id 0 is padding, 1 unknown; there are no marks of start and end.
+    Texts that do not hold `config.size` different pieces give as many as they hold. With `log` SentencePiece writes to
+    standard error what it does.
+
+    Raises:
+        UserError: there is no text, or more characters in it than `vocabulary.size`; the size that works is named.
+        JobError: SentencePiece could not train it for another reason.
+    """
+    lines = list(_lines(texts))
+    try:
+        return _train(lines, config, config.size, seed, log)
+    except RuntimeError as error:
+        largest = re.search(r"set it to a value <= (\d+)", str(error))
+        if largest is None:
+            raise _explain(str(error), config.size) from error
+    try:
+        return _train(lines, config, int(largest[1]), seed, log)
+    except RuntimeError as error:
+        raise _explain(str(error), int(largest[1])) from error
+
+
+def _train(lines: list[str], config: VocabularyConfig, size: int, seed: int, log: bool) -> bytes:
+    sentencepiece.set_random_generator_seed(seed)
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines),
+        model_writer=model,
+        vocab_size=size,
+        model_type=config.algorithm,
+        character_coverage=config.character_coverage,
+        required_chars=_PRINTABLE if config.required_characters == "ascii" else "",
+        byte_fallback=config.byte_fallback,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        add_dummy_prefix=True,
+        max_sentence_length=_MAX_LINE_BYTES,
+        pad_id=PAD_ID,
+        unk_id=UNKNOWN_ID,
+        bos_id=-1,
+        eos_id=-1,
+        num_threads=_THREADS,
+        minloglevel=0 if log else 2,
+    )
+    return model.getvalue()
+
+
+def _lines(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        for line in text.translate(_RESERVED).split("\n"):
+            if len(line) <= _MAX_LINE_CHARACTERS:
+                if line and not line.isspace():
+                    yield line
+            else:
+                yield from (line[start:end] for start, end in cut(line, sentence_starts(line), _MAX_LINE_CHARACTERS))
+
+
+def _explain(message: str, size: int) -> Exception:
+    too_low = re.search(r"smaller than required_chars\. \d+ vs (\d+)", message)
+    if too_low:
+        return UserError(
+            f"vocabulary.size: {size} is too small for the characters of this corpus; "
+            f"set it to at least {too_low[1]}, or lower vocabulary.character_coverage"
+        )
+    if "!sentences_.empty()" in message:
+        return UserError("vocabulary: there is no text to train it on; add input, or give vocabulary.model")
+    return JobError(f"vocabulary: SentencePiece could not train it ({message}); give vocabulary.model instead")
+
 
 __all__ = ["MAX_TEXT_CHARACTERS", "Encoding", "FlatEncoding", "Vocabulary", "train_vocabulary"]
 
@@ -85,7 +257,7 @@ class Vocabulary:
         self._suffix = int(file.adds_space and file.spaces_trail)
 
     @classmethod
-    def load(cls, model: bytes) -> "Vocabulary":
+    def load(cls, model: bytes) -> Vocabulary:
         """From the bytes of a SentencePiece model; the same object for the same bytes, so a process loads them once.
 
         Raises:
@@ -93,7 +265,7 @@ class Vocabulary:
         """
         return _loaded(model)
 
-    def __reduce__(self) -> tuple[type["Vocabulary"], tuple[bytes]]:
+    def __reduce__(self) -> tuple[type[Vocabulary], tuple[bytes]]:
         return Vocabulary, (self.model,)
 
     def pieces(self) -> list[str]:

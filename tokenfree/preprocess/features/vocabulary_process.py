@@ -21,9 +21,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import IO, Literal
 
-from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.core.errors import JobError, UserError
 from tokenfree.preprocess.config import VocabularyConfig
-from tokenfree.preprocess.features.vocabulary_training import PAD_ID, UNKNOWN_ID, train_vocabulary
+from tokenfree.preprocess.features.vocabulary import PAD_ID, UNKNOWN_ID, train_vocabulary
 
 WORTH_A_PROCESS = 200_000  # characters: with fewer, training takes hardly longer than the start of a process
 _REPORTED = 1_000_000  # characters of the sample between two reports

@@ -1,44 +1,44 @@
-"""The last step of a job: reconcile its counters, write failures, card and manifest, remove the runs."""
+"""The last step of a job: reconcile its counters, write failures, card and manifest; and `replay`."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from tokenfree.preprocess.common.errors import JobError
-from tokenfree.preprocess.common.settings import fingerprint
-from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.common.stored.file_hashes import hashes_of, read_sealed
-from tokenfree.preprocess.dataset.card import CARD, PLOTS, write_card
-from tokenfree.preprocess.dataset.huggingface_layout import layout_files, write_layout
+from tokenfree.core.errors import JobError
+from tokenfree.core.settings import build, fingerprint
+from tokenfree.core.storage import Storage
+from tokenfree.core.stored_files import hashes_of, read_sealed
+from tokenfree.preprocess.config import PreprocessConfig
+from tokenfree.preprocess.dataset.card import CARD, PLOTS, layout_files, write_card, write_layout
 from tokenfree.preprocess.dataset.manifest import (
     MANIFEST,
+    MODEL,
     NEAR_DUPLICATE_PAIRS,
+    VOCABULARY,
     DatasetSplit,
     Manifest,
     content_fingerprint,
     load_manifest,
+    note_added,
     reconcile,
     save_manifest,
 )
-from tokenfree.preprocess.dataset.vocabulary import MODEL, VOCABULARY
-from tokenfree.preprocess.documents.extract import PageCounters
-from tokenfree.preprocess.documents.failures import FOLDER, collect_failures
-from tokenfree.preprocess.features.schema import SCHEMA_VERSION
-from tokenfree.preprocess.job.build_step import all_shards
-from tokenfree.preprocess.job.hash_step import hashed_inputs
-from tokenfree.preprocess.job.identity import portable_config
-from tokenfree.preprocess.job.near_duplicates.band_step import num_bands
-from tokenfree.preprocess.job.output_directory import tidy
-from tokenfree.preprocess.job.plan_step import the_plan
-from tokenfree.preprocess.job.preprocess_job import JOB, RUNS, VOCABULARY_SIDECAR, WORK, PreprocessJob, required
-from tokenfree.preprocess.job.read_step import FAILURES, all_runs, failures_name
-from tokenfree.preprocess.job.step_errors import notes_errors
+from tokenfree.preprocess.documents.extract import FOLDER, PageCounters, collect_failures, document_of, read_failures
+from tokenfree.preprocess.features.columns import SCHEMA_VERSION
+from tokenfree.preprocess.job.inputs import hashed_inputs, portable_config
+from tokenfree.preprocess.job.job import JOB, RUNS, VOCABULARY_SIDECAR, WORK, PreprocessJob, notes_errors, required
+from tokenfree.preprocess.job.near_duplicates import num_bands
+from tokenfree.preprocess.job.output import tidy
+from tokenfree.preprocess.job.read import FAILURES, all_runs, failures_name
+from tokenfree.preprocess.job.steps import all_shards, the_plan
+from tokenfree.preprocess.records import Document, Page, Site
 from tokenfree.preprocess.shards.build import BuiltShard
-from tokenfree.preprocess.shards.partitioning import DATASET_SPLITS
-from tokenfree.preprocess.shards.sorted_runs import SortedRun, is_file_whole
+from tokenfree.preprocess.shards.sorted_runs import DATASET_SPLITS, SortedRun, is_file_whole
 
 
 @notes_errors("finish")
@@ -139,3 +139,60 @@ def statistics(shards: Sequence[BuiltShard]) -> dict[str, Any]:
         for script, found in shard.scripts.items():
             language["scripts"][script] = language["scripts"].get(script, 0) + found
     return {"lengths": {str(bits): lengths[bits] for bits in sorted(lengths)}, "languages": languages}
+
+
+REPLAYED = f"{FOLDER}/replayed.jsonl"
+
+
+@dataclass(frozen=True)
+class ReplayResult:
+    """What a replay found; `path` names the documents that came out, empty where none did."""
+
+    tried: int
+    documents: int
+    still_failing: dict[str, int]
+    path: str
+
+
+def replay(output: str) -> ReplayResult:
+    """Clean the failed pages of a finished job again with the present code.
+
+    A finished data directory never changes, so the documents that now come out are written beside the failures, as
+    `failures/replayed.jsonl` with `id`, `language`, `title` and `text`: an input (`--books`) for another job. Input
+    that was too damaged to hold a page (broken XML, undecodable bytes) stays a failure.
+
+    Raises:
+        UserError: `output` is no finished data directory.
+    """
+    config = build(PreprocessConfig, load_manifest(output).config, source=f"{output}/manifest.json")
+    storage = Storage.at(output)
+    if not storage.names(FOLDER):
+        return ReplayResult(0, 0, {}, "")
+    tried, documents, failing = 0, 0, Counter[str]()
+    note_added(storage, REPLAYED, None)
+    with storage.new_file(REPLAYED) as new, open(new.path, "w", encoding="utf-8") as file:
+        for row in read_failures(storage):
+            tried += 1
+            made = _again(row, config)
+            if isinstance(made, Document):
+                documents += 1
+                file.write(json.dumps(vars(made), ensure_ascii=False) + "\n")
+            else:
+                failing[made] += 1
+    if documents:
+        note_added(storage, REPLAYED, new.sha256)
+    else:
+        storage.remove(REPLAYED)
+    path = f"{storage.url}/{REPLAYED}" if documents else ""
+    return ReplayResult(tried, documents, dict(sorted(failing.items())), path)
+
+
+def _again(row: dict[str, Any], config: PreprocessConfig) -> Document | str:
+    if row["page"] is None:
+        return row["reason"]
+    site = Site.from_dict(row["page"]["site"]) if row["page"]["site"] else None
+    page = Page(**{**row["page"], "id": row["id"], "text": row["text"], "site": site})
+    made = document_of(page, config.filters)
+    if isinstance(made, Document):
+        return made
+    return made if isinstance(made, str) else made.reason

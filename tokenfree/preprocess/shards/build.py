@@ -9,18 +9,16 @@ from dataclasses import asdict, dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from tokenfree.preprocess.common.errors import JobError
-from tokenfree.preprocess.common.settings import fingerprint
-from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.common.stored.file_hashes import read_sealed, write_sealed
-from tokenfree.preprocess.common.stored.stored_files import checked
+from tokenfree.core.errors import JobError
+from tokenfree.core.settings import fingerprint
+from tokenfree.core.storage import Storage
+from tokenfree.core.stored_files import checked, read_sealed, write_sealed
 from tokenfree.preprocess.config import PreprocessConfig
-from tokenfree.preprocess.dataset.invariants import check_windows
 from tokenfree.preprocess.dataset.manifest import ShardEntry
-from tokenfree.preprocess.features.columns import iterate_windows
-from tokenfree.preprocess.features.schema import MAX_BATCH_ROWS, schema
+from tokenfree.preprocess.dataset.verify import check_windows
+from tokenfree.preprocess.features.columns import MAX_BATCH_ROWS, iterate_windows, schema
 from tokenfree.preprocess.features.vocabulary import Vocabulary
-from tokenfree.preprocess.records.document import Document
+from tokenfree.preprocess.records import Document
 from tokenfree.preprocess.shards.plan import ShardTask
 from tokenfree.preprocess.text.scripts import count_scripts
 

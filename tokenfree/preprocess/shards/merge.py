@@ -8,11 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.near_duplicates.gone import as_keys, keys_of
-from tokenfree.preprocess.records.document import KEY_BYTES, Document
-from tokenfree.preprocess.shards.partitioning import KEY_SPACE, KeyRange, key_position
-from tokenfree.preprocess.shards.sorted_runs import SortedRunBatch, read_batch
+from tokenfree.core.storage import Storage
+from tokenfree.preprocess.documents.near_duplicates import as_keys, keys_of
+from tokenfree.preprocess.records import KEY_BYTES, Document
+from tokenfree.preprocess.shards.sorted_runs import KEY_SPACE, KeyRange, SortedRunBatch, key_position, read_batch
 
 PIECE_CHARACTERS = 16_000_000  # of text held at once
 FETCHED_BATCHES = 64  # at a time: only the rows in range are kept of them

@@ -1,4 +1,4 @@
-"""Sorted runs: documents of one input split, sorted by (drawn split, language, key, id), each run with its sidecar.
+"""Sorted runs: the documents of one input split in the order of their keys, each run with its sidecar.
 
 A split is one run where it has the size that was planned. One that cannot be cut before it is read, such as a dump in a
 single gz stream, becomes as many as it fills.
@@ -11,17 +11,82 @@ that it needs, on any file system.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.common.stored.file_hashes import hash_of, read_sealed, write_sealed
-from tokenfree.preprocess.common.stored.stored_files import checked
-from tokenfree.preprocess.records.document import KEY_BYTES, Document, document_key
-from tokenfree.preprocess.shards.partitioning import Partition, Partitioning, validation_draw
+from tokenfree.core.storage import Storage
+from tokenfree.core.stored_files import checked, hash_of, read_sealed, write_sealed
+from tokenfree.preprocess.records import KEY_BYTES, Document, document_key
+
+KEY_SPACE = 2**64  # of the first eight bytes of a key, by which shards divide it
+TRAIN, VALIDATION = "train", "validation"
+DATASET_SPLITS = (TRAIN, VALIDATION)
+KeyRange = tuple[int, int]  # positions from the first one up to, but without, the second
+
+
+class Partition(NamedTuple):
+    """The documents that share their shards: those of one dataset split and language."""
+
+    dataset_split: str
+    language: str
+
+
+def key_position(key: bytes) -> int:
+    """Where a key lies in `range(KEY_SPACE)`: decides the shard."""
+    return int.from_bytes(key[:8], "big")
+
+
+def validation_draw(key: bytes) -> int:
+    """The last eight bytes of a key as a number under 2**64: decides between train and validation."""
+    return int.from_bytes(key[8:], "big")
+
+
+@dataclass(frozen=True)
+class Partitioning:
+    """To which dataset split each document belongs: by its text alone, so that no text is in two splits.
+
+    Validation gets about `validation_fraction` of all texts. A tiny corpus may leave a split empty by that; then what
+    lies at the position `moved` of the key space, which is one text, belongs to `moved_to` instead.
+    """
+
+    validation_fraction: float
+    moved: int | None = None
+    moved_to: str = ""
+
+    def drawn_split(self, key: bytes) -> str:
+        """The dataset split that a key draws, the one exception left aside. Batches of sorted runs are told by it."""
+        return VALIDATION if validation_draw(key) < self.validation_fraction * 2.0**64 else TRAIN
+
+    def dataset_split(self, key: bytes) -> str:
+        """The dataset split of the document with this key."""
+        return self.moved_to if key_position(key) == self.moved else self.drawn_split(key)
+
+    def ranges(self, dataset_split: str, drawn_split: str) -> tuple[KeyRange, ...]:
+        """Where the documents of `dataset_split` lie among those that drew `drawn_split`: ascending ranges, or none."""
+        if self.moved is None or drawn_split == self.moved_to:
+            return ((0, KEY_SPACE),) if drawn_split == dataset_split else ()
+        if dataset_split == self.moved_to:
+            return ((self.moved, self.moved + 1),)
+        return clipped(((0, self.moved), (self.moved + 1, KEY_SPACE)), 0, KEY_SPACE)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Partitioning:
+        """The rule that `to_json` described."""
+        return cls(**values)
+
+
+def clipped(ranges: Iterable[KeyRange], low: int, high: int) -> tuple[KeyRange, ...]:
+    """The parts of `ranges` from `low` up to, but without, `high`; empty ones are left out."""
+    parts = ((max(first, low), min(end, high)) for first, end in ranges)
+    return tuple((first, end) for first, end in parts if first < end)
+
 
 SORTED_RUN_SCHEMA = pa.schema(
     [

@@ -2,24 +2,24 @@
 
 from collections.abc import Iterator
 
-from tokenfree.preprocess.records.wiki_site import Site
-from tokenfree.preprocess.wikitext.markup.inline import (
+from tokenfree.preprocess.records import Site
+from tokenfree.preprocess.wikitext.links import hidden_prefixes, replace_links
+from tokenfree.preprocess.wikitext.markup import (
+    CONVERTED,
+    choose_variant,
+    drop_tables,
     mark_titles,
     resolve_entities,
+    restore,
+    set_aside,
+    strip_controls,
     strip_line_marks,
     strip_quotes,
     strip_tags,
+    tidy,
 )
-from tokenfree.preprocess.wikitext.markup.links import replace_links
-from tokenfree.preprocess.wikitext.markup.literals import restore
-from tokenfree.preprocess.wikitext.markup.marks import strip_controls
-from tokenfree.preprocess.wikitext.markup.namespaces import hidden_prefixes
-from tokenfree.preprocess.wikitext.markup.opaque import set_aside
-from tokenfree.preprocess.wikitext.markup.tables import drop_tables
-from tokenfree.preprocess.wikitext.markup.tidy import tidy
-from tokenfree.preprocess.wikitext.markup.variants import CONVERTED, choose_variant
-from tokenfree.preprocess.wikitext.templates.braces import replace_templates
-from tokenfree.preprocess.wikitext.templates.rules import rules_for
+from tokenfree.preprocess.wikitext.template_rules import rules_for
+from tokenfree.preprocess.wikitext.templates import replace_templates
 
 # Twice what MediaWiki lets an editor save (2 MiB). A longer page is no article, and is cleaned in pieces of this
 # size, so that memory stays under about 200 MB whatever it holds.

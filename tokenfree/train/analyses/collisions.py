@@ -11,13 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from tokenfree.preprocess.common.errors import UserError
+from tokenfree.core.errors import UserError
 from tokenfree.preprocess.text.characters import codepoints_of
 from tokenfree.preprocess.text.scripts import scripts_of
-from tokenfree.train.analyses.subject.model import AnalysedModel, is_data
-from tokenfree.train.analyses.subject.texts import read_lines, source_of
-from tokenfree.train.data.shard_reader import ShardReader
-from tokenfree.train.mixture.mixture import Data
+from tokenfree.train.analyses.subject import AnalysedModel, is_data, read_lines, source_of
+from tokenfree.train.data.mixture import Data
+from tokenfree.train.data.shards import ShardReader
 from tokenfree.train.model.embedders.codepoint_hash import Config
 from tokenfree.train.model.embedders.hashing import hash_buckets, multipliers
 

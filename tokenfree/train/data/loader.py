@@ -1,18 +1,146 @@
-"""Batches by step: this worker's contiguous slice of the global batch, the same on any number of workers."""
+"""Batches by step: this worker's slice of the global batch, the same on any number of workers."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import queue
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.train.batches.collator import Arrays, Collator
+from tokenfree.core.errors import UserError
+from tokenfree.train.batches import counter_random as random
+from tokenfree.train.batches.base import Arrays, Collator
+from tokenfree.train.batches.next_sentence import PairCollator
+from tokenfree.train.data.mixture import Data, given_or_parsed
 from tokenfree.train.data.order import VERSION, Order, Places
-from tokenfree.train.data.prefetch import Prefetcher
-from tokenfree.train.data.sentence_pairs import collate
-from tokenfree.train.data.shard_reader import ShardReader
-from tokenfree.train.mixture.mixture import Data
+from tokenfree.train.data.shards import ShardReader
+
+T = TypeVar("T")
+_DONE = object()
+
+
+class Prefetcher(Generic[T]):
+    """Iterates over make(start), make(start + 1), ..., each made by a background thread up to `depth` items ahead.
+
+    An error of `make` is raised where its item would have come. `seconds_waited` is the time that the consumer spent
+    waiting: the data wait of training. Leaving the `with` block (or `close`) ends the thread.
+    """
+
+    def __init__(self, make: Callable[[int], T], start: int, stop: int | None = None, *, depth: int = 2) -> None:
+        self.seconds_waited = 0.0
+        self._make = make
+        self._queue: queue.Queue[Any] = queue.Queue(maxsize=depth)
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._work, args=(start, stop), name="prefetch", daemon=True)
+        self._thread.start()
+
+    def __iter__(self) -> Prefetcher[T]:
+        return self
+
+    def __next__(self) -> T:
+        if self._closed.is_set():
+            raise StopIteration
+        began = time.perf_counter()
+        item, error = self._queue.get()
+        self.seconds_waited += time.perf_counter() - began
+        if error is not None:
+            self.close()
+            raise error
+        if item is _DONE:
+            self.close()
+            raise StopIteration
+        return item
+
+    def close(self) -> None:
+        """End the thread after the item it is making; calling it again does nothing."""
+        self._closed.set()
+        while self._thread.is_alive():  # it may be waiting for room in the queue
+            try:
+                self._queue.get_nowait()
+            except queue.Empty:
+                self._thread.join(timeout=0.01)
+
+    def __enter__(self) -> Prefetcher[T]:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _work(self, start: int, stop: int | None) -> None:
+        index = start
+        while not self._closed.is_set():
+            try:
+                entry = (_DONE, None) if index == stop else (self._make(index), None)
+            except BaseException as error:  # carried to the consumer, which raises it
+                entry = (None, error)
+            self._queue.put(entry)
+            if entry[0] is _DONE or entry[1] is not None:
+                return
+            index += 1
+
+
+_TRIES = 4
+
+
+def collate(
+    reader: ShardReader, collator: Collator, shards: np.ndarray, rows: np.ndarray, sample_ids: np.ndarray
+) -> Arrays:
+    """The batch of some rows; `shards`, `rows` and `sample_ids` are int64 [b].
+
+    Raises:
+        JobError, UserError: a shard cannot be fetched or read, or has not the columns of the collator.
+    """
+    if isinstance(collator, PairCollator):
+        second = second_segments(reader, shards, rows, seed=collator.seed, sample_ids=sample_ids)
+        shards, rows = np.concatenate([shards, second[0]]), np.concatenate([rows, second[1]])
+    return collator(reader.rows(collator.columns, shards, rows), sample_ids)
+
+
+def second_segments(
+    reader: ShardReader, shards: np.ndarray, rows: np.ndarray, *, seed: int, sample_ids: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The shard and row of another document whose text may be the second part beside each row, int64 [b] each.
+
+    Of four rows of the same shard drawn at random, those of the row's own document left out, it is the one most alike
+    in length: of a much shorter one, little would be left of both parts. Shards are in the order of hashes of their
+    documents and of one language each, so that a shard is as good as the whole corpus: its documents are any, the
+    language gives nothing away, and reads stay where the worker reads. Where the four are all of the row's own
+    document, as in a shard with a single one, four more are drawn among all shards of the split in that language; then
+    it is the row itself again. So a split with one document in a language has only pairs that belong together.
+    """
+    found_shards, found_rows = shards.copy(), rows.copy()
+    draws = random.uniform(seed, "second segment", sample_ids, 2 * _TRIES)
+    for at, places in enumerate(draws):
+        shard, row = int(shards[at]), int(rows[at])
+        document, size = reader.shard(shard).row("document", row).tobytes(), _size(reader, shard, row)
+        near = ((shard, int(place * reader.shards[shard].rows)) for place in places[:_TRIES])
+        for drawn in (near, _anywhere(reader, reader.shards[shard].language, places[_TRIES:])):
+            others = [each for each in drawn if reader.shard(each[0]).row("document", each[1]).tobytes() != document]
+            if others:
+                found_shards[at], found_rows[at] = min(others, key=lambda each: abs(_size(reader, *each) - size))
+                break
+    return found_shards, found_rows
+
+
+def _size(reader: ShardReader, shard: int, row: int) -> int:
+    return reader.shard(shard).size("whitespace", row)
+
+
+def _anywhere(reader: ShardReader, language: str, places: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Shard and row at each of the `places`, in [0, 1), of all rows in a language."""
+    shards = [number for number, shard in enumerate(reader.shards) if shard.language == language]
+    ends = np.cumsum([reader.shards[shard].rows for shard in shards])
+    for place in places:
+        number = int(place * ends[-1])
+        index = int(np.searchsorted(ends, number, side="right"))
+        yield shards[index], number - int(ends[index - 1] if index else 0)
+
 
 _PLANNED = 4096  # samples placed at once: 1 to 2 us each with 104 languages, against 25 in a batch of 32 alone
 
@@ -156,3 +284,50 @@ class Loader:
         ids = steps[:, None] * self._batch + np.arange(self._begin, self._end, dtype=np.int64)
         places = self._order.locate(ids.reshape(-1))
         return first, ids, Places(*(part.reshape(ids.shape) for part in places))
+
+
+_STRINGS = ("document", "language", "text")
+_AT_ONCE = 1024
+
+
+def load_windows(
+    data: Data | Sequence[str],
+    split: str = "train",
+    *,
+    seed: int = 0,
+    smoothing: float = 0.7,
+    streams: int = 4,
+    global_batch: int = 32,
+    start: int = 0,
+    stop: int | None = None,
+) -> Iterator[dict[str, Any]]:
+    """The rows that a run with these `train.` settings sees as samples start, start + 1, ..., stop - 1.
+
+    `data` is a data directory, or several: ["A:0.7", "B:0.3"], see `tokenfree pretrain --help`.
+    `stop` is the number of rows of the split by default; samples go on for ever, epoch after epoch. With smoothing
+    below 1 rare languages come round more often than common ones, so that this many samples are not each row once.
+    A row is a dict of its columns: str for document, language and text, read-only NumPy arrays for the others.
+
+    Raises:
+        UserError: `data` is no data directory, or has no such split.
+
+    Examples:
+        >>> for window in load_windows("data", stop=3):  # doctest: +SKIP
+        ...     print(window["language"], window["text"][:60])
+    """
+    reader = ShardReader(given_or_parsed(data), split)
+    order = Order(
+        reader.shards,
+        seed=seed,
+        smoothing=smoothing,
+        streams=streams,
+        global_batch=global_batch,
+        mixing=reader.mixing,
+    )
+    stop = sum(shard.rows for shard in reader.shards) if stop is None else stop
+    for first in range(start, stop, _AT_ONCE):
+        places = order.locate(np.arange(first, min(first + _AT_ONCE, stop), dtype=np.int64))
+        for index, row in zip(places.shard.tolist(), places.row.tolist(), strict=True):
+            shard = reader.shard(index)
+            arrays = {column: shard.row(column, row) for column in shard.columns()}
+            yield {name: bytes(array).decode() if name in _STRINGS else array for name, array in arrays.items()}

@@ -13,11 +13,9 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from tokenfree.preprocess.common.errors import UserError
+from tokenfree.core.errors import UserError
 from tokenfree.train.batches import counter_random as random
-from tokenfree.train.mixture.contents import Mixing
-from tokenfree.train.mixture.mixture import PERIOD
-from tokenfree.train.mixture.turns import fair_turns, quotas_of, shuffled_turns
+from tokenfree.train.data.mixture import PERIOD, Mixing, fair_turns, quotas_of, shuffled_turns
 
 VERSION = 1  # of the rules in this file: a run goes on only under those it began with
 _MOST_TURNS = 4096  # a sum of the weights of directories up to which their shares are exact, else to a part of a period

@@ -1,18 +1,177 @@
-"""Validation batches: the same windows with the same masks, whatever is trained and on however many workers."""
+"""Validation batches, and the scores of context-free baselines on their targets.
+
+N targets, V symbols
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.train.batches.collator import Arrays, Collator
-from tokenfree.train.data.loader import slice_of
-from tokenfree.train.data.sentence_pairs import collate
-from tokenfree.train.data.shard_reader import ShardReader
-from tokenfree.train.mixture.mixture import Data
+from tokenfree.core.errors import UserError
+from tokenfree.train.batches.base import KEPT, MASKED, Arrays, Collator, Symbols
+from tokenfree.train.data.loader import collate, slice_of
+from tokenfree.train.data.mixture import Data
+from tokenfree.train.data.shards import ShardReader
+
+_AT_ONCE = 1000
+_PRIOR_WEIGHTS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+
+
+class Baselines(NamedTuple):
+    """Nats per target, by target in the order of the validation batches, of three models without context.
+
+    Each predicts from counts of the training split. The first knows only how frequent each symbol is. The second also
+    knows the clue: what the input shows of a hidden symbol without being read (see `Symbols`). The third copies
+    what stands visibly in the place of a target as often as that is right, and else does as the second.
+    """
+
+    symbol: str  # what a target is, such as "subword"
+    clue: str | None  # in words; None: the input tells nothing
+    entropy: float  # of the frequencies in the training split, nats
+    unigram_N: np.ndarray  # float64
+    clue_N: np.ndarray  # float64; equals `unigram_N` without a clue
+    copied_N: np.ndarray  # float64; equals `clue_N` where the input hides the target
+    hidden_N: np.ndarray  # bool: the input hides the target
+    sample_ids_N: np.ndarray  # int64: the window of each target
+
+    @property
+    def best_masked_only_N(self) -> np.ndarray:
+        """By target, the baseline that is best on the hidden ones: what a model must beat to have read anything."""
+        return min((self.clue_N, self.unigram_N), key=lambda loss_N: float(loss_N[self.hidden_N].sum()))
+
+    def numbers(self) -> dict[str, float]:
+        """Means over all targets, and those over the hidden ones with `masked_only` in front; none without targets."""
+        by_name = {"unigram": self.unigram_N, "clue": self.clue_N, "copied": self.copied_N}
+        found = {name: float(loss_N.mean()) for name, loss_N in by_name.items() if len(loss_N)}
+        if self.hidden_N.any():
+            hidden = {f"masked_only_{name}": by_name[name][self.hidden_N] for name in ("unigram", "clue")}
+            found |= {name: float(loss_N.mean()) for name, loss_N in hidden.items()}
+        return found
+
+
+def baselines(
+    data: Data, symbols: Symbols, held_out: Iterable[Arrays], *, max_rows: int = 50_000, check_shards: bool = True
+) -> Baselines:
+    """The baselines of an objective on the targets of `held_out` batches, which have `sample_ids` (int64 [b]) too.
+
+    A symbol's frequency is its count and one more. Given a clue, the counts with that clue are taken together with
+    those frequencies, whose weight is the one of a few that serves best on these very targets: the baseline is rather
+    too good than too bad.
+
+    Args:
+        max_rows: a larger training split is counted at this many windows, spaced evenly over it.
+        check_shards: see `ShardReader`.
+
+    Raises:
+        UserError: the directory has no training split or not the columns.
+    """
+    ids_N, clues_N, kinds_N, sample_ids_N = _targets(symbols, held_out)
+    counts, pairs = _count(ShardReader(data, "train", check=check_shards), symbols, max_rows)
+    frequencies = counts[counts > 0] / counts.sum()
+    prior = (counts + symbols.usable) / (counts.sum() + symbols.usable.sum())
+    unigram_N = -np.log(prior[ids_N])
+    clue_N = unigram_N
+    if symbols.clue is not None and len(ids_N):
+        with_clue = np.bincount(pairs.clues, weights=pairs.counts, minlength=int(clues_N.max(initial=0)) + 1)
+        seen_N, of_clue_N = pairs.look_up(ids_N, clues_N), with_clue[clues_N]
+        found = (-np.log((seen_N + weight * prior[ids_N]) / (of_clue_N + weight)) for weight in _PRIOR_WEIGHTS)
+        clue_N = min(found, key=np.mean)
+    return Baselines(
+        symbol=symbols.name,
+        clue=symbols.clue,
+        entropy=float(-(frequencies * np.log(frequencies)).sum()),
+        unigram_N=unigram_N,
+        clue_N=clue_N,
+        copied_N=_copied(clue_N, kinds_N),
+        hidden_N=kinds_N == MASKED,
+        sample_ids_N=sample_ids_N,
+    )
+
+
+def symbol_counts(data: Data, symbols: Symbols, *, max_rows: int = 20_000, check_shards: bool = True) -> np.ndarray:
+    """How often each symbol stands in the training split, int64 [V]; counted at `max_rows` windows at most."""
+    return _count(ShardReader(data, "train", check=check_shards), symbols, max_rows)[0]
+
+
+class _Pairs(NamedTuple):
+    """How often each symbol stands in the split with each clue: those pairs that occur, in ascending order."""
+
+    keys: np.ndarray  # int64: clue * V + symbol
+    counts: np.ndarray  # int64
+    num_symbols: int
+
+    @property
+    def clues(self) -> np.ndarray:
+        return self.keys // self.num_symbols
+
+    def look_up(self, ids: np.ndarray, clues: np.ndarray) -> np.ndarray:
+        """The counts of some pairs, int64 [n]; 0 of those that do not occur."""
+        wanted = clues * self.num_symbols + ids
+        at = np.minimum(np.searchsorted(self.keys, wanted), max(len(self.keys) - 1, 0))
+        return np.where(self.keys[at] == wanted, self.counts[at], 0) if len(self.keys) else np.zeros_like(ids)
+
+
+def _targets(symbols: Symbols, held_out: Iterable[Arrays]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Symbol, clue, kind and window of every target, int64 [N] each."""
+    parts: list[list[np.ndarray]] = [[np.zeros(0, dtype=np.int64)] for _ in range(4)]
+    for arrays in held_out:
+        real = arrays["target_mask"]
+        windows = np.broadcast_to(arrays["sample_ids"][:, None], real.shape)
+        values = arrays["target_ids"], symbols.clues(arrays), arrays["target_kinds"], windows
+        for part, value in zip(parts, values, strict=True):
+            part.append(value[real])
+    ids, clues, kinds, sample_ids = (np.concatenate(part) for part in parts)
+    return ids, clues, kinds, sample_ids
+
+
+def _count(reader: ShardReader, symbols: Symbols, max_rows: int) -> tuple[np.ndarray, _Pairs]:
+    """How often each usable symbol stands in the split, int64 [V], and how often with each clue."""
+    _, shards, rows = reader.spread(max_rows)
+    size = len(symbols.usable)
+    counts = np.zeros(size, dtype=np.int64)
+    keys, numbers = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    for start in range(0, len(rows), _AT_ONCE):
+        some = slice(start, start + _AT_ONCE)
+        ids, clues = symbols.read(reader.rows(symbols.columns, shards[some], rows[some]))
+        usable = symbols.usable[ids]
+        counts += np.bincount(ids[usable], minlength=size)
+        new, times = np.unique(clues[usable] * size + ids[usable], return_counts=True)
+        keys, where = np.unique(np.concatenate([keys, new]), return_inverse=True)
+        numbers = np.bincount(where, weights=np.concatenate([numbers, times]), minlength=len(keys)).astype(np.int64)
+    return counts, _Pairs(keys, numbers, size)
+
+
+def _copied(clue_N: np.ndarray, kinds_N: np.ndarray) -> np.ndarray:
+    """The third baseline: of the visible targets, `share` are themselves; a copy is believed by that much."""
+    visible, kept = kinds_N != MASKED, kinds_N == KEPT
+    share = kept.sum() / max(visible.sum(), 1)
+    rest_N = (1 - share) * np.exp(-clue_N)
+    with np.errstate(divide="ignore"):
+        return np.where(visible, -np.log(np.where(kept, share + rest_N, rest_N)), clue_N)
+
+
+def frequent_characters(data: Data, *, max_rows: int = 50_000, check_shards: bool = True) -> np.ndarray:
+    """All codepoints of the training split, the most frequent first, the lower of equals first: int64.
+
+    A larger split is counted at `max_rows` windows, spaced evenly over it. `check_shards`: see `ShardReader`.
+
+    Raises:
+        UserError: the directory has no training split, or not the column `codepoints`.
+    """
+    reader = ShardReader(data, "train", check=check_shards)
+    _, shards, rows = reader.spread(max_rows)
+    counts = np.zeros(0x110000, dtype=np.int64)
+    for start in range(0, len(rows), _AT_ONCE):
+        some = slice(start, start + _AT_ONCE)
+        windows = reader.rows(("codepoints",), shards[some], rows[some])["codepoints"]
+        counts += np.bincount(np.concatenate(windows), minlength=len(counts))
+    found = np.flatnonzero(counts)
+    return found[np.argsort(-counts[found], kind="stable")]
+
 
 VALIDATION_SEED = 0  # of the masks; the training seed has no say
 

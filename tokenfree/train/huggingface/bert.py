@@ -5,8 +5,8 @@ from typing import Any
 
 from torch import Tensor
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import build
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import build
 from tokenfree.train.huggingface import weight_names as port
 from tokenfree.train.huggingface.weight_names import StateDict
 from tokenfree.train.model.encoder import Encoder, ModelConfig

@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import build
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import build
 from tokenfree.train.huggingface import weight_names as port
 from tokenfree.train.huggingface.weight_names import StateDict
 from tokenfree.train.model.embedders.characters import NUM_SEGMENTS

@@ -14,30 +14,30 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from tokenfree.preprocess.common import own_code
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import draft, fingerprint, merge, to_mapping
+from tokenfree.core import own_code
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import draft, fingerprint, merge, to_mapping
 from tokenfree.train.config import PretrainRecipe, model_problems
 from tokenfree.train.huggingface.exported_folder import (
     KINDS,
     SAFETENSORS,
     VOCABULARY,
     Exported,
+    model_card,
     new_folder,
     port_model,
     tokenizer_name,
     write_folder,
 )
-from tokenfree.train.huggingface.finetuned_folder import export_finetuned
-from tokenfree.train.huggingface.model_card import model_card
+from tokenfree.train.huggingface.tasks import export_finetuned
 from tokenfree.train.huggingface.weight_names import POOLER, StateDict
 from tokenfree.train.inference.text_encoder import load_encoder
+from tokenfree.train.loop.parallel import model_tensors
 from tokenfree.train.model.encoder import Encoder, ModelConfig
-from tokenfree.train.parallel.full_state import model_tensors
 from tokenfree.train.runs import checkpoints
-from tokenfree.train.runs.checkpoint_state import CheckpointState
-from tokenfree.train.runs.run_config import RunConfig, is_finetuned, open_run
-from tokenfree.train.runs.run_folder import RunFolder
+from tokenfree.train.runs.checkpoints import CheckpointState
+from tokenfree.train.runs.config import RunConfig, is_finetuned, open_run
+from tokenfree.train.runs.run import RunFolder
 
 OBJECTIVES = {"canine": "canine_s", "bert": "masked_subwords"}
 WEIGHTS = (SAFETENSORS, "pytorch_model.bin")
@@ -115,7 +115,9 @@ def import_folder(folder: str | Path, run: str | Path, overrides: Mapping[str, A
         open_run(place.folder, config)  # another command may have begun a run there meanwhile
         before = place.newest(lambda warning: None)
         if before is None:
-            checkpoints.write(place.folder / "checkpoints" / checkpoints.name(0), {checkpoints.MODEL: tensors}, state)
+            checkpoints.write(
+                place.folder / "checkpoints" / checkpoints.checkpoint_name(0), {checkpoints.MODEL: tensors}, state
+            )
         elif any(not torch.equal(tensor, tensors[name]) for name, tensor in before.tensors(checkpoints.MODEL).items()):
             raise UserError(f"{run} holds a model of other weights; give another --output")
     return recipe

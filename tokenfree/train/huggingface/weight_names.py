@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import to_mapping, value_at
-from tokenfree.train.model.common.dimensions import LAYER_NORM_EPSILON, Activation
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import to_mapping, value_at
+from tokenfree.train.model.common.basic import LAYER_NORM_EPSILON, Activation
 from tokenfree.train.model.encoder import Encoder, ModelConfig
 
 StateDict = dict[str, Tensor]

@@ -1,10 +1,11 @@
-"""What a model guesses for the hidden pieces of a text, for each way of hiding that it was trained with.
+"""Predictions for the hidden pieces of a text, for each way of hiding used in training.
 
 R rows (ways in which a piece may be hidden), V symbols
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -12,16 +13,50 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tokenfree.preprocess.common.errors import UserError
+from tokenfree.core.errors import UserError
 from tokenfree.preprocess.features.vocabulary import MAX_TEXT_CHARACTERS, Vocabulary
 from tokenfree.preprocess.text.words import word_spans
-from tokenfree.train.batches.collator import Arrays
-from tokenfree.train.batches.framing import MASK, frame
-from tokenfree.train.batches.subword_targets import predictable
-from tokenfree.train.batches.word_framing import NUM_FRAME, frame_words
-from tokenfree.train.inference.masked_text import MaskedText
+from tokenfree.train.batches.base import Arrays
+from tokenfree.train.batches.characters import MASK, frame
+from tokenfree.train.batches.subwords import predictable
+from tokenfree.train.batches.words import NUM_FRAME, frame_words
 from tokenfree.train.model.embedders import word_bytes
 from tokenfree.train.objectives import masked_subwords
+
+MARK = re.compile(r"\[MASK(?::([0-9]+))?\]")
+_DIGITS = 6  # of the largest number of characters
+
+
+class MaskedText(NamedTuple):
+    """The text between the marks, one part more than there are marks; `sizes`: the characters of each, if told."""
+
+    parts: tuple[str, ...]
+    sizes: tuple[int | None, ...]
+
+    def begins_word(self, number: int) -> bool:
+        """Whether white space or nothing stands before a mark."""
+        before = self.parts[number]
+        return before[-1].isspace() if before else number == 0
+
+
+def read_masked_text(text: str) -> MaskedText:
+    """Part a text at its marks: `[MASK]`, or `[MASK:5]` for five characters.
+
+    Raises:
+        UserError: it has none, or one of no character or of more than any model reads.
+    """
+    split = MARK.split(text)
+    parts, sizes = split[::2], split[1::2]
+    if not sizes:
+        raise UserError(f"{text[:60]!r} has no [MASK]; put one where something is to be guessed")
+    for size in sizes:
+        if size is not None and not size.strip("0"):
+            raise UserError(f"[MASK:{size[:20]}] hides nothing; give the number of its characters, or only [MASK]")
+        if size is not None and len(size) > _DIGITS:
+            said = f"[MASK:{size[:20]}] hides more characters than any model reads"
+            raise UserError(f"{said}; give the number of its characters, or only [MASK]")
+    return MaskedText(tuple(parts), tuple(None if size is None else int(size) for size in sizes))
+
 
 LONGEST = 12  # characters of a hidden piece whose length is not told
 _LONGEST_WORD = 8  # of a hidden word that is spelled character by character

@@ -10,23 +10,21 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.storage import Storage
+from tokenfree.core.errors import UserError
+from tokenfree.core.storage import Storage
 from tokenfree.preprocess.features.vocabulary import Vocabulary
-from tokenfree.train.batches.collator import Arrays
-from tokenfree.train.batches.framing import room_for_characters
-from tokenfree.train.batches.word_framing import room_for_words
+from tokenfree.train.batches.base import Arrays
+from tokenfree.train.batches.characters import room_for_characters
+from tokenfree.train.batches.words import room_for_words
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.data.character_counts import frequent_characters
+from tokenfree.train.data.mixture import Data, load_data_vocabulary, paths_of
+from tokenfree.train.data.validation import frequent_characters
 from tokenfree.train.inference import guesses
-from tokenfree.train.inference.guesses import Guess
-from tokenfree.train.inference.masked_text import MaskedText, read_masked_text
-from tokenfree.train.mixture.contents import load_data_vocabulary
-from tokenfree.train.mixture.mixture import Data, paths_of
+from tokenfree.train.inference.guesses import Guess, MaskedText, read_masked_text
 from tokenfree.train.model.encoder import EncoderOutput
 from tokenfree.train.runs.checkpoints import Checkpoint
-from tokenfree.train.runs.locate import checkpoint_of
-from tokenfree.train.runs.run_config import read_config
+from tokenfree.train.runs.config import read_config
+from tokenfree.train.runs.run import checkpoint_of
 
 _WINDOWS = 5000  # in which characters are counted
 

@@ -10,16 +10,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.train.batches.framing import frame
-from tokenfree.train.batches.padding import Padding
-from tokenfree.train.batches.word_framing import room_for_words
+from tokenfree.core.errors import UserError
+from tokenfree.train.batches.characters import Padding, frame
+from tokenfree.train.batches.words import room_for_words
 from tokenfree.train.config import FinetuneRecipe
 from tokenfree.train.inference.words import encode_words, words_of_texts
 from tokenfree.train.model.encoder import Encoder, mean_of_text
 from tokenfree.train.runs.checkpoints import Checkpoint
-from tokenfree.train.runs.locate import checkpoint_of
-from tokenfree.train.runs.run_config import read_any_config
+from tokenfree.train.runs.config import read_any_config
+from tokenfree.train.runs.run import checkpoint_of
 
 
 class Encoded(NamedTuple):

@@ -12,8 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tokenfree.train.batches.text_words import NOWHERE, text_words
-from tokenfree.train.batches.word_framing import NUM_FRAME, Words, frame_words, join_words
+from tokenfree.train.batches.words import NOWHERE, NUM_FRAME, Words, frame_words, join_words, text_words
 from tokenfree.train.model.encoder import Encoder
 
 

@@ -10,20 +10,18 @@ from typing import Any, Generic
 
 import torch
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import to_mapping
+from tokenfree.core.errors import UserError
+from tokenfree.core.machine import cores
+from tokenfree.core.settings import to_mapping
 from tokenfree.train.config import R
-from tokenfree.train.machine.cpus import cores
-from tokenfree.train.machine.provenance import attempt
+from tokenfree.train.jobs.start import Extension, GivenStart
+from tokenfree.train.loop.worker import Job, work
 from tokenfree.train.runs import trackers
-from tokenfree.train.runs.folder_hashes import rewritten, write_hashes
-from tokenfree.train.runs.locate import run_at
+from tokenfree.train.runs.config import RunConfig, config_before
+from tokenfree.train.runs.hashes import rewritten, write_hashes
 from tokenfree.train.runs.metrics import OnLine
-from tokenfree.train.runs.run import Run
-from tokenfree.train.runs.run_config import RunConfig, config_before
-from tokenfree.train.start.extension import Extension
-from tokenfree.train.start.first_checkpoint import GivenStart
-from tokenfree.train.worker.worker import Job, work
+from tokenfree.train.runs.provenance import attempt
+from tokenfree.train.runs.run import Run, run_at
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +30,7 @@ class RunOrder(Generic[R]):
 
     Attributes:
         config: of the run as it is now.
-        make_job: the job of its workers, by its recipe and its owner (see `tokenfree.train.runs.locate.run_at`).
+        make_job: the job of its workers, by its recipe and its owner (see `tokenfree.train.runs.run.run_at`).
         start: the weights that it begins with, where they are given.
         extension: makes it longer. Only for pretraining.
         keep: copies what else belongs into the run, once it is claimed.
@@ -117,7 +115,7 @@ def num_restarts(run: Run) -> int:
 def _train(job: Job, workers: tuple[int, int], on_line: OnLine | None) -> None:
     """Do the job in this process, or with workers of Ray where there are to be several."""
     if workers[1] > 1:
-        from tokenfree.train.jobs.supervisor import work_on_ray
+        from tokenfree.train.ray.child import work_on_ray
 
         work_on_ray(job, workers, on_line)
         return

@@ -13,24 +13,30 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.refused import known, problems_of
-from tokenfree.preprocess.common.settings import part, settings
-from tokenfree.train.model.common.cost import Cost, count_parameters
-from tokenfree.train.model.common.dimensions import Dimensions
-from tokenfree.train.model.common.grouping import Downsampled, any_of_units, unit_segments
-from tokenfree.train.model.common.initialise import Initialisation, initialise
-from tokenfree.train.model.common.rows import TableRows, look_up
-from tokenfree.train.model.common.slots.contracts import PartSlot
-from tokenfree.train.model.common.slots.frame import (
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import known, part, problems_of, settings
+from tokenfree.train.model.common.basic import (
+    Cost,
+    Dimensions,
+    Downsampled,
+    Initialisation,
+    TableRows,
+    any_of_units,
+    count_parameters,
+    initialise,
+    look_up,
+    unit_segments,
+)
+from tokenfree.train.model.common.slots import (
     Downsampler,
     DownsamplerConfig,
     Embedder,
     EmbedderConfig,
+    PartSlot,
     Upsampler,
     UpsamplerConfig,
 )
-from tokenfree.train.model.trunk.stack import TrunkConfig
+from tokenfree.train.model.trunk import TrunkConfig
 
 EMBEDDER = PartSlot("tokenfree.train.model.embedders", "codepoint_hash")
 DOWNSAMPLER = PartSlot("tokenfree.train.model.downsamplers", "strided_conv")

@@ -1,4 +1,4 @@
-"""What every objective has: rows become arrays of fixed shapes in a collator, arrays become a loss in a head."""
+"""What every objective has: rows become arrays in a collator, arrays become a loss in a head."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from tokenfree.preprocess.common.contracts import Contract
-from tokenfree.preprocess.common.settings import settings
-from tokenfree.train.batches.collator import Collator, Pieces, Symbols
+from tokenfree.core.settings import Contract, settings
+from tokenfree.train.batches.base import Collator, Pieces, Symbols
 from tokenfree.train.batches.next_sentence import PAIR_RULE
-from tokenfree.train.model.common.cost import Cost, count_parameters
+from tokenfree.train.model.common.basic import Cost, count_parameters
 from tokenfree.train.model.encoder import ModelConfig
 
 
@@ -182,3 +181,19 @@ def head_cost(objective: Objective, model: ModelConfig, num_targets: int) -> Cos
         head = objective.build(model.width, size)
     multiply_accumulates = num_targets * head.multiply_accumulates()
     return Cost("head of the objective", (num_targets, model.width), count_parameters(head), multiply_accumulates)
+
+
+def reads(objective: str, model: ModelConfig, symbols: str, *, instead: str) -> list[str]:
+    """The problem of an embedder that reads other symbols than the objective gives it; `instead` names a fit one."""
+    found = model.embedder.symbols
+    if found == symbols:
+        return []
+    return [
+        f"model.embedder.name: {model.embedder.name} reads {found}, but objective.name: {objective} gives it "
+        f"{symbols}; set model.embedder.name to {instead}, or choose another objective"
+    ]
+
+
+def reads_characters(objective: str, model: ModelConfig) -> list[str]:
+    """The problem of an embedder that does not read characters."""
+    return reads(objective, model, "characters", instead="codepoint_hash")

@@ -10,19 +10,25 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from tokenfree.preprocess.common.settings import settings
+from tokenfree.core.settings import settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.batches import counter_random as random
-from tokenfree.train.batches.collator import Arrays, Rows, Symbols
-from tokenfree.train.batches.framing import ragged_range
-from tokenfree.train.batches.selection import draw_unselected, select
-from tokenfree.train.batches.subword_targets import letters_of, needed_pieces, predictable
-from tokenfree.train.batches.target_kinds import KEPT, MASKED, REPLACED
-from tokenfree.train.batches.word_framing import NUM_FRAME, Words, crop_words, frame_words, room_for_words
-from tokenfree.train.batches.word_pieces import SubwordsAsWords, WordsByRules, WordSource
+from tokenfree.train.batches.base import KEPT, MASKED, REPLACED, Arrays, Rows, Symbols, draw_unselected, select
+from tokenfree.train.batches.characters import ragged_range
+from tokenfree.train.batches.subwords import letters_of, needed_pieces, predictable
+from tokenfree.train.batches.words import (
+    NUM_FRAME,
+    SubwordsAsWords,
+    Words,
+    WordsByRules,
+    WordSource,
+    crop_words,
+    frame_words,
+    room_for_words,
+)
 from tokenfree.train.model.embedders.word_bytes import MASK
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.objectives.checks import reads
+from tokenfree.train.objectives.base import reads
 from tokenfree.train.objectives.heads import MaskedHead, SubwordOutput
 
 _SHARE_MASKED, _SHARE_REPLACED = 0.8, 0.1

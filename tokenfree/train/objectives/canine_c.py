@@ -12,24 +12,25 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tokenfree.preprocess.common.refused import problems_of
-from tokenfree.preprocess.common.settings import settings
+from tokenfree.core.settings import problems_of, settings
 from tokenfree.train.batches import counter_random as random
-from tokenfree.train.batches.character_targets import character_symbols, words
-from tokenfree.train.batches.collator import Arrays, Pieces, Rows, Symbols
-from tokenfree.train.batches.framing import BOS, MASK, crop, frame, ragged_range, room_for_characters
+from tokenfree.train.batches.base import Arrays, Pieces, Rows, Symbols, in_random_order, select, target_kinds
+from tokenfree.train.batches.characters import (
+    BOS,
+    MASK,
+    character_symbols,
+    crop,
+    frame,
+    ragged_range,
+    room_for_characters,
+    words,
+)
 from tokenfree.train.batches.next_sentence import PairCollator
-from tokenfree.train.batches.selection import in_random_order, select
-from tokenfree.train.batches.target_kinds import target_kinds
-from tokenfree.train.model.common.attention import Core, hide
+from tokenfree.train.model.common.attention import Core, Heads, hide
+from tokenfree.train.model.common.basic import Dense, Dimensions, initialise, layer_norm
 from tokenfree.train.model.common.bert_layer import BertLayer
-from tokenfree.train.model.common.dense import Dense
-from tokenfree.train.model.common.dimensions import Dimensions, layer_norm
-from tokenfree.train.model.common.heads import Heads
-from tokenfree.train.model.common.initialise import initialise
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.objectives.base import Head, Loss, MaskedObjective
-from tokenfree.train.objectives.checks import reads_characters
+from tokenfree.train.objectives.base import Head, Loss, MaskedObjective, reads_characters
 from tokenfree.train.objectives.heads import (
     BITS,
     MASKED_ONLY_MEANS,

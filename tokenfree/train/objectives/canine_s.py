@@ -11,16 +11,14 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from tokenfree.preprocess.common.settings import settings
+from tokenfree.core.settings import settings
 from tokenfree.train.batches import counter_random as random
-from tokenfree.train.batches.collator import Arrays, Pieces, Rows, Symbols
-from tokenfree.train.batches.framing import MASK, crop, frame, ragged_range, room_for_characters
+from tokenfree.train.batches.base import Arrays, Pieces, Rows, Symbols, select, target_kinds
+from tokenfree.train.batches.characters import MASK, crop, frame, ragged_range, room_for_characters
 from tokenfree.train.batches.next_sentence import PairCollator
-from tokenfree.train.batches.selection import select
-from tokenfree.train.batches.subword_targets import Pool, needed_pieces, subword_symbols
-from tokenfree.train.batches.target_kinds import target_kinds
+from tokenfree.train.batches.subwords import Pool, needed_pieces, subword_symbols
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.objectives.checks import reads_characters
+from tokenfree.train.objectives.base import reads_characters
 from tokenfree.train.objectives.heads import MaskedHead, SubwordOutput
 
 _MASKED, _REPLACED = 0.8, 0.1

@@ -12,11 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tokenfree.preprocess.common.settings import settings
-from tokenfree.train.batches.target_kinds import MASKED
-from tokenfree.train.model.common.dense import Dense, linear
-from tokenfree.train.model.common.dimensions import layer_norm
-from tokenfree.train.model.common.initialise import initialise
+from tokenfree.core.settings import settings
+from tokenfree.train.batches.base import MASKED
+from tokenfree.train.model.common.basic import Dense, initialise, layer_norm, linear
 from tokenfree.train.objectives.base import Head, Loss, MaskedObjective
 from tokenfree.train.objectives.spelled import SpelledLinear
 

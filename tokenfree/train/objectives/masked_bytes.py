@@ -8,17 +8,14 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from tokenfree.preprocess.common.settings import settings
-from tokenfree.train.batches.character_targets import character_symbols
-from tokenfree.train.batches.collator import Arrays, Pieces, Rows, Symbols
-from tokenfree.train.batches.framing import CLS, MASK, SEP, room_for_characters
-from tokenfree.train.batches.target_kinds import target_kinds
+from tokenfree.core.settings import settings
+from tokenfree.train.batches.base import Arrays, Pieces, Rows, Symbols, target_kinds
+from tokenfree.train.batches.characters import CLS, MASK, SEP, character_symbols, room_for_characters
 from tokenfree.train.model.embedders import word_bytes
 from tokenfree.train.model.embedders.byte_table import NUM_BYTES
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives import masked_characters
-from tokenfree.train.objectives.base import MaskedObjective
-from tokenfree.train.objectives.checks import reads
+from tokenfree.train.objectives.base import MaskedObjective, reads
 from tokenfree.train.objectives.heads import MaskedHead
 
 _LETTER = ord("a")

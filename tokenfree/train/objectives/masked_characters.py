@@ -9,17 +9,21 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from tokenfree.preprocess.common.settings import settings
+from tokenfree.core.settings import settings
 from tokenfree.train.batches import counter_random as random
-from tokenfree.train.batches.character_targets import character_symbols, words
-from tokenfree.train.batches.collator import Arrays, Pieces, Rows, Symbols
-from tokenfree.train.batches.framing import MASK, crop, frame, ragged_range, room_for_characters
+from tokenfree.train.batches.base import Arrays, Pieces, Rows, Symbols, draw_unselected, select, target_kinds
+from tokenfree.train.batches.characters import (
+    MASK,
+    character_symbols,
+    crop,
+    frame,
+    ragged_range,
+    room_for_characters,
+    words,
+)
 from tokenfree.train.batches.next_sentence import PairCollator
-from tokenfree.train.batches.selection import draw_unselected, select
-from tokenfree.train.batches.target_kinds import target_kinds
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.objectives.base import MaskedObjective
-from tokenfree.train.objectives.checks import reads_characters
+from tokenfree.train.objectives.base import MaskedObjective, reads_characters
 from tokenfree.train.objectives.heads import MaskedHead
 
 _MASKED, _REPLACED = 0.8, 0.1

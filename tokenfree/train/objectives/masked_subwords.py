@@ -10,16 +10,14 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import settings
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import settings
 from tokenfree.train.batches import counter_random as random
-from tokenfree.train.batches.collator import Arrays, Pieces, Rows, Symbols
+from tokenfree.train.batches.base import Arrays, Pieces, Rows, Symbols, select, target_kinds
 from tokenfree.train.batches.next_sentence import PairCollator
-from tokenfree.train.batches.selection import select
-from tokenfree.train.batches.subword_targets import needed_pieces, predictable, subword_symbols
-from tokenfree.train.batches.target_kinds import target_kinds
+from tokenfree.train.batches.subwords import needed_pieces, predictable, subword_symbols
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.objectives.checks import reads
+from tokenfree.train.objectives.base import reads
 from tokenfree.train.objectives.heads import MaskedHead, SubwordOutput
 
 NUM_SPECIAL = 3

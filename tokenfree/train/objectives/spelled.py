@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tokenfree.train.batches.subword_targets import predictable
-from tokenfree.train.model.common.dense import linear
+from tokenfree.train.batches.subwords import predictable
+from tokenfree.train.model.common.basic import linear
 
 _SPACE = "\u2581"
 _NONE = 0  # the shared row of what no other subword has: always zero

@@ -6,9 +6,8 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from tokenfree.preprocess.common.settings import settings
-from tokenfree.train.optimizers._groups import parameter_groups
-from tokenfree.train.optimizers.base import OptimizerDefaults
+from tokenfree.core.settings import settings
+from tokenfree.train.optimizers.base import OptimizerDefaults, parameter_groups
 
 
 @settings

@@ -1,14 +1,110 @@
-"""What every optimizer has."""
+"""What every optimizer has: parameter groups, moments and the learning rate of each step."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from tokenfree.preprocess.common.contracts import Contract
+from tokenfree.core.settings import Contract
+
+
+def parameter_groups(module: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
+    """Two groups: matrices, tables and kernels decay; biases, LayerNorm gains and other vectors do not."""
+    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    return [
+        {"params": [parameter for parameter in parameters if parameter.ndim >= 2], "weight_decay": weight_decay},
+        {"params": [parameter for parameter in parameters if parameter.ndim < 2], "weight_decay": 0.0},
+    ]
+
+
+@runtime_checkable
+class Stacked(Protocol):
+    """A part of a model whose parameters are several tensors each, or scalars."""
+
+    @property
+    def stacked(self) -> Mapping[str, int]:
+        """Of its own parameters, by name: see `stacked_tensors`."""
+        ...
+
+
+def stacked_tensors(module: nn.Module) -> dict[str, int]:
+    """How many tensors of equal size a parameter is, one after another in its first dimension, by its full name.
+
+    Parts of a model that are `Stacked` map names of their own parameters to numbers, such as eight for the tables of
+    eight hashes, and 0 for scalars that begin at zero, such as those that DIET-REL adds to logits. A parameter that is
+    not named is one tensor.
+    """
+    return {
+        f"{prefix}.{name}" if prefix else name: count
+        for prefix, part in module.named_modules()
+        if isinstance(part, Stacked)
+        for name, count in part.stacked.items()
+    }
+
+
+# pyright: reportPrivateImportUsage=false
+
+
+class Moments(NamedTuple):
+    """Of the parameters of a group that have gradients."""
+
+    steps: int  # that they were updated, this one included
+    means: list[Tensor]
+    squares: list[Tensor]
+
+
+class MomentOptimizer(torch.optim.Optimizer):
+    """Keeps the moments of every parameter; `update` of a subclass moves the parameters of a group.
+
+    State of a parameter: `step`, `exp_avg`, `exp_avg_sq`, as AdamW's.
+
+    Args:
+        groups: as torch takes them, each with its `weight_decay`.
+        betas: the decays of the two running means.
+        epsilon: added to the root of the second.
+        defaults: what else groups have.
+    """
+
+    def __init__(self, groups: Any, *, betas: tuple[float, float], epsilon: float, **defaults: Any) -> None:
+        super().__init__(groups, {"lr": 0.0, "betas": betas, "epsilon": epsilon, "weight_decay": 0.0, **defaults})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Update every parameter that has a gradient."""
+        assert closure is None, "the loop computes the gradients itself"
+        for group in self.param_groups:
+            parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
+            if parameters:
+                self.update(parameters, self._moments(parameters, *group["betas"]), group)
+
+    def update(self, parameters: list[Tensor], moments: Moments, group: dict[str, Any]) -> None:
+        """Move the parameters of a group in place."""
+        raise NotImplementedError
+
+    def _moments(self, parameters: list[Tensor], beta1: float, beta2: float) -> Moments:
+        states = [self._state(parameter) for parameter in parameters]
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        means = [state["exp_avg"] for state in states]
+        squares = [state["exp_avg_sq"] for state in states]
+        for state in states:
+            state["step"] += 1
+        torch._foreach_lerp_(means, gradients, 1 - beta1)
+        torch._foreach_mul_(squares, beta2)
+        torch._foreach_addcmul_(squares, gradients, gradients, 1 - beta2)
+        # A parameter that has a gradient once has one at every step.
+        return Moments(int(states[0]["step"].item()), means, squares)
+
+    def _state(self, parameter: Tensor) -> dict[str, Tensor]:
+        state = self.state[parameter]
+        if not state:
+            state["step"] = torch.zeros((), dtype=torch.float32)
+            state["exp_avg"] = torch.zeros_like(parameter)
+            state["exp_avg_sq"] = torch.zeros_like(parameter)
+        return state
 
 
 class OptimizerConfig(Protocol):
@@ -40,3 +136,34 @@ class OptimizerDefaults:
 
 
 CONTRACT = Contract(OptimizerConfig, OptimizerDefaults)
+
+
+Schedule = Literal["linear", "bert"]
+
+
+def learning_rate(step: int, *, steps: int, peak: float, warmup: float, schedule: Schedule = "linear") -> float:
+    """The rate of the update numbered `step` (from 0): linear up to `peak` in a share `warmup` of `steps`, then to 0.
+
+    The rate would reach 0 at the update numbered `steps`, which is the first that is not done.
+
+    The schedule `bert`, of the code of BERT and CANINE (spec: canine, section 4.4), falls from `peak` at the first
+    update on, but is overridden by the rise from 0 towards `peak` while that lasts. So the first update has a rate of
+    0, and where the rise ends the rate jumps down, to the share of `peak` that is then left.
+    """
+    if schedule == "bert":
+        rising = int(warmup * steps)
+        return peak * (step / rising if step < rising else 1 - step / steps)
+    rising = math.ceil(warmup * steps)
+    if step < rising:
+        return peak * (step + 1) / rising
+    return peak * (steps - step) / (steps - rising)
+
+
+def scale_rate(optimizer: torch.optim.Optimizer, module: nn.Module, factor: float) -> None:
+    """Move the parameters of `module` into groups whose `rate_factor` the loop multiplies the learning rate by."""
+    chosen = set(module.parameters())
+    for group in list(optimizer.param_groups):
+        moved = [parameter for parameter in group["params"] if parameter in chosen]
+        if moved:
+            group["params"] = [parameter for parameter in group["params"] if parameter not in chosen]
+            optimizer.add_param_group({**group, "params": moved, "rate_factor": factor})

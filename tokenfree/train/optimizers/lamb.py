@@ -8,10 +8,14 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from tokenfree.preprocess.common.settings import settings
-from tokenfree.train.optimizers._groups import parameter_groups, stacked_tensors
-from tokenfree.train.optimizers._moments import MomentOptimizer, Moments
-from tokenfree.train.optimizers.base import OptimizerDefaults
+from tokenfree.core.settings import settings
+from tokenfree.train.optimizers.base import (
+    MomentOptimizer,
+    Moments,
+    OptimizerDefaults,
+    parameter_groups,
+    stacked_tensors,
+)
 
 Tensors = list[Tensor] | tuple[Tensor, ...]
 

@@ -30,8 +30,8 @@ from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event, SessionLog  # pyright: ignore[reportAttributeAccessIssue]
 from tensorboardX.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
 
-from tokenfree.preprocess.common.stored.json_lines import cut_torn_line, whole_lines
-from tokenfree.train.runs.run_files import EVENTS_NAME, METRICS, METRICS_NAME
+from tokenfree.core.stored_files import cut_torn_line, whole_lines
+from tokenfree.train.runs.config import EVENTS_NAME, METRICS, METRICS_NAME
 
 Line = Mapping[str, Any]  # of metrics.jsonl or events.jsonl
 _FLUSH_INTERVAL = 10.0  # seconds, of what TensorBoard reads

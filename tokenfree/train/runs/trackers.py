@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import flatten
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import flatten
 from tokenfree.train.runs.metrics import Line, OnLine
 from tokenfree.train.runs.run import Run
 

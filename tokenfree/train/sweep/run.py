@@ -19,15 +19,15 @@ from typing import Any
 
 import yaml
 
-from tokenfree.preprocess.common.errors import JobError, UserError
-from tokenfree.preprocess.common.local_files import is_half_written, lock, write_atomically
-from tokenfree.preprocess.common.settings import fingerprint, to_mapping
-from tokenfree.preprocess.common.storage import Storage
-from tokenfree.train.jobs.ray_child import RayChild
-from tokenfree.train.machine.provenance import attempt
-from tokenfree.train.mixture.mixture import Data
-from tokenfree.train.runs.folder_hashes import rewritten, write_hashes
-from tokenfree.train.runs.run_files import SWEEP_FORMAT
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.files import is_half_written, lock, write_atomically
+from tokenfree.core.settings import fingerprint, to_mapping
+from tokenfree.core.storage import Storage
+from tokenfree.train.data.mixture import Data
+from tokenfree.train.ray.child import RayChild
+from tokenfree.train.runs.config import SWEEP_FORMAT
+from tokenfree.train.runs.hashes import rewritten, write_hashes
+from tokenfree.train.runs.provenance import attempt
 from tokenfree.train.sweep.control.controller import Progress
 from tokenfree.train.sweep.control.history import Event, History
 from tokenfree.train.sweep.control.journal import read_history

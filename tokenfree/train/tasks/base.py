@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
-from tokenfree.preprocess.common.contracts import Contract
-from tokenfree.train.batches.collator import Arrays
+from tokenfree.core.settings import Contract
+from tokenfree.train.batches.base import Arrays
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.base import Head, Loss
-from tokenfree.train.tasks.inputs.text_inputs import TextInputs
-from tokenfree.train.tasks.metrics.metrics import Metrics
+from tokenfree.train.tasks.inputs import TextInputs
+from tokenfree.train.tasks.metrics import Metrics
 
 Split = Literal["train", "dev", "test"]
 Outputs = Mapping[str, np.ndarray]  # of one item, by the names that the head gives

@@ -8,20 +8,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import settings
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import settings
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.tasks.base import Item, Split
-from tokenfree.train.tasks.examples.example import TextExample
+from tokenfree.train.tasks.examples.texts import TextExample
 from tokenfree.train.tasks.heads import TextHead
-from tokenfree.train.tasks.inputs.text_inputs import TextInputs, compact, cut, measured
-from tokenfree.train.tasks.labelled_texts import (
-    LabelledCollator,
-    LabelledTexts,
-    TextWindow,
-    count_characters,
-    too_long,
-)
+from tokenfree.train.tasks.inputs import TextInputs, compact, cut, measured
+from tokenfree.train.tasks.labelled_texts import LabelledCollator, LabelledTexts, TextWindow, count_characters, too_long
 
 
 @settings

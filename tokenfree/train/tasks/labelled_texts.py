@@ -10,21 +10,17 @@ import numpy as np
 from pydantic import Field
 from typing_extensions import Self
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.refused import known, problems_of
-from tokenfree.preprocess.common.settings import settings
-from tokenfree.train.batches.collator import Arrays
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import known, problems_of, settings
+from tokenfree.train.batches.base import Arrays
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.tasks.base import Item, Outputs, Split, TaskDefaults
-from tokenfree.train.tasks.examples.columns import Columns
-from tokenfree.train.tasks.examples.example import TextExample
-from tokenfree.train.tasks.examples.glue import GLUE
 from tokenfree.train.tasks.examples.noise import Noise
-from tokenfree.train.tasks.examples.texts import TextOptions, read_texts
+from tokenfree.train.tasks.examples.texts import GLUE, Columns, TextExample, TextOptions, read_texts
 from tokenfree.train.tasks.heads import Combine, Representation, TextHead
-from tokenfree.train.tasks.inputs.text_inputs import NOWHERE, TextInputs, TextSymbols
-from tokenfree.train.tasks.metrics.metrics import Metrics
-from tokenfree.train.tasks.metrics.scores import NUMBER_METRICS, label_metrics, number_metrics
+from tokenfree.train.tasks.inputs import NOWHERE, TextInputs, TextSymbols
+from tokenfree.train.tasks.metrics import Metrics
+from tokenfree.train.tasks.scores import NUMBER_METRICS, label_metrics, number_metrics
 
 DIGITS = 6  # of the numbers in predictions
 GlueName = Literal["cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli", "ax"]

@@ -17,19 +17,17 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import settings
-from tokenfree.train.batches.collator import Arrays
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import settings
+from tokenfree.train.batches.base import Arrays
 from tokenfree.train.model.embedders.byte_table import NUM_BYTES
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.base import Loss
 from tokenfree.train.tasks.base import Item, Outputs, Split, TaskDefaults, TaskHead
-from tokenfree.train.tasks.encode import encode_units
-from tokenfree.train.tasks.examples.example import TextExample
-from tokenfree.train.tasks.examples.files import base_name, decode, read_bytes
-from tokenfree.train.tasks.heads import Classifier
-from tokenfree.train.tasks.inputs.text_inputs import TextInputs, TextSymbols
-from tokenfree.train.tasks.metrics.metrics import Metrics, bits_per_byte
+from tokenfree.train.tasks.examples.texts import TextExample, base_name, decode, read_bytes
+from tokenfree.train.tasks.heads import Classifier, encode_units
+from tokenfree.train.tasks.inputs import TextInputs, TextSymbols
+from tokenfree.train.tasks.metrics import Metrics, bits_per_byte
 
 DIGITS = 6  # of the bits in predictions
 _MANY = 1 << 30  # positions: more than any model reads

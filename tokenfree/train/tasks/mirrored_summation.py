@@ -16,18 +16,17 @@ import numpy as np
 from pydantic import Field
 from torch import Tensor, nn
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import settings
-from tokenfree.train.batches.collator import Arrays
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import settings
+from tokenfree.train.batches.base import Arrays
+from tokenfree.train.batches.characters import CLS
 from tokenfree.train.batches.counter_random import uniform
-from tokenfree.train.batches.framing import CLS
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.base import Loss
 from tokenfree.train.tasks.base import Item, Outputs, Split, TaskDefaults, TaskHead
-from tokenfree.train.tasks.encode import class_and_maximum
-from tokenfree.train.tasks.heads import Classifier
-from tokenfree.train.tasks.inputs.text_inputs import TextInputs
-from tokenfree.train.tasks.metrics.metrics import Metrics
+from tokenfree.train.tasks.heads import Classifier, class_and_maximum
+from tokenfree.train.tasks.inputs import TextInputs
+from tokenfree.train.tasks.metrics import Metrics
 
 DIGITS = 8  # of the errors in predictions
 _VARIANCE = 7 / 144  # of the product of two numbers of U(0, 1); 6 / 144 of it is a sum of functions of either

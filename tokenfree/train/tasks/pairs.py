@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import settings
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import settings
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.tasks.base import Item, Split
-from tokenfree.train.tasks.examples.example import TextExample
+from tokenfree.train.tasks.examples.texts import TextExample
 from tokenfree.train.tasks.heads import Combine, TextHead
-from tokenfree.train.tasks.inputs.text_inputs import TextInputs, measured
-from tokenfree.train.tasks.inputs.words import WordInputs
+from tokenfree.train.tasks.inputs import TextInputs, WordInputs, measured
 from tokenfree.train.tasks.labelled_texts import LabelledCollator, LabelledTexts, TextWindow, too_long
 
 ROUNDING, TIDY = 16, 64  # positions that groups and padding may take, and a multiple that suits all of them

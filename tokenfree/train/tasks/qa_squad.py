@@ -9,22 +9,13 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from typing_extensions import Self
 
-from tokenfree.preprocess.common.settings import settings
+from tokenfree.core.settings import settings
 from tokenfree.train.tasks.base import Item, Outputs, Split
-from tokenfree.train.tasks.metrics.metrics import Metrics
-from tokenfree.train.tasks.question_answering.readable import Passage, Readable
-from tokenfree.train.tasks.question_answering.spans import SpanAnswer
-from tokenfree.train.tasks.question_answering.squad_files import SquadExample, encoded, read_squad
-from tokenfree.train.tasks.question_answering.squad_scores import (
-    Rules,
-    best_with_threshold,
-    languages_of,
-    mean_of_languages,
-    score_squad,
-)
-from tokenfree.train.tasks.question_answering.targets import squad_target
-from tokenfree.train.tasks.question_answering.task import QuestionAnswering, shown, split_raw
-from tokenfree.train.tasks.question_answering.windows import AnswerTarget
+from tokenfree.train.tasks.metrics import Metrics
+from tokenfree.train.tasks.qa.files import SquadExample, encoded, read_squad
+from tokenfree.train.tasks.qa.squad import Rules, best_with_threshold, languages_of, mean_of_languages, score_squad
+from tokenfree.train.tasks.qa.task import QuestionAnswering, shown, split_raw
+from tokenfree.train.tasks.qa.windows import AnswerTarget, Passage, Readable, SpanAnswer, squad_target
 
 LEAST_SCORE = -1e9  # of no span at all; JSON has no infinity
 

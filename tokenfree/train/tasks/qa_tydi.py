@@ -11,16 +11,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from tokenfree.preprocess.common.settings import settings
+from tokenfree.core.settings import settings
 from tokenfree.train.tasks.base import Item, Outputs, Split
-from tokenfree.train.tasks.metrics.metrics import Metrics
-from tokenfree.train.tasks.question_answering.readable import Passage, Readable, tydi_passages
-from tokenfree.train.tasks.question_answering.targets import tydi_target
-from tokenfree.train.tasks.question_answering.task import QuestionAnswering, shown, split_raw
-from tokenfree.train.tasks.question_answering.tydi_files import TydiExample, read_tydi
-from tokenfree.train.tasks.question_answering.tydi_predictions import prediction_of, tydi_prediction
-from tokenfree.train.tasks.question_answering.tydi_scores import NOT_AVERAGED, TydiGold, score_tydi
-from tokenfree.train.tasks.question_answering.windows import NUM_TYPES, AnswerTarget
+from tokenfree.train.tasks.metrics import Metrics
+from tokenfree.train.tasks.qa.files import TydiExample, read_tydi
+from tokenfree.train.tasks.qa.task import QuestionAnswering, shown, split_raw
+from tokenfree.train.tasks.qa.tydi import NOT_AVERAGED, TydiGold, prediction_of, score_tydi, tydi_prediction
+from tokenfree.train.tasks.qa.windows import NUM_TYPES, AnswerTarget, Passage, Readable, tydi_passages, tydi_target
 
 
 @settings

@@ -17,22 +17,20 @@ import numpy as np
 from pydantic import Field
 from typing_extensions import Self
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.refused import problems_of
-from tokenfree.preprocess.common.settings import settings
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import problems_of, settings
 from tokenfree.preprocess.text.characters import ALONE, SPACE, class_table
-from tokenfree.train.batches.collator import Arrays
+from tokenfree.train.batches.base import Arrays
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.tasks.base import Item, Outputs, Split, TaskDefaults
-from tokenfree.train.tasks.examples.bio import are_bio
-from tokenfree.train.tasks.examples.example import TaggedExample
 from tokenfree.train.tasks.examples.noise import Noise
-from tokenfree.train.tasks.examples.tagged import TaggedOptions, read_tagged
+from tokenfree.train.tasks.examples.tagged import TaggedOptions, are_bio, read_tagged
+from tokenfree.train.tasks.examples.texts import TaggedExample
 from tokenfree.train.tasks.heads import PlaceHead
-from tokenfree.train.tasks.inputs.text_inputs import NOWHERE, TextInputs, TextSymbols, joined, measured
+from tokenfree.train.tasks.inputs import NOWHERE, TextInputs, TextSymbols, joined, measured
 from tokenfree.train.tasks.labelled_texts import DIGITS, softmax
-from tokenfree.train.tasks.metrics.metrics import Metrics
-from tokenfree.train.tasks.metrics.tags import span_metrics, tag_metrics
+from tokenfree.train.tasks.metrics import Metrics
+from tokenfree.train.tasks.scores import span_metrics, tag_metrics
 
 OUTSIDE = "O"
 Words = tuple[str, ...]

@@ -21,7 +21,7 @@ from aiohttp import ClientError
 from ray.exceptions import AuthenticationError
 from ray.job_submission import JobDetails, JobStatus, JobSubmissionClient
 
-from tokenfree.preprocess.common.errors import JobError, UserError
+from tokenfree.core.errors import JobError, UserError
 from tokenfree.workflows.cluster import tokens
 
 _PATIENCE, _PAUSE = 600.0, 2.0  # seconds for which a cluster is looked for that does not answer any more

@@ -18,8 +18,8 @@ from typing import Any
 
 import yaml
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import flatten
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import flatten
 
 _PLACE = re.compile(r"<[a-z]+(?:-[a-z]+)*>")  # to be replaced by a value of the user's
 _DASHBOARD = re.compile(r"--dashboard-host[= ](\S+)")

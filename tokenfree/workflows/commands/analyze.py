@@ -27,8 +27,8 @@ import json
 import math
 from typing import Any
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.workflows.recipes import step_option
+from tokenfree.core.errors import UserError
+from tokenfree.workflows.recipes.options import add_step_argument
 
 ANALYSES = ("similarity", "attention", "ranks", "collisions", "noise")
 SIZES = {"similarity": 2000, "attention": 64, "ranks": 8, "collisions": None, "noise": None}
@@ -81,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output", metavar="FILE", nargs="+", help="also write .json, .csv or .md (a row a head, ...), .png or .svg"
     )
-    step_option.add_argument(parser)
+    add_step_argument(parser)
     parser.add_argument("--trust-code", action="store_true", help="run the code outside tokenfree that RUN names")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
@@ -93,8 +93,8 @@ def run(args: argparse.Namespace) -> int:
         UserError: an option does not go with the analysis, or see the functions of `tokenfree.train.analyses`.
     """
     from tokenfree.workflows.report.analyses.files import check_output, write_analysis
-    from tokenfree.workflows.terminal.analyses.tables import tables
-    from tokenfree.workflows.terminal.console import console
+    from tokenfree.workflows.terminal.progress import console
+    from tokenfree.workflows.terminal.tables import tables
 
     _check(args)
     for path in args.output or ():
@@ -114,12 +114,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _analyse(args: argparse.Namespace) -> dict[str, Any]:
-    from tokenfree.train.analyses.attention.distance import attention_distances
-    from tokenfree.train.analyses.attention.ranks import attention_ranks
+    from tokenfree.train.analyses.attention import attention_distances, attention_ranks
     from tokenfree.train.analyses.collisions import collisions
-    from tokenfree.train.analyses.subject.model import load_model, load_named_vocabulary
-    from tokenfree.train.analyses.subject.texts import sample_texts
-    from tokenfree.train.analyses.words.similarity import similarity
+    from tokenfree.train.analyses.similarity import similarity
+    from tokenfree.train.analyses.subject import load_model, load_named_vocabulary, sample_texts
 
     if args.analysis == "noise":
         return _noise(args)
@@ -138,8 +136,8 @@ def _analyse(args: argparse.Namespace) -> dict[str, Any]:
 
 def _noise(args: argparse.Namespace) -> dict[str, Any]:
     from tokenfree.train.analyses.noise import STRENGTHS, noise_scores
-    from tokenfree.train.finetuning.finetuned import load_finetuned
-    from tokenfree.train.runs.run_config import read_finetuned
+    from tokenfree.train.inference.finetuned import load_finetuned
+    from tokenfree.train.runs.config import read_finetuned
 
     model = load_finetuned(args.run_folder, step=args.step, trust_code=args.trust_code)
     files = read_finetuned(args.run_folder, trust_code=args.trust_code).files

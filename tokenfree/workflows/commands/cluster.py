@@ -17,8 +17,9 @@ import inspect
 import pkgutil
 
 import tokenfree.workflows.commands
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.workflows.cluster import job_actions, machine_actions
+from tokenfree.core.errors import UserError
+from tokenfree.workflows.cluster import actions as job_actions
+from tokenfree.workflows.cluster import actions as machine_actions
 
 PASSES_ON = True  # what follows `--` is the command that is submitted
 _NOT_SENT = ("cluster", "completion")

@@ -10,7 +10,7 @@ Examples:
 
 import argparse
 
-from tokenfree.preprocess.common.errors import UserError
+from tokenfree.core.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

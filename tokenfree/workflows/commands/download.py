@@ -18,12 +18,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.workflows.terminal.download_line import DownloadLine
+from tokenfree.core.errors import UserError
+from tokenfree.workflows.terminal.progress import DownloadLine
 
 if TYPE_CHECKING:
-    from tokenfree.preprocess.download.download import Item
-    from tokenfree.preprocess.download.mirror import Dump
+    from tokenfree.preprocess.download import Dump, Item
 
 MIRROR_VARIABLE = "TOKENFREE_MIRROR"
 UNSIZED_GB = 30  # English Wikipedia in one file has 25
@@ -56,9 +55,7 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         UserError: the folder is an address, the mirror lacks the dump, or there is no room for it.
     """
-    from tokenfree.preprocess.download.download import check_room, download, plan
-    from tokenfree.preprocess.download.http_client import Client
-    from tokenfree.preprocess.download.mirror import MIRROR, Mirror, database
+    from tokenfree.preprocess.download import MIRROR, Client, Mirror, check_room, database, download, plan
 
     if "://" in args.output:
         raise UserError(f"--output {args.output}: downloads need a folder of this machine")

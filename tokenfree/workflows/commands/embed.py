@@ -20,8 +20,8 @@ Examples:
 
 import argparse
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.workflows.recipes import step_option
+from tokenfree.core.errors import UserError
+from tokenfree.workflows.recipes.options import add_step_argument
 
 VECTORS = ("texts", "words", "characters")
 POOLINGS = ("mean", "cls", "cls_max", "pooled")
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--field", metavar="NAME", default="text", help="of JSON lines, with the text (default text)")
     parser.add_argument("--workers", metavar="N", type=int, help="processes of Ray (default: this one, without Ray)")
     parser.add_argument("--device", metavar="NAME", default="cpu", help="such as cuda (default cpu)")
-    step_option.add_argument(parser)
+    add_step_argument(parser)
     parser.add_argument("--trust-code", action="store_true", help="run the code outside tokenfree that RUN names")
 
 
@@ -48,13 +48,12 @@ def run(args: argparse.Namespace) -> int:
     """Write the vectors with one live line, then print what there is.
 
     Raises:
-        UserError: options do not fit together, or see `tokenfree.train.embeddings.embed.embed`.
+        UserError: options do not fit together, or see `tokenfree.train.inference.embed.embed`.
     """
-    from tokenfree.train.embeddings.embed import embed
-    from tokenfree.train.embeddings.vectors import Wanted
-    from tokenfree.workflows.terminal.embeddings.line import EmbeddingLine
-    from tokenfree.workflows.terminal.next_command import next_command
-    from tokenfree.workflows.terminal.stage_line import counted
+    from tokenfree.train.inference.embed import embed
+    from tokenfree.train.inference.vectors import Wanted
+    from tokenfree.workflows.terminal.progress import EmbeddingLine, counted
+    from tokenfree.workflows.terminal.tables import next_command
 
     if args.workers is not None and args.workers < 1:
         raise UserError(f"--workers {args.workers}: give at least 1")

@@ -21,11 +21,11 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.workflows.recipes import data_option, step_option
+from tokenfree.core.errors import UserError
+from tokenfree.workflows.recipes.options import SHOWN, add_data_argument, add_step_argument, data_of
 
 if TYPE_CHECKING:
-    from tokenfree.train.mixture.mixture import Data
+    from tokenfree.train.data.mixture import Data
     from tokenfree.train.tasks.examples.noise import Noise
 
 NOISES = ("drop", "repeat", "uppercase", "random_case", "random_case_in_words")
@@ -34,8 +34,8 @@ NOISES = ("drop", "repeat", "uppercase", "random_case", "random_case_in_words")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`RUN [--data DIR|FILE]`."""
     parser.add_argument("run_folder", metavar="RUN", nargs="?", help="the folder of a run")
-    shown = f"{data_option.SHOWN}; of a fine-tuned run, a file of examples"
-    data_option.add_argument(parser, shown, metavar="PATH")
+    shown = f"{SHOWN}; of a fine-tuned run, a file of examples"
+    add_data_argument(parser, shown, metavar="PATH")
     parser.add_argument(
         "--windows", metavar="N", type=int, help="windows, spaced evenly (default: train.validation_windows)"
     )
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--noise-rate", metavar="SHARE", type=float, help="of the characters (default: of the scheme)")
     parser.add_argument("--noise-seed", metavar="N", type=int, help="of the draws (default 0)")
-    step_option.add_argument(parser)
+    add_step_argument(parser)
     parser.add_argument("--trust-code", action="store_true", help="run the code outside tokenfree that RUN names")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         UserError: `--windows` is less than 1, run or data are missing, or see `tokenfree.train.evaluate.evaluate`.
     """
-    from tokenfree.train.runs.run_config import is_finetuned
+    from tokenfree.train.runs.config import is_finetuned
 
     if args.windows is not None and args.windows < 1:
         raise UserError(f"--windows {args.windows}: give at least 1")
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
         return _evaluate_task(args)
     if args.noise is not None:
         raise UserError(f"--noise {args.noise}: is for fine-tuned runs, and {args.run_folder} is none; leave it out")
-    data = data_option.data_of(args)
+    data = data_of(args)
     if data is None:
         raise UserError("--data is missing; give a data directory made by `tokenfree preprocess`")
     return _evaluate_windows(args, data)
@@ -81,9 +81,9 @@ def _evaluate_task(args: argparse.Namespace) -> int:
     """Print the scores of a fine-tuned run.
 
     Raises:
-        UserError: see `tokenfree.train.finetuning.finetuned`; or the examples have no labels.
+        UserError: see `tokenfree.train.inference.finetuned`; or the examples have no labels.
     """
-    from tokenfree.train.finetuning.finetuned import load_finetuned
+    from tokenfree.train.inference.finetuned import load_finetuned
 
     if args.windows is not None:
         raise UserError(f"--windows {args.windows}: of a fine-tuned run all examples are evaluated; leave it out")
@@ -126,11 +126,9 @@ def _noise(args: argparse.Namespace) -> "Noise | None":
 
 def _evaluate_windows(args: argparse.Namespace, data: "Data") -> int:
     """Print what `tokenfree.train.evaluate.evaluate` finds of a pretraining run."""
+    from tokenfree.train.data.mixture import paths_of
     from tokenfree.train.evaluate import evaluate
-    from tokenfree.train.mixture.mixture import paths_of
-    from tokenfree.workflows.terminal.breakdown import breakdown_lines
-    from tokenfree.workflows.terminal.next_command import next_command
-    from tokenfree.workflows.terminal.run_result import context_line
+    from tokenfree.workflows.terminal.tables import breakdown_lines, context_line, next_command
 
     found = evaluate(args.run_folder, data, num_windows=args.windows, step=args.step, trust_code=args.trust_code)
     if args.json:

@@ -14,7 +14,7 @@ Example:
 import argparse
 import json
 
-from tokenfree.workflows.recipes import step_option
+from tokenfree.workflows.recipes.options import add_step_argument
 
 FORMATS = ("huggingface", "onnx")
 
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_folder", metavar="RUN", help="the folder of a run")
     parser.add_argument("--to", metavar="FORMAT", required=True, choices=FORMATS, help=f"one of: {', '.join(FORMATS)}")
     parser.add_argument("folder", metavar="DIR", help="a new or empty folder to write")
-    step_option.add_argument(parser)
+    add_step_argument(parser)
     parser.add_argument("--trust-code", action="store_true", help="run the code outside tokenfree that RUN names")
 
 
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     if args.to == "onnx":
         return _to_onnx(args)
     from tokenfree.train.huggingface.folders import export_run
-    from tokenfree.workflows.terminal.next_command import next_command
+    from tokenfree.workflows.terminal.tables import next_command
 
     reader, step = export_run(args.run_folder, args.folder, step=args.step, trust_code=args.trust_code)
     print(f"  step        {step:,}")
@@ -43,9 +43,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _to_onnx(args: argparse.Namespace) -> int:
-    from tokenfree.train.onnx.folder import GRAPH, export_graph
-    from tokenfree.train.onnx.graph import INSTALL
-    from tokenfree.workflows.terminal.next_command import next_command
+    from tokenfree.train.huggingface.onnx import GRAPH, INSTALL, export_graph
+    from tokenfree.workflows.terminal.tables import next_command
 
     checked, step = export_graph(args.run_folder, args.folder, step=args.step, trust_code=args.trust_code)
     print(f"  step        {step:,}")

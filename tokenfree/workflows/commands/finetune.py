@@ -17,10 +17,10 @@ Examples:
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from tokenfree.preprocess.common.settings import nest
+from tokenfree.core.settings import nest
 from tokenfree.workflows.commands.pretrain import parse_workers
-from tokenfree.workflows.recipes import command_line
-from tokenfree.workflows.recipes.kinds import FINETUNING
+from tokenfree.workflows.recipes import options as command_line
+from tokenfree.workflows.recipes.keys import FINETUNING
 
 if TYPE_CHECKING:
     from tokenfree.train.config import FinetuneRecipe
@@ -55,10 +55,8 @@ def run(args: argparse.Namespace) -> int:
     """
     from tokenfree.train.config import FinetuneRecipe
     from tokenfree.train.finetune import finetune, prepare
-    from tokenfree.workflows.terminal.next_command import next_command
-    from tokenfree.workflows.terminal.task_result import score_lines
-    from tokenfree.workflows.terminal.training_line import ProgressLine
-    from tokenfree.workflows.terminal.verbosity import show_settings
+    from tokenfree.workflows.terminal.progress import ProgressLine, show_settings
+    from tokenfree.workflows.terminal.tables import next_command, score_lines
 
     recipe, workers = command_line.load(FinetuneRecipe, args), parse_workers(args.workers)
     files = _files(args)

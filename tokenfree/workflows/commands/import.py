@@ -11,8 +11,8 @@ Examples:
 
 import argparse
 
-from tokenfree.workflows.recipes import command_line
-from tokenfree.workflows.recipes.kinds import IMPORTED
+from tokenfree.workflows.recipes.keys import IMPORTED
+from tokenfree.workflows.recipes.options import add_help_keys
 
 KIND = IMPORTED  # of recipe whose keys the command takes
 
@@ -21,15 +21,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`DIR --output RUN`."""
     parser.add_argument("folder", metavar="DIR", help="a folder with config.json and model.safetensors")
     parser.add_argument("--output", metavar="RUN", required=True, help="the folder of the run to make")
-    command_line.add_help_keys(parser, KIND)
+    add_help_keys(parser, KIND)
 
 
 def run(args: argparse.Namespace) -> int:
     """Make the run, and print what it is."""
-    from tokenfree.preprocess.common.settings import nest
+    from tokenfree.core.settings import nest
     from tokenfree.train.huggingface.folders import import_folder
-    from tokenfree.workflows.terminal.next_command import next_command
-    from tokenfree.workflows.terminal.verbosity import show_settings
+    from tokenfree.workflows.terminal.progress import show_settings
+    from tokenfree.workflows.terminal.tables import next_command
 
     recipe = import_folder(args.folder, args.output, nest(args.overrides))
     show_settings(args.verbosity, recipe)

@@ -13,7 +13,7 @@ import argparse
 import dataclasses
 import json
 
-from tokenfree.preprocess.common.errors import UserError
+from tokenfree.core.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,13 +30,13 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         UserError: a number is out of its range, or there is no finished data directory.
     """
-    from tokenfree.preprocess.common.storage import Storage
+    from tokenfree.core.storage import Storage
     from tokenfree.preprocess.dataset.manifest import load_manifest
-    from tokenfree.train.embeddings.folder import is_vectors_folder
+    from tokenfree.train.inference.embed import is_vectors_folder
     from tokenfree.workflows.samples.windows import windows
-    from tokenfree.workflows.terminal import inspection
-    from tokenfree.workflows.terminal.console import console
-    from tokenfree.workflows.terminal.next_command import next_command
+    from tokenfree.workflows.terminal import tables as inspection
+    from tokenfree.workflows.terminal.progress import console
+    from tokenfree.workflows.terminal.tables import next_command
 
     if args.sample < 0 or args.width < 1:
         raise UserError("--sample must not be negative and --width must be positive")
@@ -65,12 +65,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _vectors(args: argparse.Namespace) -> int:
     """Print what a folder of vectors holds."""
-    from tokenfree.workflows.terminal.embeddings.inspection import described, lines
-    from tokenfree.workflows.terminal.next_command import next_command
+    from tokenfree.workflows.terminal.tables import described, embedding_lines, next_command
 
     found = described(args.directory, num_texts=args.sample, width=args.width)
     if args.json:
         print(json.dumps(found, ensure_ascii=False))
         return 0
-    print("\n".join([*lines(found), "", next_command("verify", args.directory)]))
+    print("\n".join([*embedding_lines(found), "", next_command("verify", args.directory)]))
     return 0

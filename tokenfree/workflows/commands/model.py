@@ -12,9 +12,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.workflows.recipes import command_line, library
-from tokenfree.workflows.recipes.kinds import PRETRAINING
+from tokenfree.core.errors import UserError
+from tokenfree.workflows.recipes import library
+from tokenfree.workflows.recipes import options as command_line
+from tokenfree.workflows.recipes.keys import PRETRAINING
 
 KIND = PRETRAINING  # of recipe that the command reads
 
@@ -35,12 +36,10 @@ def run(args: argparse.Namespace) -> int:
     from rich.table import Table
 
     from tokenfree.train.config import PretrainRecipe, model_problems
-    from tokenfree.train.model.costs import costs, step_memory
-    from tokenfree.train.model.precision import advice, bfloat16_speed, told
+    from tokenfree.train.model.costs import advice, bfloat16_speed, costs, step_memory, told
     from tokenfree.train.objectives.base import head_cost
-    from tokenfree.workflows.terminal.console import console
-    from tokenfree.workflows.terminal.next_command import next_command
-    from tokenfree.workflows.terminal.verbosity import show_settings
+    from tokenfree.workflows.terminal.progress import console, show_settings
+    from tokenfree.workflows.terminal.tables import next_command
 
     made = command_line.drafted(PretrainRecipe, args)
     recipe, problems = made.settings, model_problems(made)

@@ -12,15 +12,16 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.train.planning.devices import ACCELERATORS
-from tokenfree.workflows.recipes import command_line, data_option
-from tokenfree.workflows.recipes.kinds import PRETRAINING
+from tokenfree.core.errors import UserError
+from tokenfree.train.devices import ACCELERATORS
+from tokenfree.workflows.recipes import options as command_line
+from tokenfree.workflows.recipes.keys import PRETRAINING
+from tokenfree.workflows.recipes.options import add_data_argument, data_of
 
 if TYPE_CHECKING:
     from tokenfree.train.config import PretrainRecipe
-    from tokenfree.train.mixture.mixture import Data
-    from tokenfree.workflows.terminal.plans.run_plan import RunPlan
+    from tokenfree.train.data.mixture import Data
+    from tokenfree.workflows.terminal.tables import RunPlan
 
 KIND = PRETRAINING  # of recipe that the command reads
 _UTILISATION = 0.3
@@ -32,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gpus", metavar="N", type=int, required=True, help="GPUs in all, a worker each")
     parser.add_argument("--nodes", metavar="M", type=int, default=1, help="machines that share them (default 1)")
     parser.add_argument("--gpu", choices=tuple(ACCELERATORS), default="h100", help="kind of GPU (default h100)")
-    data_option.add_argument(parser, "a data directory, or several as for pretrain; without it windows count as full")
+    add_data_argument(parser, "a data directory, or several as for pretrain; without it windows count as full")
     shown = f"share of the peak that training reaches on GPUs, 0 to 1 (default {_UTILISATION}, assumed)"
     parser.add_argument("--utilisation", metavar="X", type=float, help=shown)
     parser.add_argument("--price", metavar="P", type=float, help="of a GPU for an hour")
@@ -45,19 +46,19 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         UserError: the recipe does not fit the data or the devices.
     """
-    from tokenfree.workflows.terminal.plans.run_plan import lines
-    from tokenfree.workflows.terminal.verbosity import show_settings
+    from tokenfree.workflows.terminal.progress import show_settings
+    from tokenfree.workflows.terminal.tables import run_plan_lines
 
     recipe, data = _checked(args)
     show_settings(args.verbosity, recipe)
     plan = _plan(recipe, data, args)
-    print(json.dumps(plan.numbers()) if args.json else "\n".join(lines(plan)))
+    print(json.dumps(plan.numbers()) if args.json else "\n".join(run_plan_lines(plan)))
     return 0
 
 
 def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, Data | None]":
     from tokenfree.train.config import PretrainRecipe, check, model_problems
-    from tokenfree.train.mixture.contents import load_data_manifest, load_data_vocabulary
+    from tokenfree.train.data.mixture import load_data_manifest, load_data_vocabulary
 
     made = command_line.drafted(PretrainRecipe, args)
     recipe, problems = made.settings, list(made.problems)
@@ -71,7 +72,7 @@ def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, Data | None]":
         raise UserError(f"--price {args.price:g}: give what a device costs for an hour")
     if recipe is None:
         raise UserError(command_line.source(args), problems)
-    data = data_option.data_of(args)
+    data = data_of(args)
     if data is None:
         problems = model_problems(made)
         if not problems and args.gpus > recipe.train.global_batch:
@@ -85,10 +86,10 @@ def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, Data | None]":
 
 
 def _plan(recipe: "PretrainRecipe", data: "Data | None", args: argparse.Namespace) -> "RunPlan":
+    from tokenfree.train import planning as run_plan
     from tokenfree.train.model.costs import step_memory
-    from tokenfree.train.planning import run_plan
-    from tokenfree.train.planning.work import work_of
-    from tokenfree.workflows.terminal.plans.run_plan import RunPlan
+    from tokenfree.train.planning import work_of
+    from tokenfree.workflows.terminal.tables import RunPlan
 
     train = recipe.train
     work = work_of(recipe, data)

@@ -21,8 +21,8 @@ import os
 import sys
 from collections.abc import Iterator
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.workflows.recipes import step_option
+from tokenfree.core.errors import UserError
+from tokenfree.workflows.recipes.options import add_step_argument, show
 
 _AT_ONCE = 64  # texts that are read together, where nobody waits at the keyboard
 
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("texts", metavar="TEXT", nargs="+", help="a text, a file of them, or - for standard input")
     parser.add_argument("--data", metavar="DIR", help="the data with its vocabulary (default: what it was trained on)")
     parser.add_argument("--top", metavar="N", type=int, default=5, help="guesses for each (default 5)")
-    step_option.add_argument(parser)
+    add_step_argument(parser)
     parser.add_argument("--trust-code", action="store_true", help="run the code outside tokenfree that RUN names")
     parser.add_argument("--json", action="store_true", help="print one JSON object for each text")
 
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         UserError: `--top` is less than 1, or see `tokenfree.train.inference.predictor`.
     """
-    from tokenfree.train.runs.run_config import is_finetuned
+    from tokenfree.train.runs.config import is_finetuned
 
     if args.top < 1:
         raise UserError(f"--top {args.top}: give at least 1")
@@ -53,11 +53,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _find(args: argparse.Namespace) -> int:
     """What a fine-tuned run finds."""
-    from tokenfree.train.finetuning.finetuned import load_finetuned
-    from tokenfree.workflows.terminal.task_result import prediction_lines
+    from tokenfree.train.inference.finetuned import load_finetuned
+    from tokenfree.workflows.terminal.tables import prediction_lines
 
     model = load_finetuned(args.run_folder, step=args.step, trust_code=args.trust_code)
-    step_option.show(model.checkpoint, args.json)
+    show(model.checkpoint, args.json)
     texts = _texts(args.texts)
     while chunk := list(itertools.islice(texts, 1 if sys.stdin.isatty() else _AT_ONCE)):
         for text, found in zip(chunk, model(chunk), strict=True):
@@ -76,7 +76,7 @@ def _guess(args: argparse.Namespace) -> int:
 
     predictor = load_predictor(args.run_folder, args.data, step=args.step, trust_code=args.trust_code)
     assert predictor.checkpoint is not None, "it is of a run"
-    step_option.show(predictor.checkpoint, args.json)
+    show(predictor.checkpoint, args.json)
     for text in _texts(args.texts):
         masks = predictor(text, args.top)
         if args.json:
@@ -92,8 +92,8 @@ def _guess(args: argparse.Namespace) -> int:
 
 
 def _texts(given: list[str]) -> Iterator[str]:
-    from tokenfree.preprocess.common.addresses import check_is_stored
-    from tokenfree.train.tasks.examples.files import read_lines
+    from tokenfree.core.storage import check_is_stored
+    from tokenfree.train.tasks.examples.texts import read_lines
 
     for text in given:
         if text == "-":

@@ -22,17 +22,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.local_files import write_atomically
-from tokenfree.preprocess.common.refused import problems_of
+from tokenfree.core.errors import UserError
+from tokenfree.core.files import write_atomically
+from tokenfree.core.settings import problems_of
 from tokenfree.preprocess.config import PreprocessConfig
-from tokenfree.workflows.recipes import command_line
-from tokenfree.workflows.recipes.kinds import PREPROCESSING
+from tokenfree.workflows.recipes import options as command_line
+from tokenfree.workflows.recipes.keys import PREPROCESSING
 
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
 
-    from tokenfree.pipelines.dataflow import DataflowJob
+    from tokenfree.pipelines.beam import DataflowJob
     from tokenfree.preprocess.dataset.manifest import Manifest
 
 KIND = PREPROCESSING  # of recipe that the command reads
@@ -77,16 +77,13 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         UserError: there is nothing to read, or recipe, inputs and output do not fit together.
     """
-    from tokenfree.pipelines.dataflow import describe_dataflow_job, is_dataflow
+    from tokenfree.pipelines.beam import describe_dataflow_job, is_dataflow, runner_options
     from tokenfree.pipelines.dry_run import describe_plan
     from tokenfree.pipelines.preprocess import graph_of, run_preprocess
-    from tokenfree.pipelines.runners import runner_options
-    from tokenfree.preprocess.sources.books.books import is_book_name
-    from tokenfree.preprocess.sources.wikipedia.dumps import is_dump_name
-    from tokenfree.workflows.terminal.next_command import next_command
-    from tokenfree.workflows.terminal.plans.preprocess_plan import told
-    from tokenfree.workflows.terminal.stage_line import StageLine, counted
-    from tokenfree.workflows.terminal.verbosity import show_settings
+    from tokenfree.preprocess.sources.books import is_book_name
+    from tokenfree.preprocess.sources.wikipedia import is_dump_name
+    from tokenfree.workflows.terminal.progress import StageLine, counted, show_settings
+    from tokenfree.workflows.terminal.tables import next_command, told
 
     if args.recipe and (is_dump_name(args.recipe) or is_book_name(args.recipe)):
         option = "--wikipedia" if is_dump_name(args.recipe) else "--books"

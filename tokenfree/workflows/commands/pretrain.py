@@ -26,13 +26,14 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.workflows.recipes import command_line, data_option
-from tokenfree.workflows.recipes.kinds import PRETRAINING
+from tokenfree.core.errors import UserError
+from tokenfree.workflows.recipes import options as command_line
+from tokenfree.workflows.recipes.keys import PRETRAINING
+from tokenfree.workflows.recipes.options import add_data_argument, told
 
 if TYPE_CHECKING:
     from tokenfree.train.config import PretrainRecipe
-    from tokenfree.train.mixture.mixture import Data
+    from tokenfree.train.data.mixture import Data
 
 KIND = PRETRAINING  # of recipe that the command reads
 
@@ -40,7 +41,7 @@ KIND = PRETRAINING  # of recipe that the command reads
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`RECIPE --data DIR ... --output RUN [--workers N | MIN:MAX] [--init-from RUN|FOLDER] [--extend-to STEPS]`."""
     command_line.add_arguments(parser, KIND)
-    data_option.add_argument(parser, needed=True)
+    add_data_argument(parser, needed=True)
     parser.add_argument("--output", metavar="RUN", required=True, help="the folder of the run")
     parser.add_argument("--workers", metavar="N | MIN:MAX", default="1", help="training processes (default 1)")
     parser.add_argument(
@@ -61,17 +62,15 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         UserError: recipe, data, workers and run do not fit together.
     """
-    from tokenfree.train.mixture.mixture import paths_of
+    from tokenfree.train.data.mixture import paths_of
     from tokenfree.train.pretrain import pretrain
-    from tokenfree.workflows.terminal.next_command import next_command
-    from tokenfree.workflows.terminal.run_result import loss_lines, loss_of_each
-    from tokenfree.workflows.terminal.training_line import ProgressLine
-    from tokenfree.workflows.terminal.verbosity import show_settings
+    from tokenfree.workflows.terminal.progress import ProgressLine, show_settings
+    from tokenfree.workflows.terminal.tables import loss_lines, loss_of_each, next_command
 
     recipe, data, workers = _checked(args)
     show_settings(args.verbosity, recipe)
     if args.dry_run:
-        print(f"recipe {args.recipe}: fits the data {data_option.told(data)} and {args.workers} workers")
+        print(f"recipe {args.recipe}: fits the data {told(data)} and {args.workers} workers")
         print("".join(f"{line}\n" for line in _what_would_be(recipe, data, args)), end="")
         return 0
     steps = args.extend_to or recipe.train.steps
@@ -101,10 +100,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _what_would_be(recipe: "PretrainRecipe", data: "Data", args: argparse.Namespace) -> Iterator[str]:
     """What the run would begin with, and how it would be made longer."""
-    from tokenfree.train.loop.loop import Loop
-    from tokenfree.train.runs.locate import run_at
-    from tokenfree.train.start.extension import Extension
-    from tokenfree.train.start.first_checkpoint import GivenStart
+    from tokenfree.train.jobs.start import Extension, GivenStart
+    from tokenfree.train.loop.pretraining import Loop
+    from tokenfree.train.runs.run import run_at
 
     run = run_at(args.output)
     if args.extend_to is not None:
@@ -124,8 +122,7 @@ def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, Data, tuple[int
         UserError: with all problems of them.
     """
     from tokenfree.train.config import PretrainRecipe, check
-    from tokenfree.train.mixture.contents import load_data_manifest, load_data_vocabulary
-    from tokenfree.train.mixture.mixture import parse
+    from tokenfree.train.data.mixture import load_data_manifest, load_data_vocabulary, parse
 
     made = command_line.drafted(PretrainRecipe, args)
     recipe, problems = made.settings, list(made.problems)

@@ -23,16 +23,16 @@ import argparse
 import sys
 from pathlib import Path
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.local_files import write_atomically
-from tokenfree.workflows.recipes import step_option
+from tokenfree.core.errors import UserError
+from tokenfree.core.files import write_atomically
+from tokenfree.workflows.recipes.options import add_step_argument
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`RUN [RUN ...] --output FILE.html`, or `SWEEP [SWEEP ...] --format FORMAT [--output FILE]`."""
     parser.add_argument("folders", metavar="RUN", nargs="+", help="folders of runs, sweeps or data directories")
     parser.add_argument("--output", metavar="FILE", help="the page to write; of a table, by default it is printed")
-    step_option.add_argument(parser)
+    add_step_argument(parser)
     shown = "print the table of sweeps of tasks: markdown, latex or csv"
     parser.add_argument("--format", choices=("markdown", "latex", "csv"), help=shown)
 
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output is None:
         raise UserError("--output is missing: the page to write, such as report.html")
     from tokenfree.workflows.report.write import write_report
-    from tokenfree.workflows.terminal.next_command import next_command
+    from tokenfree.workflows.terminal.tables import next_command
 
     page = write_report(args.folders, args.output, step=args.step)
     print(f"report written to {page}")

@@ -18,15 +18,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tokenfree.preprocess.common.errors import JobError, UserError
-from tokenfree.preprocess.common.refused import problems_of
-from tokenfree.preprocess.common.settings import draft, merge, nest
-from tokenfree.workflows.recipes import command_line, data_option, library
-from tokenfree.workflows.recipes.kinds import SWEEP
-from tokenfree.workflows.terminal.stage_line import counted
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.settings import draft, merge, nest, problems_of
+from tokenfree.workflows.recipes import library
+from tokenfree.workflows.recipes import options as command_line
+from tokenfree.workflows.recipes.keys import SWEEP
+from tokenfree.workflows.recipes.options import add_data_argument, data_of
+from tokenfree.workflows.terminal.progress import counted
 
 if TYPE_CHECKING:
-    from tokenfree.train.mixture.mixture import Data
+    from tokenfree.train.data.mixture import Data
     from tokenfree.train.sweep.run import SweepResult
     from tokenfree.train.sweep.space.recipe import SweepRecipe
     from tokenfree.train.sweep.subjects.finetuning import TaskInput
@@ -39,7 +40,7 @@ REPORT = "report.html"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`RECIPE --data DIR ... | --train FILE --dev FILE [--test FILE] --output RUN [--trials N] [--concurrent N]`."""
     command_line.add_arguments(parser, KIND)
-    data_option.add_argument(parser)
+    add_data_argument(parser)
     parser.add_argument("--train", metavar="FILE", help="of a task: the examples to learn from")
     parser.add_argument("--dev", metavar="FILE", help="of a task: the development set, by which settings are judged")
     parser.add_argument("--test", metavar="FILE", help="of a task: the test set, for the best setting alone")
@@ -63,10 +64,8 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.train.sweep.run import run_sweep
     from tokenfree.workflows.report.paper_table import paper_table
     from tokenfree.workflows.report.write import write_report
-    from tokenfree.workflows.terminal.next_command import next_command
-    from tokenfree.workflows.terminal.sweep.plan import describe
-    from tokenfree.workflows.terminal.sweep.table import SweepTable
-    from tokenfree.workflows.terminal.verbosity import show_settings
+    from tokenfree.workflows.terminal.progress import show_settings
+    from tokenfree.workflows.terminal.tables import SweepTable, describe, next_command
 
     sweep = _sweep(args)
     data = _data(args, sweep)
@@ -137,7 +136,7 @@ def _data(args: argparse.Namespace, sweep: "SweepRecipe") -> "Data | TaskInput":
     of_task = [*files, *(name for name, value in others.items() if value is not None)]
     if args.data is not None and of_task:
         raise UserError(f"--data and --{of_task[0]}: give one; data are for pretraining, the other is for a task")
-    data = data_option.data_of(args)
+    data = data_of(args)
     if data is not None:
         return data
     if TASK not in sweep.base and not of_task:

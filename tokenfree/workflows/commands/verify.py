@@ -28,10 +28,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Verify, and say how much was found good."""
-    from tokenfree.preprocess.common.errors import JobError
-    from tokenfree.preprocess.common.storage import Storage
-    from tokenfree.train.embeddings.folder import is_vectors_folder
-    from tokenfree.train.runs.folder_hashes import is_results_folder
+    from tokenfree.core.errors import JobError
+    from tokenfree.core.storage import Storage
+    from tokenfree.train.inference.embed import is_vectors_folder
+    from tokenfree.train.runs.hashes import is_results_folder
 
     names = Storage.at(args.directory).names()
     verified = _verified_results if is_results_folder(names) else _verified_data
@@ -51,7 +51,7 @@ def _verified_data(directory: str) -> tuple[Mapping[str, Any], list[str]]:
     """What was found good, as numbers and in words."""
     from tokenfree.preprocess.dataset.manifest import load_manifest
     from tokenfree.preprocess.dataset.verify import verify
-    from tokenfree.workflows.terminal.next_command import next_command
+    from tokenfree.workflows.terminal.tables import next_command
 
     unhashed = verify(directory)
     shards = load_manifest(directory).shards
@@ -66,7 +66,7 @@ def _verified_data(directory: str) -> tuple[Mapping[str, Any], list[str]]:
 
 def _verified_results(directory: str) -> tuple[Mapping[str, Any], list[str]]:
     """What was found good of a run or a sweep, as numbers and in words."""
-    from tokenfree.train.runs.folder_hashes import verify_folder
+    from tokenfree.train.runs.hashes import verify_folder
 
     verified = verify_folder(directory)
     found = {
@@ -82,9 +82,9 @@ def _verified_results(directory: str) -> tuple[Mapping[str, Any], list[str]]:
 
 def _verified_vectors(directory: str) -> tuple[Mapping[str, Any], list[str]]:
     """What was found good of a folder of vectors, as numbers and in words."""
-    from tokenfree.train.embeddings.folder import verify
-    from tokenfree.workflows.terminal.next_command import next_command
-    from tokenfree.workflows.terminal.stage_line import counted
+    from tokenfree.train.inference.embed import verify
+    from tokenfree.workflows.terminal.progress import counted
+    from tokenfree.workflows.terminal.tables import next_command
 
     manifest = verify(directory)
     found = {"shards": len(manifest["shards"]), "texts": manifest["texts"], "vectors": manifest["vectors"]}

@@ -15,13 +15,11 @@ import ray
 from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from tokenfree.preprocess.common.addresses import check_address
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.this_process import GIB
-from tokenfree.train.ray.environment import ray_environment
-from tokenfree.train.ray.session import ray_session
-from tokenfree.workflows.doctor.finding import Finding
-from tokenfree.workflows.doctor.node import HEAD, NodeFacts, NodeProbe, versions
+from tokenfree.core.errors import UserError
+from tokenfree.core.machine import GIB
+from tokenfree.core.storage import check_address
+from tokenfree.train.ray.cluster import ray_environment, ray_session
+from tokenfree.workflows.doctor.machine import HEAD, Finding, NodeFacts, NodeProbe, versions
 
 ANSWER_SECONDS = 120.0  # for a node to start a process and to look at itself
 _CLOCKS = 5  # times that a clock is asked: the quickest answer says most

@@ -1,18 +1,26 @@
-"""The keys of a recipe: each with its type and range, its default, and what it means.
+"""The keys of a recipe: type, range, default and meaning; and the kinds of recipes.
 
 The types, ranges and defaults are those of the settings classes, the meanings those of their docstrings, under
 `Attributes:`.
 """
 
+from __future__ import annotations
+
+import argparse
 import dataclasses
 import difflib
+import importlib
 import re
+import shutil
+import sys
+import textwrap
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import slot_of
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import slot_of
 
 _WORDS = {int: "int", float: "float", bool: "true | false", str: "text", Any: "anything", type(None): "null"}
 _SIGNS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<", "multiple_of": "a multiple of"}
@@ -178,3 +186,168 @@ def _shown(value: Any) -> str | None:
     if value is None or isinstance(value, bool):
         return _WORDS[type(None)] if value is None else str(value).lower()
     return str(value)
+
+
+BASE = Key("base", "text", "null", "in a file: the recipe that this one is laid over, by its name or file.")
+
+
+@dataclass(frozen=True)
+class RecipeKind:
+    """Recipes that build the same settings.
+
+    Attributes:
+        title: what messages call such a recipe.
+        command: that reads it, of `tokenfree`.
+        module: where its settings class is, which takes seconds to import.
+        settings: the name of that class.
+        top_keys: the top-level keys, which are options of the command too.
+        partial: not all keys of the class may be set, and files have no part in it.
+    """
+
+    title: str
+    command: str
+    module: str
+    settings: str
+    top_keys: tuple[str, ...]
+    partial: bool = False
+
+    def settings_class(self) -> type:
+        """The settings class."""
+        return getattr(importlib.import_module(self.module), self.settings)
+
+    def groups(self) -> list[KeyGroup]:
+        """All keys, those that only files have too."""
+        groups = listed(self.settings_class())
+        if self.partial:
+            return [group for group in groups if group.name.split(".")[0] in self.top_keys]
+        if BASE.name in self.top_keys:
+            return groups
+        return [replace(groups[0], keys=(BASE, *groups[0].keys)), *groups[1:]]
+
+
+PREPROCESSING = RecipeKind(
+    "preprocessing recipe",
+    "preprocess",
+    "tokenfree.preprocess.config",
+    "PreprocessConfig",
+    (
+        *("wikipedia", "books", "hf_dataset", "text_column", "id_column", "language_column", "language", "namespaces"),
+        *("window", "vocabulary", "filters", "near_duplicates", "columns", "shards", "shard_characters"),
+        *("split_bytes", "validation_fraction", "seed"),
+    ),
+)
+PRETRAINING = RecipeKind(
+    "pretraining recipe",
+    "pretrain",
+    "tokenfree.train.config",
+    "PretrainRecipe",
+    ("model", "objective", "train"),
+)
+FINETUNING = RecipeKind(
+    "fine-tuning recipe",
+    "finetune",
+    "tokenfree.train.config",
+    "FinetuneRecipe",
+    ("model", "task", "train"),
+)
+SWEEP = RecipeKind(
+    "sweep recipe",
+    "sweep",
+    "tokenfree.train.sweep.space.recipe",
+    "SweepRecipe",
+    (
+        *("base", "variants", "overrides", "space", "searcher", "scheduler", "objectives", "trials", "seeds"),
+        *("budget", "reports", "workers", "gpus_per_worker", "concurrent", "seed"),
+    ),
+)
+IMPORTED = replace(PRETRAINING, command="import", top_keys=("model", "train"), partial=True)
+KINDS = (PREPROCESSING, PRETRAINING, FINETUNING, SWEEP)
+
+
+def kind_of(settings: type) -> RecipeKind:
+    """The kind of the recipes that build a settings class, which must be one that recipes build."""
+    home = (settings.__module__, settings.__name__)
+    return next(kind for kind in KINDS if (kind.module, kind.settings) == home)
+
+
+def expect(kind: RecipeKind, mapping: Mapping[str, Any], recipe: str) -> None:
+    """Refuse the mapping of a recipe that is of another kind: one that knows more of its keys.
+
+    Raises:
+        UserError: naming the kind, and the command that reads it.
+    """
+    known = {each: len({BASE.name, *each.top_keys} & mapping.keys()) for each in KINDS}
+    other = max(KINDS, key=lambda each: known[each])
+    if known[other] > known[kind]:
+        hint = " (a sweep names it as its base)" if kind == SWEEP and other in (PRETRAINING, FINETUNING) else ""
+        raise UserError(
+            f"recipe {recipe}: a {other.title}, where a {kind.title} is expected; run tokenfree {other.command} "
+            f"{recipe}{hint}"
+        )
+
+
+_LEAST, _MOST = 40, 100  # columns
+
+
+class HelpKeys(argparse.Action):
+    """Prints the keys of recipes of a kind and ends the command, as `--help` does: nothing else is needed."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, *, kind: RecipeKind, **options: Any) -> None:
+        super().__init__(option_strings, dest, nargs="?", metavar="PREFIX", **options)
+        self.kind = kind
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        """See `argparse.Action`.
+
+        Raises:
+            UserError: no key begins with the prefix.
+        """
+        groups = chosen(self.kind.groups(), str(values or ""))
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        print("\n".join(lines(groups) if width is None else paragraphs(groups, width)), flush=True)
+        parser.exit()
+
+
+def lines(groups: Sequence[KeyGroup]) -> Iterator[str]:
+    """A line for each key: name, part that has it, type, default and meaning, with tabs between."""
+    for group in groups:
+        for key in group.keys:
+            yield "\t".join([key.name, group.part or "", key.type, _default_text(key), key.meaning])
+
+
+def paragraphs(groups: Sequence[KeyGroup], width: int) -> Iterator[str]:
+    """Lines of at most `width` columns, but for names that are longer: a paragraph for each group and each key."""
+    width = min(max(width, _LEAST), _MOST)
+    for number, group in enumerate(groups):
+        if number:
+            yield ""
+        yield from _wrapped(_title(group), width)
+        for key in group.keys:
+            yield from _wrapped(f"  {key.name}  {key.type}, {_default_text(key)}", width, 6)
+            yield from _wrapped(f"      {key.meaning}", width, 6)
+
+
+def _title(group: KeyGroup) -> str:
+    if group.part is not None:
+        return f"{group.name}.name: {group.part} - {group.meaning}"
+    return f"{group.name}: {group.meaning}" if group.name else group.meaning
+
+
+def _default_text(key: Key) -> str:
+    return "required" if key.default is None else f"default {key.default}"
+
+
+def _wrapped(text: str, width: int, indent: int = 0) -> list[str]:
+    return textwrap.wrap(
+        text,
+        width,
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -11,9 +11,9 @@ from typing import Any
 
 import yaml
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import merge, value_at
-from tokenfree.workflows.recipes.kinds import FINETUNING, PRETRAINING, RecipeKind, expect
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import merge, value_at
+from tokenfree.workflows.recipes.keys import FINETUNING, PRETRAINING, RecipeKind, expect
 
 FOLDER = Path(__file__).parent
 _END = re.compile(r"(?<!\bal)[.:;]\s(?![^()]*\))")  # of what is no abbreviation and not in parentheses

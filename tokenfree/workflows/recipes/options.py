@@ -1,12 +1,125 @@
-"""Parts the keys of a recipe among a command's arguments from its own options; `-` and `_` in names are the same."""
+"""Options of commands: recipe keys on the command line, `--data`, `--step`."""
 
+from __future__ import annotations
+
+import argparse
 import difflib
+import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from tokenfree.preprocess.common.errors import UserError
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import Draft, build, draft, merge, nest
 from tokenfree.workflows.recipes import library
-from tokenfree.workflows.recipes.keys import nearest
-from tokenfree.workflows.recipes.kinds import RecipeKind
+from tokenfree.workflows.recipes.keys import HelpKeys, RecipeKind, kind_of, nearest
+from tokenfree.workflows.recipes.library import check_kind, read, read_based
+
+if TYPE_CHECKING:
+    from tokenfree.train.data.mixture import Data
+    from tokenfree.train.runs.checkpoints import Checkpoint
+
+T = TypeVar("T")
+
+
+def add_arguments(parser: argparse.ArgumentParser, kind: RecipeKind, *, optional: bool = False) -> None:
+    """The positional RECIPE, `--config` and `--help-keys`; keys are options too (`--model.trunk.layers 4`)."""
+    shown = "a recipe's name or YAML file"
+    parser.add_argument("recipe", metavar="RECIPE", nargs="?" if optional else None, help=shown)
+    parser.add_argument("--config", metavar="FILE", help="YAML laid over the recipe; any key may follow as --KEY VALUE")
+    add_help_keys(parser, kind)
+
+
+def add_help_keys(parser: argparse.ArgumentParser, kind: RecipeKind) -> None:
+    """The option `--help-keys`."""
+    shown = "list the keys, of a PREFIX such as model.trunk only, and exit; plain lines where the output is a pipe"
+    parser.add_argument("--help-keys", action=HelpKeys, kind=kind, help=shown)
+
+
+def resolve(recipe: str | None, config_file: str | None, overrides: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """The recipe, then `--config`, then the dotted overrides (key, value as written), laid over each other.
+
+    Raises:
+        UserError: a file cannot be read as a recipe, or an override contradicts another.
+    """
+    mapping = {} if recipe is None else read(recipe)
+    if config_file is not None:
+        mapping = merge(mapping, read(config_file))
+    return merge(mapping, nest(overrides))
+
+
+def mapping_of(kind: RecipeKind, args: argparse.Namespace, **options: Any) -> dict[str, Any]:
+    """The mapping of the command's RECIPE, `--config`, overrides, and `options` (those that are not None).
+
+    Raises:
+        UserError: a file cannot be read as a recipe, or it is one of another kind; or an override contradicts another.
+    """
+    for given in (each for each in (args.recipe, args.config) if each is not None):
+        check_kind(kind, given)
+    mapping = resolve(args.recipe, args.config, args.overrides)
+    if "base" in mapping and "base" not in kind.top_keys:
+        mapping = merge(read_based(mapping.pop("base")), mapping)
+    return merge(mapping, {key: value for key, value in options.items() if value is not None})
+
+
+def source(args: argparse.Namespace) -> str:
+    """What messages call the settings of a command."""
+    given = args.recipe or args.config
+    return f"recipe {given}" if given else "options"
+
+
+def drafted(cls: type[T], args: argparse.Namespace, **options: Any) -> Draft[T]:
+    """The settings `cls` of the command's RECIPE, `--config`, overrides, and `options`, with all their problems.
+
+    Raises:
+        UserError: see `mapping_of`.
+    """
+    return draft(cls, mapping_of(kind_of(cls), args, **options))
+
+
+def load(cls: type[T], args: argparse.Namespace, **options: Any) -> T:
+    """Build `cls` from the command's RECIPE, `--config`, overrides, and `options` (those that are not None).
+
+    Raises:
+        UserError: see `mapping_of`; or keys or values do not fit `cls`, all of which are named.
+    """
+    return build(cls, mapping_of(kind_of(cls), args, **options), source=source(args))
+
+
+SHOWN = "a data directory made by `tokenfree preprocess`; or several, as DIR:WEIGHT or all without a weight"
+
+
+def add_data_argument(
+    parser: argparse.ArgumentParser, shown: str = SHOWN, *, metavar: str = "DIR", needed: bool = False
+) -> None:
+    """`--data DIR ...`, which takes all words up to the next option: RUN stands before it."""
+    parser.add_argument("--data", metavar=metavar, nargs="+", required=needed, help=shown)
+
+
+def data_of(args: argparse.Namespace) -> Data | None:
+    """What the option names, None where it was not given.
+
+    Raises:
+        UserError: see `tokenfree.train.data.mixture.parse`.
+    """
+    from tokenfree.train.data.mixture import parse
+
+    return None if args.data is None else parse(args.data)
+
+
+def told(data: Data) -> str:
+    """The directories; of several each with its share of the samples.
+
+    Raises:
+        UserError: see `tokenfree.train.data.mixture.load_contents`.
+    """
+    from tokenfree.train.data.mixture import load_contents, paths_of
+
+    mixing = load_contents(data).mixing
+    if mixing is None:
+        return paths_of(data)[0]
+    each = zip(paths_of(data), mixing["train"].shares.tolist(), strict=True)
+    return ", ".join(f"{path} ({share:.1%})" for path, share in each)
+
 
 # Options of the version before, and what to use instead.
 _METRICS = "use metrics.jsonl, TensorBoard, Ray's Prometheus export, or alerts of W&B and MLflow (train.log_to)"
@@ -80,3 +193,15 @@ def _hint(command: str, option: str, options: Sequence[str], kind: RecipeKind | 
         near = nearest(option[2:].replace("-", "_"), names)
         close = [] if near is None else [f"--{near}"]
     return f"did you mean {close[0]}?" if close else f"see tokenfree {command} --help"
+
+
+def add_step_argument(parser: argparse.ArgumentParser) -> None:
+    """`--step N`."""
+    shown = "use the checkpoint of this step (default: the last one of a run, the best one of a fine-tuned run)"
+    parser.add_argument("--step", metavar="N", type=int, help=shown)
+
+
+def show(checkpoint: Checkpoint, as_json: bool) -> None:
+    """Print the step on standard error, for a command whose output is all results; JSON has it."""
+    if not as_json:
+        print(f"step {checkpoint.step:,}", file=sys.stderr)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.storage import Storage
+from tokenfree.core.errors import UserError
+from tokenfree.core.storage import Storage
 from tokenfree.preprocess.dataset.manifest import Manifest, load_manifest
-from tokenfree.train.runs.run_files import (
+from tokenfree.train.runs.config import (
     CONFIG_NAME,
     EVENTS,
     EVENTS_NAME,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import jinja2
 import markupsafe
 
-from tokenfree.preprocess.common.printable import printable
+from tokenfree.core.errors import printable
 from tokenfree.workflows.report.figures.drawing import number_ids
 from tokenfree.workflows.report.finetuned.section import finetuned_comparison, finetuned_section
 from tokenfree.workflows.report.load import DataRecord, Record, RunRecord, SweepRecord

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.storage import Storage
+from tokenfree.core.errors import UserError
+from tokenfree.core.storage import Storage
 from tokenfree.train.sweep.control.sweep_files import SCORES, SCORES_FILE
 from tokenfree.train.sweep.results.trial_result import short_names, shown
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from tokenfree.preprocess.common.local_files import write_atomically
-from tokenfree.train.runs.folder_hashes import HASHES, rewritten
+from tokenfree.core.files import write_atomically
+from tokenfree.train.runs.hashes import HASHES, rewritten
 from tokenfree.workflows.report.load import load
 from tokenfree.workflows.report.page import render
 
@@ -36,7 +36,7 @@ def _local(folder: str) -> Path:
     """The folder; of a run in a store, a copy of its small files."""
     if "://" not in folder:
         return Path(folder)
-    from tokenfree.train.runs.locate import run_at  # imports torch
+    from tokenfree.train.runs.run import run_at  # imports torch
 
     run = run_at(folder)
     run.fetch()

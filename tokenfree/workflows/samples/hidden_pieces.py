@@ -5,17 +5,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tokenfree.preprocess.common.errors import UserError
+from tokenfree.core.errors import UserError
 from tokenfree.preprocess.text.characters import byte_offsets, codepoints_of
 from tokenfree.preprocess.text.words import word_spans
 from tokenfree.train.batches import counter_random as random
-from tokenfree.train.batches.subword_targets import predictable
-from tokenfree.train.data.shard_reader import ShardReader
+from tokenfree.train.batches.subwords import predictable
+from tokenfree.train.data.mixture import Data
+from tokenfree.train.data.shards import ShardReader
 from tokenfree.train.data.validation import VALIDATION_SEED
-from tokenfree.train.inference.guesses import LONGEST, Guess
-from tokenfree.train.inference.masked_text import MaskedText
+from tokenfree.train.inference.guesses import LONGEST, Guess, MaskedText
 from tokenfree.train.inference.predictor import Predictor
-from tokenfree.train.mixture.mixture import Data
 
 TOP = 5
 _SUBWORDS = ("canine_s", "masked_subwords")

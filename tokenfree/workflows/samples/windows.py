@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from tokenfree.preprocess.common.storage import Storage
+from tokenfree.core.storage import Storage
 from tokenfree.preprocess.dataset.manifest import Manifest
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 
@@ -109,7 +109,7 @@ def _sample(storage: Storage, manifest: Manifest, num_windows: int) -> Iterator[
 
 def _masked(row: pa.RecordBatch, vocabulary: Vocabulary, number: int, width: int) -> str:
     """The window as CANINE-S would see it, masked characters as blocks."""
-    from tokenfree.train.batches.framing import MASK
+    from tokenfree.train.batches.characters import MASK
     from tokenfree.train.objectives.canine_s import Config
 
     window, config = row.column("codepoints")[0].values.to_numpy(), Config()

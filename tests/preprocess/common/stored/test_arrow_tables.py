@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.common.stored import arrow_tables
-from tokenfree.preprocess.common.stored.arrow_tables import read_columns, write_table
+from tokenfree.core import stored_files as arrow_tables
+from tokenfree.core.storage import Storage
+from tokenfree.core.stored_files import read_columns, write_table
 
 
 @pytest.mark.parametrize("place", ["disk", "store", "large in a store"])

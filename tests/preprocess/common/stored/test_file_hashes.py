@@ -4,16 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tokenfree.preprocess.common.errors import JobError
-from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.common.stored.file_hashes import (
-    check_hash,
-    hash_of,
-    hashes_of,
-    is_inside,
-    read_sealed,
-    write_sealed,
-)
+from tokenfree.core.errors import JobError
+from tokenfree.core.storage import Storage
+from tokenfree.core.stored_files import check_hash, hash_of, hashes_of, is_inside, read_sealed, write_sealed
 
 VALUES = {"files": {"a.txt": "ab", "雁.txt": "cd"}, "inputs": [{"path": "x", "size": 7}]}
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tokenfree.preprocess.common.stored.json_lines import json_lines, read_json_lines, whole_lines
+from tokenfree.core.stored_files import json_lines, read_json_lines, whole_lines
 
 
 def test_a_torn_last_line_is_left_out(tmp_path: Path) -> None:

@@ -15,10 +15,10 @@ import fsspec
 import pytest
 
 from tests.conftest import REPOSITORY
-from tokenfree.preprocess.common.errors import JobError, UserError
-from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.common.stored import store_lock
-from tokenfree.preprocess.common.stored.store_lock import LOCK, check, hold
+from tokenfree.core import locks as store_lock
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.locks import LOCK, check, hold
+from tokenfree.core.storage import Storage
 
 HELD = UserError("a goose sits on it")
 
@@ -185,8 +185,8 @@ def test_two_takers_do_not_begin_before_the_grace_is_over(storage: Storage, monk
 
 PROGRAM = """
 import sys, time
-from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.common.stored.store_lock import hold
+from tokenfree.core.storage import Storage
+from tokenfree.core.locks import hold
 with hold(Storage(sys.argv[1]), RuntimeError("held")):
     print("held", flush=True)
     time.sleep(60)

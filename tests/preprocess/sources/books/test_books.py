@@ -11,14 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenfree.preprocess.common.errors import UserError
+from tokenfree.core.errors import UserError
 from tokenfree.preprocess.config import PreprocessConfig
-from tokenfree.preprocess.records.document import Failure
-from tokenfree.preprocess.records.page import Page
-from tokenfree.preprocess.sources.books.books import parse_book
-from tokenfree.preprocess.sources.books.encodings import NotText, decode_book
-from tokenfree.preprocess.sources.books.paragraphs import paragraphs, strip_gutenberg
-from tokenfree.preprocess.sources.input_splits import plan_splits, read_split
+from tokenfree.preprocess.records import Failure, Page
+from tokenfree.preprocess.sources.books import NotText, decode_book, paragraphs, parse_book, strip_gutenberg
+from tokenfree.preprocess.sources.splits import plan_splits, read_split
 
 LINES = """Call me Ishmael. Some years ago, never mind how long precisely,
 having little or no money in my purse, and nothing particular to

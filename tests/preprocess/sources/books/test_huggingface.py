@@ -6,13 +6,11 @@ from pathlib import Path
 import datasets
 import pytest
 
-from tokenfree.preprocess.common.errors import UserError
+from tokenfree.core.errors import UserError
 from tokenfree.preprocess.config import PreprocessConfig
-from tokenfree.preprocess.records.document import Failure
-from tokenfree.preprocess.records.input_split import InputSplit
-from tokenfree.preprocess.records.page import Page
-from tokenfree.preprocess.sources.books.huggingface import Named
-from tokenfree.preprocess.sources.input_splits import find_inputs, hash_input, plan_splits, read_split
+from tokenfree.preprocess.records import Failure, InputSplit, Page
+from tokenfree.preprocess.sources.splits import find_inputs, hash_input, plan_splits, read_split
+from tokenfree.preprocess.sources.tables import Named
 
 ROWS = {
     "text": [f"Goose {n} walks along the river 鵞鳥." for n in range(50)],

@@ -14,11 +14,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tokenfree.preprocess.common.errors import UserError
+from tokenfree.core.errors import UserError
 from tokenfree.preprocess.config import PreprocessConfig
-from tokenfree.preprocess.records.document import Failure
-from tokenfree.preprocess.records.page import Page
-from tokenfree.preprocess.sources.input_splits import plan_splits, read_split
+from tokenfree.preprocess.records import Failure, Page
+from tokenfree.preprocess.sources.splits import plan_splits, read_split
 
 gz = functools.partial(gzip.compress, mtime=0)  # the same bytes at any time
 PACK: dict[str, Callable[[bytes], bytes]] = {
@@ -152,7 +151,7 @@ def test_a_bomb_does_not_fill_the_memory(
 ) -> None:
     for module in ("books", "json_lines"):
         monkeypatch.setattr(f"tokenfree.preprocess.sources.books.{module}.MAX_BOOK_BYTES", 1_000_000)
-    monkeypatch.setattr("tokenfree.preprocess.sources.inputs.compression.HELD_BYTES", 1 << 21)
+    monkeypatch.setattr("tokenfree.preprocess.sources.compression.HELD_BYTES", 1 << 21)
     path = tmp_path / f"a.{content}.{ending}"
     path.write_bytes(PACK[ending](b'{"text": "a"}\n' + b" " * 60_000_000 + b"x"))
     (split,) = plan_splits(PreprocessConfig(books=(str(path),)))

@@ -10,11 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tokenfree.preprocess.common.errors import UserError
+from tokenfree.core.errors import UserError
 from tokenfree.preprocess.config import PreprocessConfig
-from tokenfree.preprocess.records.document import Failure
-from tokenfree.preprocess.records.page import Page
-from tokenfree.preprocess.sources.input_splits import plan_splits, read_split
+from tokenfree.preprocess.records import Failure, Page
+from tokenfree.preprocess.sources.splits import plan_splits, read_split
 
 ROWS = [
     {"body": "Seven geese.", "key": "g7", "lang": "en", "text": "not this", "language": "ja", "id": "nor this"},

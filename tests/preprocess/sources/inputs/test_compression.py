@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenfree.preprocess.records.input_split import Format
-from tokenfree.preprocess.sources.inputs.compression import Block, Damage, End, read_blocks
-from tokenfree.preprocess.sources.inputs.stream_formats import stored_format
+from tokenfree.preprocess.records import Format
+from tokenfree.preprocess.sources.compression import Block, Damage, End, read_blocks, stored_format
 
 # Random letters: 2.5 bz2 blocks and as many read blocks, so that damage can be in the first, the last or between.
 TEXT = bytes(random.Random(0).choices(b"abcdefgh \n", k=2_200_000))

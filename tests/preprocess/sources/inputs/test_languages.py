@@ -2,7 +2,7 @@
 
 import pytest
 
-from tokenfree.preprocess.sources.inputs.languages import language_tag, wikimedia_database
+from tokenfree.preprocess.sources.files import language_tag, wikimedia_database
 
 
 @pytest.mark.parametrize(

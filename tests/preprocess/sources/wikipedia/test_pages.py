@@ -14,12 +14,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tokenfree.preprocess.config import PreprocessConfig
-from tokenfree.preprocess.records.document import Failure
-from tokenfree.preprocess.records.input_split import InputSplit
-from tokenfree.preprocess.records.page import Page
-from tokenfree.preprocess.records.wiki_site import Site
-from tokenfree.preprocess.sources.input_splits import plan_splits, read_split
-from tokenfree.preprocess.sources.wikipedia.pages import parse_page, unescape
+from tokenfree.preprocess.records import Failure, InputSplit, Page, Site
+from tokenfree.preprocess.sources.splits import plan_splits, read_split
+from tokenfree.preprocess.sources.wikipedia import parse_page, unescape
 
 SITE = Site.from_siteinfo("", database="swwiki", language="sw")
 PAGE = (

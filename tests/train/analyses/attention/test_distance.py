@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from tests.train.analyses.conftest import MakeModel
-from tokenfree.train.analyses.attention.distance import attention_distances, bin_names
-from tokenfree.train.analyses.subject.model import AnalysedModel
-from tokenfree.train.analyses.subject.texts import SampledTexts
+from tokenfree.train.analyses.attention import attention_distances, bin_names
+from tokenfree.train.analyses.subject import AnalysedModel, SampledTexts
 
 ABS = {"positions": {"name": "diet_abs", "max_units": 64, "rank": 64, "sharing": "none"}}
 

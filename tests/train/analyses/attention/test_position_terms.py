@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from tokenfree.train.analyses.attention.position_terms import own_segment, shape_of, toeplitz_share
+from tokenfree.train.analyses.attention import own_segment, shape_of, toeplitz_share
 
 
 def test_a_function_of_the_offset_is_all_explained() -> None:

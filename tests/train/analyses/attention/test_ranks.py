@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from tests.train.analyses.conftest import MakeModel
-from tokenfree.train.analyses.attention.ranks import attention_ranks, ranks_of
-from tokenfree.train.analyses.subject.texts import SampledTexts
+from tokenfree.train.analyses.attention import attention_ranks, ranks_of
+from tokenfree.train.analyses.subject import SampledTexts
 
 TEXT = SampledTexts(["forty units: so many letters and signs."[:38]], 0)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.train.analyses.conftest import MakeModel
-from tokenfree.train.analyses.attention.recorded import SeenLayer, watched
+from tokenfree.train.analyses.attention import SeenLayer, watched
 
 TEXT = "one text of a few words, long enough for blocks"
 PATTERNS: list[dict[str, Any]] = [

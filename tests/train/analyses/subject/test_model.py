@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 
 from tests.train.analyses.conftest import MakeModel
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import build, merge
-from tokenfree.train.analyses.attention.distance import attention_distances
-from tokenfree.train.analyses.subject.model import AnalysedModel, load_model
-from tokenfree.train.analyses.subject.texts import sample_texts
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import build, merge
+from tokenfree.train.analyses.attention import attention_distances
+from tokenfree.train.analyses.subject import AnalysedModel, load_model, sample_texts
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.huggingface.folders import export_run
 from tokenfree.train.inference.text_encoder import WordEncoder

@@ -8,13 +8,20 @@ import pytest
 import torch
 
 from tests.train.analyses.conftest import MakeModel
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import build
-from tokenfree.preprocess.dataset.vocabulary import load_vocabulary
-from tokenfree.train.analyses.subject.model import AnalysedModel
-from tokenfree.train.analyses.words import similarity as module
-from tokenfree.train.analyses.words.similarity import correlate, cosines, similarity, spelling_similarities
-from tokenfree.train.analyses.words.vectors import Place, have_vectors, word_vectors
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import build
+from tokenfree.preprocess.dataset.manifest import load_vocabulary
+from tokenfree.train.analyses import similarity as module
+from tokenfree.train.analyses.similarity import (
+    Place,
+    correlate,
+    cosines,
+    have_vectors,
+    similarity,
+    spelling_similarities,
+    word_vectors,
+)
+from tokenfree.train.analyses.subject import AnalysedModel
 from tokenfree.train.inference.text_encoder import TextEncoder, WordEncoder
 from tokenfree.train.model.encoder import ModelConfig
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.train.analyses.words.unimorph import draw_pairs, read_unimorph, unimorph_files
+from tokenfree.core.errors import UserError
+from tokenfree.train.analyses.similarity import draw_pairs, read_unimorph, unimorph_files
 
 WORDS = {f"lemma{number}": [f"w{number}{ending}" for ending in ("", "s", "ed", "ing")] for number in range(20)}
 

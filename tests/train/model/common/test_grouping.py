@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from tokenfree.preprocess.common.settings import build
-from tokenfree.train.model.common.grouping import Grouping, any_of_units, unit_segments
+from tokenfree.core.settings import build
+from tokenfree.train.model.common.basic import Grouping, any_of_units, unit_segments
 from tokenfree.train.model.encoder import ModelConfig
 
 

@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tokenfree.train.model.common.attention import FullAttention
+from tokenfree.train.model.common.attention import FullAttention, Heads
+from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.common.bert_layer import BertLayer
-from tokenfree.train.model.common.dimensions import Dimensions
-from tokenfree.train.model.common.heads import Heads
 from tokenfree.train.model.downsamplers import strided_conv
 from tokenfree.train.model.downsamplers.strided import BlockAttention, unit_of_characters
 

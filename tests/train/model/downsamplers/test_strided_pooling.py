@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tokenfree.train.model.common.dimensions import LAYER_NORM_EPSILON, Dimensions
+from tokenfree.train.model.common.basic import LAYER_NORM_EPSILON, Dimensions
 from tokenfree.train.model.downsamplers import strided_attention, strided_conv, strided_mean
 
 RATE, WIDTH, NARROW, CHARACTERS = 3, 8, 4, 14

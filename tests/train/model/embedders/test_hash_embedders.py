@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.core.errors import UserError
+from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.embedders import codepoint_hash, ngram_hash
 from tokenfree.train.model.embedders.characters import CharacterEmbedder
 from tokenfree.train.model.embedders.hashing import Family, hash_buckets, multipliers

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from tokenfree.preprocess.common.settings import build
-from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.core.settings import build
+from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.costs import costs
 from tokenfree.train.model.encoder import Encoder, ModelConfig
 

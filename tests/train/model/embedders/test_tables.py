@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from tokenfree import load_encoder
-from tokenfree.preprocess.common.settings import build
+from tokenfree.core.settings import build
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.data.character_counts import frequent_characters
-from tokenfree.train.data.shard_reader import ShardReader
-from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.train.data.shards import ShardReader
+from tokenfree.train.data.validation import frequent_characters
+from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.costs import costs
 from tokenfree.train.model.embedders import byte_table, subword_table
 from tokenfree.train.model.embedders.character_vocabulary import SPECIALS, VocabularyTable

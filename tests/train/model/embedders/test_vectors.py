@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from tokenfree.preprocess.common.settings import build
-from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.core.settings import build
+from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.embedders.characters import InputPositions
 from tokenfree.train.model.embedders.vectors import Config
 from tokenfree.train.model.encoder import ModelConfig, check

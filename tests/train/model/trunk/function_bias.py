@@ -5,8 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from tokenfree.train.model.common.position_bias import LayerBias
-from tokenfree.train.model.common.workspace import Workspace
+from tokenfree.train.model.common.attention import LayerBias, Workspace
 
 
 class FunctionBias(LayerBias):

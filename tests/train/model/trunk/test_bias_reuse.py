@@ -6,15 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from tokenfree.preprocess.common.settings import build
-from tokenfree.train.model.common.attention import hide
-from tokenfree.train.model.common.dimensions import Dimensions
-from tokenfree.train.model.common.heads import Heads
-from tokenfree.train.model.common.position_bias import ALL_HEADS, LayerBias, SumBias, bound
-from tokenfree.train.model.common.workspace import Workspace
-from tokenfree.train.model.trunk.bias_reuse import SharedBias, reused, sums
-from tokenfree.train.model.trunk.positions.biases import FactorBias, OffsetBias
-from tokenfree.train.model.trunk.stack import TrunkConfig
+from tokenfree.core.settings import build
+from tokenfree.train.model.common.attention import ALL_HEADS, Heads, LayerBias, SumBias, Workspace, bound, hide
+from tokenfree.train.model.common.basic import Dimensions
+from tokenfree.train.model.common.positions import FactorBias, OffsetBias
+from tokenfree.train.model.trunk import SharedBias, TrunkConfig, reused, sums
 
 UNITS = 6
 VALID = torch.arange(UNITS) < torch.tensor([[UNITS], [4]])

@@ -6,10 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tokenfree.train.model.common.heads import Heads
-from tokenfree.train.model.common.position_bias import LayerBias
-from tokenfree.train.model.common.workspace import Workspace
-from tokenfree.train.model.trunk.positions.biases import FactorBias, OffsetBias
+from tokenfree.train.model.common.attention import Heads, LayerBias, Workspace
+from tokenfree.train.model.common.positions import FactorBias, OffsetBias
 
 HEADS, UNITS, RANK = 3, 7, 2
 

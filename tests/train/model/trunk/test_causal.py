@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from tokenfree.preprocess.common.settings import build
-from tokenfree.train.model.common.dimensions import Dimensions
-from tokenfree.train.model.common.heads import Heads
-from tokenfree.train.model.trunk.attention.causal import CausalCore
-from tokenfree.train.model.trunk.stack import LAYER, POSITIONS, TrunkConfig
+from tokenfree.core.settings import build
+from tokenfree.train.model.attention.causal import CausalCore
+from tokenfree.train.model.common.attention import Heads
+from tokenfree.train.model.common.basic import Dimensions
+from tokenfree.train.model.trunk import LAYER, POSITIONS, TrunkConfig
 
 
 def test_attention_by_loops() -> None:

@@ -6,14 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from tokenfree.preprocess.common.settings import build
-from tokenfree.train.model.common.cost import count_parameters
-from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.core.settings import build
+from tokenfree.train.model.common import positions as biases
+from tokenfree.train.model.common.basic import Dimensions, count_parameters
+from tokenfree.train.model.common.positions import FactorBias, OffsetBias
 from tokenfree.train.model.costs import costs
 from tokenfree.train.model.encoder import Encoder, ModelConfig
-from tokenfree.train.model.trunk.positions import biases
-from tokenfree.train.model.trunk.positions.biases import FactorBias, OffsetBias
-from tokenfree.train.model.trunk.stack import Trunk, TrunkConfig
+from tokenfree.train.model.trunk import Trunk, TrunkConfig
 
 LAYER = 7_087_872
 POOLER = 590_592

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from tokenfree.preprocess.common.settings import build
-from tokenfree.train.model.common.dimensions import Dimensions
-from tokenfree.train.model.common.heads import Heads
-from tokenfree.train.model.trunk.stack import Trunk, TrunkConfig
+from tokenfree.core.settings import build
+from tokenfree.train.model.common.attention import Heads
+from tokenfree.train.model.common.basic import Dimensions
+from tokenfree.train.model.trunk import Trunk, TrunkConfig
 
 WIDTH, HEADS = 20, 5
 

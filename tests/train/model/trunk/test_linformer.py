@@ -8,12 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import build
-from tokenfree.train.model.common.cost import count_parameters
-from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import build
+from tokenfree.train.model.common.basic import Dimensions, count_parameters
 from tokenfree.train.model.encoder import ModelConfig, check
-from tokenfree.train.model.trunk.stack import Trunk, TrunkConfig
+from tokenfree.train.model.trunk import Trunk, TrunkConfig
 
 DIMENSIONS = Dimensions(width=16, heads=4, inner_width=12, dropout=0.0, activation="gelu_tanh")
 

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from tokenfree.preprocess.common.settings import build
-from tokenfree.train.model.common.dimensions import Dimensions
-from tokenfree.train.model.trunk.stack import TrunkConfig
+from tokenfree.core.settings import build
+from tokenfree.train.model.common.basic import Dimensions
+from tokenfree.train.model.trunk import TrunkConfig
 
 
 @pytest.mark.parametrize("windows", [[4, 4], [2, 16]])

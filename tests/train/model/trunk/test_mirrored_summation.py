@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tokenfree.preprocess.common.settings import build, to_mapping
-from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.core.settings import build, to_mapping
+from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.model.trunk.stack import Trunk, TrunkConfig
+from tokenfree.train.model.trunk import Trunk, TrunkConfig
 from tokenfree.workflows.recipes import library
 
 WIDTH, HEADS = 20, 10

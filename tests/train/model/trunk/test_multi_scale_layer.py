@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 import torch
 
-from tokenfree.preprocess.common.settings import build
-from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.core.settings import build
+from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.model.trunk.stack import TrunkConfig
+from tokenfree.train.model.trunk import TrunkConfig
 
 DIMENSIONS = Dimensions(width=12, heads=4, inner_width=48, dropout=0.1, activation="gelu_tanh")
 

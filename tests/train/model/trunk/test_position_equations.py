@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from tests.train.model.test_equations import dense, feed_forward, norm, shown
-from tokenfree.preprocess.common.settings import build
-from tokenfree.train.model.common.dimensions import Dimensions
-from tokenfree.train.model.trunk.stack import TrunkConfig
+from tokenfree.core.settings import build
+from tokenfree.train.model.common.basic import Dimensions
+from tokenfree.train.model.trunk import TrunkConfig
 
 HEADS, E, UNITS, MOST = 3, 4, 8, 61
 SEGMENTS = torch.tensor([0, 0, 0, 1, 1, 0, 1, 1] * 7)

@@ -11,17 +11,16 @@ from hypothesis import strategies as st
 from torch import Tensor
 from transformers.models.t5.modeling_t5 import T5Attention
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import build
-from tokenfree.train.model.common.attention import FullAttention
-from tokenfree.train.model.common.dimensions import Dimensions
-from tokenfree.train.model.common.heads import Heads
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import build
+from tokenfree.train.model.attention.multi_scale import resolve_width
+from tokenfree.train.model.common.attention import FullAttention, Heads
+from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.encoder import Encoder, ModelConfig, check
-from tokenfree.train.model.trunk.attention.scales import resolve_width
-from tokenfree.train.model.trunk.positions.none import NoPositions
-from tokenfree.train.model.trunk.positions.t5 import bucket
-from tokenfree.train.model.trunk.segments.none import NoSegments
-from tokenfree.train.model.trunk.stack import Trunk, TrunkConfig
+from tokenfree.train.model.positions.none import NoPositions
+from tokenfree.train.model.positions.t5 import bucket
+from tokenfree.train.model.segments.none import NoSegments
+from tokenfree.train.model.trunk import Trunk, TrunkConfig
 
 DIMENSIONS = Dimensions(width=16, heads=4, inner_width=12, dropout=0.0, activation="gelu_tanh")
 LAYERS = 2

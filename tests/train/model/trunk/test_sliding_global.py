@@ -9,16 +9,15 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tests.train.model.trunk.function_bias import FunctionBias
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import Slot, build, to_mapping
-from tokenfree.train.model.common.attention import FullAttention
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import Slot, build, to_mapping
+from tokenfree.train.model.attention.sliding_global import Config, SlidingGlobalAttention
+from tokenfree.train.model.common.attention import FullAttention, Heads
+from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.common.bert_layer import BertLayer
-from tokenfree.train.model.common.dimensions import Dimensions
-from tokenfree.train.model.common.heads import Heads
 from tokenfree.train.model.costs import costs, step_memory
 from tokenfree.train.model.encoder import Encoder, ModelConfig, check
-from tokenfree.train.model.trunk.attention.sliding_global import Config, SlidingGlobalAttention
-from tokenfree.train.model.trunk.stack import TrunkConfig
+from tokenfree.train.model.trunk import TrunkConfig
 
 DIMENSIONS = Dimensions(width=16, heads=4, inner_width=12, dropout=0.0, activation="gelu")
 
@@ -320,7 +319,7 @@ def test_problems() -> None:
         canine(name="sliding_global", one_sided_window=0)
 
 
-POSITIONS = Slot("tokenfree.train.model.trunk.positions", "none").names()
+POSITIONS = Slot("tokenfree.train.model.positions", "none").names()
 
 
 @pytest.mark.parametrize("segments", ["none", "per_head"])

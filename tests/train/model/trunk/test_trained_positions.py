@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from tests.train.conftest import write_corpus
-from tokenfree.preprocess.common.settings import build
+from tokenfree.core.settings import build
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.loop.loop import Loop
+from tokenfree.train.loop.pretraining import Loop
 
 LENGTH = 56
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import torch
 
-from tokenfree.preprocess.common.settings import build
-from tokenfree.train.model.common.dimensions import Dimensions
-from tokenfree.train.model.trunk.stack import TrunkConfig
+from tokenfree.core.settings import build
+from tokenfree.train.model.common.basic import Dimensions
+from tokenfree.train.model.trunk import TrunkConfig
 
 CODES: list[dict[str, Any]] = [
     {"name": name, **fields}

@@ -7,8 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tokenfree.train.model.common.dimensions import Dimensions
-from tokenfree.train.model.common.grouping import Grouping
+from tokenfree.train.model.common.basic import Dimensions, Grouping
 from tokenfree.train.model.downsamplers.strided import unit_of_characters
 from tokenfree.train.model.upsamplers import repeat_add, repeat_concat
 

@@ -6,8 +6,7 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenfree.train.model.common.dimensions import Dimensions
-from tokenfree.train.model.common.grouping import Grouping
+from tokenfree.train.model.common.basic import Dimensions, Grouping
 from tokenfree.train.model.downsamplers.strided import unit_of_characters
 from tokenfree.train.model.upsamplers import repeat_concat
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tokenfree.preprocess.common.settings import Slot, build
+from tokenfree.core.settings import Slot, build
 from tokenfree.train.sweep.control.controller import SweepController
 from tokenfree.train.sweep.control.history import Event, History, TrialState
 from tokenfree.train.sweep.control.journal import read_history

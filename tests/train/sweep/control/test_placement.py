@@ -2,7 +2,7 @@
 
 import pytest
 
-from tokenfree.preprocess.common.errors import UserError
+from tokenfree.core.errors import UserError
 from tokenfree.train.sweep.control.placement import Needs, Node, place
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tokenfree.preprocess.common.settings import Slot
+from tokenfree.core.settings import Slot
 from tokenfree.train.sweep.control.slots import Scheduler, Searcher
 
 SLOTS = {"searchers": Searcher, "schedulers": Scheduler}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tokenfree.preprocess.common.settings import build
+from tokenfree.core.settings import build
 from tokenfree.train.sweep.results.costs import TrainingCost, costs, front_amount
 from tokenfree.train.sweep.results.tables import table
 from tokenfree.train.sweep.results.trial_result import TrialResult

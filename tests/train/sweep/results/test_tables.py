@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import build
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import build
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.sweep.control.journal import Journal
 from tokenfree.train.sweep.results.compare import (

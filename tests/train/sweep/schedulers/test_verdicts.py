@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenfree.preprocess.common.settings import Slot, build
+from tokenfree.core.settings import Slot, build
 from tokenfree.train.sweep.control.history import History, Verdict
 from tokenfree.train.sweep.control.slots import Scheduler
 from tokenfree.train.sweep.space.recipe import SweepRecipe

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import Slot, build
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import Slot, build
 from tokenfree.train.sweep.control.history import History
 from tokenfree.train.sweep.space.knobs import Knob, ordered
 from tokenfree.train.sweep.space.recipe import SweepRecipe

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import build, draft, to_mapping
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import build, draft, to_mapping
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.sweep.space.recipe import SweepRecipe, check_space, space_problems
 

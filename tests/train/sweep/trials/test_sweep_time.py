@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tokenfree.preprocess.common.settings import build, to_mapping
+from tokenfree.core.settings import build, to_mapping
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.sweep.control.history import History
 from tokenfree.train.sweep.control.journal import JOURNAL, Journal
@@ -14,7 +14,7 @@ from tokenfree.train.sweep.control.trial_cost import TrialCost
 from tokenfree.train.sweep.space.recipe import SweepRecipe
 from tokenfree.train.sweep.trials import sweep_time
 from tokenfree.train.sweep.trials.sweep_time import SweepTime, TrialSpeed, time_left
-from tokenfree.workflows.terminal.sweep.plan import describe
+from tokenfree.workflows.terminal.tables import describe
 
 MakeSweep = Callable[..., SweepRecipe]
 COSTS = [TrialCost(parameters=1, step_flops=flops, step_characters=1.0, steps=10) for flops in (1.0, 3.0)]

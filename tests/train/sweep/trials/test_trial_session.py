@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from tokenfree.preprocess.common.errors import JobError, UserError
-from tokenfree.preprocess.common.settings import to_mapping
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.settings import to_mapping
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.loop.loop import Loop
+from tokenfree.train.loop.pretraining import Loop
 from tokenfree.train.sweep.trials import trial_session
 from tokenfree.train.sweep.trials.budget_steps import seconds_of_step
 from tokenfree.train.sweep.trials.trial_session import TrialSegment, TrialSession

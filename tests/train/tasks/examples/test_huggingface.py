@@ -6,11 +6,10 @@ from typing import Any
 import datasets
 import pytest
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.train.tasks.examples.glue import GLUE
+from tokenfree.core.errors import UserError
 from tokenfree.train.tasks.examples.tagged import TaggedOptions, read_tagged
-from tokenfree.train.tasks.examples.texts import TextOptions, read_texts
-from tokenfree.train.tasks.metrics.scores import LABEL_METRICS, NUMBER_METRICS
+from tokenfree.train.tasks.examples.texts import GLUE, TextOptions, read_texts
+from tokenfree.train.tasks.scores import LABEL_METRICS, NUMBER_METRICS
 
 TEXT, CLASS = datasets.Value("string"), datasets.ClassLabel
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.train.tasks.examples import bio
+from tokenfree.core.errors import UserError
+from tokenfree.train.tasks.examples import tagged as bio
 from tokenfree.train.tasks.examples.tagged import FORMATS, TaggedOptions, read_tagged
 
 CONLLU = """# sent_id = 1
@@ -91,9 +91,11 @@ def test_an_i_without_its_b_begins_a_span(tmp_path: Path) -> None:
 @given(st.lists(st.sampled_from(["O", "B-X", "I-X", "B-Y", "I-Y"])))
 def test_mended_tags_fit(tags: list[str]) -> None:
     mended = bio.mended(tags)
-    assert not bio.misfits(mended)
+    assert not bio.find_misfits(mended)
     assert [tag[1:] for tag in mended] == [tag[1:] for tag in tags]
-    assert bio.misfits(tags) == [n for n, (one, other) in enumerate(zip(tags, mended, strict=True)) if one != other]
+    assert bio.find_misfits(tags) == [
+        n for n, (one, other) in enumerate(zip(tags, mended, strict=True)) if one != other
+    ]
 
 
 def test_files_of_one_name(tmp_path: Path) -> None:

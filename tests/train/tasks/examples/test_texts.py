@@ -12,10 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.train.tasks.examples.columns import Columns
-from tokenfree.train.tasks.examples.example import TextExample
-from tokenfree.train.tasks.examples.texts import FORMATS, TextOptions, read_texts
+from tokenfree.core.errors import UserError
+from tokenfree.train.tasks.examples.texts import FORMATS, Columns, TextExample, TextOptions, read_texts
 
 
 def write(folder: Path, name: str, content: str | bytes) -> str:

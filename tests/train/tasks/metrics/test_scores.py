@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from tokenfree.train.tasks.metrics.metrics import bits_per_byte
-from tokenfree.train.tasks.metrics.scores import LABEL_METRICS, label_metrics, number_metrics
+from tokenfree.train.tasks.metrics import bits_per_byte
+from tokenfree.train.tasks.scores import LABEL_METRICS, label_metrics, number_metrics
 
 # a: 2 right of 3 there and 3 said; b: 1 of 2 and 2; c: 0 of 1 and 1
 GOLD, SAID = ["a", "a", "a", "b", "b", "c"], ["a", "a", "b", "b", "c", "a"]

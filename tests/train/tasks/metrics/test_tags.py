@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenfree.train.tasks.metrics.tags import span_metrics, tag_metrics
+from tokenfree.train.tasks.scores import span_metrics, tag_metrics
 
 # gold, predicted, and what conlleval prints: right, predicted, there
 CASES = {

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tokenfree.preprocess.common.settings import build
+from tokenfree.core.settings import build
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.tasks.inputs.symbols import CharacterInputs
-from tokenfree.train.tasks.inputs.text_inputs import TextInputs
-from tokenfree.train.tasks.question_answering.readable import Readable, readable, tydi_passages
-from tokenfree.train.tasks.question_answering.tydi_files import TydiExample
+from tokenfree.train.tasks.inputs import CharacterInputs, TextInputs
+from tokenfree.train.tasks.qa.files import TydiExample
+from tokenfree.train.tasks.qa.windows import Readable, readable, tydi_passages
 
 CHARACTERS: dict[str, Any] = {
     "width": 16,

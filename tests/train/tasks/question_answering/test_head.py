@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from tests.train.tasks.question_answering.conftest import CHARACTERS
-from tokenfree.preprocess.common.settings import build
+from tokenfree.core.settings import build
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.tasks.question_answering.head import SpanHead
-from tokenfree.train.tasks.question_answering.spans import SpanDecoder
+from tokenfree.train.tasks.qa.task import SpanHead
+from tokenfree.train.tasks.qa.windows import SpanDecoder
 
 
 @pytest.fixture

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from tests.train.tasks.question_answering.conftest import Write, article_of, characters, record
-from tokenfree.train.tasks.question_answering.spans import SpanAnswer, SpanDecoder, best_of_windows
-from tokenfree.train.tasks.question_answering.tydi_files import TydiExample, read_tydi
-from tokenfree.train.tasks.question_answering.tydi_predictions import tydi_prediction
-from tokenfree.train.tasks.question_answering.windows import Window, WindowReader
+from tokenfree.train.tasks.qa.files import TydiExample, read_tydi
+from tokenfree.train.tasks.qa.tydi import tydi_prediction
+from tokenfree.train.tasks.qa.windows import SpanAnswer, SpanDecoder, Window, WindowReader, best_of_windows
 
 PASSAGES = ["Äiti on 🙂, mutta ei aina.", "日本語と漢字", "Se on 1869, ja sitten 1870."]
 LENGTH = 40

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.train.tasks.question_answering.squad_files import SquadAnswer, read_squad
+from tokenfree.core.errors import UserError
+from tokenfree.train.tasks.qa.files import SquadAnswer, read_squad
 
 
 def file_of(*questions: Any, context: Any = "Kokemäki on kaupunki.", version: str = "1.1") -> dict[str, Any]:

@@ -2,14 +2,7 @@
 
 import pytest
 
-from tokenfree.train.tasks.question_answering.squad_scores import (
-    Rules,
-    SquadScores,
-    best_with_threshold,
-    normalized,
-    score_squad,
-    word_f1,
-)
+from tokenfree.train.tasks.qa.squad import Rules, SquadScores, best_with_threshold, normalized, score_squad, word_f1
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,18 @@
 import pytest
 
 from tests.train.tasks.question_answering.conftest import Write, annotation, article_of, characters, record, text_of
-from tokenfree.train.tasks.question_answering.readable import Passage, Readable, readable
-from tokenfree.train.tasks.question_answering.squad_files import SquadAnswer, SquadExample
-from tokenfree.train.tasks.question_answering.targets import UnusableAnswer, squad_target, tydi_target
-from tokenfree.train.tasks.question_answering.tydi_files import TydiExample, read_tydi
-from tokenfree.train.tasks.question_answering.windows import MINIMAL, PASSAGE, AnswerTarget
+from tokenfree.train.tasks.qa.files import SquadAnswer, SquadExample, TydiExample, read_tydi
+from tokenfree.train.tasks.qa.windows import (
+    MINIMAL,
+    PASSAGE,
+    AnswerTarget,
+    Passage,
+    Readable,
+    UnusableAnswer,
+    readable,
+    squad_target,
+    tydi_target,
+)
 
 PASSAGES = ["Äiti on 🙂.", "日本語", "Se on 1869."]
 

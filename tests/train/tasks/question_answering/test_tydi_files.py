@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tests.train.tasks.question_answering.conftest import Write, annotation, record
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.train.tasks.question_answering.tydi_files import NO_SPAN, Annotation, read_tydi
+from tokenfree.core.errors import UserError
+from tokenfree.train.tasks.qa.files import NO_SPAN, Annotation, read_tydi
 
 PASSAGES = ["Kokemäki on kaupunki.", "Se perustettiin 1869."]
 

@@ -7,17 +7,15 @@ from typing import Any
 import pytest
 
 from tests.train.tasks.question_answering.conftest import Write
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.train.tasks.question_answering.tydi_files import NO_SPAN, Annotation, Span, YesNo, read_tydi
-from tokenfree.train.tasks.question_answering.tydi_predictions import (
-    TydiPrediction,
-    read_predictions,
-)
-from tokenfree.train.tasks.question_answering.tydi_scores import (
+from tokenfree.core.errors import UserError
+from tokenfree.train.tasks.qa.files import NO_SPAN, Annotation, Span, YesNo, read_tydi
+from tokenfree.train.tasks.qa.tydi import (
     BestF1,
     TydiGold,
+    TydiPrediction,
     best_f1,
     byte_overlap_f1,
+    read_predictions,
     score_tydi,
 )
 

@@ -5,15 +5,17 @@ from pathlib import Path
 import pytest
 
 from tests.train.tasks.question_answering.conftest import Write, article_of, characters, record, text_of
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.train.tasks.question_answering.readable import Passage, Readable, tydi_passages
-from tokenfree.train.tasks.question_answering.tydi_files import TydiExample, read_tydi
-from tokenfree.train.tasks.question_answering.windows import (
+from tokenfree.core.errors import UserError
+from tokenfree.train.tasks.qa.files import TydiExample, read_tydi
+from tokenfree.train.tasks.qa.windows import (
     MINIMAL,
     UNKNOWN,
     AnswerTarget,
+    Passage,
+    Readable,
     Window,
     WindowReader,
+    tydi_passages,
     with_targets,
 )
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.damage import wrong_json, wrong_lines
 from tests.workflows.report.test_report import Page, make_run
-from tokenfree.preprocess.common.errors import UserError
+from tokenfree.core.errors import UserError
 from tokenfree.workflows import cli
 from tokenfree.workflows.report.finetuned.labels import label_block
 from tokenfree.workflows.report.finetuned.predictions import prediction_block, predictions

@@ -8,8 +8,8 @@ import yaml
 
 from tests.train.conftest import RECIPE, write_corpus
 from tests.workflows.report.test_report import Page, make_run, make_sweep, make_trial
-from tokenfree.preprocess.common.errors import JobError
-from tokenfree.preprocess.common.settings import build
+from tokenfree.core.errors import JobError
+from tokenfree.core.settings import build
 from tokenfree.preprocess.dataset.manifest import load_manifest
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.pretrain import pretrain

@@ -9,8 +9,8 @@ import pytest
 from tests.workflows.terminal.conftest import Terminal
 from tokenfree.train.sweep.control.history import Event, History
 from tokenfree.train.sweep.space.targets import ERROR, SCORE
-from tokenfree.workflows.terminal.sweep import table as sweep_table
-from tokenfree.workflows.terminal.sweep.table import SweepTable
+from tokenfree.workflows.terminal import tables as sweep_table
+from tokenfree.workflows.terminal.tables import SweepTable
 
 
 class Screen:

@@ -1,17 +1,187 @@
-"""Attention between the projections: the base of all patterns, and the full one.
+"""Attention between the projections: heads, position biases, and the base of all patterns.
+
+B batch, Q queries, K keys, H heads, R offsets, E width of a head, D width
+
+B batch, Q queries, K keys, H heads, E width of a head
 
 B batch, U units, Q queries, K keys, H heads, E width of a head, D width
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple, Protocol
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tokenfree.train.model.common.dropout import average, draws_here, dropout
-from tokenfree.train.model.common.heads import Heads, PairValues
-from tokenfree.train.model.common.position_bias import ALL_HEADS
+from tokenfree.train.model.common.basic import average, draws_here, dropout
+
+
+class Heads(NamedTuple):
+    """Queries, keys and values of all heads, and what a pattern may need beside them."""
+
+    queries_BHQE: Tensor
+    keys_BHKE: Tensor
+    values_BHKE: Tensor
+    valid_BK: Tensor  # bool: real units; others are not to be seen as keys
+    source_BKD: Tensor  # what the keys were projected from, for patterns with projections of their own
+    bias: PairBias | None = None  # bound to these heads: see `bound` in position_bias.py
+    offset_values: OffsetValues | None = None  # of position codes that change values
+    global_BK: Tensor | None = None  # bool: units that are to see all and be seen by all, in patterns that have such
+
+
+class PairBias(Protocol):
+    """Logit biases of pairs of a query and a key: what a position code says of the pairs that a pattern shows."""
+
+    def __call__(self, heads: slice, queries: Tensor, keys: Tensor, /) -> Tensor:
+        """The bias of some pairs for some heads, [H, *pairs] or [B, H, *pairs].
+
+        `queries` and `keys` are int64 indices of as many dimensions as `pairs`, to which they broadcast.
+        """
+        ...
+
+    def dense(self, heads: slice, /) -> Tensor:
+        """The bias of all pairs for some heads, [H, Q, K] or [B, H, Q, K]."""
+        ...
+
+    def plus_hidden(self, hidden_B11K: Tensor, valid_BK: Tensor, /) -> Tensor:
+        """`dense` for all heads plus `hidden_B11K`, which follows from `valid_BK`: [B, H, Q, K].
+
+        Without gradients only, and to be used before it is asked for again: the memory may be that of the last answer.
+        """
+        ...
+
+
+class OffsetValues(NamedTuple):
+    """Vectors [H, R, E] that values get for the offset of their key from the query, -(R // 2) to R // 2 and beyond."""
+
+    table_HRE: Tensor
+
+    def of_pairs(self, heads: slice, queries: Tensor, keys: Tensor) -> PairValues:
+        """The vectors of some heads for pairs [Q, K] of a query and a key, given as int64 indices that broadcast."""
+        farthest = self.table_HRE.shape[1] // 2
+        return PairValues(self.table_HRE[heads], (keys - queries).clamp(-farthest, farthest) + farthest)
+
+
+class PairValues(NamedTuple):
+    """Vectors [H, R, E], and which of them each pair adds to the value of its key, int64 [Q, K]."""
+
+    table_HRE: Tensor
+    index_QK: Tensor
+
+    def average(self, weights: Tensor) -> Tensor:
+        """What attention weights [..., H, Q, K] make of them, [..., H, Q, E]."""
+        by_offset = weights.new_zeros(*weights.shape[:-1], self.table_HRE.shape[1])
+        by_offset = by_offset.scatter_add(-1, self.index_QK.expand(weights.shape), weights)
+        return by_offset @ self.table_HRE.to(weights.dtype)
+
+
+class Workspace:
+    """Named pieces of memory. At 512 units, to get new memory for each layer takes longer than to write to it."""
+
+    def __init__(self) -> None:
+        self._memory: dict[str, Tensor] = {}
+
+    def take(self, name: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
+        """The memory of a name, for values of `shape` and the type of `like`; whoever had it before is done with it."""
+        found = self._memory.get(name)
+        if found is None or found.shape != shape or found.dtype != like.dtype:
+            found = self._memory[name] = like.new_empty(shape)
+        return found
+
+
+def works_in_place(values: Tensor) -> bool:
+    """Whether memory is the program's own to manage where `values` are, and all values are of one type."""
+    return values.device.type == "cpu" and not torch.is_autocast_enabled("cpu") and not torch.compiler.is_compiling()
+
+
+ALL_HEADS = slice(None)
+
+
+class LayerBias:
+    """The position code in one layer: a `PairBias`, once it is bound to the heads.
+
+    It holds tensors and nothing that it computed: what is computed once for several layers, and in whose memory, is the
+    business of the stack (trunk/bias_reuse.py).
+    """
+
+    query_factor: float = 1.0  # of the content's logits
+
+    def bind(self, heads: Heads) -> Heads:
+        """The heads as this code wants them, with itself, bound to the queries where it reads them, as the bias."""
+        if self.query_factor != 1:
+            heads = heads._replace(queries_BHQE=heads.queries_BHQE * self.query_factor)
+        return heads._replace(bias=self)
+
+    def __call__(self, heads: slice, queries: Tensor, keys: Tensor) -> Tensor:
+        """The bias of some pairs for some heads, [H, *pairs] or [B, H, *pairs]; see `PairBias`."""
+        raise NotImplementedError
+
+    def dense(self, heads: slice, workspace: Workspace | None = None) -> Tensor:
+        """The bias of all pairs for some heads, [H, Q, K] or [B, H, Q, K].
+
+        It lies in memory of its own, or in that of `workspace` where this bias can be written there.
+        """
+        raise NotImplementedError
+
+    def plus_hidden(self, hidden_B11K: Tensor, valid_BK: Tensor, workspace: Workspace | None = None) -> Tensor:
+        """`dense` for all heads plus `hidden_B11K`, [B, H, Q, K], in the memory of `workspace`; see `PairBias`."""
+        return add_hidden(self.dense(ALL_HEADS, workspace).to(hidden_B11K.dtype), hidden_B11K, workspace)
+
+    def afresh(self) -> LayerBias:
+        """The same bias without what the stack keeps in it, for a forward pass that is done a second time."""
+        return self
+
+
+class SumBias(LayerBias):
+    """The sum of two, as of a position code and the segments."""
+
+    def __init__(self, one: LayerBias, other: LayerBias) -> None:
+        self.one, self.other = one, other
+
+    def bind(self, heads: Heads) -> Heads:
+        """The heads as the one wants them, then as the other does."""
+        heads = self.one.bind(heads)
+        one, heads = heads.bias, self.other.bind(heads)
+        assert isinstance(one, LayerBias)
+        assert isinstance(heads.bias, LayerBias)
+        unchanged = one is self.one and heads.bias is self.other
+        return heads._replace(bias=self if unchanged else SumBias(one, heads.bias))
+
+    def __call__(self, heads: slice, queries: Tensor, keys: Tensor) -> Tensor:
+        """See `LayerBias`."""
+        return self.one(heads, queries, keys) + self.other(heads, queries, keys)
+
+    def dense(self, heads: slice, workspace: Workspace | None = None) -> Tensor:
+        """See `LayerBias`; always in memory of its own."""
+        return self.one.dense(heads) + self.other.dense(heads)
+
+    def afresh(self) -> LayerBias:
+        """See `LayerBias`."""
+        return SumBias(self.one.afresh(), self.other.afresh())
+
+
+def bound(heads: Heads, bias: LayerBias | None) -> Heads:
+    """`heads` as the position code and the segments of their layer want them, if it has any."""
+    return heads if bias is None else bias.bind(heads)
+
+
+def add_hidden(
+    dense: Tensor, hidden_B11K: Tensor, workspace: Workspace | None = None, *, in_place: bool = True
+) -> Tensor:
+    """The sum [B, H, Q, K] of a bias [(B,) H, Q, K] and of `hidden_B11K`, in the memory of `dense` where that can be.
+
+    Else, and never `in_place` where that is False, in that of `workspace`, or in new memory where there is none.
+    """
+    dense = dense[(None,) * (4 - dense.dim())]
+    if in_place and len(dense) == len(hidden_B11K) and dense.is_contiguous():  # heads that share have the same memory
+        return dense.add_(hidden_B11K)
+    if workspace is None:
+        return dense + hidden_B11K
+    shape = (max(len(dense), len(hidden_B11K)), *dense.shape[1:])
+    return torch.add(dense, hidden_B11K, out=workspace.take("sum", shape, dense))
+
 
 FEW_KEYS = 256  # of so many and fewer, attention in bfloat16 trains sooner in parts on the CPU
 

@@ -5,12 +5,9 @@ B batch, U sequence, Q queries, K keys, H heads, E width of a head, I inner widt
 
 from torch import Tensor, nn
 
-from tokenfree.train.model.common.dense import Dense
-from tokenfree.train.model.common.dimensions import Activation, Dimensions, activate, layer_norm
-from tokenfree.train.model.common.dropout import Dropout
-from tokenfree.train.model.common.heads import Heads
-from tokenfree.train.model.common.position_bias import LayerBias, bound
-from tokenfree.train.model.common.slots.trunk import Attention
+from tokenfree.train.model.common.attention import Heads, LayerBias, bound
+from tokenfree.train.model.common.basic import Activation, Dense, Dimensions, Dropout, activate, layer_norm
+from tokenfree.train.model.common.slots import Attention
 
 
 class BertLayer(nn.Module):

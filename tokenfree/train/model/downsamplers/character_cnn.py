@@ -9,14 +9,20 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from tokenfree.preprocess.common.settings import settings
-from tokenfree.train.model.common.cost import Cost, count_parameters
-from tokenfree.train.model.common.dense import Dense
-from tokenfree.train.model.common.dimensions import Dimensions
-from tokenfree.train.model.common.grouping import Downsampled, Grouping
-from tokenfree.train.model.common.initialise import FanInDense, GateDense
-from tokenfree.train.model.common.rows import TableRows, look_up
-from tokenfree.train.model.common.slots.frame import DownsamplerDefaults, DownsamplerModule
+from tokenfree.core.settings import settings
+from tokenfree.train.model.common.basic import (
+    Cost,
+    Dense,
+    Dimensions,
+    Downsampled,
+    FanInDense,
+    GateDense,
+    Grouping,
+    TableRows,
+    count_parameters,
+    look_up,
+)
+from tokenfree.train.model.common.slots import DownsamplerDefaults, DownsamplerModule
 from tokenfree.train.model.downsamplers.words import WordOutput, WordSpans, largest_in_words, too_many, words_of
 
 Width = Annotated[int, Field(ge=1)]

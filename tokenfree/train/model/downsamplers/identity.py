@@ -8,11 +8,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from tokenfree.preprocess.common.settings import settings
-from tokenfree.train.model.common.cost import Cost
-from tokenfree.train.model.common.dimensions import Dimensions
-from tokenfree.train.model.common.grouping import Downsampled, Grouping
-from tokenfree.train.model.common.slots.frame import DownsamplerDefaults, DownsamplerModule
+from tokenfree.core.settings import settings
+from tokenfree.train.model.common.basic import Cost, Dimensions, Downsampled, Grouping
+from tokenfree.train.model.common.slots import DownsamplerDefaults, DownsamplerModule
 
 
 @settings

@@ -11,14 +11,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tokenfree.train.model.common.attention import Core, hide
+from tokenfree.train.model.common.attention import Core, Heads, hide
+from tokenfree.train.model.common.basic import (
+    Activation,
+    Cost,
+    Dense,
+    Dimensions,
+    Downsampled,
+    Grouping,
+    count_parameters,
+    layer_norm,
+)
 from tokenfree.train.model.common.bert_layer import BertLayer
-from tokenfree.train.model.common.cost import Cost, count_parameters
-from tokenfree.train.model.common.dense import Dense
-from tokenfree.train.model.common.dimensions import Activation, Dimensions, layer_norm
-from tokenfree.train.model.common.grouping import Downsampled, Grouping
-from tokenfree.train.model.common.heads import Heads
-from tokenfree.train.model.common.slots.frame import DownsamplerModule
+from tokenfree.train.model.common.slots import DownsamplerModule
 
 
 class BlockAttention(Core):

@@ -9,11 +9,9 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from tokenfree.preprocess.common.settings import settings
-from tokenfree.train.model.common.cost import Cost, count_parameters
-from tokenfree.train.model.common.dimensions import Dimensions
-from tokenfree.train.model.common.initialise import FanInDense
-from tokenfree.train.model.common.slots.frame import DownsamplerDefaults
+from tokenfree.core.settings import settings
+from tokenfree.train.model.common.basic import Cost, Dimensions, FanInDense, count_parameters
+from tokenfree.train.model.common.slots import DownsamplerDefaults
 from tokenfree.train.model.downsamplers.strided import Strided
 
 

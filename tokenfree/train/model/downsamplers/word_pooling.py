@@ -9,15 +9,23 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from tokenfree.preprocess.common.settings import settings
+from tokenfree.core.settings import settings
 from tokenfree.preprocess.text.words import MAX_WORD_BYTES
-from tokenfree.train.model.common.cost import Cost, count_parameters
-from tokenfree.train.model.common.dense import Dense
-from tokenfree.train.model.common.dimensions import Activation, Dimensions, activate
-from tokenfree.train.model.common.grouping import Downsampled, Grouping
-from tokenfree.train.model.common.initialise import FanInDense
-from tokenfree.train.model.common.rows import TableRows, as_rows, look_up
-from tokenfree.train.model.common.slots.frame import DownsamplerDefaults, DownsamplerModule
+from tokenfree.train.model.common.basic import (
+    Activation,
+    Cost,
+    Dense,
+    Dimensions,
+    Downsampled,
+    FanInDense,
+    Grouping,
+    TableRows,
+    activate,
+    as_rows,
+    count_parameters,
+    look_up,
+)
+from tokenfree.train.model.common.slots import DownsamplerDefaults, DownsamplerModule
 from tokenfree.train.model.downsamplers.words import (
     WordOutput,
     WordSpans,

@@ -8,12 +8,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.train.model.common.cost import Cost, count_parameters
-from tokenfree.train.model.common.dense import Dense
-from tokenfree.train.model.common.dimensions import Dimensions, layer_norm
-from tokenfree.train.model.common.dropout import Dropout
-from tokenfree.train.model.common.initialise import SinusoidTable
+from tokenfree.core.errors import UserError
+from tokenfree.train.model.common.basic import (
+    Cost,
+    Dense,
+    Dimensions,
+    Dropout,
+    SinusoidTable,
+    count_parameters,
+    layer_norm,
+)
 
 NUM_TYPES = 2
 

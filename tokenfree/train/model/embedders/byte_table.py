@@ -5,8 +5,8 @@ B batch, C bytes, D width
 
 from typing import Literal
 
-from tokenfree.preprocess.common.settings import settings
-from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.core.settings import settings
+from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.embedders.characters import CharacterEmbedder, InputConfig
 from tokenfree.train.model.embedders.subword_table import Table
 

@@ -10,8 +10,8 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from tokenfree.preprocess.common.settings import settings
-from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.core.settings import settings
+from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.embedders.characters import CharacterEmbedder, CharacterTable, InputConfig
 from tokenfree.train.model.embedders.hashing import MAX_CODEPOINT
 

@@ -11,13 +11,19 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import settings
-from tokenfree.train.model.common.cost import Cost, count_parameters
-from tokenfree.train.model.common.dimensions import Dimensions, layer_norm
-from tokenfree.train.model.common.dropout import Dropout
-from tokenfree.train.model.common.initialise import STD, PositionTable, sinusoids
-from tokenfree.train.model.common.slots.frame import EmbedderDefaults, EmbedderModule
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import settings
+from tokenfree.train.model.common.basic import (
+    STD,
+    Cost,
+    Dimensions,
+    Dropout,
+    PositionTable,
+    count_parameters,
+    layer_norm,
+    sinusoids,
+)
+from tokenfree.train.model.common.slots import EmbedderDefaults, EmbedderModule
 
 NUM_SEGMENTS = 16
 

@@ -9,15 +9,9 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from tokenfree.preprocess.common.refused import problems_of
-from tokenfree.preprocess.common.settings import settings
-from tokenfree.train.model.common.dimensions import Dimensions
-from tokenfree.train.model.embedders.characters import (
-    CharacterEmbedder,
-    CharacterTable,
-    InputConfig,
-    refuse_invalid,
-)
+from tokenfree.core.settings import problems_of, settings
+from tokenfree.train.model.common.basic import Dimensions
+from tokenfree.train.model.embedders.characters import CharacterEmbedder, CharacterTable, InputConfig, refuse_invalid
 from tokenfree.train.model.embedders.hashing import MAX_HASHES, Family, hash_buckets, multipliers
 
 

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 from torch import Tensor, nn
 
-from tokenfree.preprocess.common.settings import settings
-from tokenfree.train.model.common.dimensions import Dimensions
+from tokenfree.core.settings import settings
+from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.embedders.characters import CharacterEmbedder, CharacterTable, InputConfig
 
 

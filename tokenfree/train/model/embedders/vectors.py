@@ -9,12 +9,9 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from tokenfree.preprocess.common.settings import settings
-from tokenfree.train.model.common.cost import Cost, count_parameters
-from tokenfree.train.model.common.dimensions import Dimensions
-from tokenfree.train.model.common.dropout import Dropout
-from tokenfree.train.model.common.initialise import GlorotDense, PositionTable
-from tokenfree.train.model.common.slots.frame import EmbedderDefaults, EmbedderModule
+from tokenfree.core.settings import settings
+from tokenfree.train.model.common.basic import Cost, Dimensions, Dropout, GlorotDense, PositionTable, count_parameters
+from tokenfree.train.model.common.slots import EmbedderDefaults, EmbedderModule
 from tokenfree.train.model.embedders.characters import InputPositions, Sinusoids
 
 

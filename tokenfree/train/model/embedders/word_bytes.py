@@ -8,12 +8,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from tokenfree.preprocess.common.settings import settings
-from tokenfree.train.model.common.cost import Cost, count_parameters
-from tokenfree.train.model.common.dimensions import Dimensions
-from tokenfree.train.model.common.initialise import ScaledEmbedding
-from tokenfree.train.model.common.rows import TableRows
-from tokenfree.train.model.common.slots.frame import EmbedderDefaults, EmbedderModule
+from tokenfree.core.settings import settings
+from tokenfree.train.model.common.basic import Cost, Dimensions, ScaledEmbedding, TableRows, count_parameters
+from tokenfree.train.model.common.slots import EmbedderDefaults, EmbedderModule
 
 NUM_BYTES = 256
 PAD, UNK, CLS, SEP, MASK = range(5)  # words of one byte; text does not hold these bytes

@@ -7,11 +7,9 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from tokenfree.preprocess.common.settings import settings
-from tokenfree.train.model.common.cost import Cost
-from tokenfree.train.model.common.dimensions import Dimensions
-from tokenfree.train.model.common.grouping import Grouping
-from tokenfree.train.model.common.slots.frame import UpsamplerDefaults
+from tokenfree.core.settings import settings
+from tokenfree.train.model.common.basic import Cost, Dimensions, Grouping
+from tokenfree.train.model.common.slots import UpsamplerDefaults
 
 
 @settings

@@ -7,9 +7,8 @@ from typing import Literal
 
 from torch import Tensor
 
-from tokenfree.preprocess.common.settings import settings
-from tokenfree.train.model.common.dimensions import Dimensions
-from tokenfree.train.model.common.grouping import Grouping
+from tokenfree.core.settings import settings
+from tokenfree.train.model.common.basic import Dimensions, Grouping
 from tokenfree.train.model.upsamplers.repeat_concat import Options, RepeatConcat, convolve_units, repeat_units
 
 

@@ -10,15 +10,22 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from tokenfree.preprocess.common.settings import settings
+from tokenfree.core.settings import settings
 from tokenfree.train.model.common.attention import FullAttention
+from tokenfree.train.model.common.basic import (
+    Activation,
+    Cost,
+    Dimensions,
+    Dropout,
+    Grouping,
+    activate,
+    any_of_units,
+    count_parameters,
+    layer_norm,
+    linear,
+)
 from tokenfree.train.model.common.bert_layer import BertLayer
-from tokenfree.train.model.common.cost import Cost, count_parameters
-from tokenfree.train.model.common.dense import linear
-from tokenfree.train.model.common.dimensions import Activation, Dimensions, activate, layer_norm
-from tokenfree.train.model.common.dropout import Dropout
-from tokenfree.train.model.common.grouping import Grouping, any_of_units
-from tokenfree.train.model.common.slots.frame import UpsamplerDefaults
+from tokenfree.train.model.common.slots import UpsamplerDefaults
 from tokenfree.train.model.upsamplers.identity import gather_rows
 
 

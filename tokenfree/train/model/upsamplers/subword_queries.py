@@ -9,11 +9,9 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from tokenfree.preprocess.common.settings import settings
-from tokenfree.train.model.common.cost import Cost, count_parameters
-from tokenfree.train.model.common.dimensions import Dimensions
-from tokenfree.train.model.common.grouping import Grouping
-from tokenfree.train.model.common.slots.frame import UpsamplerDefaults
+from tokenfree.core.settings import settings
+from tokenfree.train.model.common.basic import Cost, Dimensions, Grouping, count_parameters
+from tokenfree.train.model.common.slots import UpsamplerDefaults
 from tokenfree.train.model.upsamplers.identity import gather_rows
 
 

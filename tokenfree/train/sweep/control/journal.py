@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
 
-from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.common.stored.json_lines import whole_lines
+from tokenfree.core.storage import Storage
+from tokenfree.core.stored_files import whole_lines
 from tokenfree.train.sweep.control.history import Event, History
 from tokenfree.train.sweep.control.sweep_files import EVENT_LINE
 from tokenfree.train.sweep.space.targets import LOSS, Target

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tokenfree.preprocess.common.errors import UserError
+from tokenfree.core.errors import UserError
 from tokenfree.train.sweep.control.history import History
 from tokenfree.train.sweep.control.slots import Searcher
 from tokenfree.train.sweep.space.knobs import Values

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from tokenfree.preprocess.common.contracts import Contract
+from tokenfree.core.settings import Contract
 from tokenfree.train.sweep.control.history import Exploit, History, Report, TrialState, Verdict
 from tokenfree.train.sweep.space.knobs import Values
 from tokenfree.train.sweep.space.recipe import SweepRecipe

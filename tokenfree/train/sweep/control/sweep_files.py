@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, with_config
 from typing_extensions import NotRequired, TypedDict
 
-from tokenfree.preprocess.common.stored.stored_files import OPEN, StoredFile
-from tokenfree.train.runs.run_files import SWEEP_FORMAT, Attempt, Count, Format, Number
+from tokenfree.core.stored_files import OPEN, StoredFile
+from tokenfree.train.runs.config import SWEEP_FORMAT, Attempt, Count, Format, Number
 from tokenfree.train.sweep.control.history import Event, Verdict
 from tokenfree.train.sweep.space.targets import Objective
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import torch
 
-from tokenfree.train.batches.collator import Arrays
-from tokenfree.train.loop.utilisation import Meter
+from tokenfree.train.batches.base import Arrays
+from tokenfree.train.loop.step import Meter
 from tokenfree.train.sweep.space.knobs import Values
 from tokenfree.train.sweep.space.recipe import SweepRecipe
 from tokenfree.train.sweep.subjects.base import Subject

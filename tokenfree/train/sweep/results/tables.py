@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.storage import Storage
+from tokenfree.core.errors import UserError
+from tokenfree.core.storage import Storage
 from tokenfree.train.sweep.control.history import History
 from tokenfree.train.sweep.control.journal import JOURNAL, read_history
 from tokenfree.train.sweep.results.compare import best, front, rank

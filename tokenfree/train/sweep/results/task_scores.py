@@ -13,14 +13,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from tokenfree.preprocess.common.local_files import write_atomically
-from tokenfree.preprocess.common.settings import build, merge, to_mapping
-from tokenfree.preprocess.common.storage import Storage
-from tokenfree.preprocess.dataset.vocabulary import MODEL
+from tokenfree.core.files import write_atomically
+from tokenfree.core.settings import build, merge, to_mapping
+from tokenfree.core.storage import Storage
+from tokenfree.preprocess.dataset.manifest import MODEL
 from tokenfree.train.config import FinetuneRecipe
 from tokenfree.train.finetune import finetune
-from tokenfree.train.runs.run_config import InitFrom, RunConfig
-from tokenfree.train.runs.run_folder import RunFolder
+from tokenfree.train.runs.config import InitFrom, RunConfig
+from tokenfree.train.runs.run import RunFolder
 from tokenfree.train.sweep.control.sweep_files import SCORES
 from tokenfree.train.sweep.results.compare import full_amount, mean_interval, rank, settings
 from tokenfree.train.sweep.results.trial_result import TrialResult

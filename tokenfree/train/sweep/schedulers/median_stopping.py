@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tokenfree.preprocess.common.settings import settings
+from tokenfree.core.settings import settings
 from tokenfree.train.sweep.control.history import History, Report, TrialState, Verdict
 from tokenfree.train.sweep.control.slots import Scheduler
 from tokenfree.train.sweep.schedulers.base import earlier, is_coming

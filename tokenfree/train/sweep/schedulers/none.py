@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from tokenfree.preprocess.common.settings import settings
+from tokenfree.core.settings import settings
 from tokenfree.train.sweep.control.history import History, Report, TrialState, Verdict
 from tokenfree.train.sweep.control.slots import Scheduler
 

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from tokenfree.preprocess.common.settings import settings
+from tokenfree.core.settings import settings
 from tokenfree.train.batches import counter_random as random
 from tokenfree.train.sweep.control.history import Exploit, History, Report, TrialState, Verdict
 from tokenfree.train.sweep.control.slots import Scheduler

@@ -6,7 +6,7 @@ from typing import Literal
 
 import torch
 
-from tokenfree.preprocess.common.settings import settings
+from tokenfree.core.settings import settings
 from tokenfree.train.sweep.control.history import History
 from tokenfree.train.sweep.control.slots import Searcher
 from tokenfree.train.sweep.space import knobs as spaces

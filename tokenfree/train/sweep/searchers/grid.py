@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
-from tokenfree.preprocess.common.settings import settings
+from tokenfree.core.settings import settings
 from tokenfree.train.sweep.control.history import History
 from tokenfree.train.sweep.control.slots import Searcher
 from tokenfree.train.sweep.space import knobs as spaces

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from tokenfree.preprocess.common.settings import settings
+from tokenfree.core.settings import settings
 from tokenfree.train.batches import counter_random as random
 from tokenfree.train.sweep.control.history import History
 from tokenfree.train.sweep.control.slots import Searcher

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from tokenfree.preprocess.common.settings import fingerprint, settings
+from tokenfree.core.settings import fingerprint, settings
 from tokenfree.train.sweep.control.history import History, TrialState
 from tokenfree.train.sweep.control.slots import Searcher
 from tokenfree.train.sweep.searchers import even

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import settings
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import settings
 
 VARIANT = "variant"  # a knob of this name chooses among whole recipes instead of setting a key
 Values = dict[str, Any]

@@ -8,9 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.refused import problems_of
-from tokenfree.preprocess.common.settings import Slot, build, draft, merge, nest, part, settings, to_mapping, value_at
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import Slot, build, draft, merge, nest, part, problems_of, settings, to_mapping, value_at
 from tokenfree.train.config import FinetuneRecipe, PretrainRecipe, Recipe
 from tokenfree.train.sweep.space import knobs as spaces
 from tokenfree.train.sweep.space import targets

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from tokenfree.preprocess.common.settings import draft, merge, value_at
+from tokenfree.core.settings import draft, merge, value_at
 from tokenfree.train.config import FinetuneRecipe
 from tokenfree.train.sweep.space.recipe import TASK
 from tokenfree.train.sweep.space.targets import ERROR, SCORE

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from tokenfree.train.batches.collator import Arrays
-from tokenfree.train.loop.task import Task
-from tokenfree.train.loop.training_loop import TrainingLoop
+from tokenfree.train.batches.base import Arrays
+from tokenfree.train.loop.step import Task
+from tokenfree.train.loop.trainer import TrainingLoop
 
 
 class Subject(Protocol):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.train.finetuning.files import TaskFiles
-from tokenfree.train.mixture.mixture import Data, absolute
+from tokenfree.core.errors import UserError
+from tokenfree.train.data.mixture import Data, absolute
+from tokenfree.train.loop.finetuning import TaskFiles
 from tokenfree.train.sweep.space.recipe import TASK, SweepRecipe
 from tokenfree.train.sweep.space.targets import Target
 from tokenfree.train.sweep.subjects.base import Subject

@@ -11,18 +11,16 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from tokenfree.preprocess.common.errors import JobError, UserError
-from tokenfree.preprocess.common.settings import build, fingerprint, merge, to_mapping
-from tokenfree.train.batches.collator import Arrays
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.settings import build, fingerprint, merge, to_mapping
+from tokenfree.train.batches.base import Arrays
 from tokenfree.train.config import FinetuneRecipe, check_finetuning
 from tokenfree.train.finetune import PreparedRun, prepare
-from tokenfree.train.finetuning.files import TaskFiles
-from tokenfree.train.finetuning.job import FinetuneJob
-from tokenfree.train.finetuning.source import TaskSource
-from tokenfree.train.loop.task import Task
-from tokenfree.train.loop.training_loop import TrainingLoop
-from tokenfree.train.start.first_checkpoint import begun
-from tokenfree.train.start.given_weights import absolute, read_weights
+from tokenfree.train.jobs.start import begun
+from tokenfree.train.jobs.weights import absolute, read_weights
+from tokenfree.train.loop.finetuning import FinetuneJob, TaskFiles, TaskSource
+from tokenfree.train.loop.step import Task
+from tokenfree.train.loop.trainer import TrainingLoop
 from tokenfree.train.sweep.space.recipe import SweepRecipe
 from tokenfree.train.sweep.space.targets import ERROR, SCORE, Target
 from tokenfree.train.tasks.base import Split

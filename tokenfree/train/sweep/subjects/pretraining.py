@@ -7,16 +7,15 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from tokenfree.preprocess.common.settings import to_mapping, value_at
+from tokenfree.core.settings import to_mapping, value_at
 from tokenfree.preprocess.dataset.manifest import Manifest
 from tokenfree.preprocess.features.vocabulary import Vocabulary
-from tokenfree.train.batches.collator import Arrays
+from tokenfree.train.batches.base import Arrays
 from tokenfree.train.config import PretrainRecipe, check
 from tokenfree.train.data.loader import Loader
-from tokenfree.train.loop.loop import Loop
-from tokenfree.train.loop.task import Task, pretraining_task
-from tokenfree.train.mixture.contents import load_data_manifest, load_data_vocabulary
-from tokenfree.train.mixture.mixture import Data
+from tokenfree.train.data.mixture import Data, load_data_manifest, load_data_vocabulary
+from tokenfree.train.loop.pretraining import Loop
+from tokenfree.train.loop.step import Task, pretraining_task
 
 _MEASURE = ("objective", "train.length", "train.validation_windows")  # what decides on validation samples and masks
 _SAMPLED = 256  # examples, by which arithmetic is estimated

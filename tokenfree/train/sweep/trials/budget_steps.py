@@ -6,8 +6,8 @@ import dataclasses
 from typing import Any
 
 from tokenfree.train.config import Recipe
-from tokenfree.train.loop.training_loop import TrainingLoop
-from tokenfree.train.loop.utilisation import Meter
+from tokenfree.train.loop.step import Meter
+from tokenfree.train.loop.trainer import TrainingLoop
 from tokenfree.train.sweep.space.recipe import Budget
 
 _SAMPLED = 256  # examples whose characters are counted

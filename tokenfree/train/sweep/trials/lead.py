@@ -9,9 +9,8 @@ from typing import Any
 
 from ray.exceptions import RayError
 
-from tokenfree.train.machine.child import Link
-from tokenfree.train.ray.environment import TUNE_LOGGERS, ray_environment
-from tokenfree.train.ray.session import RayLost, Session, ray_session, watched
+from tokenfree.train.ray.child import Link
+from tokenfree.train.ray.cluster import TUNE_LOGGERS, RayLost, Session, ray_environment, ray_session, watched
 from tokenfree.train.sweep.control.controller import SweepController
 from tokenfree.train.sweep.control.placement import cluster_nodes, find_placement
 from tokenfree.train.sweep.control.proposals import Plan, Proposer

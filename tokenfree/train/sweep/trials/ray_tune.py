@@ -15,10 +15,10 @@ from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from tokenfree.preprocess.common.errors import JobError
-from tokenfree.preprocess.common.settings import to_mapping
-from tokenfree.train.ray.environment import TUNE_LOGGERS, ray_environment
-from tokenfree.train.ray.errors import unwrap
+from tokenfree.core.errors import JobError
+from tokenfree.core.settings import to_mapping
+from tokenfree.train.ray.callbacks import unwrap
+from tokenfree.train.ray.cluster import TUNE_LOGGERS, ray_environment
 from tokenfree.train.sweep.control.controller import SweepController
 from tokenfree.train.sweep.control.history import TrialState
 from tokenfree.train.sweep.control.placement import Placement

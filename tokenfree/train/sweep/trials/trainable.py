@@ -6,7 +6,7 @@ from typing import Any
 
 from ray import tune
 
-from tokenfree.train.ray.session import ended_where_cut_off
+from tokenfree.train.ray.cluster import ended_where_cut_off
 
 
 class Trial(tune.Trainable):

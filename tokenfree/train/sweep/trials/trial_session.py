@@ -12,19 +12,17 @@ from typing import Any
 
 import torch
 
-from tokenfree.preprocess.common.errors import JobError
-from tokenfree.preprocess.common.local_files import lock
-from tokenfree.preprocess.common.settings import build
+from tokenfree.core.errors import JobError
+from tokenfree.core.files import lock
+from tokenfree.core.settings import build
 from tokenfree.train.config import Recipe
-from tokenfree.train.loop.loss_spikes import checked_validation
-from tokenfree.train.loop.training_loop import TrainingLoop
-from tokenfree.train.machine.determinism import set_determinism
-from tokenfree.train.machine.provenance import machine
-from tokenfree.train.parallel.collectives import broadcast
+from tokenfree.train.loop.parallel import broadcast, set_determinism
+from tokenfree.train.loop.step import checked_validation
+from tokenfree.train.loop.trainer import TrainingLoop
 from tokenfree.train.runs import checkpoints
-from tokenfree.train.runs.checkpoint_state import RunProgress
-from tokenfree.train.runs.checkpoints import Checkpoint
-from tokenfree.train.runs.run_folder import RunFolder
+from tokenfree.train.runs.checkpoints import Checkpoint, RunProgress
+from tokenfree.train.runs.provenance import machine
+from tokenfree.train.runs.run import RunFolder
 from tokenfree.train.sweep.space.recipe import Budget, class_of
 from tokenfree.train.sweep.subjects.choose import subject_of
 from tokenfree.train.sweep.trials.budget_steps import flops_of_step, recipe_for_timing, seconds_of_step, steps_of
@@ -173,7 +171,7 @@ class TrialSession:
         first = self._subject.first_loop(recipe) if self._rank == 0 else None
         if first is not None:
             parts, state = first.snapshot()
-            checkpoints.write(self._folder / "checkpoints" / checkpoints.name(0), parts, state)
+            checkpoints.write(self._folder / "checkpoints" / checkpoints.checkpoint_name(0), parts, state)
         return self._newest()
 
     def _make_loop(self, recipe: Recipe) -> TrainingLoop[Any]:
@@ -216,6 +214,6 @@ class TrialSession:
         trial = {"steps": self._loop.recipe.train.steps, "used": self._used, "report": self._report}
         folder, progress = self._folder / "checkpoints", self._progress
         state = dataclasses.replace(state, trial=trial, progress=progress)
-        checkpoints.write(folder / checkpoints.name(self._loop.step), parts, state)
+        checkpoints.write(folder / checkpoints.checkpoint_name(self._loop.step), parts, state)
         best = progress.best_step if self._loop.source.keeps_best else None
         checkpoints.prune(folder, step=self._loop.step, keep=2, best=best)

@@ -15,12 +15,11 @@ import ray.train
 from ray.train import FailureConfig, ScalingConfig, TrainingFailedError
 from ray.train.torch import TorchTrainer, get_device
 
-from tokenfree.preprocess.common.errors import JobError
-from tokenfree.train.parallel.collectives import broadcast
-from tokenfree.train.ray.environment import ray_environment
-from tokenfree.train.ray.errors import unwrap
-from tokenfree.train.ray.session import ended_where_cut_off
-from tokenfree.train.ray.trainer import make_trainer
+from tokenfree.core.errors import JobError
+from tokenfree.train.loop.parallel import broadcast
+from tokenfree.train.ray.callbacks import unwrap
+from tokenfree.train.ray.cluster import ended_where_cut_off, ray_environment
+from tokenfree.train.ray.driver import make_trainer
 from tokenfree.train.sweep.trials.trial_session import TrialSegment, TrialSession
 
 _PATIENCE = 7 * 24 * 3600  # seconds that idle workers wait for the next trial

@@ -12,10 +12,10 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field
 
-from tokenfree.preprocess.common.settings import settings
+from tokenfree.core.settings import settings
 from tokenfree.preprocess.text.noise import RATES, Scheme, add_noise
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.tasks.examples.example import TaggedExample, TextExample
+from tokenfree.train.tasks.examples.texts import TaggedExample, TextExample
 
 NoiseScheme = Literal["drop", "repeat", "uppercase", "random_case", "random_case_in_words"]
 IN_WORDS: NoiseScheme = "random_case_in_words"

@@ -1,4 +1,4 @@
-"""Sentences of words with tags, from files or datasets: CoNLL, BIO, IOB2, CoNLL-U, JSON lines.
+"""Sentences of words with tags: CoNLL, BIO, IOB2, CoNLL-U, JSON lines.
 
 >>> read_tagged("masakhaner/amh/dev.txt")[0].tags[:3]
 ('O', 'B-LOC', 'O')
@@ -7,17 +7,152 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections import Counter
-from collections.abc import Sequence
-from typing import Literal, get_args
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple, get_args
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.train.tasks.examples import bio, conll
-from tokenfree.train.tasks.examples.columns import ExampleTable, tag_columns
-from tokenfree.train.tasks.examples.example import TaggedExample
-from tokenfree.train.tasks.examples.files import base_name, read_text, short_names, shown, split_lines
-from tokenfree.train.tasks.examples.huggingface import SCHEME, dataset_table
-from tokenfree.train.tasks.examples.tables import json_table, text_of
+from tokenfree.core.errors import UserError
+from tokenfree.train.tasks.examples.texts import (
+    SCHEME,
+    ExampleTable,
+    TaggedExample,
+    base_name,
+    dataset_table,
+    json_table,
+    read_text,
+    short_names,
+    shown,
+    split_lines,
+    tag_columns,
+    text_of,
+)
+
+_BIO = re.compile(r"O|[BI]-.+")
+_SPANS = re.compile(r"[BI]-.+")
+
+
+def are_bio(tags: Iterable[str]) -> bool:
+    """Whether tags are meant as BIO: one of them, or more, begins or continues a span (POS tags have none such)."""
+    return any(_SPANS.fullmatch(tag) for tag in tags)
+
+
+def is_bio(tag: str) -> bool:
+    """Whether this is `O`, `B-TYPE` or `I-TYPE`."""
+    return _BIO.fullmatch(tag) is not None
+
+
+def find_misfits(tags: Sequence[str]) -> list[int]:
+    """Where an `I-TYPE` follows neither `B-TYPE` nor `I-TYPE`."""
+    before = ("O", *tags)
+    return [n for n, tag in enumerate(tags) if tag[:2] == "I-" and not (before[n] != "O" and before[n][2:] == tag[2:])]
+
+
+def mended(tags: Sequence[str]) -> tuple[str, ...]:
+    """The tags with `B-` for each `I-` that goes on with no span: the spans that conlleval finds in them.
+
+    This turns IOB1, in which `B-` stands only between two spans of a type, into BIO (IOB2).
+    """
+    wrong = set(find_misfits(tags))
+    return tuple(f"B{tag[1:]}" if n in wrong else tag for n, tag in enumerate(tags))
+
+
+CONLLU_COLUMNS = 10
+_BLANK = " \t\ufeff"  # a byte order mark may stand in the middle where files were joined
+_DOCUMENT = "-DOCSTART-"  # of CoNLL-2003: a line that is no sentence
+_NO_WORD = re.compile(r"[0-9]+[-.][0-9]+")  # of CoNLL-U: a range of words, or a word that the text has not
+
+
+class Sentence(NamedTuple):
+    """The lines of a sentence, without comments."""
+
+    lines: list[int]  # the number of each
+    rows: list[list[str]]  # and its columns
+
+
+class Layout(NamedTuple):
+    """How the lines of a file are divided, and what its columns hold (counted from 0)."""
+
+    separator: str
+    has_comments: bool  # else # is a word
+    word: int
+    tag: int  # -1: the last
+
+
+def layout_of(lines: list[str], format: str | None, word_column: int | None, tag_column: int | None) -> Layout:
+    """The layout of a file, from its lines.
+
+    A first column that counts words from 1 is no word, and then lines that begin with # are comments. Columns stand
+    between tabs where there are any, else between spaces.
+
+    Args:
+        lines: of the file.
+        format: `conllu` or `conll`; None: CoNLL-U is told by its ten columns.
+        word_column: of the words, counted from 1; by default the first, or the second after a counter.
+        tag_column: of the tags; by default the last, the one after the words after a counter, UPOS of CoNLL-U.
+    """
+    separator = "\t" if any("\t" in line.strip(_BLANK) for line in lines) else " "
+    first = _first_sentence(lines, separator)
+    numbers = [row[0] for row in first if not _NO_WORD.fullmatch(row[0])]
+    counts = len(first[0]) > 2 and numbers == [str(number) for number in range(1, len(numbers) + 1)]
+    counted = counts or format == "conllu"
+    is_conllu = format == "conllu" or (format is None and counts and len(first[0]) == CONLLU_COLUMNS)
+    word = word_column - 1 if word_column else int(counted)
+    if tag_column:
+        return Layout(separator, counted, word, tag_column - 1)
+    return Layout(separator, counted, word, 3 if is_conllu else 2 if counted else -1)
+
+
+def sentences(path: str, lines: list[str], layout: Layout) -> Iterator[Sentence]:
+    """The sentences of a file. Lines of CoNLL-U for ranges of words and for words that are not there are left out.
+
+    Raises:
+        UserError: a line lacks a column, or the sentences' own numbers of columns differ.
+    """
+    sentence, width = Sentence([], []), 0
+    for number, line in enumerate([*lines, ""], 1):
+        if not line.strip(_BLANK):
+            if sentence.rows:
+                yield sentence
+            sentence = Sentence([], [])
+            continue
+        if layout.has_comments and line.startswith("#"):
+            continue
+        row = line.split(layout.separator) if layout.separator == "\t" else line.rstrip(" ").split(layout.separator)
+        if row[0] == _DOCUMENT or (layout.has_comments and _NO_WORD.fullmatch(row[0])):
+            continue
+        width = width or len(row)
+        _check_row(path, number, line, row, layout, width)
+        sentence.lines.append(number)
+        sentence.rows.append(row)
+
+
+def _check_row(path: str, number: int, line: str, row: list[str], layout: Layout, width: int) -> None:
+    place = f"{path}: line {number}"
+    if len(row) != width:
+        what = "column" if len(row) == 1 else "columns"
+        raise UserError(f"{place}: {len(row)} {what} in {shown(line)}, and the first word has {width}; mend the line")
+    tag = width - 1 if layout.tag < 0 else layout.tag
+    for column, what in ((layout.word, "word"), (tag, "tag")):
+        if column >= width:
+            raise UserError(f"{place}: there is no column {column + 1} for the {what}, only {width}; give another one")
+        if not row[column].strip():
+            raise UserError(f"{place}: the {what} in column {column + 1} of {shown(line)} is empty; mend the line")
+    if layout.word == tag:
+        remedy = "give the columns of words and tags, or a file of two columns at least"
+        raise UserError(f"{place}: words and tags are both column {layout.word + 1} of {shown(line)}; {remedy}")
+
+
+def _first_sentence(lines: list[str], separator: str) -> list[list[str]]:
+    """The columns of the first sentence's lines, without what would be comments; one empty column if there is none."""
+    rows: list[list[str]] = []
+    for line in lines:
+        if line.strip(_BLANK) and not line.startswith("#"):
+            rows.append(line.split(separator))
+        elif rows and not line.startswith("#"):
+            break
+    return rows or [[""]]
+
 
 TaggedFormat = Literal["conll", "conllu", "json"]
 FORMATS: tuple[TaggedFormat, ...] = get_args(TaggedFormat)
@@ -90,7 +225,7 @@ def _sentences(path: str, name: str, options: TaggedOptions) -> list[_Sentence]:
     lines = split_lines(text)
     word, tag = _column(options.words, "words"), _column(options.tags, "tags")
     format = options.format or ("conllu" if base_name(path).lower().endswith(".conllu") else None)
-    layout = conll.layout_of(lines, format, word, tag)
+    layout = layout_of(lines, format, word, tag)
     return [
         _Sentence(
             TaggedExample(
@@ -100,7 +235,7 @@ def _sentences(path: str, name: str, options: TaggedOptions) -> list[_Sentence]:
             ),
             [f"{path}: line {number}" for number in sentence.lines],
         )
-        for sentence in conll.sentences(path, lines, layout)
+        for sentence in sentences(path, lines, layout)
     ]
 
 
@@ -137,21 +272,21 @@ def _texts(value: object, place: str, column: str) -> tuple[str, ...]:
 
 def _checked(sentences: list[_Sentence], options: TaggedOptions, changed: Counter[str]) -> list[TaggedExample]:
     tags = {tag for sentence in sentences for tag in sentence.example.tags or ()}
-    spans = bio.are_bio(tags) if options.scheme is None else options.scheme != "words"
-    wrong = {tag for tag in tags if spans and not bio.is_bio(tag)}
+    spans = are_bio(tags) if options.scheme is None else options.scheme != "words"
+    wrong = {tag for tag in tags if spans and not is_bio(tag)}
     unknown = tags.difference(options.labels) if options.labels is not None else set()
     found = []
     for sentence in sentences:
         example, places = sentence.example, sentence.places
         if example.tags is not None and spans:
             _refuse(example, places, wrong, "is neither O nor B-TYPE nor I-TYPE; mend it, or give the scheme words")
-            misfits = bio.misfits(example.tags)
+            misfits = find_misfits(example.tags)
             if misfits and options.scheme == "strict_bio":
                 first = misfits[0]
                 said = f"{shown(example.tags[first])} goes on with no span"
                 raise UserError(f"{places[first]}: {said}; write B-, or give the scheme bio, which reads it so")
             changed[MENDED] += len(misfits)
-            example = dataclasses.replace(example, tags=bio.mended(example.tags)) if misfits else example
+            example = dataclasses.replace(example, tags=mended(example.tags)) if misfits else example
         if options.labels is not None:
             _refuse(example, places, unknown, f"is no tag; mend it, there are {', '.join(options.labels)}")
         found.append(example)

@@ -1,4 +1,6 @@
-"""Texts and pairs of texts with labels, from files or datasets: the format is told by name and content, or given.
+"""Texts and pairs of texts with labels, from files or datasets; the format is detected or given.
+
+Classes have the names that the dataset gives them; its -1 is a label that is not given.
 
 >>> read_texts("sst/stsa.fine.dev")[1]
 TextExample(key='stsa.fine.dev:2', text='one long string of cliches .', second=None, label='1')
@@ -6,20 +8,543 @@ TextExample(key='stsa.fine.dev:2', text='one long string of cliches .', second=N
 
 from __future__ import annotations
 
+import codecs
+import csv
 import dataclasses
+import io
+import json
+import lzma
 import math
+import posixpath
 import re
+import zlib
 from collections import Counter
-from collections.abc import Sequence
-from typing import Literal, get_args
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Literal, cast, get_args
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.train.tasks.examples.columns import PAIRS, TEXTS, Columns, ExampleTable, text_columns
-from tokenfree.train.tasks.examples.example import TextExample
-from tokenfree.train.tasks.examples.files import base_name, read_text, short_names, shown
-from tokenfree.train.tasks.examples.huggingface import SCHEME, dataset_table
-from tokenfree.train.tasks.examples.labelled_lines import labelled_lines, parallel_lines, parallel_paths
-from tokenfree.train.tasks.examples.tables import csv_table, json_table, text_of, tsv_table
+from fsspec.core import url_to_fs
+from fsspec.implementations.local import LocalFileSystem
+
+from tokenfree.core.errors import UserError
+from tokenfree.core.storage import check_address, check_is_stored
+from tokenfree.preprocess.sources.tables import Named, open_dataset
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TextExample:
+    """A text, or a pair of texts, with its label."""
+
+    key: str  # where it stands, such as "dev.tsv:17"; unique in its file, shown in messages and in predictions
+    text: str  # without changes but for the decoding of the file's own format
+    second: str | None = None  # of a pair
+    label: str | float | None = None  # a class by name, or a number for regression; None: not given
+    # The texts as a model of words parts them, where their case changed afterwards.
+    before: tuple[str, ...] | None = dataclasses.field(default=None, repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TaggedExample:
+    """A sentence of words, each with its tag."""
+
+    key: str  # where it begins, such as "train.conll:120"
+    words: tuple[str, ...]
+    tags: tuple[str, ...] | None = None  # one a word, in BIO for spans; None: not given
+    before: tuple[str, ...] | None = dataclasses.field(default=None, repr=False)  # likewise, of the words
+
+
+PACKED = (".gz", ".xz", ".bz2")
+_SHOWN = 60  # characters of a value in a message
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_UNREADABLE = (OSError, EOFError, ValueError, ImportError, zlib.error, lzma.LZMAError)
+
+
+def shown(value: object) -> str:
+    """A value for a message: quoted, on one line, its beginning if it is long."""
+    text = repr(value[: _SHOWN + 1] if isinstance(value, str) else value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def base_name(path: str) -> str:
+    """The name of a file without its folders and without the ending of its compression, such as `dev.tsv`."""
+    name = posixpath.basename(path)
+    return next((name.removesuffix(ending) for ending in PACKED if name.lower().endswith(ending)), name)
+
+
+def short_names(paths: Sequence[str]) -> dict[str, str]:
+    """The name of each file in the keys of its examples: as many of its folders as tell it from the others, if any."""
+    depth = 1
+    names = {path: base_name(path) for path in paths}
+    while len(set(names.values())) < len(names) and depth < max(path.count("/") for path in names) + 1:
+        depth += 1
+        names = {path: "/".join([*path.split("/")[-depth:-1], base_name(path)]) for path in names}
+    return names if len(set(names.values())) == len(names) else {path: path for path in names}
+
+
+def exists(path: str) -> bool:
+    """Whether there is a file of this name, as far as can be told."""
+    try:
+        fs, inner = url_to_fs(path)
+        return bool(fs.isfile(inner))
+    except _UNREADABLE:
+        return False
+
+
+def read_bytes(path: str) -> bytes:
+    """The content of a file of any fsspec address, unpacked if its name ends in .gz, .xz or .bz2.
+
+    Raises:
+        UserError: there is none, it cannot be read or unpacked, or nothing is in it.
+    """
+    if not path.strip():  # a variable of a shell that is not set; fsspec would take it for the working directory
+        raise UserError("a path is empty; give a file of examples")
+    check_address(path)
+    compression = "infer" if path.lower().endswith(PACKED) else None
+    try:
+        fs, inner = url_to_fs(path)
+        if isinstance(cast(object, fs), LocalFileSystem):  # fs itself stays of any kind
+            check_is_stored(inner)
+        if fs.isdir(inner):
+            raise UserError(f"{path}: this is a folder; give the files in it, or hf:{path} if it is a dataset")
+        with fs.open(inner, "rb", compression=compression) as file:
+            data = bytes(file.read())
+    except FileNotFoundError:
+        raise UserError(f"{path}: there is no such file; check the path") from None
+    except UserError:
+        raise
+    except _UNREADABLE as error:
+        said = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+        raise UserError(f"{path}: cannot be read ({said}); check that it is whole and may be read") from error
+    if not data.strip():
+        raise UserError(f"{path}: nothing is in this file; give one with examples")
+    return data
+
+
+def read_lines(path: str, encoding: str | None = None) -> list[str]:
+    """The lines of a text file without their ends (LF or CRLF, or CR where there is no LF); the first is line 1.
+
+    Args:
+        path: of any fsspec address.
+        encoding: a codec of Python; UTF-8 by default, with or without byte order mark.
+
+    Raises:
+        UserError: it cannot be read, or a byte is not of this encoding.
+    """
+    return split_lines(read_text(path, encoding))
+
+
+def read_text(path: str, encoding: str | None = None) -> str:
+    """A text file of lines, decoded; CR becomes LF where no line ends with LF. See `read_lines`.
+
+    Raises:
+        UserError: it cannot be read, or a byte is not of this encoding.
+    """
+    text = decode(path, read_bytes(path), encoding)
+    return text if "\n" in text else text.replace("\r", "\n")
+
+
+def decode(path: str, data: bytes, encoding: str | None = None, line: int = 1) -> str:
+    """The text of bytes that begin at a line of a file.
+
+    Raises:
+        UserError: a byte is not of this encoding, or there is no such encoding.
+    """
+    name = encoding or "utf-8"
+    try:
+        codecs.lookup(name)
+        text = data.decode(name).removeprefix("\ufeff")
+        return text if name == "utf-8" else whole_characters(text)
+    except LookupError:
+        raise UserError(f"encoding: Python knows no {shown(name)}; give one such as utf-8, latin-1 or cp1252") from None
+    except UnicodeError as error:
+        start = error.start if isinstance(error, UnicodeDecodeError) else 0
+        line += data[:start].decode(name, errors="ignore").count("\n")
+        what = f"byte 0x{data[start]:02x} is not {name}" if start < len(data) else f"this is not {name}"
+        remedy = "mend the line, or give the file's encoding, such as cp1252"
+        raise UserError(f"{path}: line {line}: {what}; {remedy}") from None
+
+
+def whole_characters(text: str) -> str:
+    """The text with U+FFFD for halves of surrogate pairs, which JSON and UTF-7 can spell and UTF-8 cannot hold."""
+    return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
+
+
+def split_lines(text: str) -> list[str]:
+    """Lines of a file: they end with LF or CRLF alone, not with the other line ends that a text may hold."""
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    return lines if lines[-1] else lines[:-1]
+
+
+PAIRS = (
+    ("premise", "hypothesis"),
+    ("sentence1", "sentence2"),
+    ("question1", "question2"),
+    ("question", "sentence"),
+    ("text1", "text2"),
+    ("text_a", "text_b"),
+)
+TEXTS = (
+    "text",
+    "texts",
+    "sentence",
+    "review",
+    "tweet",
+    "comment",
+    "document",
+    "content",
+    "body",
+    "premise",
+    "question",
+)
+LABELS = ("label", "gold_label", "labels", "category", "class", "sentiment", "target", "score", "rating", "stars")
+WORDS = ("tokens", "words", "forms")
+TAGS = ("ner_tags", "tags", "pos_tags", "upos", "labels")
+
+
+@dataclasses.dataclass(frozen=True)
+class Columns:
+    """The names of columns; None: guessed. Numbers from 1 are columns of a file without a line of names."""
+
+    text: str | None = None
+    second: str | None = None  # guessed only together with the text
+    label: str | None = None
+
+    @property
+    def named(self) -> list[str]:
+        """The names that were given."""
+        return [name for name in (self.text, self.second, self.label) if name is not None]
+
+    @property
+    def are_numbers(self) -> bool:
+        """Whether all that are named are numbers, so that the first line of a file is an example."""
+        return bool(self.named) and all(name.isascii() and name.isdigit() for name in self.named)
+
+
+@dataclasses.dataclass(frozen=True)
+class ExampleTable:
+    """Rows of named values."""
+
+    source: str  # the file, for messages
+    name: str  # of the file in the keys of examples
+    names: Sequence[str]  # of all columns, in order
+    rows: Iterable[tuple[int, Mapping[str, Any]]]  # where each begins, and its values by name
+    unit: str = "line"  # what is counted
+
+    def key(self, number: int) -> str:
+        """The key of the example of a row."""
+        return f"{self.name}:{number}"
+
+    def place(self, number: int) -> str:
+        """Where a row stands, for messages."""
+        return f"{self.source}: {self.unit} {number}"
+
+
+def text_columns(table: ExampleTable, columns: Columns) -> tuple[str, str | None, str | None]:
+    """The columns of text, second text and label in this table; None where it has none.
+
+    Raises:
+        UserError: a named one is not there, none has a usual name, or two have the name.
+    """
+    text, second = columns.text, columns.second
+    if text is None:
+        pairs = [pair for pair in (_first(table, [one, other]) for one, other in PAIRS) if len(pair) == 2]
+        if second is None and pairs:
+            text, second = pairs[0]
+        else:
+            text = next(iter(name for name in _first(table, TEXTS) if name != second), None)
+    label = columns.label if columns.label is not None else next(iter(_first(table, LABELS)), None)
+    if text is None:
+        raise UserError(f"{table.source}: no column has a usual name of a text; name one of {_list(table.names)}")
+    check_columns(table, [name for name in (text, second, label) if name is not None])
+    return text, second, label
+
+
+def tag_columns(table: ExampleTable, words: str | None, tags: str | None) -> tuple[str, str | None]:
+    """The columns of words and tags in this table; no tags where it has none.
+
+    Raises:
+        UserError: a named one is not there, none has a usual name, or two have the name.
+    """
+    words = words if words is not None else next(iter(_first(table, WORDS)), None)
+    tags = tags if tags is not None else next(iter(_first(table, TAGS)), None)
+    if words is None:
+        raise UserError(f"{table.source}: no column has a usual name of words; name one of {_list(table.names)}")
+    check_columns(table, [words] if tags is None else [words, tags])
+    return words, tags
+
+
+def check_columns(table: ExampleTable, names: Sequence[str]) -> None:
+    """See that each of these columns is there once.
+
+    Raises:
+        UserError: it is not.
+    """
+    for name in names:
+        count = table.names.count(name)
+        if not count:
+            raise UserError(f"{table.source}: no column {shown(name)}; name one of {_list(table.names)}")
+        if count > 1:
+            raise UserError(f"{table.source}: {count} columns are named {shown(name)}; rename all but one")
+    if len(set(names)) < len(names):
+        raise UserError(f"{table.source}: one column is named twice ({', '.join(names)}); name different ones")
+
+
+def _first(table: ExampleTable, usual: Sequence[str]) -> list[str]:
+    """The columns that have these names in whatever case, in their order."""
+    return [name for wanted in usual for name in table.names if name.strip().lower() == wanted]
+
+
+def _list(names: Sequence[str]) -> str:
+    some = [name if name.isprintable() and len(name) < 40 and name else shown(name) for name in names[:12]]
+    return ", ".join(some) + (", ..." if len(names) > 12 else "")
+
+
+SCHEME = "hf:"
+
+
+def dataset_table(address: str) -> ExampleTable:
+    """All rows of a split, `train` unless another is named; rows are counted from 0 as the dataset counts them.
+
+    Raises:
+        UserError: there is no such dataset, config or split, or nothing is in it.
+    """
+    named = Named.parse(address.removeprefix(SCHEME))
+    if not named.path:
+        raise UserError(f"{address}: no dataset is named; give hf:NAME[:CONFIG][@SPLIT]")
+    try:
+        dataset = open_dataset(named)
+    except UserError as error:  # it names the option of preprocessing
+        raise UserError(f"{SCHEME}{str(error).removeprefix('hf_dataset: ')}") from error
+    if not len(dataset):
+        raise UserError(f"{address}: no row is in this dataset; give another split with @SPLIT")
+    values = {name: _named(dataset.features[name], dataset[name][:]) for name in dataset.column_names}
+    names = list(values)
+    rows = [
+        (number, dict(zip(names, row, strict=True))) for number, row in enumerate(zip(*values.values(), strict=True))
+    ]
+    return ExampleTable(address, named.label, names, rows, "row")
+
+
+def _named(feature: Any, values: list[Any]) -> list[Any]:
+    """Values of a column; classes by name, None for one that is not given."""
+    import datasets
+
+    inner = getattr(feature, "feature", None)
+    if isinstance(feature, datasets.ClassLabel):
+        return [_class_name(feature, value) for value in values]
+    if isinstance(inner, datasets.ClassLabel):
+        return [value if value is None else [_class_name(inner, one) for one in value] for value in values]
+    return values
+
+
+def _class_name(feature: Any, value: int | None) -> str | None:
+    return None if value is None or value < 0 else feature.int2str(value)
+
+
+PARALLEL = ("s1", "s2", "labels")  # what the names of the three files begin with: premises, hypotheses, labels
+
+
+def labelled_lines(path: str, name: str, separator: str, encoding: str | None = None) -> ExampleTable:
+    """A label, a separator and a text a line.
+
+    Args:
+        path: of the file.
+        name: of the file in the keys of examples.
+        separator: a space (SST) or a tab (MTL-16).
+        encoding: of the file. By default UTF-8; a line of MTL-16 that is not, as in its reviews of films, is
+            Windows-1252.
+
+    Raises:
+        UserError: the file cannot be read, or a line has no label or no text.
+    """
+    mixed = separator == "\t" and encoding is None
+    lines = _lines_of_two_encodings(path) if mixed else read_lines(path, encoding)
+    rows = []
+    for number, line in enumerate(lines, 1):
+        label, found, text = line.partition(separator)
+        if not line.strip():
+            continue
+        if not found or not label.strip():
+            kind = "tab" if separator == "\t" else "space"
+            raise UserError(
+                f"{path}: line {number}: {shown(line)} is no label, {kind} and text; mend it or give a format"
+            )
+        rows.append((number, {"label": label, "text": text}))
+    return ExampleTable(path, name, ["label", "text"], rows)
+
+
+def parallel_paths(path: str) -> tuple[str, ...] | None:
+    """The three parallel files (premises, hypotheses, labels) to which this path belongs; None if it is of no such.
+
+    Args:
+        path: of one of them, such as `snli/labels.dev`, or what they have in common, `snli/dev`.
+    """
+    folder, file = posixpath.split(path)
+    prefix, _, rest = file.partition(".")
+    is_one = prefix in PARALLEL and rest != ""
+    if not file or (not is_one and exists(path)):
+        return None
+    paths = tuple(posixpath.join(folder, f"{prefix}.{rest if is_one else file}") for prefix in PARALLEL)
+    return paths if sum(map(exists, paths)) > 1 else None  # a table may be called labels.csv
+
+
+def parallel_lines(paths: tuple[str, ...], name: str, encoding: str | None = None) -> ExampleTable:
+    """Line n of each of three files belongs together.
+
+    Args:
+        paths: as `parallel_paths` gives them.
+        name: of the last file in the keys of examples.
+        encoding: of the files; UTF-8 by default.
+
+    Raises:
+        UserError: one of them is not there, or has another number of lines.
+    """
+    premises, hypotheses, labels = (read_lines(one, encoding) for one in paths)
+    for one, lines in zip(paths, (premises, hypotheses, labels), strict=True):
+        if len(lines) != len(labels):
+            said = f"{len(lines)} lines, and {paths[-1]} has {len(labels)}"
+            raise UserError(f"{one}: {said}; line n of each file must belong together")
+    rows = [
+        (number, {"premise": premise, "hypothesis": hypothesis, "label": label})
+        for number, (premise, hypothesis, label) in enumerate(zip(premises, hypotheses, labels, strict=True), 1)
+    ]
+    return ExampleTable(paths[-1], name, ["premise", "hypothesis", "label"], rows)
+
+
+def _lines_of_two_encodings(path: str) -> list[str]:
+    data = read_bytes(path).removeprefix(b"\xef\xbb\xbf")
+    lines = data.split(b"\n" if b"\n" in data else b"\r")
+    return [
+        (line.decode() if _is_utf8(line) else decode(path, line, "cp1252", number)).removesuffix("\r")
+        for number, line in enumerate(lines, 1)
+    ]
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def csv_table(path: str, name: str, text: str, columns: Columns) -> ExampleTable:
+    """Comma-separated values, quoted as in RFC 4180; semicolons or tabs part them if the first line has no comma.
+
+    Args:
+        path: for messages.
+        name: of the file in the keys of examples.
+        text: its content.
+        columns: whether the first line holds their names.
+
+    Raises:
+        UserError: a line has another number of columns than the first, or quotation marks do not fit.
+    """
+    first = text.partition("\n")[0]
+    delimiter = next((sign for sign in ",;\t" if sign in first), ",")
+    csv.field_size_limit(max(csv.field_size_limit(), len(text)))
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+
+    def rows() -> Iterator[tuple[int, list[str]]]:
+        line = 1
+        try:
+            for cells in reader:
+                if cells:  # an empty line is none
+                    yield line, cells
+                line = reader.line_num + 1
+        except csv.Error as error:
+            said = f'this is no CSV ({error}); write "" for a quotation mark inside a quoted value'
+            raise UserError(f"{path}: line {line}: {said}") from None
+
+    return _cells_table(path, name, rows(), columns)
+
+
+def tsv_table(path: str, name: str, text: str, columns: Columns) -> ExampleTable:
+    """Tab-separated values; quotation marks are characters like others, as in the files of GLUE and XNLI.
+
+    Args:
+        path: for messages.
+        name: of the file in the keys of examples.
+        text: its content.
+        columns: whether the first line holds their names.
+
+    Raises:
+        UserError: a line has another number of columns than the first.
+    """
+    rows = ((line, row.split("\t")) for line, row in enumerate(split_lines(text), 1) if row)
+    return _cells_table(path, name, rows, columns)
+
+
+def json_table(path: str, name: str, text: str) -> ExampleTable:
+    """An object a line, or one list of objects; the columns are the keys of the first.
+
+    Args:
+        path: for messages.
+        name: of the file in the keys of examples.
+        text: its content.
+
+    Raises:
+        UserError: a line is no JSON object.
+    """
+    is_list = text.lstrip().startswith("[")
+    if is_list:
+        rows = list(enumerate(_parse(path, text, 1), 1))
+    else:
+        lines = enumerate(split_lines(text), 1)
+        rows = [(number, _parse(path, line, number)) for number, line in lines if line.strip()]
+    if not rows:
+        raise UserError(f"{path}: no example is in this file; give one with examples")
+    table = ExampleTable(
+        path, name, list(rows[0][1]) if isinstance(rows[0][1], dict) else [], rows, "object" if is_list else "line"
+    )
+    for number, value in rows:
+        if not isinstance(value, dict):
+            said = f"{shown(value)} is no JSON object"
+            raise UserError(f'{table.place(number)}: {said}; write one such as {{"text": "...", "label": "..."}}')
+    return table
+
+
+def text_of(value: object, place: str, column: str) -> str:
+    """A value that must be text, of whole characters (see `whole_characters`).
+
+    Raises:
+        UserError: it is no text.
+    """
+    if not isinstance(value, str):
+        raise UserError(
+            f"{place}: column {shown(column)} holds {shown(value)}, no text; mend it or name another column"
+        )
+    return whole_characters(value)
+
+
+def _cells_table(path: str, name: str, rows: Iterator[tuple[int, list[str]]], columns: Columns) -> ExampleTable:
+    found = list(rows)
+    if not found:
+        raise UserError(f"{path}: nothing is in this file; give one with examples")
+    width = len(found[0][1])
+    numbers = [str(number) for number in range(1, width + 1)]
+    numbered = columns.are_numbers and not set(found[0][1]) & set(columns.named)
+    names, found = (numbers, found) if numbered else (found[0][1], found[1:])
+    if not found:
+        raise UserError(f"{path}: there is no line after that of the names of columns; give a file with examples")
+    for line, cells in found:
+        if len(cells) != width:
+            raise UserError(
+                f"{path}: line {line}: {len(cells)} columns, and the first line has {width}; mend the line, or give "
+                f"the format (tsv: quotation marks are plain characters, csv: they hold a value together)"
+            )
+    return ExampleTable(path, name, names, [(line, dict(zip(names, cells, strict=True))) for line, cells in found])
+
+
+def _parse(path: str, text: str, line: int) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        place = f"{path}: line {line + error.lineno - 1}"
+        raise UserError(f"{place}: this is no JSON ({error.msg} at column {error.colno}); mend the line") from None
+    except (ValueError, RecursionError) as error:  # numbers of too many digits, too many brackets
+        raise UserError(f"{path}: line {line}: this JSON cannot be read ({error}); mend the line") from None
+
 
 TextFormat = Literal["sst", "mtl-16", "parallel", "csv", "tsv", "json"]
 FORMATS: tuple[TextFormat, ...] = get_args(TextFormat)
@@ -167,3 +692,54 @@ def _number(value: object, place: str, column: str) -> float:
         said = f"column {shown(column)} holds {shown(value)}, no number"
         raise UserError(f"{place}: {said}; mend it, or name the column of the numbers")
     return number
+
+
+HUB = "nyu-mll/glue"
+
+
+@dataclasses.dataclass(frozen=True)
+class GlueTask:
+    """Where a task's texts and labels stand, and how it is scored."""
+
+    name: str  # the config of the dataset
+    text: str
+    second: str | None
+    labels: tuple[str, ...]  # in the hub's order; none: a number
+    metrics: tuple[str, ...]  # the first is the main one; names of train/tasks/metrics/scores.py
+    positive: str | None = None  # the class of the binary F1
+    dev: tuple[str, ...] = ("validation",)
+    test: tuple[str, ...] = ("test",)
+
+    @property
+    def options(self) -> TextOptions:
+        """How its rows are read."""
+        columns = Columns(self.text, self.second, "label")
+        return TextOptions(columns=columns, regression=not self.labels, labels=self.labels or None)
+
+    def address(self, split: str, dataset: str = HUB) -> str:
+        """A split for `read_texts`; `dataset` may be a folder in the hub's format."""
+        return f"{SCHEME}{dataset}:{self.name}@{split}"
+
+
+_NLI = ("entailment", "neutral", "contradiction")
+_SENTENCES, _PREMISE = ("sentence1", "sentence2"), ("premise", "hypothesis")
+_TASKS = (
+    GlueTask("cola", "sentence", None, ("unacceptable", "acceptable"), ("matthews",)),
+    GlueTask("sst2", "sentence", None, ("negative", "positive"), ("accuracy",)),
+    GlueTask("mrpc", *_SENTENCES, ("not_equivalent", "equivalent"), ("f1", "accuracy"), "equivalent"),
+    GlueTask("qqp", "question1", "question2", ("not_duplicate", "duplicate"), ("f1", "accuracy"), "duplicate"),
+    GlueTask("stsb", *_SENTENCES, (), ("pearson", "spearman")),
+    GlueTask(
+        "mnli",
+        *_PREMISE,
+        _NLI,
+        ("accuracy",),
+        dev=("validation_matched", "validation_mismatched"),
+        test=("test_matched", "test_mismatched"),
+    ),
+    GlueTask("qnli", "question", "sentence", ("entailment", "not_entailment"), ("accuracy",)),
+    GlueTask("rte", *_SENTENCES, ("entailment", "not_entailment"), ("accuracy",)),
+    GlueTask("wnli", *_SENTENCES, ("not_entailment", "entailment"), ("accuracy",)),
+    GlueTask("ax", *_PREMISE, _NLI, ("matthews",), dev=()),  # the diagnostic set: answered by a model of mnli
+)
+GLUE: Mapping[str, GlueTask] = MappingProxyType({task.name: task for task in _TASKS})

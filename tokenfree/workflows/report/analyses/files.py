@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.local_files import write_atomically
+from tokenfree.core.errors import UserError
+from tokenfree.core.files import write_atomically
 
 KINDS = (".json", ".csv", ".md", ".png", ".svg")
 

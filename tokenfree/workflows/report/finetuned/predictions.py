@@ -7,10 +7,10 @@ from typing import Any
 
 from markupsafe import Markup
 
-from tokenfree.preprocess.common import own_code
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.own_code import UntrustedCode
-from tokenfree.preprocess.common.settings import build
+from tokenfree.core import own_code
+from tokenfree.core.errors import UserError
+from tokenfree.core.own_code import UntrustedCode
+from tokenfree.core.settings import build
 from tokenfree.workflows.report.load import RunRecord
 from tokenfree.workflows.report.samples.marking import bdi, text_cell
 from tokenfree.workflows.report.sections.parts import Block, Table
@@ -64,7 +64,7 @@ def prediction_block(run: RunRecord, split: str, title: str, lines: Sequence[Lin
 def _texts(run: RunRecord, split: str) -> tuple[dict[str, Sequence[str]], str]:
     """The texts of the examples of a split by key, as the model read them; or why they are not there."""
     from tokenfree.train.config import FinetuneRecipe  # imports torch
-    from tokenfree.train.finetuning.files import content_of
+    from tokenfree.train.loop.finetuning import content_of
 
     files: dict[Any, str] = {str(name): str(path) for name, path in (run.config.get("files") or {}).items()}
     path = files.get(split)

@@ -5,11 +5,11 @@ from typing import Any
 
 from markupsafe import Markup
 
-from tokenfree.preprocess.common import own_code
-from tokenfree.preprocess.common.settings import build
+from tokenfree.core import own_code
+from tokenfree.core.settings import build
 from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.data.mixture import Data
 from tokenfree.train.inference.predictor import predictor_of
-from tokenfree.train.mixture.mixture import Data
 from tokenfree.train.runs.checkpoints import Checkpoint
 from tokenfree.workflows.report.samples.marking import bdi, text_cell
 from tokenfree.workflows.report.sections.parts import Block, Table

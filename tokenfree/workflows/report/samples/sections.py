@@ -6,11 +6,10 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from tokenfree.preprocess.common.errors import JobError, UserError
-from tokenfree.preprocess.common.own_code import UntrustedCode
-from tokenfree.preprocess.common.storage import Storage
-from tokenfree.train.mixture.contents import load_data_manifest
-from tokenfree.train.mixture.mixture import Data, given_or_parsed, paths_of
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.own_code import UntrustedCode
+from tokenfree.core.storage import Storage
+from tokenfree.train.data.mixture import Data, given_or_parsed, load_data_manifest, paths_of
 from tokenfree.train.sweep.control.sweep_files import BEST_FILE
 from tokenfree.train.sweep.results.compare import best
 from tokenfree.train.sweep.results.tables import BEST
@@ -106,7 +105,7 @@ def _guesses(asked: _Asked, data: Data | None) -> Block:
     if data is None:
         where = f"its data are not in {asked.recorded}" if asked.recorded else "a sweep tells no place of its data"
         return Block(asked.title, f"None are shown: {where}; give their directory to tokenfree report too.")
-    from tokenfree.train.runs.locate import checkpoint_of  # imports torch, as the next line
+    from tokenfree.train.runs.run import checkpoint_of  # imports torch, as the next line
     from tokenfree.workflows.report.samples.guesses import guess_block
 
     checkpoint = checkpoint_of(asked.folder, asked.step)

@@ -8,18 +8,15 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from tests.train.model.conftest import AddPart
-from tokenfree.preprocess.common.contracts import contract_problems
-from tokenfree.preprocess.common.errors import UserError
-from tokenfree.preprocess.common.settings import build, settings
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import build, contract_problems, settings
 from tokenfree.train.model.common.attention import Core
-from tokenfree.train.model.common.dimensions import Dimensions
-from tokenfree.train.model.common.slots.contracts import CONTRACTS
-from tokenfree.train.model.common.slots.frame import DownsamplerDefaults, UpsamplerDefaults
-from tokenfree.train.model.common.slots.trunk import AttentionDefaults
+from tokenfree.train.model.common.basic import Dimensions
+from tokenfree.train.model.common.slots import CONTRACTS, AttentionDefaults, DownsamplerDefaults, UpsamplerDefaults
 from tokenfree.train.model.encoder import ModelConfig
 
 BROKEN = """
-from tokenfree.preprocess.common.settings import settings
+from tokenfree.core.settings import settings
 from torch import nn
 
 
@@ -70,7 +67,7 @@ def test_all_that_is_wrong_is_told_in_one_line_before_anything_is_built(add_part
 
 
 def test_a_part_of_the_trunk_is_judged_alike(add_part: AddPart) -> None:
-    add_part("tokenfree.train.model.trunk.positions", "empty", "class Config: ...\n")
+    add_part("tokenfree.train.model.positions", "empty", "class Config: ...\n")
     with pytest.raises(UserError) as refused:
         build(ModelConfig, {"trunk": {"positions": "empty"}}, source="test")
     assert str(refused.value) == (

@@ -1,0 +1,1 @@
+"""What all packages stand on: errors, settings, storage, locks and files."""

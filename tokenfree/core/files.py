@@ -1,0 +1,87 @@
+"""Files of this machine: written atomically, hashed and locked; and the cache folder."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import filelock
+
+from tokenfree.core.errors import JobError
+
+BLOCK_BYTES = 1 << 20
+TEMPORARY = "_tmp"  # the folder in which files of a directory are written
+_HALF_WRITTEN = "_tmp_"
+NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL)
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write a small file so that readers see the old one or the new one, whole; on an error nothing is left."""
+    temporary = path.with_name(f"{_HALF_WRITTEN}{path.name}_{os.getpid()}")
+    try:
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def is_half_written(path: Path) -> bool:
+    """Whether a killed process left it behind: a file that was to be renamed, or the folder of such files."""
+    return path.name == TEMPORARY or path.name.startswith(_HALF_WRITTEN)
+
+
+def hash_file(path: str | os.PathLike[str], algorithm: str = "sha256") -> str:
+    """The digest of a local file, in hex; SHA-256 unless another algorithm of hashlib is named."""
+    with open(path, "rb") as file:
+        return hash_stream(file, algorithm)
+
+
+def hash_stream(file: IO[bytes], algorithm: str = "sha256") -> str:
+    """The digest, in hex, of what is left to read of an open file, of any file system; read block by block."""
+    digest = hashlib.new(algorithm, usedforsecurity=False)
+    while block := file.read(BLOCK_BYTES):
+        digest.update(block)
+    return digest.hexdigest()
+
+
+@contextlib.contextmanager
+def lock(path: Path, *, seconds: float = math.inf, held: Exception | None = None) -> Iterator[None]:
+    """Hold the lock file `path` against all other threads and processes, once it is free.
+
+    The system lets go of the lock of a killed process, so nothing is left to clean up. The empty file stays behind: to
+    remove it while others wait for it would let two in.
+
+    Raises:
+        held: another one still holds it after `seconds`; a JobError unless an error is given.
+        JobError: the file system has no locks.
+    """
+    # No soft lock, which is a file that a killed process leaves in the way; and any thread may let go of the lock.
+    file_lock = filelock.FileLock(
+        path, timeout=seconds if math.isfinite(seconds) else -1, thread_local=False, fallback_to_soft=False
+    )
+    try:
+        file_lock.acquire()
+    except filelock.Timeout:
+        raise held or JobError(f"{path}: another process still holds this lock") from None
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        raise JobError(
+            f"cannot lock {path}: {error.strerror}; use a file system that has locks (NFS 4, Lustre with -o flock, a "
+            "local disk)"
+        ) from None
+    try:
+        yield
+    finally:
+        file_lock.release()
+
+
+def folder() -> Path:
+    """Where everything is that can be had again."""
+    return Path(os.environ.get("TOKENFREE_CACHE") or Path.home() / ".cache" / "tokenfree")

@@ -1,0 +1,68 @@
+"""This machine and process: CPUs, memory, the installed package, and ending with the parent process."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib.metadata
+import os
+import signal
+from pathlib import Path
+
+
+def own_version() -> str:
+    """Return the version of tokenfree, or "unknown" if it is not installed."""
+    try:
+        return importlib.metadata.version("tokenfree")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def own_requirements() -> list[str]:
+    """Return the requirements that tokenfree declares; none if it is not installed."""
+    try:
+        return importlib.metadata.requires("tokenfree") or []
+    except importlib.metadata.PackageNotFoundError:
+        return []
+
+
+GIB = 1 << 30
+_SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
+
+
+def machine_memory() -> int:
+    """Bytes of this machine's memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def end_with_parent(parent: int) -> None:
+    """Have this process killed when `parent`, its parent's id, is gone, or the thread of it that started this one.
+
+    On Linux; elsewhere only a parent that is gone already is noticed.
+    """
+    with contextlib.suppress(OSError, AttributeError):  # a system that is not Linux
+        ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+def cores(cgroup: Path = _CGROUP) -> int:
+    """The CPUs that this process may use; a container's share of CPU time counts, rounded down, as so many CPUs."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    share = _share(cgroup)
+    return allowed if share is None else max(1, min(allowed, int(share)))
+
+
+def _share(cgroup: Path) -> float | None:
+    """CPU seconds for each second by the limits of cgroups, version 2 or 1; None where there is no limit."""
+    try:
+        if (cgroup / "cpu.max").exists():
+            quota, period = (cgroup / "cpu.max").read_text().split()
+        else:
+            quota, period = ((cgroup / "cpu" / f"cpu.cfs_{what}_us").read_text() for what in ("quota", "period"))
+        return None if quota == "max" or int(quota) <= 0 else int(quota) / int(period)
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,496 @@
+"""Settings: frozen dataclasses built from YAML mappings. Every problem is named by its dotted key.
+
+It is asked of the settings of the part and of the class that their `build` says it returns; all that is missing or has
+the wrong form is named in one line.
+
+Recipes, command-line overrides and the configs of all parts go through `build`. A field annotated with a `Slot` takes
+the config of any file in a package, chosen by `name`; adding a variant is adding a file. A name with a dot is that of a
+class of the user's own (see `own_code`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import importlib
+import inspect
+import json
+import pkgutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar, get_type_hints
+
+import yaml
+from pydantic import ConfigDict, GetCoreSchemaHandler, PydanticUserError, TypeAdapter, ValidationError
+from pydantic_core import PydanticCustomError, core_schema
+from typing_extensions import dataclass_transform, get_protocol_members, is_protocol
+
+from tokenfree.core import own_code
+from tokenfree.core.errors import Nearest, Path, UserError, refusals
+
+_DECLARED = object()  # a member that only instances have
+
+
+class Contract(NamedTuple):
+    """What the parts of a slot need.
+
+    Attributes:
+        config: protocol of the settings.
+        config_base: class with what most of them answer.
+        built: protocol of what `build` makes; None: that is not looked into.
+        built_base: class with what most of these answer.
+        kind: class that they all must be of, whose own members are no answer.
+    """
+
+    config: type
+    config_base: type
+    built: type | None = None
+    built_base: type = object
+    kind: type = object
+
+
+@functools.cache
+def contract_problems(contract: Contract | None, config_class: type, name: str) -> tuple[str, ...]:
+    """What the settings of the part `name`, and what they build, lack; a phrase each.
+
+    What is built is judged by the class that `build` is annotated with: members that are set in `__init__` count where
+    the class declares them. Without a contract settings alone are asked for.
+    """
+    return tuple(_problems(contract, config_class, name))
+
+
+def _problems(contract: Contract | None, config_class: type, name: str) -> Iterator[str]:
+    yield from _form_problems(config_class, name)
+    if contract is None:
+        return
+    kind = contract.kind
+    yield from _member_problems(config_class, contract.config, contract.config_base, kind)
+    if contract.built is None:
+        return
+    built = _returned(config_class, kind)
+    if built is not None:
+        yield from _member_problems(built, contract.built, contract.built_base, kind)
+    elif "build" in _members(config_class, kind):
+        yield f"{config_class.__name__}.build does not say which {kind.__name__} it returns; annotate it with the class"
+
+
+def _form_problems(config_class: type, name: str) -> Iterator[str]:
+    """What the settings of any part have to be, with the name that recipes have for it."""
+    shown = config_class.__name__
+    if "__pydantic_config__" not in vars(config_class):
+        yield f"{shown} is not decorated with @settings"
+    else:
+        try:
+            get_type_hints(config_class)
+            TypeAdapter(config_class)
+        except (NameError, PydanticUserError) as error:
+            yield f"the fields of {shown} have types that cannot be read from YAML: {str(error).splitlines()[0]}"
+    found = _members(config_class).get("name")
+    if "name" not in getattr(config_class, "__dataclass_fields__", {}):
+        yield f"{shown} lacks the field name: str = {name!r}"
+    elif isinstance(found, str) and found != name:
+        source = "in the recipe" if "." in name else "its file"
+        yield f"{shown}.name is {found!r}, not {name!r} as {source}"
+
+
+def _returned(config_class: type, kind: type) -> type | None:
+    """The class that `build` says it returns."""
+    build = _members(config_class).get("build")
+    try:
+        found = get_type_hints(build).get("return") if inspect.isfunction(build) else None
+    except NameError:
+        return None
+    return found if inspect.isclass(found) and issubclass(found, kind) else None
+
+
+def _members(cls: type, kind: type = object) -> dict[str, Any]:
+    """What a class has or declares of its own, without what every class and every `kind` has, and what is abstract."""
+    found: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        if base not in (object, kind):
+            found |= dict.fromkeys(inspect.get_annotations(base), _DECLARED)
+            found |= vars(base)
+    return {name: value for name, value in found.items() if not getattr(value, "__isabstractmethod__", False)}
+
+
+def _member_problems(cls: type, protocol: type, base: type, kind: type) -> Iterator[str]:
+    """What `cls` lacks of `protocol`, some of which `base` has, and what of it has the wrong form."""
+    members, answered, required = _members(cls, kind), _members(base, kind), get_protocol_members(protocol)
+    for member, wanted in _declared(protocol).items():
+        if member not in required or member == "name":  # see `_form_problems`
+            continue
+        name = "forward" if member == "__call__" else member  # a torch.nn.Module is called by way of it
+        signature = inspect.signature(wanted) if inspect.isfunction(wanted) else None
+        if name not in members:
+            shown = name if signature is None else f"{name}({_shown(signature)})"
+            yield f"{cls.__name__} lacks {shown}" + (f", which {base.__name__} has" if name in answered else "")
+        elif signature is not None:
+            yield from _method_problems(f"{cls.__name__}.{name}", members[name], signature)
+        elif isinstance(wanted, property):
+            yield from _value_problems(f"{cls.__name__}.{name}", members[name], wanted)
+
+
+def _declared(protocol: type) -> dict[str, Any]:
+    """What a protocol and those that it extends say, in their order."""
+    found: dict[str, Any] = {}
+    for base in reversed(protocol.__mro__):
+        found |= {**dict.fromkeys(inspect.get_annotations(base), _DECLARED), **vars(base)}
+    return found
+
+
+def _method_problems(name: str, found: Any, wanted: inspect.Signature) -> Iterator[str]:
+    """That `found` cannot be called as `wanted` says."""
+    if found is _DECLARED:
+        return
+    if not inspect.isfunction(found):
+        yield f"{name} is no method"
+        return
+    parameters, signature = wanted.parameters.values(), inspect.signature(found)
+    in_order = [None for parameter in parameters if parameter.kind < parameter.VAR_POSITIONAL]
+    by_name = {parameter.name: None for parameter in parameters if parameter.kind == parameter.KEYWORD_ONLY}
+    try:
+        signature.bind(*in_order, **by_name)
+    except TypeError:
+        yield f"{name} takes ({_shown(signature)}), not ({_shown(wanted)})"
+
+
+def _value_problems(name: str, found: Any, wanted: property) -> Iterator[str]:
+    """That the value `found` of a class is not of the type that the property `wanted` has."""
+    hint = get_type_hints(wanted.fget)["return"]
+    if found is _DECLARED or isinstance(found, (property, functools.cached_property)) or is_protocol(hint):
+        return
+    try:
+        TypeAdapter(hint).validate_python(found, strict=True)
+    except ValidationError as error:
+        reason = error.errors()[0]["msg"].replace("Input should", "should")
+        yield f"{name} is {found!r}: {reason}"
+
+
+def _shown(signature: inspect.Signature) -> str:
+    """The parameters after `self`, by name."""
+    return ", ".join(list(signature.parameters)[1:])
+
+
+class NeedsRefusedValue(Exception):
+    """Something asked for a value that was refused, and cannot be known."""
+
+
+class _Refused:
+    """Stands for a refused value: whatever is done with it raises `NeedsRefusedValue`."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise NeedsRefusedValue(name)
+
+
+def _needs_value(*_: Any) -> NoReturn:
+    raise NeedsRefusedValue
+
+
+_UNARY = "bool int float complex index neg pos abs invert round trunc floor ceil len iter next reversed repr str hash"
+_BINARY = "lt le eq ne gt ge add sub mul matmul truediv floordiv mod divmod pow and or xor lshift rshift"
+for _name in [*_UNARY.split(), *_BINARY.split(), "call", "getitem", "contains", "format"]:
+    setattr(_Refused, f"__{_name}__", _needs_value)
+    if _name in _BINARY.split()[6:]:
+        setattr(_Refused, f"__r{_name}__", _needs_value)
+
+REFUSED: Any = _Refused()
+
+
+def known(value: Callable[[], Any]) -> Any:
+    """What the function gives, or `REFUSED` where that hangs on a refused value."""
+    try:
+        return value()
+    except NeedsRefusedValue:
+        return REFUSED
+
+
+def problems_of(*checks: Callable[[], Iterable[str]]) -> list[str]:
+    """The problems that checks tell, each once; a check ends where it asks for a refused value."""
+    found: dict[str, None] = {}
+    for check in checks:
+        try:
+            for problem in check():
+                found[problem] = None
+        except NeedsRefusedValue:
+            continue
+    return list(found)
+
+
+T = TypeVar("T")
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def settings(cls: type[T]) -> type[T]:
+    """Make `cls` a frozen, keyword-only dataclass that refuses unknown keys when it is built from a mapping."""
+    config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    cls.__pydantic_config__ = config  # pyright: ignore[reportAttributeAccessIssue]
+    return dataclasses.dataclass(frozen=True, kw_only=True)(cls)
+
+
+@dataclasses.dataclass(frozen=True)
+class Slot:
+    """Annotation of a field whose variant is a file of `package`, or a class of the user's, chosen by the key `name`.
+
+    Attributes:
+        package: the dotted name of the folder.
+        default: the variant where the key is absent.
+        contract: where the `Contract` of the variants is, as module and name with a dot between; None: they have none.
+    """
+
+    package: str
+    default: str
+    contract: str | None = None
+
+    @property
+    def title(self) -> str:
+        """What messages call the slot, such as `trunk.positions`."""
+        return self.package.removeprefix("tokenfree.train.").removeprefix("model.")
+
+    def names(self) -> list[str]:
+        """The variants: the public files of the package that define a `Config`, sorted."""
+        folder = importlib.import_module(self.package).__path__
+        names = sorted(info.name for info in pkgutil.iter_modules(folder) if not info.name.startswith("_"))
+        return [name for name in names if hasattr(self._module(name), "Config")]
+
+    def config_class(self, name: str) -> type:
+        """The `Config` of the variant `name`, or the class of the user's of that name.
+
+        Raises:
+            ValueError: there is no such variant; the nearest known name is told.
+            UserError: it does not keep the contract of the slot; all that is missing or wrong is named.
+        """
+        if own_code.is_own(name):
+            found, shown, page = own_code.load(name), name, "own_parts"
+        elif name in self.names():
+            found, shown, page = self._module(name).Config, f"{name}.py", "add_a_part"
+        else:
+            raise ValueError(f"there is no {self.title} {name!r}{Nearest(str(name), self.names()).hint}")
+        contract = self.kept_contract()
+        problems = contract_problems(contract, found, name) if contract or own_code.is_own(name) else ()
+        if problems:
+            told = "; ".join(problems)
+            raise UserError(f"{shown} is no part for the slot {self.title}: {told} (see docs/{page}.md)")
+        return found
+
+    def kept_contract(self) -> Contract | None:
+        """What the variants have to have, if that is written down."""
+        if self.contract is None:
+            return None
+        module, _, name = self.contract.rpartition(".")
+        return getattr(importlib.import_module(module), name)
+
+    def _module(self, name: str) -> Any:
+        return importlib.import_module(f"{self.package}.{name}")
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        return core_schema.no_info_plain_validator_function(self._validate)
+
+    def _validate(self, value: Any) -> Any:
+        if dataclasses.is_dataclass(value):
+            return value
+        if isinstance(value, str):  # `embedder: codepoint_hash` is short for `embedder: {name: codepoint_hash}`
+            value = {"name": value}
+        if not isinstance(value, Mapping):
+            raise ValueError(f"should be a mapping with a key 'name', not {value!r}")
+        config_class = self.config_class(value.get("name", self.default))
+        try:
+            return _adapter(config_class).validate_python(dict(value))
+        except ValidationError as error:
+            raise PydanticCustomError("part", "part", {"errors": error.errors()}) from error
+
+
+def slot_of(hint: Any) -> Slot | None:
+    """The slot in an annotation, if it has one."""
+    return next((metadata for metadata in getattr(hint, "__metadata__", ()) if isinstance(metadata, Slot)), None)
+
+
+def part(slot: Slot) -> Any:
+    """A dataclass field for a slot, whose default is the `Config` of its variant `default`."""
+    return dataclasses.field(default_factory=lambda: slot.config_class(slot.default)())
+
+
+def build(cls: type[T], mapping: Mapping[str, Any], *, source: str) -> T:
+    """Build the settings `cls` from a nested mapping; `source` (a recipe or option) opens every error message.
+
+    Raises:
+        UserError: with all problems of the mapping, each with its dotted key.
+    """
+    made = draft(cls, mapping)
+    if made.problems or made.settings is None:
+        raise UserError(source, made.problems)
+    return made.settings
+
+
+@dataclasses.dataclass(frozen=True)
+class Draft(Generic[T]):
+    """The settings of a mapping that may have problems.
+
+    Attributes:
+        settings: with `REFUSED` in the place of each value that has a problem; None where the others make no settings.
+        problems: a line each, with its dotted key.
+    """
+
+    settings: T | None
+    problems: tuple[str, ...]
+
+
+def draft(cls: type[T], mapping: Mapping[str, Any]) -> Draft[T]:
+    """The settings `cls` of a nested mapping, as far as they can be built, and all problems of it.
+
+    A key that is unknown counts as the one that it is most like, whose value is then not known either.
+    """
+    kept = _copied(mapping)
+    problems: list[str] = []
+    refused: list[Path] = []
+    for path, nearest in list(_unknown_keys(cls, mapping, ())):
+        problems.append(f"there is no key {'.'.join(map(str, path))!r}{nearest.hint}")
+        if nearest.name is not None:  # without its name nothing is known of a part
+            refused.append(path[:-1] if nearest.name == "name" and len(path) > 1 else (*path[:-1], nearest.name))
+        _drop(kept, path)
+    adapter = _adapter(cls)
+    try:
+        made = adapter.validate_python(kept)
+    except ValidationError as error:
+        wrong = refusals(error.errors(), kept)
+        problems += (problem.text for problem in wrong)
+        paths = [problem.path for problem in wrong if problem.path is not None]
+        refused += paths
+        for path in paths:
+            _drop(kept, path)
+        try:
+            made = adapter.validate_python(kept)
+        except ValidationError:
+            return Draft(None, tuple(problems))
+    for path in refused:
+        _refuse(made, path)  # what holds it was in the mapping: it is no default, which all settings share
+    return Draft(made, tuple(problems))
+
+
+def to_mapping(config: Any) -> dict[str, Any]:
+    """The nested mapping of plain values from which `build` makes an equal config."""
+    return json.loads(json.dumps(dataclasses.asdict(config)))
+
+
+def fingerprint(value: Any) -> str:
+    """32 hex digits that change with any value of a config (or of a JSON-able mapping), whatever its key order."""
+    mapping = dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value  # pyright: ignore[reportArgumentType]
+    encoded = json.dumps(mapping, sort_keys=True, ensure_ascii=False).encode()
+    return hashlib.blake2b(encoded, digest_size=16).hexdigest()
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with the values of `over` laid on top, key by key; a part that changes its `name` starts afresh.
+
+    A part may be a name alone, which stands for `{name: NAME}`.
+    """
+    merged = dict(base)
+    for key, value in over.items():
+        old = merged.get(key)
+        if isinstance(value, str) and isinstance(old, Mapping) and old.get("name") == value:
+            continue
+        if isinstance(value, Mapping) and isinstance(old, str):
+            old = {"name": old}
+        if (
+            isinstance(value, Mapping)
+            and isinstance(old, Mapping)
+            and value.get("name", old.get("name")) == old.get("name")
+        ):
+            merged[key] = merge(old, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def nest(dotted: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """`[("a.b", "1")]` as `{"a": {"b": 1}}`: values are read as YAML; of two for the same key the later one counts.
+
+    Raises:
+        UserError: a value is no YAML, or a key lies below one that was given a single value before it.
+    """
+    nested: dict[str, Any] = {}
+    for key, text in dotted:
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError:
+            raise UserError(f"--{key}: cannot read the value {text!r} as YAML; quote it") from None
+        node = nested
+        *parents, last = key.split(".")
+        for parent in parents:
+            node = node.setdefault(parent, {})
+            if not isinstance(node, dict):
+                raise UserError(f"--{key}: {parent!r} was already given a single value; give one or the other")
+        node[last] = value
+    return nested
+
+
+def value_at(mapping: Mapping[str, Any], key: str, default: Any = None) -> Any:
+    """The value at a dotted key of a nested mapping, such as `model.trunk.layers`; `default` where there is none."""
+    found: Any = mapping
+    for name in key.split("."):
+        if not isinstance(found, Mapping) or name not in found:
+            return default
+        found = found[name]
+    return found
+
+
+@functools.cache
+def _adapter(cls: type) -> TypeAdapter[Any]:
+    return TypeAdapter(cls)
+
+
+def _copied(value: Any) -> Any:
+    """A copy of nested mappings; what is in them is not copied."""
+    return {key: _copied(inner) for key, inner in value.items()} if isinstance(value, Mapping) else value
+
+
+def _drop(mapping: dict[Any, Any], path: Path) -> None:
+    *parents, last = path
+    for key in parents:
+        mapping = mapping[key]
+    mapping.pop(last, None)
+
+
+def _refuse(made: Any, path: Path) -> None:
+    """Put `REFUSED` in the place of a value of settings; nothing is done where one is around it already."""
+    *parents, last = path
+    for key in parents:
+        if made is not REFUSED:
+            made = made[key] if isinstance(made, Mapping) else getattr(made, key)
+    if isinstance(made, dict):
+        made[last] = REFUSED
+    elif made is not REFUSED:
+        object.__setattr__(made, last, REFUSED)
+
+
+def _unknown_keys(cls: type, mapping: Any, prefix: Path) -> Iterable[tuple[Path, Nearest]]:
+    if not isinstance(mapping, Mapping):
+        return
+    hints = get_type_hints(cls, include_extras=True)
+    for key, value in mapping.items():
+        if key not in hints:
+            yield (*prefix, key), Nearest(str(key), list(hints))
+            continue
+        nested = _nested_class(hints[key], value)
+        if nested is not None:
+            yield from _unknown_keys(nested, value, (*prefix, key))
+
+
+def _nested_class(hint: Any, value: Any) -> type | None:
+    slot = slot_of(hint)
+    if slot is not None and isinstance(value, Mapping):
+        try:
+            return slot.config_class(value.get("name", slot.default))
+        except ValueError:  # told when the part is built
+            return None
+    return hint if dataclasses.is_dataclass(hint) and isinstance(hint, type) else None
+
+
+def flatten(mapping: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of a nested mapping with their dotted keys."""
+    for key, value in mapping.items():
+        if isinstance(value, Mapping):
+            yield from flatten(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value

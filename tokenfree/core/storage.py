@@ -1,0 +1,429 @@
+"""A directory on any fsspec file system: whole files are committed to it, never parts of files.
+
+Local files are written under `_tmp/`, hashed, then renamed; object stores get the finished object in one put. What a
+name shows is therefore complete, whenever a process was killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import json
+import math
+import os
+import re
+import shutil
+import stat
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import fsspec
+import pyarrow as pa
+from fsspec.implementations.local import LocalFileSystem
+
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.files import TEMPORARY, hash_file
+
+_NOT_UTF8 = re.compile("[\ud800-\udfff]")  # how Python stands for bytes of a path that are no UTF-8
+_PROCESS_FOLDERS = ("/dev/", "/proc/")  # what stands there differs from process to process
+_KINDS = {
+    stat.S_ISFIFO: "a pipe",
+    stat.S_ISSOCK: "a socket",
+    stat.S_ISCHR: "a device",
+    stat.S_ISBLK: "a device",
+}
+
+
+def is_utf8(text: str) -> bool:
+    """Whether an argument, path or file name holds no bytes that are not UTF-8."""
+    return _NOT_UTF8.search(text) is None
+
+
+def check_address(address: str, source: str = "") -> None:
+    """Refuse an address that fsspec would read otherwise than it stands there, or that no manifest can hold.
+
+    Raises:
+        UserError: it holds `::` or is not UTF-8; the message names `source`, such as a setting.
+    """
+    place = ": ".join(filter(None, (source, address)))
+    if not is_utf8(address):
+        raise UserError(f"{place}: this path is not UTF-8; rename it")
+    if "::" in address:
+        raise UserError(f"{place}: '::' in a path would stand for a chain of file systems; rename it, or copy it first")
+
+
+def check_is_stored(path: str, source: str = "") -> None:
+    """Refuse a local path of what is no file or folder: it is read more than once, and by several processes.
+
+    Raises:
+        UserError: it is a pipe, a socket or a device, such as /dev/stdin; the message names `source`.
+    """
+    if not os.path.exists(path):
+        return
+    mode = os.stat(path).st_mode
+    kind = next((name for is_kind, name in _KINDS.items() if is_kind(mode)), None)
+    if kind is None and os.path.abspath(path).startswith(_PROCESS_FOLDERS):
+        kind = "an open file of one process"
+    if kind is not None:
+        place = ": ".join(filter(None, (source, path)))
+        raise UserError(f"{place} is {kind}, and inputs are read more than once; save it as a file first")
+
+
+T = TypeVar("T")
+
+
+def retry(
+    act: Callable[[], T],
+    *,
+    again: Callable[[Exception], bool],
+    pause: float,
+    longest_pause: float = math.inf,
+    attempts: int | None = None,
+    seconds: float = math.inf,
+    shortest_pause: Callable[[Exception], float] = lambda error: 0.0,
+    progressed: Callable[[], bool] = lambda: False,
+    notice: Callable[[Exception, float], None] = lambda error, wait: None,
+) -> T:
+    """What `act` returns, once an attempt succeeds; the error of the last attempt where none does.
+
+    Args:
+        act: one attempt.
+        again: whether an error may pass; another one is raised at once.
+        pause: seconds before the second attempt; twice as many before each one after it.
+        longest_pause: seconds beyond which the pauses do not grow.
+        attempts: in a row that may fail; None for any number.
+        seconds: no attempt begins later than so long after the first one.
+        shortest_pause: seconds that the error asks for, which may be more than the longest pause.
+        progressed: whether the attempt that failed got further all the same; then failures are counted from one again.
+        notice: told of each error and of the seconds until the next attempt.
+    """
+    until, failures = time.monotonic() + seconds, 0
+    while True:
+        try:
+            return act()
+        except Exception as error:
+            if not again(error):
+                raise
+            failures = 1 if progressed() else failures + 1
+            wait = max(shortest_pause(error), min(pause * 2 ** (failures - 1), longest_pause))
+            if failures == attempts or time.monotonic() + wait > until:
+                raise
+            notice(error, wait)
+            time.sleep(wait)
+
+
+# Remote file systems whose rename is atomic and whose writes show before they are complete.
+RENAMING_PROTOCOLS = {"hdfs", "webhdfs", "arrow_hdfs", "sftp", "ssh", "smb"}
+# Those whose `mode="create"` is one conditional request; elsewhere fsspec looks first and writes then.
+CREATING_PROTOCOLS = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "memory"}
+# Those that keep listings, which all threads of a process share. One that looks fills it with what it saw while another
+# writes, and this other would then miss its own file.
+LISTING_PROTOCOLS = CREATING_PROTOCOLS - {"memory"}
+PUT_ATTEMPTS, PUT_PAUSE = 3, 0.4  # beyond the retries inside each fsspec implementation; seconds
+DENIED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOTDIR, errno.EISDIR)
+
+
+@dataclass
+class NewFile:
+    """A file being written at the local `path`; its size and SHA-256 are known once it is committed."""
+
+    path: str
+    size: int = 0
+    sha256: str = ""
+
+
+@dataclass(frozen=True)
+class Storage:
+    """The directory `url`; names of files are relative to it, with `/`. Cheap to make and to pickle."""
+
+    url: str
+
+    @classmethod
+    def at(cls, url: str) -> Storage:
+        """The directory `url` in its absolute form, so that workers in other directories find it too.
+
+        Raises:
+            UserError: unknown protocol, or its package is missing; or see `check_address`.
+        """
+        check_address(url)
+        try:
+            fs, root = _file_system(url)
+        except (ValueError, ImportError) as error:
+            raise UserError(
+                f"{url}: no file system for this address ({error}); use a path or a known protocol"
+            ) from None
+        absolute = root if isinstance(fs, LocalFileSystem) else str(fs.unstrip_protocol(root))
+        check_address(absolute)
+        return cls(absolute)
+
+    @functools.cached_property
+    def _location(self) -> tuple[Any, str]:
+        fs, root = _file_system(self.url)
+        return fs, root.rstrip("/")
+
+    @property
+    def fs(self) -> Any:
+        """The fsspec file system."""
+        return self._location[0]
+
+    @property
+    def is_local(self) -> bool:
+        """Whether files can be renamed and memory-mapped."""
+        return isinstance(self.fs, LocalFileSystem)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes see what this one writes."""
+        return "memory" not in _protocols(self.fs)
+
+    @property
+    def creates(self) -> bool:
+        """Whether `create` may be used: the store itself can write on the condition that there is no such file."""
+        return bool(_protocols(self.fs) & CREATING_PROTOCOLS)
+
+    def path(self, name: str) -> str:
+        """The path of `name` on the file system, without protocol."""
+        return f"{self._location[1]}/{name}" if name else self._location[1]
+
+    def size(self, name: str) -> int | None:
+        """Bytes of a file, or None where there is none."""
+        try:
+            info = self.fs.info(self.path(name))
+        except FileNotFoundError:
+            return None
+        return info["size"] if info["type"] == "file" else None
+
+    def names(self, folder: str = "") -> list[str]:
+        """Names of the files and folders directly in `folder`, sorted; none where it does not exist.
+
+        Raises:
+            UserError: a file stands there.
+        """
+        self.fs.invalidate_cache()  # other workers write too
+        try:
+            entries = self.fs.ls(self.path(folder), detail=False)
+        except FileNotFoundError:
+            return []
+        except NotADirectoryError:
+            raise UserError(f"{self.url}: a file stands where a directory is needed; give another one") from None
+        here = self.path(folder).rstrip("/")
+        return sorted({entry.rstrip("/").rsplit("/", 1)[-1] for entry in entries if entry.rstrip("/") != here})
+
+    def find(self) -> list[str]:
+        """Names of all files, those in folders too, sorted."""
+        self.fs.invalidate_cache()
+        here = len(self.path("")) + 1
+        return sorted(found[here:] for found in self.fs.find(self.path("")))
+
+    def read_bytes(self, name: str) -> bytes:
+        """A whole file.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
+        return bytes(self.fs.cat_file(self.path(name)))
+
+    def read_json(self, name: str) -> Any:
+        """A whole JSON file, or None where there is none or it is damaged (then it is to be made again)."""
+        try:
+            return json.loads(self.read_bytes(name))
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError, RecursionError):
+            return None
+
+    def read_ranges(self, ranges: list[tuple[str, int, int]]) -> list[pa.Buffer]:
+        """The bytes [start, end) of each (name, start, end), in order: mapped when local, else fetched together."""
+        if self.is_local:
+            return [_map(self.path(name)).slice(start, end - start) for name, start, end in ranges]
+        paths, starts, ends = zip(*((self.path(name), start, end) for name, start, end in ranges), strict=True)
+        parts = self.fs.cat_ranges(list(paths), list(starts), list(ends), on_error="raise")
+        return [pa.py_buffer(bytes(part)) for part in parts]
+
+    def open(self, name: str) -> Any:
+        """A file opened for reading bytes, front to back."""
+        return self.fs.open(self.path(name), "rb")
+
+    @contextlib.contextmanager
+    def new_file(self, name: str) -> Iterator[NewFile]:
+        """Write a file at the path given, then commit it under `name`; on an error nothing is left.
+
+        Raises:
+            UserError: the directory cannot be written to, or is full.
+        """
+        with self.explained():
+            if self.is_local:
+                folder = self.path(TEMPORARY)
+                os.makedirs(folder, exist_ok=True)
+            else:
+                folder = tempfile.mkdtemp(prefix="tokenfree-")
+            new = NewFile(f"{folder}/{uuid.uuid4().hex}")
+            try:
+                yield new
+                new.size, new.sha256 = os.path.getsize(new.path), hash_file(new.path)
+                self._commit(new.path, name)
+            finally:
+                with contextlib.suppress(FileNotFoundError):
+                    os.remove(new.path)
+                if not self.is_local:
+                    shutil.rmtree(folder, ignore_errors=True)
+
+    def write_bytes(self, name: str, data: bytes) -> NewFile:
+        """Commit a small file; its size and SHA-256 are told.
+
+        Raises:
+            UserError: the directory cannot be written to, or is full.
+        """
+        with self.new_file(name) as new:
+            Path(new.path).write_bytes(data)
+        return new
+
+    def create(self, name: str, data: bytes) -> None:
+        """Write a small file only if there is none: of several that try at once, one succeeds.
+
+        Raises:
+            OSError: there is one (mostly, but not in all stores, a FileExistsError), or what the store says.
+        """
+        self.fs.pipe_file(self.path(name), data, mode="create")
+
+    def put(self, source: str, name: str) -> None:
+        """Commit a copy of the local file `source`; not for local directories.
+
+        Raises:
+            UserError: the directory cannot be written to, or is full.
+        """
+        with self.explained():
+            self._commit(source, name)
+
+    def get(self, name: str, target: str) -> None:
+        """Copy a file to the local path `target`.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
+        self.fs.get_file(self.path(name), target)
+
+    def write_json(self, name: str, value: Any) -> NewFile:
+        """Commit `value` as JSON whose bytes depend on nothing but `value`; their size and SHA-256 are told.
+
+        Raises:
+            UserError: the directory cannot be written to, or is full.
+        """
+        return self.write_bytes(name, (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode())
+
+    def remove(self, name: str) -> None:
+        """Remove a file, or a folder with all in it; nothing happens where there is none.
+
+        Raises:
+            UserError: it may not be removed.
+        """
+        with self.explained(), contextlib.suppress(FileNotFoundError):
+            self.fs.rm(self.path(name), recursive=True)
+        self.fs.invalidate_cache()
+
+    def remove_if_empty(self) -> None:
+        """Remove the directory itself if nothing is in it."""
+        if self.is_local and not self.names():
+            with contextlib.suppress(OSError):
+                os.rmdir(self.path(""))
+
+    @contextlib.contextmanager
+    def explained(self) -> Iterator[None]:
+        """Turn what a file system says of a directory that cannot be written to into one line for the user.
+
+        Raises:
+            UserError: in place of such an error; others pass as they are.
+        """
+        try:
+            yield
+        except OSError as error:
+            missing_bucket = not self.is_local and isinstance(error, FileNotFoundError)
+            if error.errno in DENIED or missing_bucket or isinstance(error, (PermissionError, FileExistsError)):
+                said = error.strerror or str(error)
+                raise UserError(
+                    f"{self.url}: cannot write here ({said}); free space, change its rights or give another directory"
+                ) from error
+            raise
+
+    def _commit(self, source: str, name: str) -> None:
+        target = self.path(name)
+        if self.is_local:
+            _flush(source)
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            os.replace(source, target)
+        elif _protocols(self.fs) & RENAMING_PROTOCOLS:
+            temporary = self.path(f"{TEMPORARY}/{uuid.uuid4().hex}")
+            self.fs.makedirs(self.path(TEMPORARY), exist_ok=True)
+            self.fs.makedirs(target.rsplit("/", 1)[0], exist_ok=True)
+            self._put(source, temporary)
+            self.fs.mv(temporary, target)
+        else:
+            self._put(source, target)
+
+    def _put(self, source: str, target: str) -> None:
+        retry(lambda: self.fs.put_file(source, target), again=_may_pass, pause=PUT_PAUSE, attempts=PUT_ATTEMPTS)
+
+
+def _map(path: str) -> pa.Buffer:
+    with pa.memory_map(path) as file:
+        return file.read_buffer(file.size())
+
+
+def _flush(path: str) -> None:
+    """Put a file's bytes on the disk before its final name shows, for machines that lose power."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _file_system(url: str) -> tuple[Any, str]:
+    without = {"use_listings_cache": False} if url.partition("://")[0] in LISTING_PROTOCOLS else {}
+    fs, root = fsspec.core.url_to_fs(url, **without)
+    return fs, root
+
+
+def _protocols(fs: Any) -> set[str]:
+    return {fs.protocol} if isinstance(fs.protocol, str) else set(fs.protocol)
+
+
+def _may_pass(error: Exception) -> bool:
+    refused = isinstance(error, (PermissionError, FileNotFoundError))
+    return isinstance(error, OSError) and not refused and error.errno not in DENIED
+
+
+SECONDS = 300.0  # for which something that fails is tried again
+PAUSE, LONGEST_PAUSE = 0.2, 30.0
+
+
+def retry_store(storage: Storage, act: Callable[[], T]) -> T:
+    """Do what uses `storage`; what fails is tried again, ever more slowly, for as long as `SECONDS`.
+
+    Raises:
+        FileNotFoundError: as `act` does.
+        UserError: the store says that this will not do.
+        JobError: the store could not be used for so long.
+    """
+
+    def attempt() -> T:
+        with storage.explained():
+            return act()
+
+    try:  # fsspec's file systems raise errors of many libraries
+        return retry(attempt, again=_store_may_recover, pause=PAUSE, longest_pause=LONGEST_PAUSE, seconds=SECONDS)
+    except Exception as error:
+        if not _store_may_recover(error):
+            raise
+        raise JobError(
+            f"{storage.url} could not be used for {SECONDS:.0f} seconds ({error}); run the same command again "
+            "when the store is back: it goes on from what it last committed"
+        ) from error
+
+
+def _store_may_recover(error: Exception) -> bool:
+    return not isinstance(error, (UserError, FileNotFoundError))

@@ -1,0 +1,329 @@
+"""Small files that tokenfree writes and reads back: typed JSON, JSON lines, Arrow tables and hashes.
+
+A process that was killed leaves no such file half written, but disks, copies and editors do. What is read is therefore
+compared with the types that its readers count on, before anything is done with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import pyarrow as pa
+import yaml
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from tokenfree.core.errors import JobError, UserError, refusals
+from tokenfree.core.files import hash_stream
+from tokenfree.core.storage import Storage
+
+SMALL_BYTES = 1 << 20  # files of a store of this size come in one request, of larger ones a dozen fetch the columns
+_AHEAD_BYTES = 1 << 16  # fetched behind what is asked for; usual are 5 MB, in vain where a column is smaller
+
+
+def write_table(storage: Storage, name: str, table: pa.Table) -> str:
+    """Commit a table as an Arrow file of one batch; its SHA-256, in hex.
+
+    Raises:
+        UserError: the directory cannot be written to, or is full.
+    """
+    table = table.combine_chunks()
+    with (
+        storage.new_file(name) as new,
+        pa.OSFile(new.path, "wb") as sink,
+        pa.ipc.new_file(sink, table.schema) as writer,
+    ):
+        writer.write_table(table)
+    return new.sha256
+
+
+def read_columns(storage: Storage, name: str, columns: Sequence[str]) -> pa.Table:
+    """Some columns of a file that `write_table` wrote; of one that is local or large no other bytes are read.
+
+    Raises:
+        FileNotFoundError: there is none.
+    """
+    with _opened(storage, name) as source:
+        with pa.ipc.open_file(source) as reader:
+            fields = [reader.schema.get_field_index(column) for column in columns]
+        options = pa.ipc.IpcReadOptions(included_fields=fields)
+        with pa.ipc.open_file(source, options=options) as reader:
+            return reader.read_all().select(list(columns))
+
+
+def _opened(storage: Storage, name: str) -> pa.NativeFile:
+    if storage.is_local:
+        return pa.memory_map(storage.path(name))
+    if (storage.size(name) or 0) <= SMALL_BYTES:
+        return pa.BufferReader(storage.read_bytes(name))
+    return pa.PythonFile(storage.fs.open(storage.path(name), "rb", block_size=_AHEAD_BYTES), "r")
+
+
+OWN = "sha256"  # the key of a file's own hash
+
+
+def hash_of(storage: Storage, name: str) -> str | None:
+    """The SHA-256 of a file, in hex; None where there is none."""
+    try:
+        with storage.open(name) as file:
+            return hash_stream(file)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
+
+
+def hashes_of(storage: Storage, names: Iterable[str]) -> dict[str, str]:
+    """The SHA-256 of those of the files that are there, by name."""
+    found = {name: hash_of(storage, name) for name in names}
+    return {name: sha256 for name, sha256 in found.items() if sha256 is not None}
+
+
+def check_hash(storage: Storage, name: str, sha256: str, *, source: str, remedy: str) -> None:
+    """See that a file is what it was.
+
+    Args:
+        sha256: its hash then.
+        source: the file that holds this hash, for the message.
+        remedy: what the user can do, for the message.
+
+    Raises:
+        JobError: it is gone or changed.
+    """
+    found = hash_of(storage, name)
+    if found is None:
+        raise JobError(f"{name}: missing; {remedy}")
+    if found != sha256:
+        raise JobError(f"{name}: damaged, its SHA-256 is not that of {source}; {remedy}")
+
+
+def is_inside(name: str) -> bool:
+    """Whether the name of a file that was read somewhere is a plain one below its folder, on every file system."""
+    return {"", ".", ".."}.isdisjoint(name.split("/")) and set("\\:\0").isdisjoint(name)
+
+
+def write_sealed(storage: Storage, name: str, values: Mapping[str, Any]) -> None:
+    """Write JSON with the hash of its own values.
+
+    Raises:
+        UserError: the directory cannot be written to, or is full.
+    """
+    storage.write_bytes(name, _text(values))
+
+
+def read_sealed(storage: Storage, name: str) -> dict[str, Any] | None:
+    """The values of a file that `write_sealed` wrote; None where it is gone, or any bit of it is another."""
+    try:
+        data = storage.read_bytes(name)
+        values = json.loads(data)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError, RecursionError):
+        return None
+    if not isinstance(values, dict):
+        return None
+    values.pop(OWN, None)
+    return values if data == _text(values) else None
+
+
+def _text(values: Mapping[str, Any]) -> bytes:
+    """The one text of these values."""
+    own = hashlib.sha256(_json(values)).hexdigest()
+    return _json({**values, OWN: own})
+
+
+def _json(values: Mapping[str, Any]) -> bytes:
+    return (json.dumps(values, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode(errors="surrogatepass")
+
+
+BLOCK_BYTES = 1 << 16
+
+
+def whole_lines(file: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines of a file opened for reading bytes, each with its line end; a torn last one is left out."""
+    for line in file:
+        if line.endswith(b"\n"):
+            yield line
+
+
+def cut_torn_line(path: Path) -> None:
+    """Cut off a torn last line in place, so that the next line does not join it; nothing where there is no file."""
+    with contextlib.suppress(FileNotFoundError), path.open("r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        end, found = size, 0
+        while end and not found:  # back by blocks: the file may be long
+            start = max(0, end - BLOCK_BYTES)
+            file.seek(start)
+            found = file.read(end - start).rfind(b"\n") + 1
+            end = start + found
+        if end < size:
+            file.truncate(end)
+
+
+def json_lines(file: Iterable[bytes]) -> Iterator[Any]:
+    """The values of the whole lines of a file opened for reading bytes.
+
+    Raises:
+        ValueError: a whole line is not JSON.
+    """
+    for line in whole_lines(file):
+        yield json.loads(line)
+
+
+def read_json_lines(path: Path) -> list[Any]:
+    """The values of the whole lines of a file; none where there is no file.
+
+    Raises:
+        ValueError: a whole line is not JSON.
+    """
+    try:
+        with path.open("rb") as file:
+            return list(json_lines(file))
+    except FileNotFoundError:
+        return []
+
+
+T = TypeVar("T")
+MOST_CHARACTERS = 200  # of what is told of a wrong value, which may be of any length
+OPEN = ConfigDict(extra="allow")  # of a TypedDict: other keys than those that it names stay as they are
+
+
+@dataclass(frozen=True)
+class StoredFile(Generic[T]):
+    """A kind of file that is read back.
+
+    Attributes:
+        holds: the type of its content (of a line, in files of JSON lines) as pydantic knows types, such as a TypedDict
+            of what is read from it.
+        remedy: what a user does about a damaged one.
+        format: the newest number that its key `format` may have here, which stands for the whole folder that it lies
+            in; None where it has no such key. Without one it is of format 1.
+    """
+
+    holds: Any
+    remedy: str
+    format: int | None = None
+
+    def json(self, storage: Storage, name: str) -> T:
+        """The content of a JSON file.
+
+        Raises:
+            FileNotFoundError: there is none.
+            UserError: it is damaged or cannot be read.
+        """
+        return self._read(storage, name, self.from_json)
+
+    def yaml(self, storage: Storage, name: str) -> T:
+        """The content of a YAML file.
+
+        Raises:
+            FileNotFoundError: there is none.
+            UserError: it is damaged or cannot be read.
+        """
+        return self._read(storage, name, self.from_yaml)
+
+    def json_lines(self, storage: Storage, name: str) -> list[T]:
+        """The content of each whole line of a file of JSON lines; none where there is no file.
+
+        Raises:
+            UserError: a whole line is damaged, or the file cannot be read.
+        """
+        try:
+            return self._read(storage, name, lambda data, file: self.from_json_lines(data.splitlines(True), file))
+        except FileNotFoundError:
+            return []
+
+    def from_json(self, data: bytes, file: str) -> T:
+        """The content of a JSON file of these bytes; `file` is what messages call it.
+
+        Raises:
+            UserError: it is damaged.
+        """
+        return self._parsed(json.loads, "JSON", data, file)
+
+    def from_yaml(self, data: bytes, file: str) -> T:
+        """The content of a YAML file of these bytes; `file` is what messages call it.
+
+        Raises:
+            UserError: it is damaged.
+        """
+        return self._parsed(_yaml, "YAML", data, file)
+
+    def from_json_lines(self, lines: Iterable[bytes], file: str) -> list[T]:
+        """The content of the whole lines of a file of JSON lines; `file` is what messages call it.
+
+        Raises:
+            UserError: a whole line is damaged; it is told which.
+        """
+        return [self.from_json(line, f"{file}: line {number}") for number, line in enumerate(whole_lines(lines), 1)]
+
+    def damaged(self, file: str, what: str) -> UserError:
+        """What is told of a file with something wrong in it."""
+        return UserError(f"{file}: damaged, {what}; {self.remedy}")
+
+    def _read(self, storage: Storage, name: str, parse: Callable[[bytes, str], Any]) -> Any:
+        file = f"{storage.url}/{name}"
+        try:
+            data = storage.read_bytes(name)
+        except IsADirectoryError:
+            raise self.damaged(file, "a folder stands in its place") from None
+        except PermissionError as error:
+            raise UserError(f"{file}: cannot be read ({error.strerror or error}); change its rights") from None
+        return parse(data, file)
+
+    def _parsed(self, parse: Callable[[bytes], Any], language: str, data: bytes, file: str) -> T:
+        try:
+            value = parse(data)
+        except Exception:  # YAML's own tags raise whatever their constructors do
+            raise self.damaged(file, f"it is no {language}" if data.strip() else "it is empty") from None
+        if self.format is not None:
+            refuse_later(value, self.format, file)
+        try:
+            return checked(self.holds, value)
+        except ValueError as error:
+            raise self.damaged(file, str(error)) from None
+
+
+def refuse_later(value: Any, known: int, file: str) -> None:
+    """See that a file of this content is of no format after the newest one `known`; see `StoredFile.format`.
+
+    Raises:
+        UserError: it is.
+    """
+    found = value.get("format", 1) if isinstance(value, dict) else 1
+    if isinstance(found, int) and found > known:
+        raise UserError(
+            f"{file}: format {found} is not known here (the newest known: {known}); install the tokenfree that wrote "
+            "it, or a later one"
+        )
+
+
+def checked(holds: Any, value: Any) -> Any:
+    """A value that was read, if it is what `holds` says; see `StoredFile`.
+
+    Raises:
+        ValueError: it is not; the message names the first key whose value is wrong.
+    """
+    try:
+        return _adapter(holds).validate_python(value)
+    except ValidationError as error:
+        wrong = refusals(error.errors(), value)
+        text = wrong[0].text
+        text = text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}..."
+        raise ValueError(text + (f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else "")) from None
+    except RecursionError:
+        raise ValueError("its values are nested too deeply") from None
+
+
+def _yaml(data: bytes) -> Any:
+    value = yaml.safe_load(data)
+    json.dumps(value, default=str, skipkeys=True)  # fails where a value contains itself, as YAML can have it
+    return value
+
+
+@functools.cache
+def _adapter(holds: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(holds)

@@ -1,0 +1,326 @@
+"""Beam runners: profiles, the options that each needs, and the job that Dataflow would get.
+
+Needs apache-beam[gcp]. What Beam would upload beside the description (the graph, packages) is only listed.
+
+runner: FlinkRunner            # Beam's name of it
+flink_master: localhost:8081   # any option of Beam's, without its dashes; null is as good as absent
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import copy
+import json
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+from apache_beam.options.pipeline_options import (
+    DirectOptions,
+    GoogleCloudOptions,
+    PipelineOptions,
+    PortableOptions,
+    StandardOptions,
+    TestOptions,
+    _BeamArgumentParser,
+)
+from apache_beam.pipeline import Pipeline
+
+import tokenfree
+from tokenfree.core.errors import UserError
+from tokenfree.pipelines.direct_runner import ProcessRunner, silent_streams
+from tokenfree.preprocess.job.job import PreprocessJob
+
+
+@dataclass(frozen=True)
+class DataflowJob:
+    """`description` is the body of the request that creates the job, `steps` are those of the graph, `graph` is what is
+    put beside it: Beam's own form of the pipeline, with its code."""
+
+    description: dict[str, Any]
+    steps: tuple[str, ...]
+    graph: bytes
+
+    @property
+    def workers(self) -> dict[str, Any]:
+        """Of the description: image, machine and number of the workers."""
+        return self.description["environment"]["workerPools"][0]
+
+
+def is_dataflow(options: PipelineOptions) -> bool:
+    """Whether the options are those of Dataflow."""
+    return options.view_as(StandardOptions).runner == "DataflowRunner"
+
+
+def describe_dataflow_job(options: PipelineOptions, build: Callable[[Pipeline], None]) -> DataflowJob:
+    """The job that would be created.
+
+    Args:
+        options: of the runner.
+        build: adds the steps to a pipeline.
+
+    Raises:
+        UserError: an option that Dataflow needs is missing, or Beam's extra for Google Cloud is.
+    """
+    try:
+        from apache_beam.runners.dataflow.internal.apiclient import DataflowApplicationClient
+    except ImportError:
+        raise UserError("--runner dataflow: needs Beam's part for it; pip install 'tokenfree[dataflow]'") from None
+    options = PipelineOptions.from_dictionary(options.get_all_options(drop_default=True))
+    cloud = options.view_as(GoogleCloudOptions)
+    for name in ("project", "region", "temp_location"):
+        if not getattr(cloud, name):
+            raise UserError(f"--runner dataflow: the option {name} is missing; give -- --{name}=VALUE or a --profile")
+    cloud.staging_location = cloud.staging_location or cloud.temp_location
+    cloud.no_auth = True  # or the graph cannot be made without credentials
+    options.view_as(TestOptions).dry_run = True
+
+    class Client(DataflowApplicationClient):
+        """Beam's own, which uploads nothing."""
+
+        def stage_file(self, *_: Any, **__: Any) -> None:
+            """Would write into the bucket."""
+
+        def _gcs_file_copy(self, *_: Any, **__: Any) -> None:
+            """Would copy a package into the bucket."""
+
+    pipeline = Pipeline(options=options)
+    build(pipeline)
+    result: Any = pipeline.run()
+    job = result.job
+    Client(options, job.root_staging_location).create_job_description(job)
+    transforms = job.proto_pipeline.components.transforms
+    top = [name for root in job.proto_pipeline.root_transform_ids for name in transforms[root].subtransforms]
+    steps = tuple(transforms[name].unique_name for name in top)
+    return DataflowJob(json.loads(job.json()), steps, job.proto_pipeline.SerializeToString())
+
+
+FOLDER = files("tokenfree.pipelines") / "beam_profiles"
+
+
+@dataclass(frozen=True)
+class Profile:
+    """`runner` is Beam's name; `options` are what is passed to Beam beside it, by name; `source` is for messages."""
+
+    runner: str
+    options: Mapping[str, Any]
+    source: str
+
+    def flags(self) -> list[str]:
+        """The options as on a command line: true is a flag alone, a list repeats it, a mapping is JSON."""
+        return [flag for name, value in self.options.items() for flag in _flags(name, value)]
+
+
+def profile_names() -> list[str]:
+    """The profiles that come with the package."""
+    return sorted(file.name.removesuffix(".yaml") for file in FOLDER.iterdir() if file.name.endswith(".yaml"))
+
+
+def load_profile(name: str) -> Profile:
+    """The profile of that name.
+
+    Raises:
+        UserError: there is none.
+    """
+    if name not in profile_names():
+        raise UserError(f"--runner: there is no {name!r}; give one of {', '.join(profile_names())}, or --profile FILE")
+    return _parsed((FOLDER / f"{name}.yaml").read_text("utf-8"), f"profile {name}")
+
+
+def read_profile(path: str) -> Profile:
+    """The profile in a file.
+
+    Raises:
+        UserError: it cannot be read, or is none.
+    """
+    try:
+        text = Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not UTF-8"
+        raise UserError(f"--profile {path}: cannot be read ({reason}); give a YAML file of Beam's options") from None
+    return _parsed(text, path)
+
+
+def _parsed(text: str, source: str) -> Profile:
+    try:
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f" in line {mark.line + 1}" if mark else ""
+        raise UserError(f"{source}: no YAML{line}; see beam_profiles/flink.yaml for an example") from None
+    if not isinstance(values, dict) or not isinstance(values.get("runner"), str):
+        raise UserError(f"{source}: no profile; it needs a line such as 'runner: FlinkRunner' and options below it")
+    odd = [name for name in values if not isinstance(name, str) or not name.isidentifier()]
+    if odd:
+        raise UserError(f"{source}: {odd[0]}: no name of an option; write it without dashes, as in flink_master")
+    options = {name: value for name, value in values.items() if name != "runner" and value is not None}
+    return Profile(values["runner"], options, source)
+
+
+def _flags(name: str, value: Any) -> Iterator[str]:
+    if value is True:
+        yield f"--{name}"
+    elif value is False:
+        yield f"--no_{name}"
+    elif isinstance(value, list):
+        for one in value:
+            yield from _flags(name, one)
+    else:
+        yield f"--{name}={json.dumps(value) if isinstance(value, dict) else value}"
+
+
+EMBEDDED = "FnApiRunner"
+RAY = "RAY"  # the environment_type of the embedded runner whose workers are on a Ray cluster
+MOST_WORKERS = 4096
+_TOLD_BY_US = "A worker died or was killed|Raylet is terminated|has been marked dead"  # what Ray prints of losses
+# What --workers sets. Spark takes its parallelism from its cluster, Prism's steps run in the command.
+_WORKERS_OPTION = {"FlinkRunner": "parallelism", "DataflowRunner": "max_num_workers"}
+
+# Of a batch job, which Python does not know: Beam's job servers for Flink and Spark do.
+JOB_SERVER_OPTIONS = (
+    "bundle_size", "disable_metrics", "environment_expiration_millis", "execution_mode_for_batch",
+    "execution_retry_delay", "files_to_stage", "load_balance_bundles", "max_bundle_size", "number_of_execution_retries",
+    "object_reuse", "storage_level", "use_data_stream_for_batch",
+)  # fmt: skip
+
+# They would be read by whoever sees the job on its engine; our files are not read through Beam anyway.
+SECRET_OPTIONS = ("s3_access_key_id", "s3_secret_access_key", "s3_session_token", "azure_connection_string")
+
+
+def runner_options(
+    runner: str, workers: int | None, beam_options: Sequence[str] = (), profile: str | None = None
+) -> PipelineOptions:
+    """The options of a pipeline: those of the profile named `runner`, or in the file `profile`, then `workers`, then
+    `beam_options`, of which the last wins. 0 `workers` are all cores, or as many as the runner sees fit; None leaves it
+    to the profile.
+
+    Raises:
+        UserError: unknown runner or profile, a negative number of workers, or an option that Beam does not know.
+    """
+    chosen = load_profile(runner) if profile is None else read_profile(profile)
+    if workers is not None and workers < 0:
+        raise UserError(f"--workers: {workers} is too few; give 1 or more, or 0 for all cores")
+    if workers is not None and workers > MOST_WORKERS:
+        raise UserError(f"--workers: {workers:,} is too many; give {MOST_WORKERS:,} or fewer, or 0 for all cores")
+    ours = [f"--runner={chosen.runner}", *chosen.flags()]
+    _refuse_unknown(ours, f"{chosen.source}: ")
+    given = [*_parallelism(chosen.runner, workers), *beam_options]
+    _refuse_unknown(given)
+    return PipelineOptions([*ours, *given])
+
+
+def is_embedded(options: PipelineOptions) -> bool:
+    """Whether the graph is run by the runner inside Beam, which raises what goes wrong as well as logging it."""
+    return options.view_as(StandardOptions).runner == EMBEDDED
+
+
+def is_on_ray(options: PipelineOptions) -> bool:
+    """Whether the steps run in processes of a Ray cluster."""
+    return is_embedded(options) and options.view_as(PortableOptions).environment_type == RAY
+
+
+def check_surroundings(options: PipelineOptions) -> None:
+    """See that there is what the runner needs, before anything is written.
+
+    Raises:
+        UserError: there is no Ray cluster to join.
+    """
+    if is_on_ray(options):
+        os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", _TOLD_BY_US)  # read when Ray is imported
+        from tokenfree.pipelines import ray as ray_workers
+
+        ray_workers.check_cluster()
+
+
+@contextlib.contextmanager
+def pipelines(
+    options: PipelineOptions, job: PreprocessJob, notice: Callable[[str], None]
+) -> Iterator[Callable[[], Pipeline]]:
+    """Makes a pipeline for each attempt at a job; `notice` is told of what is lost of a Ray cluster.
+
+    Raises:
+        UserError: see `check_surroundings`.
+        JobError: the Ray cluster cannot be joined.
+    """
+    if not is_on_ray(options):
+        yield lambda: make_pipeline(options)
+        return
+    from tokenfree.pipelines.ray import ray_pipelines
+
+    with ray_pipelines(job, notice) as make:
+        yield lambda: make(copy.deepcopy(options))
+
+
+def make_pipeline(options: PipelineOptions) -> Pipeline:
+    """A pipeline with these options; where they ask for processes of the embedded runner, with processes of ours."""
+    options = copy.deepcopy(options)
+    direct = options.view_as(DirectOptions)
+    if not is_embedded(options) or direct.direct_running_mode != "multi_processing":
+        return Pipeline(options=options)
+    direct.direct_running_mode = "in_memory"  # the mode in which the runner takes the environment that it is given
+    return Pipeline(ProcessRunner(), options)
+
+
+def _parallelism(runner: str, workers: int | None) -> list[str]:
+    if workers is None:
+        return []
+    if runner == EMBEDDED:
+        if workers == 1:
+            return ["--direct_running_mode=in_memory", "--direct_num_workers=1"]
+        return ["--direct_running_mode=multi_processing", f"--direct_num_workers={workers}"]
+    return [f"--{_WORKERS_OPTION[runner]}={workers}"] if workers and runner in _WORKERS_OPTION else []
+
+
+def _refuse_unknown(flags: Sequence[str], source: str = "") -> None:
+    parser = _BeamArgumentParser(allow_abbrev=False, add_help=False, exit_on_error=False)
+    for options in PipelineOptions.__subclasses__():
+        options._add_argparse_args(parser)  # the hook by which Beam itself collects them
+    for name in JOB_SERVER_OPTIONS:
+        with contextlib.suppress(argparse.ArgumentError):  # Python knows it too
+            parser.add_argument(f"--{name}", nargs="?")
+    try:
+        _, unknown = parser.parse_known_args(list(flags))
+    except argparse.ArgumentError as error:
+        raise UserError(f"{source}{error}") from None
+    secret = next((name for name in SECRET_OPTIONS for flag in flags if flag.partition("=")[0] == f"--{name}"), None)
+    if secret is not None:
+        raise UserError(
+            f"{source}--{secret}: an engine shows the options of its jobs, so no secret may be among them; give "
+            "credentials to its workers by their environment or their service account"
+        )
+    if unknown:
+        raise UserError(
+            f"{source}{unknown[0]}: no such Beam option; see the options of the runner, or write it as --name=value"
+        )
+
+
+@contextlib.contextmanager
+def worker_environment(options: PipelineOptions) -> Iterator[None]:
+    """Worker processes started inside import our packages from any directory; the embedded runner keeps silent, because
+    what goes wrong in a step is raised as well."""
+    before = os.environ.get("PYTHONPATH")
+    root = str(Path(tokenfree.__file__).resolve().parents[1])
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (root, before)))
+    # Beam warns of options that are for the job server alone.
+    silenced = {"apache_beam.options.pipeline_options": logging.ERROR}
+    if is_embedded(options):
+        silenced["apache_beam"] = logging.CRITICAL
+    levels = {name: logging.getLogger(name).level for name in silenced}
+    for name, level in silenced.items():
+        logging.getLogger(name).setLevel(level)
+    try:
+        with silent_streams():
+            yield
+    finally:
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before

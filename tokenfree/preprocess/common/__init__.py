@@ -1,1 +1,0 @@
-"""What every part stands on: errors, settings, storage, local files, retries."""

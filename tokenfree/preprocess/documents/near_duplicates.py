@@ -1,0 +1,269 @@
+"""Near-duplicates: MinHash sketches, candidate pairs by bands, and the file of dropped documents.
+
+A shingle is a run of characters, after case folding and with runs of white space as one space. All of them are hashed
+once; the highest bits of a hash say for which of the 256 numbers it stands, and the smallest hash of each wins (one
+permutation hashing: Li, Owen & Zhang, 2012, https://arxiv.org/abs/1208.1259). A text too short to fill all numbers
+borrows the others from those that are filled, at places that depend on nothing but which are filled (densification:
+Shrivastava, 2017, https://arxiv.org/abs/1703.04664). So the cost is one hash a character, whatever the numbers.
+`benchmarks/preprocess/near_duplicates.py` measures it beside datasketch.
+
+Documents are candidates where all numbers of a band agree. With b bands of r numbers, a pair of similarity s becomes
+one with the chance 1 - (1 - s^r)^b (Leskovec, Rajaraman & Ullman, Mining of Massive Datasets, chapter 3.4).
+
+| column | of each document |
+|---|---|
+| `language`, `key`, `id` | as in the run |
+| `band_00` ... | uint64: equal in two documents that are candidates, see `pairs` |
+| `sketch` | 256 numbers of two bytes |
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from tokenfree.core.storage import Storage
+from tokenfree.core.stored_files import read_columns, write_table
+from tokenfree.preprocess.records import KEY_BYTES, Document
+from tokenfree.preprocess.text.characters import codepoints_of
+
+NUM_HASHES = 256
+_BITS = 8  # of the hash that choose among them
+_PROBES = 48  # places where an empty number looks before it takes the first that is filled
+_MULTIPLIER = 0x9E3779B97F4A7C15  # odd, so that it has an inverse modulo 2**64
+_CHUNK = 1 << 20  # shingles at once, for memory
+_EMPTY = np.uint64(2**64 - 1)
+
+
+def sketch(text: str, shingle_characters: int) -> np.ndarray:
+    """The sketch of a text, uint16 [256]; a text without as many characters as a shingle has is one shingle."""
+    codepoints = codepoints_of(" ".join(text.casefold().split()))
+    length = min(shingle_characters, max(len(codepoints), 1))
+    smallest = np.full(NUM_HASHES, _EMPTY, np.uint64)
+    for start in range(0, max(len(codepoints) - length + 1, 1), _CHUNK):
+        hashes = _shingle_hashes(codepoints[start : start + _CHUNK + length - 1], length)
+        hashes.sort()
+        numbers = (hashes >> np.uint64(64 - _BITS)).astype(np.intp)
+        first = np.flatnonzero(np.diff(numbers, prepend=-1))
+        smallest[numbers[first]] = np.minimum(smallest[numbers[first]], hashes[first])
+    return _filled(smallest)
+
+
+def similarity(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """The estimated Jaccard similarity of sketches, uint16 [..., 256]: the share of numbers that are equal, [...]."""
+    return (first == second).mean(axis=-1)
+
+
+def band_hashes(sketches: np.ndarray, rows: int) -> np.ndarray:
+    """One number for each `rows` neighbours of each sketch, uint16 [texts, 256] to uint64 [texts, 256 // rows]."""
+    bands = np.ascontiguousarray(sketches).reshape(len(sketches), -1, rows).astype(np.uint64)
+    hashes = np.zeros(bands.shape[:2], np.uint64)
+    for row in range(rows):
+        hashes = _mixed(hashes * np.uint64(_MULTIPLIER) + bands[:, :, row] + np.uint64(1))
+    return hashes
+
+
+def _shingle_hashes(codepoints: np.ndarray, length: int) -> np.ndarray:
+    """A hash of each run of `length` codepoints, uint64.
+
+    The runs' polynomials are differences of one cumulative sum, so they cost the same whatever their length.
+    """
+    if not len(codepoints):
+        return np.zeros(1, np.uint64)
+    powers, inverses = _powers(len(codepoints))
+    sums = np.empty(len(codepoints) + 1, np.uint64)
+    sums[0] = 0
+    np.cumsum(_mixed(codepoints.astype(np.uint64)) * powers, out=sums[1:])
+    return _mixed((sums[length:] - sums[:-length]) * inverses[: len(sums) - length])
+
+
+def _powers(length: int) -> tuple[np.ndarray, np.ndarray]:
+    powers, inverses = _tables(1 << max(12, (length - 1).bit_length()))
+    return powers[:length], inverses[:length]
+
+
+@functools.lru_cache(maxsize=2)
+def _tables(length: int) -> tuple[np.ndarray, np.ndarray]:
+    """The first powers of the multiplier and of its inverse modulo 2**64."""
+    tables = []
+    for base in (_MULTIPLIER, pow(_MULTIPLIER, -1, 2**64)):
+        factors = np.full(length, base, np.uint64)
+        factors[0] = 1
+        tables.append(np.cumprod(factors))
+    return tables[0], tables[1]
+
+
+def _mixed(values: np.ndarray) -> np.ndarray:
+    """Each value spread over 64 bits, one to one (the finish of SplitMix64, https://prng.di.unimi.it/splitmix64.c)."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
+def _filled(smallest: np.ndarray) -> np.ndarray:
+    values = smallest.astype(np.uint16)  # the lowest bits: the highest are small where the smallest of many won
+    empty = smallest == _EMPTY
+    left = np.flatnonzero(empty)
+    for probes in _places() if len(left) else ():
+        found = ~empty[probes[left]]
+        values[left[found]] = values[probes[left[found]]]
+        left = left[~found]
+    values[left] = values[np.argmin(empty)]
+    return values
+
+
+@functools.cache
+def _places() -> np.ndarray:
+    """Where each number looks for another in its place, intp [probes, 256]."""
+    seeds = np.arange(1, _PROBES * NUM_HASHES + 1, dtype=np.uint64) * np.uint64(_MULTIPLIER)
+    return (_mixed(seeds) >> np.uint64(64 - _BITS)).astype(np.intp).reshape(_PROBES, NUM_HASHES)
+
+
+ROWS = (16, 8, 4)  # of a band: the more, the fewer candidates
+FOUND = 0.99  # chance with which a pair at the bound is to be a candidate
+
+
+class Pair(NamedTuple):
+    """Two documents of one language, told by their keys, the lower one first, and their estimated similarity."""
+
+    language: str
+    lower: bytes
+    upper: bytes
+    similarity: float
+
+
+def found_share(similarity: float, rows: int) -> float:
+    """The chance that a pair of this similarity becomes a candidate."""
+    return 1 - (1 - similarity**rows) ** (NUM_HASHES // rows)
+
+
+def band_rows(min_similarity: float) -> int:
+    """The most numbers of a band with which pairs at the bound are found with a chance of `FOUND`; at least 4."""
+    return next((rows for rows in ROWS if found_share(min_similarity, rows) >= FOUND), ROWS[-1])
+
+
+def candidates(languages: np.ndarray, keys: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """The pairs of documents to compare by one band.
+
+    Of the documents of one language with one value, each is compared with that of the lowest key, and with the one
+    before it in the order of keys: a bucket of n documents gives no more than 2n pairs. Equal keys are one document.
+
+    Args:
+        languages: a number for the language of each document, [documents].
+        keys: the two halves of each key, uint64 [documents, 2].
+        values: of the band, uint64 [documents].
+
+    Returns:
+        Rows of documents, the one with the lower key first, int64 [pairs, 2].
+    """
+    order = np.lexsort((keys[:, 1], keys[:, 0], values, languages))
+    joined = _joined(languages, values, order)
+    again = joined.copy()
+    again[1:] &= (keys[order[1:]] == keys[order[:-1]]).all(axis=1)
+    order = order[~again]
+    joined = _joined(languages, values, order)
+    here = np.flatnonzero(joined)
+    starts = np.maximum.accumulate(np.where(joined, 0, np.arange(len(order))))[here]
+    chain = np.stack([order[here - 1], order[here]], axis=1)
+    star = np.stack([order[starts], order[here]], axis=1)[starts != here - 1]
+    return np.concatenate([chain, star])
+
+
+def _joined(languages: np.ndarray, values: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """Whether each document, in `order`, is in the bucket of the one before it."""
+    joined = np.zeros(len(order), bool)
+    joined[1:] = (values[order[1:]] == values[order[:-1]]) & (languages[order[1:]] == languages[order[:-1]])
+    return joined
+
+
+def chosen(pairs: Iterable[Pair]) -> list[Pair]:
+    """The pairs by which the upper document goes, one for each that does, by language and key.
+
+    Documents are gone through in the order of their keys. One goes if it is near a document that stays, so there is a
+    reason for each that can be looked at, and no chain of small differences joins what is far apart. Of several reasons
+    the most similar counts, then that of the lowest key.
+    """
+    gone: dict[tuple[str, bytes], Pair] = {}
+    for pair in sorted(pairs, key=lambda pair: (pair.language, pair.upper, -pair.similarity, pair.lower)):
+        if (pair.language, pair.lower) not in gone:
+            gone.setdefault((pair.language, pair.upper), pair)
+    return list(gone.values())
+
+
+KEY = pa.binary(KEY_BYTES)
+_SKETCH = pa.binary(2 * NUM_HASHES)
+
+
+def write_sketches(
+    storage: Storage, name: str, documents: Iterable[tuple[bytes, Document]], shingle_characters: int, rows: int
+) -> str:
+    """Commit the sketches of documents, given with their keys, in bands of `rows` numbers; the SHA-256 of the file.
+
+    Raises:
+        UserError: the directory cannot be written to, or is full.
+    """
+    languages, keys, ids, sketches = [], [], [], []
+    for key, document in documents:
+        languages.append(document.language)
+        keys.append(key)
+        ids.append(document.id)
+        sketches.append(sketch(document.text, shingle_characters))
+    values = np.stack(sketches).astype("<u2") if sketches else np.zeros((0, NUM_HASHES), "<u2")
+    columns: dict[str, Any] = {"language": pa.array(languages, pa.string()), "key": pa.array(keys, KEY)}
+    columns["id"] = pa.array(ids, pa.string())
+    columns |= {band_name(number): pa.array(band) for number, band in enumerate(band_hashes(values, rows).T)}
+    columns["sketch"] = pa.array([row.tobytes() for row in values], _SKETCH)
+    return write_table(storage, name, pa.table(columns))
+
+
+def band_name(number: int) -> str:
+    """The name of the column of a band."""
+    return f"band_{number:02}"
+
+
+def numbers_of(column: pa.ChunkedArray) -> np.ndarray:
+    """The sketches of the column `sketch`, uint16 [documents, 256]."""
+    found = [np.frombuffer(value.as_py(), "<u2") for value in column]
+    return np.stack(found) if found else np.zeros((0, NUM_HASHES), "<u2")
+
+
+def write_gone(storage: Storage, name: str, gone: Sequence[Pair]) -> str:
+    """Commit the upper documents of these pairs, which are sorted; the SHA-256 of the file.
+
+    Raises:
+        UserError: the directory cannot be written to, or is full.
+    """
+    columns = {"language": [pair.language for pair in gone], "key": [pair.upper for pair in gone]}
+    return write_table(storage, name, pa.table(columns, pa.schema([("language", pa.string()), ("key", KEY)])))
+
+
+def gone_keys(storage: Storage, name: str, language: str) -> np.ndarray:
+    """The keys of the documents of a language that go, sorted, bytes [documents].
+
+    `name` is to tell of the content, as what was read once is kept.
+    """
+    return _gone_keys(storage.url, name).get(language, np.zeros(0, f"S{KEY_BYTES}"))
+
+
+@functools.lru_cache(maxsize=1)
+def _gone_keys(url: str, name: str) -> dict[str, np.ndarray]:
+    table = read_columns(Storage(url), name, ["language", "key"])
+    languages = np.array(table["language"].to_pylist(), dtype=object)
+    keys = keys_of(table["key"])
+    return {language: keys[languages == language] for language in set(languages.tolist())}
+
+
+def keys_of(column: pa.ChunkedArray) -> np.ndarray:
+    """The keys of a column, see `as_keys`."""
+    found: list[Any] = column.to_pylist()
+    return as_keys(b"".join(found))
+
+
+def as_keys(data: bytes) -> np.ndarray:
+    """Keys that lie one after the other, as NumPy compares and sorts them; NULs at their ends do no harm, as all are
+    of one length."""
+    return np.frombuffer(data, f"S{KEY_BYTES}")

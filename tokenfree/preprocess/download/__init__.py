@@ -1,1 +1,0 @@
-"""Dumps from a mirror of Wikimedia's."""

@@ -1,0 +1,344 @@
+"""What identifies a job: its settings, inputs and library versions; and whether it is done already.
+
+Names, sizes and times of the inputs stand in `_SUCCESS`, so nothing is read where they are the same. Only an input
+whose time is another one, or that has none, is hashed and compared with the manifest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.files import TEMPORARY
+from tokenfree.core.locks import LOCK
+from tokenfree.core.settings import build, flatten, merge, to_mapping, value_at
+from tokenfree.core.storage import Storage, check_is_stored
+from tokenfree.core.stored_files import read_sealed, write_sealed
+from tokenfree.preprocess.config import PreprocessConfig
+from tokenfree.preprocess.dataset.manifest import (
+    MANIFEST,
+    Manifest,
+    library_versions,
+    load_manifest,
+    mark_success,
+    marked_inputs,
+)
+from tokenfree.preprocess.job.job import HASHES, WORK, PreprocessJob, begun_job, notes_errors
+from tokenfree.preprocess.sources.files import InputFile
+from tokenfree.preprocess.sources.splits import Inputs, hash_input, plan_splits
+
+FORMAT = 3  # of what lies under _work/; 1 hashed its inputs before it read them, 2 had one run for each input split
+INPUT_FIELDS = ("wikipedia", "books", "hf_dataset")  # where inputs lie; what they hold is compared instead
+CUT_FIELDS = ("split_bytes",)  # how the work is cut, on which no byte of a shard depends
+# What decides runs.
+READING_FIELDS = (
+    *("language", "text_column", "id_column", "language_column"),
+    *("namespaces", "filters", "near_duplicates", "validation_fraction"),
+)
+# Settings that came later. They are left out where they are as before, so that a job begun before goes on.
+LATER_FIELDS = (
+    *("id_column", "language_column", "filters.languages", "filters.scripts", "filters.min_script_share"),
+    *("filters.max_symbol_share", "filters.max_repeated_line_share", "near_duplicates"),
+    "vocabulary.required_characters",
+)
+BEFORE = {"vocabulary": {"required_characters": "none"}}  # the values before, where these are not the defaults
+
+
+def identity(config: PreprocessConfig, inputs: Iterable[InputFile]) -> dict[str, Any]:
+    """What decides the content of the output: not where inputs lie, in which order, or how cut.
+
+    Inputs are told by name, size in bytes and what the store says of their last change, so nothing of them is read.
+
+    Raises:
+        UserError: the given SentencePiece model cannot be read.
+    """
+    model = config.vocabulary.model
+    sha256 = hashlib.sha256(read_given_model(model)).hexdigest() if model is not None else None
+    found = [{"path": portable_name(file.path), "size": file.size, "modified": file.modified} for file in inputs]
+    found.sort(key=lambda entry: (entry["path"], entry["size"], entry["modified"]))
+    return {"format": FORMAT, "config": _content(config, sha256), "inputs": found, "versions": library_versions()}
+
+
+def reading_identity(wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a job's identity that decides, with an input split, a sorted run."""
+    config = {name: wanted["config"][name] for name in READING_FIELDS if name in wanted["config"]}
+    return {"format": wanted["format"], "config": config, "versions": wanted["versions"]}
+
+
+def manifest_config(manifest: Manifest) -> dict[str, Any]:
+    """The config of a finished job, as it stands in the identity of one.
+
+    Raises:
+        UserError: this version does not know a setting of it.
+    """
+    config = build(PreprocessConfig, merge(BEFORE, manifest.config), source=MANIFEST)
+    return _content(config, manifest.vocabulary_sha256 if config.vocabulary.model is not None else None)
+
+
+def portable_config(config: PreprocessConfig) -> dict[str, Any]:
+    """The resolved config for the manifest: with names for paths, so that it is the same wherever inputs lie."""
+    settings = to_mapping(config)
+    if settings["vocabulary"]["required_characters"] == BEFORE["vocabulary"]["required_characters"]:
+        del settings["vocabulary"]["required_characters"]  # so that a job of before is known again
+    for name in INPUT_FIELDS:
+        settings[name] = sorted(map(portable_name, settings[name]))
+    if config.vocabulary.model is not None:
+        settings["vocabulary"]["model"] = portable_name(config.vocabulary.model)
+    return settings
+
+
+def portable_name(path: str) -> str:
+    """The name of an input, without the folders above it."""
+    return os.path.basename(str(path).rstrip("/"))
+
+
+def read_given_model(path: str) -> bytes:
+    """The bytes of the SentencePiece model at `path`.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    check_is_stored(path, "vocabulary.model")
+    folder, _, name = path.rpartition("/")
+    try:
+        return Storage.at(folder or ("/" if path.startswith("/") else ".")).read_bytes(name)
+    except OSError as error:
+        said = error.strerror or error
+        raise UserError(f"vocabulary.model: cannot read {path} ({said}); give a SentencePiece model") from None
+
+
+def differing_settings(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    """Which settings of two identities differ, in the words of `changed_settings`."""
+    defaults = flatten(to_mapping(PreprocessConfig()))
+    later = {key: value for key, value in defaults if key.startswith(LATER_FIELDS)}
+    later.update(flatten(BEFORE))
+    return changed_settings({**later, **dict(flatten(found))}, {**later, **dict(flatten(wanted))})
+
+
+def changed_settings(found: Any, wanted: Any, prefix: str = "") -> list[str]:
+    """Which values of two nested mappings differ, in words, with their dotted keys: `seed 0, not 1`."""
+    if isinstance(found, Mapping) and isinstance(wanted, Mapping):
+        keys = sorted({*found, *wanted})
+        return [text for key in keys for text in changed_settings(found.get(key), wanted.get(key), f"{prefix}.{key}")]
+    return [] if found == wanted else [f"{prefix.strip('.')} {json.dumps(found)}, not {json.dumps(wanted)}"]
+
+
+def changed_inputs(found: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Which inputs differ between two sorted lists of entries with a `path`, in words, by their names."""
+    before = [json.dumps(entry, sort_keys=True) for entry in found]
+    now = [json.dumps(entry, sort_keys=True) for entry in wanted]
+    if before == now:
+        return []
+    gone = {entry["path"] for entry, line in zip(found, before, strict=True) if line not in now}
+    come = {entry["path"] for entry, line in zip(wanted, now, strict=True) if line not in before}
+    told = [
+        *[f"another content of the input {name}" for name in sorted(gone & come)],
+        *[f"the input {name}, which is not given now" for name in sorted(gone - come)],
+        *[f"no input {name}" for name in sorted(come - gone)],
+    ]
+    return told or ["the same inputs, another number of times"]
+
+
+def refuse(storage: Storage, verb: str, told: Sequence[str]) -> None:
+    """Refuse the directory of another job, in the words of `changed_settings` and `changed_inputs`, if there are any.
+
+    Raises:
+        UserError: there are.
+    """
+    if told:
+        raise UserError(
+            f"{storage.url}: {verb} {'; '.join(told)}; give another --output, or remove this one to start afresh"
+        )
+
+
+def _content(config: PreprocessConfig, model_sha256: str | None) -> dict[str, Any]:
+    settings = {key: value for key, value in to_mapping(config).items() if key not in (*INPUT_FIELDS, *CUT_FIELDS)}
+    settings["columns"] = sorted(settings["columns"])
+    settings["namespaces"] = sorted(settings["namespaces"])
+    settings["vocabulary"]["model"] = model_sha256
+    if model_sha256 is not None:
+        settings["vocabulary"]["required_characters"] = "none"  # as before: nothing is trained
+    before = merge(to_mapping(PreprocessConfig()), BEFORE)
+    for key in LATER_FIELDS:
+        if value_at(settings, key) == value_at(before, key):
+            group, _, name = key.rpartition(".")
+            del (value_at(settings, group) if group else settings)[name]
+    return settings
+
+
+def input_line(file: InputFile) -> str:
+    """An input as a line of JSON."""
+    return json.dumps(asdict(file), ensure_ascii=False, sort_keys=True)
+
+
+def num_inputs(job: PreprocessJob) -> int:
+    """How many inputs there are."""
+    return len(job.input_lines())
+
+
+@notes_errors("hash")
+def hash_one_input(job: PreprocessJob, index: int) -> str:
+    """Hash one input, unless an earlier attempt did; its name.
+
+    Raises:
+        OSError: it cannot be read.
+        JobError: it changed since the job found it.
+        UserError: the output directory cannot be written to.
+    """
+    line = job.input_lines()[index]
+    file = InputFile(**json.loads(line))
+    if _known(job, line) is None:
+        size, sha256 = hash_input(file)
+        write_sealed(job.storage, hash_sidecar(line), {"input": line, "size": size, "input_sha256": sha256})
+    return file.name
+
+
+def hashed_inputs(job: PreprocessJob) -> list[dict[str, Any]]:
+    """Name, size in bytes and SHA-256 of each input, sorted; where it lies on this machine is left out.
+
+    Raises:
+        JobError: an input was not hashed.
+    """
+    named = []
+    for line in job.input_lines():
+        known = _known(job, line)
+        if known is None:
+            raise JobError(f"{job.url}/{hash_sidecar(line)}: gone or damaged; run the job again")
+        path = portable_name(json.loads(line)["path"])
+        named.append({"path": path, "size": known["size"], "sha256": known["input_sha256"]})
+    return sorted(named, key=lambda entry: (entry["path"], entry["sha256"]))
+
+
+def _known(job: PreprocessJob, line: str) -> dict[str, Any] | None:
+    """What was written of an input; None where nothing was, or it is damaged or another's."""
+    known = read_sealed(job.storage, hash_sidecar(line))
+    return known if known is not None and known.get("input") == line else None
+
+
+def hash_sidecar(line: str) -> str:
+    """The name of the file with the hash of an input, by its line."""
+    return f"{HASHES}/{hashlib.blake2b(line.encode(), digest_size=16).hexdigest()}.json"
+
+
+Entries = Sequence[Mapping[str, Any]]  # of inputs, each with its `path` (a name), sorted
+
+
+def with_earlier_values(config: PreprocessConfig, storage: Storage, notice: Callable[[str], None]) -> PreprocessConfig:
+    """The settings, with the earlier value of `vocabulary.required_characters` where the directory records none.
+
+    Raises:
+        UserError: the directory is damaged.
+    """
+    if storage.size("") is not None:  # a file, which `finished` refuses
+        return config
+    begun = load_manifest(storage.url).config if MANIFEST in storage.names() else _begun_config(storage)
+    if begun is None or value_at(begun, "vocabulary.required_characters") is not None:
+        return config
+    vocabulary = dataclasses.replace(config.vocabulary, **BEFORE["vocabulary"])
+    if vocabulary != config.vocabulary and vocabulary.model is None:
+        notice(f"{storage.url}: keeps vocabulary.required_characters=none, with which it was begun")
+    return dataclasses.replace(config, vocabulary=vocabulary)
+
+
+def _begun_config(storage: Storage) -> Mapping[str, Any] | None:
+    begun = begun_job(storage)
+    return begun["config"] if begun is not None and begun.get("format") == FORMAT else None
+
+
+def finished(
+    storage: Storage, wanted: Mapping[str, Any], config: PreprocessConfig, inputs: Inputs, *, check_inputs: bool = False
+) -> Manifest | None:
+    """The manifest if the job `wanted` (its identity) is complete already; None if it is to be run, or run on.
+
+    With `check_inputs` all inputs are hashed, whatever their times say.
+
+    Raises:
+        UserError: the directory holds another job, other files, or is no directory; the config or the inputs that
+            differ are named.
+        JobError: an input changed while it was hashed.
+    """
+    if storage.size("") is not None:
+        raise UserError(f"{storage.url}: is a file; give a directory to --output")
+    names = storage.names()
+    if MANIFEST not in names:
+        _refuse_foreign(storage, names, wanted)
+        return None
+    manifest = load_manifest(storage.url)
+    # A finished directory stays good under later versions of the libraries, so these are not compared.
+    refuse(storage, "was made with", differing_settings(manifest_config(manifest), wanted["config"]))
+    marked, found = marked_inputs(storage), wanted["inputs"]
+    if marked is not None:
+        refuse(storage, "was made with", changed_inputs(_sizes(marked), _sizes(found)))
+    unsure = {entry["path"] for entry in found}
+    if marked is not None and not check_inputs:
+        unsure = _of_other_times(marked, found)
+    if unsure:
+        _compare_contents(storage, manifest, config, inputs, unsure)
+        if marked != found:
+            with contextlib.suppress(UserError):  # it may be somebody else's, or on a disk that is only read
+                mark_success(storage, found)  # so that nothing is hashed the next time
+    return manifest
+
+
+def _refuse_foreign(storage: Storage, names: Sequence[str], wanted: Mapping[str, Any]) -> None:
+    """Refuse an unfinished directory that is another job's, or no job's, or whose job cannot be told any more."""
+    begun = begun_job(storage)
+    if begun is not None:
+        told = differing_settings(begun["config"], wanted["config"])
+        if begun.get("format") == FORMAT:  # otherwise nothing of it will be used
+            told += changed_settings(begun["versions"], wanted["versions"])
+            told += changed_inputs(_only(begun["inputs"], "path"), _only(wanted["inputs"], "path"))
+        refuse(storage, "was begun with", told)
+    elif foreign := sorted(set(names) - {WORK, TEMPORARY, LOCK}):
+        raise UserError(
+            f"{storage.url}: holds files that tokenfree did not make ({', '.join(foreign[:3])}); "
+            "give an empty or new directory to --output"
+        )
+
+
+def _compare_contents(
+    storage: Storage, manifest: Manifest, config: PreprocessConfig, inputs: Inputs, unsure: set[str]
+) -> None:
+    """Refuse inputs of another content than the manifest tells, of those with the names `unsure`."""
+    read = {path for split in plan_splits(config, inputs) for path in split.inputs}  # others have nothing in them
+    files = [(portable_name(file.path), file) for file in inputs if file.path in read]
+    datasets = {portable_name(file.path) for file in inputs.datasets}  # of which the manifest has another kind of size
+    before = _sizes({**entry, **({"size": 0} if entry["path"] in datasets else {})} for entry in manifest.inputs)
+    now = _sizes({"path": name, "size": 0 if name in datasets else file.size} for name, file in files)
+    refuse(storage, "was made with", changed_inputs(before, now))
+    found = [dict(entry) for entry in manifest.inputs if entry["path"] not in unsure]
+    for name, file in files:
+        if name in unsure:
+            size, sha256 = hash_input(file)
+            found.append({"path": name, "size": size, "sha256": sha256})
+    found.sort(key=lambda entry: (entry["path"], entry["sha256"]))
+    refuse(storage, "was made with", changed_inputs(manifest.inputs, found))
+
+
+def _of_other_times(marked: Entries, found: Entries) -> set[str]:
+    """The names of inputs whose times are others than those in the mark, or of which the store tells none."""
+    before, now = _times(marked), _times(found)
+    return {name for name, times in now.items() if times != before[name] or "" in times}
+
+
+def _times(entries: Entries) -> dict[str, list[str]]:
+    times: dict[str, list[str]] = defaultdict(list)
+    for entry in entries:
+        times[entry["path"]].append(entry["modified"])
+    return {name: sorted(of_name) for name, of_name in times.items()}
+
+
+def _sizes(entries: Iterable[Mapping[str, Any]]) -> Entries:
+    return sorted(_only(entries, "path", "size"), key=lambda entry: (entry["path"], entry["size"]))
+
+
+def _only(entries: Iterable[Mapping[str, Any]], *names: str) -> list[Mapping[str, Any]]:
+    return [{name: entry[name] for name in names} for entry in entries]

@@ -1,0 +1,184 @@
+"""The first step: read and clean one input split into sorted runs, and the runs of all splits.
+
+A run is written and committed as soon as its pages have the bytes of a planned split. So memory does not grow with a
+split that could not be cut, such as a dump in a single gz stream, and whoever is killed goes on behind the last run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from tokenfree.core.errors import JobError
+from tokenfree.core.settings import fingerprint
+from tokenfree.core.storage import Storage
+from tokenfree.preprocess.documents.extract import FailedPage, PageCounters, extract, write_failures
+from tokenfree.preprocess.documents.near_duplicates import band_rows, write_sketches
+from tokenfree.preprocess.job.job import RUNS, PreprocessJob, notes_errors
+from tokenfree.preprocess.records import Document, Failure, InputSplit, Page
+from tokenfree.preprocess.shards.merge import Merge
+from tokenfree.preprocess.shards.sorted_runs import (
+    SortedRun,
+    SortedRunFile,
+    commit_run,
+    find_run,
+    run_name,
+    runs_name,
+    write_documents,
+)
+from tokenfree.preprocess.sources.splits import read_split
+
+# Counted for each page beside its text: what a failure without text takes, and less than the XML around a page, so that
+# a split of the planned size is one run.
+PAGE_BYTES = 500
+FAILURES, SKETCHES = ".failures.jsonl", ".sketches.arrow"  # ends of the names of files beside a run
+
+
+def num_splits(job: PreprocessJob) -> int:
+    """How many input splits there are."""
+    return len(job.split_lines())
+
+
+@notes_errors("read")
+def read_one_split(job: PreprocessJob, index: int) -> str:
+    """Read and clean one input split into sorted runs, without those that an earlier attempt committed; how their names
+    begin.
+
+    Raises:
+        OSError: an input cannot be opened or read.
+        UserError: the output directory cannot be written to.
+    """
+    line = job.split_lines()[index]
+    name = runs_name(line)
+    runs = _committed(job, line)
+    first_page, number = _num_pages(runs), len(runs)
+    if runs and runs[-1].last:
+        return name
+    split = InputSplit.from_json(line)
+    pages = islice(read_split(split), first_page, None)
+    while True:
+        run = _write_run(job, line, split, NextPages(pages, job.config.split_bytes), first_page, number)
+        if run.last:
+            return name
+        first_page, number = first_page + run.counters["pages"], number + 1
+
+
+class NextPages:
+    """The next of `pages`, as many as have `bound` bytes; then `bytes` and `ended` (there are no more) tell of them."""
+
+    def __init__(self, pages: Iterator[Page | Failure], bound: int) -> None:
+        self.bytes = 0
+        self.ended = False
+        self._pages = pages
+        self._bound = bound
+
+    def __iter__(self) -> Iterator[Page | Failure]:
+        for page in self._pages:
+            self.bytes += PAGE_BYTES + len(page.text.encode(errors="replace"))
+            yield page
+            if self.bytes >= self._bound:
+                return
+        self.ended = True
+
+
+def _write_run(
+    job: PreprocessJob, line: str, split: InputSplit, pages: NextPages, first_page: int, number: int
+) -> SortedRun:
+    storage, name = job.storage, run_name(runs_name(line), number)
+    counters, documents, failed = PageCounters(), [], []
+    for made in extract(pages, job.config.namespaces, job.config.filters, counters):
+        if isinstance(made, FailedPage):
+            failed.append((made, split.names[0] if len(split.names) == 1 else made.failure.id.partition(":")[2]))
+        else:
+            documents.append(made)
+    beside: dict[str, str] = {}
+    failures, sha256 = write_failures(storage, failures_name(name), failed)
+    if failures:
+        beside[FAILURES] = sha256
+    file = write_documents(storage, RUNS, name, documents, job.config.validation_fraction)
+    least = job.config.near_duplicates.min_similarity
+    if least is not None and file.batches:
+        shingle, rows = job.config.near_duplicates.shingle_characters, band_rows(least)
+        sha256 = write_sketches(storage, sketches_name(name), _by_language(storage, file), shingle, rows)
+        beside[SKETCHES] = sha256
+    wanted = _run_fingerprint(job, line)
+    run = SortedRun(name, wanted, pages.bytes, counters.to_json(), failures, file, first_page, pages.ended, beside)
+    commit_run(storage, RUNS, run)
+    return run
+
+
+def _committed(job: PreprocessJob, line: str, *, read: bool = True) -> list[SortedRun]:
+    """The committed runs of a split, in order, as far as none is missing; for `read` see `find_run`.
+
+    A run behind one that is missing may be of an attempt that cut otherwise; it counts only if it follows.
+    """
+    runs: list[SortedRun] = []
+    while not runs or not runs[-1].last:
+        name, wanted = run_name(runs_name(line), len(runs)), _run_fingerprint(job, line)
+        run = find_run(job.storage, RUNS, name, wanted, read=read)
+        if run is None or run.first_page != _num_pages(runs):
+            break
+        runs.append(run)
+    return runs
+
+
+def _by_language(storage: Storage, file: SortedRunFile) -> Iterator[tuple[bytes, Document]]:
+    """The documents of a run with their keys, of equal texts of a language one."""
+    for language in sorted({batch.language for batch in file.batches}):
+        yield from Merge(storage, [batch for batch in file.batches if batch.language == language])
+
+
+def _num_pages(runs: Iterable[SortedRun]) -> int:
+    return sum(run.counters["pages"] for run in runs)
+
+
+def splits_to_read(job: PreprocessJob) -> set[str]:
+    """How the names of the runs of each split begin."""
+    return {runs_name(line) for line in job.split_lines()}
+
+
+def all_runs(job: PreprocessJob, *, read: bool = True) -> list[SortedRun]:
+    """The committed runs of all splits, in the order of the splits.
+
+    Args:
+        job: the job.
+        read: read all of each run, to see that it is what was written.
+
+    Raises:
+        JobError: a run of a split is missing.
+    """
+    found = []
+    for line in job.split_lines():
+        runs = _committed(job, line, read=read)
+        if not runs or not runs[-1].last:
+            split = InputSplit.from_json(line).id
+            raise JobError(f"{job.url}: a run of input split {split} is gone; run the job again")
+        found += runs
+    return found
+
+
+def num_runs(job: PreprocessJob) -> int:
+    """How many runs are committed."""
+    return sum(name.endswith(".json") for name in job.storage.names(RUNS))
+
+
+def has_documents(job: PreprocessJob) -> bool:
+    """False if all splits are read and not one document came out of them."""
+    try:
+        return any(run.file.batches for run in all_runs(job))
+    except JobError:
+        return True
+
+
+def failures_name(run: str) -> str:
+    """The name of the file with the failures of a run."""
+    return f"{RUNS}/{run}{FAILURES}"
+
+
+def sketches_name(run: str) -> str:
+    """The name of the file with the sketches of a run."""
+    return f"{RUNS}/{run}{SKETCHES}"
+
+
+def _run_fingerprint(job: PreprocessJob, line: str) -> str:
+    return fingerprint({"reading": job.reading_fingerprint, "split": line})

@@ -1,0 +1,273 @@
+"""The steps after reading: train the vocabulary, plan the shards, build each shard."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.storage import Storage
+from tokenfree.core.stored_files import hash_of, hashes_of, read_sealed, write_sealed
+from tokenfree.preprocess.dataset.manifest import MODEL, VOCABULARY
+from tokenfree.preprocess.documents.extract import PageCounters, first_failure
+from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.preprocess.features.vocabulary_process import TrainingProgress, train_watched
+from tokenfree.preprocess.job.inputs import read_given_model
+from tokenfree.preprocess.job.job import (
+    PLAN,
+    SHARDS,
+    TASKS,
+    VOCABULARY_PROGRESS,
+    VOCABULARY_SIDECAR,
+    PreprocessJob,
+    notes_errors,
+    required,
+)
+from tokenfree.preprocess.job.near_duplicates import find_near_duplicates
+from tokenfree.preprocess.job.read import all_runs, failures_name
+from tokenfree.preprocess.records import SUBWORD_COLUMNS
+from tokenfree.preprocess.shards.build import BuiltShard, build_shard, find_shard, shard_fingerprint
+from tokenfree.preprocess.shards.plan import (
+    DocumentSet,
+    ShardTask,
+    decide_partitioning,
+    gone_without_shard,
+    partitions,
+    plan_shards,
+    sample_size,
+    sample_texts,
+)
+from tokenfree.preprocess.shards.sorted_runs import DATASET_SPLITS, Partition, Partitioning, SortedRun
+
+
+def make_vocabulary(job: PreprocessJob, documents: Mapping[Partition, DocumentSet]) -> str | None:
+    """The SHA-256 of the model under `vocabulary/`, trained or copied unless an earlier attempt did; None where no
+    column needs one.
+
+    Raises:
+        UserError: the given model cannot be read, or `vocabulary.size` does not fit the corpus.
+        JobError: SentencePiece could not train it.
+    """
+    if not SUBWORD_COLUMNS & set(job.config.columns):
+        return None
+    storage, config = job.storage, job.config.vocabulary
+    done = read_sealed(storage, VOCABULARY_SIDECAR)
+    if done is not None and done["job"] == job.fingerprint and hashes_of(storage, done["files"]) == done["files"]:
+        return done["files"][MODEL]
+    if config.model is not None:
+        model = read_given_model(config.model)
+    else:
+        texts, size = sample_texts(storage, documents, config), sample_size(documents, config)
+        model = train_watched(texts, config, job.config.seed, size, _Teller(storage))
+    vocabulary = Vocabulary.load(model)
+    lines = "".join(f"{piece}\n" for piece in vocabulary.pieces())
+    files = {
+        name: storage.write_bytes(name, data).sha256 for name, data in ((VOCABULARY, lines.encode()), (MODEL, model))
+    }
+    write_sealed(storage, VOCABULARY_SIDECAR, {"job": job.fingerprint, "files": files, "size": vocabulary.size})
+    return files[MODEL]
+
+
+def training_progress(storage: Storage) -> TrainingProgress | None:
+    """How far the training of the vocabulary is; None where it has not said it, as a small one never does."""
+    values = storage.read_json(VOCABULARY_PROGRESS)
+    return None if values is None else TrainingProgress(**values)
+
+
+class _Teller:
+    """Writes down how far the training is, for whoever watches the job from another process, now and then."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._seconds = 0.3 if storage.is_local else 5.0
+        self._written = float("-inf")
+        storage.remove(VOCABULARY_PROGRESS)  # of an attempt that was killed
+
+    def __call__(self, progress: TrainingProgress) -> None:
+        if time.monotonic() - self._written < self._seconds:
+            return
+        self._written = time.monotonic()
+        with contextlib.suppress(Exception):  # the training goes on whether or not anybody hears of it
+            self._storage.write_json(VOCABULARY_PROGRESS, dataclasses.asdict(progress))
+
+
+def made_vocabulary(job: PreprocessJob, sha256: str) -> Vocabulary:
+    """The vocabulary that the job made, loaded once per process.
+
+    Raises:
+        JobError: it is another one by now.
+    """
+    return _made(job.url, sha256)
+
+
+@functools.lru_cache(maxsize=1)
+def _made(url: str, sha256: str) -> Vocabulary:
+    model = Storage(url).read_bytes(MODEL)
+    if hashlib.sha256(model).hexdigest() != sha256:
+        raise JobError(f"{url}/{MODEL}: changed while the job was running; run the job again")
+    return Vocabulary.load(model)
+
+
+# By the reason for which a document was dropped: the key that says so.
+KEYS = {
+    "too_short": "filters.min_characters",
+    "too_long": "filters.max_characters",
+    "other_language": "filters.languages",
+    "other_script": "filters.scripts",
+    "too_many_symbols": "filters.max_symbol_share",
+    "repeated_lines": "filters.max_repeated_line_share",
+}
+
+
+@dataclass(frozen=True)
+class PlannedShard:
+    """A shard that is to be built: its path in the output directory, and what decides its bytes."""
+
+    path: str
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`_work/plan.json`: the shards in their order, and what was decided once for all of them."""
+
+    partitioning: Partitioning
+    vocabulary_sha256: str | None
+    shards: tuple[PlannedShard, ...]
+    duplicates: int = 0  # these and the near-duplicates are in no shard, as so many documents are gone around them
+    near_duplicates: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "partitioning": self.partitioning.to_json(),
+            "vocabulary_sha256": self.vocabulary_sha256,
+            "shards": [vars(shard) for shard in self.shards],
+            "duplicates": self.duplicates,
+            "near_duplicates": self.near_duplicates,
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Plan:
+        """The plan that `to_json` described."""
+        shards = tuple(PlannedShard(**shard) for shard in values["shards"])
+        rule = Partitioning.from_json(values["partitioning"])
+        return cls(rule, values["vocabulary_sha256"], shards, values["duplicates"], values["near_duplicates"])
+
+
+@notes_errors("plan")
+def make_plan(job: PreprocessJob) -> int:
+    """Split the documents of all runs, make the vocabulary, plan the shards; the number of shards.
+
+    Raises:
+        UserError: not one document came out of the inputs, or the settings of the vocabulary do not fit them.
+        JobError: the run of a split is missing, or SentencePiece could not train the vocabulary.
+    """
+    storage, runs = job.storage, all_runs(job)
+    if not any(run.file.batches for run in runs):
+        raise UserError(_no_documents(storage, runs))
+    near = find_near_duplicates(job, runs)
+    extremes = None if near is None else (near.lowest, near.highest)
+    rule = decide_partitioning(runs, job.config.validation_fraction, extremes)
+    documents = partitions(runs, rule, None if near is None else near.file)
+    sha256 = make_vocabulary(job, documents)
+    tasks = plan_shards(storage, documents, job.config)
+    for index, task in enumerate(tasks):
+        storage.write_json(_task_name(index), task.to_json())
+    shards = tuple(PlannedShard(task.path, shard_fingerprint(job.fingerprint, sha256, task)) for task in tasks)
+    beside = gone_without_shard(storage, runs, rule, documents, job.config)
+    storage.write_json(PLAN, Plan(rule, sha256, shards, *beside).to_json())
+    return len(tasks)
+
+
+def find_plan(storage: Storage) -> Plan | None:
+    """The plan, None while there is none."""
+    values = storage.read_json(PLAN)
+    return None if values is None else Plan.from_json(values)
+
+
+def the_plan(storage: Storage) -> Plan:
+    """The plan.
+
+    Raises:
+        JobError: there is none.
+    """
+    return Plan.from_json(required(storage, PLAN))
+
+
+def shard_task(storage: Storage, index: int) -> ShardTask:
+    """What shard number `index` of the plan is built of.
+
+    Raises:
+        JobError: it is gone.
+    """
+    return ShardTask.from_json(required(storage, _task_name(index)))
+
+
+def _task_name(index: int) -> str:
+    return f"{TASKS}/{index:05}.json"
+
+
+def _no_documents(storage: Storage, runs: Sequence[SortedRun]) -> str:
+    total = PageCounters()
+    for run in runs:
+        total.add(run.counters)
+    reasons = {**total.filtered, **total.failed, "redirect": total.redirects, "other_namespace": total.other_namespaces}
+    told = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()) if count)
+    failed = next((run for run in runs if run.failures), None)
+    first = f", the first that failed is {first_failure(storage, failures_name(failed.name))}" if failed else ""
+    loosened = next((KEYS[reason] for reason, _ in total.filtered.most_common() if reason in KEYS), None)
+    remedy = f"loosen {loosened}" if loosened else "check what the inputs hold"
+    pages = f"{total.pages} page was read" if total.pages == 1 else f"{total.pages} pages were read"
+    return f"the inputs hold no document: {pages} ({told or 'none'}){first}; {remedy}"
+
+
+@notes_errors("build")
+def build_one_shard(job: PreprocessJob, index: int) -> str:
+    """Build one shard of the plan, unless an earlier attempt did; its path.
+
+    Raises:
+        UserError: the output directory cannot be written to.
+        JobError: plan, task or vocabulary are gone, or a document gave no window.
+    """
+    storage, plan = job.storage, the_plan(job.storage)
+    planned, sidecar = plan.shards[index], shard_sidecar(plan.shards[index].path)
+    built = find_shard(storage, sidecar, planned.fingerprint)
+    if built is not None and hash_of(storage, planned.path) == built.entry.sha256:
+        return planned.path
+    task = shard_task(storage, index)
+    vocabulary = made_vocabulary(job, plan.vocabulary_sha256) if plan.vocabulary_sha256 else None
+    build_shard(storage, task, job.config, vocabulary, sidecar=sidecar, shard_fingerprint=planned.fingerprint)
+    return planned.path
+
+
+def all_shards(job: PreprocessJob) -> list[BuiltShard]:
+    """The committed shards of the plan, in its order.
+
+    Raises:
+        JobError: the plan or a shard is missing.
+    """
+    shards = []
+    for planned in the_plan(job.storage).shards:
+        shard = find_shard(job.storage, shard_sidecar(planned.path), planned.fingerprint)
+        if shard is None:
+            raise JobError(f"{job.url}/{planned.path}: the shard is gone; run the job again")
+        shards.append(shard)
+    return shards
+
+
+def num_shards(job: PreprocessJob) -> int:
+    """How many shards are committed."""
+    names = [name for split in DATASET_SPLITS for name in job.storage.names(f"{SHARDS}/{split}")]
+    return sum(name.endswith(".json") for name in names)
+
+
+def shard_sidecar(path: str) -> str:
+    """The name of the sidecar of the shard `path`."""
+    return f"{SHARDS}/{path}.json"

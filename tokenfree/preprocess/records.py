@@ -1,0 +1,211 @@
+"""The records that travel through preprocessing: pages, documents, input splits, sites and window columns."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import html
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+
+KEY_BYTES = 16
+
+
+@dataclass(frozen=True)
+class Document:
+    """One article or book, clean: `id` is `source:page_id:revision_id` or `source:book`, `language` BCP 47."""
+
+    id: str
+    language: str
+    title: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One page that could not become a document: kept with its raw text so that it can be replayed."""
+
+    id: str
+    reason: str
+    text: str
+
+
+def document_key(text: str) -> bytes:
+    """The 16 bytes by which documents are sorted, deduplicated and split: BLAKE2b-128 of the normalised text."""
+    return hashlib.blake2b(text.encode(), digest_size=KEY_BYTES).digest()
+
+
+# What MediaWiki understands on every wiki, whatever its language (includes/language: $namespaceNames and aliases).
+CANONICAL_NAMESPACES: dict[int, tuple[str, ...]] = {
+    -2: ("Media",),
+    -1: ("Special",),
+    0: ("",),
+    1: ("Talk",),
+    2: ("User",),
+    3: ("User talk",),
+    4: ("Project",),
+    5: ("Project talk",),
+    6: ("File", "Image"),
+    7: ("File talk", "Image talk"),
+    8: ("MediaWiki",),
+    9: ("MediaWiki talk",),
+    10: ("Template",),
+    11: ("Template talk",),
+    12: ("Help",),
+    13: ("Help talk",),
+    14: ("Category",),
+    15: ("Category talk",),
+}
+UNKNOWN_DATABASE = "wiki"
+_NAMESPACE = re.compile(r'<namespace\s[^<>]*?\bkey="(-?\d{1,9})"[^<>]*?(?:/>|>([^<]*)</namespace>)')
+_DATABASE = re.compile(r"<dbname>\s*([^<\s]+)\s*</dbname>")
+_LANGUAGE = re.compile(r'<mediawiki\b[^<>]*?\bxml:lang="([^"]+)"')
+
+
+@dataclass(frozen=True)
+class Site:
+    """One wiki: `database` such as `enwiki`, `language` as BCP 47, names of each namespace, the local one first."""
+
+    database: str
+    language: str
+    namespaces: Mapping[int, tuple[str, ...]]
+
+    def __hash__(self) -> int:
+        return hash((self.database, self.language, tuple(sorted(self.namespaces.items()))))
+
+    @classmethod
+    def from_siteinfo(cls, xml: str, *, database: str | None = None, language: str | None = None) -> Site:
+        """The site that the head of a dump describes; `database` and `language`, where given, win over the head.
+
+        A head without <siteinfo> gives the names that every wiki understands, and `wiki` and `und` for what is unknown.
+        """
+        names = {key: list(canonical) for key, canonical in CANONICAL_NAMESPACES.items()}
+        for key, name in _NAMESPACE.findall(xml):
+            local = html.unescape(name).strip()
+            others = [other for other in names.get(int(key), []) if other != local]
+            names[int(key)] = [local, *others]
+        found_database = _DATABASE.search(xml)
+        found_language = _LANGUAGE.search(xml)
+        return cls(
+            database=database or (found_database.group(1) if found_database else UNKNOWN_DATABASE),
+            language=language or (found_language.group(1) if found_language else "und"),
+            namespaces={key: tuple(names[key]) for key in sorted(names)},
+        )
+
+    def namespace_of(self, title: str) -> int:
+        """The namespace that the title's prefix names, 0 where it names none: for dumps too old to carry <ns>."""
+        prefix, colon, _ = title.partition(":")
+        wanted = prefix.replace("_", " ").strip().casefold()
+        if not colon or not wanted:
+            return 0
+        return next((key for key, names in self.namespaces.items() if wanted in map(str.casefold, names)), 0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values that JSON can hold; `from_dict` takes them back."""
+        namespaces = {str(key): list(names) for key, names in self.namespaces.items()}
+        return {"database": self.database, "language": self.language, "namespaces": namespaces}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Site:
+        """The site that `to_dict` described."""
+        namespaces = {int(key): tuple(names) for key, names in values["namespaces"].items()}
+        return cls(database=values["database"], language=values["language"], namespaces=namespaces)
+
+
+Format = Literal["xml", "bz2", "gz", "xz", "zst", "text", "jsonl", "parquet", "hf"]
+
+
+@dataclass(frozen=True)
+class InputSplit:
+    """A part of the inputs that one worker reads at once.
+
+    A dump's part is the pages that start in `[start, end)` of its only input (bytes of the file as it is stored; for
+    bz2, in the streams that start there). Parts of JSONL are byte ranges too, those of Parquet ranges of row
+    groups, those of a Hugging Face dataset ranges of rows.
+    Text books come several files together, read whole. `names` are the inputs' names in ids, `versions` tell whether
+    an input has changed since (size and ETag or time), and `size` estimates the bytes after decompression.
+    """
+
+    kind: Literal["wikipedia", "books"]
+    format: Format
+    inputs: tuple[str, ...]
+    names: tuple[str, ...]
+    versions: tuple[str, ...]
+    languages: tuple[str, ...]
+    start: int
+    end: int
+    size: int
+    language_given: bool = False  # by the job, so that it wins over what a line of a table says
+    site: Site | None = None
+    encoding: str = "utf-8"
+    rooted: bool = False  # the dump opens with <mediawiki>, so one without </mediawiki> has lost its end
+    text_column: str = "text"  # this one and the next two: of a table
+    id_column: str = "id"
+    language_column: str = "language"
+    needs_ns: bool = False  # export formats from 0.6 on carry <ns>; a page without it is broken
+
+    @property
+    def id(self) -> str:
+        """A name for files, unique among the splits of a job and the same in each run of it, in any order of inputs."""
+        label = self.site.database if self.site else "books"
+        extent = json.dumps([self.kind, self.inputs, self.start, self.end]).encode()
+        return f"{label}-{hashlib.blake2b(extent, digest_size=8).hexdigest()}"
+
+    def to_json(self) -> str:
+        """One line of JSON; equal splits give equal lines."""
+        values: dict[str, Any] = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        values["site"] = self.site.to_dict() if self.site else None
+        return json.dumps(values, ensure_ascii=False, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, line: str) -> InputSplit:
+        """The split that `to_json` described."""
+        values = json.loads(line)
+        for name in ("inputs", "names", "versions", "languages"):
+            values[name] = tuple(values[name])
+        values["site"] = Site.from_dict(values["site"]) if values["site"] else None
+        return cls(**values)
+
+
+@dataclass(frozen=True)
+class Page:
+    """One page of a wiki or one book, not yet cleaned.
+
+    `id` is `enwiki:PAGE:REVISION` or `books:NAME`; `text` is wikitext or, for a book, plain text, and always encodes to
+    UTF-8; `model` is MediaWiki's content model (`wikitext`, `css`, `Scribunto` ...), `plain` for a book.
+    """
+
+    id: str
+    language: str
+    title: str
+    text: str
+    namespace: int = 0
+    redirect: bool = False
+    model: str = "plain"
+    site: Site | None = None
+    kind: Literal["wikitext", "plain"] = "plain"
+
+
+def _list_of(item: pa.DataType) -> pa.DataType:
+    return pa.list_(pa.field("item", item, nullable=False))
+
+
+COLUMN_TYPES: dict[str, pa.DataType] = {
+    "document": pa.string(),
+    "language": pa.string(),
+    "text": pa.string(),
+    "codepoints": _list_of(pa.int32()),
+    "whitespace": _list_of(pa.bool_()),
+    "word_starts": _list_of(pa.uint16()),
+    "word_ends": _list_of(pa.uint16()),
+    "subword_ids": _list_of(pa.int32()),
+    "subword_starts": _list_of(pa.uint16()),
+    "subword_ends": _list_of(pa.uint16()),
+    "sentence_starts": _list_of(pa.uint16()),
+}
+SUBWORD_COLUMNS = frozenset({"subword_ids", "subword_starts", "subword_ends"})

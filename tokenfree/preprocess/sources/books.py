@@ -1,0 +1,406 @@
+"""Books and other plain documents: text files (one a book), JSON lines and Parquet tables."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import math
+import posixpath
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import charset_normalizer
+
+from tokenfree.core.errors import UserError
+from tokenfree.preprocess.records import Failure, Format, InputSplit, Page
+from tokenfree.preprocess.sources.compression import Block, Damage
+from tokenfree.preprocess.sources.files import InputFile, language_tag, open_input, read_range
+from tokenfree.preprocess.sources.tables import (
+    MAX_BOOK_BYTES,
+    RAW_BYTES,
+    TableColumns,
+    check_json_lines,
+    endings,
+    is_packed,
+    num_row_groups,
+    read_packed,
+    read_table,
+    unpacked_name,
+)
+
+_BYTE_ORDER_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose mark it begins with
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_BINARY = (
+    b"%PDF",
+    b"PK\x03\x04",
+    b"\x1f\x8b",
+    b"BZh",
+    b"\xfd7zXZ",
+    b"\x89PNG",
+    b"\xff\xd8\xff",
+    b"{\\rtf",
+    b"7z\xbc\xaf",
+)
+_MARKUP = re.compile(
+    rb"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:(!doctype\s+html|html|head|body)|[!?a-z])", re.I | re.S
+)
+_CONTROLS = bytes(set(range(32)) - set(b"\t\n\x0b\x0c\r\x1a\x1b"))
+SAMPLE_BYTES = 65536
+
+# Of 690 texts with 200 and more bytes beyond ASCII, in ten languages, charset-normalizer got none wrong among these
+# encodings and refused 29; with 50 to 100 such bytes it got each sixteenth wrong, with fewer each fourth. It takes
+# French and German in Windows-1252, of any length, for johab and Big5 now and then: hence ours before it.
+GUESSED_BYTES = 400  # twice that
+COHERENCE = 0.1  # that the letters are as frequent as in some language; not known of Japanese and Korean
+_WIDE = ("cp932", "euc_jp", "gb18030", "big5", "cp949")
+_OTHERS = ("cp1250", "cp1251", "koi8_r", "koi8_u", "iso8859_5", "cp866", "mac_cyrillic", "cp1253", "iso8859_7",
+           "cp1255", "cp1256", "iso8859_6", "cp874")  # fmt: skip
+
+
+class NotText(ValueError):
+    """A file that is no text; its only argument is the reason: binary, html, xml, bad_encoding."""
+
+
+def decode_book(data: bytes) -> str:
+    """The text of a file, without byte order mark.
+
+    UTF-16 without a mark is told by the NULs of its ASCII characters. What is neither UTF-8 nor UTF-16, and shows no
+    sign that it is UTF-8 with a few bytes damaged, is taken for Windows-1252 (Latin-1 with quotation marks) where that
+    is plausible: no code that it leaves undefined, at most a quarter of the characters beyond ASCII. charset-normalizer
+    finds the encodings of other scripts, in texts that are long enough for it to be sure. Any other is a bad_encoding.
+
+    Raises:
+        NotText: it is none; the reason is its argument.
+    """
+    if data.startswith(_BINARY):
+        raise NotText("binary")
+    encoding = _unicode_encoding(data)
+    mark = next((mark for mark, name in _BYTE_ORDER_MARKS if name == encoding and data.startswith(mark)), b"")
+    body = data[len(mark) :]
+    if encoding == "utf-8" and _is_binary(body):
+        raise NotText("binary")
+    text = _decode(body, encoding)
+    _refuse_markup(text)
+    return text
+
+
+def _unicode_encoding(data: bytes) -> str:
+    for mark, name in _BYTE_ORDER_MARKS:
+        if data.startswith(mark):
+            return name
+    sample = data[:SAMPLE_BYTES]
+    half = max(1, len(sample) // 2)
+    even, odd = sample[0::2].count(0) / half, sample[1::2].count(0) / half
+    if odd > 0.3 and even < 0.05:
+        return "utf-16-le"
+    return "utf-16-be" if even > 0.3 and odd < 0.05 else "utf-8"
+
+
+def _is_binary(data: bytes) -> bool:
+    sample = data[:SAMPLE_BYTES]
+    controls = len(sample) - len(sample.translate(None, _CONTROLS))
+    return controls > 0.02 * len(sample)
+
+
+def _decode(data: bytes, encoding: str) -> str:
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        if encoding != "utf-8":
+            raise NotText("bad_encoding") from error
+    repaired = data.decode("utf-8", errors="replace")
+    num_bad = repaired.count("\ufffd")
+    num_beyond_ascii = sum(len(run) for run in re.findall(r"[^\x00-\x7f]+", repaired)) - num_bad
+    visible = data.translate(None, b" \t\r\n")
+    num_high = len(visible) - len(visible.translate(None, bytes(range(128, 256))))
+    if num_beyond_ascii > num_bad:
+        raise NotText("bad_encoding")
+    if num_high <= 0.25 * len(visible):
+        with contextlib.suppress(UnicodeDecodeError):
+            return data.decode("cp1252")
+    if num_high < GUESSED_BYTES:
+        raise NotText("bad_encoding")
+    return _guess(data)
+
+
+def _guess(data: bytes) -> str:
+    best = charset_normalizer.from_bytes(data, cp_isolation=[*_WIDE, *_OTHERS]).best()
+    if best is None or (best.encoding not in _WIDE and best.coherence < COHERENCE):
+        raise NotText("bad_encoding")
+    return data.decode(best.encoding)
+
+
+def _refuse_markup(text: str) -> None:
+    match = _MARKUP.match(text[:4000].encode(errors="replace"))
+    if match and (match.group(1) or text.lstrip().startswith(("<?xml", "<mediawiki"))):
+        raise NotText("html" if match.group(1) else "xml")
+
+
+_START = re.compile(r"^[ \t]*\*{3} ?START OF TH(?:E|IS) PROJECT GUTENBERG[^*]{0,400}\*{3}.*$", re.MULTILINE | re.I)
+_OLD_START = re.compile(r"^\*END\*? ?THE SMALL PRINT!.*\*END\*.*$", re.MULTILINE)
+_END = re.compile(
+    r"^[ \t]*(?:\*{3} ?END OF TH(?:E|IS) PROJECT GUTENBERG|End of (?:the |this )?Project Gutenberg)",
+    re.MULTILINE | re.I,
+)
+_TITLE = re.compile(r"^Title:(.*)$", re.MULTILINE)
+_CREDITS = re.compile(
+    r"\s*(?:\[?(?:E-?text|This (?:e-?text|e-?book|file)|HTML version)? ?(?:was )?(?:produced|prepared|transcribed|"
+    r"created) (?:by|from)\b|Credits?:|Produced by|Transcriber's Note)",
+    re.I,
+)
+_PARAGRAPH_BREAK = re.compile(r"\n[^\S\n]*(?:\n[^\S\n]*)+")
+_CJK = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]")
+MAX_WRAP_WIDTH = 160  # characters; wider lines are nobody's page width
+HEADER_CHARACTERS = 30_000
+MAX_CREDITS = 10
+
+
+def strip_gutenberg(text: str) -> tuple[str, str | None]:
+    """The book between Project Gutenberg's header and footer, and its title in the header; all of it without them."""
+    start = _START.search(text, 0, HEADER_CHARACTERS) or _OLD_START.search(text, 0, HEADER_CHARACTERS)
+    end = _END.search(text, start.end() if start else 0)
+    if not start and not (end and "Project Gutenberg" in text[:HEADER_CHARACTERS]):
+        return text, None
+    title = _TITLE.search(text, 0, start.start()) if start else None
+    body = text[start.end() if start else 0 : end.start() if end else len(text)].strip()
+    for _ in range(MAX_CREDITS):
+        credit, separator, rest = body.partition("\n\n")
+        # A credit is a short paragraph; more than that would be the book, in a file without blank lines.
+        if not _CREDITS.match(credit) or not separator or len(credit) > 1000:
+            break
+        body = rest.lstrip()
+    return body, (title.group(1).strip() or None) if title else None
+
+
+def paragraphs(text: str) -> str:
+    """The text with one line a paragraph, blank lines between those that the file sets apart.
+
+    Where lines were wrapped at a page width, they are put together again. Lines of files that have one paragraph or one
+    sentence (BookCorpus) a line stay as they are. The two are told apart by the lines' lengths (see `wrap_width`).
+    """
+    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n\n").strip("\n")
+    width = wrap_width([len(line) for line in map(str.strip, text.split("\n")) if line])
+    blocks = []
+    for block in _PARAGRAPH_BREAK.split(text):
+        lines = [line for line in map(str.strip, block.split("\n")) if line]
+        if lines:
+            blocks.append("\n".join(_unwrap(lines, width) if width else lines))
+    return "\n\n".join(blocks)
+
+
+def wrap_width(lengths: list[int]) -> int | None:
+    """The width, in characters, at which lines of these lengths were wrapped, None where they were not.
+
+    Wrapped lines crowd just below the width: over a third of them are at least 80% as long as the 95th percentile
+    (over half of them in real books, verse and dialogue included). Sentences and paragraphs do not: about a tenth.
+    """
+    if len(lengths) < 20:
+        return None
+    ordered = sorted(lengths)
+    width = ordered[int(0.95 * (len(ordered) - 1))]
+    num_full = sum(length >= 0.8 * width for length in ordered)
+    # A few lines may stick out, as tables do, but prose that was wrapped has next to none beyond twice the width.
+    num_beyond = sum(length > 2 * width for length in ordered)
+    wrapped = width <= MAX_WRAP_WIDTH and num_full > len(ordered) / 3 and num_beyond < len(ordered) / 100
+    return width if wrapped else None
+
+
+def _unwrap(lines: list[str], width: int) -> list[str]:
+    """Lines put together, but for those that end well before the width though the next word had room: verse, lists."""
+    joined = [lines[0]]
+    for before, line in pairwise(lines):
+        first_word = 1 if _CJK.match(line) else len(line.split(None, 1)[0])
+        if len(before) + 1 + first_word < 0.7 * width:
+            joined.append(line)
+        else:
+            joined[-1] += _glue(before, line) + line
+    return joined
+
+
+def _glue(before: str, after: str) -> str:
+    """What stands between two lines: nothing between Chinese or Japanese characters and after a word's hyphen."""
+    if _CJK.match(before[-1]) and _CJK.match(after[0]) and not ("\uac00" <= before[-1] <= "\ud7af"):
+        return ""
+    hyphenated = before[-1] == "-" and before[-2:-1].isalpha() and after[0].isalpha()
+    return "" if hyphenated else " "
+
+
+_FORMATS: dict[str, Format] = {".txt": "text", ".jsonl": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
+UNDETERMINED = "und"
+PACKED_RATIO = 3  # bytes that a stored byte of a compressed text stands for, about: for the size of a split
+# Files that a user may name, and that are no texts: what to do with each.
+_REMEDIES = {
+    **dict.fromkeys((".zip", ".tar", ".tgz", ".7z"), "unpack it"),
+    **dict.fromkeys((".csv", ".tsv", ".arrow"), "give its folder to --hf-dataset, or write it as *.parquet or *.jsonl"),
+}
+
+
+def is_book_name(name: str) -> bool:
+    """Whether a file in a folder is taken for books; the index of a dump is none, nor `.json`, mostly settings."""
+    content, packed = endings(name)
+    return content != ".json" and _form(content, packed) is not None and "multistream-index" not in name
+
+
+def _form(content: str, packed: str) -> Format | None:
+    """What a file with these endings holds; None where it is to be passed over. Parquet packs its columns itself."""
+    return None if content == ".parquet" and packed else _FORMATS.get(content)
+
+
+def check_book_name(file: InputFile) -> None:
+    """Refuse a file that the user named, and that by its ending is no text, no JSON lines and no Parquet table.
+
+    Raises:
+        UserError: it is such a file.
+    """
+    content, packed = endings(file.name)
+    remedy = "unpack it" if content == ".parquet" and packed else _REMEDIES.get(content)
+    if remedy is not None:
+        raise UserError(f"books: {file.path}: *{content}{packed} is not read; {remedy}")
+
+
+def split_books(
+    files: Sequence[InputFile], columns: TableColumns, language: str | None, split_bytes: int
+) -> list[InputSplit]:
+    """Splits of about `split_bytes` at most: text files together, in order; parts of JSON lines and Parquet tables.
+
+    Raises:
+        UserError: a table cannot be read, or has no such columns.
+    """
+    languages = _languages(files, language)
+    splits: list[InputSplit] = []
+    group: list[InputFile] = []
+    for file in files:
+        form = _form(*endings(file.name)) or "text"
+        if form != "text":
+            splits += _parts(file, form, columns, languages[file.path], language is not None, split_bytes)
+            continue
+        if group and sum(map(_text_bytes, group)) + _text_bytes(file) > split_bytes:
+            splits.append(_text_split(group, languages))
+            group = []
+        group.append(file)
+    return [*splits, _text_split(group, languages)] if group else splits
+
+
+def _text_bytes(file: InputFile) -> int:
+    """The size of a text; an estimate where it is compressed."""
+    return file.size * PACKED_RATIO if is_packed(file.name) else file.size
+
+
+def _text_split(files: Sequence[InputFile], languages: dict[str, str]) -> InputSplit:
+    size = sum(map(_text_bytes, files))
+    return InputSplit(
+        kind="books",
+        format="text",
+        inputs=tuple(file.path for file in files),
+        names=tuple(file.name for file in files),
+        versions=tuple(file.version for file in files),
+        languages=tuple(languages[file.path] for file in files),
+        start=0,
+        end=size,
+        size=size,
+    )
+
+
+def _parts(
+    file: InputFile, form: Format, columns: TableColumns, language: str, given: bool, split_bytes: int
+) -> Iterator[InputSplit]:
+    """Cuts of one table: byte ranges of JSON lines, ranges of Parquet's row groups. Compressed lines stay together,
+    since only who has read all before a line knows where it begins."""
+    length = size = file.size
+    if form == "jsonl":
+        size = math.ceil(size * check_json_lines(file, columns))
+    else:
+        length = num_row_groups(file, columns)
+    num_parts = min(1 if is_packed(file.name) else math.ceil(size / split_bytes), length)
+    for part in range(num_parts):
+        yield InputSplit(
+            kind="books",
+            format=form,
+            inputs=(file.path,),
+            names=(file.name,),
+            versions=(file.version,),
+            languages=(language,),
+            start=length * part // num_parts,
+            end=length * (part + 1) // num_parts,
+            size=math.ceil(size / num_parts),
+            language_given=given,
+            text_column=columns.text,
+            id_column=columns.id,
+            language_column=columns.language,
+        )
+
+
+def _languages(files: Sequence[InputFile], language: str | None) -> dict[str, str]:
+    """By path: the job's language, or the folder's name, or the files' prefixes, where each file of a folder has one.
+
+    A prefix counts only if all files beside it have one, so that `my_antonia.txt` is not taken for Burmese.
+    """
+    prefixes: dict[str, set[str | None]] = {}
+    for file in files:
+        prefixes.setdefault(posixpath.dirname(file.path), set()).add(_prefix_language(file.path))
+    tags = {}
+    for file in files:
+        folder = posixpath.dirname(file.path)
+        by_prefix = None if None in prefixes[folder] else _prefix_language(file.path)
+        tags[file.path] = language or language_tag(posixpath.basename(folder)) or by_prefix or UNDETERMINED
+    return tags
+
+
+def _prefix_language(path: str) -> str | None:
+    prefix, underscore, _ = posixpath.basename(path).partition("_")
+    return language_tag(prefix) if underscore and len(prefix) == 2 else None
+
+
+def read_books(split: InputSplit) -> Iterator[Page | Failure]:
+    """The books of a split, in order; a file or a line that is no book comes as a failure that names it."""
+    if split.format == "text":
+        for path, name, language in zip(split.inputs, split.names, split.languages, strict=True):
+            yield from _read_packed(path, name, language) if is_packed(path) else _read_text(path, name, language)
+    else:
+        yield from read_table(split)
+
+
+def _read_text(path: str, name: str, language: str) -> Iterator[Page | Failure]:
+    with open_input(path) as file:
+        data = b"".join(read_range(file, 0, MAX_BOOK_BYTES + 1))
+    yield _bounded_book(data, name, language)
+
+
+def _read_packed(path: str, name: str, language: str) -> Iterator[Page | Failure]:
+    """A book that is compressed. One that a damage cuts off is a failure; garbage behind it is told beside it."""
+    data, damage = bytearray(), None
+    for event in read_packed(path):
+        if isinstance(event, Block):
+            data += event.data
+        damage = event if isinstance(event, Damage) else None
+        if damage is not None or len(data) > MAX_BOOK_BYTES:
+            break
+    if damage is not None and damage.reason != "trailing_garbage":
+        yield Failure(f"books:{name}", damage.reason, data[:RAW_BYTES].decode(errors="replace"))
+        return
+    yield _bounded_book(bytes(data), name, language)
+    if damage is not None:
+        yield Failure(f"books:{name}:bytes {damage.offset}", damage.reason, "")
+
+
+def _bounded_book(data: bytes, name: str, language: str) -> Page | Failure:
+    if len(data) > MAX_BOOK_BYTES:
+        return Failure(f"books:{name}", "too_large", data[:RAW_BYTES].decode(errors="replace"))
+    return parse_book(data, name, language)
+
+
+def parse_book(data: bytes, name: str, language: str) -> Page | Failure:
+    """The book that a text file holds; reasons against it: binary, html, xml, bad_encoding."""
+    try:
+        text = decode_book(data)
+    except NotText as error:
+        return Failure(f"books:{name}", str(error), data[:RAW_BYTES].decode(errors="replace"))
+    body, title = strip_gutenberg(text.replace("\r\n", "\n").replace("\r", "\n"))
+    stem = posixpath.splitext(posixpath.basename(unpacked_name(name)))[0]
+    return Page(id=f"books:{name}", language=language, title=title or stem, text=paragraphs(body))

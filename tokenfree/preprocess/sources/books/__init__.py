@@ -1,1 +1,0 @@
-"""Books: files, tables and Hugging Face datasets to paragraphs of text."""

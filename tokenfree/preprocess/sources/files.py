@@ -1,0 +1,344 @@
+"""Input files on any fsspec URL: what paths expand to, links, versions, hashes and language codes."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import IO, Any, ClassVar, cast
+
+import fsspec
+from fsspec.core import has_magic, url_to_fs
+from fsspec.implementations.local import LocalFileSystem
+
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.files import hash_stream
+from tokenfree.core.storage import check_address, check_is_stored
+
+# ISO 639-1 codes, each with its ISO 639-3 code: BCP 47 prefers the shorter one.
+_TWO_AND_THREE = (
+    "aa:aar ab:abk ae:ave af:afr ak:aka am:amh an:arg ar:ara as:asm av:ava ay:aym az:aze ba:bak be:bel bg:bul "
+    "bi:bis bm:bam bn:ben bo:bod br:bre bs:bos ca:cat ce:che ch:cha co:cos cr:cre cs:ces cu:chu cv:chv cy:cym "
+    "da:dan de:deu dv:div dz:dzo ee:ewe el:ell en:eng eo:epo es:spa et:est eu:eus fa:fas ff:ful fi:fin fj:fij "
+    "fo:fao fr:fra fy:fry ga:gle gd:gla gl:glg gn:grn gu:guj gv:glv ha:hau he:heb hi:hin ho:hmo hr:hrv ht:hat "
+    "hu:hun hy:hye hz:her ia:ina id:ind ie:ile ig:ibo ii:iii ik:ipk io:ido is:isl it:ita iu:iku ja:jpn jv:jav "
+    "ka:kat kg:kon ki:kik kj:kua kk:kaz kl:kal km:khm kn:kan ko:kor kr:kau ks:kas ku:kur kv:kom kw:cor ky:kir "
+    "la:lat lb:ltz lg:lug li:lim ln:lin lo:lao lt:lit lu:lub lv:lav mg:mlg mh:mah mi:mri mk:mkd ml:mal mn:mon "
+    "mr:mar ms:msa mt:mlt my:mya na:nau nb:nob nd:nde ne:nep ng:ndo nl:nld nn:nno no:nor nr:nbl nv:nav ny:nya "
+    "oc:oci oj:oji om:orm or:ori os:oss pa:pan pi:pli pl:pol ps:pus pt:por qu:que rm:roh rn:run ro:ron ru:rus "
+    "rw:kin sa:san sc:srd sd:snd se:sme sg:sag sh:hbs si:sin sk:slk sl:slv sm:smo sn:sna so:som sq:sqi sr:srp "
+    "ss:ssw st:sot su:sun sv:swe sw:swa ta:tam te:tel tg:tgk th:tha ti:tir tk:tuk tl:tgl tn:tsn to:ton tr:tur "
+    "ts:tso tt:tat tw:twi ty:tah ug:uig uk:ukr ur:urd uz:uzb ve:ven vi:vie vo:vol wa:wln wo:wol xh:xho yi:yid "
+    "yo:yor za:zha zh:zho zu:zul "
+)
+# Further ISO 639-3 codes: those of languages that have a Wikipedia.
+_THREE = (
+    "ace ady alt ami ang ann anp arc ary arz ast atj avk awa ban bar bbc bcl bdr bew bjn blk bpy btm bug bxr cdo "
+    "ceb cho chr chy ckb crh csb dag dga din diq dsb dtp dty egl ext fat fon frp frr fur gag gan gcr glk gom gor "
+    "got gpe gsw guc gur guw hak haw hif hsb hyw iba igl ilo inh isv jam jbo kaa kab kaj kbd kbp kcg kge knc koi "
+    "krc ksh kus lad lbe lez lfn lij lld lmo lrc ltg lzh mad mai mdf mhr min mnw mos mrj mus mwl myv mzn nah nan "
+    "nap nds new nia nov nqo nrf nso nup olo pag pam pap pcd pcm pdc pfl pih pms pnb pnt pwn rki rmy rsk rue rup "
+    "sah sat scn sco sgs shi shn shy skr smn srn stq syl szl szy tay tcy tdd tet tig tly tok tpi trv tum tyv udm "
+    "vec vep vls vro war wuu xal xmf yue zea zgh zun "
+)
+SHORT_CODES = {pair[3:]: pair[:2] for pair in _TWO_AND_THREE.split()}  # deu -> de
+LANGUAGES = frozenset(SHORT_CODES.values()) | frozenset(_THREE.split())
+
+# Wikimedia codes that are not, or not quite, BCP 47. https://meta.wikimedia.org/wiki/Special_language_codes
+WIKIMEDIA_LANGUAGES = {
+    "als": "gsw",
+    "bat-smg": "sgs",
+    "be-tarask": "be-tarask",
+    "be-x-old": "be-tarask",
+    "cbk-zam": "cbk",
+    "eml": "egl",
+    "fiu-vro": "vro",
+    "map-bms": "jv-x-bms",
+    "mo": "ro-Cyrl-MD",
+    "nds-nl": "nds-NL",
+    "no": "nb",
+    "nrm": "nrf",
+    "roa-rup": "rup",
+    "roa-tara": "nap-x-tara",
+    "simple": "en",
+    "zh-classical": "lzh",
+    "zh-min-nan": "nan",
+    "zh-yue": "yue",
+}
+_DATABASE = re.compile(
+    r"([a-z]{2,}(?:[_-][a-z]+)*?)"
+    r"(?:wiki|wiktionary|wikibooks|wikinews|wikiquote|wikisource|wikiversity|wikivoyage)(?=[.-]|$)"
+)
+# Codes that are far likelier to be an English word when a folder or a file has them for its name.
+_WORDS = frozenset(["ban", "bar", "bug", "fat", "got", "new", "pap", "sat", "shy", "war"])
+LANGUAGE_TAG = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{1,8})*")  # the shape of BCP 47
+_TAG = re.compile(r"([a-z]{2,3})((?:[-_](?:[A-Z][a-z]{3}|[A-Z]{2}))*)")
+
+
+def wikimedia_language(code: str) -> str | None:
+    """BCP 47 of a Wikimedia language code (`zh_min_nan`, `simple`, `de`); None for what is no language (`commons`)."""
+    code = code.replace("_", "-")
+    return WIKIMEDIA_LANGUAGES.get(code) or (code if code in LANGUAGES else None)
+
+
+def wikimedia_database(file_name: str) -> tuple[str, str] | None:
+    """Database and BCP 47 language that a dump's file name tells (`swwiki-20260101-...`), None where it tells none."""
+    match = _DATABASE.match(file_name)
+    language = wikimedia_language(match.group(1)) if match else None
+    return (match.group().replace("-", "_"), language) if match and language else None
+
+
+def language_tag(name: str) -> str | None:
+    """BCP 47 of a folder name such as `de`, `deu`, `pt_BR` or `zh-Hant`, None where it is no language code."""
+    match = _TAG.fullmatch(name)
+    if not match:
+        return None
+    code = SHORT_CODES.get(match.group(1), match.group(1))
+    return code + match.group(2).replace("_", "-") if code in LANGUAGES - _WORDS else None
+
+
+_OF_THE_FILE_SYSTEM = {"lost+found"}  # at the root of a disk, and closed
+
+
+class LinksFollowed(LocalFileSystem):
+    """Local files for one search of a folder or glob; of itself, fsspec passes over all links that it finds in folders.
+
+    A link to a folder is entered once, and never where it leads back to a folder around it, so the search ends.
+
+    Attributes:
+        broken: paths of the links that lead nowhere.
+        closed: paths of the folders that may not be looked into, but for those that file systems keep for themselves;
+            of itself, fsspec passes over these too.
+    """
+
+    cachable: ClassVar[bool] = False  # it remembers one search
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.broken: list[str] = []
+        self.closed: list[str] = []
+        self._entered: set[str] = set()
+
+    def ls(self, path: str, detail: bool = False, **kwargs: Any) -> list[Any]:
+        """What lies in a folder, sorted by name, without links that lead nowhere or back."""
+        infos = []
+        try:
+            there = super().ls(path, detail=True, **kwargs)
+        except PermissionError:
+            if os.path.basename(path.rstrip("/")) not in _OF_THE_FILE_SYSTEM:
+                self.closed.append(path)
+            raise
+        for info in sorted(there, key=lambda info: info["name"]):
+            found = self._followed(info, path) if info["islink"] else info
+            if found is not None:
+                infos.append(found if detail else found["name"])
+        return infos
+
+    def _followed(self, link: dict[str, Any], folder: str) -> dict[str, Any] | None:
+        try:
+            info = self.info(link["name"])
+        except OSError:  # nothing is there, or links lead in a circle
+            self.broken.append(link["name"])
+            return None
+        if info["type"] == "directory":
+            target = os.path.realpath(link["name"])
+            if target in self._entered or os.path.commonpath([target, os.path.realpath(folder)]) == target:
+                return None
+            self._entered.add(target)
+        return info
+
+
+def told(broken: Sequence[str], field: str) -> str:
+    """Links that lead nowhere, in a line: how many they are, and the first."""
+    if len(broken) == 1:
+        return f"{field}: {broken[0]} is a link that leads nowhere: left out"
+    return f"{field}: {len(broken)} links lead nowhere, the first is {broken[0]}: left out"
+
+
+_KINDS = {
+    "wikipedia": "dumps (*.xml, *.xml.bz2, *.xml.gz, *.xml.xz or *.xml.zst)",
+    "books": "books (*.txt or *.jsonl, also compressed, or *.parquet)",
+}
+READ_BYTES = 1 << 18  # a block of stored bytes: about one bz2 block of 900 kB of text
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """One file that the user's paths stand for; `name` is its path below the folder or the glob that found it.
+
+    `size` is in bytes (of a dataset: in rows); `modified` is whatever the store says about the last change (an ETag, a
+    time), empty where it says nothing.
+    """
+
+    path: str
+    name: str
+    size: int
+    modified: str
+
+    @property
+    def version(self) -> str:
+        """Changes with the content, as far as the store tells without reading it."""
+        return f"{self.size}:{self.modified}"
+
+
+def open_input(path: str) -> IO[bytes]:
+    """The file, open for reading; remote ones are read ahead in blocks and never held whole.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    fs, inner = url_to_fs(path)
+    return fs.open(inner, "rb")  # pyright: ignore[reportReturnType]  fsspec's own file type is no IO for pyright
+
+
+def list_inputs(
+    paths: Iterable[str],
+    field: str,
+    wanted: Callable[[str], bool],
+    output: str | None = None,
+    notice: Callable[[str], None] = print,
+) -> list[InputFile]:
+    """The files that `paths` (files, folders, globs, fsspec URLs) stand for, each once, sorted by path.
+
+    Folders are searched through, and links in them followed; of those and of globs only file names that are `wanted`
+    count, while a path of one file is taken as it is. What lies in the directory `output` is no input of a folder or
+    glob around it. `notice` is told in a line of links that lead nowhere.
+
+    Raises:
+        UserError: a path stands for no file, or cannot be looked at; the message names `field` and the path.
+    """
+    found: dict[str, InputFile] = {}
+    for path in paths:
+        check_address(path, field)
+        try:
+            files = _expand(path, field, wanted, output, notice)
+        except UserError:
+            raise
+        except Exception as error:
+            # Libraries behind remote file systems have error classes of their own, for credentials above all.
+            if not isinstance(error, (OSError, ValueError, ImportError)) and not _is_remote_error(error):
+                raise
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise UserError(f"{field}: cannot list {path}: {reason}") from error
+        for file in files:
+            check_address(file.path, field)
+            # The same file may be found by two paths; which one counts must not depend on which came first.
+            place = _place(file.path)
+            known = found.get(place)
+            if known is None or _order(file, place) < _order(known, place):
+                found[place] = file
+    return _with_unique_names(sorted(found.values(), key=lambda file: file.path))
+
+
+def _order(file: InputFile, place: str) -> tuple[bool, int, str, str]:
+    """Of the paths of one file the smallest counts: itself before links to it, then the shorter name."""
+    return file.path != place, len(file.name), file.name, file.path
+
+
+def _place(path: str) -> str:
+    """Where an input lies, without the links that lead there."""
+    return os.path.realpath(path) if path.startswith("/") else path
+
+
+def _expand(
+    path: str, field: str, wanted: Callable[[str], bool], output: str | None, notice: Callable[[str], None]
+) -> list[InputFile]:
+    if not path.strip():  # a variable of a shell that is not set; fsspec would take it for the working directory
+        raise UserError(f"{field}: a path is empty; give {_KINDS[field]}, or a folder or glob of them")
+    fs, inner = url_to_fs(path)
+    broken, closed = list[str](), list[str]()
+    if isinstance(cast(object, fs), LocalFileSystem):  # fs itself stays of any kind
+        check_is_stored(inner, field)
+        fs = cast(Any, LinksFollowed())
+        broken, closed = fs.broken, fs.closed
+    if has_magic(inner) and not fs.exists(inner):
+        root = posixpath.dirname(inner[: min(inner.find(sign) for sign in "*?[" if sign in inner)])
+        infos = [info for info in fs.glob(inner, detail=True).values() if wanted(posixpath.basename(info["name"]))]
+        hint = "matches no"
+    elif fs.isdir(inner):
+        root = inner.rstrip("/")
+        infos = [info for info in fs.find(inner, detail=True).values() if wanted(posixpath.basename(info["name"]))]
+        hint = "is a folder without"
+    elif fs.exists(inner):
+        root, infos, hint = posixpath.dirname(inner), [fs.info(inner)], ""
+    else:
+        raise UserError(f"{field}: no such file: {path}; give {_KINDS[field]}, or a folder or glob of them")
+    if closed:
+        raise UserError(f"{field}: {closed[0]}: no right to look into this folder; allow it, or give what else to read")
+    files = [_input_file(fs, info, root) for info in infos if info["type"] == "file"]
+    if hint and output is not None:
+        own = f"{_place(output.rstrip('/'))}/"
+        files = [file for file in files if not _place(file.path).startswith(own)]
+    if broken:
+        notice(told(broken, field))
+    if not files:
+        raise UserError(f"{field}: {path} {hint} {_KINDS[field]}")
+    return files
+
+
+def _is_remote_error(error: Exception) -> bool:
+    return type(error).__module__.partition(".")[0] in ("botocore", "aiohttp", "gcsfs", "google")
+
+
+def _input_file(fs: fsspec.AbstractFileSystem, info: Mapping[str, Any], root: str) -> InputFile:
+    inner = str(info["name"])
+    name = posixpath.relpath(inner, root) if root else inner.lstrip("/")
+    # Whatever the store says about the last change; object stores have an ETag, files a time.
+    stamp = next(
+        (info[key] for key in ("ETag", "etag", "mtime", "LastModified", "updated", "created") if key in info), ""
+    )
+    return InputFile(
+        path=inner if isinstance(fs, LocalFileSystem) else str(fs.unstrip_protocol(inner)),
+        name=name,
+        size=int(info["size"] or 0),
+        modified=str(stamp),
+    )
+
+
+def _with_unique_names(files: list[InputFile]) -> list[InputFile]:
+    """Two folders may hold files of one name; those files are named by their whole path."""
+    counts: dict[str, int] = {}
+    for file in files:
+        counts[file.name] = counts.get(file.name, 0) + 1
+    return [replace(file, name=file.path) if counts[file.name] > 1 else file for file in files]
+
+
+def read_range(file: IO[bytes], start: int, end: int | None = None) -> Iterator[bytes]:
+    """The bytes `[start, end)` of an open file, to its end by default, block by block."""
+    file.seek(start)
+    left = end - start if end is not None else None
+    while left is None or left > 0:
+        block = file.read(READ_BYTES if left is None else min(left, READ_BYTES))
+        if not block:
+            return
+        if left is not None:
+            left -= len(block)
+        yield block
+
+
+def hash_file_input(file: InputFile) -> tuple[int, str]:
+    """Size in bytes and SHA-256 (hex) of a file, read block by block.
+
+    Raises:
+        OSError: it cannot be read.
+        JobError: it changed since it was found, or while it was read.
+    """
+    before = _look_again(file)
+    with open_input(file.path) as opened:
+        sha256 = hash_stream(opened)
+        size = opened.tell()
+    # Where stores tell other things of a file in a list than of the file alone, only its own two versions compare.
+    found = file.version if isinstance(url_to_fs(file.path)[0], LocalFileSystem) else before
+    changed = (file.size and size != file.size) or not found == before == _look_again(file)
+    if changed:
+        raise JobError(f"{file.path}: changed while it was read; give the same command again")
+    return size, sha256
+
+
+def _look_again(file: InputFile) -> str:
+    """The version of a file at this moment."""
+    fs, inner = url_to_fs(file.path)
+    fs.invalidate_cache()
+    return _input_file(fs, fs.info(inner), "").version

@@ -1,0 +1,514 @@
+"""Wikipedia dumps: what the head of a dump says, its parts, and the pages of each part.
+
+MediaWiki escapes every `<` of a text, so that `<page>` and `</page>` can be nothing but tags. Searching for them is
+fast, knows no entities to expand and no nesting to overflow, and goes on after a page that is broken.
+"""
+
+from __future__ import annotations
+
+import codecs
+import math
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TypeAlias
+
+from fsspec.core import url_to_fs
+
+from tokenfree.core.errors import UserError
+from tokenfree.preprocess.records import UNKNOWN_DATABASE, Failure, Format, InputSplit, Page, Site
+from tokenfree.preprocess.sources.compression import (
+    BZ2_HEADER,
+    HEADER_BYTES,
+    Block,
+    Damage,
+    End,
+    Event,
+    Source,
+    read_blocks,
+    stored_format,
+)
+from tokenfree.preprocess.sources.files import WIKIMEDIA_LANGUAGES, InputFile, open_input, wikimedia_database
+
+HEAD_BYTES = 1_000_000  # decompressed, of each dump, to learn how well it compresses
+MAX_HEAD_BYTES = 16_000_000  # a dump has its first page before
+PROBE_BYTES = 64_000_000  # a bz2 file without a second stream before is taken for one stream
+_REFUSED = {
+    b"7z\xbc\xaf'\x1c": ("a 7z archive", "7z x -so {path} | bzip2 > {stem}.bz2"),
+    b"PK\x03\x04": ("a zip archive", "unzip -p {path} | bzip2 > {stem}.bz2"),
+    b"Rar!": ("a RAR archive", "unrar p -inul {path} | bzip2 > {stem}.bz2"),
+}
+_BYTE_ORDER_MARKS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be", b"<\0": "utf-16-le", b"\0<": "utf-16-be"}
+_DECLARATION = re.compile(rb"<\?xml[^>]*?\bencoding=[\"']([\w.:-]+)[\"']")
+_ENCODINGS = re.compile(r"iso8859-\d+|cp125\d|koi8-[ru]|gbk|gb18030|gb2312|big5|euc_jp|euc_kr|shift_jis")
+_PAGE = re.compile(r"<page[\s>]")
+_ROOT = re.compile(r"<mediawiki\b(?:[^<>]*?\bversion=\"(\d{1,4})\.(\d{1,4})\")?")
+_OFFSET = re.compile(rb"(?m)^(\d{1,15}):")
+
+
+@dataclass(frozen=True)
+class DumpHead:
+    """What the first blocks of a dump tell; `ratio` is decompressed bytes per stored byte."""
+
+    format: Format
+    encoding: str
+    site: Site
+    rooted: bool
+    needs_ns: bool
+    ratio: float
+
+
+def is_dump_name(name: str) -> bool:
+    """Whether a file in a folder is taken for a dump: `.xml` in its name and no index, checksum or stub of one."""
+    return (
+        ".xml" in name and "-index" not in name and "-stub" not in name and not name.endswith(("sum", ".txt", ".rss"))
+    )
+
+
+def split_dump(file: InputFile, language: str | None, split_bytes: int) -> list[InputSplit]:
+    """The parts of a dump, of about `split_bytes` decompressed bytes each.
+
+    Raises:
+        UserError: it is no dump, or one that cannot be read in a stream.
+    """
+    head = read_head(file, language)
+    cuts = [0, *_cuts(file, head, split_bytes), file.size]
+    return [
+        InputSplit(
+            kind="wikipedia",
+            format=head.format,
+            inputs=(file.path,),
+            names=(file.name,),
+            versions=(file.version,),
+            languages=(head.site.language,),
+            start=start,
+            end=end,
+            size=max(1, round((end - start) * head.ratio)),
+            site=head.site,
+            encoding=head.encoding,
+            rooted=head.rooted,
+            needs_ns=head.needs_ns,
+        )
+        for start, end in pairwise(cuts)
+    ]
+
+
+def read_head(file: InputFile, language: str | None) -> DumpHead:
+    """What a dump tells as far as its first page (and some on).
+
+    Raises:
+        UserError: the file holds no page of a dump, or is in a format or an encoding that is not known.
+    """
+    path = file.path
+    if file.size == 0:
+        raise UserError(f"wikipedia: {path} is empty; download it again")
+    with open_input(path) as opened:
+        magic = opened.read(HEADER_BYTES)
+    for signature, (what, remedy) in _REFUSED.items():
+        if magic.startswith(signature):
+            command = remedy.format(path=path, stem=path.rpartition(".")[0])
+            raise UserError(f"wikipedia: {path} is {what}, which cannot be read in a stream; unpack it: {command}")
+    stored = stored_format(magic)
+    start, damaged, consumed = b"", False, 0
+    for event in read_blocks(path, stored, 0, file.size):
+        if isinstance(event, Block):
+            start, consumed = start + event.data, event.position
+        damaged |= isinstance(event, Damage)
+        if len(start) >= HEAD_BYTES and (len(start) >= MAX_HEAD_BYTES or b"<page" in start.replace(b"\0", b"")):
+            break
+    encoding = _encoding(start[:1000], path)
+    text = start.decode(encoding, errors="replace")
+    page = _PAGE.search(text)
+    xml = text[: page.start()] if page else text
+    root = _ROOT.search(xml)
+    if not page:
+        raise UserError(f"wikipedia: {path} {_no_page(damaged, root is not None, file.name, stored)}")
+    version = (int(root.group(1)), int(root.group(2))) if root and root.group(1) else None
+    return DumpHead(
+        format=stored,
+        encoding=encoding,
+        site=_site(file.name, xml, language),
+        rooted=root is not None,
+        needs_ns=version is not None and version >= (0, 6),
+        ratio=len(start) / max(1, consumed),
+    )
+
+
+def _no_page(damaged: bool, rooted: bool, name: str, stored: Format) -> str:
+    if damaged:
+        return "is damaged and no page of it can be read; download it again"
+    if rooted:
+        return "is a MediaWiki dump without a page; leave it out or download it again"
+    suffix = name.rpartition(".")[2]
+    if suffix in ("bz2", "gz", "xz", "zst") and suffix != stored:
+        return f"is no {suffix} file; download it again"
+    return "is no MediaWiki XML dump; give a file such as enwiki-latest-pages-articles.xml.bz2"
+
+
+def _encoding(start: bytes, path: str) -> str:
+    for mark, encoding in _BYTE_ORDER_MARKS.items():
+        if start.startswith(mark):
+            return encoding
+    declared = _DECLARATION.search(start)
+    name = declared.group(1).decode() if declared else "utf-8"
+    try:
+        encoding = codecs.lookup(name).name
+    except LookupError:
+        encoding = name
+    if encoding in ("utf-8", "ascii", "utf-16"):  # a declaration that can be read as ASCII is not in UTF-16
+        return "utf-8"
+    if not _ENCODINGS.fullmatch(encoding):
+        raise UserError(f"wikipedia: {path} declares the encoding {name}, which is not known; convert it to UTF-8")
+    return encoding
+
+
+def _site(file_name: str, xml: str, language: str | None) -> Site:
+    """The file's name wins over the dump's head, which in excerpts and converted dumps is often another wiki's."""
+    base = file_name.rpartition("/")[2]
+    known = wikimedia_database(base)
+    database, told = known or (None, None)
+    site = Site.from_siteinfo(xml, database=database, language=language or told)
+    if not (language or told):
+        site = replace(site, language=WIKIMEDIA_LANGUAGES.get(site.language.lower(), site.language))
+    if site.database == UNKNOWN_DATABASE:
+        site = replace(site, database=re.sub(r"[^\w-]+", "_", base.partition(".")[0]) or UNKNOWN_DATABASE)
+    return site
+
+
+def _cuts(file: InputFile, head: DumpHead, split_bytes: int) -> list[int]:
+    """Where the parts after the first begin. Readers find pages and streams by themselves, so any position is right."""
+    step = max(1, round(split_bytes / head.ratio))
+    num_parts = math.ceil(file.size / step)
+    if num_parts < 2 or head.encoding != "utf-8" or head.format not in ("xml", "bz2"):
+        return []
+    if head.format == "bz2":
+        cuts = _index_cuts(file, step)
+        if cuts:
+            return cuts
+        with open_input(file.path) as opened:
+            if not Source(opened, 1).seek_header(BZ2_HEADER, PROBE_BYTES):
+                return []
+    return [file.size * part // num_parts for part in range(1, num_parts)]
+
+
+def _index_cuts(file: InputFile, step: int) -> list[int]:
+    """Starts of streams, about `step` bytes apart, from the index beside a dump; none if there is none that fits."""
+    cuts: list[int] = []
+    start = last = 0
+    for offset in _index_offsets(file.path):
+        if offset < last or offset >= file.size:
+            return []  # the index of another dump
+        if offset - start > step and last > start:
+            cuts.append(last)
+            start = last
+        last = offset
+    if last - start > 0 and file.size - start > step:
+        cuts.append(last)
+    sample = cuts[:: max(1, len(cuts) // 16)]
+    with open_input(file.path) as opened:
+        return cuts if all(BZ2_HEADER.match(Source(opened, cut).peek()) for cut in sample) else []
+
+
+def _index_offsets(path: str) -> Iterator[int]:
+    fs, inner = url_to_fs(path)
+    folder, slash, name = inner.rpartition("/")
+    plain = re.sub(r"multistream(\d*)\.xml", r"multistream-index\1.txt", name)
+    plain = plain if plain != name else name.replace(".xml", "-index.txt", 1)
+    for candidate in (plain, plain.removesuffix(".bz2")):
+        index = folder + slash + candidate
+        if candidate != name and fs.exists(index):
+            yield from _parse_index(str(fs.unstrip_protocol(index)), fs.size(index))
+            return
+
+
+def _parse_index(path: str, size: int) -> Iterator[int]:
+    """The offsets of the lines `offset:page id:title`; those of one stream's pages are equal."""
+    rest = b""
+    last = -1
+    for event in read_blocks(path, "bz2" if path.endswith(".bz2") else "xml", 0, size):
+        if not isinstance(event, Block):
+            return
+        lines, _, rest = (rest + event.data).rpartition(b"\n")
+        for offset in map(int, _OFFSET.findall(lines)):
+            if offset != last:
+                yield offset
+                last = offset
+
+
+MAX_PAGE_BYTES = 100_000_000  # of a page with its last revision; MediaWiki itself allows 2 MB
+RAW_BYTES = 1_000_000  # kept of a page that is too large
+REDUCE_BYTES = 8_000_000  # a page that grows beyond is cut down to its last revision
+_OPEN = b"<page"
+_PAGE_TAG = re.compile(_OPEN + rb"[\s>]")
+_TAIL_BYTES = 16  # more than any tag searched for, for those that lie across two blocks
+
+
+@dataclass(frozen=True)
+class RawPage:
+    """The bytes from `<page>` to `</page>`."""
+
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What could not be read: a broken page (`data` is its beginning), or, at `offset` of the stored file, more."""
+
+    reason: str
+    data: bytes = b""
+    offset: int | None = None
+
+
+Found: TypeAlias = RawPage | Loss
+
+
+def as_utf8(events: Iterable[Event], encoding: str) -> Iterator[Event]:
+    """The events of a dump in `encoding` with their bytes in UTF-8; what is no text becomes bytes that are no UTF-8."""
+    errors = "surrogatepass" if encoding.startswith("utf-16") else "surrogateescape"
+    decoder = codecs.getincrementaldecoder(encoding)(errors)
+    for event in events:
+        if isinstance(event, Block):
+            text = decoder.decode(event.data)
+            yield Block(text.encode("utf-8", "surrogatepass"), event.owned, event.position)
+        else:
+            decoder.reset()
+            yield event
+
+
+def scan_pages(events: Iterable[Event], rooted: bool) -> Iterator[Found]:
+    """The pages that start in owned blocks, whole, and what was lost among them, in the order of the file.
+
+    `rooted` tells that the dump opens with `<mediawiki>`: then one that ends without `</mediawiki>` has lost its end.
+    Losses do not depend on how a file was cut into ranges: a damage belongs to the range of its stream, a page to the
+    range that it starts in; a page that a damage cuts off is told with the damage. One exception: a last range in which
+    no tag of a page stands, too short for a planned one, does not tell that `</mediawiki>` is missing.
+    """
+    scanner = _Scanner()
+    for event in events:
+        if isinstance(event, Block):
+            if not event.owned and scanner.limit is None:
+                scanner.limit = len(scanner.buffer)
+            yield from scanner.feed(event.data)
+            if scanner.finished:
+                return
+        elif isinstance(event, Damage):
+            if not event.owned:
+                return
+            scanner = _Scanner()
+            yield Loss(event.reason, offset=event.offset)
+        else:
+            yield from scanner.finish(event, rooted)
+
+
+class _Scanner:
+    """The bytes not yet told, and whether a page is open in them."""
+
+    def __init__(self) -> None:
+        self.buffer = bytearray()
+        self.limit: int | None = None  # pages from here on are not ours
+        self.finished = False
+        self._open = False  # the buffer begins with a page
+        self._skipping = False  # the open page was too large and has been told
+        self._searched = 0  # no closing tag ends before
+        self._reduce_at = REDUCE_BYTES
+        self._seen_page = False
+        self._seen_root_end = False
+
+    def feed(self, data: bytes) -> Iterator[Found]:
+        """The pages that are complete with `data`."""
+        self.buffer += data
+        position = 0
+        while True:
+            if not self._open:
+                position = self._find_open(position)
+                if not self._open:
+                    break
+            closed = self._find_close(position)
+            if closed is None:
+                break
+            end, found = closed
+            if not self._skipping:
+                yield found
+            position, self._open, self._skipping = end, False, False
+        del self.buffer[:position]
+        self._searched = max(0, self._searched - position)
+        if self.limit is not None:
+            self.limit = max(0, self.limit - position)
+        if self._open:
+            yield from self._shrink()
+
+    def finish(self, end: End, rooted: bool) -> Iterator[Loss]:
+        """What the end of the file cuts off."""
+        if self._open:
+            if not self._skipping:
+                yield Loss("truncated", bytes(self.buffer[:RAW_BYTES]), end.offset)
+        elif rooted and self._seen_page and not self._seen_root_end:
+            yield Loss("truncated", offset=end.offset)
+
+    def _find_open(self, position: int) -> int:
+        """Goes to the next page, or, where there is none yet, to the bytes that a tag may begin in."""
+        match = _PAGE_TAG.search(self.buffer, position)
+        gap_end = match.start() if match else len(self.buffer)
+        self._seen_root_end |= self.buffer.find(b"</mediawiki", position, gap_end) >= 0
+        self._seen_page |= match is not None or self.buffer.find(b"</page", position, gap_end) >= 0
+        if match and not (self.limit is not None and match.start() >= self.limit):
+            self._open, self._searched, self._reduce_at = True, match.end(), REDUCE_BYTES
+            return match.start()
+        if self.limit is not None:
+            # Only a tag that begins before the limit and may go on after it is worth reading on for.
+            tail = bytes(self.buffer[max(position, self.limit - len(_OPEN)) : self.limit])
+            begun = tail[tail.rfind(b"<") :] if b"<" in tail else b""
+            awaited = begun and _OPEN.startswith(begun) and len(self.buffer) < self.limit + _TAIL_BYTES
+            self.finished = match is not None or not awaited
+        return max(position, len(self.buffer) - _TAIL_BYTES)
+
+    def _find_close(self, position: int) -> tuple[int, Found] | None:
+        """Where the page at `position` ends, and what it is; a further `<page>` ends it too, as a broken one."""
+        start = max(position + len(_OPEN) + 1, self._searched - _TAIL_BYTES)
+        # The next page first: looking for the end of each of many unclosed pages first would take quadratic time.
+        nested = _PAGE_TAG.search(self.buffer, start)
+        close = self.buffer.find(b"</page>", start, nested.start() if nested else len(self.buffer))
+        if nested and close < 0:
+            broken = bytes(self.buffer[position : min(nested.start(), position + RAW_BYTES)])
+            return nested.start(), Loss("truncated", broken)
+        if close < 0:
+            self._searched = len(self.buffer)
+            return None
+        end = close + len(b"</page>")
+        if end - position > MAX_PAGE_BYTES:
+            return end, Loss("too_large", bytes(self.buffer[position : position + RAW_BYTES]))
+        return end, RawPage(bytes(self.buffer[position:end]))
+
+    def _shrink(self) -> Iterator[Loss]:
+        """Keeps the memory bounded while a page goes on and on."""
+        if self._skipping:
+            self.finished = self.limit is not None
+            self._drop(0, max(0, len(self.buffer) - _TAIL_BYTES))
+            return
+        if len(self.buffer) < self._reduce_at:
+            return
+        first, last = self.buffer.find(b"<revision"), self.buffer.rfind(b"<revision")
+        if first >= 0:
+            self._drop(first, last)
+        if len(self.buffer) > MAX_PAGE_BYTES:
+            yield Loss("too_large", bytes(self.buffer[:RAW_BYTES]))
+            self._skipping = True
+        self._reduce_at = min(max(REDUCE_BYTES, 2 * len(self.buffer)), MAX_PAGE_BYTES + 1)
+
+    def _drop(self, start: int, end: int) -> None:
+        del self.buffer[start:end]
+        self._searched = max(0, self._searched - (end - start))
+        if self.limit is not None:
+            self.limit -= min(self.limit, end) - min(self.limit, start)
+
+
+_TITLE = re.compile(r"<title\b[^<>]*>([^<]*)</title>")
+_NAMESPACE = re.compile(r"<ns>\s*(-?\d{1,9})\s*</ns>")
+_ID = re.compile(r"<id>\s*(\d{1,20})\s*</id>")
+_TEXT = re.compile(r"<text(?:\s[^<>]*)?/?>")
+_MODEL = re.compile(r"<model>([^<]*)</model>")
+_CDATA = "<![CDATA["
+_NUMERIC_ENTITY = re.compile(r"&#(?:x([0-9a-fA-F]{1,8})|([0-9]{1,8}));")
+_REDIRECT = re.compile(r"\s*#\s*redirect\b", re.IGNORECASE)
+
+
+def read_pages(split: InputSplit) -> Iterator[Page | Failure]:
+    """The pages that start in the split, in the order of the file; damage and broken pages come as failures."""
+    assert split.site is not None
+    events = read_blocks(split.inputs[0], split.format, split.start, split.end)
+    if split.encoding != "utf-8":
+        events = as_utf8(events, split.encoding)
+    for found in scan_pages(events, split.rooted):
+        if isinstance(found, Loss):
+            yield _failure(found, split.site)
+        else:
+            yield parse_page(found.data, split.site, needs_ns=split.needs_ns)
+
+
+def parse_page(data: bytes, site: Site, *, needs_ns: bool = True) -> Page | Failure:
+    """The last revision of one `<page>` element in UTF-8, or why there is none.
+
+    Reasons: bad_encoding, missing_title, missing_ns (only if it `needs_ns`; older dumps tell the namespace by the title
+    alone), missing_id, missing_text. An empty `<text/>` is an empty text.
+    """
+    try:
+        xml = data.decode()
+    except UnicodeDecodeError:
+        xml = data.decode(errors="replace")
+        return Failure(_page_id(xml, site), "bad_encoding", xml)
+    revision = xml.rfind("<revision")
+    head = xml[: xml.find("<revision")] if revision >= 0 else xml
+    title_match, namespace, page_id = _TITLE.search(head), _NAMESPACE.search(head), _ID.search(head)
+    opening = _TEXT.search(xml, revision) if revision >= 0 else None
+    closing = xml.find("</text>", opening.end()) if opening else -1
+    empty = opening is not None and opening.group().endswith("/>")
+    reasons = {
+        "missing_title": title_match is None,
+        "missing_ns": namespace is None and needs_ns,
+        "missing_id": page_id is None,
+        "missing_text": not empty and closing < 0,
+    }
+    reason = next((name for name, holds in reasons.items() if holds), None)
+    if reason or not (title_match and page_id and opening):
+        return Failure(_page_id(xml, site), reason or "missing_text", xml)
+    title = unescape(title_match.group(1)).strip()
+    text = "" if empty else unescape(xml[opening.end() : closing])
+    # Content model: before the text in present dumps, after it in those of 2012 to 2013.
+    model = _MODEL.search(xml, revision, opening.start()) or _MODEL.search(xml, max(closing, opening.end()))
+    return Page(
+        id=_page_id(xml, site),
+        language=site.language,
+        title=title,
+        text=text,
+        namespace=int(namespace.group(1)) if namespace else site.namespace_of(title),
+        redirect="<redirect" in head or _REDIRECT.match(text) is not None,
+        model=model.group(1).strip() if model else "wikitext",
+        site=site,
+        kind="wikitext",
+    )
+
+
+def unescape(raw: str) -> str:
+    """Character data as XML means it: line ends, the five entities, numbers; others, such as a bomb's, stay.
+
+    Numbers of what is no character (surrogates, NUL, beyond Unicode) become U+FFFD.
+    """
+    if "\r" in raw:
+        raw = raw.replace("\r\n", "\n").replace("\r", "\n")
+    if _CDATA in raw:
+        before, *sections = raw.split(_CDATA)
+        return unescape(before) + "".join(map(_unescape_section, sections))
+    if "&" not in raw:
+        return raw
+    if "&#" in raw:
+        raw = _NUMERIC_ENTITY.sub(_character, raw)
+    raw = raw.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", '"').replace("&apos;", "'")
+    return raw.replace("&amp;", "&")  # last, so that `&amp;lt;` stays `&lt;`
+
+
+def _unescape_section(section: str) -> str:
+    inside, closed, outside = section.partition("]]>")
+    return inside + unescape(outside) if closed else _CDATA + unescape(section)
+
+
+def _character(match: re.Match[str]) -> str:
+    number = int(match.group(1), 16) if match.group(1) else int(match.group(2))
+    if number == 0 or 0xD800 <= number <= 0xDFFF or number > 0x10FFFF:
+        return "\ufffd"
+    # `&` would otherwise be taken for the start of an entity by what follows.
+    return "&amp;" if number == 0x26 else chr(number)
+
+
+def _page_id(xml: str, site: Site) -> str:
+    """`database:page:revision`, with `?` for what a broken page does not tell."""
+    revision = xml.rfind("<revision")
+    page_id = _ID.search(xml, 0, xml.find("<revision") if revision >= 0 else len(xml))
+    revision_id = _ID.search(xml, revision) if revision >= 0 else None
+    return ":".join([site.database, *(match.group(1) if match else "?" for match in (page_id, revision_id))])
+
+
+def _failure(loss: Loss, site: Site) -> Failure:
+    raw = loss.data.decode(errors="replace")
+    name = _page_id(raw, site) if loss.offset is None else f"{site.database}:bytes {loss.offset}"
+    return Failure(name, loss.reason, raw)

@@ -1,1 +1,0 @@
-"""Wikipedia dumps: compressed streams cut into input splits, and the pages of one split."""

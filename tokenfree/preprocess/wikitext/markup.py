@@ -1,0 +1,377 @@
+"""Wikitext markup except templates and links: comments, tags, tables, inline marks, variants, tidying."""
+
+from __future__ import annotations
+
+import re
+from html.entities import html5
+
+STASH = "\x02"  # STASH digits STASH: literal text set aside (nowiki, pre)
+PIPE = "\x03"  # a pipe written as {{!}}: not a separator of template arguments
+HEADING = "\x04"  # at the start of a line, before the level digit of a section title
+GONE = "\x05"  # something was dropped here: the tidy pass looks only around these
+PHONETIC = "\x07"  # around a transcription: dropped from brackets, kept in running text
+EQUALS = "\x06"  # an equals sign written as {{=}}: not the mark of a named argument
+
+_CONTROLS = "".join(map(chr, (*range(9), 11, 12, *range(14, 32), 127)))
+_CONTROL_RUN = re.compile(f"[{_CONTROLS}]+")
+
+# A dropped template or reference leaves GONE only after one of these (or another GONE): elsewhere there is no residue.
+BEFORE_GONE = frozenset(" \t\n\xa0\u3000([{（［「『【〔,;:/、，；：،؛–—-'" + GONE)
+
+
+def strip_controls(text: str) -> str:
+    """The text without control characters but tabs and line breaks. Character by character is faster than a regex."""
+    return _CONTROL_RUN.sub("", text) if any(control in text for control in _CONTROLS) else text
+
+
+_TAG = re.compile(r"</?([A-Za-z][A-Za-z0-9]{0,14})(?![A-Za-z0-9])[^<>]*>")
+_BREAKING = "br p div li ul ol dl dd dt blockquote center h1 h2 h3 h4 h5 h6 hr tr table tbody caption poem pre"
+_PLAIN = """
+small big b i u s em strong sup sub span font code tt kbd samp var del ins strike abbr cite dfn bdi bdo q mark
+ruby rb rp rt rtc wbr a td th thead time data noinclude onlyinclude includeonly nowiki ref
+references section tvar translate
+languages nobr label input img math gallery templatestyles score timeline source syntaxhighlight chem ce
+"""
+_TAG_TEXT: dict[str, str] = {**dict.fromkeys(_PLAIN.split(), ""), **dict.fromkeys(_BREAKING.split(), "\n")}
+
+_TITLE = re.compile(r"\n=[^\n]*")
+_LIST = re.compile(r"\n[*#:;][*#:; \t]*")
+_GONE_BEFORE_MARK = re.compile(r"\n[ \t]*\x05[\x05 \t]*(?=[*#:;=|])")
+_RULE = re.compile(r"\n-----*")
+_SWITCH = re.compile(r"__(?:[^\W\d_]|_(?!_)){3,40}__")
+_ELISION = re.compile(r"'''(?=[^\W_])(?<=\w''')(?!')")
+_ENTITY = re.compile(r"&(?:#([0-9]{1,7})|#[xX]([0-9A-Fa-f]{1,6})|([A-Za-z][A-Za-z0-9]{1,31}));")
+
+
+def strip_tags(text: str) -> str:
+    """Removes the tags of HTML elements, keeping what they hold; block tags and <br> become line breaks."""
+    return _TAG.sub(_tag_text, text) if "<" in text else text
+
+
+def _tag_text(match: re.Match[str]) -> str:
+    text = _TAG_TEXT.get(match[1])
+    if text is None:
+        text = _TAG_TEXT.get(match[1].lower())
+    return match[0] if text is None else text
+
+
+def strip_quotes(text: str) -> str:
+    """Removes the apostrophes of bold and italic but not those of words: l'''Aida'' is l'Aida, as in MediaWiki."""
+    if "''" not in text:
+        return text
+    if _ELISION.search(text):
+        text = _mend_elisions(text)
+    return text.replace("'''''", "").replace("'''", "").replace("''", "")
+
+
+def _mend_elisions(text: str) -> str:
+    """On a line where neither bold nor italic is balanced, MediaWiki takes one apostrophe of three for a letter."""
+    lines = text.split("\n")
+    for number, line in enumerate(lines):
+        mark = _ELISION.search(line) if "'''" in line else None
+        if mark is None:
+            continue
+        bare = line.replace("'''''", "")
+        bold = bare.count("'''")
+        if bold % 2 and bare.replace("'''", "").count("''") % 2:
+            lines[number] = f"{line[: mark.start()]}\u2019{line[mark.start() + 1 :]}".replace("\u2019''", "'", 1)
+    return "\n".join(lines)
+
+
+def mark_titles(text: str) -> str:
+    """Section titles without equals signs, behind HEADING and the level. The text must begin with a line break."""
+    if "\n" + GONE in text:
+        text = _GONE_BEFORE_MARK.sub("\n", text)
+    return _TITLE.sub(_title, text) if "\n=" in text else text
+
+
+def _title(match: re.Match[str]) -> str:
+    line = match[0].strip(" \t\n\xa0" + GONE)
+    if line[-1] != "=" or len(line) < 3:
+        return match[0]
+    title = line.strip("=")
+    level = min(6, (len(line) - len(title)) // 2) or 1
+    return f"\n{HEADING}{level}{title.strip()}"
+
+
+def strip_line_marks(text: str) -> str:
+    """List items without their marks, no rules, no behaviour switches. The text must begin with a line break."""
+    text = _LIST.sub("\n", text)
+    if "\n----" in text:
+        text = _RULE.sub("\n", text)
+    return _SWITCH.sub(_switch, text) if "__" in text else text
+
+
+def _switch(match: re.Match[str]) -> str:
+    name = match[0]
+    return "" if name.upper() == name else name
+
+
+def resolve_entities(text: str) -> str:
+    """Named and numeric character references as characters; those that MediaWiki does not know stay as they are."""
+    return _ENTITY.sub(_character, text) if "&" in text else text
+
+
+def _character(match: re.Match[str]) -> str:
+    decimal, hexadecimal, name = match.groups()
+    if name:
+        return html5.get(name + ";", match[0])
+    code = int(decimal) if decimal else int(hexadecimal, 16)
+    return chr(code) if is_valid(code) else match[0]
+
+
+def is_valid(code: int) -> bool:
+    """MediaWiki's rule for numeric references (Sanitizer::validateCodepoint): what XML 1.0 allows, without controls."""
+    return (
+        code in (0x09, 0x0A, 0x20)
+        or 0x20 < code < 0x7F
+        or 0xA0 <= code <= 0xD7FF
+        or 0xE000 <= code <= 0xFFFD
+        or 0x10000 <= code <= 0x10FFFF
+    )
+
+
+_REFERENCE = re.compile(rf"{STASH}([0-9]+){STASH}")
+
+
+def restore(text: str, stash: list[str]) -> str:
+    """The text with each mark of the stash replaced by the literal text, entities resolved."""
+    return _REFERENCE.sub(lambda match: resolve_entities(stash[int(match[1])]), text)
+
+
+_DROPPED = """
+ref references gallery math chem ce timeline score source syntaxhighlight hiero graph imagemap mapframe maplink
+inputbox categorytree templatedata templatestyles includeonly indicator style script section charinsert rss quiz
+dynamicpagelist phonos listing ordertable
+"""
+_LITERAL = ("nowiki", "pre")
+
+# The attributes stop at the next "<", so a tag that never ends is read once only.
+_OPENING = re.compile(rf"<(?:!--|({'|'.join((*_DROPPED.split(), *_LITERAL))})(?![\w-])([^<>]*)>)", re.IGNORECASE)
+_CLOSING = {
+    name: re.compile("</" + "".join(f"[{letter}{letter.upper()}]" for letter in name) + r"\s*>")
+    for name in (*_DROPPED.split(), *_LITERAL)
+}
+
+
+def set_aside(text: str) -> tuple[str, list[str]]:
+    """The text without comments and dropped extension tags, and the literal texts that STASH marks in it refer to."""
+    stash: list[str] = []
+    pieces: list[str] = []
+    unclosed: set[str] = set()  # names with no closing tag further on: never searched again, so the pass stays linear
+    position = 0
+    opening = _OPENING.search(text)
+    while opening:
+        start, end = opening.span()
+        if start > position:
+            pieces.append(text[position:start])
+        name = opening[1]
+        if name is None:
+            close = text.find("-->", end)
+            position = len(text) if close < 0 else close + 3
+            _join_around_comment(pieces, text, position)
+        else:
+            name = name.lower()
+            content_end, position = _content(text, name, opening, unclosed)
+            if name in _LITERAL:
+                pieces.append(f"{STASH}{len(stash)}{STASH}")
+                stash.append(_literal(name, text[end:content_end]))
+            elif start and text[start - 1] in BEFORE_GONE:
+                pieces.append(GONE)
+        opening = _OPENING.search(text, position)
+    if not position:
+        return text, stash
+    pieces.append(text[position:])
+    return "".join(pieces), stash
+
+
+def _content(text: str, name: str, opening: re.Match[str], unclosed: set[str]) -> tuple[int, int]:
+    """Where the content of an extension tag ends and where the text goes on; an unclosed tag is taken as empty."""
+    end = opening.end()
+    if opening[2].endswith("/") or name in unclosed:
+        return end, end
+    closing = _CLOSING[name].search(text, end)
+    if closing is None:
+        unclosed.add(name)
+        return end, end
+    return closing.start(), closing.end()
+
+
+def _join_around_comment(pieces: list[str], text: str, position: int) -> None:
+    """A comment alone on its line goes with the line, as in MediaWiki: otherwise it would part a paragraph."""
+    if pieces and pieces[-1].endswith("\n") and text.startswith("\n", position):
+        pieces[-1] = pieces[-1][:-1]
+
+
+def _literal(name: str, content: str) -> str:
+    return f"\n{content}\n" if name == "pre" else content
+
+
+_EDGES = re.compile(r"\n[ \t:*#;\x05]*\{\||\n[ \t\x05]*\|\}|<table\b|</table\s*>", re.IGNORECASE)
+_RESIDUE = re.compile(r"\n[ \t:*#;\x05]*(?:\{\||\|)[^\n]*")
+
+
+def drop_tables(text: str) -> str:
+    """Removes tables however deeply nested. Of a table that never ends only the lines in table markup are removed."""
+    if "{|" in text or "<table" in text:
+        text = _drop_closed(text)
+    return _RESIDUE.sub("", text)
+
+
+def _drop_closed(text: str) -> str:
+    opened: list[int] = []
+    done: list[tuple[int, int]] = []
+    for edge in _EDGES.finditer(text):
+        if edge[0][-1] == "|" or edge[0][1] in "tT":
+            opened.append(edge.start())
+        elif opened:
+            start = opened.pop()
+            while done and done[-1][0] > start:
+                done.pop()
+            done.append((start, edge.end()))
+    pieces: list[str] = []
+    position = 0
+    for start, end in done:
+        pieces += (text[position:start], "\n" + GONE)
+        position = end
+    pieces.append(text[position:])
+    return "".join(pieces)
+
+
+_JUNK = " \t\xa0\u3000\u2009\u202f,;:،؛、，；：/|·•–—-=~" + GONE
+_BRACKETS = re.compile(r"[(（]([^()（）\n\x05]*\x05[^()（）\n]*)[)）]|\[([^\[\]\n\x05]*\x05[^\[\]\n]*)\]")
+_BRACKETED_PHONETIC = re.compile(rf"[(（][^()（）\n{PHONETIC}]*{PHONETIC}[^()（）\n]*")
+_PHONETIC = re.compile(rf"{PHONETIC}[^\n{PHONETIC}]*{PHONETIC}")
+# Punctuation between something dropped and other punctuation, an opening bracket or the start of the line.
+_ORPHAN_BEFORE = re.compile(r"[,;:،؛、，；：][ \xa0]*\x05[\x05 \xa0]*(?=[,;:.)!?،؛、，；：。）])")
+_ORPHAN_AFTER = re.compile(r"(^|[(（])[ \xa0]*\x05[\x05 \xa0]*[,;:،؛、，；：][ \xa0]*")
+_SEPARATOR = re.compile(r"([;,；，、،؛:：])")
+# A label of which only the dropped pronunciation is left: "(German: ; born 1900)", "(pronounced )", "（発音：）".
+_LABEL = re.compile(
+    r"[^\d;,；，、،؛:：]{0,40}[:：][\s\x05]*\x05[\s\x05]*"
+    r"|\s*(?<!\w)(?:pronounced|pronunciation|pronunciación|prononcé|Aussprache|phát âm|phiên âm|发音|發音|発音|读音|"
+    r"讀音|вимова|вимовляється|произношение|МФА|উচ্চারণ|IPA|AFI|or|also)[\s:：\x05]*\x05[\s\x05]*",
+    re.IGNORECASE,
+)
+_RUN = re.compile(r"[ \xa0]*\x05[\x05 \xa0]*")
+_JUNK_OF_LINE = _JUNK + ".。*"
+_CLOSERS = frozenset(",.;:!?)]}，。；：！？、）］」』】»”%\n")
+_OPENERS = frozenset(" \n([{（［「『【\u3000")
+# A title of which nothing is left goes with its line.
+_TITLE_MARK = re.compile(rf"{HEADING}[1-6]\s*")
+_SPACES = re.compile(r"  +")
+
+
+def tidy(text: str) -> str:
+    """Clean lines joined by single line breaks."""
+    if PHONETIC in text:
+        text = _BRACKETED_PHONETIC.sub(_drop_phonetic, text).replace(PHONETIC, "")
+    if "\xa0" in text:
+        text = text.replace("\xa0\xa0", " ").replace(" \xa0", " ").replace("\xa0 ", " ")
+    if "\t" in text:
+        text = text.replace("\t", " ")
+    if "  " in text:
+        text = _SPACES.sub(" ", text)
+    lines = [line for raw in text.split("\n") if (line := (_mend(raw) if GONE in raw else raw).strip())]
+    text = "\n".join(lines)
+    return _drop_empty_sections(text) if HEADING in text else text
+
+
+def _drop_phonetic(match: re.Match[str]) -> str:
+    """Transcriptions go from an opening bracket up to the next bracket: there they tell how the title is pronounced."""
+    return _PHONETIC.sub(GONE, match[0])
+
+
+def _mend(line: str) -> str:
+    """A line in which something was dropped, without what that left behind."""
+    if not line.strip(_JUNK_OF_LINE):
+        return ""
+    for _ in range(2):  # brackets in brackets
+        line, count = _BRACKETS.subn(_mend_bracket, line)
+        if not count:
+            break
+    line = _ORPHAN_AFTER.sub(r"\1", _ORPHAN_BEFORE.sub("", line))
+    return _SPACES.sub(" ", _RUN.sub(_close_gap, line))
+
+
+def _mend_bracket(match: re.Match[str]) -> str:
+    """The content of a bracket without the pieces, between separators, of which nothing is left."""
+    inner = match[1] or match[2]
+    kept: list[str] = []
+    separator = ""
+    pieces = _SEPARATOR.split(_LABEL.sub(GONE, inner))
+    for number in range(0, len(pieces), 2):
+        piece = pieces[number]
+        if piece.strip(_JUNK):
+            if kept:
+                kept.append(separator)
+            kept.append(piece)
+            separator = ""
+        elif GONE not in piece and not separator:
+            kept.append("")
+        if number + 1 < len(pieces) and not separator:
+            separator = pieces[number + 1]
+    content = "".join(kept).strip(" \t" + GONE)
+    if not content:
+        return GONE
+    return f"{match[0][0]}{content}{match[0][-1]}"
+
+
+def _close_gap(match: re.Match[str]) -> str:
+    """One space where something between two words was dropped, none beside punctuation or where there was none."""
+    text = match.string
+    before = text[match.start() - 1] if match.start() else "\n"
+    after = text[match.end()] if match.end() < len(text) else "\n"
+    if after in _CLOSERS or before in _OPENERS:
+        return ""
+    return " " if match[0].strip(GONE) else ""
+
+
+def _drop_empty_sections(text: str) -> str:
+    """Removes titles of sections of which no text is left, from the deepest level up, then the marks of the others."""
+    text += "\n"
+    for level in range(6, 0, -1):
+        mark = f"{HEADING}{level}"
+        if mark in text:
+            text = re.sub(rf"{mark}[^\n]*\n(?={HEADING}[1-{level}]|\Z)", "", text)
+    return _TITLE_MARK.sub("", text).strip()
+
+
+# Wikis on which MediaWiki converts between scripts; elsewhere `-{` is ordinary text.
+CONVERTED = frozenset(("zh", "gan", "sr", "sh", "kk", "ku", "tg", "uz", "crh", "iu", "shi", "ban", "wuu", "hak"))
+
+_PREFERENCE = "zh-hans zh-cn zh zh-sg zh-my zh-hant zh-tw zh-hk zh-mo gan-hans gan sr-ec sr-el kk-cyrl kk".split()  # noqa: SIM905
+_INNERMOST = re.compile(r"-\{([^{}]*)\}-")
+_FLAGS = re.compile(r"\s*([A-Za-z+-](?:\s*;\s*[A-Za-z+-])*|(?:zh|sr|gan|kk)[\w-]*(?:;[\w-]+)*)?\s*\|")
+_VARIANT_RULE = re.compile(r"\s*([a-z]{2,3}(?:-[a-z]+)*)\s*:(.*)\s*", re.DOTALL)
+_RULE_END = re.compile(r";(?=\s*(?:[a-z]{2,3}(?:-[a-z]+)*\s*:|$|[^;{}]{1,40}=>))")
+_MAX_DEPTH = 4
+
+
+def choose_variant(text: str) -> str:
+    """Replaces every conversion rule by what a reader of the chosen variant sees."""
+    for _ in range(_MAX_DEPTH):
+        text, count = _INNERMOST.subn(_shown, text)
+        if not count:
+            break
+    return text
+
+
+def _shown(match: re.Match[str]) -> str:
+    content = match[1]
+    flags = _FLAGS.match(content)
+    if flags:
+        names = (flags[1] or "").replace(" ", "").split(";")
+        if any(name in ("H", "T", "-") for name in names):  # sets a rule or the title, shows nothing
+            return ""
+        content = content[flags.end() :]
+    if ":" not in content:
+        return content
+    choices: dict[str, str] = {}
+    for part in _RULE_END.split(content):
+        rule = _VARIANT_RULE.fullmatch(part)
+        if rule and "=>" not in part:
+            choices[rule[1]] = rule[2].strip()
+    if not choices:
+        return content
+    return next((choices[name] for name in _PREFERENCE if choices.get(name)), next(iter(choices.values())))

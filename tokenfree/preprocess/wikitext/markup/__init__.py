@@ -1,1 +1,0 @@
-"""The families of marks of wikitext, one linear pass each."""

@@ -1,0 +1,416 @@
+"""Which templates show text, and what: names of English Wikipedia and local ones.
+
+A name that is in no table is dropped: boxes, references, pronunciations, maintenance notes, links to sister projects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
+
+from tokenfree.preprocess.wikitext.markup import EQUALS, PHONETIC, PIPE
+from tokenfree.preprocess.wikitext.template_values import (
+    abbreviated,
+    any_ship,
+    around,
+    as_of,
+    century,
+    chinese,
+    circa,
+    constant,
+    convert,
+    date,
+    day_month_year,
+    duration,
+    first,
+    format_number,
+    fraction,
+    french_date,
+    height,
+    hour,
+    joined,
+    last,
+    music,
+    named,
+    nihongo,
+    old_style,
+    power_of_ten,
+    quantity,
+    quotation,
+    reading,
+    reign,
+    ruby,
+    second,
+    ship,
+    value,
+)
+from tokenfree.preprocess.wikitext.templates import Lookup, Rule, first_rule, get
+
+_CENTURIES = "II III IV V VI VII VIII IX X XI XII XIII XIV XV XVI XVII XVIII XIX XX XXI"
+
+
+def _ordinal(numeral: str, arguments: dict[str, str]) -> str:
+    """French {{84e|congrès}}: "84e congrès"."""
+    return f"{numeral} {first(arguments)}".rstrip()
+
+
+# Names that mean the same wherever they occur.
+SHARED: list[tuple[Rule, str]] = [
+    # Ukrainian, Russian, Belarusian
+    (
+        named("треба", "текст", "2", "є", "1"),
+        """
+        нп|нп3|нп5|не перекладено|нп2|не переведено|не переведено 3|не переведено 5
+        """,
+    ),
+    (first, "s.|ш|перекреслено|верхнє|нижнє|число|comment|підказка|велике|мала|мале|підпис"),
+    (constant("°C"), "градус цельсія|градус цельсия|град. цельсія"),
+    (constant("К."), "к."),
+    (constant("М."), "м."),
+    (constant("Л."), "л."),
+    (constant("СПб."), "спб.|спб"),
+    (constant("нар."), "нар|н|н."),
+    (second, "langi"),
+    (constant("пом."), "пом"),
+    (partial(day_month_year, language="uk"), "дн|дс|дн2|дс2|дата|нар.|пом.|дн3"),
+    (quotation, "цитата|начало цитаты|цитата2|врізка цитата|велика цитата|цитата+"),
+    (second, "мова"),
+    # Japanese
+    (named("label", "1"), "仮リンク"),
+    (
+        first,
+        """
+        要出典範囲|いつ範囲|高線|indent|誰範囲|要検証範囲|下げ核|上げ核|jis2004フォント|jis90フォント|補助漢字フォント|拡張漢字|漢字
+        環境依存文字|機種依存文字|unicodeフォント|明確化範囲|独自研究範囲|疑問点範囲|縦書き|傍点|ルビなし
+        jisx0213
+        """,
+    ),
+    (reading, "読み仮名|読み仮名 ruby不使用|読み仮名_ruby不使用|よみがな"),
+    (ruby, "ふりがな|ルビ|フリガナ"),
+    (quotation, "quotation2|引用|引用文"),
+    # Vietnamese
+    (partial(as_of, language="vi", words="Tính đến"), "tính đến|tính đến năm|cho đến"),
+    (quotation, "pull quote|trích dẫn|cquote2|khung trích dẫn nội dòng|lời dẫn"),
+    (first, "lá cờ|nôm|lit|nhỏ|không xuống dòng"),
+    # Bengali
+    (around("আনু. "), "আনুমানিক|আনু."),
+    (first, "পতাকা|ছোট|নোব্রেক|গণিত|পতাকাদেশ|নোর‍্যাপ"),
+    (partial(as_of, language="bn", words="অনুযায়ী"), "অনুযায়ী"),
+    (quotation, "উক্তি|উদ্ধৃতি|ব্লকউদ্ধৃতি|উক্তি২"),
+    (second, "ভাষা"),
+    (around("আইএসবিএন "), "আইএসবিএন"),
+    # Chinese
+    (named("3", "1"), "綠連|绿链|绿连|內部連結|link-wd|le2|ilh"),
+    (quotation, "引言|引用文字|引文"),
+    (ruby, "注音|拼音"),
+    # German
+    (around("„", "“"), "„"),
+    (quotation, "zitat|zitat-de"),
+    (first, "zahl ohne umbruch|polytonisch|arabisch|hebräisch"),
+    (around("", " m"), "höhe"),
+    # French
+    (partial(quantity, language="fr"), "unité|nombre|unite|nb|unité/2|tmp|température"),
+    (second, "langue|en langue"),
+    (constant("Ier"), "ier"),
+    (constant("Ire"), "ire"),
+    (constant("1er"), "1er"),
+    (constant("1re"), "1re|1ère"),
+    (constant("2d"), "2d"),
+    (constant("2de"), "2de"),
+    (constant("°"), "degré|degrés"),
+    (hour, "heure"),
+    (around("", " €"), "euro|euros|unité euro"),
+    (around("– ", " –"), "incise|tiret"),
+    (around("« ", " »"), "guillemets|citation étrangère"),
+    (
+        first,
+        "latin|latine|grec ancien|petites capitales|petit|exp|nom|souligner|romain",
+    ),
+    (named("texte", "fr", "trad", "1"), "lien|lien non traduit"),
+    (partial(date, language="fr"), "date de naissance|date de décès|date rapide"),
+    (around("av. J.-C."), "av jc"),
+    (constant("av. J.-C."), "av. j.-c.|-jc|avjc"),
+    (constant("apr. J.-C."), "apr. j.-c.|apjc"),
+    (partial(century, words="siècle", suffix="e"), "s-|sap"),
+    (partial(century, words="siècle av. J.-C.", suffix="e"), "av jc s|s-av|sav"),
+    *[(partial(_ordinal, f"{n}e"), f"{n}e") for n in range(2, 101)],
+    *[
+        (constant(f"{numeral}e siècle"), f"{numeral.lower()}e siècle|{numeral.lower()}e s")
+        for numeral in _CENTURIES.split()
+    ],
+    # Spanish, Portuguese, Catalan, Italian
+    (partial(century, words="século"), "séc"),
+    (partial(century, words="segle"), "segle"),
+    (partial(century, words="siglo"), "siglo"),
+    (first, "versaleta"),
+    (constant("\xa0"), "esd"),
+    (named("ch", "1"), "hn"),
+    (quotation, "cita|citat|citação|citazione|citato"),
+    # Dutch, Polish, Hungarian, Finnish, Turkish, Arabic, Persian, Hebrew
+    (
+        first,
+        """
+        k-de|k-en|k-fr|k-ru|k-sv|k-la|k-es|k-it|kardeş şehir|ألمانية|إنجليزية|فرنسية|آلمانی|انگلیسی|فرانسوی
+        لغة-أل
+        """,
+    ),
+    (named("3", "2", "1"), "אנ"),
+]  # fmt: skip
+
+
+def _cited(arguments: dict[str, str]) -> str:
+    """French {{citation|text}} is a quotation; with the arguments of a bibliography it is a reference."""
+    return "" if "url" in arguments or "titre" in arguments else f"« {first(arguments)} »" if first(arguments) else ""
+
+
+def _german_quote(arguments: dict[str, str]) -> str:
+    text = get(arguments, "1", "text")
+    return f"„{text}“" if text else ""
+
+
+# Names that mean something else in other languages.
+LOCAL: dict[str, list[tuple[Rule, str]]] = {
+    "fr": [
+        (_cited, "citation|cita|quote"),
+        (french_date, "date|date sport|jour"),
+        (partial(century, words="siècle", suffix="e"), "s"),
+        (partial(century, words="siècle", suffix="e"), "s2-"),
+        (constant(""), ","),
+        (first, "t|ind"),
+    ],
+    "uk": [(first, "s|comment"), (named("2", "1"), "iw|iw2|ніт"), (around("нар. "), "нар.")],
+    "ru": [
+        (first, "s|comment|число"),
+        (named("2", "1"), "iw|iw2"),
+        (partial(day_month_year, language="ru"), "дата|дн|дс|дата рождения|дата смерти"),
+    ],
+    "be": [(first, "s"), (named("2", "1"), "iw|нп")],
+    "ja": [(first, "en|fr|de|el|la|it|es|ru|zh|ko|ar|pt|nl")],
+    "de": [(_german_quote, '"'), (height, "körpergröße")],
+    "vi": [(first, "s")],
+    "lt": [(first, "vok|de|en|ru|pl|fr|lat")],
+}
+
+# Families of templates named by what stands before their first hyphen.
+PREFIXES: dict[str, Rule] = {
+    "lang-": abbreviated,
+    "vol-": abbreviated,
+    "langue-": abbreviated,
+    "idioma-": abbreviated,
+    "lingua-": abbreviated,
+    "язык-": abbreviated,
+    "мова-": abbreviated,
+    "dil-": abbreviated,
+}
+
+
+_NBSP = "\xa0"
+
+# Rule and names; names are lower case and parted by "|" or line breaks.
+_COMMON: list[tuple[Rule, str]] = [
+    (
+        first,
+        """
+        nowrap|nobr|nowr|nobreak|nowraplinks|small|smaller|smallsup|large|larger|big|resize|nobold
+        noitalic|em|strong|bold|code|mono|monospaced|tt|kbd|key|keypress|samp|var|mvar|math|bigmath|sup|sub
+        sc|smallcaps|small caps|sc2|allcaps|lc|uc|abbr|abbrv|tooltip|hover title|visible anchor
+        vanchor|iast|iast1|unicode|pie|polytonic|pinyin|wg|sic|typo|not a typo|notatypo
+        as written|proper name|no italic|underline|uline|overline|strikethrough|del|ins|cjk
+        lang-en-short|flag|flagcountry|flagu|citation needed span|clarify span|linktext
+        nihongo foot|poem|poemquote|poem quote|rtl-lang|script/hebrew|script/arabic
+        midsize|center|centre|align|big math|longitem|nastaliq|bdi|plainlist|flatlist|unbulleted|plain list
+        columns-list|blockindent|block indent|angle bracket|strong emphasis
+        bracket|dfn|ilq|larger text|hangul|delink
+        """,
+    ),
+    (
+        second,
+        """
+        lang|script|color|colour|font color|fontcolor|fontsize|font|coloured text|colored text
+        background color|langx|llang|wikt-lang|wiktlang|rtl lang|font-size
+        font size|nativename|native name
+        """,
+    ),
+    (last, "transl|transliteration|translit|xlit|tlit"),
+    (
+        around(PHONETIC, PHONETIC),
+        "ipa|ipa2|ipa link|ipalink|ipablink|ipaslink|ipaplink|api|afi|vr|আধ্বব|мфа|国際音声記号",
+    ),
+    (joined(""), "gaps|linktext|chem|chem2|ce|nuclide|nuclide2|isotope|su"),
+    (joined(" · "), "hlist|hlist comma|hlisti"),
+    (joined("\n"), "ubl|unbulleted list|ublist|bulleted list|blist|unbulletedlist|ordered list|numbered list"),
+    (joined(", "), "comma separated entries|cslist"),
+    (joined(" § "), "slink|section link"),
+    (chinese, "zh|zh-full|zh full|chinese"),
+    (nihongo, "nihongo|nihongo2|korean|nihongo krt|nihongo core"),
+    (ruby, "ruby|ruby-ja|furigana"),
+    (music, "music"),
+    (any_ship, "ship"),
+    (
+        quotation,
+        """
+        quote|quotation|blockquote|bquote|cquote|long quotation|bq|centered pull quote|epigraph
+        verse translation|bible quote|quote without source
+        """,
+    ),
+    (height, "height"),
+    (duration, "duration"),
+    (power_of_ten, "e|x10^|10^x"),
+    (around("10"), "10^"),
+    (fraction, "frac|fraction|fract"),
+    (partial(fraction, slash="/"), "sfrac|sfraction|tfrac|dfrac|cfrac"),
+    (around("√"), "sqrt|radic|radical"),
+    (around("⟨", "⟩"), "angbr|angle brackets|angbr ipa|grapheme|orthography"),
+    (around("(", ")"), "par"),
+    (around("[", "]"), "brackets"),
+    (around("⟨", "|"), "bra"),
+    (around("US$"), "us$|usd|us dollar"),
+    (around("£"), "gbp|£|pound sterling|british pound"),
+    (around("€"), "eur|€"),
+    (around("₹"), "inr|₹|indian rupee"),
+    (around("¥"), "jpy|¥|cny|jp¥"),
+    (around("A$"), "aud|a$"),
+    (around("C$"), "cad|ca$"),
+    (around("ISBN "), "isbn|isbn2|isbnt"),
+    (around("ISSN "), "issn"),
+    (around("OCLC "), "oclc"),
+    (around("RFC "), "ietf rfc|rfc"),
+    (around("HD "), "hd"),
+    (named("2", "1"), "url|official url|hyperlink"),
+    (
+        named("lt", "label", "display", "1"),
+        """ill|interlanguage link|interlanguage link multi|ill2|illm|link-interwiki|interwiki link
+        not translated""",
+    ),
+    (named("3", "1"), "le|link-en|link-de|link-fr|link-ja|link-ru|link-es|link-it|link-ko|liu"),
+    (named("4", "3", "2"), "tsl|translink|internal link helper"),
+    (named("2"), "interlang|see wikipedia"),
+    (named("3"), "langwithname|rtl-langwithname"),
+    (named("hangul", "1"), "ko-hhrm"),
+    (constant("’s"), "'s|‘s"),
+    (constant("'"), "'|apostrophe|`|-'"),
+    (constant('"'), '"|-"|"-'),
+    (constant("' \""), "' \"|'\""),
+    (constant("\" '"), "\" '|\"'"),
+    (constant(" – "), "snd|snds|spnd|sndash|spaced ndash|spaced en dash|dash|spaced endash|ndash spaced|spndash"),
+    (constant("–"), "ndash|en dash|endash"),
+    (constant("—"), "mdash|mdashb|em dash|emdash|—"),
+    (constant(" — "), "spaced mdash|spaced em dash|smd"),
+    (constant("−"), "minus|mns"),
+    (constant("×"), "times"),
+    (constant("±"), "pm|+-|plusminus"),
+    (constant("π"), "pi"),
+    (
+        constant(_NBSP),
+        """
+        nbsp|space|spaces|spc|sp|nbsp;|nnbsp|thinsp|thin space|hairsp|hair space|figure space|nbspc|0|ensp
+        emsp|quad
+        """,
+    ),
+    (constant(" · "), "·|middot|dot|dotsep|•|bull|bullet|*|.|,|bold middot"),
+    (constant(PIPE), "!|pipe"),
+    (constant(PIPE + PIPE), "!!"),
+    (constant(f"{{{PIPE}"), "(!"),
+    (constant(f"\n{PIPE}}}\n"), "!)|end|s-end"),
+    (constant(EQUALS), "="),
+    (constant("["), "!("),
+    (constant("]"), ")!"),
+    (constant("["), "lsqb|lbracket"),
+    (constant("]"), "rsqb|rbracket"),
+    (constant("†"), "dagger|†"),
+    (constant("‡"), "double-dagger|ddagger"),
+    (constant("*"), "asterisk"),
+    (constant("#"), "hash|hash-tag|number sign"),
+    (constant("…"), "...|ellipsis"),
+    (constant("ʻ"), "okina|ʻ"),
+    (constant("ʼ"), "hamza|ayin"),
+    (constant("⇌"), "eqm"),
+    (constant("CO2"), "co2"),
+    (constant("C3"), "c3"),
+    (constant("C4"), "c4"),
+    (constant("C"), "carbon"),
+    (constant("H"), "hydrogen"),
+    (constant("N"), "nitrogen"),
+    (constant("O"), "oxygen"),
+    (constant("→"), "rarr|arrow"),
+    (constant("¢"), "cent"),
+    (constant("a.k.a."), "aka|a.k.a."),
+    (constant("Anno Domini"), "anno domini"),
+    (constant("BCE"), "bce"),
+    (partial(circa), "circa|c.|ca.|approx"),
+    (partial(circa, prefix="fl. "), "fl.|floruit|fl"),
+    (partial(circa, prefix="b. "), "b.|born"),
+    (partial(circa, prefix="d. "), "d.|died"),
+    (reign, "r.|reign"),
+    (old_style, "oldstyledate|old style date|oldstyledatedy|oldstyledateny"),
+    (french_date, "date-|dmy"),
+]
+
+_BY_LANGUAGE: list[tuple[Callable[..., str], str]] = [
+    (
+        convert,
+        """
+        convert|cvt|conv|conversie|রূপান্তর|konversi|convertir|переведення|перевести|chuyển đổi|đổi|換算|변환
+        railgauge|track gauge
+        """,
+    ),
+    (
+        format_number,
+        """
+        formatnum:|formatnum|formatnumber|nts|number table sorting|szám|fmtn|fmtnum
+        зробитичисло:|formatzahl
+        """,
+    ),
+    (value, "val"),
+    (
+        date,
+        """
+        birth date|birth-date|birth date and age|birth-date and age|death date|death-date|death date and age
+        start date|end date|start-date|end-date|start date and age|film date|dts|bda|dda|dob|birth year
+        birth year and age|release date|start and end dates|date table sorting
+        launch date|event date|дата народження|дата смерті|ngày sinh|ngày mất|生年月日|死亡年月日
+        ngày bắt đầu|ngày phát hành|জন্ম তারিখ|মৃত্যু তারিখ|শুরুর তারিখ
+        """,
+    ),
+    (as_of, "as of|asof"),
+]  # fmt: skip
+
+_SHIPS = "hms hmas hmcs hmnzs uss usns uscgc ss ms mv rms mt gts sms hmt rfa rv ins hnlms rnlb usat usrc hdms css jds"
+_COUNTRIES = """
+afg ago alb alg and ang are arg arm atg aus aut aze bah ban bar bdi bel ben bfa bgd bgr bhr bhs bhu bih blr blz bol
+bra brb brn btn bul bwa caf cam can che chi chl chn civ cmr cod cog col com cpv crc cri cro cub cyp cze den deu dji
+dma dnk dom dza ecu egy eri esp est eth eur fin fji fra fro fsm gab gbr geo ger gha gib gin gmb gnb gnq grc grd gre
+grl gtm gua guy hai hkg hnd hon hrv hti hun idn ina ind iri irl irn irq isl isr ita jam jor jpn kaz ken kgz khm kir
+kna kor ksa kuw kwt lao lat lba lbn lbr lby lca lie lka lso ltu lux lva mac mar mas mco mda mdg mdv mex mgl mhl mkd
+mli mlt mmr mne mng mon moz mrt mus mwi mya mys nam ned nep ner nga ngr nic nig nld nor npl nru nzl oma omn pak pan
+par per phi phl plw png pol por prc pri prk prt pry pse pur qat rom rou rsa rus rwa sau sdn sen sgp sin slb sle slo
+slv smr som srb sri srm ssd stp sud sui sur svk svn swe swi swz syc syr tan tcd tgo tha tjk tkm tls ton tpe tto tun
+tur tuv twn tza uae uga ukr urs uru ury usa uzb vat vct ven vie vnm vut wsm yem yug zaf zam zim zmb zwe
+"""
+
+
+def _country(code: str, arguments: dict[str, str]) -> str:
+    """`{{USA}}` stands for a flag and a name; the code is what can be told of the name."""
+    return get(arguments, "1") or code
+
+
+def _entries(table: str) -> Iterator[str]:
+    for line in table.split("\n"):
+        yield from (name.strip() for name in line.split("|") if name.strip())
+
+
+@lru_cache(maxsize=64)
+def rules_for(language: str) -> Lookup:
+    """The lookup for the wikis of one language (`zh`, or `zh-min-nan`)."""
+    base = language.partition("-")[0]
+    table: dict[str, Rule] = {code: partial(_country, code.upper()) for code in _COUNTRIES.split()}
+    for name in _SHIPS.split():
+        table[name] = ship(name.upper())
+    for rule, names in (*_COMMON, *SHARED):
+        table.update(dict.fromkeys(_entries(names), rule))
+    for function, names in _BY_LANGUAGE:
+        for name in _entries(names):
+            table[name] = partial(function, language=base)
+    for rule, names in LOCAL.get(base, ()):
+        table.update(dict.fromkeys(_entries(names), rule))
+    return first_rule(table, PREFIXES)

@@ -1,1 +1,0 @@
-"""How far attention reaches, and of what its matrices are made."""

@@ -1,0 +1,228 @@
+"""Whether a model uses its context: scores of targets with and without it, by language and script.
+
+N targets that the input hides
+
+A model that reads scores worse on them. What is left of its score is what it knows without reading: how frequent each
+answer is, and what the place of a hidden piece tells (its length, where its word begins). That must stay as it was, so
+white space does, and what hides the targets.
+
+B batch, C positions, N words of all examples
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from tokenfree.preprocess.text.characters import SPACE, classes_of
+from tokenfree.preprocess.text.scripts import scripts_of
+from tokenfree.train.batches import characters as framing
+from tokenfree.train.batches.base import MASKED, Arrays, Symbols
+from tokenfree.train.batches.characters import ragged_range
+from tokenfree.train.batches.words import NUM_FRAME, frame_words
+from tokenfree.train.data.mixture import Data
+from tokenfree.train.data.shards import ShardReader
+from tokenfree.train.model.embedders import word_bytes
+from tokenfree.train.objectives.base import Head
+from tokenfree.train.objectives.masked_subwords import CLS, MASK, SEP
+
+
+def breakdown(names_N: np.ndarray, values: dict[str, np.ndarray]) -> list[dict[str, Any]]:
+    """The means of `values` (float64 or bool [N], by name) over the targets of each name, most targets first.
+
+    Args:
+        names_N: str; what a target is counted under.
+
+    Returns:
+        For each name `name`, `targets` (their number) and the means; of equal numbers the first name goes first.
+    """
+    found, of_N, counts = np.unique(names_N, return_inverse=True, return_counts=True)
+    sums = {what: np.bincount(of_N, weights=value_N, minlength=len(found)) for what, value_N in values.items()}
+    return [
+        {
+            "name": str(found[index]),
+            "targets": int(counts[index]),
+            **{what: float(of_each[index] / counts[index]) for what, of_each in sums.items()},
+        }
+        for index in np.argsort(-counts, kind="stable")
+    ]
+
+
+def languages_of(data: Data, split: str, sample_ids_N: np.ndarray) -> np.ndarray:
+    """The language of each window (int64 [N], its number in the split): that of its shard, str [N]."""
+    shards = ShardReader(data, split).shards
+    before = np.cumsum([0, *(shard.rows for shard in shards)])
+    languages = np.array([shard.language for shard in shards])
+    return languages[np.searchsorted(before, sample_ids_N, side="right") - 1]
+
+
+def scripts_of_targets(symbols: Symbols, batches: Iterable[Arrays]) -> np.ndarray:
+    """The script of each target of `batches`, row by row: str, "" for digits, punctuation and symbols."""
+    parts = [symbols.codepoints(arrays)[arrays["target_mask"]] for arrays in batches]
+    return scripts_of(np.concatenate([np.zeros(0, dtype=np.int64), *parts]))
+
+
+Change = Literal["blank", "other"]
+
+
+class _Marks(NamedTuple):
+    """Of an input of characters or subwords, bool [B, C] each: its text, what hides, and what stays in any context."""
+
+    text: np.ndarray
+    hidden: np.ndarray
+    white: np.ndarray
+    mask_id: int
+
+
+def without_context(arrays: Arrays, symbols: str, num_subwords: int, change: Change) -> Arrays:
+    """The batch `arrays` with another context; all arrays but those of the input stay.
+
+    Args:
+        symbols: what the input is of, "characters", "subwords" or "bytes" (see `EmbedderConfig.symbols`).
+        num_subwords: of the data's vocabulary; read for subwords alone.
+        change: "blank" hides all text but white space; of words of bytes, each word. "other" takes, place by place,
+            the text of another example of the batch, half the batch away, from its beginning again where it ends; an
+            example alone in its batch has none, so that its context is blank.
+    """
+    if len(arrays["codepoints"]) == 1:
+        change = "blank"
+    if "unit_ends" in arrays:
+        return {**arrays, **_words(arrays, change)}
+    codepoints = arrays["codepoints"]
+    marks = _marks_of_subwords(arrays, num_subwords) if symbols == "subwords" else _marks_of_text(arrays, symbols)
+    changed = np.where(marks.white, codepoints, marks.mask_id) if change == "blank" else _other_text(codepoints, marks)
+    return {**arrays, "codepoints": np.where(marks.text & ~marks.hidden, changed, codepoints)}
+
+
+def _marks_of_text(arrays: Arrays, symbols: str) -> _Marks:
+    codepoints, special = arrays["codepoints"], framing if symbols == "characters" else word_bytes
+    text = arrays["mask"] & (codepoints != special.CLS) & (codepoints != special.SEP)
+    white = text & (classes_of(codepoints.astype(np.uint32)) == SPACE)
+    if symbols == "bytes":
+        white &= codepoints < 0x80
+    return _Marks(text, codepoints == special.MASK, white, special.MASK)
+
+
+def _marks_of_subwords(arrays: Arrays, num_subwords: int) -> _Marks:
+    ids = arrays["codepoints"]
+    text = arrays["mask"] & (ids != num_subwords + CLS) & (ids != num_subwords + SEP)
+    return _Marks(text, ids == num_subwords + MASK, np.zeros_like(text), num_subwords + MASK)
+
+
+def _other_text(codepoints_BC: np.ndarray, marks: _Marks) -> np.ndarray:
+    """The text of another example at the places of each one's text, int64 [B, C]; what it hides stays hidden.
+
+    Beside what an example hides, white space stands where it stood, and a letter where a letter stood: so many
+    characters in a row are still hidden, and a word still begins there or does not.
+    """
+    counts = marks.text.sum(axis=1)
+    partner = np.roll(np.arange(len(codepoints_BC)), len(codepoints_BC) // 2)
+    place_BC = np.cumsum(marks.text, axis=1) - 1
+    order = np.argsort(~marks.text, axis=1, kind="stable")  # text first: pairs have a separator inside
+    texts_BC, count_B = np.take_along_axis(codepoints_BC, order, axis=1)[partner], np.maximum(counts[partner], 1)
+    taken_BC = np.take_along_axis(texts_BC, np.maximum(place_BC, 0) % count_B[:, None], axis=1)
+
+    letters_BC = np.take_along_axis(marks.text & ~marks.white & ~marks.hidden, order, axis=1)[partner]
+    letter_B = texts_BC[np.arange(len(texts_BC)), letters_BC.argmax(axis=1)]
+    beside_BC = np.zeros_like(marks.hidden)
+    beside_BC[:, 1:] |= marks.hidden[:, :-1]
+    beside_BC[:, :-1] |= marks.hidden[:, 1:]
+    white_BC = classes_of(np.minimum(taken_BC, 0x10FFFF).astype(np.uint32)) == SPACE if marks.white.any() else False
+    no_letter_BC = beside_BC & ~marks.white & (white_BC | (taken_BC == marks.mask_id))
+    taken_BC = np.where(no_letter_BC, letter_B[:, None], taken_BC)
+    return np.where(beside_BC & marks.white, codepoints_BC, taken_BC)
+
+
+def _words(arrays: Arrays, change: Change) -> Arrays:
+    """The input of words of bytes, framed anew: every word hidden, or those of another example around the hidden."""
+    ends_BU, length = arrays["unit_ends"], arrays["codepoints"].shape[1]
+    num_units = ends_BU.shape[1]
+    starts_BU = np.pad(ends_BU[:, :-1], ((0, 0), (1, 0)))
+    counts_B = (ends_BU > starts_BU).sum(axis=1) - NUM_FRAME
+    rows_N = np.repeat(np.arange(len(counts_B)), counts_B)
+    words_N = ragged_range(np.ones_like(counts_B), counts_B)
+    text = np.append(arrays["codepoints"].astype(np.uint8).reshape(-1), np.uint8(word_bytes.MASK))
+    mask_at, own_N = len(text) - 1, starts_BU[rows_N, words_N]
+    starts_N, sizes_N = np.full(len(rows_N), mask_at), np.ones(len(rows_N), dtype=np.int64)
+    if change == "other":
+        partner_N = np.roll(np.arange(len(counts_B)), len(counts_B) // 2)[rows_N]
+        places_N = 1 + (words_N - 1) % np.maximum(counts_B[partner_N], 1)
+        hidden_N = arrays["codepoints"][rows_N, own_N] == word_bytes.MASK
+        sizes = np.where(hidden_N, 1, (ends_BU - starts_BU)[partner_N, places_N])
+        # The bytes of a row up to and with each word, and one for each word to come: past the room, words are hidden.
+        before_N = np.cumsum(sizes) - sizes
+        first_N = np.repeat(np.cumsum(counts_B) - counts_B, counts_B)
+        needed_N = before_N - before_N[first_N] + sizes + counts_B[rows_N] - words_N
+        taken_N = ~hidden_N & (needed_N <= length - NUM_FRAME)
+        starts_N = np.where(taken_N, partner_N * length + starts_BU[partner_N, places_N], mask_at)
+        sizes_N = np.where(taken_N, sizes, 1)
+    return frame_words(text, starts_N, sizes_N, counts_B, length, num_units)._asdict()
+
+
+_NORMAL_95 = 1.959964
+
+
+class Interval(NamedTuple):
+    """A mean and the ends of its 95% interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def mean_over_windows(values_N: np.ndarray, windows_N: np.ndarray) -> Interval:
+    """The mean of `values_N` (float64 [N]) with an interval over windows, each of which gives one or more targets.
+
+    The mean is a ratio, of the sum of the values to their number; its error is that of the windows' deviations from it
+    (the linearised ratio of survey sampling, Cochran 1977, equation 6.9), so values of one window may depend on each
+    other. All nan without values; the ends are nan with a single window.
+    """
+    if not len(values_N):
+        return Interval(*[float("nan")] * 3)
+    _, window_N = np.unique(windows_N, return_inverse=True)
+    sizes, sums = np.bincount(window_N), np.bincount(window_N, weights=values_N)
+    mean = sums.sum() / sizes.sum()
+    num_windows = len(sizes)
+    if num_windows < 2:
+        return Interval(float(mean), float("nan"), float("nan"))
+    deviations = sums - mean * sizes
+    error = np.sqrt(num_windows / (num_windows - 1) * (deviations**2).sum()) / sizes.sum()
+    return Interval(float(mean), float(mean - _NORMAL_95 * error), float(mean + _NORMAL_95 * error))
+
+
+class TargetScores(NamedTuple):
+    """By target, in the order of the batches and row by row: N targets."""
+
+    loss_N: np.ndarray  # float64, nats
+    correct_N: np.ndarray  # bool: the right answer had the highest logit
+    hidden_N: np.ndarray  # bool: the input hides the target
+    sample_ids_N: np.ndarray  # int64: the window of each
+
+
+@torch.no_grad()
+def score_targets(encoder: nn.Module, head: Head, batches: Iterable[Arrays], device: torch.device) -> TargetScores:
+    """The scores of all targets of `batches`, which have `sample_ids` (int64 [b]) besides a collator's arrays.
+
+    Encoder and head are used as they are: put them into evaluation mode first.
+    """
+    parts = [[np.zeros(0)], [np.zeros(0, dtype=bool)], [np.zeros(0, dtype=bool)], [np.zeros(0, dtype=np.int64)]]
+    for arrays in batches:
+        batch = {name: torch.from_numpy(values).to(device) for name, values in arrays.items()}
+        real = arrays["target_mask"]
+        logits_NV = head.target_logits(encoder, batch).float()
+        gold_N = batch["target_ids"][batch["target_mask"]]
+        loss_N = functional.cross_entropy(logits_NV, gold_N, reduction="none").double()
+        found = (
+            loss_N.cpu().numpy(),
+            (logits_NV.argmax(-1) == gold_N).cpu().numpy(),
+            arrays["target_kinds"][real] == MASKED,
+            np.broadcast_to(arrays["sample_ids"][:, None], real.shape)[real],
+        )
+        for part, values in zip(parts, found, strict=True):
+            part.append(values)
+    return TargetScores(*(np.concatenate(part) for part in parts))

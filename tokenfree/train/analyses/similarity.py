@@ -1,0 +1,351 @@
+"""Similarity of word vectors against similarity of spelling, as in Byte2Word.
+
+Kirov et al., "UniMorph 2.0: Universal Morphology", https://arxiv.org/abs/1810.11101. A line is a lemma, a form and the
+features, parted by tabs; later columns and blank lines, which part the lemmas of some languages, are not read.
+
+N words, U units, D width
+
+Lee, Guo, Qiu, "Word-Level Representation From Bytes For Language Modeling", https://arxiv.org/abs/2211.12677.
+
+N pairs, D width, R replicates, M measures
+"""
+
+from __future__ import annotations
+
+import unicodedata
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from rapidfuzz import distance, process
+from scipy import stats
+from torch import Tensor
+
+from tokenfree.core.errors import UserError
+from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.preprocess.text.words import word_spans
+from tokenfree.train.analyses.subject import FRAME, AnalysedModel, read_lines
+from tokenfree.train.model.common.basic import Downsampled, any_of_units
+from tokenfree.train.model.embedders.characters import CharacterEmbedder
+
+_TRIES = 20  # draws of a word of another lemma
+
+
+class WordPairs(NamedTuple):
+    """Pairs of different words, each drawn for a lemma: for each related pair a random one beside it."""
+
+    related: list[tuple[str, str]]  # both of the lemma
+    random: list[tuple[str, str]]  # the first of the lemma, the second of another one
+    lemmas: np.ndarray  # int64 [pairs]: the number of the lemma
+
+
+def read_unimorph(path: str) -> dict[str, list[str]]:
+    """The different words of each lemma, the lemma itself first: NFC, no other change, in the order of the file.
+
+    What has white space inside is several words, and left out.
+
+    Raises:
+        UserError: it cannot be read, or a line has no tab.
+    """
+    found: dict[str, dict[str, None]] = {}
+    for number, line in read_lines(path):
+        columns = line.split("\t")
+        if len(columns) < 2:
+            raise UserError(f"{path}:{number}: no tab; a line of UniMorph is a lemma, a form and its features")
+        lemma, form = (unicodedata.normalize("NFC", column.strip()) for column in columns[:2])
+        words = found.setdefault(lemma, {})
+        words.update((word, None) for word in (lemma, form) if word and len(word.split()) == 1)
+    return {lemma: list(words) for lemma, words in found.items() if words}
+
+
+def unimorph_files(paths: Sequence[str]) -> dict[str, str]:
+    """The files that paths of files and folders stand for, by their names without ending.
+
+    Raises:
+        UserError: there are none, or two of one name.
+    """
+    found: dict[str, str] = {}
+    for path in paths:
+        inside = sorted(file for file in Path(path).iterdir() if _is_unimorph(file)) if Path(path).is_dir() else [path]
+        for file in map(str, inside):
+            if Path(file).stem in found:
+                raise UserError(f"{file}: {found[Path(file).stem]} has the same name; rename one")
+            found[Path(file).stem] = file
+    if not found:
+        raise UserError(f"{', '.join(paths)}: no UniMorph file there; give the file of a language, such as eng")
+    return found
+
+
+def draw_pairs(words: Mapping[str, Sequence[str]], num_pairs: int, *, seed: int, name: str) -> WordPairs:
+    """At most `num_pairs` related pairs and as many random ones.
+
+    Lemmas come in a random order, a pair each, and again from the first on until there are enough or none has another
+    pair. The order and the pairs are those of `seed` and `name`.
+
+    Args:
+        words: of each lemma the different ones.
+        num_pairs: at least 1.
+        seed: of the draws.
+        name: of the language.
+
+    Raises:
+        UserError: no lemma has two words, or all words are of one lemma.
+    """
+    rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
+    lemmas = list(words)
+    left = {lemma: _pairs_in_any_order(words[lemma], rng) for lemma in lemmas if len(words[lemma]) > 1}
+    if not left or len(lemmas) < 2:
+        raise UserError(f"{name}: needs two lemmas, one of them with two words; give a file of more words")
+    order = [lemmas[index] for index in rng.permutation(len(lemmas)).tolist() if lemmas[index] in left]
+    number = {lemma: index for index, lemma in enumerate(lemmas)}
+    related, random, drawn = [], [], []
+    while left and len(related) < num_pairs:
+        for lemma in [lemma for lemma in order if lemma in left][: num_pairs - len(related)]:
+            pair = left[lemma].pop()
+            if not left[lemma]:
+                del left[lemma]
+            other = _other_word(pair[0], lemma, lemmas, words, rng)
+            if other is not None:
+                related.append(pair)
+                random.append((pair[0], other))
+                drawn.append(number[lemma])
+    return WordPairs(related, random, np.array(drawn, dtype=np.int64))
+
+
+def _pairs_in_any_order(words: Sequence[str], rng: np.random.Generator) -> list[tuple[str, str]]:
+    """All pairs of two of the words, or as many as there are words in a large paradigm."""
+    pairs = [(word, other) for at, word in enumerate(words) for other in words[:at]]
+    return [pairs[int(index)] for index in rng.permutation(len(pairs))[: max(len(words), 10)]]
+
+
+def _other_word(
+    word: str, lemma: str, lemmas: Sequence[str], words: Mapping[str, Sequence[str]], rng: np.random.Generator
+) -> str | None:
+    """A word of another lemma that is not spelled as `word`; None where none was met."""
+    for _ in range(_TRIES):
+        other = lemmas[int(rng.integers(len(lemmas)))]
+        found = words[other][int(rng.integers(len(words[other])))]
+        if other != lemma and found != word:
+            return found
+    return None
+
+
+def _is_unimorph(path: Path) -> bool:
+    return path.is_file() and not path.name.startswith(".") and path.suffix.lower() not in (".md", ".txt", ".json")
+
+
+Place = Literal["down", "output"]
+
+_AT_ONCE = 256
+
+
+def have_vectors(model: AnalysedModel, words: Sequence[str], place: Place = "down") -> np.ndarray:
+    """Which words have a vector of their own in `place`, bool [N]: see `word_vectors`."""
+    if model.symbols == "subwords":
+        counts_N = np.diff(model.vocabulary.encode_flat(list(words)).offsets)
+        return counts_N == 1 if place == "down" else (counts_N >= 1) & (counts_N + FRAME <= model.reader.length)
+    fits_N = np.array([model.fitting(word) == word for word in words], dtype=bool)
+    if model.symbols == "bytes" and place == "down":
+        return fits_N & np.array([len(word_spans(word)[0]) == 1 for word in words], dtype=bool)
+    return fits_N
+
+
+def are_single(vocabulary: Vocabulary, words: Sequence[str]) -> np.ndarray:
+    """Which words are one subword, bool [N]."""
+    return np.diff(vocabulary.encode_flat(list(words)).offsets) == 1
+
+
+def word_vectors(model: AnalysedModel, words: Sequence[str], place: Place = "down") -> np.ndarray:
+    """The vector of each word, read alone between CLS and SEP, so all at one position: float32 [N, D].
+
+    `down`: of models of words the unit that goes into the deep stack, of models of subwords the row of the table, of
+    models of characters the mean over the word's units. A word that the model reads as several words or subwords has
+    none. `output`: the mean of what comes out over the word's characters or subwords. A word that is longer than the
+    model reads has none (`have_vectors`).
+    """
+    vectors = np.zeros((len(words), model.encoder.width), dtype=np.float32)
+    of = _of_subwords if model.symbols == "subwords" else _of_texts
+    for start in range(0, len(words), _AT_ONCE):
+        some = list(words[start : start + _AT_ONCE])
+        vectors[start : start + len(some)] = of(model, some, place).float().cpu().numpy()
+    return vectors
+
+
+def _of_texts(model: AnalysedModel, words: list[str], place: Place) -> Tensor:
+    """Of models of characters and of words of bytes."""
+    seen: list[tuple[Tensor, Downsampled]] = []
+
+    def after_down(module: Any, given: Any, down: Downsampled) -> None:
+        seen.append((given[1], down))
+
+    hook = model.encoder.downsampler.register_forward_hook(after_down)
+    try:
+        encoded = model.reader(words)
+    finally:
+        hook.remove()
+    if place == "output":
+        return encoded.mean
+    mask_BC, down = seen[0]
+    inner_BC = mask_BC & (mask_BC.flip(1).cumsum(1).flip(1) > 1)  # not the last, which is SEP
+    inner_BC[:, 0] = False  # nor the first, which is CLS
+    own_BU = any_of_units(inner_BC, down.grouping, down.valid_BU.shape[1])
+    return (down.units_BUD * own_BU[..., None]).sum(dim=1) / own_BU.sum(dim=1, keepdim=True)
+
+
+@torch.no_grad()
+def _of_subwords(model: AnalysedModel, words: list[str], place: Place) -> Tensor:
+    rows, encoder = [model.subwords(word) for word in words], model.encoder
+    if place == "down":
+        assert isinstance(encoder.embedder, CharacterEmbedder)
+        return encoder.embedder.table(torch.cat([row[:, 1:-1] for row in rows]))[:, 0]
+    units = [encoder.encode(row, torch.ones_like(row, dtype=torch.bool))[1][0, 1:-1] for row in rows]
+    return torch.stack([unit_UD.mean(dim=0) for unit_UD in units])
+
+
+MEASURES: dict[str, Callable[..., float]] = {
+    "levenshtein": distance.Levenshtein.normalized_similarity,
+    "damerau_levenshtein": distance.DamerauLevenshtein.normalized_similarity,
+    "jaro": distance.Jaro.normalized_similarity,
+    "jaro_winkler": distance.JaroWinkler.normalized_similarity,
+    "lcs": distance.LCSseq.normalized_similarity,
+}
+REPLICATES = 1000  # of the bootstrap
+FEWEST = 10  # pairs, of which a correlation is told
+
+
+def spelling_similarities(pairs: Sequence[tuple[str, str]]) -> dict[str, np.ndarray]:
+    """The similarities of the two words of each pair in 0 to 1, float64 [N], by measure.
+
+    The edit distances of Levenshtein and Damerau-Levenshtein, and the longest common subsequence, are divided by the
+    length of the longer word (1 less the distance, and the length); the measures of Jaro and Jaro-Winkler are as
+    defined.
+    """
+    one, other = ([pair[place] for pair in pairs] for place in (0, 1))
+    return {
+        name: np.asarray(process.cpdist(one, other, scorer=scorer, dtype=np.float64))
+        for name, scorer in MEASURES.items()
+    }
+
+
+def cosines(one_ND: np.ndarray, other_ND: np.ndarray) -> np.ndarray:
+    """The cosine of each row of both, float64 [N]; nan where one is zero."""
+    one, other = one_ND.astype(np.float64), other_ND.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        return (one * other).sum(axis=1) / (np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1))
+
+
+def correlate(
+    cosine_N: np.ndarray, spelling: dict[str, np.ndarray], lemmas_N: np.ndarray, rng: np.random.Generator
+) -> dict[str, tuple[float, float, float]]:
+    """Spearman's correlation of the cosine with each measure, and the ends of its 95% interval.
+
+    The interval is the percentile bootstrap over lemmas: those drawn come with all their pairs. Nan where either side
+    is constant.
+    """
+    table_NM = np.stack([cosine_N, *spelling.values()], axis=1)
+    found = _spearman(table_NM)
+    names, of_N = np.unique(lemmas_N, return_inverse=True)
+    order, counts = np.argsort(of_N, kind="stable"), np.bincount(of_N)
+    starts = np.cumsum(counts) - counts
+    replicates = []
+    for _ in range(REPLICATES):
+        drawn = rng.integers(len(names), size=len(names))
+        sizes = counts[drawn]
+        within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        replicates.append(_spearman(table_NM[order[np.repeat(starts[drawn], sizes) + within]]))
+    low_M, high_M = np.percentile(np.array(replicates), [2.5, 97.5], axis=0)
+    return {name: (float(found[at]), float(low_M[at]), float(high_M[at])) for at, name in enumerate(spelling)}
+
+
+def similarity(
+    model: AnalysedModel,
+    data: Sequence[str],
+    num_pairs: int = 2000,
+    *,
+    seed: int = 0,
+    place: Place = "down",
+    vocabulary: Vocabulary | None = None,
+) -> dict[str, Any]:
+    """Spearman's correlation of the cosine of word vectors with similarities of spelling, over pairs from UniMorph.
+
+    Words are read as they stand there, in NFC: no lower-casing, no accents stripped. Pairs are drawn among those that
+    have a vector (`have_vectors`), see `draw_pairs`.
+
+    Args:
+        model: whose vectors they are.
+        data: UniMorph files, and folders of such.
+        num_pairs: related pairs of each language, and as many random ones; at least 10.
+        seed: of the pairs and of the bootstrap.
+        place: which vectors, see `word_vectors`.
+        vocabulary: leaves only words that are one subword of it, so that other models are compared with one of
+            subwords on its own words.
+
+    Returns:
+        `rows`, one for each language, kind of pairs (`related`, `random`, or `both` together) and measure: `spearman`
+        with `low` and `high` (None where the vectors are all alike), `pairs`, the `lemmas` that they were drawn for,
+        and `mean_cosine`. `words` tells for each language how many different words its file has and how many are used.
+
+    Raises:
+        UserError: a file cannot be read, or has fewer than 10 pairs.
+    """
+    rows: list[dict[str, Any]] = []
+    words: dict[str, dict[str, int]] = {}
+    for name, path in unimorph_files(data).items():
+        lemmas = read_unimorph(path)
+        every = list(dict.fromkeys(word for of_lemma in lemmas.values() for word in of_lemma))
+        used_N = have_vectors(model, every, place)
+        if vocabulary is not None:
+            used_N &= are_single(vocabulary, every)
+        used = {word for word, use in zip(every, used_N.tolist(), strict=True) if use}
+        words[name] = {"in_file": len(every), "usable": len(used)}
+        kept = {lemma: [word for word in of_lemma if word in used] for lemma, of_lemma in lemmas.items()}
+        pairs = draw_pairs({lemma: left for lemma, left in kept.items() if left}, num_pairs, seed=seed, name=name)
+        if len(pairs.related) < FEWEST:
+            raise UserError(
+                f"{path}: {len(pairs.related)} pairs of words of one lemma that {model.name} reads as one each, of "
+                f"{len(used)} such words; at least {FEWEST} are needed: give a larger file, or --vectors output"
+            )
+        rows += _rows(model, name, pairs, seed, place)
+    return {
+        "analysis": "similarity",
+        **model.record(),
+        "symbols": model.symbols,
+        "vectors": place,
+        "seed": seed,
+        "words": words,
+        "rows": rows,
+    }
+
+
+def _rows(model: AnalysedModel, name: str, pairs: WordPairs, seed: int, place: Place) -> list[dict[str, Any]]:
+    words = sorted({word for pair in [*pairs.related, *pairs.random] for word in pair})
+    index = {word: number for number, word in enumerate(words)}
+    vectors = word_vectors(model, words, place)
+    kinds = {"related": pairs.related, "random": pairs.random, "both": [*pairs.related, *pairs.random]}
+    rows = []
+    for kind, drawn in kinds.items():
+        at_N2 = np.array([[index[word] for word in pair] for pair in drawn])
+        lemmas_N = np.tile(pairs.lemmas, len(drawn) // len(pairs.lemmas))
+        cosine_N = cosines(vectors[at_N2[:, 0]], vectors[at_N2[:, 1]])
+        facts = {"language": name, "kind": kind, "pairs": len(drawn), "lemmas": len(np.unique(lemmas_N))}
+        rng = np.random.default_rng([seed, zlib.crc32(f"{name} {kind}".encode())])
+        for measure, values in correlate(cosine_N, spelling_similarities(drawn), lemmas_N, rng).items():
+            told = dict(zip(("spearman", "low", "high"), map(_known, values), strict=True))
+            rows.append({**facts, "mean_cosine": _known(float(cosine_N.mean())), "measure": measure, **told})
+    return rows
+
+
+def _spearman(table_NM: np.ndarray) -> np.ndarray:
+    """The correlation of the ranks of the first column with those of each other one, float64 [M - 1]."""
+    ranks = stats.rankdata(table_NM, axis=0)
+    ranks -= ranks.mean(axis=0)
+    sizes = np.sqrt((ranks**2).sum(axis=0))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return (ranks[:, :1] * ranks[:, 1:]).sum(axis=0) / (sizes[0] * sizes[1:])
+
+
+def _known(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)

@@ -1,0 +1,261 @@
+"""The model and the texts of an analysis."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from tokenfree.core.errors import UserError
+from tokenfree.core.storage import Storage
+from tokenfree.preprocess.dataset.manifest import MANIFEST, load_vocabulary
+from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.preprocess.text.words import word_spans
+from tokenfree.train.batches.words import room_for_words
+from tokenfree.train.data.mixture import Data, paths_of
+from tokenfree.train.data.shards import ShardReader
+from tokenfree.train.huggingface.folders import read_folder
+from tokenfree.train.inference.text_encoder import TextEncoder, load_encoder
+from tokenfree.train.model.encoder import Encoder
+from tokenfree.train.objectives.masked_subwords import CLS, SEP
+from tokenfree.train.runs.config import CONFIG_NAME, is_finetuned, read_config
+from tokenfree.train.runs.run import run_at
+
+FRAME = 2  # CLS and SEP
+_PRETRAINED_LENGTH = 2048  # characters of CANINE's examples; later rows of its table of positions saw no training
+
+
+class AnalysedModel:
+    """An encoder in evaluation mode that reads one text after another, whatever its symbols are.
+
+    Args:
+        name: what it was loaded from.
+        reader: the encoder with its framing.
+        data: what it was trained on; None where it is not known.
+        vocabulary: that of a model of subwords.
+    """
+
+    def __init__(
+        self, name: str, reader: TextEncoder, data: Data | None = None, vocabulary: Vocabulary | None = None
+    ) -> None:
+        self.name, self.reader, self.data, self._vocabulary = name, reader, data, vocabulary
+        self.symbols: str = reader.encoder.config.embedder.symbols
+
+    def record(self) -> dict[str, Any]:
+        """Return what results say of the model: `run`, and what `Checkpoint.record` says."""
+        checkpoint = self.reader.checkpoint
+        return {"run": self.name, **({} if checkpoint is None else checkpoint.record())}
+
+    @property
+    def encoder(self) -> Encoder:
+        """The module itself."""
+        return self.reader.encoder
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The subwords of a model that reads them.
+
+        Raises:
+            UserError: it is not known.
+        """
+        if self._vocabulary is None:
+            raise UserError(
+                f"{self.name} reads subwords, and their vocabulary is not known; name the data directory that holds "
+                "it with --vocabulary DIR"
+            )
+        return self._vocabulary
+
+    def fitting(self, text: str) -> str:
+        """As much of the beginning of `text` as the model reads, in whole words where it reads words.
+
+        Raises:
+            UserError: see `vocabulary`.
+        """
+        if self.symbols == "subwords":
+            found = self.vocabulary.encode_flat([text])
+            room = self.reader.length - FRAME
+            return text if len(found.ids) <= room else text[: int(found.starts[room])]
+        config = self.encoder.config.downsampler
+        if config.bytes_per_word is None:
+            return text[: self.reader.max_characters]
+        num_words, num_bytes = room_for_words(self.reader.length, config.bytes_per_word)
+        starts, ends = (span.tolist() for span in word_spans(text))
+        size = 0
+        for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
+            size += end - start
+            if number == num_words or size > num_bytes:
+                return text.encode()[:start].decode()
+        return text
+
+    @torch.no_grad()
+    def read(self, text: str) -> None:
+        """Encode one text, for those that watch the modules of the encoder.
+
+        Raises:
+            UserError: it is longer than the model reads.
+        """
+        if self.symbols == "subwords":
+            ids = self.subwords(text)
+            self.encoder.encode(ids, torch.ones_like(ids, dtype=torch.bool))
+        else:
+            self.reader([text])
+
+    def subwords(self, text: str) -> torch.Tensor:
+        """CLS, the subwords of `text` and SEP: int64 [1, symbols].
+
+        Raises:
+            UserError: see `vocabulary`.
+        """
+        size = self.vocabulary.size
+        ids = self.vocabulary.encode_flat([text]).ids.tolist()
+        return torch.tensor([[size + CLS, *ids, size + SEP]])
+
+
+def load_model(
+    run: str | Path, *, step: int | None = None, vocabulary: str | None = None, trust_code: bool = False
+) -> AnalysedModel:
+    """The encoder of a run, or of a folder as transformers' `save_pretrained` writes it.
+
+    Args:
+        run: its path or address.
+        step: use the checkpoint of this step; see `checkpoint_of` for the default.
+        vocabulary: the data directory whose vocabulary a model of subwords has, by default that of its training; a
+            fine-tuned run has its own.
+        trust_code: run the code outside tokenfree that the run names.
+
+    Raises:
+        UserError: there is no such run or folder, it names code that is not trusted, or the vocabulary is another one.
+        JobError: the checkpoint is damaged.
+    """
+    name = str(run)
+    if CONFIG_NAME not in Storage.at(name).names() and (Path(name) / "config.json").is_file():
+        found = read_folder(Path(name))
+        length = min(_PRETRAINED_LENGTH, found.encoder.config.embedder.max_characters)
+        reader, data, sha256 = TextEncoder(found.encoder, length=length), None, found.vocabulary
+    elif is_finetuned(run):
+        return _finetuned(name, load_encoder(run, step=step, trust_code=trust_code), vocabulary)
+    else:
+        data = read_config(run, trust_code=trust_code).data
+        reader = load_encoder(run, step=step, trust_code=trust_code)
+        assert reader.checkpoint is not None, "it is of a run"
+        sha256 = reader.checkpoint.state.vocabulary
+    data = data if data is not None and is_data(data) else None
+    known = None
+    if reader.encoder.config.embedder.symbols == "subwords" and (vocabulary or data) is not None:
+        known = _vocabulary(name, vocabulary or ("" if data is None else paths_of(data)[0]), sha256)
+    return AnalysedModel(name, reader, data, known)
+
+
+def _finetuned(run: str, reader: TextEncoder, vocabulary: str | None) -> AnalysedModel:
+    """It learned from files of examples, which are no data directory, and keeps its subwords itself."""
+    own = load_vocabulary(run_at(run).name) if reader.encoder.config.embedder.symbols == "subwords" else None
+    if own is not None and vocabulary is not None:
+        _vocabulary(run, vocabulary, own.sha256)
+    return AnalysedModel(run, reader, vocabulary=own)
+
+
+def load_named_vocabulary(data: str) -> Vocabulary:
+    """The vocabulary of a data directory.
+
+    Raises:
+        UserError: it has none.
+    """
+    found = load_vocabulary(data)
+    if found is None:
+        raise UserError(f"{data} has no vocabulary; name a data directory with one as --vocabulary DIR")
+    return found
+
+
+def _vocabulary(name: str, data: str, sha256: str | None) -> Vocabulary:
+    found = load_named_vocabulary(data)
+    if sha256 is not None and found.sha256 != sha256:
+        raise UserError(f"{data} has another vocabulary than {name}; name its own data with --vocabulary DIR")
+    return found
+
+
+def is_data(data: Data) -> bool:
+    """Whether there is a finished data directory, or several; imported runs have a text that says from where."""
+    try:
+        return all(Storage.at(path).size(MANIFEST) is not None for path in paths_of(data))
+    except (UserError, NotADirectoryError):
+        return False
+
+
+SPLIT = "validation"
+
+
+class SampledTexts(NamedTuple):
+    """Texts that a model can read, and how many of them had to be cut for it."""
+
+    texts: list[str]
+    num_cut: int
+
+
+def sample_texts(model: AnalysedModel, data: str | None, num_texts: int) -> SampledTexts:
+    """At most `num_texts` texts of `data`, spaced evenly, each as far as `model` reads it.
+
+    Args:
+        model: that is to read them.
+        data: a data directory, of which the validation split is read, or a file with a text a line; by default the
+            data that the model was trained on.
+        num_texts: at least 1.
+
+    Raises:
+        UserError: there are none, or it is not known where.
+    """
+    source = source_of(model, data)
+    if is_data(source):
+        reader = ShardReader(source, SPLIT)
+        _, shards, rows = reader.spread(num_texts)
+        found = [bytes(row).decode() for row in reader.rows(("text",), shards, rows)["text"]]
+    else:
+        lines = [line for _, line in read_lines(str(source))]
+        found = [lines[index] for index in np.unique(np.linspace(0, len(lines) - 1, num_texts).astype(int))]
+    fitting = [model.fitting(text) for text in found]
+    cut = sum(len(short) < len(text) for short, text in zip(fitting, found, strict=True))
+    texts = [text for text in fitting if text.strip()]
+    if not texts:
+        raise UserError(f"{source} has no text to analyse; give a data directory or a file with a text a line")
+    return SampledTexts(texts, cut)
+
+
+def source_of(model: AnalysedModel, data: str | None) -> Data:
+    """Where the texts are: `data`, or what the model was trained on.
+
+    Raises:
+        UserError: neither is there.
+    """
+    if data is None and model.data is None:
+        raise UserError(f"there is no data directory that {model.name} was trained on; name texts with --data PATH")
+    return data or model.data or ""
+
+
+def read_lines(path: str) -> list[tuple[int, str]]:
+    """The lines of a UTF-8 file (a path or any fsspec address) that are not blank, with their numbers from 1 on.
+
+    Raises:
+        UserError: it cannot be read, is not UTF-8, or has none.
+    """
+    folder, _, name = path.rpartition("/")
+    try:
+        content = Storage.at(folder or ("/" if path.startswith("/") else ".")).read_bytes(name)
+    except FileNotFoundError:
+        raise UserError(f"{path}: there is no such file or folder") from None
+    except NotADirectoryError:
+        raise UserError(f"{path}: a part of this path is a file, not a folder") from None
+    except IsADirectoryError:
+        raise UserError(
+            f"{path} is a folder without a manifest.json, so no data directory; make one with `tokenfree preprocess`, "
+            "or give a text file"
+        ) from None
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise UserError(f"{path}:{line}: not UTF-8; convert the file") from None
+    lines = [(number, line.rstrip("\r")) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    if not lines:
+        raise UserError(f"{path} has no text; give a file with a text a line")
+    return lines

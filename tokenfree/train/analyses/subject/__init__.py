@@ -1,1 +1,0 @@
-"""What is analysed: a trained encoder, and the texts that it reads."""

@@ -1,0 +1,150 @@
+"""Collators: rows of shards to arrays of fixed shapes, and the random choice of targets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from tokenfree.train.batches import counter_random as random
+
+Rows = Mapping[str, Sequence[np.ndarray]]  # column -> one array per row, as the shards hold it
+
+
+Arrays = dict[str, np.ndarray]
+
+
+class Symbols(NamedTuple):
+    """What a single target is one of, and what the input tells of a hidden one without any context.
+
+    Knowing how frequent each symbol is, overall or for each clue, gives the baselines of train/data/baselines.py.
+    """
+
+    name: str  # in the singular
+    columns: tuple[str, ...]  # that `read` needs
+    usable: np.ndarray  # bool [size]: may be a target
+    read: Callable[[Rows], tuple[np.ndarray, np.ndarray]]  # the symbols of some rows and their clues, int64 [any] each
+    clue: str | None  # what a clue is, in words; None where the input tells nothing
+    clues: Callable[[Arrays], np.ndarray]  # of the targets of a batch, int64 [b, P]; `target_ids` are the symbols
+    codepoints: Callable[[Arrays], np.ndarray]  # one of each target, int64 [b, P]: a letter if it has any
+
+
+class Pieces(Protocol):
+    """What an objective needs of a vocabulary; `tokenfree.preprocess.features.vocabulary.Vocabulary` is one."""
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        ...
+
+    def pieces(self) -> list[str]:
+        """The pieces, in the order of their ids."""
+        ...
+
+
+class Collator(Protocol):
+    """Turns rows into a batch, a pure function of the rows, their sample ids and the seed it was made with."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the shards that `rows` must hold."""
+        ...
+
+    @property
+    def length(self) -> int:
+        """Positions of an input."""
+        ...
+
+    def __call__(self, rows: Rows, sample_ids: np.ndarray) -> Arrays:
+        """Arrays whose first axis is the row and whose shapes depend on nothing else; `sample_ids` is int64 [b].
+
+        `num_characters`, int64 [b], are the characters of text in each example; `target_ids` and `target_mask`, int64
+        and bool [b, P], the symbols to predict and where there is one; `target_kinds`, int64 [b, P], whether the input
+        hides it (see target_kinds.py).
+        """
+        ...
+
+
+_INDEX_BITS = np.uint64(16)  # the number of an item in its window fits: windows have at most 16,383 characters
+_INDEX = np.uint64(0xFFFF)
+_NEVER = np.uint64(2**64 - 1)
+
+
+class Selection(NamedTuple):
+    """The items selected in each of b rows, in the order in which they were drawn."""
+
+    mask: np.ndarray  # bool [b, most]: which places hold an item; the first ones of each row
+    slots: tuple[np.ndarray, np.ndarray]  # the rows and places where `mask` holds, int64 [n] each
+    items: np.ndarray  # int64 [n]: the item at each of these, counted through all rows
+
+
+def select(
+    counts: np.ndarray, usable: np.ndarray, *, fraction: float, most: int, seed: int, sample_ids: np.ndarray
+) -> Selection:
+    """`fraction` of the usable items of each row, rounded, at least one and at most `most`, uniformly without return.
+
+    Args:
+        counts: int64 [b], how many items each row has.
+        usable: bool [counts.sum()], over the items of all rows one after another.
+    """
+    of = np.repeat(np.arange(len(counts)), counts)
+    before = np.cumsum(counts) - counts
+    available = np.bincount(of[usable], minlength=len(counts))
+    wanted = np.maximum(np.floor(fraction * available + 0.5), 1)
+    wanted = np.minimum(np.minimum(wanted, available), most).astype(np.int64)
+    # Every item draws 48 bits above its own number; the least are selected. Partitioning such integers is vectorised
+    # inside NumPy, and their low bits tell who they were.
+    numbers = np.arange(max(int(counts.max(initial=0)), 1))
+    keys = random.bits(seed, "selection", sample_ids, len(numbers)) << _INDEX_BITS | numbers.astype(np.uint64)
+    chosen = np.zeros(keys.shape, dtype=bool)
+    chosen[numbers < counts[:, None]] = usable
+    keys[~chosen] = _NEVER
+    deepest = max(int(wanted.max(initial=1)), 1)
+    least = np.sort(np.partition(keys, deepest - 1, axis=1)[:, :deepest], axis=1)
+    mask = np.arange(most) < wanted[:, None]
+    rows, places = np.nonzero(mask)
+    return Selection(mask, (rows, places), before[rows] + (least[rows, places] & _INDEX).astype(np.int64))
+
+
+def draw_unselected(counts: np.ndarray, selected: np.ndarray, rows: np.ndarray, choice: np.ndarray) -> np.ndarray:
+    """For each of `rows` an item of that row that is not selected, uniformly by `choice`: what may replace another.
+
+    A replacement drawn from all items would now and then show one that is masked, and so is to be predicted.
+
+    Args:
+        counts: int64 [b], how many items each row has.
+        selected: int64 [any], items counted through all rows.
+        rows: int64 [n].
+        choice: float64 [n] in [0, 1).
+
+    Returns:
+        int64 [n], items counted through all rows; -1 where all items of a row are selected.
+    """
+    is_free = np.ones(int(counts.sum()), dtype=bool)
+    is_free[selected] = False
+    free = np.append(np.flatnonzero(is_free), -1)
+    num_free = np.bincount(np.repeat(np.arange(len(counts)), counts)[is_free], minlength=len(counts))
+    first = np.cumsum(num_free) - num_free
+    return np.where(num_free[rows] > 0, free[first[rows] + (choice * num_free[rows]).astype(np.int64)], -1)
+
+
+def in_random_order(mask: np.ndarray, purpose: str, *, seed: int, sample_ids: np.ndarray) -> np.ndarray:
+    """For each row of `mask` (bool [b, most], at most 65,536 places, the first n hold) a random order of its places.
+
+    int64 [b, most]: a permutation of the first n, then the rest in their order.
+    """
+    numbers = np.arange(mask.shape[1], dtype=np.uint64)
+    keys = random.bits(seed, purpose, sample_ids, mask.shape[1]) << _INDEX_BITS | numbers
+    keys[~mask] = _NEVER - _INDEX
+    keys[~mask] |= np.broadcast_to(numbers, mask.shape)[~mask]
+    keys.sort(axis=1)
+    return (keys & _INDEX).astype(np.int64)
+
+
+MASKED, REPLACED, KEPT = range(3)  # of `target_kinds`
+
+
+def target_kinds(masked: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    """The kind of each target, int64 of the shape of both: `masked`, bool, goes before `kept`, bool; else replaced."""
+    return np.where(masked, MASKED, np.where(kept, KEPT, REPLACED)).astype(np.int64)

@@ -1,0 +1,114 @@
+"""The subwords of a vocabulary as targets and as random replacements of each other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from tokenfree.core.errors import UserError
+from tokenfree.preprocess.text.characters import codepoints_of
+from tokenfree.preprocess.text.scripts import scripts_of
+from tokenfree.train.batches.base import Arrays, Pieces, Rows, Symbols
+
+_SPACE = "\u2581"  # SentencePiece's mark of a space: at the front of a piece that begins a word
+_NO_SUBWORD = re.compile(r"<0x[0-9A-F]{2}>|<unk>|<s>|</s>|<pad>|" + _SPACE + "*")
+
+
+def predictable(pieces: Sequence[str]) -> np.ndarray:
+    """bool [size]: false for byte-fallback pieces (several share one character), <unk>, control pieces and spaces."""
+    return np.array([not _NO_SUBWORD.fullmatch(piece) for piece in pieces], dtype=bool)
+
+
+def needed_pieces(objective: str, vocabulary: Pieces | None) -> list[str]:
+    """The pieces of the data's vocabulary, in the order of their ids.
+
+    Raises:
+        UserError: the data have none.
+    """
+    if vocabulary is None:
+        raise UserError(
+            f"objective.name: {objective} predicts subwords, and the data has no vocabulary; preprocess with the "
+            "subword columns, or choose another objective"
+        )
+    return vocabulary.pieces()
+
+
+def subword_symbols(vocabulary: Pieces, *, shown: bool) -> Symbols:
+    """The subwords of a vocabulary as targets: those that `predictable` tells, by their ids.
+
+    Where they are `shown` as so many characters, one sees how many a hidden one has and whether it begins a word.
+    """
+    pieces = vocabulary.pieces()
+    sizes = np.array([len(_visible(piece)) for piece in pieces], dtype=np.int64)
+    clue_of = (2 * sizes + _begins_word(pieces)) * shown  # int64 [size]
+
+    def read(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+        ids = np.concatenate(rows["subword_ids"]).astype(np.int64)
+        return ids, clue_of[ids]
+
+    clue = "its number of characters and whether it begins a word" if shown else None
+    clues, letters = _of_targets(clue_of), _of_targets(letters_of(pieces))
+    return Symbols("subword", ("subword_ids",), predictable(pieces), read, clue, clues, letters)
+
+
+def letters_of(pieces: Sequence[str]) -> np.ndarray:
+    """The first letter of each piece that belongs to a script, its first character where none does: int64 [size]."""
+    visible = [_visible(piece) for piece in pieces]
+    codepoints = codepoints_of("".join(visible)).astype(np.int64)
+    of = np.repeat(np.arange(len(visible)), [len(text) for text in visible])
+    lettered = scripts_of(codepoints) != ""
+    found = np.zeros(len(visible), dtype=np.int64)
+    for chosen in (~lettered, lettered):  # the first of each piece is written last, and letters over what is none
+        found[of[chosen][::-1]] = codepoints[chosen][::-1]
+    return found
+
+
+def _of_targets(table: np.ndarray) -> Callable[[Arrays], np.ndarray]:
+    """What `table` has for each symbol, for the targets of a batch."""
+    return lambda arrays: table[arrays["target_ids"]]
+
+
+def _visible(piece: str) -> str:
+    return piece.strip(_SPACE).replace(_SPACE, " ")
+
+
+def _begins_word(pieces: Sequence[str]) -> np.ndarray:
+    return np.array([piece.startswith(_SPACE) for piece in pieces], dtype=np.int64)
+
+
+class Pool:
+    """The visible characters of all subwords, and the subwords by length and by whether they begin a word.
+
+    `characters`, int64 [sum], are the codepoints of all subwords one after another, without the mark of a space; those
+    of a subword begin at `first`, int64 [size]; `usable`, bool [size], is `predictable`.
+    """
+
+    def __init__(self, pieces: Sequence[str]) -> None:
+        visible = [_visible(piece) for piece in pieces]
+        size = np.array([len(text) for text in visible])
+        self.characters = np.array([ord(c) for text in visible for c in text], dtype=np.int64)
+        self.first = np.cumsum(size) - size
+        self.usable = predictable(pieces)
+        self._begins = _begins_word(pieces)
+        kind = np.where(self.usable, 2 * size + self._begins, 0)  # 0 and 1 are no length: nothing is drawn from there
+        self._by_kind = np.argsort(kind, kind="stable")
+        self._num = np.bincount(kind, minlength=2)
+        self._start = np.cumsum(self._num) - self._num
+        self._num[:2] = 0
+
+    def draw(self, gold: np.ndarray, size: np.ndarray, choice: np.ndarray) -> np.ndarray:
+        """Subwords of `size` characters that begin a word or not as `gold` does, uniformly by `choice` in [0, 1).
+
+        Args:
+            gold, size: int64 [n].
+            choice: float64 [n].
+
+        Returns:
+            int64 [n]; -1 where there is none: a vocabulary may fold characters, so that its piece is not the text's.
+        """
+        kind = 2 * size + self._begins[gold]
+        kind = np.where(kind < len(self._num), kind, 0)
+        drawn = self._start[kind] + (choice * self._num[kind]).astype(np.int64)
+        return np.where(self._num[kind] > 0, self._by_kind[np.minimum(drawn, len(self._by_kind) - 1)], -1)

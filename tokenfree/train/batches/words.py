@@ -1,0 +1,275 @@
+"""Words of bytes as inputs and targets, as Byte2Word reads them.
+
+Used by the objective byte2word and by inference. White space stands between words and is no part of the input.
+
+Words by rules are tokenised one by one, each as if it stood alone, so that subwords align with words whatever the
+vocabulary: in running text about 1% of the subwords lie across the edges of words, and of Chinese text most would if
+the vocabulary held its characters. Of the other words 96 to 99% get the subwords that they have in running text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain, pairwise
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from tokenfree.core.errors import UserError
+from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.preprocess.text.characters import byte_offsets, classes_of
+from tokenfree.preprocess.text.words import MAX_WORD_BYTES, byte_spans, limit_bytes
+from tokenfree.train.batches import counter_random as random
+from tokenfree.train.batches.base import Rows
+from tokenfree.train.batches.characters import ragged_range
+from tokenfree.train.model.embedders.word_bytes import CLS, MASK, SEP
+
+NOWHERE = -1
+
+
+class WordsOfText(NamedTuple):
+    """The words of a text, without its characters that stand for special symbols and halves of surrogate pairs."""
+
+    utf8: np.ndarray  # uint8 [bytes]
+    starts: np.ndarray  # int64 [words]: the first byte of each
+    ends: np.ndarray  # int64 [words]: the byte after the last
+    word_of: np.ndarray  # int64 [characters]: the word of each character of the whole text, -1 where it is in none
+
+
+def text_words(text: str, before: str | None = None) -> WordsOfText:
+    """Find them.
+
+    Args:
+        text: of which they are.
+        before: the text as it was before the case of some of its characters changed: its words are found, so that
+            "rAnDoM" stays one.
+    """
+    codepoints = _codepoints(text)
+    kept = np.flatnonzero((codepoints > MASK) & ((codepoints < 0xD800) | (codepoints > 0xDFFF)))
+    clean = codepoints[kept]
+    offsets = byte_offsets(clean)
+    starts, ends = _spans(clean if before is None else _codepoints(before)[kept], offsets)
+    places = offsets[:-1]
+    word = np.searchsorted(ends, places, side="right")
+    inside = places >= np.append(starts, offsets[-1])[word]
+    word_of = np.full(len(codepoints), NOWHERE)
+    word_of[kept[inside]] = word[inside]
+    utf8 = np.frombuffer(clean.tobytes().decode("utf-32-le").encode(), dtype=np.uint8)
+    return WordsOfText(utf8, starts, ends, word_of)
+
+
+def _spans(before: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The words of codepoints as bytes of a text whose characters begin at `offsets`: other letters may have other
+    lengths in UTF-8, and what is too long for a word then is cut again.
+    """
+    own = byte_offsets(before)
+    starts, ends = (offsets[np.searchsorted(own, span)] for span in byte_spans(classes_of(before), own))
+    return limit_bytes(starts, ends, offsets)
+
+
+def _codepoints(text: str) -> np.ndarray:
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+
+
+NUM_FRAME = 2  # the words CLS and SEP, of one byte each
+
+
+class Words(NamedTuple):
+    """The words of b texts as byte spans into all texts joined end to end."""
+
+    text: np.ndarray  # uint8
+    counts: np.ndarray  # int64 [b]
+    starts: np.ndarray  # int64 [counts.sum()]
+    ends: np.ndarray
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Bytes of each word, int64 [counts.sum()]."""
+        return self.ends - self.starts
+
+    @property
+    def firsts(self) -> np.ndarray:
+        """The number of each text's first word, int64 [b]."""
+        return np.cumsum(self.counts) - self.counts
+
+    @property
+    def bytes_before(self) -> np.ndarray:
+        """Bytes of all words before each one, and of all: int64 [counts.sum() + 1]."""
+        return np.concatenate([[0], np.cumsum(self.sizes)])
+
+    @property
+    def num_bytes(self) -> np.ndarray:
+        """Bytes of all words of each text, int64 [b]."""
+        before = self.bytes_before
+        return before[self.firsts + self.counts] - before[self.firsts]
+
+
+class Framed(NamedTuple):
+    """What an encoder of words reads."""
+
+    codepoints: np.ndarray  # int64 [b, length]: bytes
+    mask: np.ndarray  # bool [b, length]: where they are real
+    unit_ends: np.ndarray  # int64 [b, words]: the bytes up to which each word reaches
+
+
+def room_for_words(length: int, bytes_per_word: int) -> tuple[int, int]:
+    """Words and bytes of text that fit between CLS and SEP in `length` bytes, in as many units as DOWN then makes.
+
+    Raises:
+        UserError: the longest word does not fit, or none.
+    """
+    num_words, num_bytes = length // bytes_per_word - NUM_FRAME, length - NUM_FRAME
+    if num_bytes < MAX_WORD_BYTES or num_words < 1:
+        least = max(MAX_WORD_BYTES + NUM_FRAME, (NUM_FRAME + 1) * bytes_per_word)
+        raise UserError(
+            f"train.length: {length} bytes leave no room for a word of up to {MAX_WORD_BYTES} bytes between CLS and "
+            f"SEP, or for any word at {bytes_per_word} bytes a word; make it at least {least}"
+        )
+    return num_words, num_bytes
+
+
+def join_words(texts: Sequence[np.ndarray], starts: Sequence[np.ndarray], ends: Sequence[np.ndarray]) -> Words:
+    """Words from UTF-8 texts (uint8) and byte spans into each, as the shards hold them."""
+    sizes = np.array([len(text) for text in texts], dtype=np.int64)
+    counts = np.array([len(row) for row in starts], dtype=np.int64)
+    shifts = np.repeat(np.cumsum(sizes) - sizes, counts)
+    return Words(np.concatenate(texts), counts, np.concatenate(starts) + shifts, np.concatenate(ends) + shifts)
+
+
+def crop_words(
+    words: Words, num_words: int, num_bytes: int, seed: int, sample_ids: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Which words of each text are used: the number of the first and how many, int64 [b] each.
+
+    All where they are at most `num_words` of `num_bytes` in sum. Else a run from a random word on, as long as fits;
+    each word up to the last from which the run still reaches the end is equally likely to be the first.
+    """
+    bytes_before, begin = words.bytes_before, words.firsts
+    end = begin + words.counts
+    enough_bytes = np.searchsorted(bytes_before, bytes_before[end] - num_bytes)
+    latest = np.maximum(begin, np.maximum(end - num_words, enough_bytes))
+    drawn = random.uniform(seed, "crop", sample_ids, 1)[:, 0]
+    first = begin + (drawn * (latest - begin + 1)).astype(np.int64)
+    fitting = np.searchsorted(bytes_before, bytes_before[first] + num_bytes, side="right") - 1
+    return first, np.minimum(np.minimum(end, first + num_words), fitting) - first
+
+
+def frame_words(
+    text: np.ndarray, starts: np.ndarray, sizes: np.ndarray, counts: np.ndarray, length: int, num_units: int
+) -> Framed:
+    """[CLS] words [SEP] and padding.
+
+    Args:
+        text: uint8, from which the words are taken.
+        starts, sizes: int64 [counts.sum()], the place of each word in `text` and its bytes.
+        counts: int64 [b], the words of each example.
+        length, num_units: bytes and words of an input.
+    """
+    places, framed = np.cumsum(counts) - counts, counts + NUM_FRAME
+    inner = ragged_range(places + NUM_FRAME * np.arange(len(counts)) + 1, counts)
+    heads = np.cumsum(framed) - framed
+    source, size = np.empty(int(framed.sum()), dtype=np.int64), np.ones(int(framed.sum()), dtype=np.int64)
+    source[heads], source[heads + counts + 1] = len(text), len(text) + 1
+    source[inner], size[inner] = starts, sizes
+    flat = np.concatenate([text, np.array([CLS, SEP], dtype=np.uint8)])[ragged_range(source, size)]
+
+    after = np.cumsum(size)
+    totals = after[heads + counts + 1]
+    bases = np.concatenate([[0], totals[:-1]])
+    totals = totals - bases
+    codepoints = np.zeros((len(counts), length), dtype=np.int64)
+    for line, base, total in zip(codepoints, bases.tolist(), totals.tolist(), strict=True):
+        line[:total] = flat[base : base + total]
+    unit_ends = np.repeat(totals[:, None], num_units, axis=1)
+    unit_ends[np.arange(num_units) < framed[:, None]] = after - np.repeat(bases, framed)
+    return Framed(codepoints, np.arange(length) < totals[:, None], unit_ends)
+
+
+_MOST_KNOWN = 2**17  # words kept with their subwords, 35 MB; past it all are forgotten and learnt anew
+_CONTINUES = -65  # UTF-8 bytes inside a character are at most this as int8
+_BYTE_PIECE = "<0x"
+
+
+class WordSource(Protocol):
+    """Where words and their subwords come from."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the shards that are read."""
+        ...
+
+    def words(self, rows: Rows) -> Words:
+        """All words of some rows."""
+        ...
+
+    def pieces(self, rows: Rows, words: Words, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The ids of all subwords of the words `numbers` (int64 [n]), one after another, int64 [sum of the counts]; and
+        how many each word has, int64 [n].
+        """
+        ...
+
+
+class WordsByRules:
+    """The words of the shards (see preprocess/text/words.py), tokenised by the vocabulary when first met."""
+
+    columns = ("text", "word_starts", "word_ends")
+
+    def __init__(self, vocabulary: Vocabulary, *, lower_case: bool) -> None:
+        self._vocabulary = vocabulary
+        self._lower_case = lower_case
+        self._known: dict[bytes, list[int]] = {}
+
+    def words(self, rows: Rows) -> Words:
+        """The words of the columns `word_starts` and `word_ends`."""
+        return join_words(rows["text"], rows["word_starts"], rows["word_ends"])
+
+    def pieces(self, rows: Rows, words: Words, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """See `WordSource.pieces`: those that the vocabulary gives to each word alone."""
+        text = words.text.tobytes()
+        spans = zip(words.starts[numbers].tolist(), words.ends[numbers].tolist(), strict=True)
+        found = self._look_up([text[start:end] for start, end in spans])
+        ids = np.fromiter(chain.from_iterable(found), dtype=np.int64)
+        return ids, np.fromiter(map(len, found), dtype=np.int64, count=len(found))
+
+    def _look_up(self, words: Sequence[bytes]) -> list[list[int]]:
+        known = self._known
+        new = list(dict.fromkeys(word for word in words if word not in known))
+        if new:
+            if len(known) + len(new) > _MOST_KNOWN:
+                known.clear()
+                new = list(dict.fromkeys(words))
+            texts = [word.decode() for word in new]
+            flat = self._vocabulary.encode_flat([text.lower() for text in texts] if self._lower_case else texts)
+            ids = flat.ids.tolist()
+            known.update(zip(new, (ids[start:end] for start, end in pairwise(flat.offsets.tolist())), strict=True))
+        return [known[word] for word in words]
+
+
+class SubwordsAsWords:
+    """Pseudo-words: each subword of the running text is a word, spelled in bytes; a byte-fallback piece is its byte."""
+
+    columns = ("text", "subword_ids", "subword_starts", "subword_ends")
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._is_byte = np.array([piece.startswith(_BYTE_PIECE) for piece in vocabulary.pieces()], dtype=bool)
+
+    def words(self, rows: Rows) -> Words:
+        """The subwords; of a longer one (an unknown run) the first `MAX_WORD_BYTES` bytes."""
+        texts, counts = rows["text"], np.array([len(row) for row in rows["subword_ids"]], dtype=np.int64)
+        text = np.concatenate(texts)
+        places = np.append(np.flatnonzero(text.view(np.int8) > _CONTINUES), len(text))  # of characters
+        sizes = np.array([len(row) for row in texts], dtype=np.int64)
+        shifts = np.repeat(np.searchsorted(places, np.cumsum(sizes) - sizes), counts)
+        starts, ends = (places[np.concatenate(rows[column]) + shifts] for column in ("subword_starts", "subword_ends"))
+        if len(starts):
+            numbers = np.arange(len(starts))
+            is_byte = self._is_byte[np.concatenate(rows["subword_ids"])]
+            begins = np.append(True, starts[1:] != starts[:-1])
+            later = numbers - np.maximum.accumulate(np.where(begins, numbers, 0))  # bytes of the same character before
+            starts = np.where(is_byte, np.minimum(starts + later, ends - 1), starts)
+            ends = np.where(is_byte, starts + 1, np.minimum(ends, starts + MAX_WORD_BYTES))
+        return Words(text, counts, starts, ends)
+
+    def pieces(self, rows: Rows, words: Words, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """See `WordSource.pieces`: one for each word, itself."""
+        return np.concatenate(rows["subword_ids"])[numbers].astype(np.int64), np.ones(len(numbers), dtype=np.int64)

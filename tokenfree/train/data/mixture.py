@@ -1,0 +1,310 @@
+"""Several data directories read as one, each with a weight: `A:0.7 B:0.3`.
+
+K directories, T turns
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import math
+import os
+import re
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from tokenfree.core.errors import UserError
+from tokenfree.preprocess.dataset.manifest import DatasetSplit, Manifest, load_manifest, load_vocabulary
+from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.train.batches import counter_random as random
+
+PERIOD = 1 << 16  # samples after which the order of several directories repeats
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?(nan|inf)", re.IGNORECASE | re.ASCII)
+
+
+@dataclasses.dataclass(frozen=True)
+class Mixture:
+    """Data directories that are read as one.
+
+    Attributes:
+        paths: paths or addresses, at least two.
+        weights: what the samples from each are in proportion to, above 0; None: the characters of its training split.
+    """
+
+    paths: tuple[str, ...]
+    weights: tuple[float, ...] | None = None
+
+    def words(self) -> list[str]:
+        """As on the command line; `parse` gives the same again."""
+        if self.weights is None:
+            return list(self.paths)
+        return [f"{path}:{weight!r}" for path, weight in zip(self.paths, self.weights, strict=True)]
+
+    def __str__(self) -> str:
+        return " ".join(self.words())
+
+
+Data = str | Mixture  # the path or address of a data directory, or several
+
+
+def parse(words: Sequence[str], what: str = "--data") -> Data:
+    """What `DIR` and `DIR:WEIGHT` say, all with a weight or none; of a single one the weight says nothing.
+
+    A number after the last colon is a weight, unless it is the port of an address, or a folder has that very name.
+
+    Args:
+        words: at least one.
+        what: what messages call the words.
+
+    Raises:
+        UserError: a weight is not above 0 or gives less than one sample in `PERIOD`, or some have none.
+    """
+    parted = [_parted(word) for word in words]
+    paths = tuple(path for path, _ in parted)
+    given = [(word, path, weight) for word, (path, weight) in zip(words, parted, strict=True) if weight is not None]
+    for word, path, weight in given:
+        if not (weight > 0 and math.isfinite(weight)):
+            raise UserError(
+                f"{what} {word}: the weight must be a number above 0, such as {path}:0.5; or leave {path} out"
+            )
+    if len(paths) == 1:
+        return paths[0]
+    if not given:
+        return Mixture(paths)
+    without = next((path for path, weight in parted if weight is None), None)
+    if without is not None:
+        raise UserError(
+            f"{what} {without}: has no weight, and {given[0][1]} has one; give all a weight, such as {without}:0.5, or "
+            "none, which is by their characters"
+        )
+    weights = tuple(weight for _, _, weight in given)
+    largest = max(weights)  # divided by first: a sum of weights can overflow
+    whole = sum(weight / largest for weight in weights)
+    for word, path, weight in given:
+        if weight / largest / whole * PERIOD < 1:
+            raise UserError(
+                f"{what} {word}: the weight gives less than one sample in {PERIOD:,}. Increase it or leave {path} out."
+            )
+    return Mixture(paths, weights)
+
+
+def given_or_parsed(data: Data | Sequence[str]) -> Data:
+    """Data as a program gives them: what they are, or the words for them."""
+    return data if isinstance(data, str | Mixture) else parse(data, "data")
+
+
+def absolute(data: Data) -> Data:
+    """The same with paths that do not depend on the working directory."""
+    if isinstance(data, Mixture):
+        return dataclasses.replace(data, paths=tuple(map(_absolute, data.paths)))
+    return _absolute(data)
+
+
+def paths_of(data: Data) -> tuple[str, ...]:
+    """The directories."""
+    return data.paths if isinstance(data, Mixture) else (data,)
+
+
+def stored(data: Data) -> str | list[str]:
+    """As a file of settings holds it; `given_or_parsed` gives the same again."""
+    return data.words() if isinstance(data, Mixture) else data
+
+
+def words_of(data: Data) -> list[str]:
+    """The words for it on the command line."""
+    return data.words() if isinstance(data, Mixture) else [data]
+
+
+def _absolute(path: str) -> str:
+    return path if "://" in path else os.path.abspath(path)
+
+
+def _parted(word: str) -> tuple[str, float | None]:
+    path, _, number = word.rpartition(":")
+    is_port = "://" in path and "/" not in path.partition("://")[2]
+    if not path or is_port or not _NUMBER.fullmatch(number) or os.path.isdir(word):
+        return word, None
+    return path, float(number)
+
+
+class Mixing(NamedTuple):
+    """How the shards of a split are shared among directories."""
+
+    weights: tuple[int, ...]  # of each directory, without a common divisor
+    of_shard: tuple[int, ...]  # the number of the directory that each shard is in
+
+    @property
+    def shares(self) -> np.ndarray:
+        """float64, of each directory."""
+        return np.array(self.weights, dtype=np.float64) / sum(self.weights)
+
+
+@dataclasses.dataclass(frozen=True)
+class Contents:
+    """What there is to read.
+
+    Attributes:
+        manifest: of the directory; of several, what theirs have in common, with the splits of all one after another,
+            and a fingerprint of all and of their weights.
+        mixing: by split; None of a single directory.
+    """
+
+    manifest: Manifest
+    mixing: Mapping[str, Mixing] | None
+
+
+def load_contents(data: Data) -> Contents:
+    """Read the manifests of `data`.
+
+    Raises:
+        UserError: a directory is none, or they cannot be read as one; both are named.
+    """
+    manifests = [load_manifest(path) for path in paths_of(data)]
+    if not isinstance(data, Mixture):
+        return Contents(manifests[0], None)
+    _check(data.paths, manifests)
+    weights = _whole_weights(data, manifests)
+    names = [name for name in ("train", "validation") if any(name in each.splits for each in manifests)]
+    parts = {name: [each.splits.get(name, DatasetSplit(())).shards for each in manifests] for name in names}
+    first = manifests[0]
+    return Contents(
+        dataclasses.replace(
+            first,
+            config={**first.config, "columns": _common_columns(manifests)},
+            config_fingerprint="",
+            inputs=(),
+            counters={},
+            statistics={},
+            files={},
+            splits={name: DatasetSplit(tuple(shard for of in each for shard in of)) for name, each in parts.items()},
+            fingerprint=_fingerprint(manifests, weights),
+        ),
+        {
+            name: Mixing(weights, tuple(number for number, of in enumerate(each) for _ in of))
+            for name, each in parts.items()
+        },
+    )
+
+
+def load_data_manifest(data: Data) -> Manifest:
+    """The manifest of `data`, see `Contents`.
+
+    Raises:
+        UserError: see `load_contents`.
+    """
+    return load_contents(data).manifest
+
+
+def load_data_vocabulary(data: Data) -> Vocabulary | None:
+    """The subword vocabulary of `data`, None where they have none: several directories have the same one.
+
+    Raises:
+        UserError: see `tokenfree.preprocess.dataset.manifest.load_vocabulary`.
+    """
+    return load_vocabulary(paths_of(data)[0])
+
+
+def _check(paths: Sequence[str], manifests: Sequence[Manifest]) -> None:
+    for number, (path, manifest) in enumerate(zip(paths, manifests, strict=True)):
+        if "train" not in manifest.splits or not manifest.splits["train"].rows:
+            raise UserError(f"{path} has no windows to train on; leave it out, or preprocess more text")
+        if manifest.vocabulary_sha256 != manifests[0].vocabulary_sha256:
+            raise UserError(
+                f"{paths[0]} and {path} have different subword vocabularies; preprocess one of them with the other's "
+                "vocabulary/subwords.model as vocabulary.model"
+            )
+        for earlier in range(number):
+            if manifests[earlier].fingerprint == manifest.fingerprint:
+                raise UserError(f"{paths[earlier]} and {path} hold the same shards; give one, with the weight of both")
+
+
+def _whole_weights(mixture: Mixture, manifests: Sequence[Manifest]) -> tuple[int, ...]:
+    """The weights as the smallest whole numbers in their proportion."""
+    if mixture.weights is None:
+        exact = [Fraction(manifest.splits["train"].characters) for manifest in manifests]
+    else:
+        exact = [Fraction(repr(weight)) for weight in mixture.weights]
+    whole = [int(each * math.lcm(*(each.denominator for each in exact))) for each in exact]
+    return tuple(each // math.gcd(*whole) for each in whole)
+
+
+def _common_columns(manifests: Sequence[Manifest]) -> list[str]:
+    """In the order of the first."""
+    return [
+        name for name in manifests[0].config["columns"] if all(name in each.config["columns"] for each in manifests)
+    ]
+
+
+def _fingerprint(manifests: Sequence[Manifest], weights: Sequence[int]) -> str:
+    """32 hex digits of all that decides which window a sample is, in the order in which the directories are named."""
+    digest = hashlib.blake2b(digest_size=16)
+    for weight, manifest in zip(weights, manifests, strict=True):
+        digest.update(f"{weight} of {manifest.fingerprint}\n".encode())
+    return digest.hexdigest()
+
+
+_MOST_ROUNDS = 64  # of changing places: 1 to 5 ms each
+
+
+def fair_turns(weights: Sequence[int]) -> np.ndarray:
+    """int64 [sum of weights]: directory d comes weights[d] times, and of the first n turns n * share within one.
+
+    The turn goes to whom the deadline for the next one is nearest, of those who are not ahead (R. Tijdeman, "The
+    chairman assignment problem", 1980): no directory is ever off by more than 1 - 1 / (2 K - 2).
+    """
+    total, slack = sum(weights), 2 * len(weights) - 2
+    counts, turns = [0] * len(weights), []
+    for turn in range(1, total + 1):
+        entitled = (
+            number for number, weight in enumerate(weights) if slack * (weight * turn - total * counts[number]) >= total
+        )
+        chosen = min(entitled, key=lambda number: (slack - 1 + slack * counts[number]) / weights[number])
+        counts[chosen] += 1
+        turns.append(chosen)
+    return np.array(turns, dtype=np.int64)
+
+
+def shuffled_turns(turns: np.ndarray, weights: Sequence[int], seed: int) -> np.ndarray:
+    """Turns (int64 [T]) that have gone towards places drawn at random, as far as all stay within one of their share.
+
+    The j-th of a directory draws its place from the j-th of as many equal stretches as the directory has turns;
+    neighbours change places where both want to. Without it a directory would come at the same places of every batch
+    where share and batch resonate, and some streams would hardly read of it.
+    """
+    turns, total = turns.copy(), sum(weights)
+    distance = total / np.array(weights)
+    drawn = random.uniform(seed, "turns of directories", np.arange(len(turns)), 1)[:, 0]
+    wishes = np.empty(len(turns))
+    for number, each in enumerate(distance):
+        own = np.flatnonzero(turns == number)
+        wishes[own] = (np.arange(len(own)) + drawn[own]) * each
+    for round_ in range(min(_MOST_ROUNDS, int(distance.max()) + 2)):
+        first = np.arange(round_ % 2, len(turns) - 1, 2)  # of each pair; the pairs do not overlap
+        before, after = turns[first], turns[first + 1]
+        change = (wishes[first] > wishes[first + 1]) & (before != after)
+        for number, weight in enumerate(weights):
+            ahead = total * np.cumsum(turns == number)[first] - weight * (first + 1)  # by so many total-ths of a turn
+            change &= (before != number) | (ahead > 0)
+            change &= (after != number) | (ahead < 0)
+        for values in (turns, wishes):
+            at = first[change]
+            values[at], values[at + 1] = values[at + 1], values[at]
+    return turns
+
+
+def quotas_of(shares: np.ndarray, total: int) -> np.ndarray:
+    """Whole numbers in proportion to `shares` (float64 [n], which sum to 1), int64 [n].
+
+    They sum to `total` and are at least 1 each; the largest remainders are rounded up.
+    """
+    exact = np.round(shares * total, 6)  # powers differ in their last bits between processors
+    quotas = np.maximum(exact.astype(np.int64), 1)
+    missing = total - int(quotas.sum())
+    if missing >= 0:
+        quotas[np.argsort(quotas - exact, kind="stable")[:missing]] += 1
+    else:  # rare ones were given more than their share: the commonest pays
+        quotas[np.argmax(quotas)] += missing
+    return quotas

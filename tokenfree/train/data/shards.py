@@ -1,0 +1,406 @@
+"""Rows of Arrow shards as NumPy views; remote shards are fetched into a bounded cache.
+
+What was found right is remembered by empty files in the cache (see `tokenfree.core.files`), so that
+other workers and later runs need not hash it again; where these cannot be written, by this process alone.
+
+The folder is TOKENFREE_CACHE (default ~/.cache/tokenfree); its shards are kept under TOKENFREE_CACHE_GB (default 50).
+All workers of a machine share it: files are named by their hash and appear by renaming, and one worker at a time
+fetches a shard, while others that need it wait for it.
+"""
+
+from __future__ import annotations
+
+import bisect
+import collections
+import contextlib
+import errno
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from fsspec import AbstractFileSystem
+from fsspec.core import url_to_fs
+from fsspec.implementations.local import LocalFileSystem
+
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.files import folder, hash_file, lock
+from tokenfree.core.storage import Storage, retry
+from tokenfree.preprocess.dataset.manifest import Manifest, ShardEntry
+from tokenfree.train.data.mixture import Data, Mixing, load_contents, paths_of, quotas_of
+
+
+class BackgroundFetcher:
+    """Calls `act` with each item of the list given last, in order, in a thread that lives as long as there are any.
+
+    An error of `act` is passed over: whoever needs the item meets it again.
+    """
+
+    def __init__(self, act: Callable[[int], object]) -> None:
+        self._act = act
+        self._items: list[int] = []
+        self._lock = threading.Lock()
+        self._works = False
+
+    def replace(self, items: Iterable[int]) -> None:
+        """Do `items` from now on; what is being done is finished first."""
+        with self._lock:
+            self._items = list(items)
+            if self._items and not self._works:
+                self._works = True
+                threading.Thread(target=self._work, name="fetch-ahead", daemon=True).start()
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if not self._items:
+                    self._works = False
+                    return
+                item = self._items.pop(0)
+            with contextlib.suppress(Exception):
+                self._act(item)
+
+
+_sound: set[str] = set()
+_hashing = threading.Lock()  # the thread that looks ahead may be about what another one needs now
+
+
+def is_sound(path: str, sha256: str) -> bool:
+    """Whether the content of the file is that of `sha256`.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    status = os.stat(path)
+    what = (os.path.abspath(path), status.st_size, status.st_mtime_ns, status.st_ctime_ns, sha256)
+    key = hashlib.blake2b(repr(what).encode(errors="surrogateescape"), digest_size=16).hexdigest()
+    mark = folder() / "checked" / key
+    with _hashing:
+        if key in _sound or mark.exists():
+            return True
+        if hash_file(path) != sha256:
+            return False
+        _sound.add(key)
+    with contextlib.suppress(OSError):
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch()
+    return True
+
+
+ATTEMPTS = 5
+PAUSE = 1.0  # seconds after the first attempt that failed; doubled after each
+STALE = 3600.0  # seconds after which a part of a shard belongs to a worker that was killed
+_CACHE_REMEDY = "run `tokenfree verify` on the data"
+
+
+def fetch(system: AbstractFileSystem, name: str, *, num_bytes: int, sha256: str) -> str:
+    """The path of a local copy of the file `name` of `system`.
+
+    Raises:
+        JobError: the file is absent, cannot be fetched, or its content is not that of `sha256`.
+        UserError: there is no room for it.
+    """
+    path = folder() / f"{sha256}.arrow"
+    if _in_use(path):
+        return str(path)
+    folder().mkdir(parents=True, exist_ok=True)
+    limit = int(float(os.environ.get("TOKENFREE_CACHE_GB", "50")) * 1e9)
+    with lock(path.with_suffix(".lock")):
+        if not _in_use(path):  # another worker may have fetched it meanwhile
+            _make_room(limit - num_bytes)
+            _fetch(system, name, path, sha256)
+    return str(path)
+
+
+def _in_use(path: Path) -> bool:
+    """Whether the shard is here; if so it is now the one used last, which is removed last."""
+    try:
+        os.utime(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _fetch(system: AbstractFileSystem, name: str, path: Path, sha256: str) -> None:
+    temporary = path.with_suffix(".partial")
+    try:
+        _download(system, name, temporary)
+        found = hash_file(temporary)
+        if found != sha256:
+            raise JobError(f"{name} has SHA-256 {found}, its manifest says {sha256}; {_CACHE_REMEDY}")
+        temporary.replace(path)
+    except FileNotFoundError as error:
+        raise JobError(f"{name}, which the manifest names, is absent; {_CACHE_REMEDY}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _download(system: AbstractFileSystem, name: str, target: Path) -> None:
+    try:
+        retry(lambda: system.get_file(name, str(target)), again=_may_pass, pause=PAUSE, attempts=ATTEMPTS)
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # fsspec's file systems raise errors of many libraries
+        if _may_pass(error):
+            raise JobError(f"{name} cannot be fetched: {error}; try again when the store is back") from error
+        raise UserError(
+            f"{folder()}: no room for {name}; free space, lower TOKENFREE_CACHE_GB, or set TOKENFREE_CACHE to "
+            "a folder on a larger disk"
+        ) from error
+
+
+def _may_pass(error: Exception) -> bool:
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return not full and not isinstance(error, FileNotFoundError)
+
+
+def _make_room(limit: int) -> None:
+    """Remove shards used longest ago until at most `limit` bytes are left; a mapped one lives on until it is closed."""
+    files = []
+    for path in [*folder().glob("*.arrow"), *folder().glob("*.partial")]:
+        try:
+            files.append((path.stat(), path))
+        except FileNotFoundError:  # another worker was first
+            continue
+    files.sort(key=lambda entry: entry[0].st_mtime)
+    total = sum(status.st_size for status, _ in files)
+    now = time.time()
+    for status, path in files:
+        stale = path.suffix == ".partial" and now - status.st_mtime > STALE
+        if stale or (total > limit and path.suffix == ".arrow"):
+            path.unlink(missing_ok=True)
+            total -= status.st_size
+
+
+MAX_OPEN = 1024  # mapped shards; none holds a file descriptor
+_REMEDY = "run `tokenfree verify` on the data directory, and preprocess again what is broken"
+
+
+class _Column(NamedTuple):
+    offsets: np.ndarray  # int32 [rows + 1], into `values`
+    values: np.ndarray  # the items of all rows one after another; UTF-8 bytes of strings, packed bits of booleans
+    packed: bool
+
+    def row(self, index: int) -> np.ndarray:
+        begin, end = self.offsets[index : index + 2].tolist()
+        if not self.packed:
+            return self.values[begin:end]
+        whole = np.unpackbits(self.values[begin // 8 : -(-end // 8)], bitorder="little")
+        return whole[begin % 8 : begin % 8 + end - begin].view(np.bool_)
+
+
+class Shard:
+    """One open shard. Its arrays are views of the mapped file: nothing is copied, nothing read before it is used."""
+
+    def __init__(self, table: pa.Table, path: str, local: str) -> None:
+        self.path, self.local = path, local
+        self.num_rows = table.num_rows
+        self._batches = table.to_batches()
+        self._starts = [0, *np.cumsum([batch.num_rows for batch in self._batches]).tolist()]
+        self._columns: dict[tuple[int, str], _Column] = {}
+
+    def row(self, column: str, index: int) -> np.ndarray:
+        """The items of a list column in a row, [any] of the column's type; the UTF-8 bytes (uint8) of a string column.
+
+        Raises:
+            UserError: the shard has no such column.
+        """
+        view, at = self._place(column, index)
+        return view.row(at)
+
+    def size(self, column: str, index: int) -> int:
+        """How many items `row` would give, without reading them.
+
+        Raises:
+            UserError: the shard has no such column.
+        """
+        view, at = self._place(column, index)
+        return int(view.offsets[at + 1] - view.offsets[at])
+
+    def columns(self) -> list[str]:
+        """The names of the columns, in their order."""
+        return self._batches[0].schema.names if self._batches else []
+
+    def _place(self, column: str, index: int) -> tuple[_Column, int]:
+        """The column in the batch of a row, and the row's number there."""
+        batch = bisect.bisect_right(self._starts, index) - 1
+        view = self._columns.get((batch, column))
+        if view is None:
+            view = self._columns[batch, column] = self._view(batch, column)
+        return view, index - self._starts[batch]
+
+    def _view(self, batch: int, column: str) -> _Column:
+        if column not in self.columns():
+            raise UserError(
+                f"{self.path} has no column {column!r} (it has {', '.join(self.columns())}); preprocess again with it "
+                "in `columns`, or choose an objective that does not need it"
+            )
+        array = self._batches[batch].column(column)
+        if pa.types.is_string(array.type):
+            _, offsets, values = array.buffers()
+            return _Column(
+                np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1],
+                np.frombuffer(values or b"", np.uint8),
+                packed=False,
+            )
+        assert isinstance(array, pa.ListArray), array.type
+        offsets = np.from_dlpack(array.offsets)  # to_numpy would import pandas
+        if pa.types.is_boolean(array.values.type):
+            return _Column(offsets, np.frombuffer(array.values.buffers()[1] or b"", np.uint8), packed=True)
+        return _Column(offsets, np.from_dlpack(array.values), packed=False)
+
+
+def local_file(path: str, *, num_bytes: int, sha256: str, check: bool = True) -> str:
+    """The shard at `path` (a local file, or an fsspec URL, which is fetched) as a file of this machine.
+
+    Args:
+        num_bytes, sha256: of the manifest.
+        check: whether the content of a local file of this size is compared too, see `is_sound`.
+
+    Raises:
+        OSError: a local file cannot be read.
+        JobError, UserError: a local file is damaged; and see `tokenfree.train.data.shards.fetch`.
+    """
+    system, name = url_to_fs(path)
+    if not isinstance(system, LocalFileSystem):
+        return fetch(system, name, num_bytes=num_bytes, sha256=sha256)
+    if check and os.path.getsize(name) == num_bytes and not is_sound(name, sha256):
+        raise JobError(f"{path} is damaged, its SHA-256 is not that of its manifest; {_REMEDY}")
+    return name
+
+
+def open_shard(path: str, *, num_bytes: int, sha256: str, check: bool = True) -> Shard:
+    """Map the shard at `path`, a local file or an fsspec URL; a URL is fetched into the cache and its hash checked.
+
+    Arguments as those of `local_file`.
+
+    Raises:
+        JobError: the file is absent, of another size or content than the manifest says, or no Arrow stream.
+    """
+    try:
+        local = local_file(path, num_bytes=num_bytes, sha256=sha256, check=check)
+        found = os.path.getsize(local)
+        if found != num_bytes:
+            raise JobError(f"{path} has {found} bytes, its manifest says {num_bytes}; {_REMEDY}")
+        with pa.memory_map(local) as source, pa.ipc.open_stream(source) as stream:
+            return Shard(stream.read_all(), path, local)  # the buffers keep the map alive when the file is closed
+    except (OSError, pa.ArrowInvalid) as error:
+        raise JobError(f"{path} cannot be read ({error}); {_REMEDY}") from error
+
+
+class ShardReader:
+    """The shards of one split of a data directory, or of several one after another, opened when first read.
+
+    Args:
+        data: path or address of the directory, or several.
+        name: of the split.
+        check: whether the hash of a local shard is compared before its first use.
+
+    Raises:
+        UserError: there is no manifest, or no such split in it; or directories cannot be read as one.
+    """
+
+    def __init__(self, data: Data, name: str, *, check: bool = True) -> None:
+        contents = load_contents(data)
+        self.manifest: Manifest = contents.manifest
+        if name not in self.manifest.splits:
+            known = ", ".join(self.manifest.splits)
+            raise UserError(
+                f"{data} has no split {name!r} (it has {known}); preprocess with validation_fraction above 0"
+            )
+        self.shards: Sequence[ShardEntry] = self.manifest.splits[name].shards
+        self.mixing: Mixing | None = contents.mixing[name] if contents.mixing is not None else None
+        self._open: collections.OrderedDict[int, Shard] = collections.OrderedDict()
+        self._paths = [path.rstrip("/") for path in paths_of(data)]
+        self._remote = not all(Storage.at(path).is_local for path in paths_of(data))
+        self._check = check
+        self._ahead = BackgroundFetcher(self._fetch)
+
+    def shard(self, index: int) -> Shard:
+        """The open shard of this number; the one used longest ago is closed where there would be more than `MAX_OPEN`.
+
+        Raises:
+            JobError, UserError: it cannot be fetched or read.
+        """
+        shard = self._open.get(index)
+        if shard is None:
+            entry = self.shards[index]
+            path = self._path(index)
+            shard = open_shard(path, num_bytes=entry.bytes, sha256=entry.sha256, check=self._check)
+            if shard.num_rows != entry.rows:
+                raise JobError(f"{path} has {shard.num_rows} rows, its manifest says {entry.rows}; {_REMEDY}")
+            if self._remote:
+                self._close_removed()
+            self._open[index] = shard
+            if len(self._open) > MAX_OPEN:
+                self._open.popitem(last=False)
+        self._open.move_to_end(index)
+        return shard
+
+    def fetch_ahead(self, *shards: np.ndarray) -> None:
+        """Fetch remote shards, of these numbers in their order, while other things go on; replaces the last wish.
+
+        Local ones are checked, where that is asked for.
+        """
+        if self.is_prepared:
+            self._ahead.replace(dict.fromkeys(number for part in shards for number in part.reshape(-1).tolist()))
+
+    def rows(self, columns: Sequence[str], shards: np.ndarray, rows: np.ndarray) -> dict[str, list[np.ndarray]]:
+        """The arrays of some rows by column, n of each; `shards` and `rows` are int64 [n].
+
+        Raises:
+            JobError, UserError: a shard cannot be fetched or read, or has not the columns.
+        """
+        places = [(self.shard(shard), row) for shard, row in zip(shards.tolist(), rows.tolist(), strict=True)]
+        return {column: [shard.row(column, row) for shard, row in places] for column in columns}
+
+    def directories_of(self, shards: np.ndarray) -> np.ndarray:
+        """The number of the directory that each shard (int64 [n]) is in, int64 [n]; 0 where there is one."""
+        return np.zeros_like(shards) if self.mixing is None else np.array(self.mixing.of_shard, dtype=np.int64)[shards]
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether shards are fetched or checked before they are read."""
+        return self._remote or self._check
+
+    def _path(self, index: int) -> str:
+        directory = 0 if self.mixing is None else self.mixing.of_shard[index]
+        return f"{self._paths[directory]}/{self.shards[index].path}"
+
+    def _fetch(self, index: int) -> None:
+        entry = self.shards[index]
+        local_file(self._path(index), num_bytes=entry.bytes, sha256=entry.sha256, check=self._check)
+
+    def _close_removed(self) -> None:
+        """Let go of shards that the cache has removed, whose space is free only then."""
+        for index in [index for index, shard in self._open.items() if not os.path.exists(shard.local)]:
+            del self._open[index]
+
+    def spread(self, num_windows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """At most `num_windows` rows spaced evenly: their numbers in the split, shards, rows; int64 [n] each.
+
+        Of several directories, one after another, each has its share of them, one at the least, as far as it has rows.
+        """
+        first_row = np.cumsum([0, *(shard.rows for shard in self.shards)])
+        if self.mixing is None:
+            numbers = _evenly(0, int(first_row[-1]), num_windows)
+        else:
+            ends = first_row[np.searchsorted(self.mixing.of_shard, range(len(self.mixing.weights) + 1))].tolist()
+            shares = np.where(np.diff(ends) > 0, self.mixing.shares, 0)
+            filled = np.flatnonzero(shares)
+            wanted = quotas_of(shares[filled] / shares.sum(), max(num_windows, len(filled))).tolist()
+            parts = (_evenly(ends[k], ends[k + 1], each) for k, each in zip(filled.tolist(), wanted, strict=True))
+            numbers = np.concatenate([np.zeros(0, dtype=np.int64), *parts])
+        shards = np.searchsorted(first_row, numbers, side="right") - 1
+        return numbers, shards, numbers - first_row[shards]
+
+
+def _evenly(begin: int, end: int, most: int) -> np.ndarray:
+    """At most so many of the numbers from `begin` to `end`, spaced evenly, int64."""
+    count = min(most, end - begin)
+    return begin + np.arange(count, dtype=np.int64) * (end - begin) // max(count, 1)

@@ -1,0 +1,129 @@
+"""A fine-tuned model for any text: `model = load_finetuned("RUN")`, then `model(["a text"])[0]["label"]`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tokenfree.core.errors import UserError
+from tokenfree.preprocess.dataset.manifest import load_vocabulary
+from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.train.config import FinetuneRecipe
+from tokenfree.train.loop.finetuning import Evaluated, Evaluator
+from tokenfree.train.loop.step import Task, matrix_precision
+from tokenfree.train.runs.checkpoints import Checkpoint
+from tokenfree.train.runs.config import read_finetuned
+from tokenfree.train.runs.run import checkpoint_of, run_at
+from tokenfree.train.tasks.base import DownstreamTask
+from tokenfree.train.tasks.examples.noise import IN_WORDS, Noise, reads_words
+from tokenfree.train.tasks.inputs import text_inputs
+
+
+class FinetunedModel:
+    """A model with the head of its task, in evaluation mode.
+
+    Args:
+        recipe: of the run, whose task is fitted.
+        checkpoint: of the run.
+        vocabulary: of subwords, where the model reads such.
+        device: where the model is to be.
+    """
+
+    def __init__(
+        self, recipe: FinetuneRecipe, checkpoint: Checkpoint, vocabulary: Vocabulary | None, device: str = "cpu"
+    ) -> None:
+        self.recipe, self.checkpoint = recipe, checkpoint
+        self.task: DownstreamTask = recipe.task
+        self._device = torch.device(device)
+        self._collator = self.task.collator(text_inputs(recipe.model, recipe.train.length, vocabulary), 0)
+        with torch.random.fork_rng():  # fresh weights are drawn, then overwritten
+            model = Task(recipe.model.build(), self.task.build(recipe.model))
+        model.load_state_dict(checkpoint.weights())
+        self.model = model.to(self._device).eval()
+
+    @property
+    def step(self) -> int:
+        """Step of the checkpoint."""
+        return self.checkpoint.step
+
+    def __call__(self, texts: Sequence[str]) -> list[dict[str, Any]]:
+        """What the task finds in each text: a line of RUN/predictions, but for `key`. Of pairs, each text is two with a
+        tab between.
+
+        Raises:
+            UserError: a text is not one of the task, or too long where that is refused.
+        """
+        if isinstance(texts, str) or not texts:
+            raise UserError(f"give a list of at least one text, not {texts!r}")
+        examples = [self.task.raw(f"text {number}", text) for number, text in enumerate(texts, 1)]
+        found = self.evaluate_examples(examples).predictions
+        return [{name: value for name, value in each.items() if name != "key"} for each in found]
+
+    def evaluate(self, path: str | None, noise: Noise | None = None) -> Evaluated:
+        """The predictions for the examples of a file and, where it has the right answers, the scores.
+
+        Args:
+            path: of the file; None where the task makes its examples.
+            noise: what is in the texts, of which `evaluation` counts; None: as the run has it.
+
+        Raises:
+            UserError: what is wrong with the file; or the task or the model does not go with the noise.
+        """
+        return self.evaluate_examples(self.examples(path, noise))
+
+    def examples(self, path: str | None, noise: Noise | None = None) -> Sequence[Any]:
+        """The examples that `evaluate` evaluates.
+
+        Raises:
+            UserError: see `evaluate`.
+        """
+        task = self._with(noise)
+        if path is None and task.needs_files:
+            raise UserError(f"--data is missing; {task.name} is evaluated on a file of examples")
+        return task.examples("test", path)
+
+    def evaluate_examples(self, examples: Sequence[Any]) -> Evaluated:
+        """The predictions for examples of the task and, where they have the right answers, the scores.
+
+        Raises:
+            UserError: an example is longer than the model reads, where that is refused.
+        """
+        evaluator = Evaluator(self.task, self._collator, examples, micro_batch=self.recipe.train.micro_batch)
+        with matrix_precision(self.recipe.train.precision, self._device):
+            return evaluator(self.model, self._device)
+
+    def _with(self, noise: Noise | None) -> DownstreamTask:
+        """The task with noise in place of its own."""
+        task: Any = self.task
+        if noise is None:
+            return task
+        if not isinstance(getattr(task, "noise", None), Noise):
+            raise UserError(f"{task.name} takes no noise, which would move what its answers are of; leave it out")
+        if noise.evaluation == IN_WORDS and not reads_words(self.recipe.model):
+            raise UserError(f"noise {IN_WORDS} is for models of words, which this is none of; take random_case")
+        return dataclasses.replace(task, noise=noise)
+
+
+def load_finetuned(
+    run: str | Path, *, step: int | None = None, device: str = "cpu", trust_code: bool = False
+) -> FinetunedModel:
+    """The best checkpoint of a fine-tuning run; of one that is still trained, the newest that is sound.
+
+    Args:
+        run: its path or address.
+        step: use the checkpoint of this step.
+        device: where the model is to be, such as "cpu" or "cuda:0".
+        trust_code: run the code outside tokenfree that the run names.
+
+    Raises:
+        UserError: there is no such run, it has no checkpoint, or it is one of pretraining.
+        JobError: the best checkpoint is damaged.
+    """
+    recipe = read_finetuned(run, trust_code=trust_code).recipe
+    checkpoint = checkpoint_of(run, step, best=True)
+    vocabulary = load_vocabulary(run_at(run).name) if recipe.model.embedder.symbols == "subwords" else None
+    return FinetunedModel(recipe, checkpoint, vocabulary, device)

@@ -1,0 +1,226 @@
+"""Start a run from given weights (checkpoint of step 0), or extend a finished one.
+
+The learning rate of every step from there on is that of a run which was that long from its beginning. A finished run,
+whose rate has fallen to almost 0, so jumps up to the rate that the longer run has at this step. The steps before it
+were done at the rates of the shorter run, so that the end is not that of a run which was longer from its beginning.
+
+So they are read once, by the command; all workers have the same, on any number of machines and however they share the
+model, and so has a run that is killed before its next checkpoint. The optimizer, the step and the order of the data
+begin as in any other run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable
+from typing import Any, Generic
+
+from torch import Tensor
+
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import fingerprint
+from tokenfree.train.config import PretrainRecipe, R
+from tokenfree.train.jobs.weights import Fit, GivenWeights, absolute, fit, read_weights
+from tokenfree.train.loop.trainer import TrainingLoop
+from tokenfree.train.optimizers.base import learning_rate
+from tokenfree.train.runs import checkpoints
+from tokenfree.train.runs.config import InitFrom, RunConfig, config_before, read_config
+from tokenfree.train.runs.hashes import remove_hashes
+from tokenfree.train.runs.metrics import OnLine
+from tokenfree.train.runs.run import Run
+
+
+class Extension:
+    """The existing `run` made as long as `steps`.
+
+    Args:
+        recipe: of the run; its `train.steps` are not looked at.
+
+    Raises:
+        UserError: there is no run, or it is longer.
+    """
+
+    def __init__(self, run: Run, recipe: PretrainRecipe, steps: int) -> None:
+        before = config_before(run.name, recipe)
+        if before is None:
+            raise UserError(f"--extend-to {steps}: {run.name} is no run yet; begin it with --train.steps {steps}")
+        self._run, self._steps, self._steps_before = run, steps, before.recipe.train.steps
+        if steps < self._steps_before:
+            raise UserError(
+                f"--extend-to {steps}: {run.name} is a run of {self._steps_before:,} steps; give more, or leave it out"
+            )
+        self.before = _with_steps(recipe, self._steps_before)
+        self.after = _with_steps(recipe, steps)
+        self.is_done = steps == self._steps_before
+
+    def line(self) -> str:
+        """What becomes of the run and its learning rate, for people."""
+        return self._words(self._done())
+
+    def write(self, run: Run, on_line: OnLine | None) -> None:
+        """For the command that has `run` claimed: make it that long; nothing where it is already.
+
+        Raises:
+            UserError: it cannot be written.
+        """
+        self._run = run
+        if self.is_done:
+            return
+        done = self._done()
+        more = {"steps": self._steps, "steps_before": self._steps_before, "message": self._words(done)}
+        remove_hashes(run.name)
+        line = run.add_event("extend", step=done, **more)
+        run.reopen(dataclasses.replace(read_config(run.name, recipe=self.before), recipe=self.after))
+        if on_line is not None:
+            on_line(line)
+
+    def _done(self) -> int:
+        """The steps done at the checkpoint from which training goes on."""
+        checkpoint = self._run.newest(lambda warning: None)  # the workers say what is damaged
+        return 0 if checkpoint is None else checkpoint.step
+
+    def _words(self, done: int) -> str:
+        before, after = (self._rate(done, steps) for steps in (self._steps_before, self._steps))
+        return (
+            f"made longer, from {self._steps_before:,} to {self._steps:,} steps; step {done + 1:,} and those after it "
+            f"have the learning rate of a run of {self._steps:,} steps: {after:.3g} there, not {before:.3g}"
+        )
+
+    def _rate(self, done: int, steps: int) -> float:
+        """Of the step after so many, in a run of `steps`; 0 after its end."""
+        train = self.before.train
+        if done >= steps:
+            return 0.0
+        return learning_rate(done, steps=steps, peak=train.learning_rate, warmup=train.warmup, schedule=train.schedule)
+
+
+def _with_steps(recipe: PretrainRecipe, steps: int) -> PretrainRecipe:
+    return dataclasses.replace(recipe, train=dataclasses.replace(recipe.train, steps=steps))
+
+
+MakeLoop = Callable[[R], TrainingLoop[R]]
+
+
+class GivenStart(Generic[R]):
+    """The weights at `source` as the beginning of `run`.
+
+    They are read only where they are needed: where the run is new, or was begun from another path.
+
+    Args:
+        run: new or begun before.
+        recipe: already checked against the data.
+        make_loop: the loop of a recipe on these data, in this process.
+        source: path or address of a run or of a folder of transformers.
+        trust_code: see `pretrain`.
+
+    Raises:
+        UserError: there are no such weights, or (next to) nothing of them fits; nothing was written.
+    """
+
+    def __init__(self, run: Run, recipe: R, make_loop: MakeLoop[R], source: str, *, trust_code: bool = False) -> None:
+        if _same(source, run.name):
+            raise UserError(f"--init-from {source} is the run itself; give another --output")
+        self._recipe, self._make_loop, self._trust_code = recipe, make_loop, trust_code
+        self._path = absolute(source)
+        self._given: GivenWeights | None = None
+        self._begun: tuple[TrainingLoop[R], Fit] | None = None
+        before = config_before(run.name, recipe)
+        self.record = self._record(before)
+
+    def lines(self) -> list[str]:
+        """What would be loaded, for people."""
+        return self._fit()[1].lines()
+
+    def write(self, run: Run, on_line: OnLine | None) -> None:
+        """For the command that has `run` claimed: make its first checkpoint, where it has none that is sound.
+
+        Raises:
+            UserError: the weights have changed since the run was begun, or cannot be read any more.
+        """
+        if run.newest(lambda warning: None) is None:  # the workers say what is damaged
+            self._write(run, on_line)
+        self._given = self._begun = None  # their memory is wanted for training
+
+    def _write(self, run: Run, on_line: OnLine | None) -> None:
+        if self._read().sha256 != self.record.sha256:
+            raise UserError(
+                f"--init-from {self._path}: the weights are not those that {run.name} was begun with, and it has no "
+                "checkpoint yet; give another --output"
+            )
+        loop, found = self._fit()
+        line = run.add_event("init_from", step=0, **_numbers(found), message="\n".join(found.lines()))
+        if on_line is not None:
+            on_line(line)
+        parts, state = loop.snapshot()
+        with run.written():
+            state = dataclasses.replace(state, recipe=fingerprint(self._recipe))
+            checkpoints.write(run.folder / "checkpoints" / checkpoints.checkpoint_name(0), parts, state)
+            run.saved(0, keep=self._recipe.train.keep_checkpoints, best=None)
+
+    def _record(self, before: RunConfig[R] | None) -> InitFrom:
+        """What config.yaml is to say of the weights, given what it says `before` of those of an existing run."""
+        if before is None:
+            self._fit()
+        elif before.init_from is None:
+            return InitFrom(self._path, "")  # the run is refused when it is opened
+        elif before.init_from.path == self._path:
+            return before.init_from
+        return InitFrom(self._path, self._read().sha256)
+
+    def _read(self) -> GivenWeights:
+        if self._given is None:
+            self._given = read_weights(self._path, trust_code=self._trust_code, recipe=self._recipe)
+        return self._given
+
+    def _fit(self) -> tuple[TrainingLoop[R], Fit]:
+        if self._begun is None:
+            self._begun = begun(self._recipe, self._make_loop, self._read())
+        return self._begun
+
+
+def begun(recipe: R, make_loop: MakeLoop[R], given: GivenWeights) -> tuple[TrainingLoop[R], Fit]:
+    """Training of `recipe` in this process, on the CPU, that begins with what fits of the weights `given`.
+
+    Projections that an attention pattern has besides those of its layer, and that are not among the given ones, begin
+    as copies of the layer's, as in `tokenfree import`.
+
+    Raises:
+        UserError: (next to) nothing fits.
+    """
+    plain = dataclasses.replace(recipe.train, compile=False)
+    loop = make_loop(dataclasses.replace(recipe, train=plain))
+    sizes = {name: parameter.numel() for name, parameter in loop.model.named_parameters()}
+    found = fit(loop.model.state_dict(), sizes, given, recipe, loop.source.vocabulary)
+    loop.begin_with(found.taken)
+    copied = _copies_of_layers(loop) if found.taken else {}
+    loop.begin_with({**copied, **found.taken})
+    copied = dict.fromkeys(copied.keys() - found.taken.keys(), "copies of its layer's own")
+    return loop, dataclasses.replace(found, new={**found.new, **copied})
+
+
+def _copies_of_layers(loop: TrainingLoop[Any]) -> dict[str, Tensor]:
+    """Let attention patterns copy from their layers what they have besides; what they have then, by name."""
+    layers: list[Any] = list(loop.encoder.trunk.layers)
+    copied = [f"encoder.trunk.layers.{index}.core.{name}"
+              for index, layer in enumerate(layers) for name in layer.core.copy_projections(layer)]  # fmt: skip
+    state = loop.model.state_dict()
+    return {name: state[name].clone() for name in copied}
+
+
+def _numbers(found: Fit) -> dict[str, Any]:
+    """What the event says of a fit besides its message."""
+    given = found.given
+    return {
+        "source": given.path,
+        "sha256": given.sha256,
+        "tensors": len(found.taken),
+        "parameters": found.num_parameters,
+        "share": round(found.share, 4),
+    }
+
+
+def _same(source: str, run: str) -> bool:
+    """Whether two paths or addresses are one place."""
+    one, other = (each.rstrip("/") if "://" in each else os.path.realpath(each) for each in (source, run))
+    return one == other

@@ -1,0 +1,399 @@
+"""Fine-tuning: the order of examples, their batches, and the scores that choose the best checkpoint.
+
+Items come epoch by epoch, each epoch in a permutation of its own. Some dozens of batches in a row are a pool, whose
+items are sorted by size before they are parted into batches, so that little is padded; the batches of a pool come in
+an order drawn anew.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+import numpy as np
+import torch
+
+from tokenfree.core.errors import UserError
+from tokenfree.core.files import write_atomically
+from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.train.batches import counter_random as random
+from tokenfree.train.batches.base import Arrays
+from tokenfree.train.batches.counter_random import key
+from tokenfree.train.config import FinetuneRecipe
+from tokenfree.train.data.loader import Prefetcher, batch_of, slice_of
+from tokenfree.train.loop.parallel import gather, sum_over_workers
+from tokenfree.train.loop.step import StepSums, Task, on_device
+from tokenfree.train.loop.stopping import Stop
+from tokenfree.train.loop.trainer import TrainingLoop
+from tokenfree.train.runs import checkpoints
+from tokenfree.train.runs.checkpoints import RunProgress
+from tokenfree.train.tasks.base import DownstreamTask, Item, Outputs, Split, TaskCollator, TaskHead
+from tokenfree.train.tasks.examples.texts import SCHEME, parallel_paths, read_bytes
+from tokenfree.train.tasks.inputs import text_inputs
+from tokenfree.train.tasks.metrics import Metrics
+
+_MOST = 32  # items of a batch, as far as `train.micro_batch` allows so many
+
+
+class Evaluated(NamedTuple):
+    """What was found: the same on all workers."""
+
+    predictions: list[dict[str, Any]]  # one an example
+    metrics: Metrics | None  # None: the right answers are not given
+    loss: float  # nats per target; 0 without targets
+
+
+class Evaluator:
+    """Evaluates examples of one split.
+
+    Args:
+        task: fitted.
+        collator: of the task.
+        examples: to be evaluated.
+        micro_batch: the most items that are read at once; None: 32.
+        rank, world_size: this process among the workers.
+
+    Raises:
+        UserError: an example is longer than the model reads, where that is refused.
+    """
+
+    def __init__(
+        self,
+        task: DownstreamTask,
+        collator: TaskCollator,
+        examples: Sequence[Any],
+        *,
+        micro_batch: int | None = None,
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> None:
+        self._task, self._collator, self._examples = task, collator, examples
+        self._items = collator.items(examples, training=False)
+        self._rank, self._world_size = rank, world_size
+        by_size = np.argsort([item.size for item in self._items], kind="stable")
+        size = min(_MOST, micro_batch or _MOST)
+        self._batches = [by_size[start : start + size].tolist() for start in range(0, len(by_size), size)]
+
+    @torch.no_grad()
+    def __call__(self, model: Task, device: torch.device, *, equally_many: bool = False) -> Evaluated:
+        """All workers call it. `model` is in evaluation mode; where they hold parts of it, all make `equally_many`
+        passes.
+        """
+        sums, own = StepSums.zeros(model.head.means, device), dict[int, Outputs]()
+        for number in range(self._rank, len(self._batches), self._world_size):
+            chosen = self._batches[number]
+            outputs, of_batch = self._forward(model, chosen, device)
+            sums = sums.plus(of_batch)
+            own.update(zip(chosen, _by_item(outputs, len(chosen)), strict=True))
+        if equally_many and self._batches and self._rank >= len(self._batches) % self._world_size > 0:
+            self._forward(model, self._batches[0], device)
+        values = StepSums.unpack(sum_over_workers(sums.pack()), model.head.means)
+        everything = {number: output for part in gather(own) for number, output in part.items()}
+        ordered = [everything[number] for number in range(len(self._items))]
+        predictions = self._task.predictions(self._examples, self._items, ordered)
+        return Evaluated(predictions, self._task.scores(self._examples, predictions), values.mean_loss())
+
+    def _forward(
+        self, model: Task, chosen: Sequence[int], device: torch.device
+    ) -> tuple[Mapping[str, np.ndarray], StepSums]:
+        items: list[Item] = [self._items[number] for number in chosen]
+        arrays = self._collator(items, np.array(chosen, dtype=np.int64))
+        batch, head = on_device(arrays, device), model.head
+        assert isinstance(head, TaskHead), "the model was built by a task"
+        outputs = head.outputs(model.encoder, batch)
+        loss = StepSums.of(head.loss(outputs, batch), head.means)
+        return {name: values.float().cpu().numpy() if values.is_floating_point() else values.cpu().numpy()
+                for name, values in head.kept(outputs, batch).items()}, loss  # fmt: skip
+
+
+def _by_item(outputs: Mapping[str, np.ndarray], count: int) -> list[Outputs]:
+    return [{name: values[row] for name, values in outputs.items()} for row in range(count)]
+
+
+SPLITS: tuple[Split, ...] = get_args(Split)
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskFiles:
+    """What every worker is given to read its examples from."""
+
+    paths: Mapping[Split, str]  # paths or addresses; those of splits that the run has
+    content: str  # see `content_of`
+    model: bytes | None = None  # SentencePiece, for models of subwords
+
+    @property
+    def vocabulary(self) -> Vocabulary | None:
+        """Of subwords."""
+        return None if self.model is None else Vocabulary.load(self.model)
+
+
+def content_of(paths: Mapping[Split, str]) -> str:
+    """32 hex digits that change with what the files of any split hold, wherever they lie.
+
+    Of datasets of the hub it is their name that counts.
+
+    Raises:
+        UserError: a file cannot be read.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for split in SPLITS:
+        if split in paths:
+            digest.update(f"\n{split} ".encode())
+            for part in parallel_paths(paths[split]) or (paths[split],):
+                content = part.encode() if part.startswith(SCHEME) else read_bytes(part)
+                digest.update(hashlib.blake2b(content).digest())
+    return digest.hexdigest()
+
+
+VERSION = 1  # of the rules in this file: a run goes on only under those it began with
+POOL = 50  # batches that are sorted together, at most an epoch of them
+
+
+class SizedOrder:
+    """Which items each batch has.
+
+    Args:
+        sizes: of all items, at least one.
+        batch: items of a batch.
+        seed: of the draws.
+    """
+
+    def __init__(self, sizes: Sequence[int] | np.ndarray, *, batch: int, seed: int) -> None:
+        self._sizes = np.asarray(sizes, dtype=np.int64)
+        self._batch, self._seed = batch, seed
+        self._pool_batches = max(1, min(POOL, len(self._sizes) // batch))
+        self._pool = functools.lru_cache(maxsize=4)(self._make_pool)
+
+    def items(self, batch: int) -> np.ndarray:
+        """The numbers of the items of a batch, int64 [batch], from small ones to large ones."""
+        pool, within = divmod(batch, self._pool_batches)
+        return self._pool(pool)[within]
+
+    def _make_pool(self, pool: int) -> np.ndarray:
+        """The batches of a pool, in their order: int64 [batches, batch]."""
+        count = self._pool_batches * self._batch
+        drawn = np.arange(pool * count, (pool + 1) * count, dtype=np.int64)
+        size = len(self._sizes)
+        epochs = random.derive(random.key(self._seed, "epochs"), drawn // size)
+        items = random.permute(drawn % size, np.full(count, size), epochs)
+        items = items[np.argsort(self._sizes[items], kind="stable")].reshape(-1, self._batch)
+        keys = np.full(len(items), random.key(self._seed, "batches of a pool", pool))
+        return items[random.permute(np.arange(len(items)), np.full(len(items), len(items)), keys)]
+
+
+class ItemLoader:
+    """See `tokenfree.train.loop.trainer.StepLoader`.
+
+    Args:
+        items: to train on, at least one.
+        collator: that makes arrays of them.
+        content: fingerprint of the files.
+        global_batch: items of a step, of all workers.
+        length: the most positions of an input.
+        seed: of the order.
+        rank, world_size: this worker among all.
+    """
+
+    def __init__(
+        self,
+        items: Sequence[Item],
+        collator: TaskCollator,
+        *,
+        content: str,
+        global_batch: int,
+        length: int,
+        seed: int,
+        rank: int,
+        world_size: int,
+    ) -> None:
+        self._items, self._collator, self._batch = items, collator, global_batch
+        self._order = SizedOrder([item.size for item in items], batch=global_batch, seed=seed)
+        self._begin, self._end = slice_of(rank, world_size, global_batch)
+        self.fingerprint: dict[str, str | int | float] = {
+            "data": content,
+            "seed": seed,
+            "global_batch": global_batch,
+            "length": length,
+            "items": len(items),
+            "order": VERSION,
+        }
+
+    def batch(self, step: int) -> Arrays:
+        """The arrays of this worker's slice of global batch `step`, and `sample_ids` int64 [b], counted over steps."""
+        ids = np.arange(step * self._batch + self._begin, step * self._batch + self._end, dtype=np.int64)
+        chosen = [self._items[number] for number in self._order.items(step)[self._begin : self._end].tolist()]
+        return {**self._collator(chosen, ids), "sample_ids": ids}
+
+    def batches(self, start: int, stop: int | None = None, *, left_out: Collection[int] = ()) -> Prefetcher[Arrays]:
+        """See `StepLoader.batches`."""
+        return Prefetcher(lambda step: self.batch(batch_of(step, left_out)), start, stop)
+
+    def check(self, saved: Mapping[str, str | int | float], source: str) -> None:
+        """See `StepLoader.check`.
+
+        Raises:
+            UserError: `source` (a checkpoint) was saved under another fingerprint than this one.
+        """
+        differing = [name for name, value in self.fingerprint.items() if saved.get(name) != value]
+        if differing:
+            shown = ", ".join(f"{name} {saved.get(name)!r}, now {self.fingerprint[name]!r}" for name in differing)
+            raise UserError(
+                f"{source} was trained on other examples ({shown}); give it the files and settings it began with, or "
+                "start a new run in another directory"
+            )
+
+
+PREDICTIONS = "predictions"  # a folder of a run, with a file of JSON lines for each split
+
+
+class TaskSource:
+    """See `tokenfree.train.loop.trainer.Source`.
+
+    Args:
+        recipe: whose task is fitted to the examples that are trained on.
+        files: with the examples.
+        rank, world_size: this process among the workers.
+
+    Raises:
+        UserError: the files cannot be read, or examples do not fit the model.
+    """
+
+    keeps_best = True
+
+    def __init__(self, recipe: FinetuneRecipe, files: TaskFiles, *, rank: int, world_size: int) -> None:
+        self._recipe, self._files, self._rank, self._world_size = recipe, files, rank, world_size
+        config = recipe.train
+        self._task: DownstreamTask = recipe.task
+        self.content, self.vocabulary = files.content, files.vocabulary
+        self._collator = self._task.collator(text_inputs(recipe.model, config.length, self.vocabulary), config.seed)
+        self._examples = functools.cache(self._read)
+        self._evaluator = functools.cache(self._make_evaluator)
+        items = self._collator.items(self._examples("train"), training=True)
+        if not items:
+            raise UserError(f"{files.paths.get('train')}: there is nothing to train on in this file; give another")
+        self.loader = ItemLoader(
+            items,
+            self._collator,
+            content=self.content,
+            global_batch=config.global_batch,
+            length=config.length,
+            seed=config.seed,
+            rank=rank,
+            world_size=world_size,
+        )
+
+    def check(self) -> None:
+        """See that the other splits can be read and evaluated.
+
+        Raises:
+            UserError: what is wrong with a file or an example, or the development set has no labels.
+        """
+        for split in ("dev", "test"):
+            if self._has(split):
+                self._evaluator(split)
+
+    def build(self) -> Task:
+        """The model with fresh weights, and what its embedder takes from the texts."""
+        recipe = self._recipe
+        with torch.random.fork_rng():
+            torch.manual_seed(int(key(recipe.train.seed, "weights")))
+            task = Task(recipe.model.build(), self._task.build(recipe.model))
+        if task.encoder.embedder.learns_characters:
+            task.encoder.embedder.learn(frequent_characters(self._texts()))
+        return task
+
+    def validate(self, task: Task, device: torch.device, *, equally_many: bool) -> dict[str, float]:
+        """The scores on the development set, the main one also as `validation_main`, and `validation_loss`, nats per
+        target.
+
+        Raises:
+            UserError: the development set has no labels.
+        """
+        if not self._has("dev"):
+            return {}
+        found = self._evaluator("dev")(task, device, equally_many=equally_many)
+        if found.metrics is None:
+            raise UserError(f"{self._files.paths['dev']}: the examples of --dev have no labels to be compared with")
+        scores = {f"validation_{name}": value for name, value in found.metrics.values.items()}
+        return {"validation_loss": found.loss, **scores, "validation_main": found.metrics.score}
+
+    def badness(self, validation: Mapping[str, float]) -> float:
+        """The main score, so that less is better."""
+        score = validation["validation_main"]
+        return score if self._task.lower_is_better else -score
+
+    def result(
+        self, task: Task, device: torch.device, progress: RunProgress, folder: Path | None, *, equally_many: bool
+    ) -> dict[str, Any]:
+        """The scores of the best checkpoint on the development and the test set; their predictions are written."""
+        scores: dict[str, Any] = {}
+        for split in ("dev", "test"):
+            if self._has(split):
+                found = self._evaluator(split)(task, device, equally_many=equally_many)
+                scores[split] = dict(found.metrics.values) if found.metrics is not None else {}
+                if folder is not None:
+                    write_predictions(folder, split, found)
+        step = self._recipe.train.steps if progress.best_step is None else progress.best_step
+        # within the run: the result is the same wherever it lies
+        checkpoint = f"checkpoints/{checkpoints.checkpoint_name(step)}"
+        return {"task": self._task.name, "best_step": progress.best_step, **scores, "checkpoint": checkpoint}
+
+    def _has(self, split: Split) -> bool:
+        return split in self._files.paths or not self._task.needs_files
+
+    def _texts(self) -> Iterator[str]:
+        return (text for example in self._examples("train") for text in self._task.texts(example))
+
+    def _read(self, split: Split) -> Sequence[Any]:
+        return self._task.examples(split, self._files.paths.get(split))
+
+    def _make_evaluator(self, split: Split) -> Evaluator:
+        return Evaluator(
+            self._task,
+            self._collator,
+            self._examples(split),
+            micro_batch=self._recipe.train.micro_batch,
+            rank=self._rank,
+            world_size=self._world_size,
+        )
+
+
+def write_predictions(folder: Path, split: str, found: Evaluated) -> None:
+    """Write `predictions/SPLIT.jsonl`, a line for each example."""
+    (folder / PREDICTIONS).mkdir(exist_ok=True)
+    lines = (json.dumps(line, ensure_ascii=False) + "\n" for line in found.predictions)
+    write_atomically(folder / PREDICTIONS / f"{split}.jsonl", "".join(lines))
+
+
+def frequent_characters(texts: Iterable[str]) -> np.ndarray:
+    """All codepoints of texts, the most frequent first, the lower of equals first: int64."""
+    counts = collections.Counter[str]()
+    for text in texts:
+        counts.update(text)
+    ordered = sorted(counts, key=lambda character: (-counts[character], character))
+    return np.array([ord(character) for character in ordered], dtype=np.int64)
+
+
+@dataclasses.dataclass(frozen=True)
+class FinetuneJob:
+    """The `tokenfree.train.loop.worker.Job` of a fine-tuning run."""
+
+    recipe: FinetuneRecipe
+    files: TaskFiles
+    run: str
+    profile: bool = False
+    has_first_checkpoint: bool = False
+    owner: str | None = None
+
+    def make_loop(
+        self, *, rank: int = 0, world_size: int = 1, device: str = "cpu", stop: Stop | None = None
+    ) -> TrainingLoop[FinetuneRecipe]:
+        """See `Job.make_loop`."""
+        source = TaskSource(self.recipe, self.files, rank=rank, world_size=world_size)
+        return TrainingLoop(self.recipe, source, rank=rank, world_size=world_size, device=device, stop=stop)

@@ -1,0 +1,496 @@
+"""One optimizer step: the loss, the guard against bad losses, the update and the line of metrics.
+
+`train.on_nan` and `train.on_spike` say what follows. `roll_back` goes back to the newest checkpoint and leaves out the
+batch on the way. Where training comes back to the same checkpoint once more, the batch was not to blame, and all since
+that checkpoint are left out, as in PaLM (Chowdhery et al., arXiv 2204.02311, section 5.1).
+
+Each incident is a file, `<run>/incidents/batch_00000041.json`: kind, step, batch, loss, sample_ids, checkpoint (the
+step that training went back to, else null) and left_out (the numbers of the batches not to be used again).
+
+Where a run has one, its checkpoints hold it beside the weights that are trained, and validation, `tokenfree evaluate`,
+`tokenfree export` and `load_encoder` use it.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.profiler import record_function
+
+from tokenfree.core.errors import JobError
+from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.train.batches.base import Arrays
+from tokenfree.train.batches.counter_random import key
+from tokenfree.train.config import LoopConfig, PretrainRecipe
+from tokenfree.train.data.mixture import Data
+from tokenfree.train.data.validation import frequent_characters
+from tokenfree.train.loop.parallel import SingleWorker, copies, gather, gradient_norm, is_part, part, sum_over_workers
+from tokenfree.train.loop.stopping import Stop
+from tokenfree.train.model.common.basic import linear
+from tokenfree.train.model.encoder import Encoder
+from tokenfree.train.objectives.base import Head, Loss
+
+
+class Incident(JobError):
+    """A step that was not done because of its loss.
+
+    Args:
+        step: its number, counted from 1.
+        batch: the number of its batch in the order of the data.
+        loss: of the batch, nats per target.
+        sample_ids: the samples to look at.
+    """
+
+    kind = ""
+
+    def __init__(self, step: int, batch: int, loss: float, sample_ids: list[int]) -> None:
+        super().__init__(step, batch, loss, sample_ids)
+        self.step, self.batch, self.loss, self.sample_ids = step, batch, loss, sample_ids
+
+
+class NotANumber(Incident):
+    """The loss or the gradient is not finite. `sample_ids` are those of the micro batches where it showed."""
+
+    kind = "not_a_number"
+
+    def __str__(self) -> str:
+        return (
+            f"the loss or its gradient is not a number at step {self.step}; lower train.learning_rate or raise "
+            "train.warmup and start another run, or go on with this one with --train.on_nan roll_back"
+        )
+
+
+class Spike(Incident):
+    """The loss is far above those before it."""
+
+    kind = "loss_spike"
+
+    def __str__(self) -> str:
+        return (
+            f"the loss jumped to {self.loss:.3f} at step {self.step}; lower train.learning_rate and start another run, "
+            "or go on with this one with --train.on_spike roll_back or go_on"
+        )
+
+
+def checked_validation(step: int, validation: Mapping[str, float]) -> Mapping[str, float]:
+    """The metrics of a validation after `step`, all of them numbers: others are of no use, and JSON has none of them.
+
+    Raises:
+        JobError: one is none.
+    """
+    if not all(map(math.isfinite, validation.values())):
+        raise JobError(
+            f"the held-out loss is not a number at step {step}, after losses that were: the last updates were too "
+            "large; lower train.learning_rate or raise train.warmup and start another run"
+        )
+    return validation
+
+
+class RecentLosses:
+    """The losses of the last steps, against which the next one is judged.
+
+    Args:
+        window: how many of them.
+        deviations: how many standard deviations above their mean a loss jumps.
+    """
+
+    def __init__(self, window: int, deviations: float) -> None:
+        self._losses: collections.deque[float] = collections.deque(maxlen=window)
+        self._deviations = deviations
+
+    def jumps(self, loss: float) -> bool:
+        """Whether `loss` (nats per target) is that far above those before it; never before the window is full."""
+        if len(self._losses) < (self._losses.maxlen or 0):
+            return False
+        mean = math.fsum(self._losses) / len(self._losses)
+        return loss > mean + self._deviations * statistics.pstdev(self._losses, mean)
+
+    def add(self, loss: float) -> None:
+        """Take in the loss of a step that was done."""
+        self._losses.append(loss)
+
+    def state(self) -> list[float]:
+        """What a checkpoint holds of it: the losses, the oldest first."""
+        return list(self._losses)
+
+    def load(self, state: Iterable[float]) -> None:
+        """Go on from what `state` gave."""
+        self._losses.clear()
+        self._losses.extend(state)
+
+
+_SCALARS = 5
+
+
+class StepSums(NamedTuple):
+    """Sums over the examples of a micro batch, of one worker or of the global batch: float64, without gradient.
+
+    A tuple, so that torch's data parallelism and compiler find the tensors in it.
+    """
+
+    loss: Tensor  # scalar: of the losses of all targets, nats
+    num_targets: Tensor  # scalar
+    num_correct: Tensor  # scalar: targets whose right answer had the highest logit
+    means: Mapping[str, Tensor]  # by name [2]: the sum and the count of each further mean that the head reports
+    num_characters: Tensor  # scalar: of text, special ones and padding left out; 0 in what the model gives
+    num_stops: Tensor  # scalar: workers that were asked to stop; 0 in what the model gives
+
+    @classmethod
+    def of(cls, loss: Loss, means: Sequence[str]) -> StepSums:
+        """The sums of one forward pass, with the means of these names."""
+        total, num_targets, num_correct = (_detached(each) for each in (loss.total, loss.num_targets, loss.num_correct))
+        pairs = {name: torch.stack([_detached(value) for value in loss.means[name]]) for name in means}
+        nothing = torch.zeros_like(total)
+        return cls(total, num_targets, num_correct, pairs, nothing, nothing)
+
+    @classmethod
+    def zeros(cls, means: Sequence[str], device: torch.device) -> StepSums:
+        """Zeros to add to, on `device`."""
+        return cls.unpack(torch.zeros(_SCALARS + 2 * len(means), dtype=torch.float64, device=device), means)
+
+    @classmethod
+    def unpack(cls, vector: Tensor, means: Sequence[str]) -> StepSums:
+        """The sums that `pack` laid into `vector`, with the names of their means."""
+        pairs = dict(zip(means, vector[3:-2].unflatten(0, (len(means), 2)), strict=True))
+        return cls(vector[0], vector[1], vector[2], pairs, vector[-2], vector[-1])
+
+    def pack(self) -> Tensor:
+        """All sums as one vector, float64 [5 + 2 * means], for `sum_over_workers`."""
+        first, last = (self.loss, self.num_targets, self.num_correct), (self.num_characters, self.num_stops)
+        return torch.cat([torch.stack(first), *self.means.values(), torch.stack(last)])
+
+    def plus(self, other: StepSums) -> StepSums:
+        """Both added up; `other` has the same means on the same device."""
+        return StepSums.unpack(self.pack() + other.pack(), tuple(self.means))
+
+    def mean_loss(self) -> float:
+        """Nats per target; 0 without targets."""
+        return self.loss.item() / max(self.num_targets.item(), 1)
+
+    def report(self) -> dict[str, float]:
+        """`loss` (see `mean_loss`), `num_targets`, `accuracy` and the means by name; what counts nothing is 0."""
+        pairs = {name: pair.tolist() for name, pair in self.means.items()}
+        return {
+            "loss": self.mean_loss(),
+            "num_targets": int(self.num_targets.item()),
+            "accuracy": self.num_correct.item() / max(self.num_targets.item(), 1),
+            **{name: value / max(count, 1) for name, (value, count) in pairs.items()},
+        }
+
+
+def _detached(value: Tensor) -> Tensor:
+    return value.detach().double()
+
+
+class Task(nn.Module):
+    """The encoder with a head, as one module for the optimizer and for data parallelism.
+
+    Args:
+        encoder: to be trained.
+        head: `head(encoder, batch)` is the loss.
+    """
+
+    def __init__(self, encoder: Encoder, head: Head) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.head: Head = head
+
+    def forward(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, StepSums]:
+        """The sum of the losses over the targets of `batch` (nats, float32 scalar, with gradient), and its sums.
+
+        `batch` holds the arrays of the collator, see `on_device`.
+        """
+        loss = self.head(self.encoder, batch)
+        return loss.total, StepSums.of(loss, self.head.means)
+
+
+def pretraining_task(recipe: PretrainRecipe, vocabulary_size: int) -> Task:
+    """The model of a recipe with the head of its objective; `vocabulary_size` is 0 for data without subwords."""
+    return Task(recipe.model.build(), recipe.objective.build(recipe.model.width, vocabulary_size))
+
+
+def build_task(recipe: PretrainRecipe, vocabulary: Vocabulary | None) -> Task:
+    """The model with fresh weights, which depend on `train.seed` alone; the caller's random state stays as it was."""
+    with torch.random.fork_rng():
+        torch.manual_seed(int(key(recipe.train.seed, "weights")))
+        return pretraining_task(recipe, vocabulary.size if vocabulary is not None else 0)
+
+
+def learn_characters(encoder: Encoder, data: Data, *, check_shards: bool = True) -> None:
+    """Let an encoder with a vocabulary of characters take it from the training split of `data`.
+
+    Every start of a run counts again and finds the same; a checkpoint that is loaded afterwards brings its own.
+    `check_shards`: see `ShardReader`.
+    """
+    if encoder.embedder.learns_characters:
+        encoder.embedder.learn(frequent_characters(data, check_shards=check_shards))
+
+
+def on_device(arrays: Arrays, device: torch.device) -> dict[str, Tensor]:
+    """The arrays of a batch as tensors of the same shapes and types on `device`."""
+    return {name: torch.from_numpy(values).to(device, non_blocking=True) for name, values in arrays.items()}
+
+
+def matrix_precision(precision: str, device: torch.device) -> torch.autocast:
+    """The context in which matrix products have `train.precision`, "float32" or "bfloat16"; what is kept is float32."""
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bfloat16")
+
+
+_PASSES = 3  # a backward pass is two products for each one of the forward pass
+
+
+class Meter:
+    """Utilisation of one worker's device by training steps. Measures the device when first asked.
+
+    Args:
+        encoder, head: the two parts of what is trained.
+        device: where it is.
+        precision: `train.precision`, in which the device is measured too.
+    """
+
+    def __init__(self, encoder: Encoder, head: Head, *, device: torch.device, precision: str) -> None:
+        self._encoder = encoder
+        self._head_products = head.multiply_accumulates()
+        self._device = device
+        self._dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
+        self._peak: float | None = None
+        self._products: dict[int, tuple[int, int]] = {}
+
+    def utilisation(self, arrays: Arrays, seconds: float) -> float:
+        """The share (0 to 1) of the measured peak that a step over `arrays`, this worker's, in `seconds` comes to."""
+        if self._peak is None:
+            self._peak = peak(self._device, self._dtype)
+        return self.flops(arrays) / seconds / self._peak
+
+    def flops(self, arrays: Arrays) -> int:
+        """Floating-point operations of a step over `arrays`, forward and backward."""
+        num_examples, length = arrays["codepoints"].shape
+        mask = arrays.get("target_mask")
+        num_targets = num_examples * length if mask is None else int(mask.sum())
+        if length not in self._products:
+            self._products[length] = self._count(length)
+        of_example, of_target = self._products[length]
+        return 2 * _PASSES * (of_example * num_examples + of_target * num_targets)
+
+    def _count(self, length: int) -> tuple[int, int]:
+        """Multiply-accumulates of the forward pass: of an example without targets, and of each target.
+
+        Slots for targets that an example does not have cost nothing here: no use is made of what they are computed for.
+        """
+        none, one = (sum(cost.multiply_accumulates for cost in self._encoder.costs(length, n)) for n in (0, 1))
+        return none, one - none + self._head_products
+
+
+def peak(device: torch.device, dtype: torch.dtype, *, seconds: float = 0.1) -> float:
+    """Floating-point operations per second of the fastest of several large matrix products, tried for `seconds`."""
+    size = 8192 if device.type == "cuda" else 512
+    left = torch.ones(size, size, device=device, dtype=dtype)
+    right = torch.ones(size, size, device=device, dtype=dtype)
+    best = float("inf")
+    until = time.perf_counter() + seconds
+    products = [torch.mm, linear]  # not always of the same library
+    while time.perf_counter() < until:
+        products.reverse()
+        began = time.perf_counter()
+        products[0](left, right)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        best = min(best, time.perf_counter() - began)
+    return 2 * size**3 / best
+
+
+class WeightAverage:
+    """e <- d * e + (1 - d) * w for the parameters of `model` after each update, beginning with the weights as they are.
+
+    The decay d of update number n (from 1) is min(`decay`, (1 + n) / (10 + n)), so that the first weights are soon
+    forgotten. Where workers hold parts of the parameters, each averages its own.
+    """
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self._decay = decay
+        self._parameters = {name: parameter.detach() for name, parameter in model.named_parameters()}
+        self._averages = {name: parameter.clone() for name, parameter in self._parameters.items()}
+
+    @torch.no_grad()
+    def update(self, number: int) -> None:
+        """Take in the weights after update `number`, counted from 1."""
+        decay = min(self._decay, (1 + number) / (10 + number))
+        averages, weights = _here(self._averages), _here(self._parameters)
+        torch._foreach_lerp_(averages, weights, 1 - decay)  # pyright: ignore[reportPrivateImportUsage]
+
+    @contextlib.contextmanager
+    def in_use(self) -> Iterator[None]:
+        """The model has the averages for weights in the block, and its own, to the bit, after it."""
+        self._swap()
+        try:
+            yield
+        finally:
+            self._swap()
+
+    def tensors(self, *, keep: bool = True) -> dict[str, Tensor]:
+        """Whole copies on the CPU by the names of the parameters, in their shapes and types; see `copies`."""
+        return copies(self._averages.items(), keep=keep)
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Go on from what `tensors` gave, whole on every worker."""
+        for name, average in self._averages.items():
+            average.copy_(part(tensors[name], like=average))
+
+    @torch.no_grad()
+    def _swap(self) -> None:
+        for average, weight in zip(_here(self._averages), _here(self._parameters), strict=True):
+            before = weight.clone()
+            weight.copy_(average)
+            average.copy_(before)
+
+
+def _here(tensors: Mapping[str, Tensor]) -> list[Tensor]:
+    """What this worker holds of some tensors; changes to it are changes to them."""
+    return [tensor.to_local() if is_part(tensor) else tensor for tensor in tensors.values()]
+
+
+class StepNumbers(NamedTuple):
+    """Which step it is."""
+
+    step: int  # optimizer steps with this one
+    batch: int  # the number of its batch in the order of the data
+    rate: float  # the learning rate
+    waited: float  # seconds until its batch was there
+
+
+class TrainingStep:
+    """Takes the steps of one worker.
+
+    Args:
+        config: of the run. Of it the number of steps is not used: the learning rate comes with each step.
+        task: what is trained.
+        parallel: `task` as the workers share it.
+        optimizer: of the parameters of `task`.
+        average: of its weights, where the run has one.
+        stop: what asks this worker to stop; all learn of it when they add up their losses.
+        device: where `task` lives.
+        world_size: how many workers there are.
+    """
+
+    def __init__(
+        self,
+        config: LoopConfig,
+        task: Task,
+        parallel: SingleWorker,
+        optimizer: torch.optim.Optimizer,
+        average: WeightAverage | None,
+        *,
+        stop: Stop,
+        device: torch.device,
+        world_size: int,
+    ) -> None:
+        self._config, self._task, self._parallel = config, task, parallel
+        self._optimizer, self._average, self._stop = optimizer, average, stop
+        self._device, self._world_size = device, world_size
+        self._meter = Meter(task.encoder, task.head, device=device, precision=config.precision)
+        self.recent = RecentLosses(config.spike_window, config.spike_deviations)
+        self.stopping = False  # whether any worker was asked to stop before the last step
+
+    def take(self, arrays: Arrays, numbers: StepNumbers) -> dict[str, float]:
+        """Train on `arrays`, this worker's slice of the batch; returns the line of the step (see runs/metrics.py).
+
+        Raises:
+            NotANumber, Spike: see train/loop/loss_spikes.py; the model is then as it was before the step.
+        """
+        began = time.perf_counter()
+        sums, losses = self._loss(arrays)
+        self.stopping = sums.num_stops.item() > 0
+        gradients = [parameter.grad for parameter in self._task.parameters() if parameter.grad is not None]
+        # Data parallelism has divided the gradients of the sum of losses by the number of workers.
+        scale = self._world_size / max(sums.num_targets.item(), 1)
+        norm = gradient_norm(gradients) * scale
+        jumps = self._guard(numbers, sums.mean_loss(), norm, lambda: self._suspects(arrays, losses))
+        self._update(numbers, gradients, scale * min(1.0, self._config.clip_norm / (norm + 1e-6)))
+        return self._line(numbers, sums, arrays, norm=norm, jumps=jumps, began=began)
+
+    def _loss(self, arrays: Arrays) -> tuple[StepSums, list[Tensor]]:
+        """Leaves the gradients of the summed loss; gives the sums of all workers, on the CPU, and the loss of each of
+        this one's micro batches, float64 scalars.
+        """
+        self._task.train()
+        sums = StepSums.zeros(self._task.head.means, self._device)
+        losses: list[Tensor] = []
+        micro_batches = list(self._micro_batches(arrays))
+        for number, micro in enumerate(micro_batches, 1):
+            torch.manual_seed(int(key(self._config.seed, "dropout", int(micro["sample_ids"][0]))))
+            batch = on_device(micro, self._device)
+            with self._parallel.gradient_sync(last=number == len(micro_batches)):
+                with matrix_precision(self._config.precision, self._device), record_function("forward"):
+                    total, of_micro = self._parallel.module(batch)
+                with record_function("backward"):
+                    total.backward()
+            sums = sums.plus(of_micro)
+            losses.append(of_micro.loss)
+        sums = sums._replace(
+            num_characters=sums.loss.new_full((), float(arrays["num_characters"].sum())),
+            num_stops=sums.loss.new_full((), float(bool(self._stop))),
+        )
+        return StepSums.unpack(sum_over_workers(sums.pack()), self._task.head.means), losses
+
+    def _guard(self, numbers: StepNumbers, loss: float, norm: float, suspects: Callable[[], list[int]]) -> bool:
+        """Whether the loss jumps and training goes on all the same; see `take` for what is raised otherwise."""
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            self._optimizer.zero_grad()
+            raise NotANumber(numbers.step, numbers.batch, loss, suspects())
+        jumps = self.recent.jumps(loss)
+        if jumps and self._config.on_spike != "go_on":
+            self._optimizer.zero_grad()
+            first, size = numbers.batch * self._config.global_batch, self._config.global_batch
+            raise Spike(numbers.step, numbers.batch, loss, list(range(first, first + size)))
+        self.recent.add(loss)
+        return jumps
+
+    def _update(self, numbers: StepNumbers, gradients: list[Tensor], scale: float) -> None:
+        """Change the weights by the gradients times `scale`, and take them into their average."""
+        torch._foreach_mul_(gradients, scale)  # pyright: ignore[reportPrivateImportUsage]
+        for group in self._optimizer.param_groups:
+            group["lr"] = numbers.rate * group.get("rate_factor", 1.0)
+        with record_function("update"):
+            self._optimizer.step()
+            self._optimizer.zero_grad()
+            if self._average is not None:
+                self._average.update(numbers.step)
+
+    def _line(
+        self, numbers: StepNumbers, sums: StepSums, arrays: Arrays, *, norm: float, jumps: bool, began: float
+    ) -> dict[str, float]:
+        """The line of metrics of a step that began at `began` by the clock and waited for its batch before."""
+        seconds = numbers.waited + time.perf_counter() - began
+        return {
+            "step": numbers.step,
+            **sums.report(),
+            "learning_rate": numbers.rate,
+            "gradient_norm": norm,
+            **({"spike": 1} if jumps else {}),
+            "characters": int(sums.num_characters.item()),
+            "seconds": round(seconds, 6),
+            "data_wait": round(numbers.waited, 6),
+            "utilisation": round(self._meter.utilisation(arrays, seconds), 4),
+        }
+
+    def _micro_batches(self, arrays: Arrays) -> Iterator[Arrays]:
+        count = len(arrays["sample_ids"])
+        size = self._config.micro_batch or count
+        for start in range(0, count, size):
+            yield {name: values[start : start + size] for name, values in arrays.items()}
+
+    def _suspects(self, arrays: Arrays, losses: list[Tensor]) -> list[int]:
+        """The samples of the micro batches of all workers whose losses are not finite; all where it is not the losses
+        of a worker.
+        """
+        parts = zip(self._micro_batches(arrays), torch.stack(losses).tolist(), strict=True)
+        found = [id for micro, loss in parts if not math.isfinite(loss) for id in micro["sample_ids"].tolist()]
+        return [id for ids in gather(found or arrays["sample_ids"].tolist()) for id in ids]

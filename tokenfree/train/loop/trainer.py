@@ -1,0 +1,357 @@
+"""The training loop in plain PyTorch, and the interface to what is trained.
+
+Pretraining has windows of a data directory (windows.py), fine-tuning the examples of a task (train/finetuning/).
+
+The loss of a step is the sum over all targets of the global batch by their number, so neither the number of workers
+nor the micro batch changes it beyond rounding. Nothing random is carried from step to step: dropout is seeded by the
+first sample of each micro batch. The state of training is therefore the model, the optimizer and the step, which
+batches are left out, the last losses (against which the next one is judged) and, where the run has one, the average of
+the weights: what `Loop.snapshot` gives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Generic, Protocol
+
+import torch
+from torch import Tensor
+
+from tokenfree.core.settings import fingerprint
+from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.train.batches.base import Arrays
+from tokenfree.train.config import R
+from tokenfree.train.data.loader import Prefetcher, batch_of
+from tokenfree.train.loop.parallel import (
+    SingleWorker,
+    broadcast,
+    compile_task,
+    load_model,
+    load_optimizer,
+    model_tensors,
+    optimizer_tensors,
+    recompute,
+    share,
+)
+from tokenfree.train.loop.step import StepNumbers, Task, TrainingStep, WeightAverage, matrix_precision
+from tokenfree.train.loop.stopping import Stop
+from tokenfree.train.model.encoder import Encoder
+from tokenfree.train.optimizers.base import learning_rate, scale_rate
+from tokenfree.train.runs import checkpoints
+from tokenfree.train.runs.checkpoints import AVERAGE, MODEL, OPTIMIZER, Checkpoint, CheckpointState, RunProgress, Warn
+from tokenfree.train.runs.run import Run
+
+
+class StepLoader(Protocol):
+    """This worker's batches: batch number b is a pure function of the data and the settings."""
+
+    @property
+    def fingerprint(self) -> Mapping[str, str | int | float]:
+        """What decides the batches; saved with checkpoints, see `check`."""
+        ...
+
+    def batch(self, step: int) -> Arrays:
+        """This worker's slice of a global batch. The first axis of all arrays is the example; `sample_ids` and
+        `num_characters` are among them, int64 [b].
+        """
+        ...
+
+    def batches(self, start: int, stop: int | None = None, *, left_out: Collection[int] = ()) -> Prefetcher[Arrays]:
+        """Those of steps start, start + 1, ..., made ahead; step s has the batch `batch_of(s, left_out)`."""
+        ...
+
+    def check(self, saved: Mapping[str, str | int | float], source: str) -> None:
+        """Refuse to go on from the checkpoint `source`, which was saved with another fingerprint.
+
+        Raises:
+            UserError: it was.
+        """
+        ...
+
+
+class Source(Protocol):
+    """Data, model and judgement of a run."""
+
+    @property
+    def content(self) -> str:
+        """A fingerprint of the data."""
+        ...
+
+    @property
+    def vocabulary(self) -> Vocabulary | None:
+        """Of the data, or of the texts that the model reads; None where there is none."""
+        ...
+
+    @property
+    def loader(self) -> StepLoader:
+        """What is trained on."""
+        ...
+
+    @property
+    def keeps_best(self) -> bool:
+        """Whether the best checkpoint is what the run is for; it is then written as soon as it is found."""
+        ...
+
+    def build(self) -> Task:
+        """The encoder with its head, fresh: the same on every worker and at every start."""
+        ...
+
+    def validate(self, task: Task, device: torch.device, *, equally_many: bool) -> dict[str, float]:
+        """`validation_...` by name, the same on all workers, which all call it; empty where there is nothing to
+        validate on. `task` is in evaluation mode; workers need `equally_many` passes where they hold parts of it.
+        """
+        ...
+
+    def badness(self, validation: Mapping[str, float]) -> float:
+        """The number by which validations are compared: the lowest is the best."""
+        ...
+
+    def result(
+        self, task: Task, device: torch.device, progress: RunProgress, folder: Path | None, *, equally_many: bool
+    ) -> dict[str, Any]:
+        """What result.json is to say of the finished run, on rank 0, which has the `folder` of the run for other
+        files. All workers call it, with the weights that count.
+        """
+        ...
+
+
+OnStep = Callable[[Mapping[str, float]], None]
+
+
+class TrainingLoop(Generic[R]):
+    """Model, optimizer and data of one run, at one step.
+
+    Args:
+        recipe: what to train, already checked.
+        source: what it is trained on and judged by, of this worker.
+        rank, world_size: this process among those of the default torch.distributed group (none where world_size is 1).
+        device: where the model lives, such as "cpu" or "cuda:0".
+        stop: what asks this worker to stop; all workers learn of it when they add up the losses of a step.
+    """
+
+    def __init__(
+        self,
+        recipe: R,
+        source: Source,
+        *,
+        rank: int = 0,
+        world_size: int = 1,
+        device: str = "cpu",
+        stop: Stop | None = None,
+    ) -> None:
+        self.recipe, self.source, self.rank, self.world_size = recipe, source, rank, world_size
+        self.device = torch.device(device)
+        self.step = 0  # optimizer steps done
+        self.left_out: frozenset[int] = frozenset()  # numbers of batches that are not trained on
+        self.stop = Stop() if stop is None else stop
+        config = recipe.train
+        self.loader = source.loader
+        self.model = source.build().to(self.device)
+        self.parallel = self._shared(self.model)
+        self.optimizer: torch.optim.Optimizer = config.optimizer.build(self.model)
+        if config.embedder_rate != 1:
+            scale_rate(self.optimizer, self.encoder.embedder, config.embedder_rate)
+        self._average = None if config.ema_decay is None else WeightAverage(self.model, config.ema_decay)
+        self._training_step = TrainingStep(
+            config,
+            self.model,
+            self.parallel,
+            self.optimizer,
+            self._average,
+            stop=self.stop,
+            device=self.device,
+            world_size=world_size,
+        )
+
+    @property
+    def encoder(self) -> Encoder:
+        """The model without the head of its objective."""
+        return self.model.encoder
+
+    @property
+    def batch(self) -> int:
+        """The number of the batch of the next step."""
+        return batch_of(self.step, self.left_out)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether any worker was asked to stop before the last step: the same on all of them."""
+        return self._training_step.stopping
+
+    def train_until(self, step: int, on_step: OnStep | None = None) -> None:
+        """Train until `step` steps are done; `on_step` gets each step's line of metrics (see train/runs/metrics.py).
+
+        Raises:
+            NotANumber, Spike: see train/loop/loss_spikes.py; the model is then as it was before the step.
+        """
+        if self.step >= step:
+            return
+        with self.loader.batches(self.step, step, left_out=self.left_out) as batches:
+            waited = 0.0
+            for arrays in batches:
+                wait, waited = batches.seconds_waited - waited, batches.seconds_waited
+                numbers = StepNumbers(step=self.step + 1, batch=self.batch, rate=self._rate(), waited=wait)
+                line = self._training_step.take(arrays, numbers)
+                self.step += 1
+                if on_step is not None:
+                    on_step(line)
+
+    @torch.no_grad()
+    def validate(self) -> dict[str, float]:
+        """What `Source.validate` finds with the average of the weights where there is one.
+
+        Raises:
+            UserError: there is nothing to validate on.
+        """
+        with self.evaluating():
+            found = self.source.validate(self.model, self.device, equally_many=self.parallel.is_sharded)
+            self.parallel.reshard()
+        return found
+
+    @torch.no_grad()
+    def result(self, run: Run, progress: RunProgress) -> dict[str, Any]:
+        """What `Source.result` gives after the last step; where the best checkpoint counts, the model then is that.
+
+        Raises:
+            JobError: the best checkpoint is damaged.
+        """
+        if self.source.keeps_best and progress.best_step is not None:
+            self._load_step(run, progress.best_step)
+        with self.evaluating():
+            folder = run.folder if self.rank == 0 else None
+            found = self.source.result(self.model, self.device, progress, folder, equally_many=self.parallel.is_sharded)
+            self.parallel.reshard()
+        return found
+
+    @contextlib.contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Within it the model is in evaluation mode, has the average of the weights where there is one, and computes in
+        the precision of the recipe.
+        """
+        self.model.eval()
+        weights = contextlib.nullcontext() if self._average is None else self._average.in_use()
+        try:
+            with weights, matrix_precision(self.recipe.train.precision, self.device):
+                yield
+        finally:
+            self.model.train()
+
+    def leave_out(self, batches: Iterable[int]) -> None:
+        """Never train on these batches; for `train_until` calls from now on."""
+        self.left_out |= frozenset(batches)
+
+    def snapshot(self) -> tuple[dict[str, dict[str, Tensor]], CheckpointState]:
+        """Copies of all tensors on the CPU by part and name, and the rest of the state: what a checkpoint holds.
+
+        Rank 0 has the tensors, other workers none. Workers that are sharded (see `train.parallel`) must all call it.
+        """
+        keep = self.rank == 0
+        parts = {
+            MODEL: model_tensors(self.model, keep=keep),
+            OPTIMIZER: optimizer_tensors(self.model, self.optimizer, keep=keep),
+        }
+        if self._average is not None:
+            parts[AVERAGE] = self._average.tensors(keep=keep)
+        return parts, CheckpointState(
+            step=self.step,
+            seed=self.recipe.train.seed,
+            recipe=fingerprint(self.recipe),
+            manifest=self.source.content,
+            vocabulary=self.source.vocabulary.sha256 if self.source.vocabulary is not None else None,
+            loader=dict(self.loader.fingerprint),
+            world_size=self.world_size,
+            left_out=tuple(sorted(self.left_out)),
+            recent_losses=tuple(self._training_step.recent.state()),
+        )
+
+    def save(self, directory: str | Path) -> None:
+        """Write a checkpoint as `directory`: rank 0 does. Workers that are sharded must all call it.
+
+        Raises:
+            UserError: the disk is full or cannot be written.
+        """
+        parts, state = self.snapshot()
+        if self.rank == 0:
+            checkpoints.write(Path(directory), parts, state)
+
+    def restore(self, directory: str | Path) -> None:
+        """Go on from what `save` wrote; the losses from there on equal those of an undisturbed run.
+
+        Raises:
+            JobError: the checkpoint is damaged.
+            UserError: it is of other data or another seed.
+        """
+        self.load(checkpoints.read(Path(directory)))
+
+    def restore_newest(self, run: Run, warn: Warn) -> Checkpoint | None:
+        """Go on from the newest sound checkpoint of `run`, which rank 0 finds and all workers take; None: it has none.
+
+        `warn` is told of damaged ones, on rank 0.
+
+        Raises:
+            UserError: the checkpoint is of other data or another seed.
+        """
+        found = broadcast(run.newest(warn) if self.rank == 0 else None)
+        if found is None:
+            return None
+        checkpoint = run.here(found)
+        self.load(checkpoint)
+        return checkpoint
+
+    def load(self, checkpoint: Checkpoint) -> None:
+        """Go on from a checkpoint that was read already.
+
+        Raises:
+            UserError: it is of other data or another seed.
+        """
+        state = checkpoint.state
+        self.loader.check(state.loader, str(checkpoint.path))
+        self.load_model(checkpoint)
+        load_optimizer(self.model, self.optimizer, checkpoint.tensors(OPTIMIZER))
+        self.leave_out(state.left_out)
+        self._training_step.recent.load(state.recent_losses)
+        self.step = state.step
+
+    def begin_with(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take these tensors, whole, by name, in place of fresh ones, before the first step; the average begins so."""
+        own = model_tensors(self.model)
+        load_model(self.model, {**own, **tensors})
+        if self._average is not None:
+            self._average.load({**own, **tensors})
+
+    def load_model(self, checkpoint: Checkpoint) -> None:
+        """Take only the weights of a checkpoint, to validate them, on these data or others."""
+        load_model(self.model, checkpoint.tensors(MODEL))
+        if self._average is not None:
+            self._average.load(checkpoint.tensors(AVERAGE))
+
+    def _load_step(self, run: Run, step: int) -> None:
+        """Take the weights of the checkpoint of a step, which rank 0 finds and all workers take."""
+        found = broadcast(run.at(step) if self.rank == 0 else None)
+        assert found is not None, "rank 0 has it"
+        self.load_model(run.here(found))
+
+    def _shared(self, task: Task) -> SingleWorker:
+        """`task`, changed in place as the recipe asks, for this worker among the others."""
+        config = self.recipe.train
+        layers = list(task.encoder.trunk.layers)
+        if config.checkpoint_activations:
+            for layer in layers:
+                recompute(layer)
+        sharded = config.parallel == "fsdp" and self.world_size > 1
+        if config.compile:
+            compile_task(task, layers, device=self.device, in_parts=sharded)
+        return share(task, layers, sharded=sharded, world_size=self.world_size, device=self.device)
+
+    def _rate(self) -> float:
+        """The learning rate of the next step."""
+        config = self.recipe.train
+        return learning_rate(
+            self.step,
+            steps=config.steps,
+            peak=config.learning_rate,
+            warmup=config.warmup,
+            schedule=config.schedule,
+        )

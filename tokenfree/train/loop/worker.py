@@ -1,0 +1,484 @@
+"""One worker of a run from start to finish: restore, train, validate, save, record.
+
+Only the worker of rank 0 writes to the run folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import functools
+import gc
+import json
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.profiler import ProfilerActivity, profile, schedule
+
+from tokenfree.core.errors import JobError, StoppedError, UserError
+from tokenfree.core.files import write_atomically
+from tokenfree.core.storage import Storage
+from tokenfree.train.config import PretrainRecipe, Recipe
+from tokenfree.train.data.loader import batch_of
+from tokenfree.train.data.mixture import Data
+from tokenfree.train.loop.parallel import barrier, broadcast, gather, set_determinism
+from tokenfree.train.loop.pretraining import Loop
+from tokenfree.train.loop.step import Incident, NotANumber, Spike, checked_validation
+from tokenfree.train.loop.stopping import Stop, stop_on_signals
+from tokenfree.train.loop.trainer import TrainingLoop
+from tokenfree.train.runs.checkpoints import CheckpointState, CheckpointWriter, RunProgress, checkpoint_name
+from tokenfree.train.runs.config import INCIDENT
+from tokenfree.train.runs.metrics import Line, OnLine, Recorder
+from tokenfree.train.runs.provenance import machine
+from tokenfree.train.runs.run import Run, run_at
+
+
+def save_incident(
+    run: Path, incident: Incident, *, left_out: Iterable[int] = (), checkpoint: int | None = None
+) -> Path:
+    """Write the file of an incident into the folder `run`; returns its path.
+
+    Args:
+        left_out: the batches that are not to be used again.
+        checkpoint: the step that training goes back to, None where it does not.
+    """
+    folder = run / "incidents"
+    folder.mkdir(exist_ok=True)
+    path = folder / f"batch_{incident.batch:08d}.json"
+    record = {
+        "kind": incident.kind,
+        "step": incident.step,
+        "batch": incident.batch,
+        "loss": incident.loss if math.isfinite(incident.loss) else None,
+        "sample_ids": incident.sample_ids,
+        "checkpoint": checkpoint,
+        "left_out": sorted(left_out),
+    }
+    write_atomically(path, json.dumps(record) + "\n")
+    return path
+
+
+def roll_backs(run: Path) -> list[dict[str, Any]]:
+    """The records of the incidents after which training went back, in the order of their batches.
+
+    Raises:
+        UserError: a file is damaged.
+    """
+    paths = sorted((run / "incidents").glob("batch_*.json"))
+    storage = Storage.at(str(run / "incidents"))
+    records = [INCIDENT.json(storage, path.name) for path in paths]
+    return [record for record in records if record["checkpoint"] is not None]
+
+
+def batches_to_leave_out(batch: int, first: int, checkpoint: int, before: list[dict[str, Any]]) -> list[int]:
+    """The batches from now on left out for an incident in `batch`, when training goes back to step `checkpoint`.
+
+    `first` is the batch of the first step after that checkpoint; `before` are the records of earlier incidents.
+    """
+    again = any(record["checkpoint"] == checkpoint for record in before)
+    return list(range(first if again else batch, batch + 1))
+
+
+UNTRACED, STEPS = 2, 3  # the first steps after a start are slower than others
+
+OnWritten = Callable[[Path], None]
+
+
+class StepTrace:
+    """Writes `<folder>/steps_00000003_00000005.json`: `STEPS` steps, after the first `UNTRACED` of the `with` block.
+
+    A block with fewer steps gives a trace of those that came after the first ones, or none.
+
+    Args:
+        step: the optimizer steps that were done before the block.
+        on_written: gets the path of the trace.
+    """
+
+    def __init__(self, folder: Path, *, step: int, on_written: OnWritten) -> None:
+        self._folder, self._step, self._first, self._on_written = folder, step, step + UNTRACED + 1, on_written
+        activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])]
+        self._profile = profile(
+            activities=activities,
+            schedule=schedule(wait=UNTRACED - 1, warmup=1, active=STEPS, repeat=1),
+            on_trace_ready=self._write,
+        )
+
+    def step(self, step: int) -> None:
+        """Step number `step` was done."""
+        self._step = step
+        self._profile.step()
+
+    def __enter__(self) -> StepTrace:
+        self._profile.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._profile.stop()
+
+    def _write(self, traced: profile) -> None:
+        if self._step < self._first:
+            return
+        self._folder.mkdir(exist_ok=True)
+        path = self._folder / f"steps_{self._first:08d}_{self._step:08d}.json"
+        traced.export_chrome_trace(str(path))
+        self._on_written(path)
+
+
+class RunWriter:
+    """Writes what `loop` comes to into the folder of the run.
+
+    Args:
+        stack: closes its files.
+        on_line: gets each line that is recorded.
+        profile: leave a trace of a few steps, see `tokenfree.train.loop.worker`.
+    """
+
+    def __init__(
+        self,
+        loop: TrainingLoop[Any],
+        run: Run,
+        stack: contextlib.ExitStack,
+        on_line: OnLine | None,
+        *,
+        profile: bool = False,
+    ) -> None:
+        self._loop, self._run, self._folder = loop, run, run.folder
+        self._config = loop.recipe.train
+        recorder = Recorder(self._folder, step=loop.step, on_line=on_line or (lambda line: None))
+        self._recorder = stack.enter_context(recorder)
+        saved = functools.partial(run.saved, keep=self._config.keep_checkpoints)
+        self._checkpoints = stack.enter_context(CheckpointWriter(self._folder / "checkpoints", saved=saved))
+        self._saved_at = time.monotonic()
+        self._saved_step = loop.step  # where training would go back to
+        self._trace: StepTrace | None = None
+        if profile:
+            trace = StepTrace(self._folder / "profile", step=loop.step, on_written=self._note_trace)
+            self._trace = stack.enter_context(trace)
+
+    def begin(self, damaged: list[str], *, back: bool) -> None:
+        """Say where training starts (or, after an incident, goes `back` to), and which checkpoints are damaged.
+
+        Raises:
+            JobError: the run was taken over by another command.
+        """
+        step, steps = self._loop.step, self._config.steps
+        for warning in damaged:
+            self._recorder.event("damaged_checkpoint", step=step, message=f"warning: {warning}")
+        if back:
+            left_out = sorted(self._loop.left_out)
+            self._recorder.event("roll_back", step=step, left_out=left_out, workers=self._loop.world_size)
+        elif step:
+            message = f"going on from the checkpoint of step {step:,} of {steps:,}"
+            self._recorder.event("resume", step=step, message=message, workers=self._loop.world_size, machine=machine())
+        else:
+            self._recorder.event("start", step=0, workers=self._loop.world_size, machine=machine())
+        self._run.publish()
+
+    def record(self, line: Line) -> None:
+        """Record a line of a step or of a validation, and the samples of a step whose loss jumped."""
+        self._recorder.metrics(line)
+        if "seconds" in line and self._trace is not None:
+            self._trace.step(self._loop.step)
+        if "spike" in line:
+            batch, size = batch_of(self._loop.step - 1, self._loop.left_out), self._config.global_batch
+            spike = Spike(self._loop.step, batch, line["loss"], list(range(batch * size, (batch + 1) * size)))
+            path = save_incident(self._folder, spike)
+            message = f"the loss jumped to {spike.loss:.3f} at step {spike.step:,}; the samples are in {path}"
+            self._recorder.event(spike.kind, step=spike.step, batch=batch, samples=str(path), message=message)
+
+    def is_due(self) -> bool:
+        """Whether a checkpoint is, by step or by time."""
+        seconds = self._config.checkpoint_every_seconds
+        overdue = seconds is not None and time.monotonic() - self._saved_at >= seconds
+        return overdue or self._loop.step % self._config.checkpoint_every_steps == 0
+
+    def save(self, parts: Mapping[str, Mapping[str, Tensor]], state: CheckpointState, progress: RunProgress) -> None:
+        """Start writing a checkpoint of a snapshot of this moment; training goes on meanwhile.
+
+        Raises:
+            UserError: the checkpoint before this one could not be written.
+        """
+        self._checkpoints.submit(parts, dataclasses.replace(state, progress=progress), best=progress.best_step)
+        self._saved_at, self._saved_step = time.monotonic(), self._loop.step
+
+    def note(self, incident: Incident, before: list[dict[str, Any]], *, back: bool) -> None:
+        """Save the samples of an incident; and where training goes `back`, which batches are left out from now on.
+
+        `before` are the records of the incidents after which training went back already.
+
+        Raises:
+            JobError: the run was taken over by another command.
+            UserError: the last checkpoint could not be written.
+        """
+        if not back:
+            path = save_incident(self._folder, incident)
+            self._recorder.event(incident.kind, step=incident.step, batch=incident.batch, samples=str(path))
+            self._run.publish()
+            return
+        self.wait()
+        checkpoint = self._saved_step
+        first = batch_of(checkpoint, self._loop.left_out)
+        left_out = batches_to_leave_out(incident.batch, first, checkpoint, before)
+        path = save_incident(self._folder, incident, left_out=left_out, checkpoint=checkpoint)
+        what = "is not a number" if incident.kind == "not_a_number" else f"jumped to {incident.loss:.3f}"
+        batches = f"batch {incident.batch:,}" if len(left_out) == 1 else f"batches {first:,} to {incident.batch:,}"
+        message = f"the loss {what} at step {incident.step:,}; going back to step {checkpoint:,}, leaving out {batches}"
+        self._recorder.event(
+            incident.kind, step=incident.step, batch=incident.batch, samples=str(path), message=message
+        )
+        self._run.publish()
+
+    def wait(self) -> None:
+        """Wait until the last checkpoint is written.
+
+        Raises:
+            UserError: it could not be written.
+        """
+        self._checkpoints.wait()
+
+    def finish(self, found: Mapping[str, Any]) -> None:
+        """Write the result, result.json, with what was `found` (see `Source.result`)."""
+        step = self._loop.step
+        last = f"{self._run.name}/checkpoints/{checkpoint_name(step)}"
+        result = {"steps": step, **found, "checkpoint": found.get("checkpoint", last)}
+        write_atomically(self._folder / "result.json", json.dumps(result, indent=1) + "\n")
+        self._recorder.event("complete", step=step)
+
+    def _note_trace(self, path: Path) -> None:
+        self._recorder.event(
+            "profile", step=self._loop.step, trace=str(path), message=f"profile of a few steps: {path}"
+        )
+
+
+class Job(Protocol):
+    """What every worker of a run is given; it is pickled on its way."""
+
+    @property
+    def recipe(self) -> Recipe:
+        """Of the run."""
+        ...
+
+    @property
+    def run(self) -> str:
+        """Path or address of the run."""
+        ...
+
+    @property
+    def profile(self) -> bool:
+        """Whether to leave a trace of a few steps."""
+        ...
+
+    @property
+    def has_first_checkpoint(self) -> bool:
+        """Whether the run begins with given weights, see train/start/."""
+        ...
+
+    @property
+    def owner(self) -> str | None:
+        """See `tokenfree.train.runs.run.run_at`."""
+        ...
+
+    def make_loop(self, *, rank: int, world_size: int, device: str, stop: Stop) -> TrainingLoop[Any]:
+        """The loop of one worker, fresh.
+
+        Raises:
+            UserError: there are no such data, or they are not for the recipe.
+        """
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainJob:
+    """The `Job` of a pretraining run."""
+
+    recipe: PretrainRecipe
+    data: Data  # path or address of the data directory, or several
+    run: str
+    profile: bool = False
+    has_first_checkpoint: bool = False
+    owner: str | None = None
+
+    def make_loop(self, *, rank: int, world_size: int, device: str, stop: Stop) -> Loop:
+        """See `Job.make_loop`."""
+        return Loop(self.recipe, self.data, rank=rank, world_size=world_size, device=device, stop=stop)
+
+
+class Stopped(StoppedError):
+    """Training was stopped after `step`, whose checkpoint is written. Workers that are to `go on` are started again."""
+
+    def __init__(self, reason: str, step: int, goes_on: bool) -> None:
+        super().__init__(reason, step, goes_on)
+        self.reason, self.step, self.goes_on = reason, step, goes_on
+
+    def __str__(self) -> str:
+        return f"stopped by {self.reason} after step {self.step}; the same command goes on from there"
+
+
+def work(
+    job: Job,
+    *,
+    rank: int = 0,
+    world_size: int = 1,
+    device: str = "cpu",
+    threads: int | None = None,
+    on_line: OnLine | None = None,
+    stop: Stop | None = None,
+) -> None:
+    """Bring the run `job.run` to its end from wherever it stands.
+
+    Args:
+        rank, world_size, device: see `Loop`.
+        threads: for the arithmetic; None leaves it to torch, which takes OMP_NUM_THREADS or all CPUs of the process.
+        on_line: gets the lines that are recorded, on rank 0.
+        stop: what asks for an end; None: the signals that this process gets.
+
+    Raises:
+        NotANumber, Spike: the loss was not a number, or jumped; see train/loop/loss_spikes.py.
+        Stopped: one of the workers was asked to stop.
+        JobError: another process still trains the run, or training went back too often.
+        UserError: the disk is full or cannot be written; and see `Loop`.
+    """
+    run = run_at(job.run, job.owner)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_full_disk_explained())
+        stack.enter_context(_arithmetic(threads, deterministic=device == "cpu"))
+        stop = stack.enter_context(stop_on_signals()) if stop is None else stop
+        if rank == 0:
+            stack.enter_context(run.written())
+        make_loop = functools.partial(job.make_loop, rank=rank, world_size=world_size, device=device, stop=stop)
+        attempt = functools.partial(_attempt, job, run, on_line)
+        finished = attempt(make_loop(), back=False)
+        while not finished:
+            gc.collect()  # of the model before, which hooks of data parallelism hold in cycles
+            finished = attempt(make_loop(), back=True)
+
+
+def _attempt(job: Job, run: Run, on_line: OnLine | None, loop: TrainingLoop[Any], *, back: bool) -> bool:
+    """Train from the newest checkpoint to the end; false after an incident for which training is to go `back` to it."""
+    config = job.recipe.train
+    with contextlib.ExitStack() as stack:
+        damaged: list[str] = []
+        checkpoint = loop.restore_newest(run, damaged.append)
+        if checkpoint is None and job.has_first_checkpoint:
+            raise JobError(
+                f"{job.run} began with given weights and has no sound checkpoint left; run the same command again: it "
+                "loads them again"
+            )
+        before = broadcast(roll_backs(run.folder) if loop.rank == 0 else [])
+        loop.leave_out(batch for record in before for batch in record["left_out"])
+        writer = None
+        if loop.rank == 0:
+            writer = RunWriter(loop, run, stack, on_line, profile=job.profile and not back)
+            writer.begin(damaged, back=back)
+        progress = (checkpoint.state.progress if checkpoint is not None else None) or RunProgress()
+        try:
+            progress = _Training(loop, progress, writer).run()
+        except Incident as incident:
+            wished = {NotANumber.kind: config.on_nan, Spike.kind: config.on_spike}[incident.kind] == "roll_back"
+            back = wished and len(before) < config.max_roll_backs
+            if writer is not None:
+                writer.note(incident, before, back=back)
+            barrier()  # the first worker that leaves ends the others: none may before the samples are written
+            if wished and not back:
+                raise JobError(f"training went back {len(before)} times (train.max_roll_backs); {incident}") from None
+            if not wished:
+                raise
+            return False
+        if writer is not None:
+            writer.wait()
+        found = loop.result(run, progress)
+        if writer is not None:
+            writer.finish(found)
+    return True
+
+
+@contextlib.contextmanager
+def _full_disk_explained() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+            raise
+        raise UserError(
+            f"cannot write {error.filename or 'to the run folder'}: {error.strerror}; make room, then run the same "
+            "command again: it goes on from the newest checkpoint"
+        ) from error
+
+
+@contextlib.contextmanager
+def _arithmetic(threads: int | None, *, deterministic: bool) -> Iterator[None]:
+    """Fix what the results of this process depend on: the number of threads and the choice of kernels."""
+    before = torch.get_num_threads(), torch.get_deterministic_debug_mode()
+    if threads is not None:
+        torch.set_num_threads(threads)
+    set_determinism(int(deterministic))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before[0])
+        set_determinism(before[1])
+
+
+class _Training:
+    """Training from where `loop` stands to the end, and what is due after a step; with a `writer` on rank 0."""
+
+    def __init__(self, loop: TrainingLoop[Any], progress: RunProgress, writer: RunWriter | None) -> None:
+        self._loop, self._progress, self._writer = loop, progress, writer
+        self._config = loop.recipe.train
+
+    def run(self) -> RunProgress:
+        """How far the run has come in the end."""
+        try:
+            self._loop.train_until(self._config.steps, self._after_step)
+        except Stopped:
+            if self._writer is not None:
+                self._writer.wait()
+            barrier()  # the first worker that leaves ends the others: none may before the checkpoint is written
+            raise
+        return self._progress
+
+    def _after_step(self, line: Mapping[str, float]) -> None:
+        loop = self._loop
+        last = loop.step == self._config.steps
+        stopping = loop.stopping if loop.world_size > 1 else bool(loop.stop)
+        self._progress = self._progress.after_step(line)
+        if self._writer is not None:
+            self._writer.record(line)
+        is_best = (last or loop.step % self._config.validate_every_steps == 0) and self._validate()
+        self._save_if_due(last or stopping or (is_best and loop.source.keeps_best))
+        if stopping and not last:
+            raise _stopped(loop)
+
+    def _validate(self) -> bool:
+        """Validate; whether the model is the best so far."""
+        step, source = self._loop.step, self._loop.source
+        validation = checked_validation(step, self._loop.validate())
+        if not validation:
+            return False
+        self._progress = self._progress.after_validation(step, validation, source.badness(validation))
+        if self._writer is not None:
+            self._writer.record({"step": step, **validation})
+        return self._progress.best_step == step
+
+    def _save_if_due(self, in_any_case: bool) -> None:
+        writer, parallel = self._writer, self._loop.parallel
+        due = parallel.broadcast_flag(in_any_case or (writer is not None and writer.is_due()))
+        if due and (writer is not None or parallel.is_sharded):
+            parts, state = self._loop.snapshot()
+            if writer is not None:
+                writer.save(parts, state, self._progress)
+
+
+def _stopped(loop: TrainingLoop[Any]) -> Stopped:
+    """What to raise on all workers, of which some were asked to stop."""
+    asked = [stop for stop in gather(loop.stop) if stop]
+    return Stopped(asked[0].reason, loop.step, all(stop.goes_on for stop in asked))

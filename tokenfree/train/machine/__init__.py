@@ -1,1 +1,0 @@
-"""What this machine has: its CPUs, its processes, the folder of the cache."""

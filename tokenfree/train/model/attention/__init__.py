@@ -1,0 +1,1 @@
+"""Attention of the trunk: which units attend to which. One variant, one file."""

@@ -1,0 +1,98 @@
+"""Linformer: keys and values from K mixtures of all units, in time and memory linear in the length.
+
+B batch, U units (Q as queries), K mixtures, H heads, E width of a head, D width
+"""
+
+from collections.abc import Iterable
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import settings
+from tokenfree.train.model.common.attention import ALL_HEADS, Core, Heads
+from tokenfree.train.model.common.basic import Dimensions
+from tokenfree.train.model.common.slots import AttentionDefaults, TrunkSettings
+
+POSITIONS = ("none", "diet_abs")  # that take mixtures
+
+
+@settings
+class Config(AttentionDefaults):
+    """Linformer (Wang et al., arXiv 2006.04768, section 4), with one projection for keys and values and for all heads.
+
+    With positions `diet_abs` it is DIET-ABS-LIN (Chen et al., arXiv 2104.08698).
+
+    Attributes:
+        projection: K, the mixtures that a unit sees, at least 1.
+        max_units: the most units of an example, at least 1; each has a weight in each mixture.
+    """
+
+    name: Literal["linformer"] = "linformer"
+    projection: Annotated[int, Field(ge=1)] = 32
+    max_units: Annotated[int, Field(ge=1)] = 512
+
+    @property
+    def num_mixtures(self) -> int:
+        """See `AttentionConfig`."""
+        return self.projection
+
+    def build(self, dimensions: Dimensions, layer: int, num_layers: int) -> "LinformerAttention":
+        """The pattern of one layer; all layers have weights of their own."""
+        return LinformerAttention(self, dimensions.dropout)
+
+    def check(self, trunk: TrunkSettings, num_units: int | None) -> Iterable[str]:
+        """Position codes that need units as keys, and more units than there are weights."""
+        if not trunk.positions.takes_mixtures:
+            yield (
+                f"model.trunk.positions.name: {trunk.positions.name} is not defined with linformer, whose keys have "
+                f"no place; use {' or '.join(POSITIONS)}, or positions of the embedder"
+            )
+        if num_units is not None and num_units > self.max_units:
+            yield (
+                f"model.trunk.attention.max_units: {self.max_units} is less than the units of an example, {num_units}"
+            )
+
+
+class LinformerAttention(Core):
+    """Keys and values are projected from E X, with one matrix E [K, max_units] for both and all heads of a layer."""
+
+    def __init__(self, config: Config, dropout: float) -> None:
+        super().__init__(dropout)
+        self.max_units = config.max_units
+        self.mixtures_KU = nn.Parameter(torch.randn(config.projection, config.max_units) * config.max_units**-0.5)
+
+    def source(self, x_BUD: Tensor, valid_BU: Tensor) -> tuple[Tensor, Tensor]:
+        """E X [B, K, D], from the rows of valid units only; every mixture is a valid key.
+
+        Raises:
+            UserError: for more units than `max_units`.
+        """
+        num_units = x_BUD.shape[1]
+        if num_units > self.max_units:
+            raise UserError(
+                f"{num_units} units are more than model.trunk.attention.max_units, {self.max_units}; cut the text or "
+                "raise it"
+            )
+        mixed_BKD = self.mixtures_KU[:, :num_units] @ x_BUD.masked_fill(~valid_BU[..., None], 0)
+        return mixed_BKD, torch.ones(mixed_BKD.shape[:2], dtype=torch.bool, device=x_BUD.device)
+
+    def forward(self, heads: Heads) -> Tensor:
+        """The context of every unit, [B, H, U, E]."""
+        q_BHUE = heads.queries_BHQE
+        bias = q_BHUE.new_zeros(1, 1) if heads.bias is None else heads.bias.dense(ALL_HEADS)
+        return self.attend(q_BHUE, heads.keys_BHKE, heads.values_BHKE, bias)
+
+    def num_keys(self, num_units: int) -> int:
+        """K, however many units."""
+        return len(self.mixtures_KU)
+
+    def num_pairs(self, num_queries: int, num_keys: int, num_heads: int) -> int:
+        """All pairs of a unit and a mixture."""
+        return num_heads * num_queries * num_keys
+
+    def projection_multiply_accumulates(self, num_units: int, width: int) -> int:
+        """Of the mixtures."""
+        return len(self.mixtures_KU) * num_units * width

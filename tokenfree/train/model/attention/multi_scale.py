@@ -1,0 +1,276 @@
+"""Multi-scale attention: each head has its own window size (Guo et al. 2020).
+
+B batch, U units (Q as queries, K as keys), H heads, E width of a head; N blocks, W units of a block, X keys it sees
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Literal, TypeVar
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor
+
+from tokenfree.core.settings import settings
+from tokenfree.train.model.attention.sliding_global import round_up
+from tokenfree.train.model.common.attention import Core, Heads, PairValues, hide
+from tokenfree.train.model.common.basic import Dimensions, dropout
+from tokenfree.train.model.common.slots import AttentionDefaults, TrunkSettings
+
+Number = TypeVar("Number", int, Tensor)
+
+Scale = Annotated[int, Field(ge=1)] | Annotated[str, Field(pattern=r"^N/[1-9][0-9]*$")]
+"""A number of units, or a fraction of the real length N of each example, as in `N/16`."""
+
+WindowConvention = Literal["width", "half"]
+Slope = Literal["harmonic", "linear"]
+
+
+def allocate_heads(alpha: float, num_layers: int, num_heads: int, num_scales: int, slope: Slope) -> list[list[int]]:
+    """For each layer, lowest first, the number of heads of each scale, smallest scale first.
+
+    Layer l has the slope alpha / l (or alpha (L - l) / (L - 1) where `linear`), the top layer 0. Shares are
+    softmax(slope * (S - k)), rounded by the cumulative ceiling: head h gets the first scale whose cumulative share of
+    the heads exceeds h. The rule as printed cannot give the paper's own example; this one does.
+    """
+    allocation = []
+    for layer in range(1, num_layers + 1):
+        decay = 1 / layer if slope == "harmonic" else (num_layers - layer) / max(num_layers - 1, 1)
+        steepness = 0.0 if layer == num_layers else alpha * decay
+        allocation.append(_round(_shares(steepness, num_scales), num_heads))
+    return allocation
+
+
+def resolve_width(scale: int | str, length: int) -> int:
+    """The odd width of `scale` in an example of `length` real units; N/k is floored, then made odd; at most 2N - 1."""
+    width = scale if isinstance(scale, int) else odd(length // divisor(scale))
+    return min(width, 2 * length - 1)
+
+
+def divisor(scale: str) -> int:
+    """The k of `N/k`."""
+    return int(scale.removeprefix("N/"))
+
+
+def odd(width: Number) -> Number:
+    """`width`, plus one where it is even."""
+    return width // 2 * 2 + 1
+
+
+def reach(width: Number, convention: WindowConvention) -> Number:
+    """How many units to each side a window shows: a width of w counts all units in it, or (as "half") those beside."""
+    return width // 2 if convention == "width" else width
+
+
+def _shares(steepness: float, num_scales: int) -> list[float]:
+    logits = [steepness * (num_scales - k) for k in range(1, num_scales + 1)]
+    weights = [math.exp(logit - max(logits)) for logit in logits]
+    return [weight / sum(weights) for weight in weights]
+
+
+def _round(shares: Sequence[float], num_heads: int) -> list[int]:
+    counts, cumulative, given = [], 0.0, 0
+    for k, share in enumerate(shares):
+        cumulative += share * num_heads
+        # 1e-9: sums that are whole in exact arithmetic must not be rounded up for their last bits.
+        upto = num_heads if k == len(shares) - 1 else min(num_heads, max(0, math.ceil(cumulative - 1e-9)))
+        counts.append(upto - given)
+        given = upto
+    return counts
+
+
+GroupBias = Callable[[Tensor, Tensor], Tensor]  # a `PairBias` for the heads of one scale
+GroupValues = Callable[[Tensor, Tensor], PairValues]  # likewise
+
+
+@settings
+class Config(AttentionDefaults):
+    """Multi-scale attention, MSMSA (Guo et al., arXiv 1912.00544): a window for each head, and its mix for each layer.
+
+    Attributes:
+        alpha: how the mix of scales changes with depth. 0: the same mix in all layers; above: small scales prevail in
+            low layers; below: large ones do.
+        scales: the candidates, small ones first: odd numbers of units, or `N/16` for a fraction of the units of an
+            example.
+        window_convention: `width`: a scale w counts all units of the window; `half`: it reaches w units to each side.
+        slope: how alpha fades with the layer l of L: `harmonic`, alpha / l, as the paper's example has it, or `linear`.
+    """
+
+    name: Literal["multi_scale"] = "multi_scale"
+    alpha: Annotated[float, Field(allow_inf_nan=False)] = 0.5
+    scales: tuple[Scale, ...] = (1, 3, "N/16", "N/8", "N/4")
+    window_convention: WindowConvention = "width"
+    slope: Slope = "harmonic"
+
+    adds_to_values = True
+
+    def build(self, dimensions: Dimensions, layer: int, num_layers: int) -> MultiScaleAttention:
+        """The pattern of layer `layer` (0 is the lowest) of `num_layers`."""
+        counts = allocate_heads(self.alpha, num_layers, dimensions.heads, len(self.scales), self.slope)[layer]
+        return MultiScaleAttention(self.scales, counts, self.window_convention, dimensions.dropout)
+
+    def check(self, trunk: TrunkSettings, num_units: int | None) -> Iterable[str]:
+        """No scales, and even ones."""
+        if not self.scales:
+            yield "model.trunk.attention.scales: give at least one scale, such as [1, 3, N/16]"
+        for scale in self.scales:
+            if isinstance(scale, int) and scale % 2 == 0 and self.window_convention == "width":
+                yield f"model.trunk.attention.scales: {scale} is even; windows are symmetric, use {scale + 1}"
+
+
+class MultiScaleAttention(Core):
+    """Windows around each unit: heads [0, n_1) have the first scale, the next n_2 the second, and so on.
+
+    A unit always sees itself, so that no softmax is empty; otherwise only valid units in its window.
+    """
+
+    def __init__(
+        self, scales: tuple[int | str, ...], counts: list[int], convention: WindowConvention, dropout: float
+    ) -> None:
+        super().__init__(dropout)
+        self.groups = [(scale, count) for scale, count in zip(scales, counts, strict=True) if count]
+        self.convention: WindowConvention = convention
+        scale, count = self.groups[0]
+        self.num_alone = count if isinstance(scale, int) and reach(scale, convention) == 0 else 0
+
+    def forward(self, heads: Heads) -> Tensor:
+        """The context of every unit, [B, H, U, E]."""
+        num_units = heads.valid_BK.shape[1]
+        length_B = heads.valid_BK.sum(dim=1)
+        left_out = heads.values_BHKE.shape[1] - heads.queries_BHQE.shape[1]  # of the heads that are alone
+        contexts, first = [], 0
+        for scale, count in self.groups:
+            group = slice(first, first + count)
+            first += count
+            v, values = heads.values_BHKE[:, group], None
+            if heads.offset_values is not None:
+                values = functools.partial(heads.offset_values.of_pairs, group)
+            if group.stop <= left_out:
+                contexts.append(v)
+                continue
+            q, k = (x[:, group.start - left_out : group.stop - left_out] for x in (heads.queries_BHQE, heads.keys_BHKE))
+            block = self._block(scale, num_units)
+            if block == 0:
+                contexts.append(self._itself(q, k, v, values))
+            elif block is None:
+                bias_HUU = None if heads.bias is None else heads.bias.dense(group)
+                contexts.append(self._dense(q, k, v, heads.valid_BK, self._reach_B(scale, length_B), bias_HUU, values))
+            else:
+                bias = None if heads.bias is None else functools.partial(heads.bias, group)
+                reach_B = self._reach_B(scale, length_B)
+                contexts.append(self._blocks(q, k, v, heads.valid_BK, reach_B, bias, values, block))
+        # The layer joins the heads of a unit: beside each other from the start, they need not be moved again.
+        return torch.cat([context.transpose(1, 2) for context in contexts], dim=2).transpose(1, 2)
+
+    def num_pairs(self, num_queries: int, num_keys: int, num_heads: int) -> int:
+        """All pairs within the windows."""
+        assert num_queries == num_keys, "windows are defined among the same units"
+        total = 0
+        for scale, count in self.groups:
+            half = min(reach(resolve_width(scale, num_keys), self.convention), num_keys - 1)
+            total += count * (num_keys * (2 * half + 1) - half * (half + 1))
+        return total
+
+    def _block(self, scale: int | str, num_units: int) -> int | None:
+        """The size of the blocks in which `scale` is computed; 0: a unit sees itself alone; None: all pairs at once.
+
+        The reach in the longest possible example decides on shapes: they depend on no data. An exported graph is for
+        any number of units, which hence decides on nothing.
+        """
+        if torch.compiler.is_exporting():
+            return 0 if isinstance(scale, int) and reach(scale, self.convention) == 0 else None
+        block = round_up(reach(resolve_width(scale, num_units), self.convention), 16)
+        return block if block == 0 or 3 * block < num_units else None
+
+    def _reach_B(self, scale: int | str, length_B: Tensor) -> Tensor:
+        """How far the windows of `scale` reach in each example; beyond its ends there is nothing valid to show."""
+        if isinstance(scale, int):
+            return torch.full_like(length_B, reach(scale, self.convention))
+        return reach(odd(length_B // divisor(scale)), self.convention)
+
+    def _itself(self, q_BHUE: Tensor, k_BHUE: Tensor, v_BHUE: Tensor, values: GroupValues | None) -> Tensor:
+        """A window of one unit: the weight is 1. The softmax of one logit keeps queries and keys in the graph, which
+        distributed training wants of every parameter."""
+        weights_BHU1 = (q_BHUE * k_BHUE).sum(dim=-1, keepdim=True).softmax(dim=-1)
+        weights_BHU1 = dropout(weights_BHU1, self.dropout, self.training)
+        context_BHUE = weights_BHU1 * v_BHUE
+        if values is not None:
+            here_11 = torch.zeros(1, 1, dtype=torch.int64, device=q_BHUE.device)
+            context_BHUE = context_BHUE + values(here_11, here_11).average(weights_BHU1)
+        return context_BHUE
+
+    def _dense(
+        self,
+        q_BHUE: Tensor,
+        k_BHUE: Tensor,
+        v_BHUE: Tensor,
+        valid_BU: Tensor,
+        reach_B: Tensor,
+        bias_HUU: Tensor | None,
+        values: GroupValues | None,
+    ) -> Tensor:
+        """Queries that see all units but for what is hidden, [B, H, U, E]."""
+        positions_U = torch.arange(q_BHUE.shape[2], device=q_BHUE.device)
+        queries_U1, keys_1U = positions_U[:, None], positions_U[None, :]
+        visible_BUU = _visible(queries_U1, keys_1U, valid_BU[:, None, :], reach_B[:, None, None])
+        hidden_B1UU = hide(visible_BUU, q_BHUE.dtype)[:, None]
+        of_pairs = None if values is None else values(queries_U1, keys_1U)
+        return self.attend(q_BHUE, k_BHUE, v_BHUE, hidden_B1UU, bias_HUU, of_pairs)
+
+    def _blocks(
+        self,
+        q_BHUE: Tensor,
+        k_BHUE: Tensor,
+        v_BHUE: Tensor,
+        valid_BU: Tensor,
+        reach_B: Tensor,
+        bias: GroupBias | None,
+        values: GroupValues | None,
+        block: int,
+    ) -> Tensor:
+        """Queries in blocks that see their own and both neighbouring blocks: memory linear in the length."""
+        num_units = q_BHUE.shape[2]
+        num_blocks = -(-num_units // block)
+        rest = num_blocks * block - num_units
+        blocks_N = torch.arange(num_blocks, device=q_BHUE.device)[:, None, None] * block
+        queries_NW1 = blocks_N + torch.arange(block, device=q_BHUE.device)[:, None]
+        keys_N1X = blocks_N + torch.arange(-block, 2 * block, device=q_BHUE.device)
+
+        valid_BNX = F.pad(valid_BU, (block, block + rest)).unfold(1, 3 * block, block)
+        visible_BNWX = _visible(queries_NW1, keys_N1X, valid_BNX[:, :, None], reach_B[:, None, None, None])
+        logits_BNHWX = hide(visible_BNWX, q_BHUE.dtype)[:, :, None]
+        if bias is not None:
+            last = num_units - 1
+            bias_BHNWX = bias(queries_NW1.clamp(max=last), keys_N1X.clamp(min=0, max=last))
+            logits_BNHWX = logits_BNHWX + bias_BHNWX.transpose(-4, -3)
+        # The blocks of all examples make one row of blocks: what of a neighbour a block sees is hidden.
+        q, k, v = (_one_row(x, rest, around) for x, around in ((q_BHUE, 0), (k_BHUE, block), (v_BHUE, block)))
+        q_NHWE = q.unflatten(0, (-1, block)).transpose(1, 2)
+        k_NHXE, v_NHXE = (x.unfold(0, 3 * block, block).transpose(2, 3) for x in (k, v))
+        # Offsets are the same in all blocks, and need not stop at the ends.
+        of_pairs = None if values is None else values(queries_NW1[0], keys_N1X[0])
+        context_NHWE = self.attend(q_NHWE, k_NHXE, v_NHXE, logits_BNHWX.flatten(0, 1), of_pairs=of_pairs)
+        context_BUHE = context_NHWE.transpose(1, 2).reshape(
+            len(valid_BU), num_blocks * block, *context_NHWE.shape[1::2]
+        )
+        return context_BUHE[:, :num_units].transpose(1, 2)
+
+
+def _one_row(x_BHUE: Tensor, rest: int, around: int) -> Tensor:
+    """The units of all examples in a row, each with `rest` zeros, between `around` zeros at both ends: [U, H, E]."""
+    x_BUHE = x_BHUE.transpose(1, 2)
+    if rest == around == 0:
+        return x_BUHE.flatten(0, 1)
+    batch, num_units, *heads = x_BUHE.shape
+    row_UHE = x_BUHE.new_zeros(batch * (num_units + rest) + 2 * around, *heads)
+    within_BUHE = row_UHE[around : len(row_UHE) - around].unflatten(0, (batch, num_units + rest))
+    within_BUHE[:, :num_units].copy_(x_BUHE)
+    return row_UHE
+
+
+def _visible(queries: Tensor, keys: Tensor, valid: Tensor, half: Tensor) -> Tensor:
+    return ((queries - keys).abs() <= half) & valid | (queries == keys)

@@ -1,0 +1,323 @@
+"""A band around each unit and global units that see all and are seen by all, as in Longformer.
+
+B batch, H heads, U units, E width of a head; S strands, N blocks of a strand, W units of a block, X keys of a block
+
+B batch, U units (Q as queries, K as keys), G global units, H heads, E width of a head, D width;
+S strands, N blocks, W units of a block, X keys that it sees: see `Blocks`
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Annotated, Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from tokenfree.core.settings import settings
+from tokenfree.train.model.common.attention import ALL_HEADS, Core, Heads, PairBias, hide
+from tokenfree.train.model.common.basic import Dense, Dimensions
+from tokenfree.train.model.common.slots import AttentionDefaults, TrunkSettings
+
+
+class Blocks(NamedTuple):
+    """Blocks of `size` units, each beside the `window` keys before and after it.
+
+    With a dilation d, every d-th unit makes a strand, within which the band of the pattern is an ordinary one.
+    """
+
+    num_units: int
+    size: int
+    window: int
+    dilation: int = 1
+
+    @property
+    def per_strand(self) -> int:
+        """Number of blocks of each strand; the last may be filled up."""
+        return -(-self.num_units // (self.dilation * self.size))
+
+    def queries(self, x_BHUE: Tensor) -> Tensor:
+        """[B, H, U, E] as [B, S, N, H, W, E]."""
+        return self._strands(x_BHUE).unflatten(3, (self.per_strand, self.size)).permute(0, 2, 3, 1, 4, 5)
+
+    def keys(self, x_BHUE: Tensor) -> Tensor:
+        """[B, H, U, E] as [B, S, N, H, X, E], zeros beyond the ends."""
+        padded = F.pad(self._strands(x_BHUE), (0, 0, self.window, self.window))
+        return padded.unfold(3, self.size + 2 * self.window, self.size).permute(0, 2, 3, 1, 5, 4)
+
+    def units(self, x_BSNHWE: Tensor) -> Tensor:
+        """[B, S, N, H, W, E] as [B, H, U, E]: the way back from `queries`."""
+        return x_BSNHWE.permute(0, 3, 2, 4, 1, 5).flatten(2, 4)[:, :, : self.num_units]
+
+    def in_band(self, device: torch.device) -> Tensor:
+        """Which keys are in the band of which unit of their block, bool [W, X]."""
+        keys_X = torch.arange(self.size + 2 * self.window, device=device)
+        steps_WX = keys_X - torch.arange(self.size, device=device)[:, None]
+        return (steps_WX >= 0) & (steps_WX <= 2 * self.window)
+
+    def positions(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Which units the queries [S, N, W, 1] and the keys [S, N, 1, X] are; beyond the ends, the unit at the end."""
+        strands_S11 = torch.arange(self.dilation, device=device)[:, None, None]
+        starts_N1 = torch.arange(self.per_strand, device=device)[:, None] * self.size
+        last = self.num_units - 1
+        queries_SNW, keys_SNX = (
+            ((starts_N1 + steps) * self.dilation + strands_S11).clamp(min=0, max=last)
+            for steps in (
+                torch.arange(self.size, device=device),
+                torch.arange(-self.window, self.size + self.window, device=device),
+            )
+        )
+        return queries_SNW[..., :, None], keys_SNX[..., None, :]
+
+    def _strands(self, x_BHUE: Tensor) -> Tensor:
+        """[B, H, S, N * W, E], filled up with zeros."""
+        length = self.per_strand * self.size
+        padded = F.pad(x_BHUE, (0, 0, 0, length * self.dilation - self.num_units))
+        return padded.unflatten(2, (length, self.dilation)).transpose(2, 3)
+
+
+def round_up(number: int, multiple: int) -> int:
+    """The least multiple of `multiple` that is not below `number`."""
+    return math.ceil(number / multiple) * multiple
+
+
+Positive = Annotated[int, Field(ge=1)]
+PaddingQueries = Literal["attend", "zero"]
+
+
+@settings
+class Config(AttentionDefaults):
+    """Sliding-window and global attention (Longformer, Beltagy et al., arXiv 2004.05150, section 3.1).
+
+    Attributes:
+        one_sided_window: units seen to each side, at least 1; a list gives each layer its own, the lowest first.
+        dilation: the distance of units in the window, at least 1; a list likewise.
+        global_units: room for global units: CLS, then those that the caller marks; 0: there are none.
+        separate_global_projections: queries, keys and values for global units from weights of their own.
+        padding_queries: units that are not valid never serve as keys. As queries, with `attend`, they attend as in full
+            attention, because the official mask of CANINE calls the unit of the last characters invalid; `zero` gives
+            them nothing, as Longformer does.
+    """
+
+    name: Literal["sliding_global"] = "sliding_global"
+    one_sided_window: Positive | tuple[Positive, ...] = 64
+    dilation: Positive | tuple[Positive, ...] = 1
+    global_units: Annotated[int, Field(ge=0)] = 1
+    separate_global_projections: bool = False
+    padding_queries: PaddingQueries = "attend"
+
+    def build(self, dimensions: Dimensions, layer: int, num_layers: int) -> SlidingGlobalAttention:
+        """The pattern of layer `layer` (0 is the lowest) of `num_layers`."""
+        return SlidingGlobalAttention(self, dimensions, layer)
+
+    def check(self, trunk: TrunkSettings, num_units: int | None) -> Iterable[str]:
+        """Lists that are not as long as the stack, and global projections that have nothing to project."""
+        for key, value in (("one_sided_window", self.one_sided_window), ("dilation", self.dilation)):
+            if not isinstance(value, int) and len(value) != trunk.layers:
+                yield (
+                    f"model.trunk.attention.{key}: {len(value)} values for {trunk.layers} layers; give one for all "
+                    "layers or one for each"
+                )
+        separate = "model.trunk.attention.separate_global_projections"
+        if self.separate_global_projections and not self.global_units:
+            yield f"{separate}: model.trunk.attention.global_units is 0; set it to at least 1 or leave this out"
+        if self.separate_global_projections and trunk.layer.head_width is not None:
+            yield f"{separate}: heads have the width of model.trunk.layer.head_width; leave one of the two out"
+
+
+class GlobalUnits(NamedTuple):
+    """Which units of each example are global; unused entries hold the number of units."""
+
+    index_BG: Tensor  # int64
+    num_units: int
+    same: bool  # whether all examples have the same ones, but for those that are not valid
+
+    @property
+    def present_BG(self) -> Tensor:
+        """Which entries are used, bool [B, G]."""
+        return self.index_BG < self.num_units
+
+    @property
+    def readable_BG(self) -> Tensor:
+        """The index, int64 [B, G], with some unit in unused entries; [1, G] where all examples have the same."""
+        index_BG = self.index_BG[:1] if self.same else self.index_BG
+        return torch.where(index_BG < self.num_units, index_BG, 0)
+
+    def among_units(self) -> Tensor:
+        """Whether each unit is global, bool [B, U]."""
+        flags = self.present_BG.new_zeros(len(self.index_BG), self.num_units + 1)
+        return flags.scatter(1, self.index_BG, True)[:, : self.num_units]
+
+    def rows(self, x_BHUE: Tensor) -> Tensor:
+        """The rows of the global units, [B, H, G, E]."""
+        if self.same:
+            return x_BHUE.index_select(2, self.readable_BG[0])
+        index_BHGE = self.readable_BG[:, None, :, None].expand(-1, x_BHUE.shape[1], -1, x_BHUE.shape[3])
+        return x_BHUE.gather(2, index_BHGE)
+
+    def replace(self, x_BHUE: Tensor, rows_BHGE: Tensor) -> Tensor:
+        """`x_BHUE` with the rows of the global units set to `rows_BHGE`: [B, H, U, E]."""
+        index_BHGE = self.index_BG[:, None, :, None].expand_as(rows_BHGE)
+        return F.pad(x_BHUE, (0, 0, 0, 1)).scatter(2, index_BHGE, rows_BHGE)[:, :, : self.num_units]
+
+
+class SlidingGlobalAttention(Core):
+    """A unit sees the valid ones at distances 0, d, 2d, ..., w d to either side (dilation d), and the global ones.
+
+    One softmax covers both; a global unit within the window counts once. A global unit sees every valid one. A unit
+    that sees nothing gets zeros.
+    """
+
+    def __init__(self, config: Config, dimensions: Dimensions, layer: int) -> None:
+        super().__init__(dimensions.dropout)
+        self.window, self.dilation = (
+            value if isinstance(value, int) else value[layer] for value in (config.one_sided_window, config.dilation)
+        )
+        self.num_global = config.global_units
+        self.zero_padding = config.padding_queries == "zero"
+        self.separate = config.separate_global_projections
+        if self.separate:
+            width = dimensions.width
+            self.query, self.key, self.value = Dense(width, width), Dense(width, width), Dense(width, width)
+
+    def forward(self, heads: Heads) -> Tensor:
+        """The context of every unit, [B, H, U, E]."""
+        num_units = heads.valid_BK.shape[1]
+        chosen = self._choose(heads)
+        num_global = 0 if chosen is None else chosen.index_BG.shape[1]
+        blocks = self._blocks(num_units, num_global)
+        context_BHUE = self._dense(heads, chosen) if blocks is None else self._banded(heads, chosen, blocks)
+        if chosen is not None:
+            context_BHUE = chosen.replace(context_BHUE, self._of_global(heads, chosen))
+        if self.zero_padding:
+            context_BHUE = context_BHUE.masked_fill(~heads.valid_BK[:, None, :, None], 0)
+        return context_BHUE
+
+    def num_pairs(self, num_queries: int, num_keys: int, num_heads: int) -> int:
+        """All pairs within the windows and with global units, where the first units take all room for these."""
+        assert num_queries == num_keys, "windows are defined among the same units"
+        num_global = min(self.num_global, num_keys)
+        rest = num_keys - num_global
+        steps = min(self.window, max(rest - 1, 0) // self.dilation)
+        band = rest + 2 * (steps * rest - self.dilation * steps * (steps + 1) // 2)
+        return num_heads * (2 * num_global * num_keys - num_global**2 + band)
+
+    def projection_multiply_accumulates(self, num_units: int, width: int) -> int:
+        """Of the projections of global units, where they are separate: keys and values are those of all units."""
+        return (2 * num_units + min(self.num_global, num_units)) * width**2 if self.separate else 0
+
+    def copy_projections(self, layer: nn.Module) -> list[str]:
+        """Begin with the projections of `layer` around this core, as Longformer's conversion of a full model does."""
+        own = ("query", "key", "value") if self.separate else ()
+        for name in own:
+            self.get_submodule(name).load_state_dict(layer.get_submodule(name).state_dict())
+        return [f"{name}.{kind}" for name in own for kind in ("weight", "bias")]
+
+    def _choose(self, heads: Heads) -> GlobalUnits | None:
+        """CLS and the first marked units that there is room for, where they are valid; shapes depend on no data."""
+        valid_BU, marked_BU = heads.valid_BK, heads.global_BK
+        num_units = valid_BU.shape[1]
+        room = min(self.num_global, num_units)
+        if room == 0:
+            return None
+        if marked_BU is None:
+            return GlobalUnits(torch.where(valid_BU[:, :1], 0, num_units), num_units, same=True)
+        positions_U = torch.arange(num_units, device=valid_BU.device)
+        is_global_BU = (marked_BU | (positions_U == 0)) & valid_BU
+        positions_BU = torch.where(is_global_BU, positions_U, num_units)
+        if torch.compiler.is_exporting():  # as much room for any number of units
+            unused_BG = torch.full_like(positions_BU[:, :1], num_units).expand(-1, self.num_global)
+            positions_BU, room = torch.cat([positions_BU, unused_BG], dim=1), self.num_global
+        return GlobalUnits(positions_BU.topk(room, largest=False, sorted=True).values, num_units, same=False)
+
+    def _blocks(self, num_units: int, num_global: int) -> Blocks | None:
+        """The blocks of the band; None where all pairs at once are fewer, and in a graph for any number of units."""
+        if torch.compiler.is_exporting():
+            return None
+        size = min(round_up(self.window, 16), -(-num_units // self.dilation))
+        if size + 2 * self.window + num_global >= num_units:
+            return None
+        return Blocks(num_units, size, self.window, self.dilation)
+
+    def _dense(self, heads: Heads, chosen: GlobalUnits | None) -> Tensor:
+        """All pairs, of which those that are not shown are hidden: for windows nearly as wide as the text."""
+        positions_U = torch.arange(heads.valid_BK.shape[1], device=heads.valid_BK.device)
+        distance_UU = (positions_U[:, None] - positions_U).abs()
+        shown_BUU = ((distance_UU <= self.window * self.dilation) & (distance_UU % self.dilation == 0))[None]
+        if chosen is not None:
+            shown_BUU = shown_BUU | chosen.among_units()[:, None, :]
+        visible_BUU = shown_BUU & heads.valid_BK[:, None, :]
+        hidden_B1UU = hide(visible_BUU, heads.queries_BHQE.dtype)[:, None]
+        bias = None if heads.bias is None else heads.bias.dense(ALL_HEADS)
+        context_BHUE = self.attend(heads.queries_BHQE, heads.keys_BHKE, heads.values_BHKE, hidden_B1UU, bias)
+        return context_BHUE.masked_fill(~visible_BUU.any(dim=-1)[:, None, :, None], 0)
+
+    def _banded(self, heads: Heads, chosen: GlobalUnits | None, blocks: Blocks) -> Tensor:
+        """Each block sees its band and the global units: memory linear in the length."""
+        q_BSNHWE = blocks.queries(heads.queries_BHQE)
+        k_BSNHXE, v_BSNHXE = blocks.keys(heads.keys_BHKE), blocks.keys(heads.values_BHKE)
+        local_BU = heads.valid_BK if chosen is None else heads.valid_BK & ~chosen.among_units()
+        local_BSNX = blocks.keys(local_BU[:, None, :, None])[..., 0, :, 0]
+        visible_BSNWX = blocks.in_band(local_BU.device) & local_BSNX[..., None, :]
+        bias = None if heads.bias is None else _bias_of_blocks(heads.bias, blocks, chosen, local_BU.device)
+        if chosen is not None:
+            k_BSNHXE = _beside(chosen.rows(heads.keys_BHKE)[:, None, None], k_BSNHXE, -2)
+            v_BSNHXE = _beside(chosen.rows(heads.values_BHKE)[:, None, None], v_BSNHXE, -2)
+            visible_BSNWX = _beside(chosen.present_BG[:, None, None, None], visible_BSNWX, -1)
+        logits = hide(visible_BSNWX, q_BSNHWE.dtype)[:, :, :, None]
+        logits = logits if bias is None else logits + bias
+        blocks_of_batch = q_BSNHWE.shape[:3]
+        q, k, v, logits = (
+            x.expand(*blocks_of_batch, *x.shape[3:]).flatten(0, 2) for x in (q_BSNHWE, k_BSNHXE, v_BSNHXE, logits)
+        )
+        context_BSNHWE = self.attend(q, k, v, logits).unflatten(0, blocks_of_batch)
+        return blocks.units(context_BSNHWE.masked_fill(~visible_BSNWX.any(dim=-1)[:, :, :, None, :, None], 0))
+
+    def _of_global(self, heads: Heads, chosen: GlobalUnits) -> Tensor:
+        """The context of the global units, [B, H, G, E]: each sees every valid unit."""
+        q_BHGE, k_BHUE, v_BHUE = chosen.rows(heads.queries_BHQE), heads.keys_BHKE, heads.values_BHKE
+        if self.separate:
+            num_heads, source_BUD = k_BHUE.shape[1], heads.source_BKD
+            chosen_BGD = chosen.rows(source_BUD[:, None])[:, 0]
+            q_BHGE, k_BHUE, v_BHUE = (
+                projection(x).unflatten(-1, (num_heads, -1)).transpose(1, 2)
+                for projection, x in ((self.query, chosen_BGD), (self.key, source_BUD), (self.value, source_BUD))
+            )
+        bias = hide(heads.valid_BK, q_BHGE.dtype)[:, None, None, :]
+        if heads.bias is not None:
+            queries_BG1 = chosen.readable_BG[:, :, None]
+            keys_11U = torch.arange(chosen.num_units, device=queries_BG1.device)[None, None]
+            bias = bias + _per_example(heads.bias, queries_BG1, keys_11U)
+        return self.attend(q_BHGE, k_BHUE, v_BHUE, bias)
+
+
+def _bias_of_blocks(bias: PairBias, blocks: Blocks, chosen: GlobalUnits | None, device: torch.device) -> Tensor:
+    """The bias of the global keys, if any, and of the band beside them: [B or 1, S, N, H, W, G + X]."""
+    queries_SNW1, keys_SN1X = blocks.positions(device)
+    of_band = _per_example(bias, queries_SNW1[None], keys_SN1X[None]).movedim(1, 3)
+    if chosen is None:
+        return of_band
+    keys_BSNWG = chosen.readable_BG[:, None, None, None]
+    of_global = _per_example(bias, queries_SNW1[None], keys_BSNWG).movedim(1, 3)
+    batch = max(len(of_band), len(of_global))
+    return torch.cat([x.expand(batch, *x.shape[1:]) for x in (of_global, of_band)], dim=-1)
+
+
+def _per_example(bias: PairBias, queries: Tensor, keys: Tensor) -> Tensor:
+    """The bias [B or 1, H, *pairs] of pairs given by indices [B or 1, *pairs], each example's own."""
+    logits = bias(ALL_HEADS, queries, keys)
+    if logits.dim() == queries.dim() + 1:  # [H, B or 1, *pairs]
+        return logits.transpose(0, 1)
+    if logits.shape[2] == 1:  # [B, H, 1, *pairs]
+        return logits.squeeze(2)
+    return logits.diagonal(dim1=0, dim2=2).movedim(-1, 0)
+
+
+def _beside(of_global: Tensor, of_band: Tensor, dim: int) -> Tensor:
+    """Both, one after the other in `dim`, in every block."""
+    shape = list(of_band.shape)
+    shape[dim] = of_global.shape[dim]
+    return torch.cat([of_global.expand(shape), of_band], dim=dim)

@@ -1,0 +1,355 @@
+"""Shared layers and records of the model: dense layers, dropout, initialisation, dimensions, grouping.
+
+B batch, C characters, U units after DOWN, D width
+
+B batch, C characters, X rows of the table, D width
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+
+class Cost(NamedTuple):
+    """One part of a model: shape of its output for one example, parameters, and multiply-accumulates of a forward."""
+
+    name: str
+    shape: tuple[int, ...]
+    parameters: int
+    multiply_accumulates: int
+
+
+def count_parameters(*modules: nn.Module) -> int:
+    """Number of scalars in the parameters of `modules`."""
+    return sum(parameter.numel() for module in modules for parameter in module.parameters())
+
+
+MIN_PRODUCTS = 2**21  # multiply-accumulates; below, the call costs more than the wider instructions save
+
+
+class Dense(nn.Linear):
+    """nn.Linear, by way of `linear`."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """x W^T + b, [..., in_features] to [..., out_features]."""
+        return linear(input, self.weight, self.bias)
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x W^T + b, as F.linear, to rounding. Which library computes it depends on the CPU and on shapes alone.
+
+    `x` is [..., in], `weight` [out, in], `bias` [out]: what comes out is [..., out].
+
+    PyTorch hands float32 products to MKL, which knows AVX-512 on Intel only. Measured on an EPYC (Zen 5), one thread,
+    all three products of training: 114 GFLOP/s by MKL, 226 by oneDNN, which PyTorch carries as well.
+    """
+    if torch.compiler.is_compiling() or not _gains(x, weight):
+        return F.linear(x, weight, bias)
+    return _OneDnnLinear.apply(x, weight, bias)
+
+
+def _gains(x: Tensor, weight: Tensor) -> bool:
+    return (
+        x.device.type == "cpu"
+        and x.dtype == weight.dtype == torch.float32
+        and x.dim() > 1
+        and x[..., 0].numel() * weight.numel() >= MIN_PRODUCTS
+        and not torch.is_autocast_enabled("cpu")
+        and mkl_is_slow()
+    )
+
+
+@functools.cache
+def mkl_is_slow() -> bool:
+    """Whether this CPU has AVX-512 and is not Intel's. A rule and not a trial, so that results never vary."""
+    cpuinfo = Path("/proc/cpuinfo")
+    usable = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    if not usable or not torch.backends.mkl.is_available() or not cpuinfo.is_file():
+        return False
+    text = cpuinfo.read_text()
+    return "avx512f" in text and "GenuineIntel" not in text
+
+
+class _OneDnnLinear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return _product(x.flatten(0, -2), weight, bias).unflatten(0, x.shape[:-1])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        x, weight = ctx.saved_tensors
+        gradient = gradients[0].flatten(0, -2)
+        needs_x, needs_weight, needs_bias = ctx.needs_input_grad
+        return (
+            _product(gradient, weight.t(), None).unflatten(0, x.shape[:-1]) if needs_x else None,
+            _product(gradient.t(), x.flatten(0, -2).t(), None) if needs_weight else None,
+            gradient.sum(dim=0) if needs_bias else None,
+        )
+
+
+def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+
+
+Activation = Literal["gelu_tanh", "gelu"]
+
+
+@dataclass(frozen=True)
+class Dimensions:
+    """What every BERT layer of a model agrees on: numbers of values, and the share of them that dropout sets to 0."""
+
+    width: int
+    heads: int
+    inner_width: int
+    dropout: float
+    activation: Activation
+    character_width: int = 0  # of the characters that come to DOWN; 0: the width
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "character_width", self.character_width or self.width)
+
+    @property
+    def head_width(self) -> int:
+        """Values of a head, where all heads together have the width."""
+        return self.width // self.heads
+
+
+LAYER_NORM_EPSILON = 1e-12
+
+
+def layer_norm(width: int) -> nn.LayerNorm:
+    """LayerNorm (arXiv 1607.06450) over the last `width` values, with the epsilon of BERT and CANINE."""
+    return nn.LayerNorm(width, eps=LAYER_NORM_EPSILON)
+
+
+def activate(x: Tensor, activation: Activation) -> Tensor:
+    """GELU (arXiv 1606.08415): the tanh approximation of the official code, or the exact form of the PyTorch ports."""
+    return F.gelu(x, approximate="tanh" if activation == "gelu_tanh" else "none")
+
+
+STEPS = 2**16  # the rate is rounded to a multiple of 1 / STEPS
+
+
+class Dropout(nn.Module):
+    """nn.Dropout, by way of `dropout`."""
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`x` of any shape, with values set to 0 in training."""
+        return dropout(x, self.rate, self.training)
+
+
+def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
+    """`x` of any shape, in training with about `rate` of its values 0 and the others scaled up (arXiv 1207.0580).
+
+    PyTorch's dropout draws one float32 for each value and keeps it for the backward pass. On the CPU that was 15%
+    of the training step of CANINE base, and with the attention weights a third of its activations.
+    """
+    if not training or rate == 0:
+        return x
+    if not draws_here(x):
+        return F.dropout(x, rate)
+    return _Dropout.apply(x, *_keep(x, rate))  # pyright: ignore[reportReturnType]
+
+
+def average(weights: Tensor, values: Tensor, rate: float) -> Tensor:
+    """dropout(weights) @ values, [..., Q, K] by [..., K, E], of which only the mask is kept beside the operands."""
+    return _Average.apply(weights, values, *_keep(weights, rate))  # pyright: ignore[reportReturnType]
+
+
+def draws_here(x: Tensor) -> bool:
+    """Whether `x` is on the CPU and not under compilation, where the kernels of PyTorch are left alone."""
+    return x.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
+def _keep(x: Tensor, rate: float) -> tuple[Tensor, float]:
+    """Which values of `x` stay (bool), and the factor that makes up for the others."""
+    threshold = min(max(round(rate * STEPS), 1), STEPS - 1)
+    draws = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(torch.iinfo(torch.int64).min, None)
+    numbers = draws.view(torch.int16)[: x.numel()].view(x.shape)
+    return numbers >= threshold - STEPS // 2, STEPS / (STEPS - threshold)
+
+
+def _only(x: Tensor, keep: Tensor) -> Tensor:
+    """`x` where it is kept, 0 elsewhere. A product would turn the mask into numbers first, and take thrice as long."""
+    return torch.where(keep, x, 0.0)
+
+
+class _Dropout(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor, keep: Tensor, factor: float) -> Tensor:
+        ctx.save_for_backward(keep)
+        ctx.factor = factor
+        return _only(x, keep).mul_(factor)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        (keep,) = ctx.saved_tensors
+        return _only(gradients[0], keep).mul_(ctx.factor), None, None
+
+
+class _Average(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, weights: Tensor, values: Tensor, keep: Tensor, factor: float) -> Tensor:
+        ctx.save_for_backward(weights, values, keep)
+        ctx.factor = factor
+        return (_only(weights, keep) @ values).mul_(factor)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        weights, values, keep = ctx.saved_tensors
+        gradient = gradients[0] * ctx.factor
+        of_values = _only(weights, keep).transpose(-2, -1) @ gradient
+        of_weights = (gradient @ values.transpose(-2, -1)).mul_(keep)
+        return of_weights, of_values, None, None
+
+
+class Grouping(NamedTuple):
+    """The unit that stands for each character.
+
+    `rate` is set where the grouping is CANINE's: unit 0 is CLS and unit 1 + i stands for characters rate * i to
+    rate * i + rate - 1, the last unit also for all characters after its own. UP may then use cheaper arithmetic.
+    """
+
+    unit_BC: Tensor  # int64 [B or 1, C]
+    rate: int | None = None
+
+
+class Downsampled(NamedTuple):
+    """What DOWN gives: units, and the characters as it left them, for UP."""
+
+    units_BUD: Tensor
+    valid_BU: Tensor  # bool: real units
+    grouping: Grouping
+    characters_BCD: Tensor
+
+
+def unit_segments(segments_BC: Tensor, grouping: Grouping, num_units: int) -> Tensor:
+    """The segment of each unit's first character, int64 [B, U]; that of CLS for unit 0 and units without characters."""
+    unit_BC = grouping.unit_BC
+    positions_BC = torch.arange(unit_BC.shape[1], device=unit_BC.device).expand_as(unit_BC)
+    nowhere = unit_BC.shape[1]
+    first_BU = positions_BC.new_full((unit_BC.shape[0], num_units), nowhere)
+    first_BU = first_BU.scatter_reduce(1, unit_BC, positions_BC, "amin")
+    first_BU = torch.where(first_BU == nowhere, 0, first_BU)
+    return segments_BC.gather(1, first_BU.expand(segments_BC.shape[0], -1))
+
+
+def any_of_units(marked_BC: Tensor, grouping: Grouping, num_units: int) -> Tensor:
+    """Whether a unit stands for any marked character, bool [B, U]; marked are those above 0 of `marked_BC`."""
+    counts_BU = torch.zeros(marked_BC.shape[0], num_units, dtype=torch.int64, device=marked_BC.device)
+    unit_BC = grouping.unit_BC.expand(marked_BC.shape)
+    return counts_BU.scatter_add(1, unit_BC, (marked_BC > 0).to(torch.int64)) > 0
+
+
+STD = 0.02
+USUAL_WIDTH = 1024  # BERT-large's: what STD is at this width, `scaled` is at every one
+Initialisation = Literal["official", "scaled"]
+
+
+class GlorotDense(Dense):
+    """A dense layer that begins Glorot-uniform, as the multi-scale Transformer's do (Guo et al., arXiv 1912.00544)."""
+
+
+class FanInDense(Dense):
+    """A dense layer that begins with a standard deviation of in_features^-1/2: what comes out is as large as the input.
+
+    For layers that stand alone; inside residual layers 0.02 keeps the branches small.
+    """
+
+
+class ScaledEmbedding(nn.Embedding):
+    """A table that begins with the standard deviation `std`."""
+
+    def __init__(self, num_rows: int, width: int, *, std: float) -> None:
+        super().__init__(num_rows, width)
+        self.std = std
+
+
+class PositionTable(ScaledEmbedding):
+    """A row for each position, learned. Of the initialisation `scaled` it begins as sinusoids."""
+
+    def __init__(self, num_rows: int, width: int, *, std: float = STD) -> None:
+        super().__init__(num_rows, width, std=std)
+
+
+class SinusoidTable(PositionTable):
+    """A row for each position, learned, which begins as sinusoids whatever the initialisation."""
+
+
+class GateDense(Dense):
+    """A dense layer before a sigmoid, whose biases begin at -2: the gate is nearly shut (Srivastava et al. 2015)."""
+
+
+def sinusoids(num_positions: int, width: int) -> Tensor:
+    """Sines in even columns, cosines in odd ones, [num_positions, width] (Vaswani et al., arXiv 1706.03762, 3.5)."""
+    rates_D = 10000.0 ** (-(torch.arange(width) // 2 * 2) / width)
+    angles_XD = torch.arange(num_positions)[:, None] * rates_D
+    return torch.where(torch.arange(width) % 2 == 0, angles_XD.sin(), angles_XD.cos())
+
+
+@torch.no_grad()
+def initialise(module: nn.Module, how: Initialisation = "official") -> None:
+    """Initialise one module (for `nn.Module.apply`). The classes above begin as they say, all others thus:
+
+    - `official`, as CANINE's and BERT's code: dense kernels and tables normal with std 0.02, cut at two std;
+      convolutions Glorot-uniform; biases 0.
+    - `scaled`: kernels have std 0.64 / sqrt(inputs), which is 0.02 at BERT-large's width, so that the layers of a small
+      model do as much at first as those of a large one; tables of learned positions begin as sinusoids of their std.
+    """
+    if isinstance(module, (nn.Conv1d, GlorotDense)):
+        nn.init.xavier_uniform_(module.weight)
+    elif isinstance(module, SinusoidTable) or (isinstance(module, PositionTable) and how == "scaled"):
+        module.weight.copy_(sinusoids(*module.weight.shape) * module.std * 2**0.5)
+    elif isinstance(module, (nn.Linear, nn.Embedding)):
+        std = _std(module, how)
+        nn.init.trunc_normal_(module.weight, std=std, a=-2 * std, b=2 * std)
+    if isinstance(module, (nn.Linear, nn.Conv1d)) and module.bias is not None:
+        nn.init.constant_(module.bias, -2.0 if isinstance(module, GateDense) else 0.0)
+
+
+def _std(module: nn.Linear | nn.Embedding, how: Initialisation) -> float:
+    if isinstance(module, FanInDense):
+        return module.in_features**-0.5
+    if isinstance(module, ScaledEmbedding):
+        return module.std
+    if isinstance(module, nn.Linear) and how == "scaled":
+        return STD * (USUAL_WIDTH / module.in_features) ** 0.5
+    return STD
+
+
+class TableRows(NamedTuple):
+    """The vectors `table_XD[index_BC]`, and the segments of the characters for DOWN to add to what it makes of them."""
+
+    table_XD: Tensor
+    index_BC: Tensor  # int64
+    segments_BC: Tensor | None
+
+
+def look_up(embedded: Tensor | TableRows) -> Tensor:
+    """The vectors themselves, [B, C, D]."""
+    return F.embedding(embedded.index_BC, embedded.table_XD) if isinstance(embedded, TableRows) else embedded
+
+
+def as_rows(embedded: Tensor | TableRows) -> TableRows:
+    """Vectors [B, C, D] of any embedder as the rows of a table, each used once."""
+    if isinstance(embedded, TableRows):
+        return embedded
+    num_rows = embedded.shape[0] * embedded.shape[1]
+    index_BC = torch.arange(num_rows, device=embedded.device).view(embedded.shape[:2])
+    return TableRows(embedded.flatten(0, 1), index_BC, None)

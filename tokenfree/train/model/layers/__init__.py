@@ -1,0 +1,1 @@
+"""Layers of the trunk. One variant, one file."""

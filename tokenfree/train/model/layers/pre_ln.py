@@ -1,0 +1,54 @@
+"""BERT's layer with LayerNorm before attention and FFN, on the branch: the stack ends in a norm.
+
+B batch, U units, Q queries, D width
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+from torch import Tensor, nn
+
+from tokenfree.core.settings import settings
+from tokenfree.train.model.common.attention import LayerBias
+from tokenfree.train.model.common.basic import Dimensions, layer_norm
+from tokenfree.train.model.common.bert_layer import BertLayer
+from tokenfree.train.model.common.slots import Attention, LayerDefaults
+
+
+@settings
+class Config(LayerDefaults):
+    """The pre-LN layer (Xiong et al., arXiv 2002.04745, section 3): x + attention(LN(x)), then x + FFN(LN(x)).
+
+    Byte2Word's recipe trains it (Izsak, Berchansky, Levy, arXiv 2104.07705).
+    """
+
+    name: Literal["pre_ln"] = "pre_ln"
+
+    def build(self, dimensions: Dimensions, build_core: Callable[[Dimensions], Attention]) -> "PreLnLayer":
+        """A layer with fresh weights around the pattern that `build_core` makes."""
+        return PreLnLayer(dimensions, build_core(dimensions))
+
+    def build_end(self, dimensions: Dimensions) -> nn.Module:
+        """LayerNorm after the last layer: nothing has normed the sum of all branches yet."""
+        return layer_norm(dimensions.width)
+
+
+class PreLnLayer(BertLayer):
+    """x + attention(LN(x)), then x + FFN(LN(x))."""
+
+    def forward(
+        self,
+        x_BUD: Tensor,
+        valid_BU: Tensor,
+        bias: LayerBias | None = None,
+        queries_BQD: Tensor | None = None,
+        global_BU: Tensor | None = None,
+    ) -> Tensor:
+        """The layer at all positions, [B, U, D], or for rows of `x_BUD`, [B, Q, D]; see `BertLayer.forward`."""
+        normed_BUD = self.attention_norm(x_BUD)
+        if queries_BQD is None:
+            queries_BQD, normed_BQD = x_BUD, normed_BUD
+        else:
+            normed_BQD = self.attention_norm(queries_BQD)
+        h_BQD = queries_BQD + self.dropout(self.attend(normed_BQD, normed_BUD, valid_BU, bias, global_BU))
+        return h_BQD + self.dropout(self.feed_forward(self.norm(h_BQD)))

@@ -1,0 +1,1 @@
+"""Position encodings of the trunk. One variant, one file."""

@@ -1,0 +1,92 @@
+"""DIET-ABS: each head adds a learned matrix of low rank to its logits.
+
+B batch, U units, K keys, H heads, R rank, L layers, D width
+"""
+
+from collections.abc import Iterable
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import nn
+
+from tokenfree.core.settings import settings
+from tokenfree.train.model.common.basic import Dimensions
+from tokenfree.train.model.common.positions import (
+    FactorBias,
+    FixedCode,
+    needs_own_queries,
+    pairs_of_own,
+    table_counts,
+    too_many,
+)
+from tokenfree.train.model.common.slots import PositionsDefaults, Sharing, TrunkSettings
+
+INITIAL_STD = 0.02
+
+
+@settings
+class Config(PositionsDefaults):
+    """DIET-ABS (Chen et al., arXiv 2104.08698, equation 5): each head adds a learned matrix of low rank to its logits.
+
+    With Linformer's attention it is DIET-ABS-LIN.
+
+    Attributes:
+        rank: rank of the matrix, at least 1; null: width / heads.
+        sharing: `none`: every layer and head has its own; `head_wise`: the heads of a layer share; `layer_wise`: the
+            layers share.
+        max_units: the most units of an example, at least 1: rows of the tables.
+        scale: whose square root divides the logits of the content: `head_width`, or `width` as the paper prints it.
+    """
+
+    name: Literal["diet_abs"] = "diet_abs"
+    rank: Annotated[int, Field(ge=1)] | None = None
+    sharing: Sharing = "layer_wise"
+    max_units: Annotated[int, Field(ge=1)] = 512
+    scale: Literal["head_width", "width"] = "head_width"
+
+    takes_mixtures = True
+
+    def build(self, dimensions: Dimensions, trunk: TrunkSettings) -> "DietAbs":
+        """The module with fresh weights."""
+        return DietAbs(self, dimensions, trunk)
+
+    def check(self, trunk: TrunkSettings, num_units: int | None) -> Iterable[str]:
+        """Examples of more units than the tables have rows, and queries that it cannot scale."""
+        yield from too_many(self.max_units, num_units)
+        if self.scale == "width":
+            yield from needs_own_queries(trunk)
+
+
+class DietAbs(FixedCode):
+    """The bias of unit i and key j is row i of P_Q times row j of P_K, without any scale.
+
+    Where keys are mixtures of units, as in Linformer, P_K has a row for each mixture.
+    """
+
+    def __init__(self, config: Config, dimensions: Dimensions, trunk: TrunkSettings) -> None:
+        super().__init__()
+        self.sharing: Sharing = config.sharing
+        self.num_layers, self.num_heads, self.max_units = trunk.layers, dimensions.heads, config.max_units
+        num_mixtures = trunk.attention.num_mixtures
+        self.has_units_as_keys = num_mixtures is None
+        num_keys = config.max_units if num_mixtures is None else num_mixtures
+        rank = config.rank or dimensions.head_width
+        counts = table_counts(config.sharing, trunk.layers, dimensions.heads)
+        self.queries_LHUR = nn.Parameter(INITIAL_STD * torch.randn(*counts, config.max_units, rank))
+        self.keys_LHKR = nn.Parameter(INITIAL_STD * torch.randn(*counts, num_keys, rank))
+        self.stacked = {"queries_LHUR": counts[0], "keys_LHKR": counts[0]}  # see train/optimizers/_groups.py
+        self.query_factor = dimensions.heads**-0.5 if config.scale == "width" else 1.0
+
+    def biases(self, num_units: int) -> list[FactorBias]:
+        """See `FixedCode`: the product of each layer."""
+        num_keys = num_units if self.has_units_as_keys else self.keys_LHKR.shape[2]
+        # unbind: its backward pass writes the gradient of all layers once; indexing would add zeros for the others.
+        queries, keys = self.queries_LHUR[:, :, :num_units].unbind(0), self.keys_LHKR[:, :, :num_keys].unbind(0)
+        return [
+            FactorBias(q, k, self.num_heads, query_factor=self.query_factor) for q, k in zip(queries, keys, strict=True)
+        ]
+
+    def multiply_accumulates(self, num_units: int, pairs: list[int]) -> int:
+        """Multiply-accumulates of one forward pass; `pairs` are the visible ones of each layer, summed over heads."""
+        return pairs_of_own(self.sharing, pairs, self.num_heads) * self.queries_LHUR.shape[3]

@@ -1,0 +1,68 @@
+"""DIET-REL: each head adds a learned scalar for every offset of two units.
+
+B batch, U units, H heads, L layers, O offsets, D width
+"""
+
+from collections.abc import Iterable
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import nn
+
+from tokenfree.core.settings import settings
+from tokenfree.train.model.common.basic import Dimensions
+from tokenfree.train.model.common.positions import FixedCode, OffsetBias, needs_own_queries, table_counts, too_many
+from tokenfree.train.model.common.slots import PositionsDefaults, Sharing, TrunkSettings
+
+
+@settings
+class Config(PositionsDefaults):
+    """DIET-REL (Chen et al., arXiv 2104.08698, equation 6): each head adds a learned scalar for every offset.
+
+    Attributes:
+        sharing: `none`: every layer and head has its own; `head_wise`: the heads of a layer share; `layer_wise`: the
+            layers share.
+        max_units: the most units of an example, at least 1.
+        scale: whose square root divides the logits of the content: `head_width`, or `width` as the paper prints it.
+    """
+
+    name: Literal["diet_rel"] = "diet_rel"
+    sharing: Sharing = "none"
+    max_units: Annotated[int, Field(ge=1)] = 512
+    scale: Literal["head_width", "width"] = "head_width"
+
+    def build(self, dimensions: Dimensions, trunk: TrunkSettings) -> "DietRel":
+        """The module with fresh weights."""
+        return DietRel(self, dimensions, trunk.layers)
+
+    def check(self, trunk: TrunkSettings, num_units: int | None) -> Iterable[str]:
+        """Examples of more units than the tables have rows, and queries that it cannot scale."""
+        yield from too_many(self.max_units, num_units)
+        if self.scale == "width":
+            yield from needs_own_queries(trunk)
+
+
+class DietRel(FixedCode):
+    """Scalars for the offsets key - query from -(max_units - 1) to max_units - 1, without bins and clipping."""
+
+    stacked = {"by_offset_LHO": 0}  # see train/optimizers/_groups.py
+
+    def __init__(self, config: Config, dimensions: Dimensions, num_layers: int) -> None:
+        super().__init__()
+        self.num_layers, self.num_heads, self.max_units = num_layers, dimensions.heads, config.max_units
+        counts = table_counts(config.sharing, num_layers, dimensions.heads)
+        self.by_offset_LHO = nn.Parameter(torch.zeros(*counts, 2 * config.max_units - 1))
+        self.query_factor = dimensions.heads**-0.5 if config.scale == "width" else 1.0
+
+    def biases(self, num_units: int) -> list[OffsetBias]:
+        """See `FixedCode`: the scalars of each layer."""
+        reachable = slice(self.max_units - num_units, self.max_units + num_units - 1)
+        return [
+            OffsetBias(row, self.num_heads, query_factor=self.query_factor)
+            for row in self.by_offset_LHO[:, :, reachable].unbind(0)
+        ]
+
+    def multiply_accumulates(self, num_units: int, pairs: list[int]) -> int:
+        """None: scalars are only added."""
+        return 0

@@ -1,0 +1,37 @@
+"""No position code in the trunk, as in CANINE: units know their position by their content only.
+
+B batch, U units, D width
+"""
+
+from typing import Literal
+
+from torch import Tensor, nn
+
+from tokenfree.core.settings import settings
+from tokenfree.train.model.common.basic import Dimensions
+from tokenfree.train.model.common.slots import PositionsDefaults, TrunkSettings
+
+
+@settings
+class Config(PositionsDefaults):
+    """No position code inside the trunk, as in CANINE (Clark et al., arXiv 2103.06874, section 3)."""
+
+    name: Literal["none"] = "none"
+
+    takes_mixtures = True
+
+    def build(self, dimensions: Dimensions, trunk: TrunkSettings) -> "NoPositions":
+        """The module, which has no weights."""
+        return NoPositions()
+
+
+class NoPositions(nn.Module):
+    """Adds nothing to any logit."""
+
+    def forward(self, units_BUD: Tensor, valid_BU: Tensor) -> None:
+        """Nothing in any layer."""
+        return None
+
+    def multiply_accumulates(self, num_units: int, pairs: list[int]) -> int:
+        """There is nothing to compute."""
+        return 0

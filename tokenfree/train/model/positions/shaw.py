@@ -1,0 +1,114 @@
+"""Shaw's relative code: keys, and if wanted values, get a learned vector for the offset.
+
+B batch, U units (Q as queries), H heads, E width of a head, L layers, O offsets within the clip distance, D width
+"""
+
+from collections.abc import Iterable
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from tokenfree.core.settings import settings
+from tokenfree.train.model.common.attention import Heads, LayerBias, OffsetValues, Workspace
+from tokenfree.train.model.common.basic import Dimensions
+from tokenfree.train.model.common.positions import expand_heads, for_layers, needs_own_queries, table_counts
+from tokenfree.train.model.common.slots import PositionsDefaults, Sharing, TrunkSettings
+from tokenfree.train.model.positions.diet_abs import INITIAL_STD
+
+
+@settings
+class Config(PositionsDefaults):
+    """Relative position representations (Shaw et al., arXiv 1803.02155, section 3, equations 3 and 4).
+
+    Attributes:
+        clip: units, at least 1; offsets beyond have the vector at this distance.
+        values: vectors for values as well.
+        sharing: `none`: every layer and head has its own; `head_wise`: the heads of a layer share; `layer_wise`: the
+            layers share.
+    """
+
+    name: Literal["shaw"] = "shaw"
+    clip: Annotated[int, Field(ge=1)] = 128
+    values: bool = False
+    sharing: Sharing = "head_wise"
+
+    def build(self, dimensions: Dimensions, trunk: TrunkSettings) -> "Shaw":
+        """The module with fresh weights."""
+        return Shaw(self, dimensions, trunk.layers)
+
+    def check(self, trunk: TrunkSettings, num_units: int | None) -> Iterable[str]:
+        """Heads and queries that it cannot read, and patterns that leave values as they are."""
+        yield from needs_own_queries(trunk)
+        if trunk.layer.head_width is not None:
+            yield "model.trunk.positions.name: shaw needs heads of width / heads; leave out trunk.layer.head_width"
+        if self.values and not trunk.attention.adds_to_values:
+            yield (
+                "model.trunk.positions.values: defined with the attention full and multi_scale only, not with "
+                f"{trunk.attention.name}; set it to false"
+            )
+
+
+class Shaw(nn.Module):
+    """q_i (k_j + a_{j-i}) / sqrt(E), and values v_j + b_{j-i}, with j - i clipped."""
+
+    def __init__(self, config: Config, dimensions: Dimensions, num_layers: int) -> None:
+        super().__init__()
+        self.num_layers, self.num_heads, self.clip = num_layers, dimensions.heads, config.clip
+        counts = table_counts(config.sharing, num_layers, dimensions.heads)
+        shape = (*counts, 2 * config.clip + 1, dimensions.head_width)
+        self.keys_LHOE = nn.Parameter(INITIAL_STD * torch.randn(shape))
+        self.values_LHOE = nn.Parameter(INITIAL_STD * torch.randn(shape)) if config.values else None
+        self.stacked = {"keys_LHOE": counts[0], "values_LHOE": counts[0]}  # see train/optimizers/_groups.py
+
+    def forward(self, units_BUD: Tensor, valid_BU: Tensor) -> list["ShawBias"]:
+        """The vectors of each layer."""
+        farthest = self.clip if torch.compiler.is_exporting() else min(self.clip, units_BUD.shape[1] - 1)
+        reachable = slice(self.clip - farthest, self.clip + farthest + 1)
+        keys = self.keys_LHOE[:, :, reachable].unbind(0)
+        values = [None] * len(keys) if self.values_LHOE is None else self.values_LHOE[:, :, reachable].unbind(0)
+        biases = [ShawBias(k, v, self.num_heads) for k, v in zip(keys, values, strict=True)]
+        return for_layers(biases, self.num_layers)
+
+    def multiply_accumulates(self, num_units: int, pairs: list[int]) -> int:
+        """Multiply-accumulates of one forward pass; `pairs` are the visible ones of each layer, summed over heads."""
+        return sum(pairs) * self.keys_LHOE.shape[3] * (1 if self.values_LHOE is None else 2)
+
+
+class ShawBias(LayerBias):
+    """The vectors of one layer; the bias comes with the queries."""
+
+    def __init__(self, keys_HOE: Tensor, values_HOE: Tensor | None, num_heads: int) -> None:
+        self.keys_HOE, self.values_HOE, self.num_heads = keys_HOE, values_HOE, num_heads
+
+    def bind(self, heads: Heads) -> Heads:
+        """The heads with the products of their queries and these vectors as the bias."""
+        q_BHUE = heads.queries_BHQE
+        by_offset_BHUO = (q_BHUE * q_BHUE.shape[-1] ** -0.5) @ self.keys_HOE.transpose(-2, -1)
+        heads = heads._replace(bias=QueryBias(by_offset_BHUO))
+        if self.values_HOE is None:
+            return heads
+        return heads._replace(offset_values=OffsetValues(expand_heads(self.values_HOE, slice(None), self.num_heads, 0)))
+
+
+class QueryBias(LayerBias):
+    """Each query's own scalars for the offsets to its keys, clipped."""
+
+    def __init__(self, by_offset_BHUO: Tensor) -> None:
+        self.by_offset = by_offset_BHUO
+
+    def __call__(self, heads: slice, queries: Tensor, keys: Tensor) -> Tensor:
+        """See `LayerBias`: [B, H, *pairs]."""
+        return self.by_offset[:, heads][:, :, queries, self._index(queries, keys)]
+
+    def dense(self, heads: slice, workspace: Workspace | None = None) -> Tensor:
+        """See `LayerBias`: [B, H, U, U], always in memory of its own."""
+        by_offset_BHUO = self.by_offset[:, heads]
+        positions_U = torch.arange(by_offset_BHUO.shape[2], device=by_offset_BHUO.device)
+        index_UU = self._index(positions_U[:, None], positions_U)
+        return by_offset_BHUO.gather(3, index_UU.expand(*by_offset_BHUO.shape[:2], -1, -1))
+
+    def _index(self, queries: Tensor, keys: Tensor) -> Tensor:
+        farthest = self.by_offset.shape[3] // 2
+        return (keys - queries).clamp(-farthest, farthest) + farthest

@@ -1,0 +1,82 @@
+"""T5's relative code: each head adds a learned scalar for the bucket of the offset.
+
+B batch, U units, H heads, L layers, N buckets, O offsets, D width
+"""
+
+import math
+from collections.abc import Iterable
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from tokenfree.core.settings import settings
+from tokenfree.train.model.common.basic import Dimensions
+from tokenfree.train.model.common.positions import OffsetBias, for_layers, table_counts
+from tokenfree.train.model.common.slots import PositionsDefaults, Sharing, TrunkSettings
+
+
+@settings
+class Config(PositionsDefaults):
+    """T5's relative position biases (Raffel et al., arXiv 1910.10683, section 2.1), for both directions.
+
+    Attributes:
+        buckets: of offsets, a multiple of 4 from 4 on: half for each sign, and half of these for one offset each.
+        max_distance: from so many units on, all offsets of a sign share a bucket; at least 2.
+        sharing: `none`: every layer and head has its own; `head_wise`: the heads of a layer share; `layer_wise`: the
+            layers share.
+    """
+
+    name: Literal["t5"] = "t5"
+    buckets: Annotated[int, Field(ge=4, multiple_of=4)] = 32
+    max_distance: Annotated[int, Field(ge=2)] = 128
+    sharing: Sharing = "layer_wise"
+
+    def build(self, dimensions: Dimensions, trunk: TrunkSettings) -> "T5":
+        """The module with fresh weights."""
+        return T5(self, dimensions, trunk.layers)
+
+    def check(self, trunk: TrunkSettings, num_units: int | None) -> Iterable[str]:
+        """A distance among the buckets of one offset each."""
+        if self.max_distance <= self.buckets // 4:
+            yield (
+                f"model.trunk.positions.max_distance: {self.max_distance} lies among the exact buckets; "
+                f"use more than {self.buckets // 4} or fewer buckets"
+            )
+
+
+class T5(nn.Module):
+    """Half of the buckets for each sign; half of these for one offset each, the others growing with the logarithm."""
+
+    stacked = {"by_bucket_LHN": 0}  # see train/optimizers/_groups.py
+
+    def __init__(self, config: Config, dimensions: Dimensions, num_layers: int) -> None:
+        super().__init__()
+        self.num_layers, self.num_heads, self.max_distance = num_layers, dimensions.heads, config.max_distance
+        counts = table_counts(config.sharing, num_layers, dimensions.heads)
+        self.by_bucket_LHN = nn.Parameter(torch.zeros(*counts, config.buckets))
+
+    def forward(self, units_BUD: Tensor, valid_BU: Tensor) -> list[OffsetBias]:
+        """The scalars of each layer."""
+        num_units = units_BUD.shape[1]
+        offsets_O = torch.arange(1 - num_units, num_units, device=units_BUD.device)
+        buckets_O = bucket(offsets_O, self.by_bucket_LHN.shape[2], self.max_distance)
+        rows = self.by_bucket_LHN.index_select(2, buckets_O).unbind(0)
+        return for_layers([OffsetBias(row, self.num_heads) for row in rows], self.num_layers)
+
+    def multiply_accumulates(self, num_units: int, pairs: list[int]) -> int:
+        """None: scalars are only added."""
+        return 0
+
+
+def bucket(offsets: Tensor, num_buckets: int, max_distance: int) -> Tensor:
+    """The bucket of each offset key - query, int64, as `_relative_position_bucket` of transformers' bidirectional T5.
+
+    The logarithm is of float32, like theirs: elsewhere the two would part at powers of two.
+    """
+    half, exact = num_buckets // 2, num_buckets // 4
+    distance = offsets.abs()
+    ratio = torch.log(distance.clamp(min=1).float() / exact) / math.log(max_distance / exact)
+    logarithmic = (exact + (ratio * (half - exact)).to(torch.int64)).clamp(max=half - 1)
+    return torch.where(distance < exact, distance, logarithmic) + half * (offsets > 0)

@@ -1,0 +1,117 @@
+"""TUPE: untied correlations of absolute positions, scalars by offset, and CLS apart.
+
+B batch, U units, H heads, E width of a head, D width, O offsets
+"""
+
+from collections.abc import Iterable
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from tokenfree.core.settings import settings
+from tokenfree.train.model.common.attention import LayerBias, SumBias, Workspace
+from tokenfree.train.model.common.basic import Dimensions
+from tokenfree.train.model.common.positions import (
+    FactorBias,
+    OffsetBias,
+    for_layers,
+    needs_own_queries,
+    refuse_more_units,
+    too_many,
+)
+from tokenfree.train.model.common.slots import PositionsDefaults, TrunkSettings
+
+
+@settings
+class Config(PositionsDefaults):
+    """TUPE (Ke, He, Liu, arXiv 2006.15595, section 3): correlations of positions apart from those of the content.
+
+    Attributes:
+        relative: scalars by offset as well (TUPE-R); without them it is TUPE-A.
+        untie_cls: the correlations of CLS, unit 0, are two scalars of each head.
+        max_units: the most units of an example, at least 1: rows of the table.
+    """
+
+    name: Literal["tupe"] = "tupe"
+    relative: bool = True
+    untie_cls: bool = True
+    max_units: Annotated[int, Field(ge=1)] = 512
+
+    def build(self, dimensions: Dimensions, trunk: TrunkSettings) -> "Tupe":
+        """The module with fresh weights."""
+        return Tupe(self, dimensions, trunk.layers)
+
+    def check(self, trunk: TrunkSettings, num_units: int | None) -> Iterable[str]:
+        """Examples of more units than the tables have rows, and queries that it cannot scale."""
+        yield from too_many(self.max_units, num_units)
+        yield from needs_own_queries(trunk)
+
+
+class Tupe(nn.Module):
+    """(p_i U_Q)(p_j U_K)^T / sqrt(2 E) + b_{j-i}, computed once for all layers; content is divided by sqrt(2 E) too.
+
+    Where i is CLS, theta_1 stands instead; where only j is, theta_2.
+    """
+
+    stacked = {"by_offset_HO": 0, "thetas_2H": 0}  # see train/optimizers/_groups.py
+
+    def __init__(self, config: Config, dimensions: Dimensions, num_layers: int) -> None:
+        super().__init__()
+        width = dimensions.width
+        self.num_layers, self.num_heads, self.max_units = num_layers, dimensions.heads, config.max_units
+        self.table = nn.Embedding(config.max_units, width)
+        self.query = nn.Linear(width, width, bias=False)
+        self.key = nn.Linear(width, width, bias=False)
+        offsets = 2 * config.max_units - 1
+        self.by_offset_HO = nn.Parameter(torch.zeros(dimensions.heads, offsets)) if config.relative else None
+        self.thetas_2H = nn.Parameter(torch.zeros(2, dimensions.heads)) if config.untie_cls else None
+
+    def forward(self, units_BUD: Tensor, valid_BU: Tensor) -> list[LayerBias]:
+        """The correlations, the same for all layers.
+
+        Raises:
+            UserError: for more units than `max_units`.
+        """
+        num_units = units_BUD.shape[1]
+        refuse_more_units(num_units, self.max_units)
+        p_UD = self.table.weight[:num_units]
+        q_HUE, k_HUE = (
+            layer(p_UD).unflatten(-1, (self.num_heads, -1)).transpose(0, 1) for layer in (self.query, self.key)
+        )
+        bias: LayerBias = FactorBias(q_HUE * (2 * q_HUE.shape[-1]) ** -0.5, k_HUE, self.num_heads)
+        if self.by_offset_HO is not None:
+            reachable = slice(self.max_units - num_units, self.max_units + num_units - 1)
+            bias = SumBias(bias, OffsetBias(self.by_offset_HO[:, reachable], self.num_heads))
+        return for_layers([TupeBias(bias, self.thetas_2H, num_units)], self.num_layers)
+
+    def multiply_accumulates(self, num_units: int, pairs: list[int]) -> int:
+        """Multiply-accumulates of one forward pass; `pairs` are the visible ones of each layer, summed over heads."""
+        width = self.table.embedding_dim
+        return 2 * num_units * width**2 + max(pairs) * (width // self.num_heads)
+
+
+class TupeBias(LayerBias):
+    """The correlations `bias`, with CLS, unit 0, apart."""
+
+    query_factor = 2**-0.5
+
+    def __init__(self, bias: LayerBias, thetas_2H: Tensor | None, num_units: int) -> None:
+        self.bias, self.thetas_2H, self.num_units = bias, thetas_2H, num_units
+
+    def __call__(self, heads: slice, queries: Tensor, keys: Tensor) -> Tensor:
+        """See `LayerBias`: [H, *pairs]."""
+        return self._untie(self.bias(heads, queries, keys), heads, queries, keys)
+
+    def dense(self, heads: slice, workspace: Workspace | None = None) -> Tensor:
+        """See `LayerBias`: [H, U, U], always in memory of its own."""
+        bias_HUU = self.bias.dense(heads)
+        positions_U = torch.arange(self.num_units, device=bias_HUU.device)
+        return self._untie(bias_HUU, heads, positions_U[:, None], positions_U[None, :])
+
+    def _untie(self, bias: Tensor, heads: slice, queries: Tensor, keys: Tensor) -> Tensor:
+        if self.thetas_2H is None:
+            return bias
+        from_cls, to_cls = (theta_H[heads].view(-1, *[1] * (bias.dim() - 1)) for theta_H in self.thetas_2H)
+        return torch.where(queries == 0, from_cls, torch.where(keys == 0, to_cls, bias))

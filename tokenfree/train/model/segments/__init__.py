@@ -1,0 +1,1 @@
+"""Segment encodings of the trunk. One variant, one file."""

@@ -1,0 +1,31 @@
+"""No segments in the trunk: they are added at the input, by the embedder, or not at all.
+
+B batch, U units
+"""
+
+from typing import Literal
+
+from torch import Tensor, nn
+
+from tokenfree.core.settings import settings
+from tokenfree.train.model.common.basic import Dimensions
+from tokenfree.train.model.common.slots import SegmentsDefaults, TrunkSettings
+
+
+@settings
+class Config(SegmentsDefaults):
+    """No segments inside the trunk, as in BERT and CANINE (Devlin et al., arXiv 1810.04805, section 3)."""
+
+    name: Literal["none"] = "none"
+
+    def build(self, dimensions: Dimensions, trunk: TrunkSettings) -> "NoSegments":
+        """The module, which has no weights."""
+        return NoSegments()
+
+
+class NoSegments(nn.Module):
+    """Adds nothing to any logit."""
+
+    def forward(self, segments_BU: Tensor) -> None:
+        """Nothing in any layer."""
+        return None

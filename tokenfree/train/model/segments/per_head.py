@@ -1,0 +1,67 @@
+"""Segment attention of DIET: each head adds a scalar for the two units' segments.
+
+B batch, U units, H heads, L layers, S segments
+"""
+
+from collections.abc import Iterable
+from typing import Annotated, Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from tokenfree.core.settings import settings
+from tokenfree.train.model.common.basic import Dimensions
+from tokenfree.train.model.common.positions import FactorBias, for_layers, table_counts
+from tokenfree.train.model.common.slots import SegmentsDefaults, Sharing, TrunkSettings
+
+
+@settings
+class Config(SegmentsDefaults):
+    """Segment attention of DIET (Chen et al., arXiv 2104.08698, section 3.3): a scalar for the two units' segments.
+
+    Attributes:
+        num_segments: segments of an example, at least 2.
+        sharing: as that of positions; null: the same as theirs.
+    """
+
+    name: Literal["per_head"] = "per_head"
+    num_segments: Annotated[int, Field(ge=2)] = 2
+    sharing: Sharing | None = None
+
+    def build(self, dimensions: Dimensions, trunk: TrunkSettings) -> "PerHeadSegments":
+        """The module with fresh weights."""
+        return PerHeadSegments(self.num_segments, self.sharing or trunk.positions.sharing, dimensions, trunk.layers)
+
+    def check(self, trunk: TrunkSettings) -> Iterable[str]:
+        """Keys that are mixtures of units."""
+        if trunk.attention.num_mixtures is not None:
+            yield (
+                f"model.trunk.segments.name: the projected keys of {trunk.attention.name} have no segment; use none, "
+                "and segments at the input"
+            )
+
+
+class PerHeadSegments(nn.Module):
+    """A table for each layer and head: row of the query's segment, column of the key's. It need not be symmetric."""
+
+    stacked = {"table_LHSS": 0}  # see train/optimizers/_groups.py
+
+    def __init__(self, num_segments: int, sharing: Sharing, dimensions: Dimensions, num_layers: int) -> None:
+        super().__init__()
+        self.num_layers, self.num_heads = num_layers, dimensions.heads
+        counts = table_counts(sharing, num_layers, dimensions.heads)
+        self.table_LHSS = nn.Parameter(torch.zeros(*counts, num_segments, num_segments))
+
+    def forward(self, segments_BU: Tensor) -> list[FactorBias]:
+        """The scalars of each layer for segments int64 [B or 1, U].
+
+        Raises:
+            IndexError: a segment has no row in the table.
+        """
+        every_segment = torch.eye(self.table_LHSS.shape[-1], dtype=self.table_LHSS.dtype, device=segments_BU.device)
+        flags_B1US = F.embedding(segments_BU, every_segment)[:, None]
+        # As a product: the gradient of a look-up would be gathered pair by pair.
+        biases = [FactorBias(flags_B1US @ table_HSS, flags_B1US, self.num_heads) for table_HSS in self.table_LHSS]
+        return for_layers(biases, self.num_layers)

@@ -1,0 +1,215 @@
+"""ENCODE: the stack of layers over the units, with its attention, positions and segments.
+
+B batch, Q queries, K keys, H heads
+
+B batch, U units, D width
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from tokenfree.core.settings import part, problems_of, settings
+from tokenfree.train.model.common.attention import ALL_HEADS, Heads, LayerBias, SumBias, Workspace, works_in_place
+from tokenfree.train.model.common.basic import Activation, Cost, Dimensions, count_parameters
+from tokenfree.train.model.common.slots import Layer, PartSlot, Positions, Segments
+
+
+class ReusedBias(LayerBias):
+    """A bias of which the stack keeps something; what patterns see of it is the same."""
+
+    def __init__(self, bias: LayerBias) -> None:
+        self.bias = bias
+
+    def bind(self, heads: Heads) -> Heads:
+        """As the bias does. What it makes anew for the queries of one layer is nothing to keep."""
+        heads = self.bias.bind(heads)
+        return heads._replace(bias=self) if heads.bias is self.bias else heads
+
+    def __call__(self, heads: slice, queries: Tensor, keys: Tensor) -> Tensor:
+        """See `LayerBias`."""
+        return self.bias(heads, queries, keys)
+
+    def dense(self, heads: slice, workspace: Workspace | None = None) -> Tensor:
+        """See `LayerBias`."""
+        return self.bias.dense(heads, workspace)
+
+
+class SharedBias(ReusedBias):
+    """One bias of all layers: what they ask of all heads is computed once."""
+
+    def __init__(self, bias: LayerBias) -> None:
+        super().__init__(bias)
+        self._dense: Tensor | None = None
+        self._with_hidden: tuple[Tensor, Tensor] | None = None  # and the `valid_BK` it was computed for
+
+    def dense(self, heads: slice, workspace: Workspace | None = None) -> Tensor:
+        """See `LayerBias`; not to be written to."""
+        if heads != ALL_HEADS:
+            return self.bias.dense(heads)
+        if self._dense is None:
+            self._dense = self.bias.dense(heads)
+        return self._dense
+
+    def plus_hidden(self, hidden_B11K: Tensor, valid_BK: Tensor, workspace: Workspace | None = None) -> Tensor:
+        """See `LayerBias`. At 512 units, the sums of all layers would take longer than the position code."""
+        if self._with_hidden is None or self._with_hidden[0] is not valid_BK:
+            self._with_hidden = valid_BK, self.bias.plus_hidden(hidden_B11K, valid_BK)
+        return self._with_hidden[1]
+
+    def afresh(self) -> LayerBias:
+        """The same bias, of which nothing is computed yet."""
+        return SharedBias(self.bias.afresh())
+
+
+class BiasInTurn(ReusedBias):
+    """The bias of one layer alone, which without gradients is computed in memory that all layers use in turn."""
+
+    def __init__(self, bias: LayerBias, workspace: Workspace) -> None:
+        super().__init__(bias)
+        self._workspace = workspace
+
+    def plus_hidden(self, hidden_B11K: Tensor, valid_BK: Tensor, workspace: Workspace | None = None) -> Tensor:
+        """See `LayerBias`."""
+        return self.bias.plus_hidden(hidden_B11K, valid_BK, self._workspace if works_in_place(hidden_B11K) else None)
+
+
+def reused(biases: Sequence[LayerBias]) -> list[LayerBias]:
+    """The biases of all layers for one forward pass, of which the layers that have the same object share the values."""
+    if _are_one(biases):
+        return [SharedBias(biases[0])] * len(biases)
+    workspace = Workspace()
+    return [BiasInTurn(bias, workspace) for bias in biases]
+
+
+def sums(some: Sequence[LayerBias], others: Sequence[LayerBias]) -> list[LayerBias]:
+    """The sums of two biases in each layer, both `reused` already; one for all layers where both are."""
+    if _are_one(some) and _are_one(others):
+        return [SharedBias(SumBias(some[0], others[0]))] * len(some)
+    return [SumBias(*both) for both in zip(some, others, strict=True)]
+
+
+def _are_one(biases: Sequence[LayerBias]) -> bool:
+    return biases[0] is biases[-1]
+
+
+LAYER = PartSlot("tokenfree.train.model.layers", "bert")
+ATTENTION = PartSlot("tokenfree.train.model.attention", "full")
+POSITIONS = PartSlot("tokenfree.train.model.positions", "none")
+SEGMENTS = PartSlot("tokenfree.train.model.segments", "none")
+
+
+@settings
+class TrunkConfig:
+    """The deep stack, by default of BERT's base size (Devlin et al., arXiv 1810.04805, section 3).
+
+    `heads`, `inner_width`, `dropout` and `activation` hold for the layers over characters as well.
+
+    Attributes:
+        layers: layers of the stack, at least 1.
+        heads: attention heads of each layer; must divide the width.
+        inner_width: width inside the FFN; null: four times the width.
+        dropout: share of values set to 0 in training, 0 to below 1.
+        activation: `gelu_tanh`, GELU's tanh approximation, as in the official code of CANINE, or `gelu`, the exact one.
+        layer: the kind of layer.
+        attention: which unit sees which.
+        positions: the position code inside the stack.
+        segments: segments inside the stack.
+    """
+
+    layers: Annotated[int, Field(ge=1, le=1000)] = 12
+    heads: Annotated[int, Field(ge=1)] = 12
+    inner_width: Annotated[int, Field(ge=1)] | None = None
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    activation: Activation = "gelu_tanh"
+    layer: Annotated[Any, LAYER] = part(LAYER)
+    attention: Annotated[Any, ATTENTION] = part(ATTENTION)
+    positions: Annotated[Any, POSITIONS] = part(POSITIONS)
+    segments: Annotated[Any, SEGMENTS] = part(SEGMENTS)
+
+    def build(self, dimensions: Dimensions) -> Trunk:
+        """The stack with fresh weights."""
+        return Trunk(self, dimensions)
+
+    def check(self, num_units: int | None) -> Iterable[str]:
+        """What is wrong with its parts for examples of `num_units` units (any number where None), a line each."""
+        return problems_of(
+            lambda: self.attention.check(self, num_units),
+            lambda: self.positions.check(self, num_units),
+            lambda: self.segments.check(self),
+        )
+
+
+class Trunk(nn.Module):
+    """A stack of layers of one kind, with one pattern (which may depend on the depth) and one position code."""
+
+    positions: Any  # `Positions` and `Segments`: of which class, only those know who chose the part
+    segments: Any
+
+    def __init__(self, config: TrunkConfig, dimensions: Dimensions) -> None:
+        super().__init__()
+        self.positions = config.positions.build(dimensions, config)
+        self.segments = config.segments.build(dimensions, config)
+        self.layers = nn.ModuleList(
+            config.layer.build(
+                dimensions, functools.partial(config.attention.build, layer=layer, num_layers=config.layers)
+            )
+            for layer in range(config.layers)
+        )
+        self.end: nn.Module = config.layer.build_end(dimensions)
+        self.width = dimensions.width
+
+    def forward(
+        self,
+        units_BUD: Tensor,
+        valid_BU: Tensor,
+        segments_BU: Tensor | None = None,
+        global_BU: Tensor | None = None,
+    ) -> Tensor:
+        """The units after all layers, [B, U, D].
+
+        Args:
+            units_BUD: what comes in.
+            valid_BU: bool, which units are real; others are never seen as keys.
+            segments_BU: int64, 0 where not given; read only by segments of the trunk.
+            global_BU: bool, units that see all and are seen by all; read only by patterns that have such.
+        """
+        biases = self._biases(units_BUD, valid_BU, segments_BU)
+        for layer, bias in zip(self.layers, biases, strict=True):
+            units_BUD = layer(units_BUD, valid_BU, bias, global_BU=global_BU)
+        return self.end(units_BUD)
+
+    def costs(self, num_units: int) -> list[Cost]:
+        """Its steps for one example of `num_units` units; with codes, their parameters and arithmetic come first."""
+        layers = self._layers()
+        multiply_accumulates = sum(layer.multiply_accumulates(num_units) for layer in layers)
+        codes = count_parameters(self.positions, self.segments)
+        shape, parameters = (num_units, self.width), count_parameters(self) - codes
+        stack = Cost("deep stack", shape, parameters, multiply_accumulates)
+        if codes == 0:
+            return [stack]
+        pairs = [layer.core.num_pairs(num_units, layer.core.num_keys(num_units), layer.num_heads) for layer in layers]
+        code = self.positions.multiply_accumulates(num_units, pairs)
+        return [Cost("positions + segments", shape, codes, code), stack]
+
+    def _layers(self) -> list[Layer]:
+        layers: list[Any] = list(self.layers)
+        return layers
+
+    def _biases(self, units_BUD: Tensor, valid_BU: Tensor, segments_BU: Tensor | None) -> Sequence[LayerBias | None]:
+        """What position code and segments add in each layer of this forward pass."""
+        if segments_BU is None:
+            segments_BU = torch.zeros(1, units_BUD.shape[1], dtype=torch.int64, device=units_BUD.device)
+        positions: Positions = self.positions
+        segments: Segments = self.segments
+        added = [positions(units_BUD, valid_BU), segments(segments_BU)]
+        biases = [reused(some) for some in added if some is not None]
+        if not biases:
+            return [None] * len(self.layers)
+        return biases[0] if len(biases) == 1 else sums(*biases)

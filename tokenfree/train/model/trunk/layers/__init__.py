@@ -1,1 +1,0 @@
-"""Layers of the trunk around an attention pattern. One variant, one file."""

@@ -1,0 +1,336 @@
+"""Processes of their own for what Ray may end: child functions, the supervised driver, stragglers.
+
+Of some thirty sessions that ended as they should, one left a Ray process behind that hung while it exited, with 400 MB.
+
+Ray ends a process that is connected to it, without a word, when the raylet of its node or one that holds its objects is
+gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from multiprocessing.connection import Connection
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import IO, Any, NamedTuple
+
+import psutil
+
+from tokenfree.core.errors import JobError, StoppedError
+from tokenfree.train.loop.stopping import Stop, stop_on_signals
+from tokenfree.train.loop.worker import Job
+from tokenfree.train.runs.metrics import OnLine
+from tokenfree.train.runs.run import run_at
+
+
+def ray_processes(pid: int | None = None, title: str = "ray::") -> list[psutil.Process]:
+    """The descendants of the process `pid`, by default of this one, whose title begins so: `ray::RayTrainWorker`."""
+    return [process for process in psutil.Process(pid).children(recursive=True) if _title(process).startswith(title)]
+
+
+def session_processes(session: int) -> list[psutil.Process]:
+    """The processes of the operating system's session of this id, which they keep where their parent has ended."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(OSError):  # it has ended
+            if os.getsid(process.pid) == session:
+                found.append(process)
+    return found
+
+
+def end_stragglers(processes: list[psutil.Process], *, seconds: float = 3.0) -> None:
+    """Give `processes` some time to exit by themselves, then kill those that have not.
+
+    Their exit status is left to whoever started them, for which `psutil.wait_procs` would not do.
+    """
+    until = time.monotonic() + seconds
+    while (left := [process for process in processes if _lives(process)]) and time.monotonic() < until:
+        time.sleep(0.05)
+    for process in left:
+        with contextlib.suppress(psutil.NoSuchProcess):  # also where another process has its id by now
+            process.kill()
+
+
+def _lives(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def _title(process: psutil.Process) -> str:
+    with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):  # it has ended, or is another user's
+        return next(iter(process.cmdline()), "")
+    return ""
+
+
+_MESSAGE, _OUTCOME = "message", "outcome"
+_EXIT_SECONDS = 10.0  # for the process to exit once its function has returned
+
+
+class ChildEnded(Exception):
+    """The process ended before its function did; `status` is its exit status, or minus the number of a signal."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+class _Traceback(Exception):
+    """Of an error in the child, as text: the cause of the one that is raised here."""
+
+
+class Link:
+    """The connection in the child to the process that started it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._sending = threading.Lock()
+
+    def send(self, message: Any) -> None:
+        """Hand over what `Child.messages` yields; any thread may do so."""
+        with self._sending:
+            self._connection.send((_MESSAGE, message))
+
+    def listen(self, take: Callable[[Any], None]) -> None:
+        """Have `take` called with what comes, in a thread; this process ends where the other one does."""
+
+        def run() -> None:
+            with contextlib.suppress(EOFError, OSError):
+                while True:
+                    take(self._connection.recv())
+            os._exit(1)
+
+        threading.Thread(target=run, name="link", daemon=True).start()
+
+
+class Child:
+    """Calls a function with a `Link` and these arguments in a new interpreter.
+
+    Python's own ways to do this run the main module of a script again. Neither signals of a terminal nor those to this
+    process's group reach the child; it is a session of its own, of which nothing is left after the `with` block.
+
+    Args:
+        function: its name, as module:function.
+        environment: of the child.
+        errors: where its standard error goes.
+    """
+
+    def __init__(self, function: str, *arguments: Any, environment: Mapping[str, str], errors: IO[bytes]) -> None:
+        self._connection, there = multiprocessing.Pipe()
+        script = getattr(sys.modules["__main__"], "__file__", None)  # next to which Ray looks for modules
+        code = [f"__file__ = {script!r}"] if script is not None else []
+        code += [f"import sys; sys.path[:], sys.argv = {sys.path!r}, {sys.argv!r}", f"from {__name__} import main"]
+        with there:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", "; ".join([*code, f"main({there.fileno()})"])],
+                stdin=subprocess.DEVNULL,
+                stderr=errors,
+                env=environment,
+                pass_fds=[there.fileno()],
+                start_new_session=True,
+            )
+        self.send((function, arguments))
+        self._outcome: tuple[Any, str | None] | None = None  # the second: the traceback of an error
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        self._connection.close()
+        end_stragglers(session_processes(self._process.pid), seconds=0.0)
+
+    def send(self, message: Any) -> None:
+        """Hand over what the child listens to; nothing happens where it has ended."""
+        with contextlib.suppress(OSError):
+            self._connection.send(message)
+
+    def messages(self, seconds: float) -> Iterator[Any]:
+        """What the child sends, until its function has ended; None where it sends nothing for some `seconds`."""
+        while self._outcome is None:
+            if not self._connection.poll(seconds):
+                yield None
+                continue
+            try:
+                kind, message = self._connection.recv()
+            except (EOFError, OSError):
+                return
+            if kind == _MESSAGE:
+                yield message
+            else:
+                self._outcome = message
+
+    def result(self) -> Any:
+        """What the function returned; raises what it raised.
+
+        Raises:
+            ChildEnded: it did neither.
+        """
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_EXIT_SECONDS)
+        if self._outcome is None:
+            raise ChildEnded(self._process.poll() or 0)
+        value, there = self._outcome
+        if there is not None:
+            raise value from _Traceback(there)
+        return value
+
+
+def main(descriptor: int) -> None:
+    """Run in the child, with the number of the connection that it inherited."""
+    connection = Connection(descriptor)
+    function, arguments = connection.recv()
+    try:
+        outcome = (resolve_name(function)(Link(connection), *arguments), None)
+    except Exception as error:
+        outcome = (_picklable(error), traceback.format_exc())
+    connection.send((_OUTCOME, outcome))
+
+
+def _picklable(error: Exception) -> Exception:
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # whatever the class of the error does
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
+
+
+_INTERVAL = 0.2  # seconds between two looks at whether it is to stop
+_SETTLE_SECONDS = 5.0  # in which the end of a raylet shows that ends in order
+
+
+class LostPart(NamedTuple):
+    """A part of Ray that is gone, in words, and who starts it again."""
+
+    words: str
+    is_ours: bool  # this command does
+
+    def final(self, where: str) -> JobError:
+        """What is said where it is not started again; `where` the same command would go on."""
+        remedy = "look for a lack of memory" if self.is_ours else "start it"
+        return JobError(f"{self.words}; {remedy}, and run the same command again: it goes on {where}")
+
+
+class RayChild:
+    """Calls of a function that is connected to Ray, each in a process of its own.
+
+    The function gets a `Link` and arguments, sends its `Session`, pickled, once it has one, and then whatever it likes.
+    It returns what of Ray was lost, in words, none of them where that cannot be told; None: it came to its end.
+
+    Args:
+        function: its name, as module:function; Ray is imported there only, in seconds.
+        take: gets what it sends after the session.
+        keep: gets a file with its standard error, where Ray writes dozens of lines, if it ended before its time.
+        stops: whether SIGINT and SIGTERM are handed on to it, as the reason to stop, once it has its session.
+    """
+
+    def __init__(
+        self, function: str, *, take: Callable[[Any], None], keep: Callable[[Path], object], stops: bool
+    ) -> None:
+        self._function, self._take, self._keep, self._stops = function, take, keep, stops
+        self._environment = _environment()
+        self.is_local = "RAY_ADDRESS" not in self._environment
+
+    def call(self, *arguments: Any) -> LostPart | None:
+        """One life of the process; None: the function came to its end.
+
+        Raises:
+            JobError: it was stopped by a signal, or Ray could not be started; or what the function raises.
+        """
+        session: bytes | None = None
+        stop: Stop | None = None
+        with contextlib.ExitStack() as stack:
+            errors = stack.enter_context(tempfile.NamedTemporaryFile(suffix=".txt"))
+            child = stack.enter_context(Child(self._function, *arguments, environment=self._environment, errors=errors))
+            for message in child.messages(_INTERVAL):
+                if message is not None and session is None:  # before that, a signal ends all at once
+                    session, stop = message, stack.enter_context(stop_on_signals()) if self._stops else None
+                elif message is not None:
+                    self._take(message)
+                if stop:
+                    child.send(stop.reason)
+            try:
+                words = child.result()
+            except ChildEnded:
+                words = ""
+            if words is not None and stop:
+                raise StoppedError(f"stopped by {stop.reason}; the same command goes on from the newest checkpoint")
+            if words == "":
+                with contextlib.suppress(OSError, JobError):  # the disk is full, or the store fails: told elsewhere
+                    self._keep(Path(errors.name))
+        if words is None:
+            return None
+        if session is None:
+            raise JobError("Ray ended the process that was to connect to it; run the same command again")
+        return LostPart(words, is_ours=self.is_local) if words else _what_was_lost(session, is_local=self.is_local)
+
+
+def _what_was_lost(session: bytes, *, is_local: bool) -> LostPart:
+    """Where Ray ended our process, which is all that it says of a loss."""
+    if is_local:
+        return LostPart("the Ray node of this machine (its raylet, or an agent that it needs) was lost", is_ours=True)
+    until = time.monotonic() + _SETTLE_SECONDS
+    try:
+        while time.monotonic() < until:
+            pickle.loads(session).check()
+            time.sleep(_INTERVAL)
+    except JobError as error:
+        return LostPart(str(error), is_ours=False)
+    return LostPart("Ray ended the process connected to its cluster, as it does at the loss of a node", is_ours=True)
+
+
+def _environment() -> dict[str, str]:
+    """That of this process, with the address of the Ray cluster that it is connected to, if it is to one."""
+    ray: Any = sys.modules.get("ray")
+    if ray is None or not ray.is_initialized():
+        return dict(os.environ)
+    return {**os.environ, "RAY_ADDRESS": ray.get_runtime_context().gcs_address}
+
+
+_DRIVER = "tokenfree.train.ray.driver:drive"  # by name: Ray is imported there only, in seconds
+
+
+def work_on_ray(job: Job, workers: tuple[int, int], progress: OnLine | None) -> None:
+    """Bring the run `job.run` to its end with between `workers[0]` and `workers[1]` workers.
+
+    `progress` gets the lines that are recorded, and one that says that the workers are started.
+
+    Raises:
+        UserError, JobError: what a worker raised, with its rank; or JobError, Ray could not be started or reached, or
+            parts of it were lost too often.
+    """
+    if progress is not None:
+        progress({"event": "launch", "step": None, "message": f"starting {workers[1]} workers under Ray"})
+    run = run_at(job.run, job.owner)
+    child = RayChild(
+        _DRIVER,
+        take=_ignore if progress is None else progress,
+        keep=lambda errors: run.keep(errors, "ray/standard_error.txt"),
+        stops=True,
+    )
+    for attempts_left in reversed(range(job.recipe.train.max_restarts + 1)):
+        loss = child.call(pickle.dumps(job), workers)
+        if loss is None or run.result() is not None:  # the workers were done
+            return
+        if not loss.is_ours or not attempts_left:
+            raise loss.final("from the newest checkpoint")
+        again = "Ray and the workers again" if child.is_local else "the workers again from the newest checkpoint"
+        line = run.add_event("worker_lost", ranks=[], message=f"{loss.words}; starting {again}")
+        if progress is not None:
+            progress(line)
+
+
+def _ignore(line: Any) -> None:
+    """Where nobody listens."""

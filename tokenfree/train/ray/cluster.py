@@ -1,0 +1,296 @@
+"""A Ray session for a `with` block: the cluster of RAY_ADDRESS, or a fresh local one."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import psutil
+import ray
+from ray.exceptions import RayActorError
+
+from tokenfree.core.errors import JobError
+from tokenfree.core.machine import cores
+from tokenfree.train.ray.child import end_stragglers, ray_processes
+from tokenfree.train.ray.internals import muted, on_loopback
+
+SETTINGS: Mapping[str, str] = {  # where the user has not set them
+    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",  # how soon a lost worker is noticed; 2 by default
+    "RAY_TRAIN_METRICS_ENABLED": "0",
+    "RAY_TRAIN_ENABLE_STATE_ACTOR_RECONCILIATION": "0",
+    "RAY_API_SERVER_ADDRESS": "no_state_api://here",  # for Ray's own cleaner, see train/ray/cleaner.py
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # the coming default; without it each start prints a warning
+    "RAY_AIR_NEW_OUTPUT": "0",  # Tune's new output prints banners at any verbosity
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # the journal of a sweep has it all
+    "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # Ctrl-C is to interrupt here as everywhere
+    "OMP_WAIT_POLICY": "passive",  # threads that spin while they wait made a busy machine 40 times slower
+}
+
+TUNE_LOGGERS = ("ray.tune", "ray.train")  # what they say of a sweep is in its journal
+
+_PUT_BY_US = "A worker died or was killed|Raylet is terminated|has been marked dead"  # in a line of our own
+
+
+@contextlib.contextmanager
+def ray_environment(more: Mapping[str, str] | None = None, *, mute: Sequence[str] = ()) -> Iterator[None]:
+    """In the block the environment has `SETTINGS` and `more`, where the user has not set them.
+
+    It is to be in force before Ray starts, so that its processes inherit it. What Ray prints about a lost worker or
+    node (dozens of lines) is left to its logs; the user gets a line of ours.
+
+    Args:
+        mute: names of loggers of this process that are to say nothing below critical.
+    """
+    added = {name: value for name, value in {**SETTINGS, **(more or {})}.items() if name not in os.environ}
+    levels = {name: logging.getLogger(name).level for name in mute}
+    os.environ.update(added)
+    for name in levels:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    try:
+        with muted(_PUT_BY_US):
+            yield
+    finally:
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
+        for name in added:
+            del os.environ[name]
+
+
+_REACH_SECONDS = 5.0
+_HEAD_PATIENCE = 45.0  # seconds in which a cluster may start its head again; after 60 Ray ends this process
+_INTERVAL = 1.0  # seconds between two looks at the parts of Ray
+_SETTLE_SECONDS = 2.0
+_LOOK_SECONDS = 1.0  # between two looks of a worker at the head and at others
+_CUT_OFF_SECONDS = 5.0  # in which a worker that reaches no other machine takes its own for cut off
+_MOST_LOOKED_AT = 3  # machines beside the head
+_LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # "0": an own address only, as Ray has it on those systems
+
+Address = tuple[str, int]
+
+
+class RayLost(JobError):
+    """A part of Ray that the whole session stands on is gone."""
+
+
+class Session:
+    """The parts of Ray that have to live.
+
+    Args:
+        node: the address of the Ray node of this process.
+        head: the address of the head of the cluster.
+        local: whether the session is of this process alone; nobody starts its head again.
+    """
+
+    def __init__(self, node: Address, head: Address, *, local: bool) -> None:
+        self._node, self._head, self._local = node, head, local
+        self._head_answered = time.monotonic()
+
+    @classmethod
+    def current(cls, *, local: bool) -> Session:
+        """Of the cluster that this process is connected to."""
+        context = ray.get_runtime_context()
+        (node,) = (node for node in ray.nodes() if node["NodeID"] == context.get_node_id())
+        return cls((node["NodeManagerAddress"], node["NodeManagerPort"]), _address(context.gcs_address), local=local)
+
+    def check(self) -> None:
+        """Look for both.
+
+        Raises:
+            RayLost: one of them is gone.
+        """
+        if _answers(self._node) is False:
+            raise RayLost("the Ray node of this machine (its raylet, or an agent that it needs) was lost")
+        head = _answers(self._head)
+        if head:
+            self._head_answered = time.monotonic()
+        elif (self._local and head is False) or time.monotonic() - self._head_answered > _HEAD_PATIENCE:
+            raise RayLost("the head of the Ray cluster (its GCS) was lost")
+
+
+def watched(call: Callable[[], object], session: Session) -> None:
+    """Make a call that lasts, in a thread of its own: in the main one Ray would take Ctrl-C for itself.
+
+    Raises:
+        RayLost: a part of Ray was lost that all stands on; its other parts may still run.
+        Exception: what `call` raises.
+    """
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            call()
+        except BaseException as error:  # Ray raises SystemExit here when it goes down
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name="watched", daemon=True)
+    thread.start()
+    while thread.is_alive() or errors:
+        thread.join(_INTERVAL)
+        if thread.is_alive() or errors:
+            session.check()
+        if errors:
+            _settle(errors[0], session)
+            raise errors[0]
+
+
+def _settle(error: BaseException, session: Session) -> None:
+    """Where the controller was lost, wait whether its node is going down with it.
+
+    Ray ends a process that uses the objects of a node that is gone: as soon as the GCS knows of the loss, this one too,
+    whose training function is such an object. A raylet that was killed may be noticed here first; one that ends in
+    order, since an agent of it was killed, is not.
+    """
+    until = time.monotonic() + (_SETTLE_SECONDS if isinstance(error, RayActorError) else 0.0)
+    while time.monotonic() < until:
+        time.sleep(0.2)
+        session.check()
+
+
+@contextlib.contextmanager
+def ended_where_cut_off() -> Iterator[None]:
+    """In the block, of a worker, this process ends once it is cut off from the cluster.
+
+    Others train on without a machine that is cut off, and wait for the run that its first worker holds. Ray ends that
+    worker too, but only after minutes: nobody tells its connections that they are lost. Where no other machine can be
+    reached, of two or more, it is this one that is cut off; a head alone may be on its way back.
+    """
+    head = _address(ray.get_runtime_context().gcs_address)
+    others = _other_machines(head)
+    done = threading.Event()
+
+    def watch() -> None:
+        answered = reached = time.monotonic()
+        with ThreadPoolExecutor(1 + len(others)) as pool:
+            while not done.wait(_LOOK_SECONDS):
+                answer, *reachable = pool.map(_answers, [head, *others])
+                now = time.monotonic()
+                answered = now if answer else answered
+                reached = now if any(found is not None for found in (answer, *reachable)) else reached
+                if now - answered > _HEAD_PATIENCE or (others and now - reached > _CUT_OFF_SECONDS):
+                    os._exit(1)
+
+    threading.Thread(target=watch, name="head", daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()
+
+
+def _other_machines(head: Address) -> list[Address]:
+    """Nodes on some of the machines that are neither this one nor the head's."""
+    nodes = [node for node in ray.nodes() if node["Alive"]]
+    here = {node["NodeManagerAddress"] for node in nodes if node["NodeID"] == ray.get_runtime_context().get_node_id()}
+    found = {node["NodeManagerAddress"]: node["NodeManagerPort"] for node in nodes}
+    return [(address, port) for address, port in found.items() if address not in {*here, head[0]}][:_MOST_LOOKED_AT]
+
+
+def _address(text: str) -> Address:
+    host, _, port = text.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+_AGAIN = "run the same command again"
+_REMEDIES = {  # by what Ray's error holds
+    "AF_UNIX": "set RAY_TMPDIR to a short path, such as /tmp",  # sockets have paths of at most 107 bytes
+    "/.ray'": "set HOME to a folder that can be written, or RAY_AUTH_TOKEN to a secret",
+    "Timed out waiting for file": f"free space on that disk or set RAY_TMPDIR to another folder, then {_AGAIN}",
+}
+
+
+@contextlib.contextmanager
+def ray_session(num_cpus: int | None = None) -> Iterator[Session]:
+    """Be connected to Ray; a local cluster (of `num_cpus` CPUs, by default this process's) is stopped afterwards.
+
+    A new local cluster is never shared: joining whatever runs on the machine would make two commands hurt each other.
+    It can be reached from this machine only.
+
+    Raises:
+        JobError: Ray could not be started, or reached.
+    """
+    if ray.is_initialized():
+        yield Session.current(local=False)
+        return
+    local = "RAY_ADDRESS" not in os.environ
+    if not local:
+        _reach(os.environ["RAY_ADDRESS"])
+    own: dict[str, Any] = {"address": "local", "num_cpus": num_cpus or cores(), "include_dashboard": False}
+    started: list[psutil.Process] = []
+    with _kept_to_this_machine() if local else contextlib.nullcontext():
+        try:
+            _start(own if local else {})
+        except Exception as error:  # Ray raises plain exceptions here
+            where = "on this machine" if local else f"at RAY_ADDRESS={os.environ['RAY_ADDRESS']}"
+            first_line = next(iter(str(error).strip().splitlines()), type(error).__name__)
+            remedy = next((remedy for words, remedy in _REMEDIES.items() if words in first_line), _AGAIN)
+            raise JobError(f"Ray could not be started {where}: {first_line}; {remedy}") from error
+        try:
+            yield Session.current(local=local)
+        finally:
+            if local:
+                started = ray_processes()
+            ray.shutdown()
+            end_stragglers(started)
+
+
+def _start(options: dict[str, Any]) -> None:
+    """Connect to Ray. A second try follows where the GCS of a local cluster exited at once.
+
+    Ray looks for a free port and binds it only later, so two clusters that start together may choose the same one.
+    """
+    for attempt in (1, 2):
+        try:
+            ray.init(**options, logging_level=logging.ERROR, log_to_driver=False)
+            return
+        except RuntimeError as error:
+            if attempt == 2 or "Failed to start GCS" not in str(error):
+                raise
+            ray.shutdown()
+
+
+@contextlib.contextmanager
+def _kept_to_this_machine() -> Iterator[None]:
+    """In the block Ray starts processes that listen on 127.0.0.1 alone."""
+    before = os.environ.get(_LOOPBACK)
+    os.environ[_LOOPBACK] = "0"
+    try:
+        with on_loopback():
+            yield
+    finally:
+        if before is None:
+            del os.environ[_LOOPBACK]
+        else:
+            os.environ[_LOOPBACK] = before
+
+
+def _answers(address: Address) -> bool | None:
+    """Whether something listens there; None where that cannot be told: it is busy, or its machine is gone."""
+    try:
+        socket.create_connection(address, timeout=1.0).close()
+    except ConnectionRefusedError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
+def _reach(address: str) -> None:
+    """See that something listens at HOST:PORT, for which Ray itself would wait for minutes. Raises JobError."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():  # such as `auto`
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=_REACH_SECONDS).close()
+    except OSError as error:
+        raise JobError(
+            f"no Ray cluster answers at RAY_ADDRESS={address} ({error.strerror or error}); start one, or unset it to "
+            "use this machine alone"
+        ) from error

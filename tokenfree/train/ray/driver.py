@@ -1,0 +1,327 @@
+"""The workers of a run under Ray Train, and the channel between the command and rank 0.
+
+Ray places the workers, joins them to one torch.distributed group and starts them again after a loss. The training
+state is not Ray's: each new group of workers goes on from the newest sound checkpoint of the run folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import ray
+import ray.train
+from pyarrow.fs import FSSpecHandler, PyFileSystem
+from ray.exceptions import RayActorError, RayError
+from ray.train import FailureConfig, RunConfig, ScalingConfig, TrainingFailedError
+from ray.train.torch import TorchTrainer, get_device
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.machine import cores
+from tokenfree.core.own_code import working_directory_first
+from tokenfree.core.storage import Storage
+from tokenfree.train.loop.stopping import Stop
+from tokenfree.train.loop.worker import Job, work
+from tokenfree.train.ray.callbacks import (
+    CleanerCallback,
+    LossCallback,
+    LostPeer,
+    NodeCallback,
+    NoticeCallback,
+    ResizeCallback,
+    WorkerFailure,
+    explain,
+    is_of_collective,
+    record_loss,
+    with_node,
+)
+from tokenfree.train.ray.child import Link
+from tokenfree.train.ray.cluster import RayLost, Session, ended_where_cut_off, ray_environment, ray_session, watched
+from tokenfree.train.ray.group import TorchGroup, notice
+from tokenfree.train.ray.internals import leave_out_datasets
+from tokenfree.train.runs.metrics import Line, OnLine
+from tokenfree.train.runs.run import Run, run_at
+
+_INTERVAL = 0.2  # seconds between two calls
+_TIMEOUT = 20.0  # seconds for an answer, which without its head Ray may never give
+
+
+class Channel:
+    """An actor on the machine of the command. Calls return at once."""
+
+    def __init__(self) -> None:
+        self._lines: list[Line] = []
+        self._asked: tuple[str, bool] | None = None
+
+    def post(self, lines: list[Line]) -> tuple[str, bool] | None:
+        """Add lines of metrics or events; returns the arguments of `Stop.ask` if training is to stop."""
+        self._lines += lines
+        asked = self._asked
+        if asked is not None and asked[1]:
+            self._asked = None  # the workers that are started again are not to stop again
+        return asked
+
+    def take(self) -> list[Line]:
+        """The lines that were added since the last call."""
+        lines, self._lines = self._lines, []
+        return lines
+
+    def ask_to_stop(self, reason: str, goes_on: bool) -> None:
+        """Have training stopped; a wish to end the run is not replaced by one that lets it go on."""
+        if self._asked is None or not goes_on:
+            self._asked = (reason, goes_on)
+
+
+def make_channel() -> Any:
+    """The handle of a `Channel` on this node."""
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    actor_class: Any = ray.remote(num_cpus=0)(Channel)
+    return actor_class.options(scheduling_strategy=here).remote()
+
+
+@contextlib.contextmanager
+def forward_lines(channel: Any, progress: OnLine | None, stop: Stop) -> Iterator[None]:
+    """In the command: hand the lines that come to `progress`, and a `stop` to the workers."""
+    with _repeated(lambda: _forward(channel, progress, stop)):
+        yield
+
+
+@contextlib.contextmanager
+def connect_worker(channel: Any, stop: Stop) -> Iterator[OnLine]:
+    """In the worker of rank 0: yields what takes lines for the command; asks `stop` when an end is wanted."""
+    waiting: list[Line] = []
+
+    def post() -> None:
+        lines = waiting.copy()
+        asked = ray.get(channel.post.remote(lines), timeout=_TIMEOUT)
+        del waiting[: len(lines)]
+        if asked is not None:
+            stop.ask(asked[0], goes_on=asked[1])
+
+    with _repeated(post):
+        yield waiting.append
+
+
+def _forward(channel: Any, progress: OnLine | None, stop: Stop) -> None:
+    if stop:
+        channel.ask_to_stop.remote(stop.reason, False)
+    for line in ray.get(channel.take.remote(), timeout=_TIMEOUT):
+        if progress is not None:
+            progress(line)
+
+
+@contextlib.contextmanager
+def _repeated(act: Callable[[], None]) -> Iterator[None]:
+    """Do `act` over and over in a thread while the block lasts, and once after it."""
+    ended = threading.Event()
+
+    def run() -> None:
+        while True:
+            last = ended.wait(_INTERVAL)
+            with contextlib.suppress(RayError):  # the cluster is going down
+                act()
+            if last:
+                return
+
+    thread = threading.Thread(target=run, name="channel", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def make_trainer(
+    train_loop: Any,
+    config: dict[str, Any],
+    scaling: ScalingConfig,
+    *,
+    name: str,
+    failures: FailureConfig,
+    callbacks: list[Any] | None = None,
+    timeout_s: int = TorchGroup.timeout_s,
+    **storage: Any,
+) -> TorchTrainer:
+    """A trainer whose workers listen on their nodes' addresses, and whose worker groups are on nodes that answer.
+
+    Args:
+        train_loop: what every worker runs, with `config`.
+        name: of the run of Ray Train; an old one would revive Ray's old state.
+        callbacks: those of the run, before those that all runs have.
+        timeout_s: seconds, of a collective operation.
+        storage: the arguments of RunConfig for where Ray Train writes.
+    """
+    all_callbacks: Any = [*(callbacks or []), NodeCallback(), CleanerCallback()]  # Ray takes more than it says
+    trainer = TorchTrainer(
+        train_loop,
+        train_loop_config=config,
+        scaling_config=scaling,
+        torch_config=TorchGroup(backend="nccl" if scaling.use_gpu else "gloo", timeout_s=timeout_s),
+        run_config=RunConfig(
+            name=name,
+            failure_config=failures,
+            callbacks=all_callbacks,
+            **storage,
+        ),
+    )
+    leave_out_datasets(trainer)
+    return trainer
+
+
+_RESIZE_INTERVAL = 20.0  # seconds between two looks for room for more workers
+_ELASTIC = {"RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "10"}  # for room on the nodes, then it is planned anew
+# Nobody drains a cluster of our own; the watcher is a process that starts with each group of workers.
+_ALONE = {"RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0"}
+
+
+def drive(link: Link, job: bytes, workers: tuple[int, int]) -> str | None:
+    """In a process of its own: bring a pickled `Job` to its end. See train/jobs/ray_child.py.
+
+    Returns what of Ray was lost before that, in words, none of them where that cannot be told; None: training is done.
+
+    What goes over `link`: the `Session` here, pickled, once there is one; then lines that are recorded. What comes: the
+    reason to stop.
+
+    Raises:
+        UserError, JobError: what a worker raised, with its rank; or JobError, Ray could not be started or reached.
+    """
+    stop = Stop()
+    link.listen(stop.ask)
+    more = {**(_ELASTIC if workers[0] < workers[1] else {}), **({} if "RAY_ADDRESS" in os.environ else _ALONE)}
+    with ray_environment(more):
+        try:
+            _in_session(_unpickled(job), workers, link, stop)
+        except RayLost as error:
+            return str(error)
+        except RayError:  # an actor that does not answer
+            return ""
+    return None
+
+
+def _in_session(job: Job, workers: tuple[int, int], link: Link, stop: Stop) -> None:
+    """One life of a Ray session."""
+    with _cluster(job, workers) as (session, threads, use_gpu):
+        link.send(pickle.dumps(session))
+        channel = make_channel()
+        with forward_lines(channel, link.send, stop):
+            for attempts_left in reversed(range(job.recipe.train.max_restarts + 1)):
+                try:
+                    return _fit(job, workers, threads, use_gpu, channel, session)
+                except RayActorError as error:  # of the controller; the loss of a worker is the controller's to mend
+                    if not attempts_left:
+                        raise JobError(f"the process that leads the workers was lost too often: {error}") from error
+                    message = (
+                        "the process that leads the workers was lost; starting them again from the newest checkpoint"
+                    )
+                    ray.get(channel.post.remote([record_loss(job.run, job.owner, [], message)]))
+
+
+def _fit(job: Job, workers: tuple[int, int], threads: int, use_gpu: bool, channel: Any, session: Session) -> None:
+    """One life of Ray's controller."""
+    storage = Storage.at(job.run)
+    name = f"attempt_{1 + len(storage.names('ray')):04d}"
+    restarts = job.recipe.train.max_restarts
+    scaling = ScalingConfig(
+        num_workers=workers[0] if workers[0] == workers[1] else workers,
+        use_gpu=use_gpu,
+        elastic_resize_monitor_interval_s=_RESIZE_INTERVAL,
+        resources_per_worker={"CPU": threads, **({"GPU": 1} if use_gpu else {})},
+    )
+    losses = LossCallback(job.run, job.owner, channel, restarts)
+    callbacks = [losses, NoticeCallback(losses, channel)]
+    trainer = make_trainer(
+        _work_on_worker,
+        {"job": pickle.dumps(job), "threads": threads, "channel": channel},
+        scaling,
+        name=name,
+        failures=FailureConfig(max_failures=-1, controller_failure_limit=restarts),
+        callbacks=[*callbacks, ResizeCallback(scaling, channel)] if scaling.elasticity_enabled else callbacks,
+        storage_path=storage.path("ray"),
+        storage_filesystem=None if storage.is_local else PyFileSystem(FSSpecHandler(storage.fs)),
+    )
+    run = run_at(job.run)
+    try:
+        watched(trainer.fit, session)
+    except (TrainingFailedError, RayActorError, RayLost) as error:
+        if run.result() is not None:  # the workers were done
+            return
+        if isinstance(error, TrainingFailedError):
+            raise explain(error, run, f"ray/{name}") from error
+        raise
+    finally:
+        _keep_logs(run, f"ray/{name}/logs")
+
+
+def _work_on_worker(config: dict[str, Any]) -> None:
+    """Runs in every worker: its part of the job, with errors in the form that driver and failure policy read."""
+    context = ray.train.get_context()
+    rank = context.get_world_rank()
+    try:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(ended_where_cut_off())
+            job = _unpickled(config["job"])
+            on_line = stack.enter_context(connect_worker(config["channel"], notice)) if rank == 0 else None
+            work(
+                job,
+                rank=rank,
+                world_size=context.get_world_size(),
+                device=str(get_device()),
+                threads=config["threads"],
+                on_line=on_line,
+                stop=notice,
+            )
+    except (UserError, JobError) as error:
+        with_node(error)
+        raise
+    except Exception as error:
+        if is_of_collective(error):
+            raise LostPeer(str(error)) from error
+        raise with_node(WorkerFailure(f"{type(error).__name__}: {error}", traceback.format_exc())) from error
+
+
+def _unpickled(job: bytes) -> Job:
+    """The job as a worker gets it. Ray would take parts that it cannot import for a loss, and start workers for ever.
+
+    Raises:
+        UserError: a module with parts of the user's own is not there.
+    """
+    try:
+        with working_directory_first():  # as in the command: a module of the user's may be called as another is
+            return pickle.loads(job)
+    except (ImportError, AttributeError) as error:
+        raise UserError(
+            f"a part of your own cannot be imported ({error}); have its module on every node: at the same path, "
+            "installed, or sent along with the job"
+        ) from error
+
+
+@contextlib.contextmanager
+def _cluster(job: Job, workers: tuple[int, int]) -> Iterator[tuple[Session, int, bool]]:
+    """Yields a Ray session (see train/ray/session.py), the CPUs of a worker, and whether workers have a GPU each."""
+    alone = "RAY_ADDRESS" not in os.environ
+    threads, least, most = job.recipe.train.threads, *workers
+    if threads is None:
+        threads = max(1, cores() // most) if alone else 1
+    with ray_session(max(cores(), threads * most)) as session:
+        yield session, threads, uses_gpus(job.recipe.train.device, ray.cluster_resources().get("GPU", 0), least)
+
+
+def uses_gpus(device: str, there: float, least: int) -> bool:
+    """Whether workers, at the least so many, have a GPU each, by `train.device` and the GPUs that Ray has now."""
+    return device == "cuda" or (device == "auto" and there >= least)
+
+
+def _keep_logs(run: Run, folder: str) -> None:
+    """Copy what Ray Train logged on this machine (the recoveries and their reasons) beside the run."""
+    context = ray.get_runtime_context()
+    logs = Path(context.get_temp_dir()) / context.get_session_name() / "logs" / "train"
+    for log in sorted(logs.iterdir()) if logs.is_dir() else []:
+        run.keep(log, f"{folder}/{log.name}")

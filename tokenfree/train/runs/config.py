@@ -1,0 +1,394 @@
+"""The config of a run and the other files of a run that are read back.
+
+All that is checked here is what some reader counts on. Keys that are not named are for people.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Generic
+
+import yaml
+from pydantic import Field, with_config
+from typing_extensions import NotRequired, TypedDict
+
+from tokenfree.core import own_code
+from tokenfree.core.errors import UserError
+from tokenfree.core.files import is_half_written, write_atomically
+from tokenfree.core.settings import build, flatten, to_mapping
+from tokenfree.core.storage import Storage
+from tokenfree.core.stored_files import OPEN, StoredFile
+from tokenfree.train.config import OPERATIONAL, FinetuneRecipe, PretrainRecipe, R, Recipe
+from tokenfree.train.data.mixture import Data, given_or_parsed, stored
+
+CONFIG_NAME, RESULT_NAME, METRICS_NAME, EVENTS_NAME = "config.yaml", "result.json", "metrics.jsonl", "events.jsonl"
+Number = int | Annotated[float, Field(allow_inf_nan=False)]
+AtLeastTwo = Annotated[list[str], Field(min_length=2)]  # data directories as on the command line
+RUN_FORMAT, SWEEP_FORMAT = 1, 1  # of their folders: one more where an earlier version cannot read it; tests/formats/
+Format = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=0)]
+Seconds = Annotated[float, Field(ge=0, lt=1e11)]  # since 1970; later years have no date in Python
+
+
+@with_config(OPEN)
+class Machine(TypedDict, total=False):
+    """See `tokenfree.train.runs.provenance.machine`."""
+
+    cores: int
+    memory_gib: Number
+    accelerators: list[str]
+    system: str
+    python: str
+
+
+@with_config(OPEN)
+class Attempt(TypedDict, total=False):
+    """See `tokenfree.train.runs.provenance.attempt`."""
+
+    time: str | None
+    command: str | None
+    commit: str | None
+    machine: Machine | None
+    packages: dict[str, str] | None
+
+
+class _Weights(TypedDict):
+    path: str
+    sha256: str
+
+
+@with_config(OPEN)
+class _Train(TypedDict, total=False):
+    steps: Count | None
+    length: Count | None
+
+
+@with_config(OPEN)
+class _Recipe(TypedDict, total=False):
+    train: _Train
+
+
+@with_config(OPEN)
+class _Config(TypedDict):
+    format: NotRequired[Format]
+    recipe: NotRequired[_Recipe]
+    data: NotRequired[str | AtLeastTwo]
+    manifest: NotRequired[str]
+    init_from: NotRequired[_Weights]
+    files: NotRequired[dict[str, str]]
+    code: NotRequired[dict[str, str]]
+    attempts: NotRequired[list[Attempt] | None]
+
+
+@with_config(OPEN)
+class _WholeConfig(_Config):
+    recipe: _Recipe
+    data: str | AtLeastTwo
+    manifest: str
+
+
+@with_config(OPEN)
+class _Result(TypedDict, total=False):
+    steps: Count
+    loss: Number
+    validation_loss: Number
+    validation_accuracy: Number
+    validation_targets: Count
+    validation_means: dict[str, Number]
+    symbol: str | None
+    clue: str | None
+    baselines: dict[str, Number] | None
+    unigram_entropy: Number | None
+    unigram_cross_entropy: Number | None
+    best_step: Count | None
+    characters: Count
+    seconds: Number
+    checkpoint: str
+
+
+@with_config(OPEN)
+class _Metrics(TypedDict):
+    step: Count
+    loss: NotRequired[Number]
+    characters: NotRequired[Number]
+    seconds: NotRequired[Number]
+    learning_rate: NotRequired[Number]
+    validation_loss: NotRequired[Number]
+    validation_accuracy: NotRequired[Number]
+    validation_masked_only_loss: NotRequired[Number]
+    validation_main: NotRequired[Number]
+
+
+@with_config(OPEN)
+class _Event(TypedDict):
+    event: str
+    step: NotRequired[Count | None]
+    time: NotRequired[Seconds | None]
+    workers: NotRequired[Count | None]
+    machine: NotRequired[Machine | None]
+    tracker: NotRequired[str]
+    id: NotRequired[str | None]
+
+
+@with_config(OPEN)
+class _Incident(TypedDict):
+    checkpoint: Count | None
+    left_out: list[Count]
+
+
+_CONFIG_REMEDY = "put a copy of it back, or give another run"
+_LINE_REMEDY = "remove this line from it"
+CONFIG: StoredFile[Mapping[str, Any]] = StoredFile(_WholeConfig, _CONFIG_REMEDY, RUN_FORMAT)
+SHOWN_CONFIG: StoredFile[Mapping[str, Any]] = StoredFile(_Config, _CONFIG_REMEDY, RUN_FORMAT)  # as a page shows it
+RESULT: StoredFile[dict[str, Any]] = StoredFile(
+    _Result, "remove it and give the command that trained the run again, which writes it anew"
+)
+METRICS: StoredFile[dict[str, Any]] = StoredFile(_Metrics, _LINE_REMEDY)
+EVENTS: StoredFile[dict[str, Any]] = StoredFile(_Event, _LINE_REMEDY)
+INCIDENT: StoredFile[dict[str, Any]] = StoredFile(
+    _Incident, "put a copy of it back, or begin the run again with another --output"
+)
+
+
+_TASK = "task"  # a key that recipes of fine-tuning have alone
+_MASKED = ("byte2word", "canine_c", "canine_s", "masked_characters", "masked_subwords")
+# What runs did whose config lacks the key, where that is not the default of today: by slot, variant and key.
+_OLD_DEFAULTS: dict[tuple[str, str, str], Any] = {
+    **{("objective", name, "validation_mask_fraction"): None for name in _MASKED},
+    ("objective", "canine_c", "masked"): 0.9,
+    ("task", "pairs", "combine"): "product",
+    ("task", "tagging", "targets"): "all",
+    **{("task", name, "representation"): "pooled" for name in ("classification", "pairs")},
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class InitFrom:
+    """The weights that a run began with, see train/start/."""
+
+    path: str  # absolute path or address
+    sha256: str  # of the weights
+
+
+@dataclasses.dataclass(frozen=True)
+class RunConfig(Generic[R]):
+    """What config.yaml holds."""
+
+    recipe: R  # resolved
+    data: Data  # the data directory or several, or the training file; of an imported run, where it was
+    manifest: str  # fingerprint of the data; "" of an imported run
+    init_from: InitFrom | None = None  # None: it began with fresh weights
+    code: Mapping[str, str] = dataclasses.field(default_factory=dict)  # as it was begun with, see `own_code.hashes`
+    attempts: tuple[Mapping[str, Any], ...] = ()  # see train/machine/provenance.py; a run is the same whatever they say
+    files: Mapping[str, str] = dataclasses.field(default_factory=dict)  # of fine-tuning: the path of each split
+
+    def text(self) -> str:
+        """The content of config.yaml."""
+        mapping: dict[str, Any] = {"format": RUN_FORMAT, "recipe": to_mapping(self.recipe)}
+        mapping |= {"data": stored(self.data), "manifest": self.manifest}
+        if self.files:
+            mapping["files"] = dict(self.files)
+        if self.init_from is not None:
+            mapping["init_from"] = dataclasses.asdict(self.init_from)
+        if self.code:
+            mapping["code"] = dict(self.code)
+        if self.attempts:
+            mapping["attempts"] = [dict(each) for each in self.attempts]
+        return yaml.safe_dump(mapping, sort_keys=False, allow_unicode=True)
+
+
+def read_config(
+    run: str | Path, *, trust_code: bool = False, recipe: PretrainRecipe | None = None
+) -> RunConfig[PretrainRecipe]:
+    """The config of an existing pretraining run, by its path or address.
+
+    Args:
+        run: its path or address.
+        trust_code: whether code outside tokenfree that it names may be run.
+        recipe: one that the user has given, whose own code may be run in any case.
+
+    Raises:
+        UserError: there is no run in that folder, or its recipe is not one that we know, or it is of fine-tuning.
+        UntrustedCode: it names code that is not to be trusted; none of it was run.
+    """
+    return _read(PretrainRecipe, run, trust_code, recipe)
+
+
+def read_finetuned(
+    run: str | Path, *, trust_code: bool = False, recipe: FinetuneRecipe | None = None
+) -> RunConfig[FinetuneRecipe]:
+    """The config of an existing fine-tuning run; see `read_config`.
+
+    Raises:
+        UserError: there is no such run in that folder, or its recipe is not one that we know.
+        UntrustedCode: it names code that is not to be trusted; none of it was run.
+    """
+    return _read(FinetuneRecipe, run, trust_code, recipe)
+
+
+def read_any_config(
+    run: str | Path, *, trust_code: bool = False, recipe: Recipe | None = None
+) -> RunConfig[PretrainRecipe] | RunConfig[FinetuneRecipe]:
+    """The config of an existing run of either kind; see `read_config`.
+
+    Raises:
+        UserError: there is no run in that folder, or its recipe is not one that we know.
+        UntrustedCode: it names code that is not to be trusted; none of it was run.
+    """
+    if is_finetuned(run):
+        return _read(FinetuneRecipe, run, trust_code, recipe)
+    return _read(PretrainRecipe, run, trust_code, recipe)
+
+
+def is_finetuned(run: str | Path) -> bool:
+    """Whether the run at a path or an address is one of fine-tuning.
+
+    Raises:
+        UserError: there is no run.
+    """
+    mapping = _mapping(run)
+    if mapping is None:
+        raise no_run(run)
+    return _TASK in mapping["recipe"]
+
+
+def _read(cls: type[R], run: str | Path, trust_code: bool, recipe: Recipe | None) -> RunConfig[R]:
+    trusted = None if trust_code else own_code.classes_in(recipe) if recipe is not None else ()
+    config = _config_of(cls, run, trusted)
+    if config is None:
+        raise no_run(run)
+    own_code.warn_of_changes(config.recipe, config.code, str(run))
+    return config
+
+
+def no_run(run: str | Path) -> UserError:
+    """What is said of a folder that is to be a run and is none."""
+    return UserError(f"{run} holds no run (no config.yaml); give the --output of a `tokenfree pretrain`")
+
+
+def config_before(run: str | Path, recipe: R, name: str | None = None) -> RunConfig[R] | None:
+    """The config of a run that is to go on as one of `recipe`, None where there is none.
+
+    Args:
+        run: its path or address.
+        recipe: whose own code is trusted.
+        name: what messages call the run, by default `run`.
+
+    Raises:
+        UserError: its recipe is not one that we know, or has code that `recipe` has not, or is of another kind, or the
+            file is damaged.
+    """
+    try:
+        config = _config_of(type(recipe), run, own_code.classes_in(recipe))
+    except own_code.UntrustedCode as error:
+        raise UserError(
+            f"{name or run} is a run of other settings: it has parts that are not in the recipe, "
+            f"{', '.join(error.names)}; give the settings of the run, or another --output to start a new one"
+        ) from None
+    if config is not None:
+        own_code.warn_of_changes(config.recipe, config.code, name or str(run))
+    return config
+
+
+def _config_of(cls: type[R], run: str | Path, trusted: Collection[str] | None) -> RunConfig[R] | None:
+    """The config of the run at a path or an address, None where there is none; `trusted`: see `own_code.trusting`."""
+    mapping = _mapping(run)
+    if mapping is None:
+        return None
+    if (_TASK in mapping["recipe"]) != (cls is FinetuneRecipe):
+        is_one, expected = ("fine-tuning", "pretraining") if cls is PretrainRecipe else ("pretraining", "fine-tuning")
+        raise UserError(f"{run} is a run of {is_one}, where one of {expected} is needed; give another")
+    with own_code.trusting(trusted, str(run)):
+        built = build(cls, with_old_defaults(mapping["recipe"]), source=f"{run}/{CONFIG_NAME}")
+    return RunConfig(
+        built,
+        given_or_parsed(mapping["data"]),
+        mapping["manifest"],
+        InitFrom(**mapping["init_from"]) if "init_from" in mapping else None,
+        mapping.get("code", {}),
+        tuple(mapping.get("attempts") or ()),
+        mapping.get("files", {}),
+    )
+
+
+def with_old_defaults(recipe: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The recorded `recipe` of a run, with the value that each key of `_OLD_DEFAULTS` had before it was recorded."""
+    found = dict(recipe)
+    for (slot, name, key), value in _OLD_DEFAULTS.items():
+        part = found.get(slot)
+        if isinstance(part, Mapping) and part.get("name") == name and key not in part:
+            found[slot] = {**part, key: value}
+    return found
+
+
+def as_recorded(recipe: R, run: str | Path) -> R:
+    """Return `recipe` to resume `run` with: a default of today gives way to the old default that the run has."""
+    mapping = _mapping(run)
+    if mapping is None:
+        return recipe
+    recorded = with_old_defaults(mapping["recipe"])
+    for (slot, name, key), value in _OLD_DEFAULTS.items():
+        part, before = getattr(recipe, slot, None), recorded.get(slot)
+        if part is None or not before or not part.name == name == before.get("name") or before[key] != value:
+            continue
+        if getattr(part, key) == part.__dataclass_fields__[key].default:
+            recipe = dataclasses.replace(recipe, **{slot: dataclasses.replace(part, **{key: value})})
+    return recipe
+
+
+def _mapping(run: str | Path) -> Mapping[str, Any] | None:
+    """What config.yaml holds, None where there is none."""
+    try:
+        return CONFIG.yaml(Storage.at(str(run)), CONFIG_NAME)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def open_run(run: Path, config: RunConfig[R], *, name: str | None = None) -> None:
+    """Make the folder of a new run, or see that an existing one is of the same recipe, data and first weights.
+
+    Args:
+        run: the folder.
+        config: to be written; its paths may be others than those of the existing run, if their content is the same. The
+            attempts of the existing run are kept.
+        name: what messages call the run, by default its path.
+
+    Raises:
+        UserError: it is of another recipe or other data (all differences are named), or cannot be written.
+    """
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+        before = config_before(run, config.recipe, name)
+        if before is not None:
+            _compare(before, config, name or str(run))
+            config = dataclasses.replace(config, code=before.code, attempts=before.attempts)
+        elif any(path.name != "lock" and not is_half_written(path) for path in run.iterdir()):
+            raise UserError(f"{run} holds other files and no run; give an empty or new folder as --output")
+        write_atomically(run / CONFIG_NAME, config.text())
+    except OSError as error:
+        raise UserError(f"cannot write the run folder {run}: {error.strerror}; give another --output") from None
+
+
+def _compare(before: RunConfig[R], now: RunConfig[R], name: str) -> None:
+    """Refuse to go on with the run `name` as another than it was."""
+    if now.manifest and before.manifest == "":  # see train/huggingface/folders.py
+        raise UserError(
+            f"{name} was {before.data} and is trained on no data; to train on from its weights, give --init-from "
+            f"{name} and another --output"
+        )
+    old, new = (dict(flatten(to_mapping(each.recipe))) for each in (before, now))
+    keys = [key for key in dict.fromkeys([*old, *new]) if old.get(key) != new.get(key) and key not in OPERATIONAL]
+    differences = [f"{key} is {new.get(key)!r}, was {old.get(key)!r}" for key in keys]
+    if before.manifest != now.manifest:
+        differences.append(f"the data differ from those of {before.data}")
+    first, given = before.init_from, now.init_from
+    if (first and first.sha256) != (given and given.sha256):
+        shown = [f"--init-from {each.path}" if each else "no --init-from" for each in (first, given)]
+        differences.append(f"it began with {shown[0]}, not with {shown[1]}")
+    if differences:
+        remedy = "give the settings of the run, or another --output to start a new one"
+        if "train.steps" in keys:
+            remedy += " (the learning rate of every step depends on train.steps; --extend-to makes a run longer)"
+        raise UserError(f"{name} is a run of other settings: {'; '.join(differences)}; {remedy}")

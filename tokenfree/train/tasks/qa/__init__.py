@@ -1,0 +1,1 @@
+"""Question answering: files, windows, the head and the scores of SQuAD and TyDi."""

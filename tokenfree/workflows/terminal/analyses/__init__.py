@@ -1,1 +1,0 @@
-"""What analyses found, as tables for the terminal."""

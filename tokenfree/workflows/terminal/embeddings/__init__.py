@@ -1,1 +1,0 @@
-"""What is printed of the vectors of a corpus."""

@@ -1,1 +1,0 @@
-"""What plans of runs and jobs say."""
