@@ -34,7 +34,7 @@ NAMES_STEPS = 300
 # CANINE-S over single characters, trained fast, under what a claim changes. The papers' own settings do not use context
 # within minutes at this size, so nothing could be compared.
 CLAIMS_RECIPE = "canine-fast-tiny"
-CLAIMS_BASE: Options = {  # the recipe's own, but a part of another name would begin with its defaults
+CLAIMS_BASE: Options = {  # spelled out, whatever part a claim changes
     "model.downsampler.layers": "0",
     "model.downsampler.block": "120",
     "model.upsampler.kernel": "16",

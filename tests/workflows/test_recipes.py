@@ -32,6 +32,7 @@ FINETUNING = [
     "qa-squad-base",
     "qa-tydi",
     "qa-tydi-base",
+    "qa-tydi-longformer-base",
     "xnli-base",
 ]
 SWEEPS = [name for name in library.names() if "space" in library.read(name)]
@@ -132,6 +133,22 @@ def test_overrides_and_config_file(tmp_path: Path) -> None:
     tiny = load(PretrainRecipe, arguments("canine-s-tiny"))
     assert (recipe.model.trunk.layers, recipe.train.steps, recipe.model.embedder.buckets) == (2, 7, 512)
     assert recipe.model.width == tiny.model.width
+
+
+def test_an_option_that_changes_a_part_keeps_its_keys_and_says_which_it_cannot(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.yaml").write_text("base: canine-fast-tiny\n")
+    for name in ("canine-fast-tiny", str(tmp_path / "mine.yaml")):
+        recipe = load(PretrainRecipe, arguments(name, ("model.upsampler.name", "repeat_add")))
+        assert (recipe.model.upsampler.name, recipe.model.upsampler.kernel) == ("repeat_add", 16)
+        assert capsys.readouterr().err == ""
+        recipe = load(PretrainRecipe, arguments(name, ("model.embedder.name", "codepoint_hash")))
+        assert (recipe.model.embedder.buckets, recipe.model.embedder.max_characters) == (2000, 2048)
+        assert capsys.readouterr().err == (
+            "tokenfree: dropped keys of the recipe that the new part does not have: "
+            "model.embedder.orders (codepoint_hash)\n"
+        )
 
 
 def test_a_recipe_that_is_no_yaml(tmp_path: Path) -> None:

@@ -403,6 +403,36 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
+def override(
+    cls: type, base: Mapping[str, Any], over: Mapping[str, Any], prefix: str = ""
+) -> tuple[dict[str, Any], list[str]]:
+    """Return `over` laid over `base` as in `merge`, and the keys of `base` that are lost.
+
+    A part that changes its `name` keeps the keys that the new part has too. The others are lost; each is given with its
+    dotted name, followed by the name of the new part.
+    """
+    hints, over, lost = get_type_hints(cls, include_extras=True), dict(over), list[str]()
+    for key, value in over.items():
+        old, new = ({"name": each} if isinstance(each, str) else each for each in (base.get(key), value))
+        hint, slot = hints.get(key), slot_of(hints.get(key))
+        if not isinstance(old, Mapping) or not isinstance(new, Mapping):
+            continue
+        if slot is not None:
+            before = old.get("name", slot.default)
+            name = new.get("name", before)
+            try:
+                known = {field.name for field in dataclasses.fields(slot.config_class(name))} if name != before else old
+            except (ValueError, TypeError):  # told when the part is built
+                continue
+            kept = {each: found for each, found in old.items() if each in known}
+            over[key] = merge({**kept, "name": name}, new)
+            lost += [f"{prefix}{key}.{each} ({name})" for each in old if each not in known]
+        elif isinstance(hint, type) and dataclasses.is_dataclass(hint):
+            over[key], found = override(hint, old, new, f"{prefix}{key}.")
+            lost += found
+    return merge(base, over), lost
+
+
 def nest(dotted: Iterable[tuple[str, str]]) -> dict[str, Any]:
     """`[("a.b", "1")]` as `{"a": {"b": 1}}`: values are read as YAML; of two for the same key the later one counts.
 

@@ -155,8 +155,7 @@ def prepare(
     if recipe.task.needs_files and "train" not in paths:
         raise UserError(f"task.name: {recipe.task.name} learns from examples; give a file of them as --train")
     if init_from is not None:
-        given = _model_of(init_from, run, recipe, trust_code)
-        recipe = dataclasses.replace(recipe, model=_laid_over(given, model or {}))
+        recipe = dataclasses.replace(recipe, model=_model_of(init_from, run, recipe, model or {}, trust_code))
     problems = check_finetuning(recipe, workers=workers)
     if problems:
         raise UserError(problems=problems)
@@ -176,15 +175,23 @@ def _laid_over(model: ModelConfig, over: Mapping[str, Any]) -> ModelConfig:
     return build(ModelConfig, merge(to_mapping(model), over), source="model") if over else model
 
 
-def _model_of(init_from: str, run: str, recipe: FinetuneRecipe, trust_code: bool) -> ModelConfig:
-    """The settings of the model at `init_from`; of a run that was begun with it, those that it remembers."""
+def _model_of(
+    init_from: str, run: str, recipe: FinetuneRecipe, over: Mapping[str, Any], trust_code: bool
+) -> ModelConfig:
+    """The settings of the model at `init_from`, adapted to the task, with `over` laid over them.
+
+    Of a run that was begun with it, those that the run remembers.
+    """
     before = config_before(run_at(run).name, recipe)
     if before is not None and before.init_from is not None and before.init_from.path == absolute(init_from):
-        return before.recipe.model
+        return _laid_over(before.recipe.model, over)
     source, _ = run_and_step(init_from)
     if Storage.at(absolute(source)).size("config.yaml") is not None:
-        return read_any_config(source, trust_code=trust_code, recipe=recipe).recipe.model
-    return read_weights(init_from, trust_code=trust_code, recipe=recipe).model
+        given = read_any_config(source, trust_code=trust_code, recipe=recipe).recipe.model
+    else:
+        given = read_weights(init_from, trust_code=trust_code, recipe=recipe).model
+    # Laid over twice: the task sees what the user chose, such as another pattern, and changes none of it.
+    return _laid_over(recipe.task.adapted(_laid_over(given, over)), over)
 
 
 def _vocabulary(

@@ -1,6 +1,7 @@
 """Settings: built from mappings, every mistake named at once, parts found by name."""
 
 from dataclasses import FrozenInstanceError
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from tokenfree.core.settings import (
     fingerprint,
     merge,
     nest,
+    override,
     settings,
     to_mapping,
     value_at,
@@ -147,6 +149,51 @@ def test_a_part_that_changes_its_name_starts_afresh() -> None:
     base = {"attention": {"name": "full", "window": 3}}
     assert merge(base, {"attention": {"name": "multi_scale"}}) == {"attention": {"name": "multi_scale"}}
     assert merge(base, {"attention": {"window": 5}}) == {"attention": {"name": "full", "window": 5}}
+
+
+FAST: dict[str, Any] = {"model": {"width": 8, "upsampler": {"name": "repeat_concat", "kernel": 16}}}
+
+
+@pytest.mark.parametrize("part", ["repeat_add", {"name": "repeat_add"}])
+def test_an_override_of_a_name_keeps_the_keys_that_the_new_part_has(part: Any) -> None:
+    from tokenfree.train.config import PretrainRecipe
+
+    found, lost = override(PretrainRecipe, FAST, {"model": {"upsampler": part}})
+    assert found == {"model": {"width": 8, "upsampler": {"name": "repeat_add", "kernel": 16}}}
+    assert lost == []
+    found, _ = override(PretrainRecipe, FAST, {"model": {"upsampler": {"name": "repeat_add", "kernel": 2}}})
+    assert found["model"]["upsampler"]["kernel"] == 2
+    assert FAST["model"]["upsampler"]["name"] == "repeat_concat"
+
+
+def test_an_override_names_the_keys_that_the_new_part_lacks() -> None:
+    from tokenfree.train.config import PretrainRecipe
+
+    over = {"model": {"upsampler": "identity", "trunk": {"attention": "full"}}, "train": {"optimizer": "lamb"}}
+    found, lost = override(PretrainRecipe, FAST | {"train": {"optimizer": {"epsilon": 1.0}}}, over)
+    assert found["model"] == {"width": 8, "upsampler": {"name": "identity"}, "trunk": {"attention": "full"}}
+    assert found["train"] == {"optimizer": {"name": "lamb", "epsilon": 1.0}}
+    assert lost == ["model.upsampler.kernel (identity)"]
+
+
+@pytest.mark.parametrize(
+    "over", [{"kernel": 3, "name": "repeat_concat"}, {"kernel": 3}, {"name": "no_such"}, {"name": [1]}, None, 3]
+)
+def test_an_override_of_no_other_name_is_a_merge(over: Any) -> None:
+    """Also one of a name that is refused later, when the part is built."""
+    from tokenfree.train.config import PretrainRecipe
+
+    mapping = {"model": {"upsampler": over}}
+    assert override(PretrainRecipe, FAST, mapping) == (merge(FAST, mapping), [])
+    assert override(PretrainRecipe, {}, mapping) == (mapping, [])
+
+
+def test_the_default_part_may_be_named() -> None:
+    from tokenfree.train.config import PretrainRecipe
+
+    mapping = {"model": {"upsampler": {"name": "repeat_concat"}}}
+    found, lost = override(PretrainRecipe, {"model": {"upsampler": {"kernel": 16}}}, mapping)
+    assert (found["model"]["upsampler"], lost) == ({"name": "repeat_concat", "kernel": 16}, [])
 
 
 def test_a_name_alone_stands_for_the_part() -> None:

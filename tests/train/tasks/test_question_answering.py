@@ -14,9 +14,11 @@ from tokenfree.core.errors import UserError
 from tokenfree.core.settings import build
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import FinetuneRecipe
-from tokenfree.train.finetune import finetune
+from tokenfree.train.finetune import finetune, prepare
+from tokenfree.train.model.attention.sliding_global import GlobalUnits, SlidingGlobalAttention
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.tasks.base import Item
+from tokenfree.train.tasks.heads import encode_units
 from tokenfree.train.tasks.inputs import text_inputs
 from tokenfree.train.tasks.qa.tydi import read_predictions
 from tokenfree.train.tasks.qa_squad import Config as QaSquad
@@ -182,6 +184,8 @@ def test_every_kind_of_model_reads_windows_and_finds_answers(
     assert len(items) > len(examples)
     arrays = collator(items, np.arange(len(items)))
     batch = {name: torch.from_numpy(values) for name, values in arrays.items()}
+    if "unit_ends" not in arrays:  # CLS, the question and its SEP come before the text
+        assert arrays["global"].sum(axis=1).tolist() == (arrays["starts"] >= 0).argmax(axis=1).tolist()
     encoder, head = config.build().eval(), task.build(config)
     outputs = {name: values.detach().clone() for name, values in head.outputs(encoder, batch).items()}
     assert outputs["start"].shape == arrays["starts"].shape
@@ -194,6 +198,112 @@ def test_every_kind_of_model_reads_windows_and_finds_answers(
     lines = task.predictions(examples, items, of_items)
     assert all(answer in line["answer"] for line, (_, _, answer, _) in zip(lines, facts(8), strict=True))
     assert all(len(line["answer"]) < len(answer) + 4 for line, (_, _, answer, _) in zip(lines, facts(8), strict=True))
+
+
+def with_windows(**attention: Any) -> dict[str, Any]:
+    """`MODEL` with one layer whose units see two to each side."""
+    pattern = {"name": "sliding_global", "one_sided_window": 2, **attention}
+    return {**MODEL, "trunk": {**MODEL["trunk"], "layers": 1, "attention": pattern}}
+
+
+def batch_of_questions(path: Path) -> tuple[QaTydi, list[str], dict[str, torch.Tensor]]:
+    """The task, the questions as they are read and a window of each: a short question, a usual and one that is cut."""
+    task = build(QaTydi, {"max_question": 20, "stride": 16, "max_answer": 10}, source="test")
+    questions = ["Who?", "Where is Anna?", "Where in all of Finland is Anna?"]
+    lines = [json.loads(line) for line in Path(tydi_file(path, 3)).read_text().splitlines()]
+    asked = [line | {"question_text": text} for line, text in zip(lines, questions, strict=True)]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in asked))
+    examples = task.examples("dev", str(path))
+    collator = task.collator(text_inputs(build(ModelConfig, MODEL, source="test"), 80, None), seed=0)
+    items = {item.example: item for item in reversed(collator.items(examples, training=False))}
+    arrays = collator([items[number] for number in range(3)], np.arange(3))
+    return task, [text[-20:] for text in questions], {name: torch.from_numpy(of) for name, of in arrays.items()}
+
+
+def test_the_units_of_the_question_are_global_and_those_of_the_passage_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, questions, batch = batch_of_questions(tmp_path / "dev.jsonl")
+    chosen: list[GlobalUnits | None] = []
+    choose = SlidingGlobalAttention._choose
+
+    def recorded(self: SlidingGlobalAttention, heads: Any) -> GlobalUnits | None:
+        chosen.append(choose(self, heads))
+        return chosen[-1]
+
+    monkeypatch.setattr(SlidingGlobalAttention, "_choose", recorded)
+    model = task.adapted(build(ModelConfig, with_windows(), source="test"))
+    task.build(model).outputs(model.build().eval(), batch)
+    (found,) = chosen
+    assert found is not None
+    units = [flags.nonzero()[:, 0].tolist() for flags in found.among_units()]
+    # CLS is unit 0, and unit 1 + i holds characters 4 i to 4 i + 3: of [CLS], the marker, the question and [SEP].
+    assert units == [[0, *range(1, 1 + -(-(len(question) + 3) // 4))] for question in questions]
+    assert [len(each) for each in units] == [3, 6, 7]
+    assert model.trunk.attention.global_units == found.index_BG.shape[1] == 7
+    assert batch["mask"].sum(dim=1).min() > 4 * 8  # there are units of the passage
+
+
+@pytest.mark.parametrize(("max_question", "rate"), [(20, 4), (21, 4), (22, 4), (23, 4), (20, 5), (7, 1)])
+def test_the_room_is_that_of_the_longest_question(max_question: int, rate: int) -> None:
+    down: dict[str, Any] = {"rate": rate} if rate > 1 else {"name": "identity"}
+    model = build(ModelConfig, {**with_windows(), "downsampler": down}, source="test")
+    framed = max_question + 3  # [CLS], the marker, the question and [SEP]
+    assert QaTydi(max_question=max_question).adapted(model).trunk.attention.global_units == 1 + -(-framed // rate)
+
+
+def test_a_passage_sees_the_question_in_one_layer_from_beyond_its_window(tmp_path: Path) -> None:
+    task, _, batch = batch_of_questions(tmp_path / "dev.jsonl")
+    row, of_question, far, beyond = 1, 3, 13, 9  # of the units, `beyond` is out of the window of `far` as well
+
+    def gradients(model: ModelConfig) -> torch.Tensor:
+        """How unit `far` behind the stack depends on each unit before it, [U]."""
+        torch.manual_seed(0)
+        encoder = model.build().eval()
+        before: list[torch.Tensor] = []
+
+        def detached(module: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
+            before.append(given[0].detach().requires_grad_())
+            return before[0], *given[1:]
+
+        encoder.trunk.register_forward_pre_hook(detached)
+        units_BUD, _ = encode_units(encoder, batch)
+        units_BUD[row, far].square().sum().backward()
+        assert before[0].grad is not None
+        return before[0].grad[row].abs().sum(dim=-1)
+
+    before = build(ModelConfig, with_windows(), source="test")
+    alone, together = gradients(before), gradients(task.adapted(before))
+    assert (alone[of_question], alone[beyond]) == (0, 0)
+    assert together[of_question] > 0
+    assert together[beyond] == 0
+    assert alone[0] > 0
+    assert alone[far - 2] > 0
+
+
+def test_a_pretrained_model_gets_room_for_the_question_unless_told_otherwise(tmp_path: Path) -> None:
+    file = squad_file(tmp_path / "train.json", 2)
+    sizes = {"max_question": 20, "stride": 16, "max_answer": 10}
+    mapping = {"task": {"name": "qa_squad", **sizes}, "train": {**TRAIN, "steps": 1}}
+    plain = build(FinetuneRecipe, {"model": MODEL, **mapping}, source="test")
+
+    def room(first: str, over: dict[str, Any] | None = None, run: str = "new") -> int:
+        model = {"trunk": {"attention": over}} if over else None
+        prepared = prepare(plain, {"train": file}, str(tmp_path / run), init_from=first, model=model)
+        return prepared.recipe.model.trunk.attention.global_units
+
+    runs = {name: str(tmp_path / name) for name in ("windows", "none", "full", "before")}
+    for name, model in {
+        "windows": with_windows(), "none": with_windows(global_units=0), "full": MODEL
+    }.items():  # fmt: skip
+        finetune(build(FinetuneRecipe, {"model": model, **mapping}, source="test"), {"train": file}, runs[name])
+    assert room(runs["windows"]) == 7
+    assert room(runs["windows"], {"global_units": 1}) == 1
+    assert room(runs["none"]) == 0
+    assert room(runs["full"], {"name": "sliding_global"}) == 7
+    alone = {"trunk": {"attention": {"global_units": 1}}}
+    finetune(plain, {"train": file}, runs["before"], init_from=runs["windows"], model=alone)
+    assert room(runs["windows"], run="before") == 1  # a run that is there keeps what it has
 
 
 def answered(examples: Sequence[Any], *outputs: tuple[float, int, int]) -> tuple[list[Item], list[dict[str, Any]]]:

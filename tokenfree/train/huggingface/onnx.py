@@ -347,9 +347,8 @@ class AnswerGraph(TaskGraph):
         return {"start_logits": ["batch", vectors], "end_logits": ["batch", vectors]}
 
     def outputs(self, batch: dict[str, Tensor]) -> tuple[Tensor, ...]:
-        """See `TaskGraph.outputs`; of characters, CLS, the question and its SEP are global, as in `WindowReader`."""
-        if self.encoder.config.embedder.symbols == "characters":
-            batch["global"] = batch["mask"] & (batch["segments"] == 0)
+        """See `TaskGraph.outputs`; CLS, the question and its SEP are global, as in `WindowReader`."""
+        batch["global"] = batch["mask"] & (batch["segments"] == 0)
         found = self.head.outputs(self.encoder, batch)
         return found["start"], found["end"]
 

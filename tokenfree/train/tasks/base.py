@@ -159,6 +159,10 @@ class DownstreamTask(Protocol):
         """What keeps `model` from this task with inputs of `length` positions, one line each."""
         ...
 
+    def adapted(self, model: ModelConfig, /) -> ModelConfig:
+        """The settings of a pretrained model with what the task changes of them; its weights still fit."""
+        ...
+
     def build(self, model: ModelConfig, /) -> TaskHead:
         """The head for an encoder of this model, with fresh weights; the task is `fitted`."""
         ...
@@ -200,6 +204,10 @@ class TaskDefaults:
     def check(self, model: ModelConfig, length: int) -> list[str]:
         """See `DownstreamTask.check`."""
         return []
+
+    def adapted(self, model: ModelConfig) -> ModelConfig:
+        """See `DownstreamTask.adapted`."""
+        return model
 
 
 CONTRACT = Contract(DownstreamTask, TaskDefaults, TaskModule, TaskHead, kind=torch.nn.Module)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tokenfree.core.errors import JobError, UserError
-from tokenfree.core.settings import draft, merge, nest, problems_of
+from tokenfree.core.settings import draft, merge, nest, override, problems_of
 from tokenfree.workflows.recipes import library
 from tokenfree.workflows.recipes import options as command_line
 from tokenfree.workflows.recipes.keys import SWEEP
@@ -107,10 +107,11 @@ def _sweep(args: argparse.Namespace) -> "SweepRecipe":
 
     for given in filter(None, (args.recipe, args.config)):
         library.check_kind(KIND, given)
-    mapping = command_line.resolve(args.recipe, args.config, [])
+    mapping = command_line.resolve(args.recipe, args.config)
     if any(key.split(".")[0] == "budget" for key, _ in args.overrides):
         mapping.pop("budget", None)  # a budget in another unit takes the place of the recipe's
-    mapping = library.resolve_sweep(merge(mapping, nest(args.overrides)))
+    mapping, lost = override(SweepRecipe, mapping, nest(args.overrides))
+    mapping = library.resolve_sweep(mapping)
     options = {"trials": args.trials, "concurrent": args.concurrent}
     made = draft(SweepRecipe, merge(mapping, {key: value for key, value in options.items() if value is not None}))
     sweep, problems = made.settings, list(made.problems)
@@ -118,6 +119,7 @@ def _sweep(args: argparse.Namespace) -> "SweepRecipe":
         problems += problems_of(lambda: space_problems(sweep))
     if sweep is None or problems:
         raise UserError(command_line.source(args), problems)
+    command_line.warn_of_lost(lost)
     return sweep
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import difflib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tokenfree.core.errors import UserError
-from tokenfree.core.settings import Draft, build, draft, merge, nest
+from tokenfree.core.settings import Draft, build, draft, merge, nest, override
 from tokenfree.workflows.recipes import library
 from tokenfree.workflows.recipes.keys import HelpKeys, RecipeKind, kind_of, nearest
 from tokenfree.workflows.recipes.library import check_kind, read, read_based
@@ -35,16 +35,16 @@ def add_help_keys(parser: argparse.ArgumentParser, kind: RecipeKind) -> None:
     parser.add_argument("--help-keys", action=HelpKeys, kind=kind, help=shown)
 
 
-def resolve(recipe: str | None, config_file: str | None, overrides: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """The recipe, then `--config`, then the dotted overrides (key, value as written), laid over each other.
+def resolve(recipe: str | None, config_file: str | None) -> dict[str, Any]:
+    """The recipe, with `--config` laid over it.
 
     Raises:
-        UserError: a file cannot be read as a recipe, or an override contradicts another.
+        UserError: a file cannot be read as a recipe.
     """
     mapping = {} if recipe is None else read(recipe)
     if config_file is not None:
         mapping = merge(mapping, read(config_file))
-    return merge(mapping, nest(overrides))
+    return mapping
 
 
 def mapping_of(kind: RecipeKind, args: argparse.Namespace, **options: Any) -> dict[str, Any]:
@@ -55,10 +55,19 @@ def mapping_of(kind: RecipeKind, args: argparse.Namespace, **options: Any) -> di
     """
     for given in (each for each in (args.recipe, args.config) if each is not None):
         check_kind(kind, given)
-    mapping = resolve(args.recipe, args.config, args.overrides)
+    mapping = resolve(args.recipe, args.config)
     if "base" in mapping and "base" not in kind.top_keys:
         mapping = merge(read_based(mapping.pop("base")), mapping)
+    mapping, lost = override(kind.settings_class(), mapping, nest(args.overrides))
+    warn_of_lost(lost)
     return merge(mapping, {key: value for key, value in options.items() if value is not None})
+
+
+def warn_of_lost(keys: Iterable[str]) -> None:
+    """Name the keys of a recipe, if any, that are dropped because a part was changed to one without them."""
+    shown = ", ".join(dict.fromkeys(keys))
+    if shown:
+        print(f"tokenfree: dropped keys of the recipe that the new part does not have: {shown}", file=sys.stderr)
 
 
 def source(args: argparse.Namespace) -> str:

@@ -95,7 +95,7 @@ class Config(AttentionDefaults):
     Attributes:
         one_sided_window: units seen to each side, at least 1; a list gives each layer its own, the lowest first.
         dilation: the distance of units in the window, at least 1; a list likewise.
-        global_units: room for global units: CLS, then those that the caller marks; 0: there are none.
+        global_units: the most global units: CLS, then those of the question in question answering; 0: there are none.
         separate_global_projections: queries, keys and values for global units from weights of their own.
         padding_queries: units that are not valid never serve as keys. As queries, with `attend`, they attend as in full
             attention, because the official mask of CANINE calls the unit of the last characters invalid; `zero` gives

@@ -5,6 +5,7 @@ B batch, P vectors of a window, D width, T types of answers
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import logging
 from abc import abstractmethod
@@ -20,6 +21,7 @@ from torch.nn import functional
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import settings
 from tokenfree.train.batches.base import Arrays
+from tokenfree.train.model.attention import sliding_global
 from tokenfree.train.model.common.basic import initialise
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.base import Loss
@@ -140,6 +142,17 @@ class QuestionAnswering(TaskDefaults):
     @abstractmethod
     def is_annotated(self, example: Any) -> bool:
         """Whether it is known what the example's answer is, or that it has none."""
+
+    def adapted(self, model: ModelConfig) -> ModelConfig:
+        """Make room for the longest question among the global units of a model that has some."""
+        trunk = model.trunk
+        if not isinstance(trunk.attention, sliding_global.Config) or trunk.attention.global_units == 0:
+            return model
+        framed = 1 + self.markers + self.max_question + 1  # CLS, the marker, the question, SEP
+        # With a rate, CLS has a unit of its own besides the one of its group.
+        num_units = 1 + -(-framed // model.downsampler.rate)
+        attention = dataclasses.replace(trunk.attention, global_units=max(trunk.attention.global_units, num_units))
+        return dataclasses.replace(model, trunk=dataclasses.replace(trunk, attention=attention))
 
     def build(self, model: ModelConfig) -> SpanHead:
         """The head."""

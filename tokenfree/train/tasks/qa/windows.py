@@ -268,10 +268,11 @@ class WindowReader:
         return windows
 
     def arrays(self, windows: Sequence[Window]) -> Arrays:
-        """The arrays that the encoder reads, and of the vectors:
+        """The arrays that the encoder reads, with `global`, bool like `mask`: CLS, the question and its SEP.
 
-        `starts` and `ends`, int64 [W, P]: which bytes of the original they are, -1 for none; `choices`, bool alike:
-        those over which the softmax goes, which with characters is all of them, padding too, as in CANINE's code.
+        And of the vectors: `starts` and `ends`, int64 [W, P]: which bytes of the original they are, -1 for none;
+        `choices`, bool alike: those over which the softmax goes, which with characters is all of them, padding too, as
+        in CANINE's code.
         """
         inputs = [(window.question, window.text.part(window.part)) for window in windows]
         arrays = self._padded(windows) if self._is_characters else self._inputs.arrays(inputs)
@@ -283,7 +284,8 @@ class WindowReader:
             end = begin + len(window.part)
             starts[row, begin:end], ends[row, begin:end] = window.text.starts[part], window.text.ends[part]
             choices[row, : end + 1] = True
-        return arrays | {"starts": starts, "ends": ends, "choices": choices}
+        of_question = arrays["mask"] & (arrays["segments"] == 0)
+        return arrays | {"global": of_question, "starts": starts, "ends": ends, "choices": choices}
 
     def size(self, window: Window) -> int:
         """The positions of a window."""
@@ -307,10 +309,10 @@ class WindowReader:
         return end
 
     def _padded(self, windows: Sequence[Window]) -> Arrays:
-        """CANINE's arrays; `global`, bool [W, L], are CLS, the question and its SEP, for patterns with such units."""
+        """CANINE's arrays."""
         shape = (len(windows), self._inputs.length)
         codepoints, segments = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
-        mask, of_question = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
+        mask = np.zeros(shape, dtype=bool)
         codepoints[:, 0] = CLS
         for row, window in enumerate(windows):
             begin, end = window.offset, window.offset + len(window.part)
@@ -319,8 +321,7 @@ class WindowReader:
             codepoints[row, begin:end] = window.text.symbols[window.part.start : window.part.stop]
             mask[row, : end + 1] = True
             segments[row, begin : end + 1] = 1
-            of_question[row, :begin] = True
-        return {"codepoints": codepoints, "mask": mask, "segments": segments, "global": of_question}
+        return {"codepoints": codepoints, "mask": mask, "segments": segments}
 
 
 def with_targets(
