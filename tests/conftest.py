@@ -26,6 +26,16 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 SOURCE = REPOSITORY / "tokenfree"
 
 
+@pytest.fixture(autouse=True)
+def environment_as_before() -> Iterator[None]:
+    """Commands set variables such as RAY_AUTH_MODE in this process, which later tests must not inherit."""
+    before = dict(os.environ)
+    yield
+    for name in os.environ.keys() - before.keys():
+        del os.environ[name]
+    os.environ.update(before)
+
+
 @pytest.fixture(scope="session")
 def test_data() -> Path:
     """The folder of real dumps and books, from TOKENFREE_TEST_DATA; tests that need it skip where it is absent."""

@@ -10,9 +10,8 @@ from tokenfree.core.errors import JobError
 from tokenfree.pipelines import preprocess
 from tokenfree.pipelines.beam import make_pipeline
 from tokenfree.preprocess.job.finish import finish
-from tokenfree.preprocess.job.inputs import hash_one_input
 from tokenfree.preprocess.job.job import PreprocessJob
-from tokenfree.preprocess.job.read import read_one_split
+from tokenfree.preprocess.job.read import hash_one_input, read_one_split
 from tokenfree.preprocess.job.steps import build_one_shard, make_plan, the_plan
 
 STEPS: dict[str, Callable[[PreprocessJob], Any]] = {

@@ -15,7 +15,7 @@ from tokenfree.core.stored_files import read_sealed, write_sealed
 from tokenfree.pipelines.preprocess import run_preprocess
 from tokenfree.preprocess.config import VocabularyConfig
 from tokenfree.preprocess.dataset.verify import verify
-from tokenfree.preprocess.job import inputs as hash_step
+from tokenfree.preprocess.job import read as hash_step
 from tokenfree.preprocess.job import read as read_step
 from tokenfree.preprocess.job.job import SHARDS
 from tokenfree.preprocess.sources import files

@@ -15,8 +15,7 @@ from tokenfree.core.storage import Storage
 from tokenfree.pipelines.preprocess import run_preprocess
 from tokenfree.preprocess.config import NearDuplicateConfig, PreprocessConfig
 from tokenfree.preprocess.dataset.verify import verify
-from tokenfree.preprocess.job import near_duplicates as band_step
-from tokenfree.preprocess.job import near_duplicates as join
+from tokenfree.preprocess.job import near_duplicates
 from tokenfree.preprocess.job import steps as plan_step
 from tokenfree.preprocess.job.read import SKETCHES
 from tokenfree.preprocess.records import document_key
@@ -168,17 +167,18 @@ def test_near_duplicates_stay_where_nobody_asks(near: Near, tmp_path: Path, make
     assert not (tmp_path / "out" / "near_duplicates.jsonl").exists()
 
 
-@pytest.mark.parametrize("step", ["band_step.candidates", "join.write_gone", "join._extremes"])
+@pytest.mark.parametrize("step", ["candidates", "write_gone", "_extremes"])
 def test_a_job_that_failed_in_it_goes_on(
     step: str, near: Near, tmp_path: Path, make_config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, output = configured(make_config, near[0]), tmp_path / "out"
     with monkeypatch.context() as patched:
-        module, name = {"band_step": band_step, "join": join}[step.partition(".")[0]], step.partition(".")[2]
-        calls, before = [], getattr(module, name)
+        calls, before = [], getattr(near_duplicates, step)
         # of the bands the fourth fails
-        last = 3 if module is band_step else 0
-        patched.setattr(module, name, lambda *args: calls.append(1) or (before(*args) if len(calls) <= last else 1 / 0))
+        last = 3 if step == "candidates" else 0
+        patched.setattr(
+            near_duplicates, step, lambda *args: calls.append(1) or (before(*args) if len(calls) <= last else 1 / 0)
+        )
         with pytest.raises(JobError, match="ZeroDivisionError"):
             run_preprocess(config, str(output))
     run_preprocess(config, str(output))

@@ -96,7 +96,7 @@ def processes(monkeypatch: pytest.MonkeyPatch) -> type[Processes]:
     monkeypatch.setattr(Processes, "made", [])
     monkeypatch.setattr(Processes, "kill_after", "")
     monkeypatch.setattr(Processes, "unreached", False)
-    monkeypatch.setattr(ray_workers, "cluster", cluster)
+    monkeypatch.setattr(ray_workers, "joined_cluster", cluster)
     monkeypatch.setattr(ray_workers, "check_cluster", lambda: None)
     monkeypatch.setattr(ray_workers, "Workers", Processes)
     return Processes

@@ -30,11 +30,18 @@ from tokenfree.pipelines.progress import Progress, Watcher, at_the_end
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import MANIFEST, Manifest, load_manifest
 from tokenfree.preprocess.job.finish import finish
-from tokenfree.preprocess.job.inputs import finished, hash_one_input, identity, num_inputs, with_earlier_values
+from tokenfree.preprocess.job.inputs import finished, identity, with_earlier_values
 from tokenfree.preprocess.job.job import PreprocessJob, failed, forget_errors, noted_error
 from tokenfree.preprocess.job.near_duplicates import find_in_one_band, num_bands
 from tokenfree.preprocess.job.output import abandon, begin, is_tidy, release, remove_left_lock, tidy
-from tokenfree.preprocess.job.read import has_documents, num_runs, num_splits, read_one_split
+from tokenfree.preprocess.job.read import (
+    has_documents,
+    hash_one_input,
+    num_inputs,
+    num_runs,
+    num_splits,
+    read_one_split,
+)
 from tokenfree.preprocess.job.steps import build_one_shard, make_plan, num_shards
 from tokenfree.preprocess.sources.splits import find_inputs, plan_splits
 

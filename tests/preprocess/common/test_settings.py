@@ -129,7 +129,7 @@ def test_a_part_is_found_by_its_file_name_and_its_mistakes_carry_the_whole_key()
         build(PretrainRecipe, {"model": {"embedder": {"buckets": 0}}}, source="r")
     with pytest.raises(UserError, match=r"no key 'model\.embedder\.bukets' \(did you mean 'buckets'\?\)"):
         build(PretrainRecipe, {"model": {"embedder": {"bukets": 5}}}, source="r")
-    with pytest.raises(UserError, match=r"there is no trunk\.attention 'multiscale' \(did you mean 'multi_scale'\?\)"):
+    with pytest.raises(UserError, match=r"there is no attention 'multiscale' \(did you mean 'multi_scale'\?\)"):
         build(PretrainRecipe, {"model": {"trunk": {"attention": "multiscale"}}}, source="r")
 
 

@@ -27,7 +27,7 @@ from tokenfree.train.ray.child import ray_processes
 
 PROGRAM = """
 import sys
-from tokenfree.train.embeddings import parts
+from tokenfree.train.inference import vectors as parts
 from tokenfree.train.inference.embed import embed
 parts.SHARD_CHARACTERS = {"texts": 300}
 embed(*sys.argv[1:], progress=lambda record, made: print(record.path, made, flush=True))

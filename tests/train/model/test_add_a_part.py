@@ -14,8 +14,7 @@ from tokenfree.core.errors import UserError
 from tokenfree.core.settings import build, merge
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.loop.pretraining import Loop
-from tokenfree.train.model.common import slots as frame
-from tokenfree.train.model.common import slots as trunk
+from tokenfree.train.model.common import slots
 from tokenfree.workflows.recipes import library
 
 PAGE = (REPOSITORY / "docs" / "add_a_part.md").read_text(encoding="utf-8")
@@ -91,4 +90,4 @@ def test_the_table_of_slots_names_what_there_is() -> None:
     for key, folder, contract, bases in rows:
         assert test_slots.SLOTS[key].package == "tokenfree." + folder.replace("/", ".")
         for name in re.findall(r"`(\w+)`", contract + bases):
-            assert name == "Core" or name in vars(frame) or name in vars(trunk), name
+            assert name == "Core" or name in vars(slots), name

@@ -40,8 +40,8 @@ DEFAULTS: dict[str, dict[str, dict[str, Any]]] = {
         "repeat_concat": UP,
         "subword_queries": {"max_pieces": 16},
     },
-    "model.trunk.layers": {"bert": {}, "multi_scale": {"head_width": None}, "pre_ln": {}},
-    "model.trunk.attention": {
+    "model.layers": {"bert": {}, "multi_scale": {"head_width": None}, "pre_ln": {}},
+    "model.attention": {
         "causal": {},
         "full": {},
         "linformer": {"projection": 32, "max_units": 512},
@@ -50,7 +50,7 @@ DEFAULTS: dict[str, dict[str, dict[str, Any]]] = {
         "sliding_global": {"one_sided_window": 64, "dilation": 1, "global_units": 1,
                            "separate_global_projections": False, "padding_queries": "attend"},
     },
-    "model.trunk.positions": {
+    "model.positions": {
         "diet_abs": {"rank": None, "sharing": "layer_wise", "max_units": 512, "scale": "head_width"},
         "diet_rel": {"sharing": "none", "max_units": 512, "scale": "head_width"},
         "none": {},
@@ -58,7 +58,7 @@ DEFAULTS: dict[str, dict[str, dict[str, Any]]] = {
         "t5": {"buckets": 32, "max_distance": 128, "sharing": "layer_wise"},
         "tupe": {"relative": True, "untie_cls": True, "max_units": 512},
     },
-    "model.trunk.segments": {"none": {}, "per_head": {"num_segments": 2, "sharing": None}},
+    "model.segments": {"none": {}, "per_head": {"num_segments": 2, "sharing": None}},
     "objectives": {
         "byte2word": {**MASK, "output_rows": "free", "words": "rules", "max_predictions": 160, "max_pieces": 16,
                       "bytes_per_word": 8, "lower_case": False},

@@ -23,13 +23,13 @@ from tokenfree.workflows.report.analyses.files import write_analysis
 HELD = "another command writes into it. Wait for it or give another output"
 # A command, and what it calls while it writes.
 COMMANDS = {
-    "embed": (["embed", "RUN", "texts", "--output", "out"], "train.embeddings.folder.commit", HELD),
+    "embed": (["embed", "RUN", "texts", "--output", "out"], "train.inference.embed.commit", HELD),
     "huggingface": (
         ["export", "RUN", "--to", "huggingface", "out"],
         "train.huggingface.exported_folder._write_tokenizer",
         HELD,
     ),
-    "onnx": (["export", "RUN", "--to", "onnx", "out"], "train.onnx.folder.write_graph", HELD),
+    "onnx": (["export", "RUN", "--to", "onnx", "out"], "train.huggingface.onnx.write_graph", HELD),
     "import": (["import", "WEIGHTS", "--output", "out"], "train.runs.checkpoints.write", "is being trained by another"),
 }
 

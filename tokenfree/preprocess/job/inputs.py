@@ -13,15 +13,13 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
-from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.errors import UserError
 from tokenfree.core.files import TEMPORARY
 from tokenfree.core.locks import LOCK
 from tokenfree.core.settings import build, flatten, merge, to_mapping, value_at
 from tokenfree.core.storage import Storage, check_is_stored
-from tokenfree.core.stored_files import read_sealed, write_sealed
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import (
     MANIFEST,
@@ -31,7 +29,7 @@ from tokenfree.preprocess.dataset.manifest import (
     mark_success,
     marked_inputs,
 )
-from tokenfree.preprocess.job.job import HASHES, WORK, PreprocessJob, begun_job, notes_errors
+from tokenfree.preprocess.job.job import WORK, begun_job
 from tokenfree.preprocess.sources.files import InputFile
 from tokenfree.preprocess.sources.splits import Inputs, hash_input, plan_splits
 
@@ -172,60 +170,6 @@ def _content(config: PreprocessConfig, model_sha256: str | None) -> dict[str, An
             group, _, name = key.rpartition(".")
             del (value_at(settings, group) if group else settings)[name]
     return settings
-
-
-def input_line(file: InputFile) -> str:
-    """An input as a line of JSON."""
-    return json.dumps(asdict(file), ensure_ascii=False, sort_keys=True)
-
-
-def num_inputs(job: PreprocessJob) -> int:
-    """How many inputs there are."""
-    return len(job.input_lines())
-
-
-@notes_errors("hash")
-def hash_one_input(job: PreprocessJob, index: int) -> str:
-    """Hash one input, unless an earlier attempt did; its name.
-
-    Raises:
-        OSError: it cannot be read.
-        JobError: it changed since the job found it.
-        UserError: the output directory cannot be written to.
-    """
-    line = job.input_lines()[index]
-    file = InputFile(**json.loads(line))
-    if _known(job, line) is None:
-        size, sha256 = hash_input(file)
-        write_sealed(job.storage, hash_sidecar(line), {"input": line, "size": size, "input_sha256": sha256})
-    return file.name
-
-
-def hashed_inputs(job: PreprocessJob) -> list[dict[str, Any]]:
-    """Name, size in bytes and SHA-256 of each input, sorted; where it lies on this machine is left out.
-
-    Raises:
-        JobError: an input was not hashed.
-    """
-    named = []
-    for line in job.input_lines():
-        known = _known(job, line)
-        if known is None:
-            raise JobError(f"{job.url}/{hash_sidecar(line)}: gone or damaged; run the job again")
-        path = portable_name(json.loads(line)["path"])
-        named.append({"path": path, "size": known["size"], "sha256": known["input_sha256"]})
-    return sorted(named, key=lambda entry: (entry["path"], entry["sha256"]))
-
-
-def _known(job: PreprocessJob, line: str) -> dict[str, Any] | None:
-    """What was written of an input; None where nothing was, or it is damaged or another's."""
-    known = read_sealed(job.storage, hash_sidecar(line))
-    return known if known is not None and known.get("input") == line else None
-
-
-def hash_sidecar(line: str) -> str:
-    """The name of the file with the hash of an input, by its line."""
-    return f"{HASHES}/{hashlib.blake2b(line.encode(), digest_size=16).hexdigest()}.json"
 
 
 Entries = Sequence[Mapping[str, Any]]  # of inputs, each with its `path` (a name), sorted

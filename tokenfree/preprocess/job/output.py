@@ -15,7 +15,7 @@ from tokenfree.core.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import NEAR_DUPLICATE_PAIRS, SUCCESS, mark_success
 from tokenfree.preprocess.features.vocabulary import Vocabulary
-from tokenfree.preprocess.job.inputs import FORMAT, input_line, read_given_model, reading_identity
+from tokenfree.preprocess.job.inputs import FORMAT, read_given_model, reading_identity
 from tokenfree.preprocess.job.job import (
     ATTEMPT,
     JOB,
@@ -27,6 +27,7 @@ from tokenfree.preprocess.job.job import (
     begun_job,
     write_lines,
 )
+from tokenfree.preprocess.job.read import input_line
 from tokenfree.preprocess.records import InputSplit
 from tokenfree.preprocess.sources.splits import Inputs
 

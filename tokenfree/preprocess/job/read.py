@@ -1,4 +1,4 @@
-"""The first step: read and clean one input split into sorted runs, and the runs of all splits.
+"""The first steps: hash each input; read and clean one input split into sorted runs.
 
 A run is written and committed as soon as its pages have the bytes of a planned split. So memory does not grow with a
 split that could not be cut, such as a dump in a single gz stream, and whoever is killed goes on behind the last run.
@@ -6,15 +6,21 @@ split that could not be cut, such as a dump in a single gz stream, and whoever i
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from itertools import islice
+from typing import Any
 
 from tokenfree.core.errors import JobError
 from tokenfree.core.settings import fingerprint
 from tokenfree.core.storage import Storage
+from tokenfree.core.stored_files import read_sealed, write_sealed
 from tokenfree.preprocess.documents.extract import FailedPage, PageCounters, extract, write_failures
 from tokenfree.preprocess.documents.near_duplicates import band_rows, write_sketches
-from tokenfree.preprocess.job.job import RUNS, PreprocessJob, notes_errors
+from tokenfree.preprocess.job.inputs import portable_name
+from tokenfree.preprocess.job.job import HASHES, RUNS, PreprocessJob, notes_errors
 from tokenfree.preprocess.records import Document, Failure, InputSplit, Page
 from tokenfree.preprocess.shards.merge import Merge
 from tokenfree.preprocess.shards.sorted_runs import (
@@ -26,7 +32,8 @@ from tokenfree.preprocess.shards.sorted_runs import (
     runs_name,
     write_documents,
 )
-from tokenfree.preprocess.sources.splits import read_split
+from tokenfree.preprocess.sources.files import InputFile
+from tokenfree.preprocess.sources.splits import hash_input, read_split
 
 # Counted for each page beside its text: what a failure without text takes, and less than the XML around a page, so that
 # a split of the planned size is one run.
@@ -182,3 +189,57 @@ def sketches_name(run: str) -> str:
 
 def _run_fingerprint(job: PreprocessJob, line: str) -> str:
     return fingerprint({"reading": job.reading_fingerprint, "split": line})
+
+
+def input_line(file: InputFile) -> str:
+    """An input as a line of JSON."""
+    return json.dumps(asdict(file), ensure_ascii=False, sort_keys=True)
+
+
+def num_inputs(job: PreprocessJob) -> int:
+    """How many inputs there are."""
+    return len(job.input_lines())
+
+
+@notes_errors("hash")
+def hash_one_input(job: PreprocessJob, index: int) -> str:
+    """Hash one input, unless an earlier attempt did; its name.
+
+    Raises:
+        OSError: it cannot be read.
+        JobError: it changed since the job found it.
+        UserError: the output directory cannot be written to.
+    """
+    line = job.input_lines()[index]
+    file = InputFile(**json.loads(line))
+    if _known(job, line) is None:
+        size, sha256 = hash_input(file)
+        write_sealed(job.storage, hash_sidecar(line), {"input": line, "size": size, "input_sha256": sha256})
+    return file.name
+
+
+def hashed_inputs(job: PreprocessJob) -> list[dict[str, Any]]:
+    """Name, size in bytes and SHA-256 of each input, sorted; where it lies on this machine is left out.
+
+    Raises:
+        JobError: an input was not hashed.
+    """
+    named = []
+    for line in job.input_lines():
+        known = _known(job, line)
+        if known is None:
+            raise JobError(f"{job.url}/{hash_sidecar(line)}: gone or damaged; run the job again")
+        path = portable_name(json.loads(line)["path"])
+        named.append({"path": path, "size": known["size"], "sha256": known["input_sha256"]})
+    return sorted(named, key=lambda entry: (entry["path"], entry["sha256"]))
+
+
+def _known(job: PreprocessJob, line: str) -> dict[str, Any] | None:
+    """What was written of an input; None where nothing was, or it is damaged or another's."""
+    known = read_sealed(job.storage, hash_sidecar(line))
+    return known if known is not None and known.get("input") == line else None
+
+
+def hash_sidecar(line: str) -> str:
+    """The name of the file with the hash of an input, by its line."""
+    return f"{HASHES}/{hashlib.blake2b(line.encode(), digest_size=16).hexdigest()}.json"

@@ -226,7 +226,7 @@ def ray_session(num_cpus: int | None = None) -> Iterator[Session]:
     started: list[psutil.Process] = []
     with _kept_to_this_machine() if local else contextlib.nullcontext():
         try:
-            _start(own if local else {})
+            ray.init(**(own if local else {}), logging_level=logging.ERROR, log_to_driver=False)
         except Exception as error:  # Ray raises plain exceptions here
             where = "on this machine" if local else f"at RAY_ADDRESS={os.environ['RAY_ADDRESS']}"
             first_line = next(iter(str(error).strip().splitlines()), type(error).__name__)
@@ -239,21 +239,6 @@ def ray_session(num_cpus: int | None = None) -> Iterator[Session]:
                 started = ray_processes()
             ray.shutdown()
             end_stragglers(started)
-
-
-def _start(options: dict[str, Any]) -> None:
-    """Connect to Ray. A second try follows where the GCS of a local cluster exited at once.
-
-    Ray looks for a free port and binds it only later, so two clusters that start together may choose the same one.
-    """
-    for attempt in (1, 2):
-        try:
-            ray.init(**options, logging_level=logging.ERROR, log_to_driver=False)
-            return
-        except RuntimeError as error:
-            if attempt == 2 or "Failed to start GCS" not in str(error):
-                raise
-            ray.shutdown()
 
 
 @contextlib.contextmanager

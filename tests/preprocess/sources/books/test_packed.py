@@ -149,8 +149,8 @@ def test_a_damaged_book_is_a_failure_and_garbage_behind_one_is_another(ending: s
 def test_a_bomb_does_not_fill_the_memory(
     content: str, ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("books", "json_lines"):
-        monkeypatch.setattr(f"tokenfree.preprocess.sources.books.{module}.MAX_BOOK_BYTES", 1_000_000)
+    for module in ("books", "tables"):
+        monkeypatch.setattr(f"tokenfree.preprocess.sources.{module}.MAX_BOOK_BYTES", 1_000_000)
     monkeypatch.setattr("tokenfree.preprocess.sources.compression.HELD_BYTES", 1 << 21)
     path = tmp_path / f"a.{content}.{ending}"
     path.write_bytes(PACK[ending](b'{"text": "a"}\n' + b" " * 60_000_000 + b"x"))

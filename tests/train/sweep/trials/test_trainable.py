@@ -10,7 +10,7 @@ PROGRAM = """
 import sys, time
 from types import SimpleNamespace
 import ray
-from tokenfree.train.ray import session
+from tokenfree.train.ray import cluster as session
 from tokenfree.train.sweep.trials import trainable, worker_group
 ray.get_runtime_context = lambda: SimpleNamespace(gcs_address="127.0.0.1:" + sys.argv[1])
 ray.nodes = list

@@ -71,7 +71,7 @@ def test_a_part_of_the_trunk_is_judged_alike(add_part: AddPart) -> None:
     with pytest.raises(UserError) as refused:
         build(ModelConfig, {"trunk": {"positions": "empty"}}, source="test")
     assert str(refused.value) == (
-        "test: trunk.positions: empty.py is no part for the slot trunk.positions: Config is not decorated with "
+        "test: positions: empty.py is no part for the slot positions: Config is not decorated with "
         "@settings; Config lacks the field name: str = 'empty'; Config lacks sharing, which PositionsDefaults has; "
         "Config lacks takes_mixtures, which PositionsDefaults has; Config lacks build(dimensions, trunk); "
         "Config lacks check(trunk, num_units), which PositionsDefaults has (see docs/add_a_part.md)"
@@ -167,7 +167,7 @@ def test_what_a_base_class_only_seems_to_have() -> None:
             raise NotImplementedError
 
     Config.build.__annotations__["return"] = Silent
-    assert problems_of("trunk.attention", Config) == [
+    assert problems_of("attention", Config) == [
         "Config.build takes (dimensions, layer, layers), not (dimensions, layer, num_layers)",
         "Silent lacks forward(heads)",
         "Silent lacks num_pairs(num_queries, num_keys, num_heads)",
