@@ -1,8 +1,10 @@
 """Fine-tuning as one call: what it begins with, what it leaves, what it refuses."""
 
 import dataclasses
+import gc
 import json
 import shutil
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.settings import build, merge, to_mapping
 from tokenfree.train.config import FinetuneRecipe
 from tokenfree.train.finetune import finetune, prepare
+from tokenfree.train.loop.finetuning import TaskFiles
 from tokenfree.train.pretrain import pretrain
 from tokenfree.train.runs.config import read_config, read_finetuned
 from tokenfree.train.runs.hashes import verify_folder
@@ -283,3 +286,21 @@ def test_an_encoder_with_a_vocabulary_of_characters_learns_that_of_the_texts(
     known = load_finetuned(tmp_path / "run").model.encoder.embedder.table.known_V
     assert torch.isin(torch.tensor([ord("g"), ord("0")]), known).all()
     assert not torch.isin(torch.tensor([ord("G"), ord("!")]), known).any()
+
+
+def test_a_source_is_gone_when_nothing_needs_it(make_task: MakeTask, files: Files) -> None:
+    """Its examples may be large, and each command makes several sources."""
+    from tokenfree.train.loop.finetuning import TaskSource
+
+    given = splits(files)
+    recipe = make_task(TASK)
+    task = recipe.task.fitted(recipe.task.examples("train", given["train"]))
+    gc.disable()
+    try:
+        source = TaskSource(dataclasses.replace(recipe, task=task), TaskFiles(given, ""), rank=0, world_size=1)
+        source.check()
+        seen = weakref.ref(source)
+        del source
+        assert seen() is None
+    finally:
+        gc.enable()

@@ -155,8 +155,7 @@ def test_a_killed_fetch_leaves_nothing_in_the_way(store: str, tmp_path: Path) ->
     split = ShardReader(store, "train")
     program = (
         "import os, sys, fsspec\n"
-        "from tokenfree.train.data import shards as shard_cache"
-        " as cache\n"
+        "from tokenfree.train.data import shards as cache\n"
         "from tokenfree.train.data.shards import ShardReader\n"
         "cache.hash_file = lambda path: os.kill(os.getpid(), 9)\n"
         "ShardReader(sys.argv[1], 'train').shard(4)\n"

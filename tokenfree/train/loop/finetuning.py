@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -34,7 +34,7 @@ from tokenfree.train.loop.trainer import TrainingLoop
 from tokenfree.train.runs import checkpoints
 from tokenfree.train.runs.checkpoints import RunProgress
 from tokenfree.train.tasks.base import DownstreamTask, Item, Outputs, Split, TaskCollator, TaskHead
-from tokenfree.train.tasks.examples.texts import SCHEME, parallel_paths, read_bytes
+from tokenfree.train.tasks.examples.texts import SCHEME, hash_of, parallel_paths
 from tokenfree.train.tasks.inputs import text_inputs
 from tokenfree.train.tasks.metrics import Metrics
 
@@ -146,8 +146,8 @@ def content_of(paths: Mapping[Split, str]) -> str:
         if split in paths:
             digest.update(f"\n{split} ".encode())
             for part in parallel_paths(paths[split]) or (paths[split],):
-                content = part.encode() if part.startswith(SCHEME) else read_bytes(part)
-                digest.update(hashlib.blake2b(content).digest())
+                is_dataset = part.startswith(SCHEME)
+                digest.update(hashlib.blake2b(part.encode()).digest() if is_dataset else hash_of(part))
     return digest.hexdigest()
 
 
@@ -267,13 +267,24 @@ class TaskSource:
     keeps_best = True
 
     def __init__(self, recipe: FinetuneRecipe, files: TaskFiles, *, rank: int, world_size: int) -> None:
-        self._recipe, self._files, self._rank, self._world_size = recipe, files, rank, world_size
+        self._recipe, self._files = recipe, files
         config = recipe.train
         self._task: DownstreamTask = recipe.task
         self.content, self.vocabulary = files.content, files.vocabulary
         self._collator = self._task.collator(text_inputs(recipe.model, config.length, self.vocabulary), config.seed)
-        self._examples = functools.cache(self._read)
-        self._evaluator = functools.cache(self._make_evaluator)
+        # A bound method would keep this source, with all its examples, until the garbage collector finds it.
+        self._examples = functools.cache(functools.partial(_read, self._task, files.paths))
+        self._evaluator = functools.cache(
+            functools.partial(
+                _make_evaluator,
+                self._task,
+                self._collator,
+                self._examples,
+                micro_batch=config.micro_batch,
+                rank=rank,
+                world_size=world_size,
+            )
+        )
         items = self._collator.items(self._examples("train"), training=True)
         if not items:
             raise UserError(f"{files.paths.get('train')}: there is nothing to train on in this file; give another")
@@ -350,18 +361,19 @@ class TaskSource:
     def _texts(self) -> Iterator[str]:
         return (text for example in self._examples("train") for text in self._task.texts(example))
 
-    def _read(self, split: Split) -> Sequence[Any]:
-        return self._task.examples(split, self._files.paths.get(split))
 
-    def _make_evaluator(self, split: Split) -> Evaluator:
-        return Evaluator(
-            self._task,
-            self._collator,
-            self._examples(split),
-            micro_batch=self._recipe.train.micro_batch,
-            rank=self._rank,
-            world_size=self._world_size,
-        )
+def _read(task: DownstreamTask, paths: Mapping[Split, str], split: Split) -> Sequence[Any]:
+    return task.examples(split, paths.get(split))
+
+
+def _make_evaluator(
+    task: DownstreamTask,
+    collator: TaskCollator,
+    examples: Callable[[Split], Sequence[Any]],
+    split: Split,
+    **workers: Any,
+) -> Evaluator:
+    return Evaluator(task, collator, examples(split), **workers)
 
 
 def write_predictions(folder: Path, split: str, found: Evaluated) -> None:

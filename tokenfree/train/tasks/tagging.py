@@ -24,7 +24,7 @@ from tokenfree.train.batches.base import Arrays
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.tasks.base import Item, Outputs, Split, TaskDefaults
 from tokenfree.train.tasks.examples.noise import Noise
-from tokenfree.train.tasks.examples.tagged import TaggedOptions, are_bio, read_tagged
+from tokenfree.train.tasks.examples.tagged import TaggedOptions, are_bio, read_tagged, spans
 from tokenfree.train.tasks.examples.texts import TaggedExample
 from tokenfree.train.tasks.heads import PlaceHead
 from tokenfree.train.tasks.inputs import NOWHERE, TextInputs, TextSymbols, joined, measured
@@ -290,12 +290,5 @@ def _spans(example: TaggedExample, tags: Sequence[str]) -> list[dict[str, Any]]:
     else:
         text = " ".join(example.words)
         starts = (np.cumsum([0, *sizes]) + np.arange(len(sizes) + 1)).tolist()
-    found: list[dict[str, Any]] = []
-    before = OUTSIDE
-    for tag, start, size in zip(tags, starts, sizes, strict=False):
-        if tag != OUTSIDE:
-            if tag.startswith("B-") or before[2:] != tag[2:]:
-                found.append({"label": tag[2:], "start": start})
-            found[-1] |= {"end": start + size, "text": text[found[-1]["start"] : start + size]}
-        before = tag
-    return found
+    found = [(label, starts[first], starts[last] + sizes[last]) for first, last, label in spans(tags)]
+    return [{"label": label, "start": start, "end": end, "text": text[start:end]} for label, start, end in found]

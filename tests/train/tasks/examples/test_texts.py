@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import lzma
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tokenfree.core.errors import UserError
+from tokenfree.train.tasks.examples import texts
 from tokenfree.train.tasks.examples.texts import FORMATS, Columns, TextExample, TextOptions, read_texts
 
 
@@ -192,6 +194,47 @@ def test_a_mistake_is_one_line(tmp_path: Path, mistake: str) -> None:
     assert str(raised.value).isprintable()
     assert str(raised.value).startswith(path) or "encoding" in mistake
     assert len(str(raised.value)) < len(path) + 250
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("a.jsonl", '{"text": "%s"}\n'), ("a.tsv", "text\n%s\n"), ("a.task.x", "1\t%s\n")]
+)
+def test_a_long_line_is_held_twice_at_most(tmp_path: Path, name: str, content: str) -> None:
+    path = write(tmp_path, f"{name}.gz", gzip.compress((content % ("x" * 3_000_000)).encode()))
+    tracemalloc.start()
+    try:
+        assert len(read_texts(path)[0].text) == 3_000_000
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2.5 * 3_000_000
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "place"),
+    [
+        ("a.jsonl", '{"text": "a goose"}\n{"text": "%s"}\n', "line 2: longer"),
+        ("a.json", '[{"text": "a goose"}, {"text": "%s"}]', "object 2: column 'text': longer"),
+        ("a.tsv", "text\n%s\n", "line 2: longer"),
+        ("a.csv", 'text\n"a\n%s"\n', "line 3: longer"),
+        ("a.csv", f'text\n"{"goose " * 9}\n{"goose " * 9}"\n', "line 2: .*larger than field limit"),
+        ("stsa.x", "1 %s\n", "line 1: longer"),
+        ("a.task.x", "1\t%s\r", "line 1: longer"),
+    ],
+)
+def test_a_text_that_is_too_long(
+    tmp_path: Path, name: str, content: str, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(texts, "MAX_CHARACTERS", 100)
+    path = write(tmp_path, f"{name}.gz", gzip.compress(content.replace("%s", "x" * 200).encode()))
+    with pytest.raises(UserError, match=f"{name}.gz: {place}"):
+        read_texts(path)
+
+
+def test_the_line_of_a_byte_after_long_lines(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.tsv", b"text\n" + b"x" * 10_000 + b"\ny\n" + b"x" * 10_000 + b"\nz \xe9 z\n")
+    with pytest.raises(UserError, match="line 5: byte 0xe9 is not utf-8"):
+        read_texts(path)
 
 
 def test_paths_that_are_none(tmp_path: Path) -> None:

@@ -58,6 +58,11 @@ def test_by_type_and_by_word() -> None:
     assert tag_metrics(gold, said).values == {"accuracy": 4 / 5}
 
 
+def test_a_sentence_of_many_words() -> None:
+    gold, said = ["B-P", "I-P", "O", "B-L"] * 40_000, ["B-P", "I-P", "B-L", "B-L"] * 40_000
+    assert span_metrics([gold], [said]).values["precision"] == 2 / 3
+
+
 def spans(tags: list[str]) -> set[tuple[int, int, str]]:
     found, start = set(), None
     for n, tag in enumerate([*tags, "O"]):
@@ -93,5 +98,5 @@ def test_what_cannot_be_scored() -> None:
         tag_metrics([["O"], ["O", "O"]], [["O", "O"], ["O"]])
     with pytest.raises(ValueError, match="tags of 0 words"):
         tag_metrics([], [])
-    with pytest.raises(ValueError, match="Invalid tag format: NOUN"):
+    with pytest.raises(ValueError, match="tags that are not BIO: NOUN"):
         span_metrics([["NOUN"]], [["O"]])

@@ -20,10 +20,9 @@ from tokenfree.train.tasks.examples.texts import (
     base_name,
     dataset_table,
     json_table,
-    read_text,
+    read_lines,
     short_names,
     shown,
-    split_lines,
     tag_columns,
     text_of,
 )
@@ -55,6 +54,19 @@ def mended(tags: Sequence[str]) -> tuple[str, ...]:
     """
     wrong = set(find_misfits(tags))
     return tuple(f"B{tag[1:]}" if n in wrong else tag for n, tag in enumerate(tags))
+
+
+def spans(tags: Sequence[str]) -> list[tuple[int, int, str]]:
+    """Return the first word, the last word and the type of each span, as conlleval finds them."""
+    found: list[tuple[int, int, str]] = []
+    before = "O"
+    for n, tag in enumerate(tags):
+        if tag != "O":
+            goes_on = tag[:2] == "I-" and before != "O" and before[2:] == tag[2:]
+            begin = found.pop()[0] if goes_on else n
+            found.append((begin, n, tag[2:]))
+        before = tag
+    return found
 
 
 CONLLU_COLUMNS = 10
@@ -218,11 +230,10 @@ def _sentences(path: str, name: str, options: TaggedOptions) -> list[_Sentence]:
         return _from_table(dataset_table(path), options)
     if options.format not in (None, *FORMATS):
         raise UserError(f"{path}: there is no format {shown(options.format)}; give one of {', '.join(FORMATS)}")
-    text = read_text(path, options.encoding)
-    is_json = base_name(path).lower().endswith((".json", ".jsonl", ".ndjson")) or text.startswith('{"')
+    lines = list(read_lines(path, options.encoding))
+    is_json = base_name(path).lower().endswith((".json", ".jsonl", ".ndjson")) or lines[0].startswith('{"')
     if options.format == "json" or (options.format is None and is_json):
-        return _from_table(json_table(path, name, text), options)
-    lines = split_lines(text)
+        return _from_table(json_table(path, name, iter(lines)), options)
     word, tag = _column(options.words, "words"), _column(options.tags, "tags")
     format = options.format or ("conllu" if base_name(path).lower().endswith(".conllu") else None)
     layout = layout_of(lines, format, word, tag)

@@ -9,9 +9,13 @@ TextExample(key='stsa.fine.dev:2', text='one long string of cliches .', second=N
 from __future__ import annotations
 
 import codecs
+import contextlib
 import csv
 import dataclasses
+import functools
+import hashlib
 import io
+import itertools
 import json
 import lzma
 import math
@@ -21,7 +25,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal, cast, get_args
+from typing import IO, Any, Literal, cast, get_args
 
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
@@ -54,7 +58,11 @@ class TaggedExample:
 
 
 PACKED = (".gz", ".xz", ".bz2")
+# A packed file of a few kB can hold a line of any length. Lines of this length, two Bibles and more, as training and
+# development set are read, cut into windows and evaluated in less than 1.5 GB.
+MAX_CHARACTERS = 10_000_000
 _SHOWN = 60  # characters of a value in a message
+_BLOCK = 1 << 20  # bytes that are hashed at once
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _UNREADABLE = (OSError, EOFError, ValueError, ImportError, zlib.error, lzma.LZMAError)
 
@@ -90,11 +98,17 @@ def exists(path: str) -> bool:
         return False
 
 
-def read_bytes(path: str) -> bytes:
-    """The content of a file of any fsspec address, unpacked if its name ends in .gz, .xz or .bz2.
+@contextlib.contextmanager
+def opened(path: str, mode: str = "rb", **text: str) -> Iterator[IO[Any]]:
+    """Open a file of any fsspec address, unpacked if its name ends in .gz, .xz or .bz2.
+
+    Args:
+        path: of the file.
+        mode: `rb` or `r`.
+        text: encoding, errors and newline of `r`.
 
     Raises:
-        UserError: there is none, it cannot be read or unpacked, or nothing is in it.
+        UserError: there is none, or it cannot be read or unpacked.
     """
     if not path.strip():  # a variable of a shell that is not set; fsspec would take it for the working directory
         raise UserError("a path is empty; give a file of examples")
@@ -106,8 +120,8 @@ def read_bytes(path: str) -> bytes:
             check_is_stored(inner)
         if fs.isdir(inner):
             raise UserError(f"{path}: this is a folder; give the files in it, or hf:{path} if it is a dataset")
-        with fs.open(inner, "rb", compression=compression) as file:
-            data = bytes(file.read())
+        with fs.open(inner, mode, compression=compression, **text) as file:
+            yield cast(IO[Any], file)
     except FileNotFoundError:
         raise UserError(f"{path}: there is no such file; check the path") from None
     except UserError:
@@ -115,32 +129,79 @@ def read_bytes(path: str) -> bytes:
     except _UNREADABLE as error:
         said = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
         raise UserError(f"{path}: cannot be read ({said}); check that it is whole and may be read") from error
-    if not data.strip():
-        raise UserError(f"{path}: nothing is in this file; give one with examples")
+
+
+def read_bytes(path: str) -> bytes:
+    """Return the content of a file; see `opened`.
+
+    Raises:
+        UserError: it cannot be read, or nothing is in it.
+    """
+    with opened(path) as file:
+        data = bytes(file.read())
+    if not data or data.isspace():
+        raise _empty(path)
     return data
 
 
-def read_lines(path: str, encoding: str | None = None) -> list[str]:
-    """The lines of a text file without their ends (LF or CRLF, or CR where there is no LF); the first is line 1.
+def hash_of(path: str) -> bytes:
+    """Return BLAKE2b of the content of a file; see `opened`.
+
+    Raises:
+        UserError: it cannot be read, or nothing is in it.
+    """
+    digest, is_empty = hashlib.blake2b(), True
+    with opened(path) as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+            is_empty = is_empty and block.isspace()
+    if is_empty:
+        raise _empty(path)
+    return digest.digest()
+
+
+def read_lines(path: str, encoding: str | None = None, *, errors: str = "strict", ends: bool = False) -> Iterator[str]:
+    """Yield the lines of a text file, one by one; they end with LF or CRLF, or with CR where there is no LF.
+
+    A line that begins with [ may be longer than `MAX_CHARACTERS`: it may be a list of all examples.
 
     Args:
         path: of any fsspec address.
         encoding: a codec of Python; UTF-8 by default, with or without byte order mark.
+        errors: what becomes of other bytes, as in `open`.
+        ends: whether lines keep their ends.
 
     Raises:
-        UserError: it cannot be read, or a byte is not of this encoding.
+        UserError: it cannot be read, a byte is not of this encoding, a line is too long, or nothing is in the file.
     """
-    return split_lines(read_text(path, encoding))
-
-
-def read_text(path: str, encoding: str | None = None) -> str:
-    """A text file of lines, decoded; CR becomes LF where no line ends with LF. See `read_lines`.
-
-    Raises:
-        UserError: it cannot be read, or a byte is not of this encoding.
-    """
-    text = decode(path, read_bytes(path), encoding)
-    return text if "\n" in text else text.replace("\r", "\n")
+    name, number, is_empty = encoding or "utf-8", 0, True
+    try:
+        "".encode(name)
+    except LookupError:
+        raise _unknown(name) from None
+    with opened(path, "r", encoding=name, errors=errors, newline="\n") as file:
+        try:
+            while line := file.readline(MAX_CHARACTERS + 1):
+                number += 1
+                if number == 1:
+                    line = line.removeprefix("\ufeff")
+                if len(line) > MAX_CHARACTERS and not line.lstrip().startswith("["):
+                    raise _too_long(f"{path}: line {number}")
+                if not line.endswith("\n"):
+                    line += file.readline()
+                is_empty = is_empty and (not line or line.isspace())
+                if name != "utf-8":
+                    line = whole_characters(line)
+                if number == 1 and "\r" in line and "\n" not in line:
+                    yield from (f"{one}\n" if ends else one for one in line.removesuffix("\r").split("\r"))
+                    continue
+                if not ends:
+                    line = line.removesuffix("\n").removesuffix("\r")
+                yield line
+        except UnicodeError as error:
+            raise _undecodable(path, number + 1, name, error) from None
+    if is_empty:
+        raise _empty(path)
 
 
 def decode(path: str, data: bytes, encoding: str | None = None, line: int = 1) -> str:
@@ -155,13 +216,19 @@ def decode(path: str, data: bytes, encoding: str | None = None, line: int = 1) -
         text = data.decode(name).removeprefix("\ufeff")
         return text if name == "utf-8" else whole_characters(text)
     except LookupError:
-        raise UserError(f"encoding: Python knows no {shown(name)}; give one such as utf-8, latin-1 or cp1252") from None
+        raise _unknown(name) from None
     except UnicodeError as error:
-        start = error.start if isinstance(error, UnicodeDecodeError) else 0
-        line += data[:start].decode(name, errors="ignore").count("\n")
-        what = f"byte 0x{data[start]:02x} is not {name}" if start < len(data) else f"this is not {name}"
-        remedy = "mend the line, or give the file's encoding, such as cp1252"
-        raise UserError(f"{path}: line {line}: {what}; {remedy}") from None
+        raise _undecodable(path, line, name, error) from None
+
+
+def check_length(text: str, place: str) -> None:
+    """See that a text is not longer than `MAX_CHARACTERS`.
+
+    Raises:
+        UserError: it is.
+    """
+    if len(text) > MAX_CHARACTERS:
+        raise _too_long(place)
 
 
 def whole_characters(text: str) -> str:
@@ -169,10 +236,27 @@ def whole_characters(text: str) -> str:
     return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
 
 
-def split_lines(text: str) -> list[str]:
-    """Lines of a file: they end with LF or CRLF alone, not with the other line ends that a text may hold."""
-    lines = [line.removesuffix("\r") for line in text.split("\n")]
-    return lines if lines[-1] else lines[:-1]
+def _too_long(place: str) -> UserError:
+    return UserError(f"{place}: longer than {MAX_CHARACTERS:,} characters; split the text into several examples")
+
+
+def _empty(path: str) -> UserError:
+    return UserError(f"{path}: nothing is in this file; give one with examples")
+
+
+def _unknown(encoding: str) -> UserError:
+    known = "give one such as utf-8, latin-1 or cp1252"
+    return UserError(f"encoding: Python knows no {shown(encoding)}; {known}")
+
+
+def _undecodable(path: str, line: int, encoding: str, error: UnicodeError) -> UserError:
+    """What is wrong with bytes that begin at a line of a file."""
+    what = f"this is not {encoding}"
+    if isinstance(error, UnicodeDecodeError) and error.start < len(error.object):
+        line += error.object[: error.start].decode(encoding, errors="ignore").count("\n")
+        what = f"byte 0x{error.object[error.start]:02x} is not {encoding}"
+    remedy = "mend the line, or give the file's encoding, such as cp1252"
+    return UserError(f"{path}: line {line}: {what}; {remedy}")
 
 
 PAIRS = (
@@ -399,7 +483,7 @@ def parallel_lines(paths: tuple[str, ...], name: str, encoding: str | None = Non
     Raises:
         UserError: one of them is not there, or has another number of lines.
     """
-    premises, hypotheses, labels = (read_lines(one, encoding) for one in paths)
+    premises, hypotheses, labels = (list(read_lines(one, encoding)) for one in paths)
     for one, lines in zip(paths, (premises, hypotheses, labels), strict=True):
         if len(lines) != len(labels):
             said = f"{len(lines)} lines, and {paths[-1]} has {len(labels)}"
@@ -411,39 +495,30 @@ def parallel_lines(paths: tuple[str, ...], name: str, encoding: str | None = Non
     return ExampleTable(paths[-1], name, ["premise", "hypothesis", "label"], rows)
 
 
-def _lines_of_two_encodings(path: str) -> list[str]:
-    data = read_bytes(path).removeprefix(b"\xef\xbb\xbf")
-    lines = data.split(b"\n" if b"\n" in data else b"\r")
-    return [
-        (line.decode() if _is_utf8(line) else decode(path, line, "cp1252", number)).removesuffix("\r")
-        for number, line in enumerate(lines, 1)
-    ]
+def _lines_of_two_encodings(path: str) -> Iterator[str]:
+    for number, line in enumerate(read_lines(path, errors="surrogateescape"), 1):
+        is_utf8 = line.isascii() or whole_characters(line) == line
+        yield line if is_utf8 else decode(path, line.encode(errors="surrogateescape"), "cp1252", number)
 
 
-def _is_utf8(line: bytes) -> bool:
-    try:
-        line.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def csv_table(path: str, name: str, text: str, columns: Columns) -> ExampleTable:
+def csv_table(path: str, name: str, lines: Iterator[str], columns: Columns) -> ExampleTable:
     """Comma-separated values, quoted as in RFC 4180; semicolons or tabs part them if the first line has no comma.
 
     Args:
         path: for messages.
         name: of the file in the keys of examples.
-        text: its content.
+        lines: its lines with their ends.
         columns: whether the first line holds their names.
 
     Raises:
         UserError: a line has another number of columns than the first, or quotation marks do not fit.
     """
-    first = text.partition("\n")[0]
+    first = next(lines, "")
     delimiter = next((sign for sign in ",;\t" if sign in first), ",")
-    csv.field_size_limit(max(csv.field_size_limit(), len(text)))
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    csv.field_size_limit(MAX_CHARACTERS)
+    # A CR inside a line ends a row too.
+    ended = (part for line in itertools.chain([first], lines) for part in _parts(line))
+    reader = csv.reader(ended, delimiter=delimiter, strict=True)
 
     def rows() -> Iterator[tuple[int, list[str]]]:
         line = 1
@@ -459,39 +534,40 @@ def csv_table(path: str, name: str, text: str, columns: Columns) -> ExampleTable
     return _cells_table(path, name, rows(), columns)
 
 
-def tsv_table(path: str, name: str, text: str, columns: Columns) -> ExampleTable:
+def tsv_table(path: str, name: str, lines: Iterator[str], columns: Columns) -> ExampleTable:
     """Tab-separated values; quotation marks are characters like others, as in the files of GLUE and XNLI.
 
     Args:
         path: for messages.
         name: of the file in the keys of examples.
-        text: its content.
+        lines: its lines.
         columns: whether the first line holds their names.
 
     Raises:
         UserError: a line has another number of columns than the first.
     """
-    rows = ((line, row.split("\t")) for line, row in enumerate(split_lines(text), 1) if row)
+    rows = ((line, row.split("\t")) for line, row in enumerate(lines, 1) if row)
     return _cells_table(path, name, rows, columns)
 
 
-def json_table(path: str, name: str, text: str) -> ExampleTable:
+def json_table(path: str, name: str, lines: Iterator[str]) -> ExampleTable:
     """An object a line, or one list of objects; the columns are the keys of the first.
 
     Args:
         path: for messages.
         name: of the file in the keys of examples.
-        text: its content.
+        lines: its lines.
 
     Raises:
         UserError: a line is no JSON object.
     """
-    is_list = text.lstrip().startswith("[")
+    numbered = ((number, line) for number, line in enumerate(lines, 1) if line and not line.isspace())
+    number, line = next(numbered, (1, ""))
+    is_list = line.lstrip().startswith("[")
     if is_list:
-        rows = list(enumerate(_parse(path, text, 1), 1))
+        rows = list(enumerate(_parse(path, "\n".join([line, *lines]), number), 1))
     else:
-        lines = enumerate(split_lines(text), 1)
-        rows = [(number, _parse(path, line, number)) for number, line in lines if line.strip()]
+        rows = [(number, _parse(path, line, number)) for number, line in itertools.chain([(number, line)], numbered)]
     if not rows:
         raise UserError(f"{path}: no example is in this file; give one with examples")
     table = ExampleTable(
@@ -514,7 +590,12 @@ def text_of(value: object, place: str, column: str) -> str:
         raise UserError(
             f"{place}: column {shown(column)} holds {shown(value)}, no text; mend it or name another column"
         )
+    check_length(value, f"{place}: column {shown(column)}")
     return whole_characters(value)
+
+
+def _parts(line: str) -> Iterable[str]:
+    return io.StringIO(line, newline="") if "\r" in line else [line]
 
 
 def _cells_table(path: str, name: str, rows: Iterator[tuple[int, list[str]]], columns: Columns) -> ExampleTable:
@@ -602,16 +683,16 @@ def _table(path: str, name: str, options: TextOptions) -> ExampleTable:
     if parallel:
         return parallel_lines(parallel, name, options.encoding)
     format = options.format or _format_by_name(path)
-    text = "" if format in ("sst", "mtl-16") else read_text(path, options.encoding)
-    format = format or _format_by_content(path, text, options.columns)
+    read = functools.partial(read_lines, path, options.encoding)
+    format = format or _format_by_content(path, next((line for line in read() if line.strip()), ""), options.columns)
     if format == "sst" or format == "mtl-16":
         return labelled_lines(path, name, " " if format == "sst" else "\t", options.encoding)
     if format == "csv":
-        return csv_table(path, name, text, options.columns)
+        return csv_table(path, name, read(ends=True), options.columns)
     if format == "tsv":
-        return tsv_table(path, name, text, options.columns)
+        return tsv_table(path, name, read(), options.columns)
     if format == "json":
-        return json_table(path, name, text)
+        return json_table(path, name, read())
     known = "s1.NAME, s2.NAME and labels.NAME" if format == "parallel" else ", ".join(FORMATS)
     raise UserError(f"{path}: no file of the format {shown(format)}; there is {known}")
 
@@ -625,8 +706,7 @@ def _format_by_name(path: str) -> TextFormat | None:
     return next((format for ending, format in _ENDINGS.items() if name.endswith(ending)), None)
 
 
-def _format_by_content(path: str, text: str, columns: Columns) -> TextFormat:
-    first = next((line for line in text.split("\n") if line.strip()), "")
+def _format_by_content(path: str, first: str, columns: Columns) -> TextFormat:
     usual = {name.lower() for name in columns.named} | _USUAL
     if first.startswith("{"):
         return "json"

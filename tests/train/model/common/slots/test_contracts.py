@@ -71,7 +71,7 @@ def test_a_part_of_the_trunk_is_judged_alike(add_part: AddPart) -> None:
     with pytest.raises(UserError) as refused:
         build(ModelConfig, {"trunk": {"positions": "empty"}}, source="test")
     assert str(refused.value) == (
-        "test: positions: empty.py is no part for the slot positions: Config is not decorated with "
+        "test: trunk.positions: empty.py is no part for the slot positions: Config is not decorated with "
         "@settings; Config lacks the field name: str = 'empty'; Config lacks sharing, which PositionsDefaults has; "
         "Config lacks takes_mixtures, which PositionsDefaults has; Config lacks build(dimensions, trunk); "
         "Config lacks check(trunk, num_units), which PositionsDefaults has (see docs/add_a_part.md)"
