@@ -142,7 +142,7 @@ def test_the_whole_path(
 
     page = tmp_path / "report.html"
     assert main(["report", str(data), str(run), str(sweep), "--output", str(page)]) == 0
-    parts = ("Corpus · en", "Pretraining · run", "Sweep · sweep", "Best setting", "Quality against speed")
+    parts = ("Corpus · en", "Pretraining · run", "Sweep · sweep", "Best setting", "Settings compared")
     assert [part for part in parts if part not in page.read_text()] == []
     assert "Best setting" in (sweep / "report.html").read_text()
 

@@ -46,7 +46,7 @@ FLOORS: dict[str, list[set[str]]] = {
     ],
     "train/sweep": [{"space"}, {"subjects"}, {"control"}, {"results"}, {"schedulers", "searchers", "trials"}, {"run"}],
     "workflows": [
-        {"demo_corpus", "recipes", "samples"},
+        {"demo_corpus", "inspection", "recipes"},
         {"doctor", "report", "terminal"},
         {"cluster", "demo"},
         {"commands"},

@@ -35,7 +35,7 @@ MARK = "TOKENFREE_FUZZ_ROUND"  # in the environment of all processes of a comman
 SECONDS_TO_END = 120.0
 MODULES = (
     "pipelines.preprocess", "pipelines.dry_run", "preprocess.dataset.verify", "train.pretrain", "train.evaluate",
-    "train.sweep.run", "train.inference.text_encoder", "train.huggingface.canine", "workflows.report.write",
+    "train.sweep.run", "train.inference.text_encoder", "train.huggingface.canine", "workflows.report.page",
     "workflows.terminal.training_line", "workflows.terminal.stage_line", "workflows.terminal.sweep.table",
 )  # fmt: skip
 

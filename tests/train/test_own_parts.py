@@ -28,7 +28,7 @@ from tokenfree.train.runs.run import RunStore
 from tokenfree.train.sweep.space.recipe import SweepRecipe
 from tokenfree.workflows import cli
 from tokenfree.workflows.recipes import library
-from tokenfree.workflows.report.write import write_report
+from tokenfree.workflows.report.page import write_report
 
 PAGE = (REPOSITORY / "docs" / "own_parts.md").read_text(encoding="utf-8")
 SMALL = {
@@ -149,7 +149,7 @@ def test_a_report_runs_no_code(run: str, corpus: str, folder: Path) -> None:
     del sys.modules["my_module"]
     page = write_report([run, corpus], "page.html").read_text(encoding="utf-8")
     assert not (folder / "was_run").exists()
-    assert "None are shown: a report runs no code from outside tokenfree, and this run names my_module.MeanPool" in page
+    assert "No predictions: a report runs no code from outside tokenfree, and this run names my_module.MeanPool" in page
 
 
 def test_whoever_trusts_it_opens_it(run: str, recipe: PretrainRecipe, corpus: str) -> None:

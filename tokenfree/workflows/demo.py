@@ -49,7 +49,7 @@ def run_demo(output: str, *, dump: str | None = None, workers: int = 2, verbosit
     from tokenfree.train.pretrain import pretrain
     from tokenfree.train.sweep.run import run_sweep
     from tokenfree.train.sweep.space.recipe import SweepRecipe
-    from tokenfree.workflows.report.write import write_report
+    from tokenfree.workflows.report.page import write_report
     from tokenfree.workflows.terminal.progress import ProgressLine
 
     demo = Demo(output)
@@ -68,10 +68,11 @@ def run_demo(output: str, *, dump: str | None = None, workers: int = 2, verbosit
     with demo.stage("sweep"), SweepTable(verbosity=verbosity) as line:
         swept = run_sweep(search, data, sweep, progress=line)
     with demo.stage("evaluate"):
-        context = context_line(evaluate(run, data))
-        found = [*filter(None, [context]), *([] if dump else prediction_lines(run))]
+        scores = evaluate(run, data)
+        found = [*filter(None, [context_line(scores)]), *([] if dump else prediction_lines(run))]
     with demo.stage("report"):
-        report = write_report([data, run, sweep], str(demo.folder / "report.html"), opening=found)
+        page, sentences = str(demo.folder / "report.html"), () if dump else SENTENCES
+        report = write_report([data, run, sweep], page, contexts={run: scores}, sentences=sentences)
 
     train = manifest.splits["train"]
     counts = f"{train.documents:,} documents, {train.rows:,} windows, {train.characters:,} characters"

@@ -21,7 +21,7 @@ from tokenfree.train.ray.child import ray_processes
 from tokenfree.train.runs.config import read_config
 from tokenfree.train.runs.hashes import verify_folder
 from tokenfree.train.runs.run import RunStore, run_at
-from tokenfree.workflows.report.write import write_report
+from tokenfree.workflows.report.page import write_report
 
 MakeRecipe = Callable[..., PretrainRecipe]
 History = Callable[[Path], list[dict[str, Any]]]

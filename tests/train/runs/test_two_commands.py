@@ -17,8 +17,8 @@ from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.pretrain import pretrain
 from tokenfree.train.runs.run import RunFolder
 from tokenfree.workflows import cli
-from tokenfree.workflows.report import write
-from tokenfree.workflows.report.analyses.files import write_analysis
+from tokenfree.workflows.report import page
+from tokenfree.workflows.report.analyses import write_analysis
 
 HELD = "another command writes into it. Wait for it or give another output"
 # A command, and what it calls while it writes.
@@ -91,8 +91,8 @@ def test_a_run_that_another_command_began_meanwhile_is_looked_at_again(
 
 
 def _report(text: str, path: str) -> None:
-    write.render = lambda *_: text  # in a process of its own
-    write.write_report([], path)
+    page.render = lambda *_: text  # in a process of its own
+    page.write_report([], path)
 
 
 def _analysis(text: str, path: str) -> None:

@@ -16,7 +16,7 @@ from tokenfree.train.runs import checkpoints
 from tokenfree.train.runs.config import read_config
 from tokenfree.train.runs.hashes import verify_folder
 from tokenfree.train.runs.run import RunFolder
-from tokenfree.workflows.report.write import write_report
+from tokenfree.workflows.report.page import write_report
 
 MakeRecipe = Callable[..., PretrainRecipe]
 History = Callable[[Path], list[dict[str, Any]]]

@@ -8,11 +8,10 @@ import pytest
 import yaml
 
 from tests.damage import damaged_bytes, put, wrong_json, wrong_lines, wrong_yaml
-from tests.workflows.report.opening.test_opening import ATTEMPT, record
-from tests.workflows.report.test_report import make_run, make_sweep, make_trial
+from tests.workflows.report.test_report import ATTEMPT, make_run, make_sweep, make_trial, record
 from tokenfree.core.errors import UserError
 from tokenfree.workflows.report.load import load
-from tokenfree.workflows.report.write import write_report
+from tokenfree.workflows.report.page import write_report
 
 Damage = Callable[[bytes], Iterator[bytes | None]]
 STEP = 17  # of the cuts of a file

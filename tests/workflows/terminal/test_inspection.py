@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from tokenfree.workflows.samples.windows import BLOCK, Piece, Window, subword_pieces
+from tokenfree.workflows.inspection import BLOCK, Piece, Window, subword_pieces
 from tokenfree.workflows.terminal.progress import console
 from tokenfree.workflows.terminal.tables import show_window
 

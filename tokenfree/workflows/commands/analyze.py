@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         UserError: an option does not go with the analysis, or see the functions of `tokenfree.train.analyses`.
     """
-    from tokenfree.workflows.report.analyses.files import check_output, write_analysis
+    from tokenfree.workflows.report.analyses import check_output, write_analysis
     from tokenfree.workflows.terminal.progress import console
     from tokenfree.workflows.terminal.tables import tables
 

@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.core.storage import Storage
     from tokenfree.preprocess.dataset.manifest import load_manifest
     from tokenfree.train.inference.embed import is_vectors_folder
-    from tokenfree.workflows.samples.windows import windows
+    from tokenfree.workflows.inspection import windows
     from tokenfree.workflows.terminal import tables as inspection
     from tokenfree.workflows.terminal.progress import console
     from tokenfree.workflows.terminal.tables import next_command

@@ -1,18 +1,16 @@
 """Make one self-contained HTML page about runs, sweeps and data directories.
 
-It opens with three sentences of findings, the dates, the versions and the machine. Then come pictures and tables of
-loss, throughput, restarts and corpus counts; several runs are compared by the characters that they read. Of a sweep,
-also of one that still runs: the best setting and what it costs, quality against arithmetic and speed, what each knob
-does, rankings at equal steps and at equal time, and what became of every trial.
+Of a pretraining run it first shows whether the model uses its context: how far its loss on hidden targets is below the
+best guess without context, with a 95% interval, and how much the loss rises when the context is hidden. Then come five
+predictions of hidden words, losses, throughput, restarts and settings. The data must be where the run was trained on
+them, or among the folders. Several runs are compared by the characters that they read.
 
-Of a fine-tuned run: its scores as it learned, the scores of each label and which labels it confuses, and some of its
-predictions beside the right answers; several are compared in a table.
+Of a sweep, also of one that still runs: the best setting, what each hyperparameter does, loss against cost, ranks at
+equal steps and at equal time, and every trial. Of a fine-tuned run: its scores as it learned, the scores of each label,
+which labels it confuses, and some of its predictions next to the right answers.
 
 With --format it is the table of sweeps of fine-tuning recipes instead, ready for a paper: a row a setting, mean and 95%
 interval over its seeds, the best one marked. It is printed, or written to --output.
-
-Of each pretraining run and of the best trial of such a sweep that has ended: what the model guesses for hidden pieces
-of a fixed sample of held-out windows. Its data must be where it was trained on them, or among the folders.
 
 Examples:
   tokenfree report data/en runs/tiny sweeps/knobs --output report.html
@@ -49,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
         return _table(args)
     if args.output is None:
         raise UserError("--output is missing: the page to write, such as report.html")
-    from tokenfree.workflows.report.write import write_report
+    from tokenfree.workflows.report.page import write_report
     from tokenfree.workflows.terminal.tables import next_command
 
     page = write_report(args.folders, args.output, step=args.step)

@@ -62,8 +62,8 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.train.sweep.control.sweep_files import SCORES
     from tokenfree.train.sweep.results.tables import BEST, TABLE
     from tokenfree.train.sweep.run import run_sweep
+    from tokenfree.workflows.report.page import write_report
     from tokenfree.workflows.report.paper_table import paper_table
-    from tokenfree.workflows.report.write import write_report
     from tokenfree.workflows.terminal.progress import show_settings
     from tokenfree.workflows.terminal.tables import SweepTable, describe, next_command
 

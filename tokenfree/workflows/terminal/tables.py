@@ -29,7 +29,7 @@ from tokenfree.train.inference.embed import COUNTS, finished
 from tokenfree.train.model.costs import Memory
 from tokenfree.train.planning import Work
 from tokenfree.train.sweep.control.history import Event, History, TrialState
-from tokenfree.workflows.samples.windows import BLOCK, Piece, Window, on_one_line
+from tokenfree.workflows.inspection import BLOCK, Piece, Window, on_one_line
 from tokenfree.workflows.terminal.progress import Frame, SweepPace, Verbosity, counted, frame, news
 
 if TYPE_CHECKING:

@@ -12,10 +12,9 @@ from tests.damage import wrong_json, wrong_lines
 from tests.workflows.report.test_report import Page, make_run
 from tokenfree.core.errors import UserError
 from tokenfree.workflows import cli
-from tokenfree.workflows.report.finetuned.labels import label_block
-from tokenfree.workflows.report.finetuned.predictions import prediction_block, predictions
 from tokenfree.workflows.report.load import RunRecord, load
-from tokenfree.workflows.report.write import write_report
+from tokenfree.workflows.report.page import write_report
+from tokenfree.workflows.report.runs import label_block, prediction_block, read_predictions
 
 SMALL = [
     *("--model.width", "16", "--model.trunk.layers", "1", "--model.trunk.heads", "2", "--train.length", "120"),
@@ -64,8 +63,8 @@ def lines_of(run: Path) -> list[dict[str, Any]]:
 def test_scores_labels_and_predictions_of_texts(folder: Path) -> None:
     found, run = page(folder / "texts"), folder / "texts"
     result = json.loads((run / "result.json").read_text())
-    assert f"{result['dev']['accuracy']:.4f}" == found.numbers["accuracy, dev"]
-    assert found.numbers["the step that is kept"] == str(result["best_step"])
+    assert f"{result['dev']['accuracy']:.4f}" == found.cards["accuracy, development set"][0]
+    assert found.cards["Step kept"][0] == str(result["best_step"])
     assert found.tables["Scores"][1:] == [
         ["accuracy", f"{result['dev']['accuracy']:.4f}"],
         ["macro f1", f"{result['dev']['macro_f1']:.4f}"],
@@ -86,8 +85,7 @@ def test_scores_labels_and_predictions_of_texts(folder: Path) -> None:
             assert text == f"{'good' if number % 2 else 'bad'} <day> {number}"
             assert (gold, guess.startswith("✓")) == (line["gold"], line["label"] == line["gold"])
             assert guess.endswith(f"{line['label']} {line['probabilities'][line['label']]:.0%}")
-    assert f"texts has accuracy {result['dev']['accuracy']:.4f} on its development set at step" in found.text
-    assert "Guesses for hidden pieces" not in found.text
+    assert found.figures == ["Loss by step", "Scores by step", "Right and found labels"]
 
 
 def test_spans_of_names(folder: Path) -> None:
@@ -112,7 +110,7 @@ def test_a_run_that_has_not_ended(folder: Path) -> None:
     shutil.rmtree(run / "predictions")
     found = page(run)
     assert "They are written when the run ends." in found.text
-    assert "accuracy, dev, so far" in found.numbers
+    assert "accuracy, development set, so far" in found.cards
     (run / "metrics.jsonl").write_text("")
     assert "No step has been made yet." in page(run).text
 
@@ -125,9 +123,8 @@ def test_without_a_development_set(folder: Path) -> None:
     )
     found = page(run)
     assert "It has no development set: the last checkpoint counts." in found.text
-    assert "accuracy, test" in found.numbers
+    assert "accuracy, test set" in found.cards
     assert "Predictions for the test set" in found.tables
-    assert "bare has no score on a development set." in found.text
 
 
 def test_texts_of_a_file_that_has_changed_are_not_shown(folder: Path, made: Path) -> None:
@@ -171,7 +168,7 @@ def test_whatever_is_wrong_with_predictions_a_table_is_made(folder: Path) -> Non
     path.write_text(path.read_text().splitlines(keepends=True)[0])
     for damaged in list(wrong_lines(path.read_bytes()))[::17]:
         path.write_bytes(damaged)
-        lines, problem = predictions(record, "dev")
+        lines, problem = read_predictions(record, "dev")
         assert bool(lines) != bool(problem) or not damaged.strip()
         if lines:
             label_block("", lines)
@@ -200,12 +197,12 @@ def test_scores_of_labels_by_hand() -> None:
     )
 
 
-def test_many_labels_have_no_picture() -> None:
+def test_many_labels_have_no_figure() -> None:
     lines = [{"gold": f"label {number}", "label": "label 1"} for number in range(50)]
     block = label_block("", lines)
     assert block is not None
-    assert not block.pictures
+    assert not block.figures
     assert block.tables[0].caption == "The 40 most frequent of 50 labels"
     few = label_block("", lines[:12])
     assert few is not None
-    assert len(few.pictures) == 1
+    assert len(few.figures) == 1

@@ -1,0 +1,167 @@
+"""What an analysis found, as a file: .json (all of it), .csv or .md (its rows), .png or .svg (a figure)."""
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tokenfree.core.errors import UserError
+from tokenfree.core.files import write_atomically
+
+KINDS = (".json", ".csv", ".md", ".png", ".svg")
+_MOST_BARS = 20
+_HEADS = {
+    "distance": "mean distance, units",
+    "entropy": "entropy, bits",
+    "rank_content": "rank of the content's logits",
+    "rank": "rank of all logits",
+    "toeplitz": "Toeplitz share of positions",
+}
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def check_output(path: str) -> None:
+    """Refuse a file that nothing could be written to, before any work is done.
+
+    Raises:
+        UserError: its ending is none of `KINDS`, or it is a folder.
+    """
+    if Path(path).suffix.lower() not in KINDS:
+        raise UserError(f"--output {path}: the ending says what is written; use one of {', '.join(KINDS)}")
+    if Path(path).is_dir():
+        raise UserError(f"--output {path}: is a folder; name a file in it")
+
+
+def write_analysis(found: Mapping[str, Any], path: str) -> None:
+    """Write what an analysis found, whole or not at all.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    target = Path(path)
+    kind = target.suffix.lower()
+    content = {".json": _json, ".csv": _csv, ".md": _markdown}.get(kind)
+    data = content(found) if content else _image(found, kind.removeprefix("."))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(target, data)
+
+
+def _json(found: Mapping[str, Any]) -> str:
+    return json.dumps(found, ensure_ascii=False, indent=1) + "\n"
+
+
+def _csv(found: Mapping[str, Any]) -> str:
+    file, rows = io.StringIO(), _rows(found)
+    writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return file.getvalue()
+
+
+def _markdown(found: Mapping[str, Any]) -> str:
+    """Return a line for each row, with numbers to four places and a dash for what is not known."""
+    rows = _rows(found)
+    names = list(rows[0])
+    is_number = [all(isinstance(row[name], int | float | None) for row in rows) for name in names]
+    lines = [names, ["---:" if each else "---" for each in is_number]]
+    lines += [[_cell(row[name]) for name in names] for row in rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _rows(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the rows, each with the step of the checkpoint where the analysis is of a run."""
+    step = {"step": found["step"]} if "step" in found else {}
+    return [{**row, **step} for row in found["rows"]]
+
+
+def _cell(value: Any) -> str:
+    if value is None or value == "":
+        return "-"
+    return f"{round(value, 4) + 0.0:.4g}" if isinstance(value, float) else str(value).replace("|", "\\|")
+
+
+def _image(found: Mapping[str, Any], kind: str) -> bytes:
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    from tokenfree.workflows.report import figures
+
+    draw = {"similarity": _similarity, "collisions": _collisions, "noise": _noise}.get(found["analysis"], _heads)
+    with matplotlib.rc_context(figures.STYLE):
+        figure = Figure()
+        draw(figure, found)
+        return figures.image(figure, kind)
+
+
+def _similarity(figure: Any, found: Mapping[str, Any]) -> None:
+    """Draw correlations with their intervals, a panel for each language."""
+    rows = found["rows"]
+    languages = list(dict.fromkeys(row["language"] for row in rows))
+    measures = list(dict.fromkeys(row["measure"] for row in rows))
+    figure.set_size_inches(1.4 + 3.6 * len(languages), 3.4)
+    grid = figure.subplots(1, len(languages), sharey=True, squeeze=False)
+    for axes, language in zip(grid[0], languages, strict=True):
+        for number, kind in enumerate(("related", "random", "both")):
+            known = [row for row in rows if (row["language"], row["kind"]) == (language, kind)]
+            known = [row for row in known if row["spearman"] is not None]
+            heights = [len(measures) - measures.index(row["measure"]) + 0.2 * (1 - number) for row in known]
+            means, low, high = (np.array([row[name] for row in known]) for name in ("spearman", "low", "high"))
+            axes.errorbar(means, heights, xerr=[means - low, high - means], linestyle="none", label=kind)
+        axes.set_yticks(range(len(measures), 0, -1), [measure.replace("_", "-") for measure in measures])
+        axes.set(title=language, xlabel="Spearman's correlation, 95% interval")
+    figure.axes[0].legend()
+
+
+def _heads(figure: Any, found: Mapping[str, Any]) -> None:
+    """Draw a matrix of layers and heads for each number, the lowest layer at the bottom."""
+    from tokenfree.workflows.report.figures import matrix
+
+    rows: Rows = found["rows"]
+    known = [name for name in _HEADS if any(row.get(name) is not None for row in rows)]
+    layers, heads = (max((row[name] for row in rows), default=1) for name in ("layer", "head"))
+    figure.set_size_inches(0.8 + max(0.42 * heads, 2.6) * len(known), 1.2 + max(0.3 * layers, 1.4))
+    for axes, name in zip(figure.subplots(1, len(known), squeeze=False)[0], known, strict=True):
+        cells = np.full((layers, heads), np.nan)
+        for row in rows:
+            cells[row["layer"] - 1, row["head"] - 1] = np.nan if row[name] is None else row[name]
+        texts = [["" if np.isnan(value) else f"{value:.3g}" for value in line] for line in cells]
+        matrix(axes, cells, [f"{n + 1}" for n in range(layers)], [f"{n + 1}" for n in range(heads)], texts=texts)
+        axes.set(title=_HEADS[name], xlabel="head", ylabel="layer")
+
+
+def _collisions(figure: Any, found: Mapping[str, Any]) -> None:
+    """Draw the share of characters that share a bucket, overall and by script."""
+    scripts = [row for row in found["rows"] if row["group"] == "script"][:_MOST_BARS]
+    rows = [row for row in found["rows"] if row["group"] == "all"] + scripts
+    figure.set_size_inches(5.6, 1.2 + 0.3 * len(rows))
+    axes, heights = figure.subplots(), np.arange(len(rows))
+    axes.barh(heights - 0.18, [row["hash"] for row in rows], height=0.34, label="a bucket in one hash")
+    axes.barh(heights + 0.18, [row["all"] for row in rows], height=0.34, label="all buckets")
+    axes.axvline(rows[0]["hash_expected"], color="black", linestyle="--", label="one hash, uniform")
+    names = ["all", *(row["name"] or "no letters" for row in scripts)]
+    axes.set_yticks(heights, [f"{name} ({row['characters']:,})" for name, row in zip(names, rows, strict=True)])
+    axes.invert_yaxis()
+    axes.grid(visible=False, axis="y")
+    axes.set(title="Characters that share with another one", xlabel="share of the characters", xlim=(0, 1))
+    axes.legend()
+
+
+def _noise(figure: Any, found: Mapping[str, Any]) -> None:
+    """Draw scores with their intervals by the share of noisy characters, a line for each kind of noise."""
+    clean, *rows = found["rows"]
+    figure.set_size_inches(6.6, 3.4)
+    axes = figure.subplots()
+    axes.axhline(clean["score"], color="black", linestyle="--", linewidth=1, label="without noise")
+    for scheme in dict.fromkeys(row["scheme"] for row in rows):
+        own = [row for row in rows if row["scheme"] == scheme]
+        scores, low, high = (np.array([row[name] for row in own]) for name in ("score", "low", "high"))
+        errors = [np.abs(scores - low), np.abs(high - scores)]
+        axes.errorbar([row["rate"] for row in own], scores, yerr=errors, elinewidth=0.8, label=scheme.replace("_", " "))
+    axes.set(title=found["run"], xlabel="share of the characters struck", xlim=(0, 1.03))
+    axes.set_ylabel(f"{found['main'].replace('_', ' ')}, 95% interval")
+    figure.legend(loc="outside right upper")

@@ -1,1 +1,0 @@
-"""What analyses found, as files: the numbers, and pictures of them."""

@@ -1,1 +1,0 @@
-"""What a page opens with: findings in sentences, and with what its results were made."""

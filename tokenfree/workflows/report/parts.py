@@ -1,0 +1,115 @@
+"""What a page is made of: sections of cards and blocks, which hold text, figures and tables; and how numbers look."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+_NUMBER = re.compile(r"[-+]?[\d.,]+( ?[kMGTP%]|%)?( ± [\d.,]+)?|nan|–|")
+_UNITS = ((1e15, 1e15, " P"), (1e12, 1e12, " T"), (1e9, 1e9, " G"), (1e6, 1e6, " M"), (1e3, 1e4, " k"))
+
+
+@dataclass(frozen=True)
+class Card:
+    """A question or quantity, its answer, and a line about it."""
+
+    title: str
+    value: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under a header. A `folded` table is closed until a reader opens it."""
+
+    caption: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    folded: bool = False
+
+    @property
+    def numeric(self) -> list[bool]:
+        """Which columns hold nothing but numbers, and are set flush right."""
+        return [
+            any(row[column] for row in self.rows) and all(_NUMBER.fullmatch(row[column]) for row in self.rows)
+            for column in range(len(self.header))
+        ]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A heading (or none), a paragraph, a command to copy, figures in a grid, and tables."""
+
+    title: str = ""
+    text: str = ""
+    command: str = ""
+    figures: Sequence[Markup] = ()
+    tables: Sequence[Table] = ()
+
+
+@dataclass(frozen=True)
+class Section:
+    """One part of the page, about a folder or several."""
+
+    title: str
+    subtitle: str
+    cards: Sequence[Card] = ()
+    blocks: Sequence[Block] = ()
+
+
+def count(value: float) -> str:
+    """Return a number as `987`, `12.3 k` or `4.5 M`."""
+    for size, least, unit in _UNITS:
+        if value >= least:
+            return f"{value / size:.3g}{unit}"
+    return f"{value:,.0f}"
+
+
+def duration(seconds: float) -> str:
+    """Return seconds as `12.3 s`, `3:05` or `2:03:05`."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def decimal(value: float | None, digits: int = 4) -> str:
+    """Return a number with `digits` after the point, a dash for None."""
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def percent(value: float | None) -> str:
+    """Return a share as `12.5%`, a dash for None."""
+    return "–" if value is None else f"{100 * value:.1f}%"
+
+
+def counted(number: int, what: str) -> str:
+    """Return `1 seed` or `3 seeds`."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def cut(text: str, most: int) -> str:
+    """Return at most `most` characters of `text`, with an ellipsis for the rest."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def flat(mapping: Any, prefix: str = "") -> list[tuple[str, str]]:
+    """Return the leaves of nested mappings by dotted key."""
+    if isinstance(mapping, dict) and mapping:
+        return [row for key, value in mapping.items() for row in flat(value, f"{prefix}.{key}" if prefix else str(key))]
+    return [(prefix, f"{mapping:g}" if isinstance(mapping, float) else "" if mapping is None else str(mapping))]
+
+
+def bdi(text: str) -> Markup:
+    """Return text in its own direction, with the number of each character that shows nothing."""
+    shown = "".join(character if character.isprintable() else f"U+{ord(character):04X}" for character in text)
+    return Markup("<bdi>{}</bdi>").format(shown)
+
+
+def sample(*parts: str) -> Markup:
+    """Return a line of text in its own direction, made of plain parts, which are escaped, and of markup."""
+    drawn = (part if isinstance(part, Markup) else part.replace("\n", "⏎ ") for part in parts)
+    return Markup('<span class="sample" dir="auto">{}</span>').format(Markup("").join(drawn))

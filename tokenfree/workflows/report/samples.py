@@ -1,0 +1,202 @@
+"""What a trained model shows when it is evaluated and asked: its use of context, and predictions of hidden words."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from markupsafe import Markup
+
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.own_code import UntrustedCode
+from tokenfree.train.data.mixture import Data, given_or_parsed, load_data_manifest, paths_of
+from tokenfree.workflows.report.load import RunRecord
+from tokenfree.workflows.report.parts import Table, bdi, sample
+
+if TYPE_CHECKING:  # which imports torch
+    from tokenfree.train.inference.predictor import Predictor
+
+EXAMPLES, TOP = 5, 3  # predictions on the page, and the best of each
+AROUND = 60  # characters shown before and after what is hidden
+_MOST_READ = 2**16  # characters that a page evaluates a run on: seconds for a small model, minutes for a large one
+
+
+class Model(NamedTuple):
+    """A model to evaluate and to ask for predictions.
+
+    Attributes:
+        title: what the page calls it.
+        folder: the one with its checkpoints.
+        recipe: its resolved recipe.
+        fingerprint: of the data that it was trained on.
+        recorded: where these data were; None if that is not recorded.
+    """
+
+    title: str
+    folder: Path
+    recipe: Mapping[str, Any]
+    fingerprint: str
+    recorded: Data | None
+
+
+class Asked(NamedTuple):
+    """What a model showed when it was evaluated and asked.
+
+    Attributes:
+        context: `margin` with its ends and `probe`, see `tokenfree.train.evaluate.evaluate`; empty where it is unknown.
+        examples: a table of predictions, if there is one.
+        problem: why there is none, or what is wrong with its checkpoints.
+    """
+
+    context: Mapping[str, float] = {}
+    examples: Table | None = None
+    problem: str = ""
+
+
+def model_of(run: RunRecord) -> Model | None:
+    """Return the model of a run that has checkpoints; None of a fine-tuned or imported one."""
+    config = run.config
+    if run.is_finetuned or not config.get("manifest") or "recipe" not in config or not has_checkpoints(run.path):
+        return None
+    recorded = given_or_parsed(config["data"]) if "data" in config else None
+    return Model(run.name, run.path, config["recipe"], config["manifest"], recorded)
+
+
+def has_checkpoints(folder: Path) -> bool:
+    """Return whether the folder of a run holds a checkpoint."""
+    return any((folder / "checkpoints").glob("step_*"))
+
+
+def data_of(model: Model, known: Mapping[str, Data]) -> Data | None:
+    """Return the data of a model: those `known` by fingerprint, or where they were if they are still the same."""
+    if model.fingerprint in known:
+        return known[model.fingerprint]
+    recorded = model.recorded
+    if recorded is None or not all((Path(path) / "manifest.json").is_file() for path in paths_of(recorded)):
+        return None
+    try:
+        return recorded if load_data_manifest(recorded).fingerprint == model.fingerprint else None
+    except UserError:
+        return None
+
+
+def ask(
+    model: Model,
+    data: Data | None,
+    *,
+    context: Mapping[str, float] | None,
+    sentences: Sequence[tuple[str, str]],
+    step: int | None,
+) -> Asked:
+    """Evaluate a model, unless its `context` is known already, and let it predict what is hidden in some sentences.
+
+    Args:
+        model: a model with checkpoints.
+        data: the data that it was trained on.
+        context: what `evaluate` found; {} if that is not to be measured.
+        sentences: with a mark each, and what it hides; by default words of held-out windows are hidden.
+        step: the step of the checkpoint.
+
+    Raises:
+        UserError: there is no checkpoint of that step.
+        JobError: the checkpoint is damaged.
+    """
+    if data is None:
+        where = f"its data are not in {model.recorded}" if model.recorded else "a sweep records no place of its data"
+        return Asked(problem=f"No predictions: {where}. Give their directory to tokenfree report too.")
+    from tokenfree.core import own_code  # these import torch
+    from tokenfree.core.settings import build
+    from tokenfree.train.config import PretrainRecipe
+    from tokenfree.train.evaluate import evaluate
+    from tokenfree.train.inference.predictor import predictor_of
+    from tokenfree.train.runs.run import checkpoint_of
+
+    checkpoint = checkpoint_of(model.folder, step)
+    try:
+        with own_code.trusting((), model.title):
+            recipe = build(PretrainRecipe, model.recipe, source=model.title)
+        if context is None:
+            num_windows = min(recipe.train.validation_windows, max(16, _MOST_READ // (recipe.train.length or 1)))
+            context = evaluate(str(model.folder), data, num_windows=num_windows, step=checkpoint.step)
+        predictor = predictor_of(checkpoint, recipe, data)
+        found = _of_sentences(predictor, sentences) if sentences else list(_of_windows(predictor, data))
+    except UntrustedCode as error:
+        said = f"a report runs no code from outside tokenfree, and this run names {', '.join(error.names)}"
+        return Asked(problem=f"No predictions: {said}.")
+    except (UserError, JobError, OSError) as error:
+        return Asked(context or {}, problem=f"No predictions: {error}")
+    if not found:
+        return Asked(
+            context, problem="No predictions: no held-out window has a word that is a piece of the vocabulary."
+        )
+    right = sum("<b>" in row[2] for row in found)
+    caption = f"Example predictions: {right} of {len(found)} right at first (✓)"
+    table = Table(caption, ["text", "hidden", "first", "second", "third"], found)
+    return Asked(context, table, " ".join(f"{message}." for message in checkpoint.damaged))
+
+
+def _of_sentences(predictor: "Predictor", sentences: Sequence[tuple[str, str]]) -> list[list[str]]:
+    """Return an example for each sentence (text with a mark, what it hides)."""
+    from tokenfree.train.inference.guesses import read_masked_text
+
+    found = []
+    for sentence, answer in sentences:
+        before, after = read_masked_text(sentence).parts
+        found.append(_example(predictor, before, answer, after))
+    return found
+
+
+def _of_windows(predictor: "Predictor", data: Data) -> Iterator[list[str]]:
+    """Yield an example for some held-out windows, evenly spaced: the middle one of the words that are whole pieces."""
+    from tokenfree.preprocess.text.words import word_spans
+    from tokenfree.train.data.shards import ShardReader
+    from tokenfree.train.inference.guesses import LONGEST
+
+    reader = ShardReader(data, "validation")
+    _, shards, rows = reader.spread(4 * EXAMPLES)
+    pieces = None if predictor.vocabulary is None else set(predictor.vocabulary.pieces())
+    left = EXAMPLES
+    for encoded in map(np.ndarray.tobytes, reader.rows(["text"], shards, rows)["text"]):
+        spans = zip(*(edges.tolist() for edges in word_spans(encoded.decode())), strict=True)
+        words = [(start, end, encoded[start:end].decode()) for start, end in spans]
+        known = [
+            (start, end, word)
+            for start, end, word in words
+            if word.isalpha() and 1 < len(word) <= LONGEST and (pieces is None or f"▁{word}" in pieces)
+        ]
+        if known and left:
+            left -= 1
+            start, end, word = known[len(known) // 2]
+            yield _example(predictor, encoded[:start].decode(), word, encoded[end:].decode())
+
+
+def _example(predictor: "Predictor", before: str, answer: str, after: str) -> list[str]:
+    """Return the cells of an example: the text, what is hidden, and the best predictions, right ones marked."""
+    buckets = getattr(predictor.recipe.objective, "buckets", 0x110000)  # characters of one bucket are the same to it
+
+    def classes(text: str) -> list[int]:
+        return [ord(character) % buckets for character in text.lstrip("▁")]
+
+    cells = []
+    for text, probability in _predicted(predictor, before, answer, after):
+        form = "<b>✓ {} {}</b>" if classes(text) == classes(answer) else "{} {}"
+        cells.append(Markup(form).format(bdi(text), f"{probability:.0%}"))
+    shown = before if len(before) <= AROUND else "…" + before[-AROUND:]
+    rest = after if len(after) <= AROUND else after[:AROUND] + "…"
+    return [sample(shown, Markup("<mark>█</mark>"), rest), bdi(answer), *cells, *["–"] * (TOP - len(cells))]
+
+
+def _predicted(predictor: "Predictor", before: str, answer: str, after: str) -> list[tuple[str, float]]:
+    """Return the best predictions from the widest context that the model reads, halved as often as needed."""
+    from tokenfree.train.inference.guesses import MaskedText
+
+    size = None if predictor.recipe.objective.name in ("masked_subwords", "byte2word") else len(answer)
+    reach = max(len(before), len(after))
+    while True:
+        parts = before[max(len(before) - reach, 0) :], after[:reach]
+        try:
+            return predictor.fill(MaskedText(parts, (size,)), TOP)[0]
+        except UserError:
+            if not reach:
+                raise
+            reach //= 2

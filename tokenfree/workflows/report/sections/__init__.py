@@ -1,1 +1,0 @@
-"""The sections of reports: corpus, run, sweep, and comparisons."""
