@@ -43,7 +43,8 @@ class LoopConfig:
         schedule: linear; or bert, which falls from the first step on and is overridden by the rise while that lasts: as
             it ends the rate jumps down.
         clip_norm: the most that the 2-norm of the gradient over all parameters may be; a longer one is shortened to it.
-        precision: of the matrix products; weights, gradients and the optimizer's state stay float32.
+        precision: of the matrix products; weights, gradients and the optimizer's state stay float32. auto: bfloat16
+            where the device has instructions for it (GPUs from Ampere on, CPUs with AVX512_BF16), else float32.
         ema_decay: validate and export a running average of the weights, of which each step keeps this share; null: the
             weights.
         parallel: each worker holds the whole model (ddp), or a part of each of its tensors (fsdp).
@@ -79,7 +80,7 @@ class LoopConfig:
     warmup: Annotated[float, Field(ge=0, le=1)] = 0.025
     schedule: Schedule = "linear"
     clip_norm: Annotated[float, Field(gt=0)] = 1.0
-    precision: Literal["float32", "bfloat16"] = "float32"
+    precision: Literal["float32", "bfloat16", "auto"] = "float32"
     ema_decay: Annotated[float, Field(gt=0, lt=1)] | None = None
     parallel: Literal["ddp", "fsdp"] = "ddp"
     compile: bool = False

@@ -21,8 +21,8 @@ class Accelerator:
     source: str
 
     def peak(self, precision: str) -> float:
-        """Operations a second in `train.precision`."""
-        return self.bfloat16 if precision == "bfloat16" else self.float32
+        """Operations a second in `train.precision`; `auto` is bfloat16 on all of these devices."""
+        return self.float32 if precision == "float32" else self.bfloat16
 
 
 # float32 is that without TF32, which PyTorch leaves off.

@@ -128,6 +128,16 @@ def test_bfloat16_is_near_float32(corpus: str, make_recipe: MakeRecipe) -> None:
     assert rough[0]["loss"] != exact[0]["loss"]
 
 
+@pytest.mark.parametrize("supported", [True, False])
+def test_auto_is_bfloat16_where_the_processor_has_it(
+    corpus: str, make_recipe: MakeRecipe, monkeypatch: pytest.MonkeyPatch, supported: bool
+) -> None:
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: supported)
+    chosen = run(Loop(make_recipe(precision="auto"), corpus), 1)
+    same = run(Loop(make_recipe(precision="bfloat16" if supported else "float32"), corpus), 1)
+    assert chosen[0]["loss"] == same[0]["loss"]
+
+
 def test_under_bfloat16_all_that_is_kept_is_float32(corpus: str, make_recipe: MakeRecipe) -> None:
     loop = Loop(make_recipe(precision="bfloat16", ema_decay=0.9), corpus)
     seen = []

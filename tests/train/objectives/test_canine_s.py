@@ -276,6 +276,18 @@ def test_the_loss_is_the_sum_over_the_real_targets(batch: Arrays) -> None:
     assert sum(half.total.item() for half in halves) == pytest.approx(loss.total.item(), rel=1e-5)
 
 
+def test_columns_without_targets_are_not_encoded(batch: Arrays) -> None:
+    tensors = {name: torch.from_numpy(array) for name, array in batch.items()}
+    encoder, head = FakeEncoder(16), Config().build(16, len(PIECES))
+    seen: list[torch.Tensor] = []
+    hook = encoder.register_forward_pre_hook(lambda _, args, given: seen.append(given["targets_BP"]), with_kwargs=True)
+    head(encoder, tensors)
+    hook.remove()
+    used = int(tensors["target_mask"].sum(dim=1).max())
+    assert used < tensors["target_mask"].shape[1]
+    assert torch.equal(seen[0], tensors["target_positions"][:, :used])
+
+
 def test_without_targets_the_loss_is_zero_and_can_be_differentiated() -> None:
     arrays = collate(make_collator(), [window_of(["<0xC3>", "<0xA9>"])])
     encoder, head = FakeEncoder(8), Config().build(8, len(PIECES))

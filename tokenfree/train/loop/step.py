@@ -240,8 +240,21 @@ def on_device(arrays: Arrays, device: torch.device) -> dict[str, Tensor]:
 
 
 def matrix_precision(precision: str, device: torch.device) -> torch.autocast:
-    """The context in which matrix products have `train.precision`, "float32" or "bfloat16"; what is kept is float32."""
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bfloat16")
+    """Return the context in which matrix products have `train.precision`; what is kept is float32."""
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=uses_bfloat16(precision, device))
+
+
+def uses_bfloat16(precision: str, device: torch.device) -> bool:
+    """Return whether `train.precision` means bfloat16 products: for `auto`, where the device has instructions for them.
+
+    Without them a step of canine-fast-tiny takes seven times as long in bfloat16 as in float32 (1.08 and 0.16 CPU
+    seconds on Zen 3).
+    """
+    if precision != "auto":
+        return precision == "bfloat16"
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    return torch.cpu._is_avx512_bf16_supported()
 
 
 _PASSES = 3  # a backward pass is two products for each one of the forward pass
@@ -260,7 +273,7 @@ class Meter:
         self._encoder = encoder
         self._head_products = head.multiply_accumulates()
         self._device = device
-        self._dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
+        self._dtype = torch.bfloat16 if uses_bfloat16(precision, device) else torch.float32
         self._peak: float | None = None
         self._products: dict[int, tuple[int, int]] = {}
 

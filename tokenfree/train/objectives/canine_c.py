@@ -36,11 +36,11 @@ from tokenfree.train.objectives.heads import (
     MASKED_ONLY_MEANS,
     PAIR_MEANS,
     NextSentence,
-    drops_empty_targets,
     encode,
     real_only,
     score,
     targets_of,
+    without_empty_columns,
 )
 
 
@@ -225,9 +225,7 @@ class CanineC(Head):
 
     def forward(self, encoder: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
         """The loss of a batch of the collator; `encoder` also embeds the characters already predicted."""
-        if drops_empty_targets(batch["target_mask"]):  # short windows leave most of the P rows empty
-            most = max(int(batch["target_mask"].sum(dim=1).max()), 1)
-            batch = {name: values[:, :most] if name.startswith("target_") else values for name, values in batch.items()}
+        batch = without_empty_columns(batch)
         out = encode(encoder, batch)
         h, targets = real_only(self.predict(encoder, out.characters, batch), targets_of(batch))
         masked = score(self.output(h), targets, bits=True)

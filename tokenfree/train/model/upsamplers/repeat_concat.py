@@ -105,7 +105,9 @@ class RepeatConcat(nn.Module):
         padded_BDC = F.pad(characters_BCD, (0, 0, left, right)).transpose(1, 2)
         kernel_DDK, bias_D = self.convolution.weight, self.convolution.bias
         y_BCD = F.conv1d(padded_BDC, kernel_DDK[:, :width], bias_D).transpose(1, 2)
-        return y_BCD + convolve_units(units_BUD, grouping, kernel_DDK[:, width:], y_BCD.shape[1])
+        # In this order the sum is contiguous. Otherwise its layout differs from that of its gradient, and the backward
+        # pass of GELU takes eight times as long: 5 ms of a step of 160 of canine-fast-tiny.
+        return convolve_units(units_BUD, grouping, kernel_DDK[:, width:], y_BCD.shape[1]) + y_BCD
 
     def costs(self, length: int, num_targets: int | None, num_units: int) -> list[Cost]:
         """As written in the paper: the convolution over the repeated units at every character."""
