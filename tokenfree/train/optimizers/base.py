@@ -146,7 +146,7 @@ def learning_rate(step: int, *, steps: int, peak: float, warmup: float, schedule
 
     The rate would reach 0 at the update numbered `steps`, which is the first that is not done.
 
-    The schedule `bert`, of the code of BERT and CANINE (spec: canine, section 4.4), falls from `peak` at the first
+    The schedule `bert`, of the code of BERT and CANINE, falls from `peak` at the first
     update on, but is overridden by the rise from 0 towards `peak` while that lasts. So the first update has a rate of
     0, and where the rise ends the rate jumps down, to the share of `peak` that is then left.
     """

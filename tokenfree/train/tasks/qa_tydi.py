@@ -1,6 +1,6 @@
 """TyDi QA's primary tasks: which passage of an article answers a question, and which bytes of it are the answer.
 
-As in CANINE's code (https://arxiv.org/abs/2103.06874, section 4.1; spec: canine, section 6.1): windows over the marked
+As in CANINE's code (https://arxiv.org/abs/2103.06874, section 4.1): windows over the marked
 passages, the answer of the first annotator with one, and neither yes nor no is ever answered.
 """
 

@@ -1,7 +1,7 @@
 """Predictions and scores of TyDi QA's primary tasks, as the official script defines them.
 
-The definitions are those of the official script, its quirks with missing predictions included (spec: canine, section
-6.1). All values are shares, from 0 to 1.
+The definitions are those of the official script, including its quirks with missing predictions. All values are shares
+from 0 to 1.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 W windows, P vectors of a window, K candidates
 
 A window is [CLS] question [SEP] part of the text [SEP], in segments 0 and 1. For models of characters it is that of
-CANINE's code for TyDi QA, padded to a fixed length (spec: canine, section 6.1); others fill what room they have.
+CANINE's code for TyDi QA, padded to a fixed length (arXiv 2103.06874, section 4.1); others fill what room they have.
 Positions of answers are those of vectors, the last one included.
 
 W windows, L positions, P vectors of a window
@@ -131,7 +131,7 @@ class SpanAnswer(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class SpanDecoder:
-    """CANINE's decoding for TyDi QA (spec: canine, section 6.1).
+    """CANINE's decoding for TyDi QA (arXiv 2103.06874, section 4.1).
 
     Attributes:
         candidates: how many of the best starts, and of the best ends, are combined.
