@@ -32,7 +32,6 @@ from apache_beam.options.pipeline_options import (
 )
 from apache_beam.pipeline import Pipeline
 
-import tokenfree
 from tokenfree.core.errors import UserError
 from tokenfree.pipelines.direct_runner import ProcessRunner, silent_streams
 from tokenfree.preprocess.job.job import PreprocessJob
@@ -305,7 +304,7 @@ def worker_environment(options: PipelineOptions) -> Iterator[None]:
     """Worker processes started inside import our packages from any directory; the embedded runner keeps silent, because
     what goes wrong in a step is raised as well."""
     before = os.environ.get("PYTHONPATH")
-    root = str(Path(tokenfree.__file__).resolve().parents[1])
+    root = str(Path(__file__).resolve().parents[2])
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (root, before)))
     # Beam warns of options that are for the job server alone.
     silenced = {"apache_beam.options.pipeline_options": logging.ERROR}

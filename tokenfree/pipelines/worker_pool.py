@@ -22,8 +22,6 @@ import grpc
 from apache_beam.portability.api import beam_fn_api_pb2_grpc
 from apache_beam.runners.worker.worker_pool_main import BeamFnExternalWorkerPoolServicer, kill_process_gracefully
 
-import tokenfree
-
 LOOPBACK = "127.0.0.1"
 MOST_CALLS = 16  # at a time; each only starts or ends a process
 
@@ -56,7 +54,7 @@ def main() -> None:
 
 def _find_ours() -> None:
     """The pool starts what is `python` on the PATH: let it be this one, with our packages."""
-    root = str(Path(tokenfree.__file__).resolve().parents[1])
+    root = str(Path(__file__).resolve().parents[2])
     for name, first in (("PATH", str(Path(sys.executable).parent)), ("PYTHONPATH", root)):
         os.environ[name] = os.pathsep.join(filter(None, (first, os.environ.get(name))))
 

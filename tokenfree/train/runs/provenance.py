@@ -21,7 +21,6 @@ from typing import Any
 import torch
 from packaging.requirements import Requirement
 
-import tokenfree
 from tokenfree.core.machine import cores, own_requirements
 
 _GPUS = Path("/proc/driver/nvidia/gpus")
@@ -58,7 +57,7 @@ def commit(folder: Path | None = None) -> str | None:
         folder: of the code, by default ours. A package that is installed into an environment inside somebody's work
             tree is no part of that.
     """
-    folder = Path(next(iter(tokenfree.__path__))) if folder is None else folder
+    folder = Path(__file__).parents[2] if folder is None else folder
     if _git(folder, "ls-files", "--error-unmatch", "__init__.py") is None:
         return None
     return _git(folder, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
