@@ -103,7 +103,7 @@ def test_the_command_says_shares_and_losses_of_each(
     assert f"held-out loss of each: {corpus} " in out
     assert f"evaluate {tmp_path}/run --data {words[0]} {words[1]}" in out
     assert cli.main(["report", str(tmp_path / "run"), "--output", str(tmp_path / "report.html")]) == 0
-    assert "Example predictions" in (tmp_path / "report.html").read_text()
+    assert "example predictions" in (tmp_path / "report.html").read_text()
     assert "its data are not in" not in (tmp_path / "report.html").read_text()
 
 

@@ -21,7 +21,7 @@ TEXTS = [(name, f"{TEXT}{text[:1500]}") for name, text in sorted(topics.topics.i
 
 
 def examples(page: Page) -> list[list[str]]:
-    (rows,) = [rows for caption, rows in page.tables.items() if caption.startswith("Example predictions")]
+    (rows,) = [rows for caption, rows in page.tables.items() if "example predictions" in caption]
     return rows
 
 
@@ -62,7 +62,7 @@ def test_a_run_shows_its_context_and_predictions(run: Path, data: Path, tmp_path
         assert [guess.split()[1] for guess in right] == [hidden] * len(right)
         assert all(guess.endswith("%") or guess == "–" for guess in guesses)
     first = sum(row[2].startswith("✓") for row in rows)
-    assert f"Example predictions: {first} of {len(rows)} right at first (✓)" in page.text
+    assert f"Step 1: {first} of {len(rows)} example predictions right at first (✓)" in page.text
     assert "<some>" not in text
     assert text.count('<span class="sample" dir="auto">') == len(rows)
     assert written(run, output=tmp_path)[0] == text

@@ -462,6 +462,20 @@ def test_the_best_setting_of_a_task_has_the_best_score(report: Callable[..., Pag
     assert page.cards["Best setting"][1] == "learning_rate = 0.001"
     assert [row[1] for row in page.tables["Settings, best first"][1:]] == ["setting_000", "setting_001"]
     assert f"tokenfree report {folder} --format markdown" in page.text
+    assert "No table: " in page.text
+    cells = [{"mean": mean, "interval": 0.127, "seeds": [mean, mean]} for mean in (0.91, 0.61)]
+    scores = [{"setting": n, "values": trials[2 * n].values, "dev": cell, "test": None} for n, cell in enumerate(cells)]
+    found = {
+        "task": "ner",
+        "metric": "f1",
+        "best": {"setting": 0, "trials": []},
+        "dev": {"f1": 0.91},
+        "settings": scores,
+    }
+    (folder / "result.json").write_text(json.dumps(found))
+    assert report(folder).tables["Mean and 95% interval over seeds"][1:] == [
+        ["0.001", "2", "0.9100 ± 0.1270", "best"], ["0.002", "2", "0.6100 ± 0.1270", ""],
+    ]  # fmt: skip
 
 
 def test_the_same_files_give_the_same_page(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def _similarity(figure: Any, found: Mapping[str, Any]) -> None:
     rows = found["rows"]
     languages = list(dict.fromkeys(row["language"] for row in rows))
     measures = list(dict.fromkeys(row["measure"] for row in rows))
-    figure.set_size_inches(1.4 + 3.6 * len(languages), 3.4)
+    figure.set_size_inches(2.4 + 3.6 * len(languages), 3.4)
     grid = figure.subplots(1, len(languages), sharey=True, squeeze=False)
     for axes, language in zip(grid[0], languages, strict=True):
         for number, kind in enumerate(("related", "random", "both")):
@@ -114,7 +114,7 @@ def _similarity(figure: Any, found: Mapping[str, Any]) -> None:
             axes.errorbar(means, heights, xerr=[means - low, high - means], linestyle="none", label=kind)
         axes.set_yticks(range(len(measures), 0, -1), [measure.replace("_", "-") for measure in measures])
         axes.set(title=language, xlabel="Spearman's correlation, 95% interval")
-    figure.axes[0].legend()
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right upper")
 
 
 def _heads(figure: Any, found: Mapping[str, Any]) -> None:

@@ -14,6 +14,8 @@ from cycler import cycler
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
@@ -191,7 +193,8 @@ def matrix(
         return
     for (row, column), value in np.ndenumerate(cells):
         colour = "white" if value > (low + high) / 2 else INK
-        axes.text(column + 0.5, row + 0.5, texts[row][column], ha="center", va="center", fontsize=8, color=colour)
+        text = texts[int(row)][int(column)]
+        axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=8, color=colour)
 
 
 @styled
@@ -200,7 +203,7 @@ def effect(title: str, losses: Sequence[float], levels: Sequence[Level], limits:
 
     A value whose interval is None or does not fit into `limits` has a hollow mark and no interval.
     """
-    figure = Figure(figsize=(4.2, 3.0))
+    figure = Figure(figsize=(3.7, 2.8))  # three in a row on a wide page
     axes = figure.subplots()
     for column, level in enumerate(levels):
         own = [losses[index] for index in level.trials]
@@ -270,7 +273,7 @@ def cost_against_loss(dots: Sequence[Dot], *, title: str, x: str, y: str, more_i
     if are_wide([dot.cost for dot in dots]):
         _log(axes, [dot.cost for dot in dots])
     _round_numbers(axes.xaxis)
-    axes.legend()
+    figure.legend(loc="outside lower left", ncols=2)
     return figure
 
 
@@ -284,7 +287,7 @@ def parallel(settings: Sequence[tuple[Mapping[str, Any], float]], names: Mapping
     axes = figure.subplots()
     losses = np.array([loss for _, loss in settings])
     colours = matplotlib.colormaps["viridis"]
-    scale = matplotlib.colors.Normalize(losses.min(), losses.max())
+    scale = Normalize(losses.min(), losses.max())
     heights = np.empty((len(names), len(settings)))
     for column, key in enumerate(names):
         cells, different = ordered_cells([values.get(key) for values, _ in settings])
@@ -306,7 +309,7 @@ def parallel(settings: Sequence[tuple[Mapping[str, Any], float]], names: Mapping
     axes.set_yticks([])
     axes.spines[:].set_visible(False)
     axes.grid(visible=False)
-    figure.colorbar(matplotlib.cm.ScalarMappable(scale, colours), ax=axes, label=y)
+    figure.colorbar(ScalarMappable(scale, colours), ax=axes, label=y)
     axes.set_title("All settings, the best one thick")
     return figure
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,6 +91,11 @@ class RunRecord:
     def speeds(self) -> list[float]:
         """Characters per second of each step."""
         return [line.get("characters", 0) / line["seconds"] if line.get("seconds") else 0.0 for line in self.steps]
+
+    @property
+    def speed(self) -> float:
+        """Median of the characters per second; 0 before the first step."""
+        return statistics.median(self.speeds or [0.0])
 
     @property
     def restarts(self) -> int:

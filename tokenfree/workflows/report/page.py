@@ -72,10 +72,7 @@ def render(
     def asked(model: Model | None, context: Mapping[str, float] | None, step: int | None = None) -> Asked:
         if model is None:
             return Asked()
-        found = data_of(model, data)
-        if found is not None:
-            data[model.fingerprint] = found
-        return ask(model, found, context=context, sentences=sentences, step=step)
+        return ask(model, data_of(model, data), context=context, sentences=sentences, step=step)
 
     of_runs = [asked(model_of(run), contexts.get(str(run.path)), step) for run in pretrained]
     sections = [comparison_section(pretrained, of_runs)] if len(pretrained) > 1 else []

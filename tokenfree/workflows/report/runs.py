@@ -88,7 +88,7 @@ def comparison_section(runs: Sequence[RunRecord], asked: Sequence[Asked]) -> Sec
         rows.append([
             name, "–" if margin is None else _interval(*margin), decimal(each.context.get("probe"), 2),
             decimal(last.get("validation_loss")), decimal(_at(curve, shared)), percent(last.get("validation_accuracy")),
-            f"{run.done:,}", count(sum(run.characters[-1:])), count(_median(run.speeds)),
+            f"{run.done:,}", count(sum(run.characters[-1:])), count(run.speed),
             duration(sum(run.seconds[-1:])), str(run.restarts),
         ])  # fmt: skip
     text = (
@@ -175,11 +175,7 @@ def _training_cards(run: RunRecord) -> Iterator[Card]:
     value = f"{run.done:,} of {planned:,} steps" if planned else f"{run.done:,} steps"
     yield Card("Steps", value, f"{count(sum(run.characters[-1:]))} characters in {duration(sum(run.seconds[-1:]))}.")
     note = f"Median of the steps. {counted(run.restarts, 'restart')} after a lost worker."
-    yield Card("Speed", f"{count(_median(run.speeds))} characters/s", note)
-
-
-def _median(values: Sequence[float]) -> float:
-    return sorted(values)[len(values) // 2] if values else 0.0
+    yield Card("Speed", f"{count(run.speed)} characters/s", note)
 
 
 def _curves(run: RunRecord) -> Block:
@@ -189,7 +185,7 @@ def _curves(run: RunRecord) -> Block:
         held_out = [line["validation_loss"] for line in run.validations]
         lines.append(Curve("held out", [line["step"] for line in run.validations], held_out, has_marks=True))
     loss = figures.curves(
-        lines, title="Loss", x="step", y=f"nats per {_unit(run)}", marks=("restart", _restarted_at(run)),
+        lines, title="Loss", x="step", y=f"nats per {_unit(run)}", marks=_resumed(run),
         level=None if level is None else ("best guess without context", level),
     )  # fmt: skip
     drawn = [inline(loss, "Loss by step")]
@@ -199,16 +195,9 @@ def _curves(run: RunRecord) -> Block:
     return Block("", figures=drawn)
 
 
-def _restarted_at(run: RunRecord) -> list[float]:
-    """Return the steps from which the run resumed after a worker was lost."""
-    found, lost = [], False
-    for event in run.events:
-        if event.get("event") == "worker_lost":
-            lost = True
-        elif event.get("event") in ("start", "resume") and lost:
-            found.append(float(event.get("step") or 0))
-            lost = False
-    return found
+def _resumed(run: RunRecord) -> tuple[str, list[float]]:
+    """Return a name for the steps from which the run resumed, and the steps."""
+    return "resumed", [float(event.get("step") or 0) for event in run.events if event.get("event") == "resume"]
 
 
 def _held_out(run: RunRecord, amounts: Sequence[float]) -> tuple[list[float], list[float]]:
@@ -326,8 +315,8 @@ def _score_curves(run: RunRecord, main: str, best: int | None) -> Block:
     lines = [Curve("training", [line["step"] for line in run.steps], [line["loss"] for line in run.steps])]
     if steps:
         lines.append(Curve("development set", steps, [line["validation_loss"] for line in run.validations], True))
-    marks = ("restart", _restarted_at(run))
-    drawn = [inline(figures.curves(lines, title="Loss", x="step", y="nats per target", marks=marks), "Loss by step")]
+    loss = figures.curves(lines, title="Loss", x="step", y="nats per target", marks=_resumed(run))
+    drawn = [inline(loss, "Loss by step")]
     if not steps:
         return Block("", "It has no development set: the last checkpoint counts.", figures=drawn)
     shown = [name for name in dict.fromkeys([main, *_validated(run)]) if "/" not in name][:MOST_SCORES]

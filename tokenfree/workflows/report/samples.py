@@ -14,6 +14,7 @@ from tokenfree.workflows.report.load import RunRecord
 from tokenfree.workflows.report.parts import Table, bdi, sample
 
 if TYPE_CHECKING:  # which imports torch
+    from tokenfree.train.inference.guesses import Guess
     from tokenfree.train.inference.predictor import Predictor
 
 EXAMPLES, TOP = 5, 3  # predictions on the page, and the best of each
@@ -126,11 +127,9 @@ def ask(
     except (UserError, JobError, OSError) as error:
         return Asked(context or {}, problem=f"No predictions: {error}")
     if not found:
-        return Asked(
-            context, problem="No predictions: no held-out window has a word that is a piece of the vocabulary."
-        )
+        return Asked(context, problem="No predictions: no held-out window has a word that is one piece.")
     right = sum("<b>" in row[2] for row in found)
-    caption = f"Example predictions: {right} of {len(found)} right at first (✓)"
+    caption = f"Step {checkpoint.step:,}: {right} of {len(found)} example predictions right at first (✓)"
     table = Table(caption, ["text", "hidden", "first", "second", "third"], found)
     return Asked(context, table, " ".join(f"{message}." for message in checkpoint.damaged))
 
@@ -186,7 +185,7 @@ def _example(predictor: "Predictor", before: str, answer: str, after: str) -> li
     return [sample(shown, Markup("<mark>█</mark>"), rest), bdi(answer), *cells, *["–"] * (TOP - len(cells))]
 
 
-def _predicted(predictor: "Predictor", before: str, answer: str, after: str) -> list[tuple[str, float]]:
+def _predicted(predictor: "Predictor", before: str, answer: str, after: str) -> "Sequence[Guess]":
     """Return the best predictions from the widest context that the model reads, halved as often as needed."""
     from tokenfree.train.inference.guesses import MaskedText
 

@@ -4,8 +4,6 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from tokenfree.core.errors import UserError
 from tokenfree.core.storage import Storage
 from tokenfree.train.sweep.control.sweep_files import BEST_FILE
@@ -315,7 +313,8 @@ def _dots(view: SweepView, field: str, fronted: Sequence[str]) -> Iterator[Dot]:
             loss = None if found is None else found.mean
         else:
             lasts = [trial.last.get(LOSS.metric) for trial in setting.trials if trial.state != "failed"]
-            loss = float(np.mean(lasts)) if lasts and all(map(is_number, lasts)) else None
+            known = [last for last in lasts if is_number(last)]
+            loss = sum(known) / len(known) if known else None
         if cost is not None and is_number(loss):
             yield Dot(view.short_name(setting), cost, loss, setting.name in fronted, stopped=not is_compared)
 
