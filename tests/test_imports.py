@@ -47,7 +47,7 @@ FLOORS: dict[str, list[set[str]]] = {
     "train/sweep": [{"space"}, {"subjects"}, {"control"}, {"results"}, {"schedulers", "searchers", "trials"}, {"run"}],
     "workflows": [
         {"demo_corpus", "inspection", "recipes"},
-        {"doctor", "report", "terminal"},
+        {"api", "doctor", "report", "terminal"},
         {"cluster", "demo"},
         {"commands"},
         {"cli"},

@@ -1,31 +1,88 @@
-"""Pretrain token-free language encoders, from a raw Wikipedia dump to a trained model.
+"""Pretrain character- and byte-level language encoders, from a raw Wikipedia dump to a model in transformers.
 
-For users: `from tokenfree import load_encoder, load_finetuned, load_predictor, load_windows`. All are loaded when first
-used, so that importing the package stays light.
+`import tokenfree` gives the names of `__all__`. Each is loaded on first use, so importing the package stays fast.
+Preprocessing is `run_preprocess`, because `tokenfree.preprocess` is a package.
+
+Import tokenfree before torch: the import sets OMP_WAIT_POLICY=passive unless the variable is set, and OpenMP reads it
+when torch is loaded. Threads that spin while they wait made training on a busy machine 40 times slower.
 """
 
 from __future__ import annotations
 
 import importlib
+import os
+import sys
+import warnings
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tokenfree.pipelines.preprocess import run_preprocess
     from tokenfree.train.data.loader import load_windows
+    from tokenfree.train.evaluate import evaluate
+    from tokenfree.train.finetune import finetune
+    from tokenfree.train.inference.embed import embed
     from tokenfree.train.inference.finetuned import load_finetuned
     from tokenfree.train.inference.predictor import load_predictor
     from tokenfree.train.inference.text_encoder import load_encoder
+    from tokenfree.train.pretrain import pretrain
+    from tokenfree.train.sweep.run import run_sweep as sweep
+    from tokenfree.workflows.api import Recipe, export, predict
 
-__all__ = ["load_encoder", "load_finetuned", "load_predictor", "load_windows"]
+    __version__: str
+
+__all__ = [
+    "Recipe",
+    "__version__",
+    "embed",
+    "evaluate",
+    "export",
+    "finetune",
+    "load_encoder",
+    "load_finetuned",
+    "load_predictor",
+    "load_windows",
+    "predict",
+    "pretrain",
+    "run_preprocess",
+    "sweep",
+]
 
 _HOMES = {
+    "Recipe": "tokenfree.workflows.api",
+    "embed": "tokenfree.train.inference.embed",
+    "evaluate": "tokenfree.train.evaluate",
+    "export": "tokenfree.workflows.api",
+    "finetune": "tokenfree.train.finetune",
     "load_encoder": "tokenfree.train.inference.text_encoder",
     "load_finetuned": "tokenfree.train.inference.finetuned",
     "load_predictor": "tokenfree.train.inference.predictor",
     "load_windows": "tokenfree.train.data.loader",
+    "predict": "tokenfree.workflows.api",
+    "pretrain": "tokenfree.train.pretrain",
+    "run_preprocess": "tokenfree.pipelines.preprocess",
+    "sweep": "tokenfree.train.sweep.run",
 }
+_OTHER_NAMES = {"sweep": "run_sweep"}  # in their homes
+
+if "torch" in sys.modules and "OMP_WAIT_POLICY" not in os.environ:
+    warnings.warn(
+        "torch was imported before tokenfree: OMP_WAIT_POLICY=passive has no effect, and training on a busy machine "
+        "can be many times slower. Import tokenfree first, or set the variable before Python starts.",
+        stacklevel=2,
+    )
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from tokenfree.core.machine import own_version
+
+        return own_version()
     if name not in _HOMES:
-        raise AttributeError(f"module 'tokenfree' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+        module = sys.modules[__name__]  # with it, Python names the nearest attribute
+        raise AttributeError(f"module 'tokenfree' has no attribute {name!r}", name=name, obj=module)
+    return getattr(importlib.import_module(_HOMES[name]), _OTHER_NAMES.get(name, name))
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -69,7 +69,6 @@ def command_names() -> list[str]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command named by `argv` (default: the process's own arguments) and return its exit status."""
     argv = list(sys.argv[1:] if argv is None else argv)
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # spinning threads made a busy machine 40 times slower
     out, errors = PrintableStream(sys.stdout), PrintableStream(sys.stderr)
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors), _interrupts() as caught:
         return _status(argv, caught)
