@@ -44,7 +44,13 @@ FLOORS: dict[str, list[set[str]]] = {
         {"encoder"},
         {"costs"},
     ],
-    "train/sweep": [{"space"}, {"subjects"}, {"control"}, {"results"}, {"schedulers", "searchers", "trials"}, {"run"}],
+    "train/sweep": [
+        {"recipe"},
+        {"history", "subjects"},
+        {"results", "search", "trial"},
+        {"planning", "workers"},
+        {"run", "tune"},
+    ],
     "workflows": [
         {"demo_corpus", "inspection", "recipes"},
         {"api", "doctor", "report", "terminal"},

@@ -25,8 +25,8 @@ from ray import tune
 
 from tokenfree.core.settings import build, to_mapping
 from tokenfree.train.ray.cluster import ray_session
+from tokenfree.train.sweep.recipe import SweepRecipe
 from tokenfree.train.sweep.run import prepare, run_sweep
-from tokenfree.train.sweep.space.recipe import SweepRecipe
 from tokenfree.workflows.recipes import library
 
 SIDE_BY_SIDE, STEPS, REPORTS = 2, 12, 3

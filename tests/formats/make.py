@@ -23,8 +23,8 @@ from tokenfree.train.config import FinetuneRecipe, PretrainRecipe
 from tokenfree.train.finetune import finetune
 from tokenfree.train.pretrain import pretrain
 from tokenfree.train.ray.cluster import ray_session
+from tokenfree.train.sweep.recipe import SweepRecipe
 from tokenfree.train.sweep.run import run_sweep
-from tokenfree.train.sweep.space.recipe import SweepRecipe
 from tokenfree.train.tasks.base import Split
 
 RECIPE: dict[str, Any] = {

@@ -15,8 +15,8 @@ from tokenfree.preprocess.dataset.manifest import load_manifest
 from tokenfree.preprocess.features.columns import SCHEMA_VERSION
 from tokenfree.preprocess.job.inputs import manifest_config
 from tokenfree.train.runs.config import RUN_FORMAT, SWEEP_FORMAT, read_config
+from tokenfree.train.sweep.recipe import SweepRecipe
 from tokenfree.train.sweep.run import run_sweep
-from tokenfree.train.sweep.space.recipe import SweepRecipe
 from tokenfree.workflows import cli
 
 KEPT = sorted(

@@ -25,7 +25,6 @@ from tokenfree.train.jobs.weights import read_weights
 from tokenfree.train.loop.worker import TrainJob
 from tokenfree.train.pretrain import pretrain
 from tokenfree.train.runs.run import RunStore
-from tokenfree.train.sweep.space.recipe import SweepRecipe
 from tokenfree.workflows import cli
 from tokenfree.workflows.recipes import library
 from tokenfree.workflows.report.page import write_report
@@ -36,7 +35,6 @@ SMALL = {
     "train": {"steps": 2, "global_batch": 4, "streams": 2, "validation_windows": 4, "length": 64, "threads": 1},
 }
 OWN = {"objective": ("objectives.canine_s", "Config"), "train.optimizer": ("optimizers.lamb", "Config")}
-SWEEP = {"base": {"train": {"streams": 1}}, "space": {"train.seed": {"choice": [0, 1]}}}
 
 
 def block(language: str) -> str:
@@ -210,21 +208,8 @@ def test_what_a_part_lacks_in_other_slots(folder: Path, over: Any, lacks: str) -
         build(PretrainRecipe, over, source="r")
 
 
-@pytest.mark.parametrize(("slot", "method"), [("searcher", "candidates(sweep, history)"),
-                                              ("scheduler", "verdict(history, trial, report)")])  # fmt: skip
-@pytest.mark.parametrize("inherits", [True, False])
-def test_what_a_part_of_a_sweep_lacks(folder: Path, slot: str, method: str, inherits: bool) -> None:
-    (folder / "empty.py").write_text(EMPTY.format(base=slot.capitalize() if inherits else "object"), encoding="utf-8")
-    with pytest.raises(UserError) as refused:
-        build(SweepRecipe, {**SWEEP, slot: "empty.Empty"}, source="r")
-    told = str(refused.value).partition(f"no part for the slot sweep.{slot}s: ")[2]
-    assert f"Empty lacks {method}" in told
-    assert inherits == (told == f"Empty lacks {method} (see docs/own_parts.md)")
-
-
 EMPTY = """
 from tokenfree.core.settings import settings
-from tokenfree.train.sweep.control.slots import Scheduler, Searcher
 
 @settings
 class Empty({base}):

@@ -12,7 +12,7 @@ from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.train.config import FinetuneRecipe, PretrainRecipe, check_finetuning
 from tokenfree.train.model.costs import costs
 from tokenfree.train.model.encoder import check
-from tokenfree.train.sweep.space.recipe import SweepRecipe, check_space
+from tokenfree.train.sweep.recipe import SweepRecipe, check_space
 from tokenfree.train.tasks.examples.texts import GLUE
 from tokenfree.workflows.recipes import library
 from tokenfree.workflows.recipes.options import load

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tokenfree.train.config import FinetuneRecipe, PretrainRecipe
     from tokenfree.train.huggingface.exported_folder import Exported
     from tokenfree.train.huggingface.onnx import ExportedGraph
-    from tokenfree.train.sweep.space.recipe import SweepRecipe
+    from tokenfree.train.sweep.recipe import SweepRecipe
 
 
 class Recipe:
@@ -52,7 +52,7 @@ class Recipe:
         Raises:
             UserError: as `from_name`.
         """
-        from tokenfree.train.sweep.space.recipe import SweepRecipe
+        from tokenfree.train.sweep.recipe import SweepRecipe
 
         library.check_kind(SWEEP, recipe)
         mapping = library.read(recipe)

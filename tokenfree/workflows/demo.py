@@ -47,8 +47,8 @@ def run_demo(output: str, *, dump: str | None = None, workers: int = 2, verbosit
     from tokenfree.train.config import PretrainRecipe
     from tokenfree.train.evaluate import evaluate
     from tokenfree.train.pretrain import pretrain
+    from tokenfree.train.sweep.recipe import SweepRecipe
     from tokenfree.train.sweep.run import run_sweep
-    from tokenfree.train.sweep.space.recipe import SweepRecipe
     from tokenfree.workflows.report.page import write_report
     from tokenfree.workflows.terminal.progress import ProgressLine
 

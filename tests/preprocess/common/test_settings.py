@@ -81,7 +81,7 @@ def test_a_draft_of_what_is_no_mapping_and_of_what_lacks_a_value() -> None:
     assert made.problems[0].startswith("there is no key 'nonsense_of_mine' (known: wikipedia, books")
     assert made.problems[1] == "window: should be a mapping, not 3"
 
-    from tokenfree.train.sweep.space.recipe import SweepRecipe
+    from tokenfree.train.sweep.recipe import SweepRecipe
 
     assert draft(SweepRecipe, {"trials": 0, "space": {"a": 3}}).settings is None
     problems = draft(SweepRecipe, {"trials": 0, "space": {"a": 3, "b": {"integer": [1, "x"]}}}).problems

@@ -10,12 +10,10 @@ import pytest
 from tests.train.finetuning.conftest import MakeTask, task_recipe, write_files
 from tokenfree.core.settings import build, to_mapping
 from tokenfree.train.sweep import run
-from tokenfree.train.sweep.control.controller import Progress, SweepController
-from tokenfree.train.sweep.control.history import History
-from tokenfree.train.sweep.control.proposals import Plan, Proposer
-from tokenfree.train.sweep.space.recipe import SweepRecipe
-from tokenfree.train.sweep.space.task_sweeps import with_task_defaults
-from tokenfree.train.sweep.trials.trial_session import TrialSegment, TrialSession
+from tokenfree.train.sweep.history import History
+from tokenfree.train.sweep.recipe import SweepRecipe, with_task_defaults
+from tokenfree.train.sweep.search import Course, Plan, Progress, Proposer
+from tokenfree.train.sweep.trial import TrialSegment, TrialSession
 
 MakeTaskSweep = Callable[..., SweepRecipe]
 
@@ -52,16 +50,16 @@ def without_ray(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     reported: list[str] = []
 
     def run_here(proposer: Proposer, planned: Plan, data: Any, folder: Path, progress: Progress | None) -> History:
-        controller = SweepController(proposer, planned, folder, 1, progress)
-        controller.start()
+        course = Course(proposer, planned, folder, progress or (lambda event, history: None))
+        course.start()
         try:
-            while (trial := controller.next_segment()) is not None:
+            while (trial := course.next_trial()) is not None:
                 sweep = proposer.sweep
                 segment = TrialSegment(
                     name=trial.name,
                     recipe=to_mapping(sweep.recipe(trial.values, trial.seed)),
                     data=data,
-                    folder=str(controller.folder(trial.name)),
+                    folder=str(course.folder(trial.name)),
                     budget={"steps": sweep.budget.steps},
                     reports=sweep.reports,
                     known=trial.report_number,
@@ -69,13 +67,13 @@ def without_ray(monkeypatch: pytest.MonkeyPatch) -> list[str]:
                 )
                 session = TrialSession(TrialSegment(**dataclasses.asdict(segment)))  # as it comes through Ray
                 session.open()
-                while controller.report(trial.name, session.advance()):
+                while course.history.trials[trial.name].running:
+                    course.report(trial.name, session.advance())
                     reported.append(trial.name)
-                reported.append(trial.name)
                 session.close()
         finally:
-            controller.close()
-        return controller.history
+            course.close()
+        return course.history
 
     monkeypatch.setattr(run, "_run", run_here)
     return reported

@@ -12,8 +12,8 @@ from tests.train.ray_parts import parts_named
 from tokenfree.core.errors import JobError
 from tokenfree.core.settings import build, to_mapping
 from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.sweep.recipe import SweepRecipe
 from tokenfree.train.sweep.run import SweepResult, run_sweep
-from tokenfree.train.sweep.space.recipe import SweepRecipe
 
 MakeRecipe = Callable[..., PretrainRecipe]
 NODE = (

@@ -9,9 +9,8 @@ import pytest
 from tokenfree.core.settings import build, to_mapping
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.sweep import run
-from tokenfree.train.sweep.control.history import History
-from tokenfree.train.sweep.control.journal import JOURNAL, Journal
-from tokenfree.train.sweep.space.recipe import SweepRecipe
+from tokenfree.train.sweep.history import JOURNAL, History, Journal
+from tokenfree.train.sweep.recipe import SweepRecipe
 
 
 def test_what_is_known_is_told_before_anything_starts(

@@ -24,13 +24,11 @@ from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.ray.cluster import ray_session
 from tokenfree.train.runs.config import SWEEP_FORMAT
 from tokenfree.train.runs.hashes import verify_folder
-from tokenfree.train.sweep import run
-from tokenfree.train.sweep.results.tables import read
-from tokenfree.train.sweep.results.trial_result import trial_results
+from tokenfree.train.sweep import run, tune
+from tokenfree.train.sweep.recipe import SweepRecipe
+from tokenfree.train.sweep.results import read, trial_results
 from tokenfree.train.sweep.run import run_sweep
-from tokenfree.train.sweep.space.recipe import SweepRecipe
-from tokenfree.train.sweep.trials import ray_tune
-from tokenfree.train.sweep.trials.lead import lead
+from tokenfree.train.sweep.tune import lead
 
 SPACE = {"model.embedder.buckets": {"choice": [16, 32, 64]}, "model.embedder.hashes": {"integer": [2, 4]}}
 MakeRecipe = Callable[..., PretrainRecipe]
@@ -148,7 +146,7 @@ def test_a_machine_without_memory_is_no_failure_of_trials(
     corpus: str, make_recipe: MakeRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What Tune raises where Ray ends a process to save the machine: the sweep goes on, but not for ever."""
-    real, shortages = ray_tune._tuner, 2
+    real, shortages = tune._tuner, 2
     monkeypatch.setattr(run, "RayChild", InThisProcess)
 
     def tuner(*arguments: Any, **named: Any) -> Any:
@@ -159,7 +157,7 @@ def test_a_machine_without_memory_is_no_failure_of_trials(
     def short_of_memory() -> None:
         raise RuntimeError("Caught unexpected exception") from OutOfMemoryError("2 worker(s) were killed")
 
-    monkeypatch.setattr(ray_tune, "_tuner", tuner)
+    monkeypatch.setattr(tune, "_tuner", tuner)
     sweep = make_sweep(make_recipe(), trials=2)
     result = run_sweep(sweep, corpus, str(tmp_path / "sweep"))
     assert [trial.state for trial in result.trials if trial.state != "stopped"]
@@ -171,24 +169,13 @@ def test_a_machine_without_memory_is_no_failure_of_trials(
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_seeds_and_pbt_and_tpe_under_ray(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
+def test_seeds_and_tpe_under_ray(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
     sweep = make_sweep(make_recipe(), trials=3, seeds=2, searcher={"name": "tpe", "startup": 2}, scheduler="none")
     result = run_sweep(sweep, corpus, str(tmp_path / "seeds"))
     assert [(trial.setting, trial.seed) for trial in result.trials] == [(s, k) for s in range(3) for k in range(2)]
     assert all(trial.last["seed"] == trial.seed for trial in result.trials)
     pairs = [trial.last["validation_loss"] for trial in result.trials]
     assert len(set(pairs)) == 6
-
-    space = {"train.learning_rate": {"log_uniform": [0.0001, 0.05]}}
-    sweep = make_sweep(make_recipe(), space=space, scheduler={"name": "pbt", "quantile": 0.5}, concurrent=2)
-    result = run_sweep(sweep, corpus, str(tmp_path / "pbt"))
-    events = [json.loads(line) for line in (tmp_path / "pbt" / "journal.jsonl").read_text().splitlines()]
-    exploits = [event for event in events if event["event"] == "exploit"]
-    assert [event["report"] for event in exploits] == [1, 1, 2, 2]
-    losses = {trial.name: [report["validation_loss"] for report in trial.reports] for trial in result.trials}
-    for event in exploits[:2]:  # after the takeover the loser is near its donor, which it was not before
-        before, after = (abs(losses[event["trial"]][i] - losses[event["donor"]][i]) for i in (0, 1))
-        assert after < before
 
 
 @pytest.mark.slow
@@ -212,7 +199,7 @@ COMMAND = """
 import json, sys
 sys.path.insert(0, {repository!r})
 from tokenfree.core.settings import build
-from tokenfree.train.sweep.space.recipe import SweepRecipe
+from tokenfree.train.sweep.recipe import SweepRecipe
 from tokenfree.train.sweep.run import run_sweep
 sweep = build(SweepRecipe, json.load(open({recipe!r})), source="test")
 run_sweep(sweep, {data!r}, {output!r})
@@ -220,16 +207,18 @@ run_sweep(sweep, {data!r}, {output!r})
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("scheduler", ["none", "pbt"])
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("scheduler", ["none", "asha"])
 def test_a_driver_that_is_killed_goes_on(corpus: str, make_recipe: MakeRecipe, tmp_path: Path, scheduler: str) -> None:
-    """Ctrl-C and SIGKILL at random moments; in the end all losses are those of an undisturbed sweep, bit for bit."""
+    """Ctrl-C and SIGKILL at random moments: every trial ends, no report is made twice, and losses are those of
+    trials that were never disturbed, bit for bit.
+    """
     space = {"train.learning_rate": {"log_uniform": [0.0001, 0.05]}}
-    sweep = make_sweep(
-        make_recipe(validation_windows=64), space=space, scheduler=scheduler, budget={"steps": 200}, reports=10
-    )
-    whole = run_sweep(sweep, corpus, str(tmp_path / "whole"))
+    over: dict[str, Any] = {"space": space, "budget": {"steps": 200}, "reports": 10}
+    recipe = make_recipe(validation_windows=64)
+    whole = run_sweep(make_sweep(recipe, scheduler="none", **over), corpus, str(tmp_path / "whole"))
 
+    sweep = make_sweep(recipe, scheduler=scheduler, **over)
     output = tmp_path / "killed"
     (tmp_path / "recipe.json").write_text(json.dumps(to_mapping(sweep)))
     places = {"repository": str(REPOSITORY), "recipe": str(tmp_path / "recipe.json"), "data": corpus}
@@ -237,26 +226,28 @@ def test_a_driver_that_is_killed_goes_on(corpus: str, make_recipe: MakeRecipe, t
     draw = random.Random(scheduler)
     for kill, number in enumerate((signal.SIGINT, signal.SIGKILL, signal.SIGKILL)):
         driver = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        _wait_for_reports(output, 3 + 9 * kill, driver)
-        time.sleep(draw.random() * 1.5)
+        _wait_for_reports(output, 3 + (9 if scheduler == "none" else 4) * kill, driver)
+        time.sleep(draw.random() * (1.5 if scheduler == "none" else 0.3))
         os.kill(driver.pid, number)
-        driver.wait(60)
+        driver.wait(120)
     assert not (output / "sweep.csv").exists()
-    subprocess.run(command, check=True, timeout=240)
+    subprocess.run(command, check=True, timeout=600)
     events = [json.loads(line) for line in (output / "journal.jsonl").read_text().splitlines()]
     reports = [(event["trial"], event["report"]["report"]) for event in events if event["event"] == "report"]
-    assert len(reports) == len(set(reports)) == 40  # none is repeated
+    assert len(reports) == len(set(reports))  # none is repeated
     assert len(yaml.safe_load((output / "sweep.yaml").read_text(encoding="utf-8"))["attempts"]) == 4
     history, ended = read(output, seeds=1, reports=10)
     assert ended
+    assert {trial.state for trial in trial_results(history)} <= {"finished", "stopped"}
+    assert len(reports) == 40 if scheduler == "none" else len(reports) < 40
     for before, after in zip(whole.trials, trial_results(history), strict=True):
-        assert (before.name, before.state, before.values) == (after.name, after.state, after.values)
+        assert (before.name, before.values) == (after.name, after.values)
         losses = [[report["validation_loss"] for report in trial.reports] for trial in (before, after)]
-        assert losses[0] == losses[1]
+        assert losses[0][: len(losses[1])] == losses[1]
 
 
 def _wait_for_reports(output: Path, number: int, driver: subprocess.Popen[bytes]) -> None:
-    until = time.monotonic() + 240
+    until = time.monotonic() + 600
     while time.monotonic() < until:
         journal = output / "journal.jsonl"
         if journal.exists() and journal.read_bytes().count(b'"event": "report"') >= number:

@@ -14,9 +14,9 @@ import pytest
 from tests.conftest import REPOSITORY
 from tests.train.finetuning.conftest import splits
 from tests.train.sweep.conftest import MakeTaskSweep
+from tokenfree.train.sweep.recipe import SweepRecipe
 from tokenfree.train.sweep.run import run_sweep
-from tokenfree.train.sweep.space.recipe import SweepRecipe
-from tokenfree.train.sweep.subjects.finetuning import TaskInput
+from tokenfree.train.sweep.subjects import TaskInput
 
 PROGRAM = """
 import pickle, sys

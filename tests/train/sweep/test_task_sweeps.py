@@ -15,10 +15,10 @@ from tokenfree.core.settings import build, merge, to_mapping, value_at
 from tokenfree.train.config import FinetuneRecipe
 from tokenfree.train.finetune import finetune
 from tokenfree.train.runs.hashes import verify_folder
-from tokenfree.train.sweep.results import task_scores
+from tokenfree.train.sweep import run
 from tokenfree.train.sweep.run import prepare, run_sweep
-from tokenfree.train.sweep.subjects.finetuning import TaskInput
-from tokenfree.train.sweep.trials.trial_session import TrialSession
+from tokenfree.train.sweep.subjects import TaskInput
+from tokenfree.train.sweep.trial import TrialSession
 
 MIRRORED = {
     "model": {
@@ -149,7 +149,7 @@ def test_what_was_tested_before_a_kill_is_not_tested_again(
 
     sweep = make_task_sweep()
     run_sweep(sweep, given, str(tmp_path / "whole"))
-    monkeypatch.setattr(task_scores, "finetune", killed_at_the_second)
+    monkeypatch.setattr(run, "finetune", killed_at_the_second)
     with pytest.raises(KeyboardInterrupt):
         run_sweep(sweep, given, str(tmp_path / "killed"))
     assert not (tmp_path / "killed" / "result.json").exists()
@@ -159,7 +159,7 @@ def test_what_was_tested_before_a_kill_is_not_tested_again(
         tested.append(Path(arguments[2]).name)
         return finetune(*arguments, **named)
 
-    monkeypatch.setattr(task_scores, "finetune", again)
+    monkeypatch.setattr(run, "finetune", again)
     run_sweep(sweep, given, str(tmp_path / "killed"))
     assert tested == read(tmp_path / "whole" / "result.json")["best"]["trials"]
     assert (tmp_path / "killed" / "result.json").read_bytes() == (tmp_path / "whole" / "result.json").read_bytes()

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from tokenfree.train.sweep.results.compare import MeanInterval
-from tokenfree.train.sweep.results.effects import Level
+from tokenfree.train.sweep.results import Level, MeanInterval
 from tokenfree.workflows.report.figures import Curve, Dot, cost_against_loss, curves, effect, image, parallel, smoothed
 
 

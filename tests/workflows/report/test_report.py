@@ -16,11 +16,9 @@ import yaml
 
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.train.runs.hashes import verify_folder, write_hashes
-from tokenfree.train.sweep.control.history import Event
-from tokenfree.train.sweep.results.compare import MeanInterval
-from tokenfree.train.sweep.results.tables import write
-from tokenfree.train.sweep.results.trial_result import TrialResult
-from tokenfree.train.sweep.space.targets import SPEED
+from tokenfree.train.sweep.history import Event
+from tokenfree.train.sweep.recipe import SPEED
+from tokenfree.train.sweep.results import MeanInterval, TrialResult, write
 from tokenfree.workflows.report.load import RunRecord, SweepRecord, load
 from tokenfree.workflows.report.page import write_report
 from tokenfree.workflows.report.runs import run_section

@@ -9,7 +9,7 @@ import pytest
 
 from tests.workflows.terminal.conftest import Terminal
 from tokenfree.preprocess.config import PreprocessConfig
-from tokenfree.train.sweep.control.history import History
+from tokenfree.train.sweep.history import History
 from tokenfree.workflows import cli
 from tokenfree.workflows.terminal.progress import LiveLine, Verbosity, show_settings
 from tokenfree.workflows.terminal.tables import SweepTable

@@ -73,7 +73,7 @@ class _Report(TypedDict):
 
 
 class TrialProgress(TypedDict):
-    """How far a trial of a sweep has come, see `tokenfree.train.sweep.trials.trial_session`."""
+    """How far a trial of a sweep has come, see `tokenfree.train.sweep.trial`."""
 
     steps: int  # that its budget is worth
     used: _Used  # since its beginning, over all workers

@@ -1,51 +1,58 @@
 """Runs a sweep: plans its settings, sees that they fit on the cluster, trains them, and writes the results.
 
 <output>/sweep.yaml      the resolved recipe of the sweep, written first, and the commands that trained (its attempts)
-<output>/journal.jsonl   every event, from which all else is made; see train/sweep/control/history.py
+<output>/journal.jsonl   every event, from which all else is made; see train/sweep/history.py
 <output>/trials/         checkpoints of the trials that go on or have finished
 <output>/ray/            what Ray writes, never read again and removed at the end
 <output>/standard_error.txt   what Ray said where a part of it was lost
 <output>/result.json     of a task: the scores of all settings, and of the best one on the test set
-<output>/...             the results, see train/sweep/results/tables.py; sweep.csv is written last
+<output>/...             the results, see train/sweep/results.py; sweep.csv is written last
 """
 
+import json
 import pickle
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import yaml
 
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.files import is_half_written, lock, write_atomically
-from tokenfree.core.settings import fingerprint, to_mapping
+from tokenfree.core.settings import build, fingerprint, merge, to_mapping
 from tokenfree.core.storage import Storage
+from tokenfree.preprocess.dataset.manifest import MODEL
+from tokenfree.train.config import FinetuneRecipe
 from tokenfree.train.data.mixture import Data
+from tokenfree.train.finetune import finetune
 from tokenfree.train.ray.child import RayChild
-from tokenfree.train.runs.config import SWEEP_FORMAT
+from tokenfree.train.runs.config import SWEEP_FORMAT, InitFrom, RunConfig
 from tokenfree.train.runs.hashes import rewritten, write_hashes
 from tokenfree.train.runs.provenance import attempt
-from tokenfree.train.sweep.control.controller import Progress
-from tokenfree.train.sweep.control.history import Event, History
-from tokenfree.train.sweep.control.journal import read_history
-from tokenfree.train.sweep.control.proposals import Plan, Proposer, plan
-from tokenfree.train.sweep.control.sweep_files import RAY, SCORES, SWEEP_FILE
-from tokenfree.train.sweep.results.compare import best
-from tokenfree.train.sweep.results.tables import read, write
-from tokenfree.train.sweep.results.task_scores import evaluate_chosen
-from tokenfree.train.sweep.results.trial_result import TrialResult, trial_results
-from tokenfree.train.sweep.space.recipe import SweepRecipe, check_space
-from tokenfree.train.sweep.space.targets import SPEED, Target, objectives
-from tokenfree.train.sweep.subjects.base import Subject
-from tokenfree.train.sweep.subjects.choose import open_subject
-from tokenfree.train.sweep.subjects.finetuning import FinetuningSubject, TaskInput
+from tokenfree.train.runs.run import RunFolder
+from tokenfree.train.sweep.history import RAY, SCORES, SWEEP_FILE, Event, History, read_history
+from tokenfree.train.sweep.recipe import SPEED, SweepRecipe, Target, check_space, objectives
+from tokenfree.train.sweep.results import (
+    TrialResult,
+    best,
+    full_amount,
+    mean_interval,
+    rank,
+    read,
+    settings,
+    trial_results,
+    write,
+)
+from tokenfree.train.sweep.search import Plan, Progress, Proposer, plan
+from tokenfree.train.sweep.subjects import FinetuningSubject, Subject, TaskInput, open_subject
 
 SWEEP = "sweep.yaml"
 ERRORS = "standard_error.txt"  # what Ray said where a part of it was lost
-_LEADER = "tokenfree.train.sweep.trials.lead:lead"  # by name: Ray is imported there only, in seconds
+_LEADER = "tokenfree.train.sweep.tune:lead"  # by name: Ray is imported there only, in seconds
 _OPERATIONAL = frozenset({"concurrent"})  # may differ when a sweep goes on
 
 
@@ -184,3 +191,70 @@ def _add_attempt(path: Path) -> None:
     mapping = SWEEP_FILE.yaml(Storage.at(str(path.parent)), path.name)
     attempts = [*(mapping.get("attempts") or ()), attempt()]
     write_atomically(path, yaml.safe_dump({**mapping, "attempts": attempts}, sort_keys=False))
+
+
+def evaluate_chosen(
+    sweep: SweepRecipe, subject: FinetuningSubject, trials: Sequence[TrialResult], folder: Path
+) -> None:
+    """Evaluate the runs of the best setting on the test set, and write result.json; nothing where no trial ended.
+
+    They are evaluated by their best checkpoints, when all trials have ended. Each then is a run as `tokenfree finetune`
+    leaves one. What an earlier, killed command has evaluated is kept.
+    """
+    unit = sweep.budget.unit
+    amount = full_amount(trials, unit)
+    ranked = rank(trials, target=sweep.quality, unit=unit, amount=amount)
+    if not ranked or amount is None:
+        return
+    chosen = ranked[0].setting
+    runs = [trial for trial, _ in chosen.reached(sweep.quality.metric, amount, unit)]
+    found = [_evaluated(sweep, subject, trial, folder / "trials" / trial.name) for trial in runs]
+    metric = next(iter(found[0]["dev"]))  # the main one stands first
+    splits = [split for split in ("dev", "test") if split in found[0]]
+    result = {
+        "task": found[0]["task"],
+        "metric": metric,
+        "best": {"setting": chosen.index, "values": dict(chosen.values), "trials": [trial.name for trial in runs]},
+        **{split: {name: fmean(values) for name, values in _scores(found, split).items()} for split in splits},
+        "settings": [
+            {
+                "setting": setting.index,
+                "values": dict(setting.values),
+                "dev": cell([value for _, value in setting.reached(sweep.quality.metric, amount, unit)]),
+                "test": cell(_scores(found, "test").get(metric, []) if setting.index == chosen.index else []),
+            }
+            for setting in settings(trials)
+        ],
+    }
+    write_atomically(folder / SCORES, json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+
+
+def cell(values: Sequence[float]) -> dict[str, Any] | None:
+    """The scores of seeds, their mean and half of its 95% interval, which one seed has not; None without any."""
+    found = mean_interval(values)
+    return None if found is None else {"mean": found.mean, "interval": found.half, "seeds": list(values)}
+
+
+def _scores(found: Sequence[Mapping[str, Any]], split: str) -> dict[str, list[float]]:
+    """By name, what the runs of a setting came to; only scores that all of them have."""
+    results = [result.get(split, {}) for result in found]
+    return {name: [each[name] for each in results] for name in results[0] if all(name in each for each in results)}
+
+
+def _evaluated(sweep: SweepRecipe, subject: FinetuningSubject, trial: TrialResult, folder: Path) -> dict[str, Any]:
+    """The result of a trial's run, evaluated if it is not yet."""
+    run = RunFolder(folder)
+    result = run.result()
+    if result is None:
+        mapping = merge(to_mapping(sweep.recipe(trial.values, trial.seed)), {"train": {"steps": trial.last["step"]}})
+        recipe = build(FinetuneRecipe, mapping, source=trial.name)
+        files = subject.files
+        given = None if subject.init_from is None else InitFrom(subject.init_from, subject.sha256)
+        run.write_config(RunConfig(recipe, files.paths.get("train", ""), files.content, given))
+        if files.model is not None and recipe.model.embedder.symbols == "subwords":
+            Storage.at(str(folder)).write_bytes(MODEL, files.model)
+        # It is trained already: what is left of a run to do is its evaluation.
+        finetune(recipe, files.paths, str(folder), init_from=subject.init_from, trust_code=subject.trust_code)
+        result = run.result()
+    assert result is not None, "a finished run has a result"
+    return result

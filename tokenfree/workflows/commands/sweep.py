@@ -28,9 +28,9 @@ from tokenfree.workflows.terminal.progress import counted
 
 if TYPE_CHECKING:
     from tokenfree.train.data.mixture import Data
+    from tokenfree.train.sweep.recipe import SweepRecipe
     from tokenfree.train.sweep.run import SweepResult
-    from tokenfree.train.sweep.space.recipe import SweepRecipe
-    from tokenfree.train.sweep.subjects.finetuning import TaskInput
+    from tokenfree.train.sweep.subjects import TaskInput
     from tokenfree.train.tasks.base import Split
 
 KIND = SWEEP  # of recipe that the command reads
@@ -59,8 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the sweep with a live table, then print the best setting and the files made."""
-    from tokenfree.train.sweep.control.sweep_files import SCORES
-    from tokenfree.train.sweep.results.tables import BEST, TABLE
+    from tokenfree.train.sweep.history import SCORES
+    from tokenfree.train.sweep.results import BEST, TABLE
     from tokenfree.train.sweep.run import run_sweep
     from tokenfree.workflows.report.page import write_report
     from tokenfree.workflows.report.paper_table import paper_table
@@ -103,7 +103,7 @@ def _sweep(args: argparse.Namespace) -> "SweepRecipe":
     Raises:
         UserError: a file is no sweep recipe, or keys, values and knobs do not fit together; all of them are named.
     """
-    from tokenfree.train.sweep.space.recipe import SweepRecipe, space_problems
+    from tokenfree.train.sweep.recipe import SweepRecipe, space_problems
 
     for given in filter(None, (args.recipe, args.config)):
         library.check_kind(KIND, given)
@@ -129,8 +129,8 @@ def _data(args: argparse.Namespace, sweep: "SweepRecipe") -> "Data | TaskInput":
     Raises:
         UserError: it is missing, or there are two kinds of it.
     """
-    from tokenfree.train.sweep.space.recipe import TASK
-    from tokenfree.train.sweep.subjects.finetuning import TaskInput
+    from tokenfree.train.sweep.recipe import TASK
+    from tokenfree.train.sweep.subjects import TaskInput
 
     splits: dict[Split, str | None] = {"train": args.train, "dev": args.dev, "test": args.test}
     files: dict[Split, str] = {split: path for split, path in splits.items() if path is not None}
@@ -148,10 +148,9 @@ def _data(args: argparse.Namespace, sweep: "SweepRecipe") -> "Data | TaskInput":
 
 def _results(sweep: "SweepRecipe", result: "SweepResult") -> Iterator[str]:
     """What is said at the end: what became of the trials, and the best setting."""
-    from tokenfree.train.sweep.results.compare import full_amount, rank
-    from tokenfree.train.sweep.results.trial_result import STATES
+    from tokenfree.train.sweep.recipe import LOSS
+    from tokenfree.train.sweep.results import STATES, full_amount, rank
     from tokenfree.train.sweep.run import targets
-    from tokenfree.train.sweep.space.targets import LOSS
 
     states = [trial.state for trial in result.trials]
     told = [f"{states.count(state)} {state}" for state in STATES if state in states]

@@ -253,7 +253,7 @@ FINETUNING = RecipeKind(
 SWEEP = RecipeKind(
     "sweep recipe",
     "sweep",
-    "tokenfree.train.sweep.space.recipe",
+    "tokenfree.train.sweep.recipe",
     "SweepRecipe",
     (
         *("base", "variants", "overrides", "space", "searcher", "scheduler", "objectives", "trials", "seeds"),

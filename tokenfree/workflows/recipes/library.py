@@ -77,7 +77,7 @@ def resolve_sweep(mapping: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         UserError: as `read`, for a recipe that is named; or it is none of pretraining or fine-tuning.
     """
-    from tokenfree.train.sweep.space.task_sweeps import with_task_defaults  # which takes seconds to import
+    from tokenfree.train.sweep.recipe import with_task_defaults  # which takes seconds to import
 
     mapping = dict(mapping)
     if isinstance(mapping.get("base"), str):

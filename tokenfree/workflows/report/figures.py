@@ -20,9 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
 from tokenfree.core.errors import printable
-from tokenfree.train.sweep.results.compare import MeanInterval
-from tokenfree.train.sweep.results.effects import Level, ordered_cells
-from tokenfree.train.sweep.results.trial_result import shown
+from tokenfree.train.sweep.results import Level, MeanInterval, ordered_cells, shown
 from tokenfree.workflows.report.parts import cut
 
 INK, FAINT, GRID, MUTED = "#1f2933", "#616e7c", "#e4e7eb", "#a3afbb"

@@ -21,10 +21,9 @@ from tokenfree.train.runs.config import (
     RESULT_NAME,
     SHOWN_CONFIG,
 )
-from tokenfree.train.sweep.control.sweep_files import SWEEP_FILE
-from tokenfree.train.sweep.results.tables import read
-from tokenfree.train.sweep.results.trial_result import TrialResult, trial_results
-from tokenfree.train.sweep.space.targets import LOSS, quality
+from tokenfree.train.sweep.history import SWEEP_FILE
+from tokenfree.train.sweep.recipe import LOSS, quality
+from tokenfree.train.sweep.results import TrialResult, read, trial_results
 from tokenfree.workflows.report.parts import Table
 
 _VERSIONS = ("torch", "ray")  # packages that are named at the top; a table has all

@@ -13,8 +13,8 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.storage import Storage
-from tokenfree.train.sweep.control.sweep_files import SCORES, SCORES_FILE
-from tokenfree.train.sweep.results.trial_result import short_names, shown
+from tokenfree.train.sweep.history import SCORES, SCORES_FILE
+from tokenfree.train.sweep.results import short_names, shown
 
 TableFormat = Literal["markdown", "latex", "csv"]
 FORMATS: tuple[TableFormat, ...] = get_args(TableFormat)

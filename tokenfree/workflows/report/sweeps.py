@@ -6,23 +6,31 @@ from typing import Any
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.storage import Storage
-from tokenfree.train.sweep.control.sweep_files import BEST_FILE
-from tokenfree.train.sweep.results.compare import (
+from tokenfree.train.sweep.history import BEST_FILE
+from tokenfree.train.sweep.recipe import LOSS, SPEED, Target, objectives, quality
+from tokenfree.train.sweep.results import (
+    BEST,
+    STATES,
     MeanInterval,
     Ranked,
     Setting,
+    TrainingCost,
+    TrialResult,
     best,
     common_amount,
+    costs,
     front,
+    front_amount,
     full_amount,
+    importance,
+    is_number,
+    knobs,
+    levels,
     rank,
     settings,
+    short_names,
+    shown,
 )
-from tokenfree.train.sweep.results.costs import TrainingCost, costs, front_amount
-from tokenfree.train.sweep.results.effects import importance, levels
-from tokenfree.train.sweep.results.tables import BEST
-from tokenfree.train.sweep.results.trial_result import STATES, TrialResult, is_number, knobs, short_names, shown
-from tokenfree.train.sweep.space.targets import LOSS, SPEED, Target, objectives, quality
 from tokenfree.workflows.report import figures
 from tokenfree.workflows.report.figures import Dot, fits, inline
 from tokenfree.workflows.report.load import SweepRecord, attempt_table, machine_line

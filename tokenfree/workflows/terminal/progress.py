@@ -25,9 +25,9 @@ from typing_extensions import Self
 from tokenfree.core.errors import one_line, printable
 from tokenfree.core.settings import to_mapping
 from tokenfree.preprocess.download import Progress
-from tokenfree.train.sweep.control.history import Event, History, TrialState
-from tokenfree.train.sweep.results.trial_result import is_number, short_names, shown
-from tokenfree.train.sweep.space.targets import LOSS, Target
+from tokenfree.train.sweep.history import Event, History, TrialState
+from tokenfree.train.sweep.recipe import LOSS, Target
+from tokenfree.train.sweep.results import is_number, short_names, shown
 
 if TYPE_CHECKING:
     from tokenfree.train.inference.embed import ShardRecord

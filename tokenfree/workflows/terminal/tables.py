@@ -28,18 +28,16 @@ from tokenfree.train.analyses.attention import MEASURES as ATTENTION
 from tokenfree.train.inference.embed import COUNTS, finished
 from tokenfree.train.model.costs import Memory
 from tokenfree.train.planning import Work
-from tokenfree.train.sweep.control.history import Event, History, TrialState
+from tokenfree.train.sweep.history import Event, History, TrialState
 from tokenfree.workflows.inspection import BLOCK, Piece, Window, on_one_line
 from tokenfree.workflows.terminal.progress import Frame, SweepPace, Verbosity, counted, frame, news
 
 if TYPE_CHECKING:
     from tokenfree.train.data.mixture import Data
     from tokenfree.train.pretrain import PretrainResult
-    from tokenfree.train.sweep.control.placement import Placement
-    from tokenfree.train.sweep.control.trial_cost import TrialCost
-    from tokenfree.train.sweep.space.recipe import SweepRecipe
-    from tokenfree.train.sweep.subjects.finetuning import TaskInput
-    from tokenfree.train.sweep.trials.sweep_time import SweepTime, TrialSpeed
+    from tokenfree.train.sweep.planning import Placement, SweepTime, TrialCost, TrialSpeed
+    from tokenfree.train.sweep.recipe import SweepRecipe
+    from tokenfree.train.sweep.subjects import TaskInput
 
 FEW = 100  # targets, under which a mean says little: such groups are joined
 NO_SCRIPT = "no letters"
@@ -647,9 +645,8 @@ def describe(sweep: SweepRecipe, data: Data | TaskInput, output: str) -> Iterato
     Raises:
         UserError: the sweep cannot be run.
     """
-    from tokenfree.train.sweep.control.trial_cost import CostEstimator
+    from tokenfree.train.sweep.planning import CostEstimator, measure, time_left
     from tokenfree.train.sweep.run import prepare
-    from tokenfree.train.sweep.trials.sweep_time import measure, time_left
 
     proposer, plan = prepare(sweep, data, output)
     sweep = proposer.sweep
@@ -681,7 +678,7 @@ def _placement(sweep: SweepRecipe, settings: tuple[dict, ...]) -> Placement:
     import torch
 
     from tokenfree.train.ray.cluster import cores, ray_session
-    from tokenfree.train.sweep.control.placement import Node, cluster_nodes, find_placement
+    from tokenfree.train.sweep.planning import Node, cluster_nodes, find_placement
 
     if "RAY_ADDRESS" in os.environ:
         with ray_session():
@@ -691,8 +688,7 @@ def _placement(sweep: SweepRecipe, settings: tuple[dict, ...]) -> Placement:
 
 def _begun(sweep: SweepRecipe, settings: tuple[dict, ...], output: str) -> History:
     """What is known of this sweep in its folder; nothing where that holds another one, or none."""
-    from tokenfree.train.sweep.control.history import History
-    from tokenfree.train.sweep.control.journal import read_history
+    from tokenfree.train.sweep.history import History, read_history
 
     none = History(sweep.seeds, sweep.reports, sweep.quality)
     if "://" in output:
@@ -717,7 +713,7 @@ def _time(seconds: float) -> str:
 
 def _budget(sweep: SweepRecipe, costs: list[TrialCost], runs: int) -> Iterator[str]:
     budget = sweep.budget
-    most = "at most " if sweep.scheduler.stops_early() else ""
+    most = "at most " if sweep.scheduler.name != "none" else ""
     unit = budget.unit.replace("_", " ").replace("train ", "")
     yield f"budget of a trial: {budget.amount:,.6g} {unit}{'' if unit.endswith('s') else 's'}, {sweep.reports} reports"
     if budget.seconds is not None:

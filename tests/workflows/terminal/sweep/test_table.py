@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.workflows.terminal.conftest import Terminal
-from tokenfree.train.sweep.control.history import Event, History
-from tokenfree.train.sweep.space.targets import ERROR, SCORE
+from tokenfree.train.sweep.history import Event, History
+from tokenfree.train.sweep.recipe import ERROR, SCORE
 from tokenfree.workflows.terminal import tables as sweep_table
 from tokenfree.workflows.terminal.tables import SweepTable
 

@@ -1,0 +1,250 @@
+"""The course of a sweep under Ray Tune's schedulers, with trials that only pretend to train, and kills in between."""
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tokenfree.core.settings import build
+from tokenfree.train.sweep.history import Event, History, TrialState, read_history
+from tokenfree.train.sweep.recipe import SCHEDULER, SweepRecipe
+from tokenfree.train.sweep.search import Course, Plan, Proposer
+from tokenfree.train.sweep.tune import make_scheduler
+
+SCHEDULERS = SCHEDULER.names()
+KEY = "train.learning_rate"
+Loss = Callable[[TrialState, int], float]
+Told = list[tuple[Event, History]]
+
+
+def make_sweep(scheduler: Any, *, trials: int, reports: int, seeds: int = 1) -> SweepRecipe:
+    space = {KEY: {"uniform": [0.0, 1.0]}}
+    mapping = {"base": {}, "space": space, "scheduler": scheduler, "trials": trials, "reports": reports, "seeds": seeds}
+    return build(SweepRecipe, mapping, source="test")
+
+
+def begin(sweep: SweepRecipe, folder: Path, told: Told | None = None) -> Course:
+    """The course of a sweep that begins, or resumes, in `folder`; `told` gets what it tells."""
+    folder.mkdir(exist_ok=True)
+    settings = tuple({KEY: (index * 7 % 10) / 10} for index in range(sweep.trials or 0))
+    proposer = Proposer(sweep, subject=None)  # pyright: ignore[reportArgumentType]
+    heard = told if told is not None else []
+    course = Course(proposer, Plan(len(settings), settings, {}, ()), folder, lambda *news: heard.append(news))
+    course.start()
+    return course
+
+
+def by_rate(trial: TrialState, report_number: int) -> float:
+    """Low rates are good from the start."""
+    return trial.values[KEY] + 1 / report_number
+
+
+def play(
+    course: Course, *, concurrent: int = 2, loss: Loss = by_rate, order: int = 0, ticks: int | None = None
+) -> list[tuple[str, int]]:
+    """Run pretended trials as Tune would, those that run in an order drawn from the seed `order`; each report.
+
+    A trial's checkpoint is a file with the number of its report. After `ticks` reports all is left as a kill would
+    leave it.
+    """
+    draw, scheduler = random.Random(order), make_scheduler(course.sweep, course.history)
+    running: dict[str, Any] = {}  # Tune's trials, by our names
+    seen: list[tuple[str, int]] = []
+    while ticks is None or len(seen) < ticks:
+        while len(running) < concurrent and (begun := course.next_trial()) is not None:
+            running[begun.name] = SimpleNamespace(
+                trial_id=f"{order}{begun.name}", config={"segment": {"name": begun.name}}
+            )
+            scheduler.on_trial_add(SimpleNamespace(), running[begun.name])  # pyright: ignore[reportArgumentType]
+        if not running:
+            assert course.history.all_ended
+            break
+        name = list(running)[draw.randrange(len(running))]
+        trial = course.history.trials[name]
+        checkpoint = course.folder(name) / "state"
+        checkpoint.parent.mkdir(parents=True, exist_ok=True)
+        number = 1 + (int(checkpoint.read_text()) if checkpoint.exists() else 0)
+        checkpoint.write_text(str(number))
+        seen.append((name, number))
+        result = {"report_number": number, "quality": loss(trial, number)}
+        if number == course.sweep.reports:
+            scheduler.on_trial_complete(SimpleNamespace(), running[name], result)  # pyright: ignore[reportArgumentType]
+            stop = True
+        else:
+            stop = scheduler.on_trial_result(SimpleNamespace(), running[name], result) == "STOP"  # pyright: ignore[reportArgumentType]
+        course.report(name, {"report": number, "step": number, "validation_loss": result["quality"]}, stop=stop)
+        if stop:
+            del running[name]
+    course.close()
+    return seen
+
+
+def outcome(course: Course) -> dict[str, Any]:
+    return {trial.name: (trial.state, trial.report_number, trial.values) for trial in course.history.trials.values()}
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@pytest.mark.parametrize("concurrent", [1, 3])
+def test_a_sweep_that_is_killed_again_and_again_ends_with_every_trial(
+    scheduler: str, concurrent: int, tmp_path: Path
+) -> None:
+    """One trial after another, also with the outcome of an undisturbed sweep: rungs are as before each kill."""
+    sweep = make_sweep(scheduler, trials=12, reports=9)
+    seen = list[tuple[str, int]]()
+    for life in range(1000):
+        killed = begin(sweep, tmp_path / "killed")
+        seen += play(killed, concurrent=concurrent, order=life, ticks=5)
+        if killed.history.all_ended:
+            break
+    assert len(killed.history.trials) == killed.history.total == 12
+    assert len(seen) == len(set(seen))  # no report is made twice
+    for name, trial in killed.history.trials.items():
+        assert [number for other, number in seen if other == name] == list(range(1, trial.report_number + 1))
+    if concurrent == 1:
+        whole = begin(sweep, tmp_path / "whole")
+        play(whole, concurrent=1)
+        assert outcome(killed) == outcome(whole)
+
+
+@pytest.mark.parametrize("scheduler", ["asha", "median_stopping"])
+def test_bad_trials_stop_and_the_best_does_not(scheduler: str, tmp_path: Path) -> None:
+    course = begin(make_sweep(scheduler, trials=10, reports=9), tmp_path / "sweep")
+    play(course)
+    trials = course.history.trials.values()
+    assert [trial.state for trial in trials if trial.values[KEY] == 0.0] == ["finished"]
+    assert sum(trial.state == "stopped" for trial in trials) >= 3
+
+
+def test_asha_keeps_its_rungs_over_a_kill(tmp_path: Path) -> None:
+    """The losses before the kill count: later trials are judged against them."""
+    sweep = make_sweep({"name": "asha", "grace": 1, "reduction": 2}, trials=4, reports=4)
+    losses = {"trial_000": 1.0, "trial_001": 2.0, "trial_002": 0.5, "trial_003": 3.0}
+    before = begin(sweep, tmp_path / "sweep")
+    seen = play(before, concurrent=1, loss=lambda trial, number: losses[trial.name], ticks=5)
+    assert [name for name, _ in seen] == ["trial_000"] * 4 + ["trial_001"]
+    assert before.history.trials["trial_001"].state == "stopped"
+    after = begin(sweep, tmp_path / "sweep")
+    seen = play(after, concurrent=1, loss=lambda trial, number: losses[trial.name])
+    assert [name for name, _ in seen] == ["trial_002"] * 4 + ["trial_003"]
+
+
+def test_a_score_is_better_the_higher_it_is(tmp_path: Path) -> None:
+    mapping = {"base": {"task": "classification"}, "space": {KEY: {"choice": [1]}}, "objectives": ["dev_score"]}
+    sweep = build(SweepRecipe, {**mapping, "reports": 4, "scheduler": {"reduction": 2}}, source="test")
+    history = History(seeds=1, reports=4, target=sweep.quality)
+    for setting, score in enumerate((0.2, 0.9)):
+        history = history.after({"event": "propose", "setting": setting, "values": {}})
+        report = {"report": 1, "dev_score": score}
+        name = f"trial_00{setting}"
+        history = history.after({"event": "report", "trial": name, "verdict": "go", "report": report})
+    scheduler = make_scheduler(sweep, history)
+    decisions = []
+    for name, score in (("a", 0.1), ("b", 0.95)):
+        trial: Any = SimpleNamespace(config={"segment": {"name": name}})
+        nothing: Any = SimpleNamespace()
+        scheduler.on_trial_add(nothing, trial)
+        decisions.append(scheduler.on_trial_result(nothing, trial, {"report_number": 1, "quality": score}))
+    assert decisions == ["STOP", "CONTINUE"]
+
+
+def test_a_trial_that_fails_is_tried_once_more_and_then_left(tmp_path: Path) -> None:
+    told: Told = []
+    sweep = make_sweep("asha", trials=3, reports=3)
+    course = begin(sweep, tmp_path / "sweep", told)
+    for attempt in (1, 2):
+        trial = course.next_trial()
+        assert trial is not None
+        assert trial.name == "trial_000"
+        course.failed(trial.name, f"ValueError: attempt {attempt}")
+        if attempt == 1:
+            assert course.history.trials[trial.name].state == "waiting"
+            course.close()
+            course = begin(sweep, tmp_path / "sweep", told)
+    failed = course.history.trials["trial_000"]
+    assert (failed.state, failed.error) == ("failed", "ValueError: attempt 2")
+    course.close()
+    ended = begin(sweep, tmp_path / "sweep", told)
+    play(ended)
+    errors = [event["error"] for event, _ in told if event["event"] == "failure"]
+    assert errors == ["ValueError: attempt 1", "ValueError: attempt 2"]
+    assert ended.history.all_ended
+
+
+def test_the_journal_is_all_that_there_is_to_know(tmp_path: Path) -> None:
+    """What is told, what is known and what is read from the journal are the same at every moment, over a kill too."""
+    told: Told = []
+    sweep = make_sweep("asha", trials=6, reports=4)
+    for ticks in (7, None):
+        course = begin(sweep, tmp_path / "sweep", told)
+        play(course, ticks=ticks)
+        assert read_history(tmp_path / "sweep", seeds=1, reports=4) == course.history
+    lines = (tmp_path / "sweep" / "journal.jsonl").read_text().splitlines()
+    assert [event for event, _ in told] == [json.loads(line) for line in lines]
+    assert told[-1][1] == course.history
+    assert len(told[0][1].trials) == 0  # histories that were told do not change
+
+
+def test_a_journal_of_an_earlier_version_goes_on(tmp_path: Path) -> None:
+    """One with trials that wait for others, and without the events that came later."""
+    sweep = make_sweep("asha", trials=3, reports=2)
+    (tmp_path / "sweep").mkdir()
+    report = {"report": 1, "step": 1, "validation_loss": 1.5}
+    events = [
+        {"event": "propose", "setting": 0, "values": {KEY: 0.5}},
+        {"event": "report", "trial": "trial_000", "verdict": "wait", "report": report},
+        {"event": "exploit", "trial": "trial_000", "donor": "trial_000", "values": {KEY: 0.4}, "report": 1},
+    ]
+    (tmp_path / "sweep" / "journal.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    course = begin(sweep, tmp_path / "sweep")
+    assert course.history.trials["trial_000"].state == "running"
+    (course.folder("trial_000")).mkdir(parents=True)
+    (course.folder("trial_000") / "state").write_text("1")
+    assert ("trial_000", 2) in play(course)
+    assert course.history.trials["trial_000"].values == {KEY: 0.4}
+
+
+def test_when_ray_gives_up_its_trials_begin_again(tmp_path: Path) -> None:
+    course = begin(make_sweep("none", trials=2, reports=1), tmp_path / "sweep")
+    begun = [course.next_trial() for _ in range(3)]
+    assert [trial.name for trial in begun if trial is not None] == ["trial_000", "trial_001"]
+    course.restart()
+    assert not any(trial.running for trial in course.history.trials.values())
+    play(course)
+    assert {trial.state for trial in course.history.trials.values()} == {"finished"}
+    assert not any(trial.failures for trial in course.history.trials.values())
+
+
+def test_a_space_that_holds_fewer_settings_than_are_asked_for_ends_the_sweep(tmp_path: Path) -> None:
+    sweep = make_sweep("none", trials=5, reports=1)
+    foreseen = Plan(5, ({KEY: 0.1}, {KEY: 0.2}), {"never": 1}, (({KEY: 0.4}, ("never",)),))
+    proposer: Any = SimpleNamespace(sweep=sweep, next=lambda history: (None, [({KEY: 0.3}, ["no"])]))
+    for _ in range(2):  # the second time it is known
+        course = Course(proposer, foreseen, tmp_path, lambda event, history: None)
+        course.start()
+        play(course)
+        assert (course.history.total, course.history.all_ended) == (2, True)
+        assert course.history.reasons() == {"never": 1, "no": 1}
+    assert (tmp_path / "journal.jsonl").read_text().count("exhausted") == 1
+
+
+def test_only_trials_that_may_resume_keep_their_checkpoints(tmp_path: Path) -> None:
+    course = begin(make_sweep("asha", trials=6, reports=4), tmp_path / "sweep")
+    play(course)
+    kept = {path.name for path in (tmp_path / "sweep" / "trials").iterdir()}
+    assert kept == {trial.name for trial in course.history.trials.values() if trial.state == "finished"}
+    assert len(kept) < 6
+
+
+def test_seeds_are_trials_of_their_own(tmp_path: Path) -> None:
+    course = begin(make_sweep("none", trials=2, reports=1, seeds=2), tmp_path / "sweep")
+    play(course)
+    assert [(t.name, t.setting, t.seed) for t in course.history.trials.values()] == [
+        ("trial_000_seed_0", 0, 0),
+        ("trial_000_seed_1", 0, 1),
+        ("trial_001_seed_0", 1, 0),
+        ("trial_001_seed_1", 1, 1),
+    ]

@@ -1,0 +1,168 @@
+"""One trial in one process: budgets in any unit, and going on from its own checkpoints."""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.settings import to_mapping
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.loop.pretraining import Loop
+from tokenfree.train.sweep import trial as trial_session
+from tokenfree.train.sweep.trial import TrialSegment, TrialSession, seconds_of_step
+
+MakeRecipe = Callable[..., PretrainRecipe]
+EXACT = ("report", "step", "loss", "validation_loss", "characters", "flops", "parameters", "seed")
+
+
+def make_segment(corpus: str, recipe: PretrainRecipe, folder: Path, **over: Any) -> TrialSegment:
+    segment = TrialSegment(
+        name="trial_000",
+        recipe=to_mapping(recipe),
+        data=corpus,
+        folder=str(folder),
+        budget={"steps": 6},
+        reports=3,
+        known=0,
+        threads=1,
+    )
+    return dataclasses.replace(segment, **over)
+
+
+def opened(segment: TrialSegment) -> TrialSession:
+    session = TrialSession(segment)
+    session.open()
+    return session
+
+
+def reports(segment: TrialSegment) -> list[dict[str, Any]]:
+    """All that are still to come."""
+    session = opened(segment)
+    found = []
+    while not found or found[-1]["report"] < segment.reports:
+        found.append(dict(session.advance()))
+    session.close()
+    return found
+
+
+def exact(report: dict[str, Any]) -> dict[str, Any]:
+    return {name: report[name] for name in EXACT}
+
+
+def test_nothing_happens_before_it_is_opened(tmp_path: Path, make_recipe: MakeRecipe) -> None:
+    TrialSession(make_segment("no such data", make_recipe(), tmp_path / "trial"))
+    assert not (tmp_path / "trial").exists()
+
+
+def test_a_folder_is_held_by_one_at_a_time(
+    corpus: str, make_recipe: MakeRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial_session, "_PATIENCE", 0.1)
+    first = opened(make_segment(corpus, make_recipe(), tmp_path))
+    with pytest.raises(JobError, match="another process still trains"):
+        opened(make_segment(corpus, make_recipe(), tmp_path))
+    first.close()
+    failing = TrialSession(make_segment(str(tmp_path / "nowhere"), make_recipe(), tmp_path))
+    with pytest.raises(UserError):
+        failing.open()  # lets go of the folder again
+    opened(make_segment(corpus, make_recipe(), tmp_path)).close()
+
+
+def test_reports_come_evenly_and_count(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    found = reports(make_segment(corpus, make_recipe(), tmp_path, budget={"steps": 7}))
+    assert [report["step"] for report in found] == [3, 5, 7]
+    assert found[1]["flops"] == pytest.approx(found[0]["flops"] * 5 / 3)
+    assert found[2]["characters"] > found[1]["characters"] > found[0]["characters"] > 0
+    assert all(report["characters_per_second"] > 0 for report in found)
+
+
+@pytest.mark.parametrize(("unit", "budget"), [("characters", {"characters": 5000}), ("flops", {"flops": 4e8})])
+def test_budgets_of_characters_and_of_arithmetic(
+    corpus: str, make_recipe: MakeRecipe, tmp_path: Path, unit: str, budget: dict[str, float]
+) -> None:
+    used = reports(make_segment(corpus, make_recipe(), tmp_path, budget=budget))[-1]
+    assert used[unit] == pytest.approx(budget[unit], rel=0.1)
+    twice = reports(make_segment(corpus, make_recipe(), tmp_path / "2", budget={unit: 2 * budget[unit]}))[-1]
+    assert twice["step"] == pytest.approx(2 * used["step"], abs=1)
+
+
+def test_a_costlier_model_makes_fewer_steps_for_the_same_arithmetic(
+    corpus: str, make_recipe: MakeRecipe, tmp_path: Path
+) -> None:
+    small, large = (
+        reports(make_segment(corpus, make_recipe(model=model), tmp_path / name, budget={"flops": 4e8}))[-1]
+        for name, model in (("small", {}), ("large", {"trunk": {"layers": 3}}))
+    )
+    assert large["step"] < small["step"]
+    assert large["flops"] == pytest.approx(small["flops"], rel=0.1)
+
+
+def test_a_budget_of_seconds(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    found = reports(make_segment(corpus, make_recipe(), tmp_path, budget={"seconds": 0.6}))
+    assert found[-1]["report"] == 3
+    assert 0.1 < found[-1]["train_seconds"] < 2  # a step more than the budget at most, or all steps that it is worth
+
+
+def test_timing_a_step_leaves_the_trial_at_its_beginning(
+    corpus: str, make_recipe: MakeRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the loop that was timed stays where it began, whatever the learning rate of the trial."""
+    recipe = make_recipe(learning_rate=1.0, warmup=0.0)
+    timed: list[Loop] = []
+
+    def one_second(loop: Loop) -> float:
+        timed.append(loop)
+        assert seconds_of_step(loop) > 0
+        return 1.0
+
+    monkeypatch.setattr(trial_session, "seconds_of_step", one_second)
+    session = opened(make_segment(corpus, recipe, tmp_path / "seconds", budget={"seconds": 6}, reports=6))
+    fresh = Loop(recipe, corpus)
+    assert timed[0].step > session._loop.step == 0
+    for found in (timed[0], session._loop):
+        for after, before in zip(found.model.parameters(), fresh.model.parameters(), strict=True):
+            torch.testing.assert_close(after, before, rtol=0, atol=1e-9)
+    assert session._loop.recipe.train.steps == 6
+    assert session._loop.recipe.train.learning_rate == 1.0
+    session.close()
+
+
+def test_a_trial_goes_on_bit_for_bit_from_its_newest_checkpoint(
+    corpus: str, make_recipe: MakeRecipe, tmp_path: Path
+) -> None:
+    for budget in ({"steps": 6}, {"characters": 3000}):
+        whole = reports(make_segment(corpus, make_recipe(), tmp_path / f"whole {budget}", budget=budget))
+        folder = tmp_path / f"killed {budget}"
+        session = opened(make_segment(corpus, make_recipe(), folder, budget=budget))
+        session.advance()
+        session.close()
+        rest = reports(make_segment(corpus, make_recipe(), folder, budget=budget, known=1))
+        assert [exact(report) for report in rest] == [exact(report) for report in whole[1:]]
+
+
+def test_a_report_that_nobody_heard_of_is_made_again_without_training(
+    corpus: str, make_recipe: MakeRecipe, tmp_path: Path
+) -> None:
+    session = opened(make_segment(corpus, make_recipe(), tmp_path))
+    session.advance()
+    lost = session.advance()
+    session.close()
+    again = opened(make_segment(corpus, make_recipe(), tmp_path, known=1))
+    assert again.advance() == lost
+    assert again.advance()["report"] == 3
+    again.close()
+
+
+def test_a_damaged_checkpoint_is_passed_over(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    segment = make_segment(corpus, make_recipe(), tmp_path)
+    whole = reports(dataclasses.replace(segment, folder=str(tmp_path / "whole")))
+    session = opened(segment)
+    session.advance()
+    session.advance()
+    session.close()
+    (tmp_path / "checkpoints" / "step_00000004" / "model.safetensors").write_bytes(b"damaged")
+    assert [exact(report) for report in reports(dataclasses.replace(segment, known=2))] == [exact(r) for r in whole[1:]]

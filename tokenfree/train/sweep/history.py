@@ -1,0 +1,416 @@
+"""The record of a sweep: every event a line of its journal, and what is known of the trials after them.
+
+Ray Tune saves its own state every ten seconds or more, without the reports, and copies it in the background. After a
+SIGKILL it has forgotten trials that began and decisions that were made since. So the journal is what a sweep resumes
+from, and what its table, its files and its page are made of.
+
+An event is a mapping, whose `event` says what happened:
+
+    start      settings                      a command begins or resumes: nothing trains; the number of settings to try
+    skip       values, reasons               a setting cannot be run
+    propose    setting, values               a setting is taken, with a trial for each seed
+    exhausted                                the space holds no more settings that can be run
+    begin      trial                         the trial begins or resumes
+    report     trial, report, verdict        the trial reports; it goes on unless the verdict is `stop`
+    verdict    trial, verdict                the verdict on a trial that waited for others
+    failure    trial, error                  the trial failed
+
+Journals of earlier versions also hold `exploit`, verdicts `wait` and `exploit`, and lack some of the others.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO, Literal
+
+from pydantic import Field, with_config
+from typing_extensions import NotRequired, TypedDict
+
+from tokenfree.core.storage import Storage
+from tokenfree.core.stored_files import OPEN, StoredFile, whole_lines
+from tokenfree.train.runs.config import SWEEP_FORMAT, Attempt, Count, Format, Number
+from tokenfree.train.sweep.recipe import LOSS, Objective, Target, Values
+
+Event = Mapping[str, Any]
+Report = Mapping[str, Any]
+Verdict = Literal["go", "wait", "stop", "exploit"]
+JOURNAL = "journal.jsonl"
+RAY = "ray"  # the folder of what Ray writes, removed at the end
+SCORES = "result.json"  # of a task: the scores of all settings
+MAX_FAILURES = 1  # a trial that fails is tried once more
+
+
+@dataclass(frozen=True)
+class TrialState:
+    """One trial: a setting with one of its seeds, and what came of it so far.
+
+    Attributes:
+        name: `trial_003`; see `trial_name`.
+        setting: number of its setting, from 0.
+        seed: added to the recipe's own seed.
+        values: by dotted key.
+        last_report: number of the report that ends it.
+        reports: all reports, in order.
+        verdict: decision on the last report; `go` before the first.
+        running: whether it trains, or waits under Ray Tune.
+        failures: number of failures.
+        error: message of the last failure.
+        target: field of the reports that says how good it is.
+    """
+
+    name: str
+    setting: int
+    seed: int
+    values: Values
+    last_report: int
+    reports: tuple[Report, ...] = ()
+    verdict: Verdict = "go"
+    running: bool = False
+    failures: int = 0
+    error: str = ""
+    target: Target = LOSS
+
+    @property
+    def last(self) -> Report:
+        """The last report; empty where there was none."""
+        return self.reports[-1] if self.reports else {}
+
+    @property
+    def report_number(self) -> int:
+        """The number of the last report, 0 before the first. All trials make equally many, evenly over the budget."""
+        return self.last.get("report", 0)
+
+    @property
+    def state(self) -> str:
+        """`finished`, `stopped` (early, by the scheduler), `failed`, `running` (also between commands) or `waiting`."""
+        if self.failures > MAX_FAILURES:
+            return "failed"
+        if self.reports and self.report_number >= self.last_report:
+            return "finished"
+        if self.verdict == "stop":
+            return "stopped"
+        return "running" if self.running or self.reports else "waiting"
+
+    @property
+    def ended(self) -> bool:
+        """Whether it trains no more."""
+        return self.state in ("finished", "stopped", "failed")
+
+    def after(self, event: Event) -> TrialState:
+        """Return the trial after an event of its own.
+
+        Raises:
+            ValueError: there is no such event.
+        """
+        match event["event"]:
+            case "begin":
+                return dataclasses.replace(self, running=True)
+            case "report":
+                new = dataclasses.replace(self, reports=(*self.reports, event["report"]), verdict=event["verdict"])
+                return dataclasses.replace(new, running=self.running and not new.ended)
+            case "verdict":
+                new = dataclasses.replace(self, verdict=event["verdict"])
+                return dataclasses.replace(new, running=self.running and not new.ended)
+            case "exploit":
+                return dataclasses.replace(self, values=event["values"])
+            case "failure":
+                return dataclasses.replace(self, failures=self.failures + 1, error=event["error"], running=False)
+        raise ValueError(f"no event of a trial: {event}")
+
+
+@dataclass(frozen=True)
+class History:
+    """What is known of a sweep: its trials by name, in the order in which they were proposed, and its settings.
+
+    Attributes:
+        seeds: number of trials of each setting.
+        reports: number of reports of a trial that is not stopped.
+        target: field of the reports that says how good a trial is.
+        num_settings: number of settings to try, if the space holds so many; 0 before a command has recorded it.
+        trials: by name.
+        proposed: values of each setting.
+        skipped: settings that cannot be run, and why.
+        exhausted: whether the space holds no more settings.
+    """
+
+    seeds: int
+    reports: int
+    target: Target = LOSS
+    num_settings: int = 0
+    trials: Mapping[str, TrialState] = dataclasses.field(default_factory=dict)
+    proposed: tuple[Values, ...] = ()
+    skipped: tuple[tuple[Values, tuple[str, ...]], ...] = ()
+    exhausted: bool = False
+
+    @property
+    def total(self) -> int:
+        """The number of trials there will be."""
+        return len(self.trials) if self.exhausted else self.num_settings * self.seeds
+
+    @property
+    def all_proposed(self) -> bool:
+        """Whether no more trials are to come."""
+        return len(self.trials) >= self.total
+
+    @property
+    def all_ended(self) -> bool:
+        """Whether every trial has ended and no more are to come."""
+        return self.all_proposed and all(trial.ended for trial in self.trials.values())
+
+    def settings(self) -> dict[int, list[TrialState]]:
+        """Return the trials of each setting that was proposed."""
+        groups: dict[int, list[TrialState]] = {}
+        for trial in self.trials.values():
+            groups.setdefault(trial.setting, []).append(trial)
+        return groups
+
+    def reasons(self) -> dict[str, int]:
+        """Return how many settings were skipped, by reason."""
+        counts: dict[str, int] = {}
+        for _, reasons in self.skipped:
+            for reason in reasons:
+                counts[reason] = counts.get(reason, 0) + 1
+        return counts
+
+    def after(self, event: Event) -> History:
+        """Return what is known after an event.
+
+        Raises:
+            ValueError: there is no such event.
+        """
+        match event["event"]:
+            case "start":
+                idle = {name: dataclasses.replace(trial, running=False) for name, trial in self.trials.items()}
+                return dataclasses.replace(self, num_settings=event["settings"], trials=idle)
+            case "skip":
+                return dataclasses.replace(self, skipped=(*self.skipped, (event["values"], tuple(event["reasons"]))))
+            case "propose":
+                setting, values = event["setting"], event["values"]
+                names = [trial_name(setting, seed, self.seeds) for seed in range(self.seeds)]
+                new = {
+                    name: TrialState(name, setting, seed, values, self.reports, target=self.target)
+                    for seed, name in enumerate(names)
+                }
+                return dataclasses.replace(self, trials={**self.trials, **new}, proposed=(*self.proposed, values))
+            case "exhausted":
+                return dataclasses.replace(self, exhausted=True)
+        if "trial" not in event:
+            raise ValueError(f"no event of a sweep: {event}")
+        trial = self.trials[event["trial"]].after(event)
+        return dataclasses.replace(self, trials={**self.trials, trial.name: trial})
+
+
+def trial_name(setting: int, seed: int, seeds: int) -> str:
+    """Return `trial_003`, or `trial_003_seed_1` where settings have several seeds."""
+    return f"trial_{setting:03d}" + (f"_seed_{seed}" if seeds > 1 else "")
+
+
+class Journal:
+    """Appends events to the file `path`. The one process that leads the sweep writes it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: BinaryIO | None = None
+
+    def open(self) -> list[Event]:
+        """Open the file for more events, and return those that it holds; a line that a kill left half written is cut.
+
+        Raises:
+            UserError: a whole line of it is damaged.
+        """
+        file = self._file = self.path.open("a+b")
+        file.seek(0)
+        lines = list(whole_lines(file))
+        file.truncate(sum(map(len, lines)))
+        return EVENT_LINE.from_json_lines(lines, str(self.path))
+
+    def append(self, event: Event) -> None:
+        """Write one event; it is on disk when this returns."""
+        assert self._file is not None, "a journal is opened before events are appended"
+        self._file.write(json.dumps(event).encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+
+
+def read_history(folder: Path, *, seeds: int, reports: int, target: Target = LOSS) -> History:
+    """Return what is known of the sweep in `folder`, whether it runs, was killed or has ended.
+
+    `seeds` (trials of a setting), `reports` (of a trial) and `target` (what says how good it is) are those of its
+    recipe.
+
+    Raises:
+        UserError: the journal is damaged.
+    """
+    events = EVENT_LINE.json_lines(Storage.at(str(folder)), JOURNAL)
+    return replayed(History(seeds, reports, target), events, folder / JOURNAL)
+
+
+def replayed(history: History, events: Iterable[Event], path: Path) -> History:
+    """Return what is known after the events of the journal at `path`.
+
+    Raises:
+        UserError: an event names a trial that none before it proposed.
+    """
+    for number, event in enumerate(events, 1):
+        if "trial" in event and event["trial"] not in history.trials:
+            raise EVENT_LINE.damaged(f"{path}: line {number}", f"no line before it proposes {event['trial']!r}")
+        history = history.after(event)
+    return history
+
+
+# What stands in the files that are read back, as far as a reader counts on it.
+_AtLeastOne = Annotated[int, Field(ge=1)]
+
+
+class _Fingerprints(TypedDict):
+    sweep: str
+    data: str
+
+
+@with_config(OPEN)
+class _Knob(TypedDict, total=False):
+    choice: list[Any] | None
+    grid: list[Any] | None
+    uniform: list[Number] | None
+    log_uniform: list[Number] | None
+    integer: list[int] | None
+
+
+@with_config(OPEN)
+class _Recipe(TypedDict, total=False):
+    space: dict[str, _Knob] | None
+    objectives: Annotated[list[Objective], Field(min_length=1)] | None
+    budget: dict[str, Number | None] | None
+    seeds: _AtLeastOne
+    reports: _AtLeastOne
+
+
+@with_config(OPEN)
+class _Sweep(TypedDict):
+    format: NotRequired[Format]
+    fingerprints: NotRequired[_Fingerprints]
+    recipe: _Recipe
+    attempts: NotRequired[list[Attempt] | None]
+
+
+@with_config(OPEN)
+class _Report(TypedDict):
+    report: _AtLeastOne
+    validation_loss: float  # of trials that failed by it in earlier versions, no number
+    step: NotRequired[Count]
+    validation_accuracy: NotRequired[float]
+    characters: NotRequired[Number]
+    flops: NotRequired[Number]
+    train_seconds: NotRequired[Number]
+    characters_per_second: NotRequired[Number]
+    parameters: NotRequired[Count]
+    dev_score: NotRequired[Number]
+    dev_error: NotRequired[Number]
+
+
+class _Start(TypedDict):
+    event: Literal["start"]
+    settings: Count
+
+
+class _Skip(TypedDict):
+    event: Literal["skip"]
+    values: dict[str, Any]
+    reasons: list[str]
+
+
+class _Propose(TypedDict):
+    event: Literal["propose"]
+    setting: Count
+    values: dict[str, Any]
+
+
+class _Exhausted(TypedDict):
+    event: Literal["exhausted"]
+
+
+class _Begin(TypedDict):
+    event: Literal["begin"]
+    trial: str
+
+
+class _Reported(TypedDict):
+    event: Literal["report"]
+    trial: str
+    report: _Report
+    verdict: Verdict
+
+
+class _Decided(TypedDict):
+    event: Literal["verdict"]
+    trial: str
+    verdict: Verdict
+
+
+class _TookOver(TypedDict):
+    event: Literal["exploit"]
+    trial: str
+    donor: str
+    values: dict[str, Any]
+    report: Count
+
+
+class _Failed(TypedDict):
+    event: Literal["failure"]
+    trial: str
+    error: str
+
+
+_Event = Annotated[
+    _Start | _Skip | _Propose | _Exhausted | _Begin | _Reported | _Decided | _TookOver | _Failed,
+    Field(discriminator="event"),
+]
+
+
+@with_config(OPEN)
+class _Seeds(TypedDict):
+    mean: Number
+    interval: Number | None
+    seeds: Annotated[list[Number], Field(min_length=1)]
+
+
+@with_config(OPEN)
+class _Setting(TypedDict):
+    setting: Count
+    values: dict[str, Any]
+    dev: _Seeds | None
+    test: _Seeds | None
+
+
+@with_config(OPEN)
+class _Best(TypedDict):
+    setting: Count
+    trials: list[str]
+
+
+@with_config(OPEN)
+class _Scores(TypedDict):
+    metric: str
+    best: _Best
+    dev: dict[str, Number]
+    test: NotRequired[dict[str, Number]]
+    settings: Annotated[list[_Setting], Field(min_length=1)]
+
+
+_REMEDY = "put a copy of it back, or begin the sweep again with another --output"
+SWEEP_FILE: StoredFile[Mapping[str, Any]] = StoredFile(_Sweep, _REMEDY, SWEEP_FORMAT)
+EVENT_LINE: StoredFile[Event] = StoredFile(_Event, _REMEDY)
+SCORES_FILE: StoredFile[Mapping[str, Any]] = StoredFile(_Scores, _REMEDY)
+BEST_FILE: StoredFile[Mapping[str, Any]] = StoredFile(
+    dict[str, Any], "give the command of the sweep again, which writes it anew"
+)

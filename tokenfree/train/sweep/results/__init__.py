@@ -1,1 +1,0 @@
-"""What a sweep came to: results of trials, comparisons, effects of settings, tables."""

@@ -1,0 +1,353 @@
+"""Which settings a sweep tries, without repeats and without what cannot be run, and which trial is next.
+
+All of it is a function of the sweep and its history, so a killed sweep resumes with the same settings. This is why
+Optuna is asked here, and not by Tune's OptunaSearch, which keeps its study in memory.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import shutil
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import fingerprint
+from tokenfree.train.batches import counter_random as random
+from tokenfree.train.sweep import recipe as spaces
+from tokenfree.train.sweep.history import JOURNAL, Event, History, Journal, Report, TrialState, replayed
+from tokenfree.train.sweep.recipe import DEFAULT_TRIALS, Knob, SweepRecipe, Tpe, Values, objectives
+from tokenfree.train.sweep.subjects import Subject
+
+Progress = Callable[[Event, History], None]  # called with every event, and all that is known after it
+CANDIDATES_PER_TRIAL = 50  # a space of which hardly any setting can be run is refused
+_ASKED = 20  # suggestions in a row that cannot be run; the next one then comes from the even sequence
+_BELOW_1 = 1 - 2.0**-53
+
+
+@dataclass
+class Proposer:
+    """Says which setting is next, and why settings are passed over.
+
+    Attributes:
+        sweep: whose settings they are.
+        subject: what trials train on.
+    """
+
+    sweep: SweepRecipe
+    subject: Subject
+    _problems: dict[str, list[str]] = field(default_factory=dict)  # of settings by their text, found once
+
+    @functools.cached_property
+    def measure(self) -> dict[str, Any]:
+        """What decides on the metric of the base, and of all trials."""
+        return dict(self.subject.measure(self.sweep.recipe({})))
+
+    def next(self, history: History) -> tuple[Values | None, list[tuple[Values, list[str]]]]:
+        """Return the values of the next setting, None for no more, and those newly found impossible with reasons."""
+        seen = {_text(values) for values in history.proposed}
+        known = {_text(values) for values, _ in history.skipped}
+        skipped = []
+        wanted = None if is_whole_grid(self.sweep) else CANDIDATES_PER_TRIAL * (self.sweep.trials or DEFAULT_TRIALS)
+        for values in itertools.islice(candidates(self.sweep, history), wanted):
+            text = _text(values)
+            if text in seen:
+                continue
+            seen.add(text)
+            problems = self.problems(values)
+            if not problems:
+                return values, skipped
+            if text not in known:
+                skipped.append((values, problems))
+        return None, skipped
+
+    def problems(self, values: Values) -> list[str]:
+        """Return why a setting cannot be run, a line each."""
+        text = _text(values)
+        if text not in self._problems:
+            self._problems[text] = self._find_problems(values)
+        return self._problems[text]
+
+    def _find_problems(self, values: Values) -> list[str]:
+        try:
+            recipe = self.sweep.recipe(values)
+            problems = self.subject.problems(recipe, (self.sweep.workers, self.sweep.workers))
+            found = self.subject.measure(recipe)
+        except UserError as error:
+            return [str(error)]
+        return problems + [
+            f"{key}: other values would change what is validated, so that trials could not be compared"
+            for key, value in self.measure.items()
+            if found[key] != value
+        ]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The settings known before anything starts, and those that cannot be run.
+
+    Attributes:
+        num_settings: number of settings to try. A searcher that learns from the trials chooses some of them later.
+        settings: known settings, in the order in which they are tried.
+        skipped: number of settings passed over, by reason.
+        impossible: these settings, each with its reasons.
+    """
+
+    num_settings: int
+    settings: tuple[Values, ...]
+    skipped: dict[str, int]
+    impossible: tuple[tuple[Values, tuple[str, ...]], ...]
+
+
+def plan(proposer: Proposer) -> Plan:
+    """Return what the sweep will try, as far as the settings and the data tell.
+
+    Raises:
+        UserError: fewer settings can be run than there are to be trials; the reasons are named.
+    """
+    sweep = proposer.sweep
+    whole = is_whole_grid(sweep)
+    wanted = None if whole else sweep.trials or DEFAULT_TRIALS
+    foreseen = num_foreseen(sweep, wanted or 0)
+    history = History(seeds=1, reports=sweep.reports)
+    while whole or len(history.proposed) < foreseen:
+        values, skipped = proposer.next(history)
+        for impossible, reasons in skipped:
+            history = history.after({"event": "skip", "values": impossible, "reasons": reasons})
+        if values is None:
+            break
+        history = history.after({"event": "propose", "setting": len(history.proposed), "values": values})
+    found = history.proposed
+    if not found or len(found) < foreseen:
+        reasons = "; ".join(sorted(history.reasons())) or "the space holds no more different settings"
+        asked = "" if whole else f"{wanted} are asked for, but "
+        raise UserError(f"trials: {asked}only {len(found)} settings can be run ({reasons})")
+    return Plan(wanted or len(found), found, history.reasons(), history.skipped)
+
+
+def is_whole_grid(sweep: SweepRecipe) -> bool:
+    """Return whether all settings of a finite space are tried."""
+    return sweep.trials is None and sweep.searcher.name == "grid"
+
+
+def num_foreseen(sweep: SweepRecipe, wanted: int) -> int:
+    """Return how many of `wanted` settings do not depend on what trials report."""
+    return min(wanted, sweep.searcher.startup) if isinstance(sweep.searcher, Tpe) else wanted
+
+
+def candidates(sweep: SweepRecipe, history: History) -> Iterator[Values]:
+    """Yield settings in the order in which they would be tried, repeats and impossible ones included."""
+    if sweep.searcher.name == "grid":
+        for drawn in spaces.products(sweep.space):
+            yield spaces.active(sweep.space, drawn, sweep.fixed)
+        return
+    if isinstance(sweep.searcher, Tpe) and len(history.settings()) >= sweep.searcher.startup:
+        yield from itertools.islice(_suggestions(sweep, history), _ASKED)
+    points = _random_points(sweep) if sweep.searcher.name == "random" else _even_points(sweep)
+    grid = {key: knob for key, knob in sweep.space.items() if knob.grid is not None}
+    combinations = list(spaces.products(grid)) or [{}]
+    for number, point in enumerate(points):
+        drawn = {
+            key: sweep.space[key].value(quantile) for key, quantile in zip(sorted(sweep.space), point, strict=True)
+        }
+        if sweep.searcher.name != "random":
+            drawn |= combinations[number % len(combinations)]
+        yield spaces.active(sweep.space, drawn, sweep.fixed)
+
+
+def _even_points(sweep: SweepRecipe) -> Iterator[list[float]]:
+    """Yield the points of a scrambled Sobol sequence. Optuna's QMC sampler draws choices at random instead."""
+    engine = torch.quasirandom.SobolEngine(len(sweep.space), scramble=True, seed=sweep.seed)
+    while True:
+        yield engine.draw(dtype=torch.float64)[0].clamp(max=_BELOW_1).tolist()
+
+
+def _random_points(sweep: SweepRecipe) -> Iterator[list[float]]:
+    for number in itertools.count():
+        yield random.uniform(sweep.seed, "sweep settings", np.array([number]), len(sweep.space))[0].tolist()
+
+
+def _suggestions(sweep: SweepRecipe, history: History) -> Iterator[Values]:
+    """Yield what Optuna suggests after the trials of `history`."""
+    import optuna  # takes a second, and only this searcher needs it
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    known = [_known(sweep, trials) for trials in history.settings().values()]
+    for attempt in itertools.count():
+        seed = int(fingerprint({"seed": sweep.seed, "settings": len(known), "attempt": attempt})[:8], 16)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            sampler = optuna.samplers.TPESampler(
+                seed=seed, n_startup_trials=0, multivariate=True, group=True, constant_liar=True
+            )
+        directions: list[Any] = [f"{target.mode}imize" for target in objectives(sweep.objectives)]
+        study = optuna.create_study(directions=directions, sampler=sampler)
+        study.add_trials(known)
+        yield spaces.active(sweep.space, _draw(sweep, study.ask()), sweep.fixed)
+
+
+def _draw(sweep: SweepRecipe, trial: Any) -> Values:
+    """A value of every knob; those that play no part are asked for nothing and left out later."""
+    values: Values = {}
+    for key in spaces.ordered(sweep.space):
+        knob = sweep.space[key]
+        drawn = {**{other: knob_.value(0.0) for other, knob_ in sweep.space.items()}, **values}
+        if key not in spaces.active(sweep.space, drawn, sweep.fixed):
+            values[key] = knob.value(0.0)
+        elif knob.listed is not None and knob.integer is None:
+            values[key] = json.loads(trial.suggest_categorical(key, _categories(knob)))
+        elif knob.integer is not None:
+            values[key] = trial.suggest_int(key, *knob.integer)
+        else:
+            low, high = knob.uniform or knob.log_uniform or (0.0, 0.0)
+            value = trial.suggest_float(key, low, high, log=knob.log_uniform is not None)
+            values[key] = spaces.rounded(value)
+    return values
+
+
+def _known(sweep: SweepRecipe, trials: list[TrialState]) -> Any:
+    """A setting as Optuna knows one: its means over the seeds, or that it still runs, or that it came to nothing."""
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+    from optuna.trial import TrialState as OptunaState
+    from optuna.trial import create_trial
+
+    params: dict[str, Any] = {}
+    distributions: dict[str, Any] = {}
+    for key, value in trials[0].values.items():
+        knob = sweep.space[key]
+        if knob.integer is not None:
+            params[key], distributions[key] = value, IntDistribution(*knob.integer)
+        elif knob.listed is not None:
+            params[key], distributions[key] = json.dumps(value), CategoricalDistribution(_categories(knob))
+        else:
+            low, high = knob.uniform or knob.log_uniform or (0.0, 0.0)
+            params[key] = min(max(value, low), high)
+            distributions[key] = FloatDistribution(low, high, log=knob.log_uniform is not None)
+    given: dict[str, Any] = {"params": params, "distributions": distributions}
+    if not all(trial.ended for trial in trials):
+        return create_trial(**given, state=OptunaState.RUNNING)
+    reported = [trial for trial in trials if trial.reports and trial.state != "failed"]
+    if not reported:
+        return create_trial(**given, state=OptunaState.FAIL)
+    means = [sum(trial.last[name] for trial in reported) / len(reported) for name in sweep.objectives]
+    if len(means) > 1 or all(trial.state == "finished" for trial in reported):
+        return create_trial(**given, values=means, state=OptunaState.COMPLETE)
+    # Stopped early: Optuna ranks those behind the finished ones, by how far they came and their loss there.
+    report_number = min(trial.report_number for trial in reported)
+    return create_trial(**given, intermediate_values={report_number: means[0]}, state=OptunaState.PRUNED)
+
+
+def _categories(knob: Knob) -> tuple[str, ...]:
+    """As text: Optuna takes no lists and mappings, and holds 1 and true for equal."""
+    return tuple(json.dumps(value) for value in knob.listed or ())
+
+
+def _text(values: Values) -> str:
+    return json.dumps(values, sort_keys=True)
+
+
+class Course:
+    """The course of a sweep: which trial is next, and the record of all that happens. It knows nothing of Ray.
+
+    Args:
+        proposer: finds settings.
+        plan: settings known before the start.
+        folder: holds the journal and, in trials/NAME/, the trials.
+        progress: called with every event and the history after it.
+    """
+
+    def __init__(self, proposer: Proposer, plan: Plan, folder: Path, progress: Progress) -> None:
+        self.sweep = proposer.sweep
+        self.history = History(self.sweep.seeds, self.sweep.reports, self.sweep.quality)
+        self._proposer, self._plan, self._progress = proposer, plan, progress
+        self._journal = Journal(folder / JOURNAL)
+        self._trials = folder / "trials"
+
+    def start(self) -> None:
+        """Read what earlier commands have recorded, then begin or resume.
+
+        Raises:
+            UserError: the journal is damaged.
+        """
+        self.history = replayed(self.history, self._journal.open(), self._journal.path)
+        self.restart()
+        known = [values for values, _ in self.history.skipped]
+        self._skip([(values, reasons) for values, reasons in self._plan.impossible if values not in known])
+
+    def restart(self) -> None:
+        """Record that nothing trains any more. Trials that have not ended resume from their checkpoints."""
+        self.write({"event": "start", "settings": self._plan.num_settings})
+
+    def close(self) -> None:
+        """Close the journal."""
+        self._journal.close()
+
+    def folder(self, trial: str) -> Path:
+        """Return the folder of a trial: its checkpoints and its lock."""
+        return self._trials / trial
+
+    def next_trial(self) -> TrialState | None:
+        """Return a trial to run now, from where it stands, and count it as running; None where there is none left."""
+        name = self._idle()
+        if name is None and self._propose():
+            name = self._idle()
+        if name is None:
+            return None
+        self.write({"event": "begin", "trial": name})
+        return self.history.trials[name]
+
+    def report(self, name: str, report: Report, *, stop: bool = False) -> None:
+        """Record a report of a running trial, and whether it stops. A report that is known already changes nothing."""
+        trial = self.history.trials[name]
+        if trial.running and report["report"] > trial.report_number:
+            self.write({"event": "report", "trial": name, "verdict": "stop" if stop else "go", "report": report})
+            self._clean_up(name)
+
+    def failed(self, name: str, error: str) -> None:
+        """Record that a running trial failed. It is run once more unless it failed before."""
+        self.write({"event": "failure", "trial": name, "error": error})
+        self._clean_up(name)
+
+    def write(self, event: Event) -> None:
+        """Record an event, and tell it."""
+        self._journal.append(event)
+        self.history = self.history.after(event)
+        self._progress(event, self.history)
+
+    def _idle(self) -> str | None:
+        """Return the first trial that may train and does not."""
+        trials = self.history.trials.values()
+        return next((trial.name for trial in trials if not trial.ended and not trial.running), None)
+
+    def _propose(self) -> bool:
+        """Take the next setting, and return whether there was one."""
+        if self.history.all_proposed:
+            return False
+        number = len(self.history.proposed)
+        if number < len(self._plan.settings):
+            values = self._plan.settings[number]
+        else:
+            values, skipped = self._proposer.next(self.history)
+            self._skip(skipped)
+        if values is None:
+            self.write({"event": "exhausted"})
+            return False
+        self.write({"event": "propose", "setting": number, "values": values})
+        return True
+
+    def _skip(self, skipped: Iterable[tuple[Values, Sequence[str]]]) -> None:
+        for values, reasons in skipped:
+            self.write({"event": "skip", "values": values, "reasons": list(reasons)})
+
+    def _clean_up(self, name: str) -> None:
+        """Remove the checkpoints of a trial that nobody resumes."""
+        if self.history.trials[name].state in ("stopped", "failed"):
+            shutil.rmtree(self.folder(name), ignore_errors=True)

@@ -1,1 +1,0 @@
-"""Searchers: which settings are tried, in which order. A variant is one file with a `Config` that is a `Searcher`."""

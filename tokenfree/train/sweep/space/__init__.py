@@ -1,1 +1,0 @@
-"""What a sweep searches: its recipe, the knobs of the space, the targets."""

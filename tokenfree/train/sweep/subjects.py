@@ -1,0 +1,328 @@
+"""What a sweep trains: pretraining on a data directory, or a task on its files.
+
+Trials of a task never read the test set: it is for the setting that is chosen, see `evaluate_chosen`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.settings import build, fingerprint, merge, to_mapping, value_at
+from tokenfree.preprocess.dataset.manifest import Manifest
+from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.train.batches.base import Arrays
+from tokenfree.train.config import FinetuneRecipe, PretrainRecipe, check, check_finetuning
+from tokenfree.train.data import mixture
+from tokenfree.train.data.loader import Loader
+from tokenfree.train.data.mixture import Data, load_data_manifest, load_data_vocabulary
+from tokenfree.train.finetune import PreparedRun, prepare
+from tokenfree.train.jobs.start import begun
+from tokenfree.train.jobs.weights import absolute, read_weights
+from tokenfree.train.loop.finetuning import FinetuneJob, TaskFiles, TaskSource
+from tokenfree.train.loop.pretraining import Loop
+from tokenfree.train.loop.step import Task, pretraining_task
+from tokenfree.train.loop.trainer import TrainingLoop
+from tokenfree.train.sweep.recipe import ERROR, SCORE, TASK, SweepRecipe, Target
+from tokenfree.train.tasks.base import Split
+
+_MEASURE = ("objective", "train.length", "train.validation_windows")  # what decides on validation samples and masks
+_SAMPLED = 256  # examples, by which arithmetic is estimated
+
+
+class Subject(ABC):
+    """Data with what is learned from them. It is cheap to make: data are read when they are asked for."""
+
+    @property
+    @abstractmethod
+    def content(self) -> str:
+        """A fingerprint of the data, and of given weights where trials begin with such.
+
+        Raises:
+            UserError: there are no such data.
+        """
+
+    @property
+    @abstractmethod
+    def parts(self) -> Any:
+        """The plain values from which `subject_of` makes it in another process."""
+
+    @abstractmethod
+    def problems(self, recipe: Any, workers: tuple[int, int]) -> list[str]:
+        """Return why a recipe cannot be trained on the data, a line each."""
+
+    @abstractmethod
+    def measure(self, recipe: Any) -> Mapping[str, Any]:
+        """Return what decides on the metric of a trial, by the key that sets it: the same for all trials."""
+
+    @abstractmethod
+    def make_loop(self, recipe: Any, *, rank: int = 0, world_size: int = 1, device: str = "cpu") -> TrainingLoop[Any]:
+        """Return a fresh loop of one worker.
+
+        Raises:
+            UserError: there are no such data, or the recipe cannot be trained on them.
+        """
+
+    def first_loop(self, recipe: Any) -> TrainingLoop[Any] | None:
+        """Return a loop in this process with the weights that a trial begins with; None where those are fresh.
+
+        Raises:
+            UserError: they cannot be read.
+            JobError: they are others than when the sweep began.
+        """
+        return None
+
+    @abstractmethod
+    def batch(self, recipe: Any) -> Arrays:
+        """Return the arrays of some examples, by which the arithmetic of a step is estimated.
+
+        Raises:
+            UserError: the data cannot be read.
+        """
+
+    @abstractmethod
+    def build(self, recipe: Any) -> Task:
+        """Return the model of a recipe with its head, fresh."""
+
+    def judged(self, badness: float) -> dict[str, float]:
+        """Return what a report says of the best validation so far, see `Source.badness`.
+
+        Nothing by default: the last validation counts.
+        """
+        return {}
+
+
+@dataclasses.dataclass(frozen=True)
+class PretrainingSubject(Subject):
+    """Pretraining on a data directory or several, judged by the held-out loss."""
+
+    data: Data
+
+    @functools.cached_property
+    def _manifest(self) -> Manifest:
+        return load_data_manifest(self.data)
+
+    @functools.cached_property
+    def _vocabulary(self) -> Vocabulary | None:
+        return load_data_vocabulary(self.data)
+
+    @property
+    def content(self) -> str:
+        return self._manifest.fingerprint
+
+    @property
+    def parts(self) -> Data:
+        """The paths or addresses."""
+        return self.data
+
+    def problems(self, recipe: PretrainRecipe, workers: tuple[int, int]) -> list[str]:
+        return check(recipe, self._manifest, workers=workers, vocabulary=self._vocabulary)
+
+    def measure(self, recipe: PretrainRecipe) -> Mapping[str, Any]:
+        mapping = to_mapping(recipe)
+        return {key: value_at(mapping, key) for key in _MEASURE}
+
+    def make_loop(self, recipe: PretrainRecipe, *, rank: int = 0, world_size: int = 1, device: str = "cpu") -> Loop:
+        return Loop(recipe, self.data, rank=rank, world_size=world_size, device=device)
+
+    def batch(self, recipe: PretrainRecipe) -> Arrays:
+        train = recipe.train
+        loader = Loader(
+            self.data,
+            global_batch=_SAMPLED,
+            seed=train.seed,
+            smoothing=train.smoothing,
+            streams=1,
+            collator=recipe.objective.collator(self._vocabulary, train.length, train.seed),
+        )
+        return loader.batch(0)
+
+    def build(self, recipe: PretrainRecipe) -> Task:
+        return pretraining_task(recipe, self._vocabulary.size if self._vocabulary is not None else 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskInput:
+    """What a sweep of a task is given besides its recipe; see `tokenfree.train.finetune.finetune`.
+
+    Attributes:
+        files: paths or addresses by split: `train` and `dev`, and `test` where the chosen setting is to be tested.
+        init_from: a run or a folder of transformers, whose model takes the place of the recipe's.
+        vocabulary: a SentencePiece model, for a model of subwords.
+        trust_code: run the code outside tokenfree that the run `init_from` names.
+    """
+
+    files: Mapping[Split, str] = dataclasses.field(default_factory=dict)
+    init_from: str | None = None
+    vocabulary: str | None = None
+    trust_code: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class FinetuningSubject(Subject):
+    """Fine-tuning on the files of a task, judged by the main score on the development set.
+
+    Attributes:
+        files: of all splits.
+        target: what trials are judged by.
+        init_from: path or address of the weights that trials begin with; None: fresh ones.
+        sha256: of these weights.
+        trust_code: see `TaskInput`.
+    """
+
+    files: TaskFiles
+    target: Target
+    init_from: str | None = None
+    sha256: str = ""
+    trust_code: bool = False
+
+    @property
+    def content(self) -> str:
+        model = hashlib.sha256(self.files.model or b"").hexdigest()
+        return fingerprint({"files": self.files.content, "weights": self.sha256, "vocabulary": model})
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """The fields, as plain values."""
+        return dataclasses.asdict(self)
+
+    def problems(self, recipe: FinetuneRecipe, workers: tuple[int, int]) -> list[str]:
+        return check_finetuning(recipe, workers=workers)
+
+    def measure(self, recipe: FinetuneRecipe) -> Mapping[str, Any]:
+        """Return the task, and the development set as it reads it."""
+        return {"task.name": recipe.task.name, "task": self._dev_set(recipe)}
+
+    def make_loop(
+        self, recipe: FinetuneRecipe, *, rank: int = 0, world_size: int = 1, device: str = "cpu"
+    ) -> TrainingLoop[FinetuneRecipe]:
+        return FinetuneJob(recipe, self._untested, run="").make_loop(rank=rank, world_size=world_size, device=device)
+
+    def first_loop(self, recipe: FinetuneRecipe) -> TrainingLoop[FinetuneRecipe] | None:
+        """Return a loop with the given weights.
+
+        Raises:
+            UserError: the weights cannot be read.
+            JobError: they are others than when the sweep began.
+        """
+        if self.init_from is None:
+            return None
+        given = read_weights(self.init_from, trust_code=self.trust_code, recipe=recipe)
+        if given.sha256 != self.sha256:
+            raise JobError(f"--init-from {self.init_from}: the weights are not those that the sweep was begun with")
+        return begun(recipe, self.make_loop, given)[0]
+
+    def batch(self, recipe: FinetuneRecipe) -> Arrays:
+        return self._source(recipe).loader.batch(0)
+
+    def build(self, recipe: FinetuneRecipe) -> Task:
+        return Task(recipe.model.build(), recipe.task.build(recipe.model))
+
+    def judged(self, badness: float) -> dict[str, float]:
+        """The main score of the best checkpoint so far, which is the one that counts."""
+        return {self.target.metric: self.target.cost(badness)}
+
+    @functools.cached_property
+    def _untested(self) -> TaskFiles:
+        """The files without the test set."""
+        paths = {split: path for split, path in self.files.paths.items() if split != "test"}
+        return dataclasses.replace(self.files, paths=paths)
+
+    @functools.cached_property
+    def _dev_sets(self) -> dict[str, str]:
+        return {}
+
+    def _dev_set(self, recipe: FinetuneRecipe) -> str:
+        """A fingerprint of the examples that are evaluated; of a task that makes them, of what it makes them by."""
+        task = fingerprint(recipe.task)
+        if recipe.task.needs_files and task not in self._dev_sets:
+            examples = repr(list(recipe.task.examples("dev", self.files.paths["dev"])))
+            self._dev_sets[task] = hashlib.sha256(examples.encode("utf-8", "surrogatepass")).hexdigest()
+        return self._dev_sets.get(task, task)
+
+    def _source(self, recipe: FinetuneRecipe) -> TaskSource:
+        return TaskSource(recipe, self._untested, rank=0, world_size=1)
+
+
+def open_files(sweep: SweepRecipe, given: TaskInput, run: str) -> tuple[SweepRecipe, FinetuningSubject]:
+    """The sweep with complete recipes: the model that trials begin with, and what the task takes from its examples.
+
+    Every example of every split is read once, so that a wrong label is told before anything is trained.
+
+    Args:
+        sweep: of a task.
+        given: its files and weights.
+        run: the folder of the sweep.
+
+    Raises:
+        UserError: what is wrong with a recipe, a file or the weights.
+    """
+    recipes = {
+        name: build(FinetuneRecipe, merge(mapping, sweep.overrides), source=name)
+        for name, mapping in {"base": sweep.base, **sweep.variants}.items()
+    }
+    task = recipes["base"].task
+    if task.needs_files and "dev" not in given.files:
+        raise UserError("--dev is missing: the settings of a sweep are compared by their scores on it; give a file")
+    found = {name: _prepared(sweep, recipe, given, run) for name, recipe in recipes.items()}
+    files = next((each.files for each in found.values() if each.files.model is not None), found["base"].files)
+    target = ERROR if task.lower_is_better else SCORE
+    subject = FinetuningSubject(files, target, trust_code=given.trust_code)
+    if given.init_from is not None:
+        recipe = found["base"].recipe
+        weights = read_weights(given.init_from, trust_code=given.trust_code, recipe=recipe)
+        begun(recipe, subject.make_loop, weights)
+        subject = dataclasses.replace(subject, init_from=absolute(given.init_from), sha256=weights.sha256)
+    complete = {name: to_mapping(each.recipe) for name, each in found.items()}
+    base = complete.pop("base")
+    return dataclasses.replace(sweep, base=base, variants=complete, overrides={}), subject
+
+
+def _prepared(sweep: SweepRecipe, recipe: FinetuneRecipe, given: TaskInput, run: str) -> PreparedRun:
+    reads_subwords = recipe.model.embedder.symbols == "subwords"
+    return prepare(
+        recipe,
+        given.files,
+        run,
+        workers=(sweep.workers, sweep.workers),
+        init_from=given.init_from,
+        model=sweep.overrides.get("model"),
+        vocabulary=given.vocabulary if reads_subwords or not sweep.variants else None,
+        trust_code=given.trust_code,
+    )
+
+
+def open_subject(sweep: SweepRecipe, data: Data | TaskInput, run: str) -> tuple[SweepRecipe, Subject]:
+    """What the sweep trains on `data`, and the sweep with recipes that are complete.
+
+    Args:
+        sweep: of pretraining or of a task.
+        data: a data directory or several, or the files of a task.
+        run: the folder of the sweep.
+
+    Raises:
+        UserError: what is wrong with a recipe or the data; or they are of different kinds.
+    """
+    is_task = TASK in sweep.base
+    if is_task and isinstance(data, Data):
+        raise UserError("--data is for sweeps of pretraining; this recipe is fine-tuned: give --train and --dev")
+    if isinstance(data, Data):
+        return sweep, PretrainingSubject(mixture.absolute(data))
+    if not is_task:
+        raise UserError(
+            "--train and --dev are for sweeps of fine-tuning; this recipe is one of pretraining: give --data"
+        )
+    return open_files(sweep, data, run)
+
+
+def subject_of(recipe: Mapping[str, Any], parts: Any) -> Subject:
+    """The subject of a trial with this recipe, of its `parts`."""
+    if TASK not in recipe:
+        return PretrainingSubject(parts)
+    fields = {**parts, "files": TaskFiles(**parts["files"]), "target": Target(**parts["target"])}
+    return FinetuningSubject(**fields)

@@ -1,0 +1,270 @@
+"""One trial in one worker: trains to each report, validates, saves, and resumes from its own newest checkpoint."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tokenfree.core.errors import JobError
+from tokenfree.core.files import lock
+from tokenfree.core.settings import build
+from tokenfree.train.config import Recipe
+from tokenfree.train.loop.parallel import broadcast, set_determinism
+from tokenfree.train.loop.step import Meter, checked_validation
+from tokenfree.train.loop.trainer import TrainingLoop
+from tokenfree.train.runs import checkpoints
+from tokenfree.train.runs.checkpoints import Checkpoint, RunProgress
+from tokenfree.train.runs.provenance import machine
+from tokenfree.train.runs.run import RunFolder
+from tokenfree.train.sweep.recipe import Budget, class_of
+from tokenfree.train.sweep.subjects import subject_of
+
+_PATIENCE = 120  # seconds for which a worker that nobody leads any more may live: one that is cut off ends after 45
+_SAMPLED = 256  # examples whose characters are counted
+_WARM, TIMED_STEPS = 2, 6  # steps before the clock runs, and steps by the clock
+_AT_REST = 1e-12  # a learning rate at which nothing moves, whatever the recipe's own would do to the weights
+
+
+@dataclasses.dataclass(frozen=True)
+class TrialSegment:
+    """What a worker is told: which trial, what it trains on, and what the sweep knows of it already.
+
+    Attributes:
+        name: of the trial.
+        recipe: the trial's own, resolved.
+        data: a data directory, or the parts of another subject; see train/sweep/subjects/.
+        folder: of the trial; all workers reach it.
+        budget: the mapping of a `Budget`.
+        reports: that the trial makes in all.
+        known: the number of the last one that the sweep has, 0 for none.
+        threads: of each worker.
+        gpu: whether the trial trains on GPUs.
+    """
+
+    name: str
+    recipe: Mapping[str, Any]
+    data: Any
+    folder: str
+    budget: Mapping[str, Any]
+    reports: int
+    known: int
+    threads: int
+    gpu: bool = False
+
+
+class _TimeIsUp(Exception):
+    """Ends a stretch of training whose budget is in seconds."""
+
+
+class TrialSession:
+    """A trial at one of its reports, in the worker `rank` of `world_size`.
+
+    `open` it, `advance` it from report to report, `close` it.
+    """
+
+    def __init__(self, segment: TrialSegment, *, rank: int = 0, world_size: int = 1, device: str | None = None) -> None:
+        self._segment, self._rank, self._world_size = segment, rank, world_size
+        self._device = device or ("cuda" if segment.gpu else "cpu")
+        self._subject = subject_of(segment.recipe, segment.data)
+        self._folder = Path(segment.folder)
+        self._budget = Budget(**segment.budget)
+        self._seconds = self._budget.seconds or math.inf
+        self._stack = contextlib.ExitStack()
+        self._used: dict[str, Any] = {"train_seconds": 0.0, "characters": 0, "flops": 0.0}
+        self._report: dict[str, Any] = {"report": 0}
+        self._progress = RunProgress()  # its best validation
+        self._unheard = False  # whether the report was made just before a kill, and the sweep does not know it
+
+    def open(self) -> None:
+        """Take hold of the trial's folder and go on from its newest checkpoint, or from the beginning.
+
+        Raises:
+            JobError: another process holds the folder.
+            UserError: see `Subject.make_loop` and `Subject.first_loop`.
+        """
+        try:
+            self._lock()
+            torch.set_num_threads(self._segment.threads)
+            set_determinism(int(not self._device.startswith("cuda")))
+            self._restore()
+        except BaseException:
+            self.close()
+            raise
+
+    def advance(self) -> dict[str, Any]:
+        """Train to the next report, validate, save a checkpoint, and return the report.
+
+        It holds its number as `report`, counted from 1; `step`; `loss`, that of the last step, and `validation_loss`,
+        both in nats for each target, with what else the objective validates; of a task its `dev_score` or `dev_error`;
+        what is used up since the beginning of the
+        trial, over all workers: `train_seconds` (of training steps alone), `characters` (of text) and `flops`;
+        `characters_per_second`; `parameters` of the encoder; the `seed`; and the `machine` of this worker.
+
+        Raises:
+            NotANumber, Spike: training broke off; see train/loop/loss_spikes.py.
+            JobError: the held-out loss is not a number.
+            UserError: the checkpoint cannot be written.
+        """
+        if self._unheard:
+            self._unheard = False
+            return self._report
+        number = self._report["report"] + 1
+        share = number / self._segment.reports
+        steps = self._loop.recipe.train.steps
+        loss = self._train(math.ceil(steps * share), self._seconds * share)
+        if self._loop.step >= steps or self._used["train_seconds"] >= self._seconds:
+            number = self._segment.reports  # a budget of seconds may end before its steps, or after
+        validation = checked_validation(self._loop.step, self._loop.validate())
+        badness = self._loop.source.badness(validation)
+        self._progress = self._progress.after_validation(self._loop.step, validation, badness)
+        self._report = {
+            "report": number,
+            "step": self._loop.step,
+            "loss": loss,
+            **validation,
+            **self._subject.judged(self._progress.best_loss),
+            **self._used,
+            "characters_per_second": self._used["characters"] / max(self._used["train_seconds"], 1e-9),
+            "parameters": sum(parameter.numel() for parameter in self._loop.encoder.parameters()),
+            "seed": self._loop.recipe.train.seed,
+            "machine": machine(),
+        }
+        self._save()
+        return self._report
+
+    def close(self) -> None:
+        """Let go of the trial's folder."""
+        self._stack.close()
+
+    def _lock(self) -> None:
+        if self._rank == 0:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            folder = self._segment.folder
+            held = JobError(f"another process still trains {folder}; end it and run the same command again")
+            self._stack.enter_context(lock(self._folder / "lock", seconds=_PATIENCE, held=held))
+
+    def _restore(self) -> None:
+        """Build the trial's loop, where its newest checkpoint leaves it; damaged ones are passed over."""
+        recipe = build(class_of(self._segment.recipe), self._segment.recipe, source=self._segment.name)
+        self._loop = self._make_loop(recipe)
+        self._step_flops = flops_of_step(self._loop)
+        checkpoint = self._newest() or self._begun(recipe)
+        trial = None if checkpoint is None else checkpoint.state.trial
+        if checkpoint is None or trial is None:
+            self._set_steps(broadcast(self._planned_steps(recipe)))
+            return
+        self._set_steps(trial["steps"])
+        self._progress = checkpoint.state.progress or RunProgress()
+        self._used, self._report = dict(trial["used"]), dict(trial["report"])
+        self._unheard = self._report["report"] > self._segment.known
+
+    def _newest(self) -> Checkpoint | None:
+        return self._loop.restore_newest(RunFolder(self._folder), lambda damaged: None)
+
+    def _begun(self, recipe: Recipe) -> Checkpoint | None:
+        """Go on from the weights that the trial begins with, as a checkpoint of step 0; None where those are fresh."""
+        first = self._subject.first_loop(recipe) if self._rank == 0 else None
+        if first is not None:
+            parts, state = first.snapshot()
+            checkpoints.write(self._folder / "checkpoints" / checkpoints.checkpoint_name(0), parts, state)
+        return self._newest()
+
+    def _make_loop(self, recipe: Recipe) -> TrainingLoop[Any]:
+        return self._subject.make_loop(recipe, rank=self._rank, world_size=self._world_size, device=self._device)
+
+    def _planned_steps(self, recipe: Recipe) -> int:
+        """What the budget is worth; a step is timed on a loop of its own, so that the trial stays as it is."""
+        seconds = None
+        if self._budget.seconds is not None:
+            seconds = seconds_of_step(self._make_loop(recipe_for_timing(recipe)))
+        return steps_of(self._budget, self._loop, seconds)
+
+    def _set_steps(self, steps: int) -> None:
+        """Take `steps` for those of the recipe: what the budget is worth shows only on the loop that it builds."""
+        train = dataclasses.replace(self._loop.recipe.train, steps=steps)
+        self._loop.recipe = dataclasses.replace(self._loop.recipe, train=train)
+
+    def _train(self, step: int, seconds: float) -> float:
+        """Train until `step`, or until `seconds` were used; the loss of the last step."""
+        losses = [float("nan")]
+        before, began = self._used["train_seconds"], time.perf_counter()
+
+        def after_step(line: Mapping[str, float]) -> None:
+            losses[0] = line["loss"]
+            self._used["characters"] += int(line["characters"])
+            self._used["flops"] += self._step_flops
+            # Asked of the others only where it can be true: each broadcast costs a step some time.
+            if self._budget.seconds is not None and broadcast(before + time.perf_counter() - began >= seconds):
+                raise _TimeIsUp
+
+        with contextlib.suppress(_TimeIsUp):
+            self._loop.train_until(step, after_step)
+        self._used["train_seconds"] = before + time.perf_counter() - began
+        return losses[0]
+
+    def _save(self) -> None:
+        parts, state = self._loop.snapshot()  # all workers: a sharded model is put together
+        if self._rank:
+            return
+        trial = {"steps": self._loop.recipe.train.steps, "used": self._used, "report": self._report}
+        folder, progress = self._folder / "checkpoints", self._progress
+        state = dataclasses.replace(state, trial=trial, progress=progress)
+        checkpoints.write(folder / checkpoints.checkpoint_name(self._loop.step), parts, state)
+        best = progress.best_step if self._loop.source.keeps_best else None
+        checkpoints.prune(folder, step=self._loop.step, keep=2, best=best)
+
+
+def flops_of_step(loop: TrainingLoop[Any]) -> float:
+    """Floating point operations of a step over the global batch, forward and backward, by the shapes of batch 0."""
+    train = loop.recipe.train
+    meter = Meter(loop.encoder, loop.model.head, device=loop.device, precision=train.precision)
+    arrays = loop.loader.batch(0)
+    return meter.flops(arrays) / len(arrays["sample_ids"]) * train.global_batch
+
+
+def characters_of_step(loop: TrainingLoop[Any]) -> float:
+    """Characters of text in a step over the global batch, by the mean of the first examples of the data."""
+    counts: list[int] = []
+    step = 0
+    while len(counts) < _SAMPLED:
+        counts += list(loop.loader.batch(step)["num_characters"])
+        step += 1
+    return float(sum(counts)) / len(counts) * loop.recipe.train.global_batch
+
+
+def recipe_for_timing(recipe: Recipe) -> Recipe:
+    """The recipe of a loop for `seconds_of_step`: the same work a step, on weights that stay as they begin."""
+    train = dataclasses.replace(recipe.train, steps=_WARM + TIMED_STEPS, learning_rate=_AT_REST)
+    return dataclasses.replace(recipe, train=train)
+
+
+def seconds_of_step(loop: TrainingLoop[Any]) -> float:
+    """The mean seconds of a step, measured on a few of a fresh loop of `recipe_for_timing`, which is then spent."""
+    seconds: list[float] = []
+    loop.train_until(_WARM + TIMED_STEPS, lambda line: seconds.append(line["seconds"]))
+    return sum(seconds[_WARM:]) / TIMED_STEPS
+
+
+def steps_of(budget: Budget, loop: TrainingLoop[Any], seconds: float | None = None) -> int:
+    """The steps that `budget` is worth to `loop`, at least 1.
+
+    Args:
+        budget: of one trial.
+        loop: the trial's own, at its beginning.
+        seconds: of a step, needed where the budget is in seconds.
+    """
+    if budget.steps is not None:
+        return budget.steps
+    if budget.seconds is not None:
+        assert seconds is not None, "a budget of seconds needs a step that was timed"
+        return max(1, round(budget.seconds / seconds))
+    if budget.flops is not None:
+        return max(1, round(budget.flops / flops_of_step(loop)))
+    return max(1, round((budget.characters or 0) / characters_of_step(loop)))

@@ -1,1 +1,0 @@
-"""How trials run: sessions, their groups of workers, Ray Tune."""

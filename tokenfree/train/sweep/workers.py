@@ -1,0 +1,156 @@
+"""The workers of a trial that has several: one run of Ray Train, kept for trial after trial and told what to do.
+
+Its start takes as long as many a trial, so the workers stay. Worker 0 asks a mailbox for commands and answers there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from typing import Any
+
+import ray
+import ray.train
+from ray.train import FailureConfig, ScalingConfig, TrainingFailedError
+from ray.train.torch import TorchTrainer, get_device
+
+from tokenfree.core.errors import JobError
+from tokenfree.train.loop.parallel import broadcast
+from tokenfree.train.ray.callbacks import unwrap
+from tokenfree.train.ray.cluster import ended_where_cut_off, ray_environment
+from tokenfree.train.ray.driver import make_trainer
+from tokenfree.train.sweep.trial import TrialSegment, TrialSession
+
+_PATIENCE = 7 * 24 * 3600  # seconds that idle workers wait for the next trial
+
+
+class Mailbox:
+    """Commands from the trial to its worker 0, and the answers."""
+
+    def __init__(self) -> None:
+        self._commands: asyncio.Queue[Any] = asyncio.Queue()
+        self._answers: asyncio.Queue[Any] = asyncio.Queue()
+
+    async def tell(self, command: Any) -> None:
+        """Leave a command."""
+        await self._commands.put(command)
+
+    async def command(self) -> Any:
+        """The next command."""
+        return await self._commands.get()
+
+    async def reply(self, answer: Any) -> None:
+        """Leave an answer."""
+        await self._answers.put(answer)
+
+    async def answer(self) -> Any:
+        """The next answer."""
+        return await self._answers.get()
+
+
+class WorkerGroup:
+    """Workers under Ray Train, led from another process.
+
+    Args:
+        workers: how many.
+        cpus, gpus: of each.
+        storage: a folder for what Ray Train writes.
+        name: of the run of Ray Train.
+    """
+
+    def __init__(self, *, workers: int, cpus: float, gpus: float, storage: str, name: str) -> None:
+        self._stack = contextlib.ExitStack()
+        self._stack.enter_context(ray_environment())
+        self._mailbox: Any = ray.remote(num_cpus=0)(Mailbox).remote()
+        self._failure: BaseException | None = None
+        trainer = make_trainer(
+            _serve,
+            {"mailbox": self._mailbox},
+            ScalingConfig(
+                num_workers=workers,
+                use_gpu=gpus > 0,
+                resources_per_worker={"CPU": cpus, **({"GPU": gpus} if gpus else {})},
+            ),
+            name=name,
+            failures=FailureConfig(max_failures=0),
+            timeout_s=_PATIENCE,
+            storage_path=storage,
+        )
+        self._thread = threading.Thread(target=self._run, args=(trainer,), name="worker group", daemon=True)
+        self._thread.start()
+
+    def begin(self, segment: TrialSegment) -> None:
+        """Turn to a trial.
+
+        Raises:
+            JobError: the workers ended; see `advance` for what they raise themselves.
+        """
+        self._ask(segment)
+
+    def advance(self) -> dict[str, Any]:
+        """See `TrialSession.advance`.
+
+        Raises:
+            JobError: with what the first of the workers raised, or that they ended by themselves.
+        """
+        return self._ask("advance")
+
+    def close(self) -> None:
+        """End the workers."""
+        if self._thread.is_alive():
+            self._mailbox.tell.remote("end")
+            self._thread.join(timeout=10)
+        self._stack.close()
+
+    def _ask(self, command: Any) -> Any:
+        self._mailbox.tell.remote(command)
+        waiting = self._mailbox.answer.remote()
+        while not ray.wait([waiting], timeout=0.2)[0]:
+            if not self._thread.is_alive():
+                raise self._failure or JobError("the workers of the trial ended by themselves")
+        return ray.get(waiting)
+
+    def _run(self, trainer: TorchTrainer) -> None:
+        try:
+            trainer.fit()
+        except TrainingFailedError as error:
+            self._failure = _explain(error)
+
+
+def _explain(error: TrainingFailedError) -> JobError:
+    """What the sweep is told of the workers' end."""
+    cause = unwrap(error)
+    if cause.error is None:
+        return JobError("a worker of the trial was lost; look for a lack of memory")
+    if cause.rank is None:
+        return JobError(f"Ray could not run the workers of the trial: {cause.first_line}")
+    return JobError(f"worker {cause.rank}: {type(cause.error).__name__}: {cause.error}")
+
+
+def _serve(config: dict[str, Any]) -> None:
+    """Runs in every worker."""
+    with ended_where_cut_off():
+        _turn_to_trials(config["mailbox"])
+
+
+def _turn_to_trials(mailbox: Any) -> None:
+    """One session after another, as worker 0 is told."""
+    context = ray.train.get_context()
+    rank, world_size = context.get_world_rank(), context.get_world_size()
+    session: TrialSession | None = None
+    while True:
+        command: Any = broadcast(ray.get(mailbox.command.remote()) if rank == 0 else None)
+        answer = None
+        if session is not None and command != "advance":
+            session.close()
+        if command == "end":
+            return
+        if command == "advance":
+            assert session is not None, "workers are told to begin before they are told to advance"
+            answer = session.advance()
+        else:
+            session = TrialSession(command, rank=rank, world_size=world_size, device=str(get_device()))
+            session.open()
+        if rank == 0:
+            ray.get(mailbox.reply.remote(answer))
