@@ -23,6 +23,7 @@ replay data
 model canine-s-tiny --json
 model canine-s-tiny --model.trunk.layers 4
 model --list
+model --show ner
 pretrain recipe.yaml --data data --output run
 pretrain recipe.yaml --data data --output new --dry-run
 pretrain recipe.yaml --data data --output more --init-from run --dry-run

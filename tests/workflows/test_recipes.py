@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import build, fingerprint
@@ -14,6 +15,7 @@ from tokenfree.train.model.costs import costs
 from tokenfree.train.model.encoder import check
 from tokenfree.train.sweep.recipe import SweepRecipe, check_space
 from tokenfree.train.tasks.examples.texts import GLUE
+from tokenfree.workflows import cli
 from tokenfree.workflows.recipes import library
 from tokenfree.workflows.recipes.options import load
 
@@ -43,11 +45,33 @@ def arguments(recipe: str | None, *overrides: tuple[str, str], config: str | Non
     return argparse.Namespace(recipe=recipe, config=config, overrides=list(overrides))
 
 
-def test_a_recipe_is_found_in_whatever_folder_it_lies_and_no_name_occurs_twice() -> None:
-    files = [path for path in library.FOLDER.rglob("*") if path.suffix in (".yaml", ".yml")]
-    assert sorted(path.stem for path in files) == library.names()
-    assert {path.suffix for path in files} == {".yaml"}
-    assert len({path.parent for path in files}) > 5
+def test_every_recipe_of_the_files_is_found_and_no_name_occurs_twice() -> None:
+    bases, variants = (sorted((library.FOLDER / folder).iterdir()) for folder in ("bases", "variants"))
+    assert sorted(library.FOLDER.rglob("*.y*ml")) == [*bases, *variants]
+    assert {path.suffix for path in [*bases, *variants]} == {".yaml"}
+    names = [path.stem for path in bases]
+    for path in variants:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        assert {name: library.read(name) for name in found} == found
+        names += re.findall(r"^([^#\s]+):", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert sorted(names) == library.names()
+
+
+@pytest.mark.parametrize("name", ["canine-s-half-buckets-tiny", "three-knobs-tiny", "wikipedia", "ner-base"])
+def test_a_printed_recipe_has_the_same_settings(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["model", "--show", name])
+    assert ended.value.code == 0
+    mine = tmp_path / "mine.yaml"
+    mine.write_text(capsys.readouterr().out, encoding="utf-8")
+    assert mine.read_text(encoding="utf-8").startswith("# ")
+    assert library.read_based(str(mine)) == library.read_based(name)
+    assert ("base" in library.read(str(mine))) == (name in SWEEPS)
+
+
+def test_a_recipe_that_cannot_be_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["model", "--show", "canine-s-tinny"]) == 2
+    assert "did you mean canine-s-tiny" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", PREPROCESSING)
@@ -81,8 +105,7 @@ def test_every_tiny_recipe_has_one_of_the_documents_own_size(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in library.names() if name.endswith("-base")])
 def test_every_recipe_of_a_documents_size_names_it(name: str) -> None:
-    path = next(library.FOLDER.rglob(f"{name}.yaml"))
-    comment = [line.strip("# ") for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
+    comment = re.findall(r"^# (.*)", library.resolved_text(name), flags=re.MULTILINE)
     assert re.search(r"arXiv \d{4}\.\d{5}|et al\. \d{4}|the report", " ".join(comment))
 
 

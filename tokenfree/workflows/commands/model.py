@@ -5,6 +5,7 @@ Multiply-accumulates are those of one example's forward pass, with targeted upsa
 Example:
   tokenfree model canine-s-base --model.downsampler.rate 2
   tokenfree model --list
+  tokenfree model --show canine-s-tiny > mine.yaml
 """
 
 import argparse
@@ -21,10 +22,12 @@ KIND = PRETRAINING  # of recipe that the command reads
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`RECIPE`, or `--list` in its place."""
+    """`RECIPE`, or `--list` or `--show RECIPE` in its place."""
     command_line.add_arguments(parser, KIND)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     parser.add_argument("--list", action=_List, nargs=0, help="show all recipes that come with tokenfree, and exit")
+    shown = "print a recipe of any kind with the settings of its bases, as YAML, and exit"
+    parser.add_argument("--show", action=_Show, metavar="RECIPE", help=shown)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -105,4 +108,23 @@ class _List(argparse.Action):
         names = library.names()
         width = max(map(len, names)) + 2
         print("\n".join(f"{name:{width}}{library.about(name)}" for name in names))
+        parser.exit()
+
+
+class _Show(argparse.Action):
+    """Prints a recipe and ends the command."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        """See `argparse.Action`.
+
+        Raises:
+            UserError: the recipe or one of its bases cannot be read.
+        """
+        print(library.resolved_text(str(values)), end="")
         parser.exit()

@@ -1,1 +1,1 @@
-"""The recipes that come with tokenfree, in a folder for each family; how they are found and changed, and their keys."""
+"""The recipes that come with tokenfree; how they are found and changed, and their keys."""

@@ -1,10 +1,15 @@
-"""Finds recipes, by the name of one that comes with tokenfree or by file, and reads them."""
+"""Finds recipes, by the name of one that comes with tokenfree or by file, and reads them.
+
+The recipes of tokenfree are the files of `bases`, a recipe each, and the entries of the files of `variants`, a file for
+each family. A blank line ends an entry; the comment above an entry is the recipe's own.
+"""
 
 import contextlib
 import difflib
 import functools
 import itertools
 import re
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,18 +21,19 @@ from tokenfree.core.settings import merge, value_at
 from tokenfree.workflows.recipes.keys import FINETUNING, PRETRAINING, RecipeKind, expect
 
 FOLDER = Path(__file__).parent
+# A pattern finds the entries, because PyYAML drops comments and takes half a second for all files.
+_ENTRY = re.compile(r"^((?:#.*\n)+)([\w-]+):\n((?: .*\n)+)", re.MULTILINE)
 _END = re.compile(r"(?<!\bal)[.:;]\s(?![^()]*\))")  # of what is no abbreviation and not in parentheses
 
 
 def names() -> list[str]:
-    """The recipes that come with tokenfree, whatever family's folder they lie in, in alphabetical order."""
-    return sorted(_paths())
+    """Return the names of the recipes that come with tokenfree, in alphabetical order."""
+    return sorted(_library())
 
 
 def about(recipe: str) -> str:
     """What a recipe that comes with tokenfree is for: its opening comment, up to the first full stop or colon."""
-    lines = _paths()[recipe].read_text(encoding="utf-8").splitlines()
-    comment = " ".join(line.strip("# ") for line in itertools.takewhile(lambda line: line.startswith("#"), lines))
+    comment = " ".join(line.strip("# ") for line in _comment(_library()[recipe]).splitlines())
     return _END.split(comment, maxsplit=1)[0].rstrip(".:;")
 
 
@@ -37,15 +43,8 @@ def read(recipe: str) -> dict[str, Any]:
     Raises:
         UserError: there is no such recipe or file, or it is not YAML, or not a mapping.
     """
-    if not recipe.strip():  # a variable of a shell that is not set
-        raise UserError(f"a recipe has an empty name; give a file or a name ({_nearest('')})")
-    path = _paths().get(recipe, Path(recipe))
-    if path.exists() and not path.is_file():
-        raise UserError(f"recipe {recipe}: is no file, but a folder, pipe or device; save it as a file first")
-    if not path.is_file():
-        raise UserError(f"recipe {recipe}: no such file, and no recipe of that name ({_nearest(recipe)})")
     try:
-        mapping = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        mapping = yaml.safe_load(_text(recipe)) or {}
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"recipe {recipe}: not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(mapping, dict):
@@ -67,6 +66,19 @@ def read_based(recipe: str) -> dict[str, Any]:
         seen.append(base)
         layers.append(read(base))
     return functools.reduce(merge, reversed(layers))
+
+
+def resolved_text(recipe: str) -> str:
+    """Return the YAML of a recipe laid over its bases, with its comment; a sweep keeps the name of its base.
+
+    Raises:
+        UserError: as `read_based`.
+    """
+    mapping = read(recipe)
+    if "space" not in mapping:
+        mapping = read_based(recipe)
+    text = yaml.safe_dump(mapping, default_flow_style=None, sort_keys=False, allow_unicode=True, width=120)
+    return _comment(_text(recipe)) + text
 
 
 def resolve_sweep(mapping: Mapping[str, Any]) -> dict[str, Any]:
@@ -118,9 +130,36 @@ def check_kind(kind: RecipeKind, recipe: str) -> None:
     expect(kind, mapping, recipe)
 
 
+def _text(recipe: str) -> str:
+    """Return the YAML of a recipe as it stands in its file.
+
+    Raises:
+        UserError: there is no such recipe or file.
+    """
+    if not recipe.strip():  # a variable of a shell that is not set
+        raise UserError(f"a recipe has an empty name; give a file or a name ({_nearest('')})")
+    if recipe in _library():
+        return _library()[recipe]
+    path = Path(recipe)
+    if path.exists() and not path.is_file():
+        raise UserError(f"recipe {recipe}: is no file, but a folder, pipe or device; save it as a file first")
+    if not path.is_file():
+        raise UserError(f"recipe {recipe}: no such file, and no recipe of that name ({_nearest(recipe)})")
+    return path.read_text(encoding="utf-8")
+
+
+def _comment(text: str) -> str:
+    return "".join(itertools.takewhile(lambda line: line.startswith("#"), text.splitlines(keepends=True)))
+
+
 @functools.cache
-def _paths() -> dict[str, Path]:
-    return {path.stem: path for path in FOLDER.rglob("*.yaml")}
+def _library() -> dict[str, str]:
+    """Return the YAML of each recipe that comes with tokenfree, by name."""
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in (FOLDER / "bases").glob("*.yaml")}
+    for path in (FOLDER / "variants").glob("*.yaml"):
+        for comment, name, body in _ENTRY.findall(path.read_text(encoding="utf-8")):
+            texts[name] = comment + textwrap.dedent(body)
+    return texts
 
 
 def _nearest(recipe: str) -> str:
