@@ -181,6 +181,15 @@ def test_a_recipe_that_is_no_yaml(tmp_path: Path) -> None:
             library.read(str(tmp_path / "bad.yaml"))
 
 
+@pytest.mark.parametrize("base", ["{a: 1}", "[1]", "3"])
+def test_a_base_that_is_no_text_is_refused(base: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"base: {base}\n")
+    for options in ([str(path)], ["--show", str(path)]):
+        assert cli.main(["model", *options]) == 2
+        assert "base: should be the name or file of a recipe, not " in capsys.readouterr().err
+
+
 def test_recipes_that_are_based_on_each_other_are_refused(tmp_path: Path) -> None:
     first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
     first.write_text(f"base: {second}\n")

@@ -136,6 +136,8 @@ def _text(recipe: str) -> str:
     Raises:
         UserError: there is no such recipe or file.
     """
+    if not isinstance(recipe, str):  # the base of another, as its YAML has it
+        raise UserError(f"base: should be the name or file of a recipe, not {recipe!r}")
     if not recipe.strip():  # a variable of a shell that is not set
         raise UserError(f"a recipe has an empty name; give a file or a name ({_nearest('')})")
     if recipe in _library():
