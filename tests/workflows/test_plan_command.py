@@ -6,7 +6,8 @@ import pytest
 
 from tokenfree.pipelines.dry_run import PlanDescription
 from tokenfree.workflows import cli
-from tokenfree.workflows.terminal.tables import money, size_of, time_of, told
+from tokenfree.workflows.terminal.plans import told
+from tokenfree.workflows.terminal.results import money, size_of, time_of
 
 
 def plan(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict:

@@ -17,7 +17,7 @@ from tokenfree.train.loop.pretraining import Loop
 from tokenfree.train.pretrain import pretrain
 from tokenfree.train.runs import checkpoints
 from tokenfree.workflows.recipes import library
-from tokenfree.workflows.terminal.tables import loss_lines
+from tokenfree.workflows.terminal.results import loss_lines
 
 MakeRecipe = Callable[..., PretrainRecipe]
 TIMES = ("seconds", "data_wait", "utilisation")

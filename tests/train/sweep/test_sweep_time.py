@@ -12,7 +12,7 @@ from tokenfree.train.sweep import planning
 from tokenfree.train.sweep.history import JOURNAL, History, Journal
 from tokenfree.train.sweep.planning import SweepTime, TrialCost, TrialSpeed, time_left
 from tokenfree.train.sweep.recipe import SweepRecipe
-from tokenfree.workflows.terminal.tables import describe
+from tokenfree.workflows.terminal.sweep import describe
 
 MakeSweep = Callable[..., SweepRecipe]
 COSTS = [TrialCost(parameters=1, step_flops=flops, step_characters=1.0, steps=10) for flops in (1.0, 3.0)]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tokenfree.workflows.terminal.tables import breakdown_lines
+from tokenfree.workflows.terminal.results import breakdown_lines
 
 
 def group(name: str, targets: int, loss: float = 2.0) -> dict[str, Any]:

@@ -6,8 +6,8 @@ import pytest
 from rich.console import Console
 
 from tokenfree.workflows.inspection import BLOCK, Piece, Window, subword_pieces
+from tokenfree.workflows.terminal.inspection import show_window
 from tokenfree.workflows.terminal.progress import console
-from tokenfree.workflows.terminal.tables import show_window
 
 SUBWORDS = [Piece(0, 1, "a"), Piece(2, 3, "<河>"), Piece(4, 6, "bc")]
 WINDOW = Window(

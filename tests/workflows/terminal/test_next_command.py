@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from tokenfree.workflows import cli
-from tokenfree.workflows.terminal.tables import next_command
+from tokenfree.workflows.terminal.results import next_command
 
 
 def test_what_the_shell_needs_quoted_is_quoted() -> None:

@@ -12,7 +12,7 @@ from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.train.sweep.history import History
 from tokenfree.workflows import cli
 from tokenfree.workflows.terminal.progress import LiveLine, Verbosity, show_settings
-from tokenfree.workflows.terminal.tables import SweepTable
+from tokenfree.workflows.terminal.sweep import SweepTable
 
 pytestmark = pytest.mark.usefixtures("resize")
 LIBRARY = "apache_beam.of_the_tests"

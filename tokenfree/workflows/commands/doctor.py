@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     from rich.text import Text
 
     from tokenfree.workflows.terminal.progress import console
-    from tokenfree.workflows.terminal.tables import next_command
+    from tokenfree.workflows.terminal.results import next_command
 
     findings = [finding for check in CHECKS for finding in check()]
     findings += [finding for url in args.storage for finding in storage(url)]

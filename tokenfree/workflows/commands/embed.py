@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.train.inference.embed import embed
     from tokenfree.train.inference.vectors import Wanted
     from tokenfree.workflows.terminal.progress import EmbeddingLine, counted
-    from tokenfree.workflows.terminal.tables import next_command
+    from tokenfree.workflows.terminal.results import next_command
 
     if args.workers is not None and args.workers < 1:
         raise UserError(f"--workers {args.workers}: give at least 1")

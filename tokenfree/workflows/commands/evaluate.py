@@ -128,7 +128,7 @@ def _evaluate_windows(args: argparse.Namespace, data: "Data") -> int:
     """Print what `tokenfree.train.evaluate.evaluate` finds of a pretraining run."""
     from tokenfree.train.data.mixture import paths_of
     from tokenfree.train.evaluate import evaluate
-    from tokenfree.workflows.terminal.tables import breakdown_lines, context_line, next_command
+    from tokenfree.workflows.terminal.results import breakdown_lines, context_line, next_command
 
     found = evaluate(args.run_folder, data, num_windows=args.windows, step=args.step, trust_code=args.trust_code)
     if args.json:

@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     if args.to == "onnx":
         return _to_onnx(args)
     from tokenfree.train.huggingface.folders import export_run
-    from tokenfree.workflows.terminal.tables import next_command
+    from tokenfree.workflows.terminal.results import next_command
 
     reader, step = export_run(args.run_folder, args.folder, step=args.step, trust_code=args.trust_code)
     print(f"  step        {step:,}")
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _to_onnx(args: argparse.Namespace) -> int:
     from tokenfree.train.huggingface.onnx import GRAPH, INSTALL, export_graph
-    from tokenfree.workflows.terminal.tables import next_command
+    from tokenfree.workflows.terminal.results import next_command
 
     checked, step = export_graph(args.run_folder, args.folder, step=args.step, trust_code=args.trust_code)
     print(f"  step        {step:,}")

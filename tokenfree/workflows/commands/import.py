@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.core.settings import nest
     from tokenfree.train.huggingface.folders import import_folder
     from tokenfree.workflows.terminal.progress import show_settings
-    from tokenfree.workflows.terminal.tables import next_command
+    from tokenfree.workflows.terminal.results import next_command
 
     recipe = import_folder(args.folder, args.output, nest(args.overrides))
     show_settings(args.verbosity, recipe)

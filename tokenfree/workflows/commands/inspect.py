@@ -34,9 +34,9 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.preprocess.dataset.manifest import load_manifest
     from tokenfree.train.inference.embed import is_vectors_folder
     from tokenfree.workflows.inspection import windows
-    from tokenfree.workflows.terminal import tables as inspection
+    from tokenfree.workflows.terminal import inspection
     from tokenfree.workflows.terminal.progress import console
-    from tokenfree.workflows.terminal.tables import next_command
+    from tokenfree.workflows.terminal.results import next_command
 
     if args.sample < 0 or args.width < 1:
         raise UserError("--sample must not be negative and --width must be positive")
@@ -65,7 +65,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _vectors(args: argparse.Namespace) -> int:
     """Print what a folder of vectors holds."""
-    from tokenfree.workflows.terminal.tables import described, embedding_lines, next_command
+    from tokenfree.workflows.terminal.results import next_command
+    from tokenfree.workflows.terminal.tables import described, embedding_lines
 
     found = described(args.directory, num_texts=args.sample, width=args.width)
     if args.json:

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.train.model.costs import advice, bfloat16_speed, costs, step_memory, told
     from tokenfree.train.objectives.base import head_cost
     from tokenfree.workflows.terminal.progress import console, show_settings
-    from tokenfree.workflows.terminal.tables import next_command
+    from tokenfree.workflows.terminal.results import next_command
 
     made = command_line.drafted(PretrainRecipe, args)
     recipe, problems = made.settings, model_problems(made)

@@ -21,7 +21,7 @@ from tokenfree.workflows.recipes.options import add_data_argument, data_of
 if TYPE_CHECKING:
     from tokenfree.train.config import PretrainRecipe
     from tokenfree.train.data.mixture import Data
-    from tokenfree.workflows.terminal.tables import RunPlan
+    from tokenfree.workflows.terminal.plans import RunPlan
 
 KIND = PRETRAINING  # of recipe that the command reads
 _UTILISATION = 0.3
@@ -46,8 +46,8 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         UserError: the recipe does not fit the data or the devices.
     """
+    from tokenfree.workflows.terminal.plans import run_plan_lines
     from tokenfree.workflows.terminal.progress import show_settings
-    from tokenfree.workflows.terminal.tables import run_plan_lines
 
     recipe, data = _checked(args)
     show_settings(args.verbosity, recipe)
@@ -89,7 +89,7 @@ def _plan(recipe: "PretrainRecipe", data: "Data | None", args: argparse.Namespac
     from tokenfree.train import planning as run_plan
     from tokenfree.train.model.costs import step_memory
     from tokenfree.train.planning import work_of
-    from tokenfree.workflows.terminal.tables import RunPlan
+    from tokenfree.workflows.terminal.plans import RunPlan
 
     train = recipe.train
     work = work_of(recipe, data)

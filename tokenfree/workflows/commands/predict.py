@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 def _find(args: argparse.Namespace) -> int:
     """What a fine-tuned run finds."""
     from tokenfree.train.inference.finetuned import load_finetuned
-    from tokenfree.workflows.terminal.tables import prediction_lines
+    from tokenfree.workflows.terminal.results import prediction_lines
 
     model = load_finetuned(args.run_folder, step=args.step, trust_code=args.trust_code)
     show(model.checkpoint, args.json)

@@ -19,7 +19,7 @@ def run(args: argparse.Namespace) -> int:
     """Replay; say how many pages succeed now, why the others fail, and what to do with the documents."""
     from tokenfree.preprocess.job.finish import replay
     from tokenfree.workflows.terminal.progress import counted
-    from tokenfree.workflows.terminal.tables import next_command
+    from tokenfree.workflows.terminal.results import next_command
 
     result = replay(args.directory)
     if not result.tried:

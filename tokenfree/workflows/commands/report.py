@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output is None:
         raise UserError("--output is missing: the page to write, such as report.html")
     from tokenfree.workflows.report.page import write_report
-    from tokenfree.workflows.terminal.tables import next_command
+    from tokenfree.workflows.terminal.results import next_command
 
     page = write_report(args.folders, args.output, step=args.step)
     print(f"report written to {page}")

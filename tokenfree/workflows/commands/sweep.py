@@ -65,7 +65,8 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.workflows.report.page import write_report
     from tokenfree.workflows.report.paper_table import paper_table
     from tokenfree.workflows.terminal.progress import show_settings
-    from tokenfree.workflows.terminal.tables import SweepTable, describe, next_command
+    from tokenfree.workflows.terminal.results import next_command
+    from tokenfree.workflows.terminal.sweep import SweepTable, describe
 
     sweep = _sweep(args)
     data = _data(args, sweep)

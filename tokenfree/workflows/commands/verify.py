@@ -51,7 +51,7 @@ def _verified_data(directory: str) -> tuple[Mapping[str, Any], list[str]]:
     """What was found good, as numbers and in words."""
     from tokenfree.preprocess.dataset.manifest import load_manifest
     from tokenfree.preprocess.dataset.verify import verify
-    from tokenfree.workflows.terminal.tables import next_command
+    from tokenfree.workflows.terminal.results import next_command
 
     unhashed = verify(directory)
     shards = load_manifest(directory).shards
@@ -84,7 +84,7 @@ def _verified_vectors(directory: str) -> tuple[Mapping[str, Any], list[str]]:
     """What was found good of a folder of vectors, as numbers and in words."""
     from tokenfree.train.inference.embed import verify
     from tokenfree.workflows.terminal.progress import counted
-    from tokenfree.workflows.terminal.tables import next_command
+    from tokenfree.workflows.terminal.results import next_command
 
     manifest = verify(directory)
     found = {"shards": len(manifest["shards"]), "texts": manifest["texts"], "vectors": manifest["vectors"]}

@@ -9,8 +9,8 @@ import pytest
 from tests.workflows.terminal.conftest import Terminal
 from tokenfree.train.sweep.history import Event, History
 from tokenfree.train.sweep.recipe import ERROR, SCORE
-from tokenfree.workflows.terminal import tables as sweep_table
-from tokenfree.workflows.terminal.tables import SweepTable
+from tokenfree.workflows.terminal import sweep as sweep_table
+from tokenfree.workflows.terminal.sweep import SweepTable
 
 
 class Screen:

@@ -1,0 +1,186 @@
+"""What commands print at their end: losses, scores, predictions and the next command; times and sizes in words."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tokenfree.workflows.terminal.progress import counted
+
+if TYPE_CHECKING:
+    from tokenfree.train.pretrain import PretrainResult
+
+
+FEW = 100  # targets, under which a mean says little: such groups are joined
+
+
+NO_SCRIPT = "no letters"
+
+
+_MEANS = ("loss", "accuracy", "without_context")
+
+
+Groups = Sequence[Mapping[str, Any]]
+
+
+def breakdown_lines(languages: Groups, scripts: Groups) -> list[str]:
+    """A table of the languages and one of the scripts; of what has a single large group no table, but a line of shares.
+
+    Args:
+        languages, scripts: as `tokenfree.train.evaluate.by_language_and_script` has them.
+    """
+    kinds = {"language": languages, "script": [{**group, "name": group["name"] or NO_SCRIPT} for group in scripts]}
+    several = {kind: groups for kind, groups in kinds.items() if _is_several(groups)}
+    shares = [_shares(groups) for kind, groups in kinds.items() if kind not in several and groups]
+    lines = ["hidden targets: " + "; ".join(shares)] if shares else []
+    return lines + [line for kind, groups in several.items() for line in _breakdown_table(kind, groups)]
+
+
+def _is_several(groups: Groups) -> bool:
+    return sum(group["targets"] >= FEW and group["name"] != NO_SCRIPT for group in groups) > 1
+
+
+def _shares(groups: Groups) -> str:
+    """`Latin 95.2%, no letters 4.7%, others 0.1%`."""
+    total = sum(group["targets"] for group in groups)
+    shown = [(group["name"], group["targets"]) for group in groups[:2]]
+    if len(groups) > 2:
+        shown.append(("others", total - sum(targets for _, targets in shown)))
+    return ", ".join(f"{name} {targets / total:.1%}" for name, targets in shown)
+
+
+def _breakdown_table(kind: str, groups: Groups) -> list[str]:
+    lines = [f"{f'masked only, by {kind}':<36}{'targets':>10}{'loss':>8}{'accuracy':>10}{'no context':>12}"]
+    for group in _joined(groups):
+        loss, accuracy, without_context = (group[name] for name in _MEANS)
+        lines.append(f"{group['name']:<36}{group['targets']:>10,}{loss:>8.3f}{accuracy:>10.1%}{without_context:>12.3f}")
+    return lines
+
+
+def _joined(groups: Groups) -> list[Mapping[str, Any]]:
+    """The groups with `FEW` targets or more, and where there are several smaller ones, these as one."""
+    small = [group for group in groups if group["targets"] < FEW]
+    if len(small) < 2:
+        return list(groups)
+    counts = [group["targets"] for group in small]
+    means = {name: float(np.average([group[name] for group in small], weights=counts)) for name in _MEANS}
+    large = [group for group in groups if group["targets"] >= FEW]
+    return [*large, {"name": f"{len(small)} with under {FEW} each", "targets": sum(counts), **means}]
+
+
+_PLACEHOLDERS = {"DIR", "NEW_DIRECTORY", "RECIPE", "RUN"}  # for what only the user knows; not quoted
+
+
+def next_command(*arguments: str, program: str = "tokenfree") -> str:
+    """The line that names `PROGRAM ARGUMENTS` as the next command, quoted as a shell needs it."""
+    words = [word if word in _PLACEHOLDERS else shlex.quote(word) for word in arguments]
+    return f"  next        {program} {' '.join(words)}"
+
+
+def time_of(seconds: float) -> str:
+    """`40 seconds`, `12 minutes`, `3.4 hours`, `12.5 days`."""
+    if seconds < 120:
+        return counted(max(1, round(seconds)), "second")
+    if seconds < 7200:
+        return counted(round(seconds / 60), "minute")
+    return f"{seconds / 3600:,.1f} hours" if seconds < 72 * 3600 else f"{seconds / 86400:,.1f} days"
+
+
+def size_of(num_bytes: float) -> str:
+    """`512 MB`, `3.4 GB`, `21.0 TB`."""
+    for unit, size in (("TB", 1e12), ("GB", 1e9)):
+        if num_bytes >= size:
+            return f"{num_bytes / size:,.1f} {unit}"
+    return f"{num_bytes / 1e6:,.3g} MB" if num_bytes < 1e7 else f"{num_bytes / 1e6:,.0f} MB"
+
+
+def money(amount: float) -> str:
+    """`681.31`, `0.0012`: in whatever currency the price was."""
+    return f"{amount:,.2f}" if amount >= 1 else f"{amount:.2g}"
+
+
+def loss_lines(result: PretrainResult) -> list[str]:
+    """The held-out loss, and beside it what needs no context, where the run has counted that."""
+    means = result.validation_means
+    loss = means.get("validation_masked_loss", result.validation_loss)
+    line = f"held-out loss {loss:.3f} nats per {result.symbol or 'target'}"
+    if "validation_bits_per_character" in means:
+        line += f" ({means['validation_bits_per_character']:.3f} bits per character)"
+    line += f", accuracy {100 * result.validation_accuracy:.1f}%"
+    masked_only = means.get("validation_masked_only_loss")
+    if masked_only is None:
+        return [line]
+    line += f"; masked only {masked_only:.3f}, {100 * means['validation_masked_only_accuracy']:.1f}%"
+    compared = _compared(masked_only, result.baselines, result.clue)
+    return [line, compared] if compared else [line]
+
+
+def loss_of_each(means: Mapping[str, float], paths: Sequence[str]) -> list[str]:
+    """A line with the held-out loss on each of several data directories; none of a single one."""
+    found = {path: means.get(f"validation_loss_data_{number}") for number, path in enumerate(paths, 1)}
+    told = ", ".join(f"{path} {loss:.3f}" for path, loss in found.items() if loss is not None)
+    return [f"held-out loss of each: {told}"] if told else []
+
+
+def _compared(masked_only: float, baselines: Mapping[str, float], clue: str | None) -> str | None:
+    """The loss of the hidden targets beside the baselines for the same ones."""
+    if "masked_only_unigram" not in baselines:
+        return None
+    unigram, given = baselines["masked_only_unigram"], baselines["masked_only_clue"]
+    line = f"without context, masked only: {unigram:.3f} by frequency"
+    if clue is not None:
+        line += f", {given:.3f} given {clue}"
+    margin = min(unigram, given) - masked_only
+    if margin > 0:
+        return f"{line}; the model is {margin:.3f} below"
+    return f"{line}; the model is NOT below, so no reading is shown"
+
+
+def context_line(found: Mapping[str, float]) -> str | None:
+    """Return in words whether the model uses context, from what `evaluate` found; None without baselines."""
+    if "margin" not in found:
+        return None
+    margin, low, high = (found[f"margin{end}"] for end in ("", "_low", "_high"))
+    interval = f"{margin:.2f} nats (95% interval {low:.2f} to {high:.2f})"
+    hidden = f"{found['probe']:.2f} nats higher when the context is hidden."
+    if low <= 0:
+        return (
+            f"The model is not yet better than the best guess without context: {interval}. Its loss is {hidden} Train "
+            "longer."
+        )
+    return (
+        f"The model uses context: its loss on hidden targets is {interval} below the best guess without context, and "
+        f"{hidden}"
+    )
+
+
+def score_lines(scores: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """A line for each split that has scores, the main one first; those of single classes are left out."""
+    return [
+        f"{split:<6}" + ", ".join(f"{name} {value:.4f}" for name, value in values.items() if "/" not in name)
+        for split, values in scores.items()
+        if values
+    ]
+
+
+def prediction_lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """What was found in one text, for people."""
+    if "answer" in found:
+        span = found["span"]
+        yield f"{span['start']:>6}:{span['end']:<6} {found['answer']}" if found["answer"] else "no answer"
+    elif "spans" in found:
+        yield from (_span(span) for span in found["spans"]) if found["spans"] else ("nothing found",)
+    elif "tags" in found:
+        yield " ".join(f"{word}/{tag}" for word, tag in zip(found["words"], found["tags"], strict=True))
+    elif "probabilities" in found:
+        by_share = sorted(found["probabilities"].items(), key=lambda each: -each[1])
+        yield ", ".join(f"{label} {100 * share:.1f}%" for label, share in by_share[:5])
+    else:
+        yield ", ".join(f"{name} {value}" for name, value in found.items())
+
+
+def _span(span: Mapping[str, Any]) -> str:
+    return f"{span['start']:>6}:{span['end']:<6} {span['label']:<8} {span['text']}"
