@@ -206,10 +206,10 @@ def test_the_rules_catch_what_they_are_for(tmp_path: Path) -> None:
     path = tmp_path / "wrong.py"
     path.write_text("def f():\n    from tokenfree.train.loop.pretraining import Loop\n    return Loop\n")
     assert list(imported(path)) == [("tokenfree.train.loop.pretraining", "Loop")]
-    up = {Path("train/model/common/dense.py"): {Path("train/model/trunk/stack.py")}}
-    assert runs_up(up) == ["train/model/common/dense.py imports train/model/trunk/stack.py"]
-    side = {Path("train/loop/loop.py"): {Path("train/inference/words.py")}}
-    assert runs_up(side) == ["train/loop/loop.py imports train/inference/words.py"]
+    up = {Path("train/model/common/basic.py"): {Path("train/model/trunk.py")}}
+    assert runs_up(up) == ["train/model/common/basic.py imports train/model/trunk.py"]
+    side = {Path("train/loop/pretraining.py"): {Path("train/inference/words.py")}}
+    assert runs_up(side) == ["train/loop/pretraining.py imports train/inference/words.py"]
     assert circle({"a": {"b"}, "b": {"a"}}) is not None
 
 

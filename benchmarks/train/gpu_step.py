@@ -5,7 +5,7 @@
     python -m benchmarks.train.gpu_step --recipe bert-base --batch 128
 
 A step is `--accumulate` micro batches of random text, forward and backward in bfloat16 with float32 weights, and then
-the recipe's optimizer. The peak is that of a large bfloat16 product on the same device (train/loop/utilisation.py); the
+the recipe's optimizer. The peak is that of a large bfloat16 product on the same device (train/loop/step.py); the
 arithmetic is the model's multiply-accumulates, head included, six operations each.
 """
 

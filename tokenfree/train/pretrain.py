@@ -58,7 +58,7 @@ def pretrain(
 
     Args:
         data: path or address of a data directory; or several, as a `Mixture` or in words such as ["A:0.7", "B:0.3"]:
-            see train/mixture/.
+            see train/data/mixture.py.
         run: path or address of a new or unfinished run.
         workers: the fewest and the most. One trains in this process, without Ray. More are workers of Ray Train, on
             the cluster of RAY_ADDRESS or on this machine alone.
@@ -68,7 +68,7 @@ def pretrain(
             and shape is loaded; optimizer, step and order of the data begin afresh. It is part of the run: to go on,
             give it again.
         extend_to: the steps that an existing run, finished or not, is to have in place of `train.steps`; the learning
-            rate of the steps that are left is that of a run of so many, see train/start/extension.py.
+            rate of the steps that are left is that of a run of so many, see train/jobs/start.py.
         trust_code: run the code outside tokenfree that the run `init_from` names; that of `recipe` is run in any case.
 
     Raises:

@@ -18,7 +18,7 @@ Arrays = dict[str, np.ndarray]
 class Symbols(NamedTuple):
     """What a single target is one of, and what the input tells of a hidden one without any context.
 
-    Knowing how frequent each symbol is, overall or for each clue, gives the baselines of train/data/baselines.py.
+    Knowing how frequent each symbol is, overall or for each clue, gives the baselines of train/data/validation.py.
     """
 
     name: str  # in the singular

@@ -2,7 +2,7 @@
 
 Next-sentence prediction is BERT's (Devlin et al. 2019, section 3.1, and its code); CANINE keeps it (arXiv 2103.06874,
 section 3.2). Two windows become one with a separator inside, which a collator of single windows then masks and frames
-as usual. Which windows come together is decided by train/data/sentence_pairs.py, the loss by train/objectives/heads.py.
+as usual. Which windows come together is decided by train/data/loader.py, the loss by train/objectives/heads.py.
 """
 
 from __future__ import annotations

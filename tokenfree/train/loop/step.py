@@ -416,7 +416,7 @@ class TrainingStep:
         """Train on `arrays`, this worker's slice of the batch; returns the line of the step (see runs/metrics.py).
 
         Raises:
-            NotANumber, Spike: see train/loop/loss_spikes.py; the model is then as it was before the step.
+            NotANumber, Spike: see train/loop/step.py; the model is then as it was before the step.
         """
         began = time.perf_counter()
         sums, losses = self._loss(arrays)

@@ -1,6 +1,6 @@
 """The training loop in plain PyTorch, and the interface to what is trained.
 
-Pretraining has windows of a data directory (windows.py), fine-tuning the examples of a task (train/finetuning/).
+Pretraining has windows of a data directory (pretraining.py), fine-tuning the examples of a task (finetuning.py).
 
 The loss of a step is the sum over all targets of the global batch by their number, so neither the number of workers
 nor the micro batch changes it beyond rounding. Nothing random is carried from step to step: dropout is seeded by the
@@ -184,7 +184,7 @@ class TrainingLoop(Generic[R]):
         """Train until `step` steps are done; `on_step` gets each step's line of metrics (see train/runs/metrics.py).
 
         Raises:
-            NotANumber, Spike: see train/loop/loss_spikes.py; the model is then as it was before the step.
+            NotANumber, Spike: see train/loop/step.py; the model is then as it was before the step.
         """
         if self.step >= step:
             return

@@ -279,7 +279,7 @@ class Job(Protocol):
 
     @property
     def has_first_checkpoint(self) -> bool:
-        """Whether the run begins with given weights, see train/start/."""
+        """Whether the run begins with given weights, see train/jobs/start.py."""
         ...
 
     @property
@@ -342,7 +342,7 @@ def work(
         stop: what asks for an end; None: the signals that this process gets.
 
     Raises:
-        NotANumber, Spike: the loss was not a number, or jumped; see train/loop/loss_spikes.py.
+        NotANumber, Spike: the loss was not a number, or jumped; see train/loop/step.py.
         Stopped: one of the workers was asked to stop.
         JobError: another process still trains the run, or training went back too often.
         UserError: the disk is full or cannot be written; and see `Loop`.

@@ -39,7 +39,7 @@ class CleanerCallback(ControllerCallback, WorkerGroupCallback):
 
     Ray has a cleaner of its own, which asks the State API whether the controller lives. That needs a dashboard, of
     140 MB, and beside a second cluster on the machine it was seen to destroy a healthy group of workers. A cluster of
-    the command's own names no State API in its environment (see train/ray/environment.py), so Ray's cleaner gives up.
+    the command's own names no State API in its environment (see train/ray/cluster.py), so Ray's cleaner gives up.
     """
 
     _cleaner: Any = None
@@ -194,7 +194,7 @@ class LossCallback(UserCallback):
 
     Args:
         run, owner: see `tokenfree.train.runs.run.run_at`.
-        channel: of the run, see train/ray/channel.py.
+        channel: of the run, see train/ray/driver.py.
         most: losses that are made good; stops with a checkpoint cost nothing.
     """
 
@@ -357,7 +357,7 @@ class ResizeCallback(ControllerCallback, WorkerGroupCallback):
     """For a number of workers between two bounds: as many as there is room for now, on nodes that answer; where others
     are running, they are stopped with a checkpoint first.
 
-    `channel` is the run's (see train/ray/channel.py).
+    `channel` is the run's (see train/ray/driver.py).
     """
 
     def __init__(self, scaling: ScalingConfig, channel: Any) -> None:

@@ -25,7 +25,7 @@ SETTINGS: Mapping[str, str] = {  # where the user has not set them
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",  # how soon a lost worker is noticed; 2 by default
     "RAY_TRAIN_METRICS_ENABLED": "0",
     "RAY_TRAIN_ENABLE_STATE_ACTOR_RECONCILIATION": "0",
-    "RAY_API_SERVER_ADDRESS": "no_state_api://here",  # for Ray's own cleaner, see train/ray/cleaner.py
+    "RAY_API_SERVER_ADDRESS": "no_state_api://here",  # for Ray's own cleaner, see train/ray/callbacks.py
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # the coming default; without it each start prints a warning
     "RAY_AIR_NEW_OUTPUT": "0",  # Tune's new output prints banners at any verbosity

@@ -183,7 +183,7 @@ _ALONE = {"RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0"}
 
 
 def drive(link: Link, job: bytes, workers: tuple[int, int]) -> str | None:
-    """In a process of its own: bring a pickled `Job` to its end. See train/jobs/ray_child.py.
+    """In a process of its own: bring a pickled `Job` to its end. See train/ray/child.py.
 
     Returns what of Ray was lost before that, in words, none of them where that cannot be told; None: training is done.
 
@@ -305,7 +305,7 @@ def _unpickled(job: bytes) -> Job:
 
 @contextlib.contextmanager
 def _cluster(job: Job, workers: tuple[int, int]) -> Iterator[tuple[Session, int, bool]]:
-    """Yields a Ray session (see train/ray/session.py), the CPUs of a worker, and whether workers have a GPU each."""
+    """Yields a Ray session (see train/ray/cluster.py), the CPUs of a worker, and whether workers have a GPU each."""
     alone = "RAY_ADDRESS" not in os.environ
     threads, least, most = job.recipe.train.threads, *workers
     if threads is None:

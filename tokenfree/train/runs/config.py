@@ -166,7 +166,7 @@ _OLD_DEFAULTS: dict[tuple[str, str, str], Any] = {
 
 @dataclasses.dataclass(frozen=True)
 class InitFrom:
-    """The weights that a run began with, see train/start/."""
+    """The weights that a run began with, see train/jobs/start.py."""
 
     path: str  # absolute path or address
     sha256: str  # of the weights
@@ -181,7 +181,7 @@ class RunConfig(Generic[R]):
     manifest: str  # fingerprint of the data; "" of an imported run
     init_from: InitFrom | None = None  # None: it began with fresh weights
     code: Mapping[str, str] = dataclasses.field(default_factory=dict)  # as it was begun with, see `own_code.hashes`
-    attempts: tuple[Mapping[str, Any], ...] = ()  # see train/machine/provenance.py; a run is the same whatever they say
+    attempts: tuple[Mapping[str, Any], ...] = ()  # see train/runs/provenance.py; a run is the same whatever they say
     files: Mapping[str, str] = dataclasses.field(default_factory=dict)  # of fine-tuning: the path of each split
 
     def text(self) -> str:

@@ -7,7 +7,7 @@ are cut off, so no step occurs twice. Lines of steps:
     characters (in the batch, special ones and padding left out), seconds (of the step), data_wait (seconds of it
     without data), utilisation (share of the device's measured peak), and what else the objective reports, such as
     bits_per_character, or masked_loss, next_sentence_loss and next_sentence_accuracy, where loss is the sum of both;
-    spike (1) only where the loss jumped and training went on (see train/loop/loss_spikes.py)
+    spike (1) only where the loss jumped and training went on (see train/loop/step.py)
 
 Lines of validations: step, validation_loss, validation_accuracy, validation_targets, and validation_ with the names of
 what else the objective reports. `events.jsonl` is never cut:

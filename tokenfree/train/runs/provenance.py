@@ -30,7 +30,7 @@ def attempt() -> dict[str, Any]:
     """What config.yaml and sweep.yaml say of each command that trained.
 
     These are `time` (UTC), `command`, `commit`, `machine`, `packages`, and `hashes`: that the folder has a hashes.json
-    when it is finished (see train/runs/folder_hashes.py), which those of earlier versions have not.
+    when it is finished (see train/runs/hashes.py), which those of earlier versions have not.
     """
     return {
         "time": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),

@@ -108,7 +108,7 @@ class TrialSession:
         `characters_per_second`; `parameters` of the encoder; the `seed`; and the `machine` of this worker.
 
         Raises:
-            NotANumber, Spike: training broke off; see train/loop/loss_spikes.py.
+            NotANumber, Spike: training broke off; see train/loop/step.py.
             JobError: the held-out loss is not a number.
             UserError: the checkpoint cannot be written.
         """

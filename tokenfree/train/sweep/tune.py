@@ -1,4 +1,4 @@
-"""Runs the trials of a sweep under Ray Tune, in the process that is connected to Ray; see train/jobs/ray_child.py.
+"""Runs the trials of a sweep under Ray Tune, in the process that is connected to Ray; see train/ray/child.py.
 
 Tune places, starts and watches the trials, and its scheduler stops them. Each command makes a new `Tuner`, because
 `Tuner.restore` takes no scheduler, so that ASHA begins with empty rungs, and has forgotten what happened in the seconds

@@ -2,7 +2,7 @@
 
 A task is a file of this package, or a class of the user's, chosen by `task.name`. An example is what a file has; an
 item is what the model reads at once: an example, or a window of a long one. The outputs of all windows of an example
-come together in its prediction. Used by train/finetuning/.
+come together in its prediction. Used by train/loop/finetuning.py.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from tokenfree.workflows.report.parts import Table
 
 _VERSIONS = ("torch", "ray")  # packages that are named at the top; a table has all
 
-Attempt = Mapping[str, Any]  # see train/machine/provenance.py
+Attempt = Mapping[str, Any]  # see train/runs/provenance.py
 
 
 @dataclass(frozen=True)

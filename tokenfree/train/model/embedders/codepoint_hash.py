@@ -54,7 +54,7 @@ class HashTable(CharacterTable):
         self.buckets, self.family = config.buckets, config.family
         # All tables in one, so that a single look-up gives the concatenation.
         self.rows = nn.Embedding(config.hashes * config.buckets, width // config.hashes)
-        self.stacked = {"rows.weight": config.hashes}  # see train/optimizers/_groups.py
+        self.stacked = {"rows.weight": config.hashes}  # see train/optimizers/base.py
         self.register_buffer("multipliers_K", multipliers(config.family, config.hashes), persistent=False)
         self.register_buffer("offsets_K", torch.arange(config.hashes) * config.buckets, persistent=False)
 

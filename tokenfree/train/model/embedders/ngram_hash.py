@@ -62,7 +62,7 @@ class NgramTable(CharacterTable):
             config.family,
         )
         self.rows = nn.Embedding(config.orders * config.hashes * config.buckets, width // config.hashes)
-        self.stacked = {"rows.weight": config.orders * config.hashes}  # see train/optimizers/_groups.py
+        self.stacked = {"rows.weight": config.orders * config.hashes}  # see train/optimizers/base.py
         self.register_buffer("multipliers_K", multipliers(config.family, config.hashes), persistent=False)
         self.register_buffer("offsets_K", torch.arange(config.hashes) * config.buckets, persistent=False)
 

@@ -75,7 +75,7 @@ class DietAbs(FixedCode):
         counts = table_counts(config.sharing, trunk.layers, dimensions.heads)
         self.queries_LHUR = nn.Parameter(INITIAL_STD * torch.randn(*counts, config.max_units, rank))
         self.keys_LHKR = nn.Parameter(INITIAL_STD * torch.randn(*counts, num_keys, rank))
-        self.stacked = {"queries_LHUR": counts[0], "keys_LHKR": counts[0]}  # see train/optimizers/_groups.py
+        self.stacked = {"queries_LHUR": counts[0], "keys_LHKR": counts[0]}  # see train/optimizers/base.py
         self.query_factor = dimensions.heads**-0.5 if config.scale == "width" else 1.0
 
     def biases(self, num_units: int) -> list[FactorBias]:

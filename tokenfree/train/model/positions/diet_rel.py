@@ -46,7 +46,7 @@ class Config(PositionsDefaults):
 class DietRel(FixedCode):
     """Scalars for the offsets key - query from -(max_units - 1) to max_units - 1, without bins and clipping."""
 
-    stacked = {"by_offset_LHO": 0}  # see train/optimizers/_groups.py
+    stacked = {"by_offset_LHO": 0}  # see train/optimizers/base.py
 
     def __init__(self, config: Config, dimensions: Dimensions, num_layers: int) -> None:
         super().__init__()

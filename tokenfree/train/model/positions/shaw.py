@@ -60,7 +60,7 @@ class Shaw(nn.Module):
         shape = (*counts, 2 * config.clip + 1, dimensions.head_width)
         self.keys_LHOE = nn.Parameter(INITIAL_STD * torch.randn(shape))
         self.values_LHOE = nn.Parameter(INITIAL_STD * torch.randn(shape)) if config.values else None
-        self.stacked = {"keys_LHOE": counts[0], "values_LHOE": counts[0]}  # see train/optimizers/_groups.py
+        self.stacked = {"keys_LHOE": counts[0], "values_LHOE": counts[0]}  # see train/optimizers/base.py
 
     def forward(self, units_BUD: Tensor, valid_BU: Tensor) -> list["ShawBias"]:
         """The vectors of each layer."""

@@ -49,7 +49,7 @@ class Config(PositionsDefaults):
 class T5(nn.Module):
     """Half of the buckets for each sign; half of these for one offset each, the others growing with the logarithm."""
 
-    stacked = {"by_bucket_LHN": 0}  # see train/optimizers/_groups.py
+    stacked = {"by_bucket_LHN": 0}  # see train/optimizers/base.py
 
     def __init__(self, config: Config, dimensions: Dimensions, num_layers: int) -> None:
         super().__init__()

@@ -55,7 +55,7 @@ class Tupe(nn.Module):
     Where i is CLS, theta_1 stands instead; where only j is, theta_2.
     """
 
-    stacked = {"by_offset_HO": 0, "thetas_2H": 0}  # see train/optimizers/_groups.py
+    stacked = {"by_offset_HO": 0, "thetas_2H": 0}  # see train/optimizers/base.py
 
     def __init__(self, config: Config, dimensions: Dimensions, num_layers: int) -> None:
         super().__init__()

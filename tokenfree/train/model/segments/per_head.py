@@ -46,7 +46,7 @@ class Config(SegmentsDefaults):
 class PerHeadSegments(nn.Module):
     """A table for each layer and head: row of the query's segment, column of the key's. It need not be symmetric."""
 
-    stacked = {"table_LHSS": 0}  # see train/optimizers/_groups.py
+    stacked = {"table_LHSS": 0}  # see train/optimizers/base.py
 
     def __init__(self, num_segments: int, sharing: Sharing, dimensions: Dimensions, num_layers: int) -> None:
         super().__init__()

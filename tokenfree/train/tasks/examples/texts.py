@@ -785,7 +785,7 @@ class GlueTask:
     text: str
     second: str | None
     labels: tuple[str, ...]  # in the hub's order; none: a number
-    metrics: tuple[str, ...]  # the first is the main one; names of train/tasks/metrics/scores.py
+    metrics: tuple[str, ...]  # the first is the main one; names of train/tasks/scores.py
     positive: str | None = None  # the class of the binary F1
     dev: tuple[str, ...] = ("validation",)
     test: tuple[str, ...] = ("test",)
