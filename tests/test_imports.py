@@ -229,9 +229,18 @@ def test_all_modules_can_be_imported() -> None:
     subprocess.run([sys.executable, "-c", program], check=True, cwd=REPOSITORY)
 
 
-def test_the_command_line_starts_without_torch_ray_and_beam() -> None:
-    program = (
-        "import sys, tokenfree.workflows.cli; print([m for m in ('torch', 'ray', 'apache_beam') if m in sys.modules])"
-    )
+@pytest.mark.parametrize(
+    ("module", "absent"),
+    [
+        ("tokenfree", {"torch", "ray", "apache_beam", "pyarrow", "numpy"}),
+        ("tokenfree.workflows.cli", {"torch", "ray", "apache_beam", "pyarrow", "numpy", "rich"}),
+        ("tokenfree.train.data.loader", {"torch", "ray"}),
+        ("tokenfree.train.loop.worker", {"ray", "torch.distributed.fsdp", "torch._dynamo", "scipy", "pandas"}),
+        ("tokenfree.train.sweep.tune", {"scipy", "sklearn", "optuna"}),  # each trial is a process that imports it
+        ("tokenfree.workflows.terminal.results", {"torch", "ray", "pyarrow"}),  # which most commands print with
+    ],
+)
+def test_what_starts_often_imports_nothing_heavy(module: str, absent: set[str]) -> None:
+    program = f"import sys, {module}; print(sorted({absent!r} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=REPOSITORY)
     assert done.stdout.strip() == "[]"

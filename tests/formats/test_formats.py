@@ -12,8 +12,8 @@ from tests.pipelines.conftest import write_corpus
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import build, fingerprint
 from tokenfree.preprocess.dataset.manifest import load_manifest
-from tokenfree.preprocess.features.columns import SCHEMA_VERSION
 from tokenfree.preprocess.job.inputs import manifest_config
+from tokenfree.preprocess.records import SCHEMA_VERSION
 from tokenfree.train.runs.config import RUN_FORMAT, SWEEP_FORMAT, read_config
 from tokenfree.train.sweep.recipe import SweepRecipe
 from tokenfree.train.sweep.run import run_sweep

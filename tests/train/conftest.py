@@ -14,10 +14,10 @@ from tokenfree.core.settings import build, fingerprint, merge, to_mapping
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig, WindowConfig
 from tokenfree.preprocess.dataset.manifest import DatasetSplit, Manifest, ShardEntry, content_fingerprint, save_manifest
-from tokenfree.preprocess.features.columns import SCHEMA_VERSION, build_windows
+from tokenfree.preprocess.features.columns import build_windows
 from tokenfree.preprocess.features.vocabulary import Vocabulary, train_vocabulary
 from tokenfree.preprocess.job.finish import count
-from tokenfree.preprocess.records import Document
+from tokenfree.preprocess.records import SCHEMA_VERSION, Document
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.inference.predictor import Predictor
 

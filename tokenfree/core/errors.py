@@ -154,3 +154,11 @@ def _words(message: str) -> str:
 def _line(place: Path, message: str, given: Any) -> str:
     text = message if given is ... else f"{message}, not {given!r}"
     return ": ".join(filter(None, [".".join(map(str, place)), text]))
+
+
+_NOT_UTF8 = re.compile("[\ud800-\udfff]")  # how Python stands for bytes of a path that are no UTF-8
+
+
+def is_utf8(text: str) -> bool:
+    """Whether an argument, path or file name holds no bytes that are not UTF-8."""
+    return _NOT_UTF8.search(text) is None

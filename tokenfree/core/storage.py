@@ -12,7 +12,6 @@ import functools
 import json
 import math
 import os
-import re
 import shutil
 import stat
 import tempfile
@@ -27,10 +26,9 @@ import fsspec
 import pyarrow as pa
 from fsspec.implementations.local import LocalFileSystem
 
-from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.errors import JobError, UserError, is_utf8
 from tokenfree.core.files import TEMPORARY, hash_file
 
-_NOT_UTF8 = re.compile("[\ud800-\udfff]")  # how Python stands for bytes of a path that are no UTF-8
 _PROCESS_FOLDERS = ("/dev/", "/proc/")  # what stands there differs from process to process
 _KINDS = {
     stat.S_ISFIFO: "a pipe",
@@ -38,11 +36,6 @@ _KINDS = {
     stat.S_ISCHR: "a device",
     stat.S_ISBLK: "a device",
 }
-
-
-def is_utf8(text: str) -> bool:
-    """Whether an argument, path or file name holds no bytes that are not UTF-8."""
-    return _NOT_UTF8.search(text) is None
 
 
 def check_address(address: str, source: str = "") -> None:

@@ -1,4 +1,4 @@
-"""The records that travel through preprocessing: pages, documents, input splits, sites and window columns."""
+"""The records that travel through preprocessing: pages, documents, input splits, sites, and the schema of windows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -209,3 +209,22 @@ COLUMN_TYPES: dict[str, pa.DataType] = {
     "sentence_starts": _list_of(pa.uint16()),
 }
 SUBWORD_COLUMNS = frozenset({"subword_ids", "subword_starts", "subword_ends"})
+
+SCHEMA_VERSION = 1
+MAX_WINDOW_CHARACTERS = 16_383  # 4 bytes a character at most, and byte offsets are uint16
+MAX_BATCH_ROWS = 1000
+
+
+def schema(columns: Iterable[str] = tuple(COLUMN_TYPES)) -> pa.Schema:
+    """The schema of windows with these columns, none of them nullable, in the order of `COLUMN_TYPES` whatever the
+    order given.
+
+    Raises:
+        ValueError: there is no such column.
+    """
+    chosen = set(columns)
+    unknown = chosen - COLUMN_TYPES.keys()
+    if unknown:
+        raise ValueError(f"columns: there is no column {min(unknown)!r} (known: {', '.join(COLUMN_TYPES)})")
+    fields = [pa.field(name, kind, nullable=False) for name, kind in COLUMN_TYPES.items() if name in chosen]
+    return pa.schema(fields, metadata={"schema_version": str(SCHEMA_VERSION)})

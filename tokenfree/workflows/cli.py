@@ -21,11 +21,10 @@ from types import FrameType, ModuleType
 from typing import NoReturn
 
 import tokenfree.workflows.commands
-from tokenfree.core.errors import JobError, PrintableStream, UserError, one_line
+from tokenfree.core.errors import JobError, PrintableStream, UserError, is_utf8, one_line
 from tokenfree.core.machine import own_version
-from tokenfree.core.storage import is_utf8
 from tokenfree.workflows.recipes.options import parted
-from tokenfree.workflows.terminal.progress import add_arguments, set_logging, show_seconds
+from tokenfree.workflows.terminal.verbosity import add_arguments, set_logging, show_seconds
 
 EPILOG = "Help on one command, with an example: tokenfree COMMAND --help"
 _USERS_OWN = {

@@ -8,9 +8,10 @@ from pathlib import Path
 from tokenfree.core.settings import build
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.workflows.recipes import library
-from tokenfree.workflows.terminal.progress import LiveLine, StageLine, Verbosity
+from tokenfree.workflows.terminal.progress import LiveLine, StageLine
 from tokenfree.workflows.terminal.results import context_line, loss_lines, next_command
 from tokenfree.workflows.terminal.sweep import SweepTable
+from tokenfree.workflows.terminal.verbosity import Verbosity
 
 DATA_RECIPE, MODEL_RECIPE, SWEEP_RECIPE = "wikipedia-tiny", "canine-fast-tiny", "three-knobs-tiny"
 # Chosen before any model was trained on the demo's corpus: usual phrases of docstrings, and the piece that each hides.

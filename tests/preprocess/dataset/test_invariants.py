@@ -8,9 +8,9 @@ import pytest
 
 from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig
 from tokenfree.preprocess.dataset.verify import check_windows
-from tokenfree.preprocess.features.columns import MAX_WINDOW_CHARACTERS, build_windows, schema
+from tokenfree.preprocess.features.columns import build_windows
 from tokenfree.preprocess.features.vocabulary import Vocabulary, train_vocabulary
-from tokenfree.preprocess.records import Document
+from tokenfree.preprocess.records import MAX_WINDOW_CHARACTERS, Document, schema
 
 TEXTS = ["First row. It is fine.", "Zweite Zeile: schön é 語。", "third"]
 Row = dict[str, Any]

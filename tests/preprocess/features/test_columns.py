@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig, WindowConfig
 from tokenfree.preprocess.dataset.verify import check_windows
-from tokenfree.preprocess.features.columns import build_windows, iterate_windows, schema
+from tokenfree.preprocess.features.columns import build_windows, iterate_windows
 from tokenfree.preprocess.features.vocabulary import Vocabulary, train_vocabulary
-from tokenfree.preprocess.records import Document
+from tokenfree.preprocess.records import Document, schema
 from tokenfree.preprocess.text.normalize import normalize
 from tokenfree.preprocess.text.sentences import sentence_starts
 from tokenfree.preprocess.text.words import word_spans

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from tokenfree.preprocess.config import COLUMNS
-from tokenfree.preprocess.features.columns import MAX_WINDOW_CHARACTERS, SCHEMA_VERSION, schema
+from tokenfree.preprocess.records import MAX_WINDOW_CHARACTERS, SCHEMA_VERSION, schema
 
 ITEMS = {
     "codepoints": pa.int32(),

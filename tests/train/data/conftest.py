@@ -13,8 +13,8 @@ from tokenfree.core.settings import to_mapping
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import DatasetSplit, Manifest, ShardEntry, content_fingerprint, save_manifest
-from tokenfree.preprocess.features.columns import schema
 from tokenfree.preprocess.job.finish import count
+from tokenfree.preprocess.records import schema
 
 PIECES = [
     *("<pad>", "<unk>", "<s>", "</s>"),

@@ -11,8 +11,9 @@ from tests.workflows.terminal.conftest import Terminal
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.train.sweep.history import History
 from tokenfree.workflows import cli
-from tokenfree.workflows.terminal.progress import LiveLine, Verbosity, show_settings
+from tokenfree.workflows.terminal.progress import LiveLine
 from tokenfree.workflows.terminal.sweep import SweepTable
+from tokenfree.workflows.terminal.verbosity import Verbosity, show_settings
 
 pytestmark = pytest.mark.usefixtures("resize")
 LIBRARY = "apache_beam.of_the_tests"

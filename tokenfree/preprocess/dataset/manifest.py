@@ -24,8 +24,8 @@ from typing_extensions import NotRequired, TypedDict
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import OPEN, OWN, checked, hash_of, is_inside, read_sealed, write_sealed
-from tokenfree.preprocess.features.columns import SCHEMA_VERSION
 from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.preprocess.records import SCHEMA_VERSION
 
 Count = Annotated[int, Field(ge=0)]
 

@@ -28,8 +28,8 @@ from tokenfree.preprocess.dataset.manifest import (
     load_manifest,
     reconcile,
 )
-from tokenfree.preprocess.features.columns import MAX_BATCH_ROWS, MAX_WINDOW_CHARACTERS, schema
 from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.preprocess.records import MAX_BATCH_ROWS, MAX_WINDOW_CHARACTERS, schema
 from tokenfree.preprocess.text.characters import SPACE, byte_offsets, classes_of, codepoints_of
 from tokenfree.preprocess.text.words import MAX_WORD_BYTES
 

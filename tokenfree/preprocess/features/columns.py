@@ -1,8 +1,8 @@
-"""Documents to windows with all their columns, computed in bulk, and the Arrow schema of windows."""
+"""Documents to windows with all their columns, computed in bulk."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -13,30 +13,10 @@ import pyarrow as pa
 
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.features.vocabulary import Vocabulary
-from tokenfree.preprocess.records import COLUMN_TYPES, SUBWORD_COLUMNS, Document
+from tokenfree.preprocess.records import COLUMN_TYPES, SUBWORD_COLUMNS, Document, schema
 from tokenfree.preprocess.text.characters import SPACE, byte_offsets, classes_of, codepoints_of
 from tokenfree.preprocess.text.sentences import cut, sentence_starts
 from tokenfree.preprocess.text.words import byte_spans
-
-SCHEMA_VERSION = 1
-MAX_WINDOW_CHARACTERS = 16_383  # 4 bytes a character at most, and byte offsets are uint16
-MAX_BATCH_ROWS = 1000
-
-
-def schema(columns: Iterable[str] = tuple(COLUMN_TYPES)) -> pa.Schema:
-    """The schema of windows with these columns, none of them nullable, in the order of `COLUMN_TYPES` whatever the
-    order given.
-
-    Raises:
-        ValueError: there is no such column.
-    """
-    chosen = set(columns)
-    unknown = chosen - COLUMN_TYPES.keys()
-    if unknown:
-        raise ValueError(f"columns: there is no column {min(unknown)!r} (known: {', '.join(COLUMN_TYPES)})")
-    fields = [pa.field(name, kind, nullable=False) for name, kind in COLUMN_TYPES.items() if name in chosen]
-    return pa.schema(fields, metadata={"schema_version": str(SCHEMA_VERSION)})
-
 
 _SEPARATOR = "\n"
 _PART_CHARACTERS = 500_000  # 13 MB/s and 60 MB of arrays; 10 MB/s and 800 MB for a book collection at once

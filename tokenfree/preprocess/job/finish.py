@@ -29,14 +29,13 @@ from tokenfree.preprocess.dataset.manifest import (
     save_manifest,
 )
 from tokenfree.preprocess.documents.extract import FOLDER, PageCounters, collect_failures, document_of, read_failures
-from tokenfree.preprocess.features.columns import SCHEMA_VERSION
 from tokenfree.preprocess.job.inputs import portable_config
 from tokenfree.preprocess.job.job import JOB, RUNS, VOCABULARY_SIDECAR, WORK, PreprocessJob, notes_errors, required
 from tokenfree.preprocess.job.near_duplicates import num_bands
 from tokenfree.preprocess.job.output import tidy
 from tokenfree.preprocess.job.read import FAILURES, all_runs, failures_name, hashed_inputs
 from tokenfree.preprocess.job.steps import all_shards, the_plan
-from tokenfree.preprocess.records import Document, Page, Site
+from tokenfree.preprocess.records import SCHEMA_VERSION, Document, Page, Site
 from tokenfree.preprocess.shards.build import BuiltShard
 from tokenfree.preprocess.shards.sorted_runs import DATASET_SPLITS, SortedRun, is_file_whole
 

@@ -16,9 +16,9 @@ from tokenfree.core.stored_files import checked, read_sealed, write_sealed
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import ShardEntry
 from tokenfree.preprocess.dataset.verify import check_windows
-from tokenfree.preprocess.features.columns import MAX_BATCH_ROWS, iterate_windows, schema
+from tokenfree.preprocess.features.columns import iterate_windows
 from tokenfree.preprocess.features.vocabulary import Vocabulary
-from tokenfree.preprocess.records import Document
+from tokenfree.preprocess.records import MAX_BATCH_ROWS, Document, schema
 from tokenfree.preprocess.shards.plan import ShardTask
 from tokenfree.preprocess.text.scripts import count_scripts
 

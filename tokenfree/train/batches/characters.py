@@ -1,10 +1,8 @@
-"""Characters as inputs and targets: framing with CLS and SEP, padding, words as targets."""
+"""Characters as inputs and targets: framing with CLS and SEP, words as targets."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -12,7 +10,6 @@ from tokenfree.core.errors import UserError
 from tokenfree.preprocess.text.characters import SPACE, classes_of
 from tokenfree.train.batches import counter_random as random
 from tokenfree.train.batches.base import Arrays, Rows, Symbols
-from tokenfree.train.model.encoder import ModelConfig, check
 
 PAD, CLS, SEP, BOS, MASK = 0x0000, 0xE000, 0xE001, 0xE002, 0xE003  # private-use codepoints, as in CANINE's code
 
@@ -142,58 +139,3 @@ def _place_in_word(white: np.ndarray) -> np.ndarray:
     lengths = np.minimum(np.repeat(sizes, sizes), _LONGEST)
     found[~white] = lengths * (_LONGEST + 1) + np.minimum(places, _LONGEST)
     return found
-
-
-class Padding:
-    """The lengths of inputs that a model of characters, bytes or subwords takes, up to that of its training.
-
-    All inputs are padded by at least `spare` positions, to whole groups of `group`; and to whole blocks of local
-    attention, `block`, where UP, which reads `reach` positions ahead, sees one that is nothing but padding.
-
-    Args:
-        config: of the model.
-        length: the positions of an example in training.
-        bucket: lengths are multiples of this where there is room, so that they are few.
-    """
-
-    def __init__(self, config: ModelConfig, length: int, *, bucket: int = 1) -> None:
-        self._config, self._bucket = config, bucket
-        self.group: int = config.downsampler.rate
-        self.length = length - length % self.group
-        self.reach = max(2, getattr(config.upsampler, "kernel", 0) // 2)
-        self.spare = max(self.group + self.reach, 6)
-        self.block: int | None = getattr(config.downsampler, "block", None)
-        self._accepted = functools.lru_cache(maxsize=None)(self._accepted_from)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """For workers elsewhere: the cache of a method cannot be pickled."""
-        return functools.partial(Padding, bucket=self._bucket), (self._config, self.length)
-
-    def padded(self, positions: Iterable[int]) -> int:
-        """The shortest input in which inputs of so many `positions` fit and more padding changes nothing."""
-        return self._accepted(max(self._room(each) for each in set(positions)))
-
-    def _accepted_from(self, shortest: int) -> int:
-        """The first length, from this one on, that the model's parts accept."""
-        lengths = range(shortest, self.length + 1, self.group)
-        last = self.length - self._bucket
-        wanted = (length for length in lengths if length % self._bucket == 0 or length > last)
-        return next(length for length in wanted if not check(self._config, length))
-
-    def _room(self, positions: int) -> int:
-        """The length for a text of so many `positions` with the padding that it needs.
-
-        The vectors in a block of nothing but padding depend on how much of it there is: all attend to all there.
-        """
-        room = round_up(positions + self.spare, self.group)
-        if self.block is None:
-            return room
-        read = round_up(positions + self.reach, self.group)  # up to the end of the last unit that UP reads
-        if (read - 1) // self.block > (positions - 1) // self.block:
-            room = max(room, round_up(round_up(read, self.block), self.group))
-        return min(room, self.length)
-
-
-def round_up(number: int, multiple: int) -> int:
-    """The next multiple from `number` on."""
-    return -(-number // multiple) * multiple

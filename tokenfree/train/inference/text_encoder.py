@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from tokenfree.core.errors import UserError
-from tokenfree.train.batches.characters import Padding, frame
+from tokenfree.train.batches.characters import frame
+from tokenfree.train.batches.padding import Padding
 from tokenfree.train.batches.words import room_for_words
 from tokenfree.train.config import FinetuneRecipe
 from tokenfree.train.inference.words import encode_words, words_of_texts

@@ -17,13 +17,11 @@ import socket
 import sys
 from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils import deterministic
 from torch.utils.checkpoint import checkpoint
@@ -32,6 +30,7 @@ from tokenfree.core.errors import UserError
 from tokenfree.train.model.common.attention import LayerBias
 
 if TYPE_CHECKING:
+    from torch.distributed.fsdp import FSDPModule
     from torch.distributed.tensor import DTensor
 
 
@@ -309,7 +308,9 @@ class DataParallel(SingleWorker):
 
 
 class FullyShardedDataParallel(SingleWorker):
-    """Every worker has a part of each parameter; `layers` are gathered one at a time, the rest at once.
+    """FSDP2: every worker holds a part of each parameter; `layers` are gathered one at a time, the rest at once.
+
+    See Zhao et al., arXiv 2304.11277, and `fully_shard` of PyTorch.
 
     Args:
         module: the whole model, on every worker alike; sharded in place.
@@ -320,6 +321,10 @@ class FullyShardedDataParallel(SingleWorker):
     is_sharded = True
 
     def __init__(self, module: nn.Module, layers: list[nn.Module], device: torch.device) -> None:
+        # Imported here, because they take a second, which workers that are not sharded need not wait for.
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+
         mesh = init_device_mesh(device.type, (dist.get_world_size(),))
         for layer in layers:
             fully_shard(layer, mesh=mesh)
@@ -329,8 +334,7 @@ class FullyShardedDataParallel(SingleWorker):
 
     def gradient_sync(self, *, last: bool) -> contextlib.AbstractContextManager[Any]:
         """See `SingleWorker.gradient_sync`: FSDP2 has a switch, which stays as it was set."""
-        assert isinstance(self.module, FSDPModule)
-        self.module.set_requires_gradient_sync(last)
+        cast("FSDPModule", self.module).set_requires_gradient_sync(last)
         return contextlib.nullcontext()
 
     def broadcast_flag(self, flag: bool) -> bool:
@@ -341,8 +345,7 @@ class FullyShardedDataParallel(SingleWorker):
 
     def reshard(self) -> None:
         """Let go of what lies outside the layers, which without a backward pass stays gathered."""
-        assert isinstance(self.module, FSDPModule)
-        self.module.reshard()
+        cast("FSDPModule", self.module).reshard()
 
 
 def share(

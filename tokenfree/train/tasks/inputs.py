@@ -13,7 +13,8 @@ import numpy as np
 from tokenfree.core.errors import UserError
 from tokenfree.preprocess.features.vocabulary import MAX_TEXT_CHARACTERS, Vocabulary
 from tokenfree.train.batches.base import Arrays
-from tokenfree.train.batches.characters import CLS, SEP, Padding, ragged_range, round_up
+from tokenfree.train.batches.characters import CLS, SEP, ragged_range
+from tokenfree.train.batches.padding import Padding, round_up
 from tokenfree.train.batches.words import room_for_words, text_words
 from tokenfree.train.model.embedders.word_bytes import CLS as BYTE_CLS
 from tokenfree.train.model.embedders.word_bytes import MASK, UNK

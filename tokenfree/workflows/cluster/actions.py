@@ -23,7 +23,8 @@ from tokenfree.workflows.cluster import profiles, tokens
 from tokenfree.workflows.cluster.profiles import LOOPBACK, Profile, asks_for_token, is_under
 from tokenfree.workflows.recipes import library
 from tokenfree.workflows.recipes.options import parted
-from tokenfree.workflows.terminal.progress import add_arguments, console, counted
+from tokenfree.workflows.terminal.progress import console, counted
+from tokenfree.workflows.terminal.verbosity import add_arguments
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -55,8 +55,9 @@ def run(args: argparse.Namespace) -> int:
     """
     from tokenfree.train.config import FinetuneRecipe
     from tokenfree.train.finetune import finetune, prepare
-    from tokenfree.workflows.terminal.progress import ProgressLine, show_settings
+    from tokenfree.workflows.terminal.progress import ProgressLine
     from tokenfree.workflows.terminal.results import next_command, score_lines
+    from tokenfree.workflows.terminal.verbosity import show_settings
 
     recipe, workers = command_line.load(FinetuneRecipe, args), parse_workers(args.workers)
     files = _files(args)

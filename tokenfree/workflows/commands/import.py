@@ -28,8 +28,8 @@ def run(args: argparse.Namespace) -> int:
     """Make the run, and print what it is."""
     from tokenfree.core.settings import nest
     from tokenfree.train.huggingface.folders import import_folder
-    from tokenfree.workflows.terminal.progress import show_settings
     from tokenfree.workflows.terminal.results import next_command
+    from tokenfree.workflows.terminal.verbosity import show_settings
 
     recipe = import_folder(args.folder, args.output, nest(args.overrides))
     show_settings(args.verbosity, recipe)

@@ -41,8 +41,9 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.train.config import PretrainRecipe, model_problems
     from tokenfree.train.model.costs import advice, bfloat16_speed, costs, step_memory, told
     from tokenfree.train.objectives.base import head_cost
-    from tokenfree.workflows.terminal.progress import console, show_settings
+    from tokenfree.workflows.terminal.progress import console
     from tokenfree.workflows.terminal.results import next_command
+    from tokenfree.workflows.terminal.verbosity import show_settings
 
     made = command_line.drafted(PretrainRecipe, args)
     recipe, problems = made.settings, model_problems(made)

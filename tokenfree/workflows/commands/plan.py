@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
         UserError: the recipe does not fit the data or the devices.
     """
     from tokenfree.workflows.terminal.plans import run_plan_lines
-    from tokenfree.workflows.terminal.progress import show_settings
+    from tokenfree.workflows.terminal.verbosity import show_settings
 
     recipe, data = _checked(args)
     show_settings(args.verbosity, recipe)

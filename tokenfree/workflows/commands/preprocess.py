@@ -83,8 +83,9 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.preprocess.sources.books import is_book_name
     from tokenfree.preprocess.sources.wikipedia import is_dump_name
     from tokenfree.workflows.terminal.plans import told
-    from tokenfree.workflows.terminal.progress import StageLine, counted, show_settings
+    from tokenfree.workflows.terminal.progress import StageLine, counted
     from tokenfree.workflows.terminal.results import next_command
+    from tokenfree.workflows.terminal.verbosity import show_settings
 
     if args.recipe and (is_dump_name(args.recipe) or is_book_name(args.recipe)):
         option = "--wikipedia" if is_dump_name(args.recipe) else "--books"

@@ -64,8 +64,9 @@ def run(args: argparse.Namespace) -> int:
     """
     from tokenfree.train.data.mixture import paths_of
     from tokenfree.train.pretrain import pretrain
-    from tokenfree.workflows.terminal.progress import ProgressLine, show_settings
+    from tokenfree.workflows.terminal.progress import ProgressLine
     from tokenfree.workflows.terminal.results import loss_lines, loss_of_each, next_command
+    from tokenfree.workflows.terminal.verbosity import show_settings
 
     recipe, data, workers = _checked(args)
     show_settings(args.verbosity, recipe)

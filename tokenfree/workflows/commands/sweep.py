@@ -64,9 +64,9 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.train.sweep.run import run_sweep
     from tokenfree.workflows.report.page import write_report
     from tokenfree.workflows.report.paper_table import paper_table
-    from tokenfree.workflows.terminal.progress import show_settings
     from tokenfree.workflows.terminal.results import next_command
     from tokenfree.workflows.terminal.sweep import SweepTable, describe
+    from tokenfree.workflows.terminal.verbosity import show_settings
 
     sweep = _sweep(args)
     data = _data(args, sweep)

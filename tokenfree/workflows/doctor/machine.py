@@ -21,7 +21,6 @@ from typing import Literal
 import fsspec
 
 from tokenfree.core.machine import GIB, machine_memory, own_requirements
-from tokenfree.core.storage import check_address
 
 State = Literal["ok", "note", "missing"]
 
@@ -154,7 +153,7 @@ def ray_cluster() -> Iterator[Finding]:
 
 def storage(url: str) -> Iterator[Finding]:
     """Whether files can be written, read and removed under `url`, and how much room is left there."""
-    import fsspec
+    from tokenfree.core.storage import check_address  # imports Arrow, for which `--help` need not wait
 
     name = f"{url.rstrip('/')}/.doctor-{uuid.uuid4().hex}"
     try:

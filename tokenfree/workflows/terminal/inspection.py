@@ -11,7 +11,7 @@ from rich.text import Text
 
 from tokenfree.core.errors import one_line
 from tokenfree.preprocess.dataset.manifest import Manifest
-from tokenfree.preprocess.features.columns import schema
+from tokenfree.preprocess.records import schema
 from tokenfree.workflows.inspection import BLOCK, Piece, Window, on_one_line
 
 ALTERNATE = ("cyan", "yellow")

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, TextIO
 
 from tokenfree.core.errors import one_line
 from tokenfree.train.sweep.history import Event, History, TrialState
-from tokenfree.workflows.terminal.progress import Frame, Verbosity, clock, counted, fitted, short
+from tokenfree.workflows.terminal.progress import Frame, clock, counted, fitted, short
+from tokenfree.workflows.terminal.verbosity import Verbosity
 
 if TYPE_CHECKING:
     from tokenfree.train.data.mixture import Data

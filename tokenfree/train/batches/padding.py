@@ -1,0 +1,64 @@
+"""How far a text is padded so that its vectors depend neither on the texts beside it nor on the padding."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from typing import Any
+
+from tokenfree.train.model.encoder import ModelConfig, check
+
+
+class Padding:
+    """The lengths of inputs that a model of characters, bytes or subwords takes, up to that of its training.
+
+    All inputs are padded by at least `spare` positions, to whole groups of `group`; and to whole blocks of local
+    attention, `block`, where UP, which reads `reach` positions ahead, sees one that is nothing but padding.
+
+    Args:
+        config: of the model.
+        length: the positions of an example in training.
+        bucket: lengths are multiples of this where there is room, so that they are few.
+    """
+
+    def __init__(self, config: ModelConfig, length: int, *, bucket: int = 1) -> None:
+        self._config, self._bucket = config, bucket
+        self.group: int = config.downsampler.rate
+        self.length = length - length % self.group
+        self.reach = max(2, getattr(config.upsampler, "kernel", 0) // 2)
+        self.spare = max(self.group + self.reach, 6)
+        self.block: int | None = getattr(config.downsampler, "block", None)
+        self._accepted = functools.lru_cache(maxsize=None)(self._accepted_from)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For workers elsewhere: the cache of a method cannot be pickled."""
+        return functools.partial(Padding, bucket=self._bucket), (self._config, self.length)
+
+    def padded(self, positions: Iterable[int]) -> int:
+        """The shortest input in which inputs of so many `positions` fit and more padding changes nothing."""
+        return self._accepted(max(self._room(each) for each in set(positions)))
+
+    def _accepted_from(self, shortest: int) -> int:
+        """The first length, from this one on, that the model's parts accept."""
+        lengths = range(shortest, self.length + 1, self.group)
+        last = self.length - self._bucket
+        wanted = (length for length in lengths if length % self._bucket == 0 or length > last)
+        return next(length for length in wanted if not check(self._config, length))
+
+    def _room(self, positions: int) -> int:
+        """The length for a text of so many `positions` with the padding that it needs.
+
+        The vectors in a block of nothing but padding depend on how much of it there is: all attend to all there.
+        """
+        room = round_up(positions + self.spare, self.group)
+        if self.block is None:
+            return room
+        read = round_up(positions + self.reach, self.group)  # up to the end of the last unit that UP reads
+        if (read - 1) // self.block > (positions - 1) // self.block:
+            room = max(room, round_up(round_up(read, self.block), self.group))
+        return min(room, self.length)
+
+
+def round_up(number: int, multiple: int) -> int:
+    """The next multiple from `number` on."""
+    return -(-number // multiple) * multiple
