@@ -17,8 +17,9 @@ from safetensors import SafetensorError
 
 from tokenfree.core.errors import UserError
 from tokenfree.train.inference.vectors import read_texts as read_corpus
+from tokenfree.train.tasks.examples.files import decode, read_lines
 from tokenfree.train.tasks.examples.tagged import read_tagged
-from tokenfree.train.tasks.examples.texts import decode, read_lines, read_texts
+from tokenfree.train.tasks.examples.texts import read_texts
 from tokenfree.train.tasks.qa.files import read_squad, read_tydi
 from tokenfree.workflows import cli
 

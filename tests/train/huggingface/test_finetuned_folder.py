@@ -26,7 +26,7 @@ from tokenfree.train.inference.finetuned import FinetunedModel
 from tokenfree.train.inference.text_encoder import TextEncoder
 from tokenfree.train.loop.step import on_device
 from tokenfree.train.runs.run import run_at
-from tokenfree.train.tasks.examples.texts import TaggedExample
+from tokenfree.train.tasks.examples.tagged import TaggedExample
 from tokenfree.train.tasks.inputs import text_inputs
 from tokenfree.workflows import cli
 

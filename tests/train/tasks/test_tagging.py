@@ -10,7 +10,7 @@ from tests.train.conftest import WORDS
 from tests.train.tasks.test_long_texts import KINDS
 from tokenfree.core.settings import build
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.tasks.examples.texts import TaggedExample
+from tokenfree.train.tasks.examples.tagged import TaggedExample
 from tokenfree.train.tasks.inputs import CharacterInputs, TextInputs, WordInputs
 from tokenfree.train.tasks.tagging import Config
 

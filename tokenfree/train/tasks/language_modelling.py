@@ -24,7 +24,8 @@ from tokenfree.train.model.embedders.byte_table import NUM_BYTES
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.base import Loss
 from tokenfree.train.tasks.base import Item, Outputs, Split, TaskDefaults, TaskHead
-from tokenfree.train.tasks.examples.texts import TextExample, base_name, decode, read_bytes
+from tokenfree.train.tasks.examples.files import base_name, decode, read_bytes
+from tokenfree.train.tasks.examples.texts import TextExample
 from tokenfree.train.tasks.heads import Classifier, encode_units
 from tokenfree.train.tasks.inputs import TextInputs, TextSymbols
 from tokenfree.train.tasks.metrics import Metrics, bits_per_byte

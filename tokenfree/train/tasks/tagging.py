@@ -24,8 +24,7 @@ from tokenfree.train.batches.base import Arrays
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.tasks.base import Item, Outputs, Split, TaskDefaults
 from tokenfree.train.tasks.examples.noise import Noise
-from tokenfree.train.tasks.examples.tagged import TaggedOptions, are_bio, read_tagged, spans
-from tokenfree.train.tasks.examples.texts import TaggedExample
+from tokenfree.train.tasks.examples.tagged import TaggedExample, TaggedOptions, are_bio, read_tagged, spans
 from tokenfree.train.tasks.heads import PlaceHead
 from tokenfree.train.tasks.inputs import NOWHERE, TextInputs, TextSymbols, joined, measured
 from tokenfree.train.tasks.labelled_texts import DIGITS, softmax

@@ -93,7 +93,7 @@ def _guess(args: argparse.Namespace) -> int:
 
 def _texts(given: list[str]) -> Iterator[str]:
     from tokenfree.core.storage import check_is_stored
-    from tokenfree.train.tasks.examples.texts import read_lines
+    from tokenfree.train.tasks.examples.files import read_lines
 
     for text in given:
         if text == "-":

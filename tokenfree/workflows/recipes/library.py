@@ -4,7 +4,6 @@ The recipes of tokenfree are the files of `bases`, a recipe each, and the entrie
 each family. A blank line ends an entry; the comment above an entry is the recipe's own.
 """
 
-import contextlib
 import difflib
 import functools
 import itertools
@@ -99,16 +98,6 @@ def resolve_sweep(mapping: Mapping[str, Any]) -> dict[str, Any]:
     if named:
         mapping["variants"] = {name: _read_base(name) for name in named}
     return with_task_defaults(mapping)
-
-
-def names_of(kind: RecipeKind) -> list[str]:
-    """The recipes of a kind that come with tokenfree, in alphabetical order."""
-    found = []
-    for name in names():
-        with contextlib.suppress(UserError):
-            check_kind(kind, name)
-            found.append(name)
-    return found
 
 
 def _read_base(recipe: str) -> dict[str, Any]:

@@ -5,7 +5,8 @@ from typing import get_args
 import pytest
 
 from tokenfree.train.tasks.examples.noise import IN_WORDS, Noise, NoiseScheme, noisy_tagged, noisy_text
-from tokenfree.train.tasks.examples.texts import TaggedExample, TextExample
+from tokenfree.train.tasks.examples.tagged import TaggedExample
+from tokenfree.train.tasks.examples.texts import TextExample
 
 SCHEMES: tuple[NoiseScheme, ...] = get_args(NoiseScheme)
 WORDS = ("A", "grey", "goose", "of", "straße") * 8

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tokenfree.core.errors import UserError
-from tokenfree.train.tasks.examples import texts
+from tokenfree.train.tasks.examples import files, texts
 from tokenfree.train.tasks.examples.texts import FORMATS, Columns, TextExample, TextOptions, read_texts
 
 
@@ -225,10 +225,18 @@ def test_a_long_line_is_held_twice_at_most(tmp_path: Path, name: str, content: s
 def test_a_text_that_is_too_long(
     tmp_path: Path, name: str, content: str, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(texts, "MAX_CHARACTERS", 100)
+    for module in (files, texts):
+        monkeypatch.setattr(module, "MAX_CHARACTERS", 100)
     path = write(tmp_path, f"{name}.gz", gzip.compress(content.replace("%s", "x" * 200).encode()))
     with pytest.raises(UserError, match=f"{name}.gz: {place}"):
         read_texts(path)
+
+
+def test_a_byte_order_is_not_guessed(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.tsv", "text\nten geese\n".encode("utf-16-le"))
+    with pytest.raises(UserError, match="no byte order mark; give utf-16-le or utf-16-be as encoding"):
+        read_texts(path, TextOptions(encoding="utf-16"))
+    assert read_texts(path, TextOptions(encoding="utf-16-le"))[0].text == "ten geese"
 
 
 def test_the_line_of_a_byte_after_long_lines(tmp_path: Path) -> None:

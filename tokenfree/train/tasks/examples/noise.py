@@ -15,7 +15,8 @@ from pydantic import Field
 from tokenfree.core.settings import settings
 from tokenfree.preprocess.text.noise import RATES, Scheme, add_noise
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.tasks.examples.texts import TaggedExample, TextExample
+from tokenfree.train.tasks.examples.tagged import TaggedExample
+from tokenfree.train.tasks.examples.texts import TextExample
 
 NoiseScheme = Literal["drop", "repeat", "uppercase", "random_case", "random_case_in_words"]
 IN_WORDS: NoiseScheme = "random_case_in_words"

@@ -13,19 +13,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple, get_args
 
 from tokenfree.core.errors import UserError
-from tokenfree.train.tasks.examples.texts import (
-    SCHEME,
-    ExampleTable,
-    TaggedExample,
-    base_name,
-    dataset_table,
-    json_table,
-    read_lines,
-    short_names,
-    shown,
-    tag_columns,
-    text_of,
-)
+from tokenfree.train.tasks.examples.files import base_name, read_lines, short_names, shown
+from tokenfree.train.tasks.examples.texts import SCHEME, ExampleTable, dataset_table, json_table, tag_columns, text_of
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TaggedExample:
+    """A sentence of words, each with its tag."""
+
+    key: str  # where it begins, such as "train.conll:120"
+    words: tuple[str, ...]
+    tags: tuple[str, ...] | None = None  # one a word, in BIO for spans; None: not given
+    # The words as a model of words splits them, where their case changed afterwards.
+    before: tuple[str, ...] | None = dataclasses.field(default=None, repr=False)
+
 
 _BIO = re.compile(r"O|[BI]-.+")
 _SPANS = re.compile(r"[BI]-.+")

@@ -12,7 +12,7 @@ from pathlib import PurePath
 from typing import Any, Literal
 
 from tokenfree.core.errors import UserError
-from tokenfree.train.tasks.examples.texts import read_bytes, read_lines, whole_characters
+from tokenfree.train.tasks.examples.files import read_bytes, read_lines, whole_characters
 
 _KINDS = {str: "a text", int: "an integer", list: "a list", dict: "an object"}
 
