@@ -1,7 +1,7 @@
 """The expected errors, text from outside made safe to print, and the problems of a mapping of settings.
 
-Control characters, what turns the direction of writing round, and bytes of file names that are no UTF-8 are written as
-JSON and Python spell them, `\u001b`: output that is JSON stays the same JSON.
+Text from outside is printed without control characters, direction marks and bytes that are not UTF-8: they are escaped
+as in JSON (`\\u001b`), so that output that is JSON stays the same JSON.
 """
 
 from __future__ import annotations

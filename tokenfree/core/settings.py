@@ -1,11 +1,8 @@
 """Settings: frozen dataclasses built from YAML mappings. Every problem is named by its dotted key.
 
-It is asked of the settings of the part and of the class that their `build` says it returns; all that is missing or has
-the wrong form is named in one line.
-
 Recipes, command-line overrides and the configs of all parts go through `build`. A field annotated with a `Slot` takes
-the config of any file in a package, chosen by `name`; adding a variant is adding a file. A name with a dot is that of a
-class of the user's own (see `own_code`).
+the config of any file in a package, chosen by `name`; adding a variant is adding a file. A name with a dot is a custom
+class (see `own_code`). A `Contract` says what the parts of a slot must have; what a part lacks is named in one line.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Small files that tokenfree writes and reads back: typed JSON, JSON lines, Arrow tables and hashes.
 
-A process that was killed leaves no such file half written, but disks, copies and editors do. What is read is therefore
-compared with the types that its readers count on, before anything is done with it.
+Writes are atomic, but disks, copies and editors can damage a file. Its content is therefore compared with the types
+that readers expect before it is used.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
 """Beam runners: profiles, the options that each needs, and the job that Dataflow would get.
 
-Needs apache-beam[gcp]. What Beam would upload beside the description (the graph, packages) is only listed.
+A profile is a YAML file, `beam_profiles/NAME.yaml` or one of the user's:
 
-runner: FlinkRunner            # Beam's name of it
-flink_master: localhost:8081   # any option of Beam's, without its dashes; null is as good as absent
+    runner: FlinkRunner            # Beam's name of it
+    flink_master: localhost:8081   # any option of Beam without its dashes; null means absent
+
+The description of a Dataflow job needs apache-beam[gcp]. Files that Beam would upload are only listed.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Beam's embedded runner with its workers on a Ray cluster.
 
-Ray is imported here and nowhere else in `pipelines`, and this file only where a job is to run on Ray.
-
-The runner is that of one machine but for two things of ours: its workers are actors (see ray_workers.py), and it
-listens on one port of the address that its Ray node has, for these workers alone. Beam's own server listens on all
-addresses, and hands out any file of the machine to whoever asks.
+It differs from the runner of one machine in two ways. Its workers are actors, and it listens on one port of the address
+of its Ray node, for these workers only. Beam's own server listens on all addresses and serves any file of the machine.
+No other file of `pipelines` imports Ray, and this file is imported only for jobs on Ray.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Download Wikipedia dumps: find the files of a dump, resume each over HTTP, check its SHA-1.
 
-`NAME.part.etag` beside it keeps what tells one version of the server's file from another, so that a later command can
-ask for the rest of the same version only; `NAME.part.lock` keeps a second command away.
-
-urllib3 repeats what was not answered, this file what was cut on the way.
+A file is `NAME.part` until it is complete. `NAME.part.etag` holds the version of the server's file, so that a later
+command resumes the same version only; `NAME.part.lock` excludes a second command. urllib3 repeats unanswered requests;
+transfers that were cut are resumed here.
 """
 
 from __future__ import annotations

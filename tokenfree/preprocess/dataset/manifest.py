@@ -1,10 +1,9 @@
 """manifest.json, `_SUCCESS` and the vocabulary of a data directory.
 
-Keys that are not named are for people.
-
-It holds the hash of the manifest, which holds those of all other files, and a hash of itself. Sizes and times by which
-a later command recognises its inputs stand here and not in the manifest, so that everything else in a data directory
-stays a function of content. Directories of before have an empty one, or one without a hash of itself.
+The manifest holds the hashes of all other files. `_SUCCESS` holds the hash of the manifest and one of itself, and the
+sizes and times by which a later command recognises its inputs: everything else in a data directory is a function of
+content. Older directories have an empty `_SUCCESS`, or one without a hash of itself. Keys of the manifest that are not
+checked here are for people.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Filters of documents, cheap ones first. Each dropped document has one counted reason.
 
-Gopher's fraction of characters in duplicate lines, https://arxiv.org/abs/2112.11446, table A1.
+Repeated lines: Gopher's fraction of characters in duplicate lines, https://arxiv.org/abs/2112.11446, table A1.
 
-What the locked libraries know of languages is not enough for that: charset-normalizer, by the frequencies of letters,
-named 9 of 17 pieces of 500 characters of Finnish, took Belarusian for Russian, and Kabyle, which it does not know, for
-Dutch (sentences of Tatoeba).
+The filter by scripts identifies no language. No locked library does that well enough: charset-normalizer, which uses
+letter frequencies, named 9 of 17 pieces of 500 characters of Finnish, took Belarusian for Russian, and Kabyle, which it
+does not know, for Dutch (sentences of Tatoeba).
 """
 
 from __future__ import annotations

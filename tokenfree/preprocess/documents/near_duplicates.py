@@ -1,19 +1,21 @@
 """Near-duplicates: MinHash sketches, candidate pairs by bands, and the file of dropped documents.
 
-A shingle is a run of characters, after case folding and with runs of white space as one space. All of them are hashed
-once; the highest bits of a hash say for which of the 256 numbers it stands, and the smallest hash of each wins (one
-permutation hashing: Li, Owen & Zhang, 2012, https://arxiv.org/abs/1208.1259). A text too short to fill all numbers
-borrows the others from those that are filled, at places that depend on nothing but which are filled (densification:
-Shrivastava, 2017, https://arxiv.org/abs/1703.04664). So the cost is one hash a character, whatever the numbers.
-`benchmarks/preprocess/near_duplicates.py` measures it beside datasketch.
+A sketch is 256 numbers; the share that is equal in two texts estimates the overlap of their sets of shingles. A shingle
+is a run of characters, after case folding and with white space collapsed. All shingles are hashed once; the highest
+bits of a hash choose one of the 256 numbers, and the smallest hash of each wins (one permutation hashing: Li, Owen &
+Zhang, 2012, https://arxiv.org/abs/1208.1259). Numbers that stay empty in a short text are copied from filled ones, at
+places that depend only on which are filled (densification: Shrivastava, 2017, https://arxiv.org/abs/1703.04664). The
+cost is one hash a character. `benchmarks/preprocess/near_duplicates.py` compares it with datasketch.
 
-Documents are candidates where all numbers of a band agree. With b bands of r numbers, a pair of similarity s becomes
-one with the chance 1 - (1 - s^r)^b (Leskovec, Rajaraman & Ullman, Mining of Massive Datasets, chapter 3.4).
+Documents are candidates if all numbers of a band are equal. With b bands of r numbers, a pair of similarity s becomes
+one with probability 1 - (1 - s^r)^b (Leskovec, Rajaraman & Ullman, Mining of Massive Datasets, chapter 3.4).
+
+The sketches of a sorted run are an Arrow file of one batch beside it:
 
 | column | of each document |
 |---|---|
 | `language`, `key`, `id` | as in the run |
-| `band_00` ... | uint64: equal in two documents that are candidates, see `pairs` |
+| `band_00` ... | uint64: equal in two documents that are candidates |
 | `sketch` | 256 numbers of two bytes |
 """
 

@@ -1,7 +1,7 @@
 """The subword vocabulary: training, and subwords with exact offsets.
 
-SentencePiece ships a reader, but its generated code demands a newer protobuf than Beam and Ray allow. The format:
-https://github.com/google/sentencepiece/blob/master/src/sentencepiece_model.proto.
+The model file is read here without the protobuf package: the code that SentencePiece generates needs a newer protobuf
+than Beam and Ray allow. Format: https://github.com/google/sentencepiece/blob/master/src/sentencepiece_model.proto.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What identifies a job: its settings, inputs and library versions; and whether it is done already.
 
-Names, sizes and times of the inputs stand in `_SUCCESS`, so nothing is read where they are the same. Only an input
-whose time is another one, or that has none, is hashed and compared with the manifest.
+`_SUCCESS` has names, sizes and times of the inputs, so nothing is read if they are the same. Only an input with another
+time, or without one, is hashed and compared with the manifest.
 """
 
 from __future__ import annotations

@@ -1,25 +1,23 @@
 """What every worker knows of a preprocessing job, and how a step reports its error.
 
-_work/job.json          whose directory it is: config, inputs as they were found, versions
+    _work/job.json          whose directory it is: config, inputs as they were found, versions
     _work/attempt.json      which attempt at it may write, where the directory is on a disk
     _work/splits-*.jsonl    the input splits, one a line
     _work/inputs-*.jsonl    the inputs that they read, one a line
     _work/inputs/*.json     size and SHA-256 of each input
     _work/runs/*            sorted runs: .arrow, .json (the sidecar), .failures.jsonl, .sketches.arrow
-    _work/near_duplicates*  candidates and near-duplicates, where the recipe asks for them
+    _work/near_duplicates*  candidates and near-duplicates, if the recipe asks for them
     _work/vocabulary.json   sidecar of the vocabulary
     _work/plan.json         the partitioning, and path and fingerprint of each shard
     _work/tasks/*.json      what each shard is built of
     _work/shards/*.json     sidecars of the shards, which lie where they belong
     _work/errors/*.json     what steps failed on
-    _work/kept.json         that the runs stay when the job is done
 
-The steps are called by the graph in `pipelines`, each on any worker and as often as a runner likes: a step whose
-sidecar is valid does nothing, and any other writes the same bytes as before.
+The graph in `pipelines` calls the steps, each on any worker and any number of times: a step whose sidecar is valid does
+nothing, and any other writes the same bytes as before.
 
-Runners carry an error of a worker as the text of a traceback, each in its own wrapping, so that neither its class nor
-the end of its message can be told for sure. A file in the output directory, which all workers reach on every runner,
-keeps both.
+Runners wrap a worker's error as the text of a traceback, each in its own way, which hides the class and the end of its
+message. A step therefore writes its error to a file in the output directory, which all workers reach.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The steps that find near-duplicates: search each band, then compare pairs and write what is dropped.
 
-near_duplicates.jsonl               for people: each document that goes, and the one for which it does
-_work/near_duplicates/*.arrow       candidates of each band; language and key of what goes
-_work/near_duplicates.json          written last: that this is done, and for which job
+near_duplicates.jsonl           for people: each dropped document, and the one that is kept instead
+_work/near_duplicates/*.arrow   candidates of each band; language and key of dropped documents
+_work/near_duplicates.json      written last: that this is done, and for which job
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Links: what a reader sees of `[[internal]]` and `[http://external labelled]` ones.
 
-The names come from the dump's own siteinfo; those below are added because some dumps carry that of another wiki.
+Namespace names come from the siteinfo of the dump. Others are added, because some dumps carry that of another wiki.
 """
 
 from __future__ import annotations

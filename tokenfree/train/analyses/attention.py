@@ -1,17 +1,12 @@
 """Analyses of attention: recorded weights, distances, ranks, and the terms of position encodings.
 
-U units, H heads, S segments
+Attention is linear in the values. With a unit vector for each key as its value, the output is the weights themselves.
+This works for every pattern, including banded ones and custom parts.
 
-Attention is linear in the values. With a unit vector for each key in their place, its output is the weights themselves:
-so every pattern tells its own, the blocks of a banded one and parts of one's own too.
+Ranks: Chen et al., "A Simple and Effective Positional Encoding for Transformers", https://arxiv.org/abs/2104.08698.
 
-B batch of one text, H heads, Q queries, K keys, U units, E width of a head, D width
-
-H heads, Q queries, K keys, L layers, M measures, N bins
-
-Chen et al., "A Simple and Effective Positional Encoding for Transformers", https://arxiv.org/abs/2104.08698.
-
-H heads, Q queries, K keys, U units
+B batch of one text, H heads, Q queries, K keys, U units, E width of a head, D width, L layers, S segments,
+M measures, N bins
 """
 
 from __future__ import annotations

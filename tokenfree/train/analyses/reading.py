@@ -1,12 +1,10 @@
 """Whether a model uses its context: scores of targets with and without it, by language and script.
 
-N targets that the input hides
+A model that uses context scores worse without it. The remaining score is what it knows of the target alone: the
+frequency of each answer, and what the position of a hidden piece tells (its length, where its word begins). White space
+and the marks that hide targets therefore stay as they are.
 
-A model that reads scores worse on them. What is left of its score is what it knows without reading: how frequent each
-answer is, and what the place of a hidden piece tells (its length, where its word begins). That must stay as it was, so
-white space does, and what hides the targets.
-
-B batch, C positions, N words of all examples
+B batch, C positions, N targets that the input hides, or words of all examples
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
 """Similarity of word vectors against similarity of spelling, as in Byte2Word.
 
-Kirov et al., "UniMorph 2.0: Universal Morphology", https://arxiv.org/abs/1810.11101. A line is a lemma, a form and the
-features, parted by tabs; later columns and blank lines, which part the lemmas of some languages, are not read.
+Lee, Guo, Qiu, "Word-Level Representation From Bytes For Language Modeling", https://arxiv.org/abs/2211.12677. Pairs of
+words come from UniMorph (Kirov et al., "UniMorph 2.0: Universal Morphology", https://arxiv.org/abs/1810.11101): a line
+is a lemma, a form and the features, separated by tabs. Later columns and blank lines are not read.
 
-N words, U units, D width
-
-Lee, Guo, Qiu, "Word-Level Representation From Bytes For Language Modeling", https://arxiv.org/abs/2211.12677.
-
-N pairs, D width, R replicates, M measures
+N words or pairs, U units, D width, R replicates, M measures
 """
 
 from __future__ import annotations

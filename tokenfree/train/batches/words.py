@@ -1,10 +1,9 @@
-"""Words of bytes as inputs and targets, as Byte2Word reads them.
+"""Words of bytes as inputs and targets, as Byte2Word reads them; used by the objective and by inference.
 
-Used by the objective byte2word and by inference. White space stands between words and is no part of the input.
-
-Words by rules are tokenised one by one, each as if it stood alone, so that subwords align with words whatever the
-vocabulary: in running text about 1% of the subwords lie across the edges of words, and of Chinese text most would if
-the vocabulary held its characters. Of the other words 96 to 99% get the subwords that they have in running text.
+White space separates words and is not part of the input. Words by rules are tokenised one by one, as if each stood
+alone, so that subwords align with words for any vocabulary. In running text about 1% of the subwords cross the edges of
+words, and most subwords of Chinese would if the vocabulary held its characters. Of the other words 96 to 99% get the
+subwords that they have in running text.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """Rows of Arrow shards as NumPy views; remote shards are fetched into a bounded cache.
 
-What was found right is remembered by empty files in the cache (see `tokenfree.core.files`), so that
-other workers and later runs need not hash it again; where these cannot be written, by this process alone.
-
-The folder is TOKENFREE_CACHE (default ~/.cache/tokenfree); its shards are kept under TOKENFREE_CACHE_GB (default 50).
-All workers of a machine share it: files are named by their hash and appear by renaming, and one worker at a time
-fetches a shard, while others that need it wait for it.
+The cache is the folder TOKENFREE_CACHE (default ~/.cache/tokenfree), with shards of up to TOKENFREE_CACHE_GB (default
+50). All workers of a machine share it: files are named by their hash and appear by renaming, and one worker at a time
+fetches a shard while others wait for it. Empty files in the cache mark local shards whose hash was found right, so that
+other workers and later runs need not hash them again.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Export a run for onnxruntime: the graph, its facts, a check against the model, and the card.
 
-The parts of the model know of exporting where their steps depend on a length (`torch.compiler.is_exporting`).
+Parts of the model check `torch.compiler.is_exporting` where their steps depend on a length.
 
-B batch, C characters (or bytes, or subwords), U units, D width
-
-B batch, C characters (or bytes, or subwords), U units, P vectors, K classes
+B batch, C characters (or bytes, or subwords), U units, D width, P vectors, K classes
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from tokenfree.core.errors import UserError
 from tokenfree.core.files import TEMPORARY, write_atomically
 from tokenfree.core.settings import to_mapping
 from tokenfree.preprocess.dataset.manifest import load_vocabulary
-from tokenfree.train.batches import characters as framing
+from tokenfree.train.batches import characters
 from tokenfree.train.huggingface.exported_folder import CARD, card_of_run, new_folder
 from tokenfree.train.huggingface.tasks import card_of_task
 from tokenfree.train.inference.finetuned import load_finetuned
@@ -566,7 +564,12 @@ def facts_of(
     if isinstance(graph, TaskGraph):
         facts |= _of_task(graph)
     if symbols == "characters":
-        facts["special"] = {"pad": framing.PAD, "cls": framing.CLS, "sep": framing.SEP, "mask": framing.MASK}
+        facts["special"] = {
+            "pad": characters.PAD,
+            "cls": characters.CLS,
+            "sep": characters.SEP,
+            "mask": characters.MASK,
+        }
         facts["max_characters"] = encoder.max_characters + 1 - num_texts(graph)
     elif symbols == "bytes":
         facts["special"] = {name.lower(): getattr(word_bytes, name) for name in ("PAD", "CLS", "SEP", "MASK")}

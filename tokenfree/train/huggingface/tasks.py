@@ -1,6 +1,6 @@
 """Fine-tuned models as folders of transformers: the head, its class and the card.
 
-Weights of the encoder keep their names, behind the name of the model.
+Weights of the encoder keep their names, with the name of the model as prefix.
 """
 
 from __future__ import annotations

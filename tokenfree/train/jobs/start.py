@@ -1,12 +1,12 @@
 """Start a run from given weights (checkpoint of step 0), or extend a finished one.
 
-The learning rate of every step from there on is that of a run which was that long from its beginning. A finished run,
-whose rate has fallen to almost 0, so jumps up to the rate that the longer run has at this step. The steps before it
-were done at the rates of the shorter run, so that the end is not that of a run which was longer from its beginning.
+The command reads given weights once and writes them as the run's checkpoint of step 0. All workers resume from it, as
+from any checkpoint, so they have the same weights on any number of machines. The optimizer, the step and the order of
+the data begin as in any other run.
 
-So they are read once, by the command; all workers have the same, on any number of machines and however they share the
-model, and so has a run that is killed before its next checkpoint. The optimizer, the step and the order of the data
-begin as in any other run.
+After an extension the learning rate of every step is that of a run of the new length. A finished run, whose rate had
+fallen to almost 0, therefore jumps up to the rate of the longer run. The earlier steps keep the rates of the shorter
+run, so the result differs from that of a run of the new length.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Weights from a run or a transformers folder, and which of them a new model takes.
 
-Either may lie on this machine or at an address that fsspec knows. Only the command reads them: workers need not.
+Both may lie on this machine or at an fsspec address. Only the command reads them, never the workers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Fine-tuning: the order of examples, their batches, and the scores that choose the best checkpoint.
 
-Items come epoch by epoch, each epoch in a permutation of its own. Some dozens of batches in a row are a pool, whose
-items are sorted by size before they are parted into batches, so that little is padded; the batches of a pool come in
-an order drawn anew.
+Items come epoch by epoch, each epoch in its own permutation. Some dozens of successive batches form a pool. The items
+of a pool are sorted by size before they are split into batches, so that little is padded, and its batches are shuffled.
 """
 
 from __future__ import annotations

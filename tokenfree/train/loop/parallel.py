@@ -1,10 +1,10 @@
 """How the workers of a run share a step: DDP or FSDP2, collectives, torch.compile and determinism.
 
-The gradients are the same; a step takes about a third longer and needs far less memory (Chen et al., arXiv 1604.06174).
+The collectives use torch.distributed's default group: all its workers must call a function at the same point. With
+sharded parameters (`train.parallel: fsdp`) this holds for reading and loading whole tensors too.
 
-The group is torch.distributed's default one. All its workers must call a function at the same point.
-
-Where workers hold parts of tensors (`train.parallel: fsdp`), all of them must call these functions.
+Recomputed layers give the same gradients; a step takes about a third longer and needs far less memory (Chen et al.,
+arXiv 1604.06174).
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """One optimizer step: the loss, the guard against bad losses, the update and the line of metrics.
 
-`train.on_nan` and `train.on_spike` say what follows. `roll_back` goes back to the newest checkpoint and leaves out the
-batch on the way. Where training comes back to the same checkpoint once more, the batch was not to blame, and all since
-that checkpoint are left out, as in PaLM (Chowdhery et al., arXiv 2204.02311, section 5.1).
+`train.on_nan` and `train.on_spike` say what follows a bad loss. `roll_back` goes back to the newest checkpoint and
+leaves out the batch. If training comes back to the same checkpoint again, the batch was not the cause, and all batches
+since that checkpoint are left out, as in PaLM (Chowdhery et al., arXiv 2204.02311, section 5.1).
 
 Each incident is a file, `<run>/incidents/batch_00000041.json`: kind, step, batch, loss, sample_ids, checkpoint (the
-step that training went back to, else null) and left_out (the numbers of the batches not to be used again).
+step that training went back to, or null) and left_out (the numbers of the batches that are not used again).
 
-Where a run has one, its checkpoints hold it beside the weights that are trained, and validation, `tokenfree evaluate`,
-`tokenfree export` and `load_encoder` use it.
+Checkpoints of a run with an average of the weights hold it beside the trained weights. Validation, `tokenfree
+evaluate`, `tokenfree export` and `load_encoder` use the average.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """What a model costs: parameters, multiply-accumulates, memory, and whether bfloat16 pays here.
 
-B batch, C characters, P targets
-
-B batch, U sequence, D width
+B batch, C characters, P targets, U sequence, D width
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """ENCODE: the stack of layers over the units, with its attention, positions and segments.
 
-B batch, Q queries, K keys, H heads
-
-B batch, U units, D width
+B batch, U units, D width, Q queries, K keys, H heads
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The workers of a run under Ray Train, and the channel between the command and rank 0.
 
-Ray places the workers, joins them to one torch.distributed group and starts them again after a loss. The training
-state is not Ray's: each new group of workers goes on from the newest sound checkpoint of the run folder.
+Ray places the workers, joins them to one torch.distributed group and restarts them after a loss. The training state is
+not Ray's: each new group of workers resumes from the newest valid checkpoint of the run folder.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Checkpoints on disk: written atomically, checked by hash when read; the newest few and the best are kept.
 
-<run>/checkpoints/step_00001000/   model.safetensors  optimizer.safetensors  state.json  COMMIT
+    <run>/checkpoints/step_00001000/   model.safetensors  optimizer.safetensors  state.json  COMMIT
 
 `COMMIT` holds the hash of `state.json`, which holds the hashes of the other files; it is written last.
 """

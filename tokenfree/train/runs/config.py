@@ -1,6 +1,6 @@
 """The config of a run and the other files of a run that are read back.
 
-All that is checked here is what some reader counts on. Keys that are not named are for people.
+Only what some reader depends on is checked. Keys that are not named are for people.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """A run in a folder or an object store: who may write to it, its checkpoints, its result.
 
-<run>/config.yaml     recipe, data path and manifest fingerprint, written before anything starts; and its attempts
-<run>/checkpoints/    see train/runs/checkpoints.py
-<run>/metrics.jsonl   events.jsonl   tensorboard/      see train/runs/metrics.py
-<run>/result.json     written last: the run is complete
-<run>/ray/            storage and logs of Ray, where it was used
+    <run>/config.yaml     recipe, data path and manifest fingerprint, written before anything starts; and its attempts
+    <run>/checkpoints/    see train/runs/checkpoints.py
+    <run>/metrics.jsonl   events.jsonl   tensorboard/      see train/runs/metrics.py
+    <run>/result.json     written last: the run is complete
+    <run>/ray/            storage and logs of Ray, if it was used
 
-The store is the truth: whoever goes on with the run begins with what is there. Files are copied with each checkpoint;
-those of the checkpoint last of all, its commit mark at the very end. A killed run therefore leaves whole checkpoints
-with the metrics up to them, and parts of one that nobody reads.
+A run in a store, such as s3://bucket/run, is trained in a local folder and copied to the store with each checkpoint.
+The store is authoritative: a resumed run begins with its content. The commit mark of a checkpoint is copied last, so a
+killed run leaves complete checkpoints with the metrics up to them, and parts of one that nobody reads.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from tokenfree.core import files as cache_folder
 from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.files import folder as cache_folder
 from tokenfree.core.files import lock, write_atomically
 from tokenfree.core.locks import LOCK, check, hold
 from tokenfree.core.storage import Storage, retry_store
@@ -302,7 +302,7 @@ class RunStore:
     def __init__(self, url: str, owner: str | None = None) -> None:
         self.storage = Storage.at(url)
         digest = hashlib.blake2b(self.storage.url.encode(), digest_size=12).hexdigest()
-        base = cache_folder.folder() / "runs" / digest / ("read" if owner is None else "train")
+        base = cache_folder() / "runs" / digest / ("read" if owner is None else "train")
         self.name = self.storage.url
         self.folder = base / self.name.rstrip("/").rsplit("/", 1)[-1]
         self._owner = owner

@@ -1,8 +1,8 @@
 """Heads of tasks over whole texts and over places in them, and what they take from the encoder.
 
-B batch, C characters, P places, U units after DOWN, D width
+Of the encoder's output, no more is computed than a head needs.
 
-B batch, P places, D width, V features of a text, K classes
+B batch, C characters, P places, U units after DOWN, D width, V features of a text, K classes
 """
 
 from __future__ import annotations

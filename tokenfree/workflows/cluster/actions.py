@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.settings import nest, value_at
-from tokenfree.workflows.cluster import local as rehearsal
+from tokenfree.workflows.cluster import local as local_cluster
 from tokenfree.workflows.cluster import profiles, tokens
 from tokenfree.workflows.cluster.profiles import LOOPBACK, Profile, asks_for_token, is_under
 from tokenfree.workflows.recipes import library
@@ -197,7 +197,7 @@ def status(args: argparse.Namespace) -> int:
         tokens.use_if_made()
         machine_status(profile)
         return 0
-    found = rehearsal.running()
+    found = local_cluster.running()
     if found is None:
         print("no rehearsal runs; tokenfree cluster local starts one")
         return 1
@@ -214,11 +214,11 @@ def down(args: argparse.Namespace) -> int:
       tokenfree cluster down local
     """
     if args.profile == LOCAL:
-        found = rehearsal.running()
+        found = local_cluster.running()
         if found is None:
             print("no rehearsal runs; nothing to do")
         else:
-            rehearsal.stop(found)
+            local_cluster.stop(found)
             print("the rehearsal has ended")
         return 0
     profile = profiles.read(args.profile)
@@ -254,12 +254,12 @@ def local(args: argparse.Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupted)
     print(f"starting {counted(len(args.hosts or ()) or args.nodes, 'node')}", flush=True)
-    made = rehearsal.start(args.nodes, args.cpus, hosts=args.hosts or (), dashboard=args.dashboard_host)
+    made = local_cluster.start(args.nodes, args.cpus, hosts=args.hosts or (), dashboard=args.dashboard_host)
     try:
         print(f"a rehearsal of {counted(len(made.nodes), 'node')} takes jobs at {made.address}")
         print("  submit      tokenfree cluster submit -- COMMAND")
         print("  end         Ctrl-C here, or tokenfree cluster down local", flush=True)
-        while rehearsal.is_current(made):
+        while local_cluster.is_current(made):
             time.sleep(0.5)
         print("the rehearsal was taken down")
     except KeyboardInterrupt:
@@ -267,7 +267,7 @@ def local(args: argparse.Namespace) -> int:
     finally:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)  # until nothing is left
-        rehearsal.stop(made)
+        local_cluster.stop(made)
     return 0
 
 
@@ -500,7 +500,7 @@ def submit(args: argparse.Namespace) -> int:
           --output /mnt/shared/sweep
       tokenfree cluster submit --gpus 1 -- pretrain mine.yaml --data s3://bucket/en --output s3://bucket/run
     """
-    local = rehearsal.running()
+    local = local_cluster.running()
     address = _address(args)
     is_here = local is not None and local.address == address
     sent = submission(args.passed_on, args.sent_module, shared=args.shared, is_here=is_here)
@@ -608,7 +608,7 @@ def _jobs(address: str) -> Jobs:
 
 def _address(args: argparse.Namespace) -> str:
     """The address that is meant, with its protocol. Raises UserError where it is none."""
-    local = rehearsal.running()
+    local = local_cluster.running()
     own = None if local is None else local.address
     address = args.address or own or os.environ.get("RAY_API_SERVER_ADDRESS") or DEFAULT_ADDRESS
     address = (address if "://" in address else f"http://{address}").rstrip("/")

@@ -18,21 +18,20 @@ import pkgutil
 
 import tokenfree.workflows.commands
 from tokenfree.core.errors import UserError
-from tokenfree.workflows.cluster import actions as job_actions
-from tokenfree.workflows.cluster import actions as machine_actions
+from tokenfree.workflows.cluster import actions as cluster_actions
 
 PASSES_ON = True  # what follows `--` is the command that is submitted
 _NOT_SENT = ("cluster", "completion")
 _ACTIONS = {
-    "profiles": machine_actions.show_profiles,
-    "up": machine_actions.up,
-    "status": machine_actions.status,
-    "down": machine_actions.down,
-    "local": machine_actions.local,
-    "submit": job_actions.submit,
-    "logs": job_actions.logs,
-    "stop": job_actions.stop,
-    "jobs": job_actions.list_jobs,
+    "profiles": cluster_actions.show_profiles,
+    "up": cluster_actions.up,
+    "status": cluster_actions.status,
+    "down": cluster_actions.down,
+    "local": cluster_actions.local,
+    "submit": cluster_actions.submit,
+    "logs": cluster_actions.logs,
+    "stop": cluster_actions.stop,
+    "jobs": cluster_actions.list_jobs,
 }
 
 
@@ -55,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         if name in ("up", "down"):
             action.add_argument("--yes", action="store_true", help="do not ask")
         if name in ("submit", "logs", "stop", "jobs"):
-            where = f"the cluster's dashboard (default: the rehearsal's, or {job_actions.DEFAULT_ADDRESS})"
+            where = f"the cluster's dashboard (default: the rehearsal's, or {cluster_actions.DEFAULT_ADDRESS})"
             action.add_argument("--address", metavar="URL", help=where)
         if name in ("logs", "stop"):
             action.add_argument("job", metavar="JOB", help="its name, as submit and jobs print it")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from tokenfree.core.settings import nest
 from tokenfree.workflows.commands.pretrain import parse_workers
-from tokenfree.workflows.recipes import options as command_line
+from tokenfree.workflows.recipes import options as recipe_options
 from tokenfree.workflows.recipes.keys import FINETUNING
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ KIND = FINETUNING  # of recipe that the command reads
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`RECIPE [--init-from RUN|FOLDER] --train FILE [--dev FILE] [--test FILE] --output RUN`."""
-    command_line.add_arguments(parser, KIND)
+    recipe_options.add_arguments(parser, KIND)
     parser.add_argument("--train", metavar="FILE", help="the examples to learn from")
     parser.add_argument("--dev", metavar="FILE", help="the development set, which chooses the checkpoint")
     parser.add_argument("--test", metavar="FILE", help="the test set, evaluated once, at the end")
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.workflows.terminal.results import next_command, score_lines
     from tokenfree.workflows.terminal.verbosity import show_settings
 
-    recipe, workers = command_line.load(FinetuneRecipe, args), parse_workers(args.workers)
+    recipe, workers = recipe_options.load(FinetuneRecipe, args), parse_workers(args.workers)
     files = _files(args)
     given: dict[str, Any] = {
         "init_from": args.init_from,

@@ -15,7 +15,7 @@ from typing import Any
 
 from tokenfree.core.errors import UserError
 from tokenfree.workflows.recipes import library
-from tokenfree.workflows.recipes import options as command_line
+from tokenfree.workflows.recipes import options as recipe_options
 from tokenfree.workflows.recipes.keys import PRETRAINING
 
 KIND = PRETRAINING  # of recipe that the command reads
@@ -23,7 +23,7 @@ KIND = PRETRAINING  # of recipe that the command reads
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`RECIPE`, or `--list` or `--show RECIPE` in its place."""
-    command_line.add_arguments(parser, KIND)
+    recipe_options.add_arguments(parser, KIND)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     parser.add_argument("--list", action=_List, nargs=0, help="show all recipes that come with tokenfree, and exit")
     shown = "print a recipe of any kind with the settings of its bases, as YAML, and exit"
@@ -45,10 +45,10 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.workflows.terminal.results import next_command
     from tokenfree.workflows.terminal.verbosity import show_settings
 
-    made = command_line.drafted(PretrainRecipe, args)
+    made = recipe_options.drafted(PretrainRecipe, args)
     recipe, problems = made.settings, model_problems(made)
     if recipe is None or problems:
-        raise UserError(command_line.source(args), problems)
+        raise UserError(recipe_options.source(args), problems)
     show_settings(args.verbosity, recipe)
     length = recipe.train.length
     targets = recipe.objective.max_predictions

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tokenfree.core.errors import UserError
 from tokenfree.train.devices import ACCELERATORS
-from tokenfree.workflows.recipes import options as command_line
+from tokenfree.workflows.recipes import options as recipe_options
 from tokenfree.workflows.recipes.keys import PRETRAINING
 from tokenfree.workflows.recipes.options import add_data_argument, data_of
 
@@ -29,7 +29,7 @@ _UTILISATION = 0.3
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`RECIPE --gpus N [--nodes M] [--gpu KIND] [--data DIR] [--utilisation X] [--price P] [--json]`."""
-    command_line.add_arguments(parser, KIND)
+    recipe_options.add_arguments(parser, KIND)
     parser.add_argument("--gpus", metavar="N", type=int, required=True, help="GPUs in all, a worker each")
     parser.add_argument("--nodes", metavar="M", type=int, default=1, help="machines that share them (default 1)")
     parser.add_argument("--gpu", choices=tuple(ACCELERATORS), default="h100", help="kind of GPU (default h100)")
@@ -60,7 +60,7 @@ def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, Data | None]":
     from tokenfree.train.config import PretrainRecipe, check, model_problems
     from tokenfree.train.data.mixture import load_data_manifest, load_data_vocabulary
 
-    made = command_line.drafted(PretrainRecipe, args)
+    made = recipe_options.drafted(PretrainRecipe, args)
     recipe, problems = made.settings, list(made.problems)
     if args.gpus < 1:
         raise UserError(f"--gpus {args.gpus}: give 1 or more")
@@ -71,7 +71,7 @@ def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, Data | None]":
     if args.price is not None and not 0 <= args.price < float("inf"):
         raise UserError(f"--price {args.price:g}: give what a device costs for an hour")
     if recipe is None:
-        raise UserError(command_line.source(args), problems)
+        raise UserError(recipe_options.source(args), problems)
     data = data_of(args)
     if data is None:
         problems = model_problems(made)
@@ -81,22 +81,22 @@ def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, Data | None]":
         manifest, vocabulary = load_data_manifest(data), load_data_vocabulary(data)
         problems += check(recipe, manifest, workers=(args.gpus, args.gpus), vocabulary=vocabulary)
     if problems:
-        raise UserError(command_line.source(args), problems)
+        raise UserError(recipe_options.source(args), problems)
     return recipe, data
 
 
 def _plan(recipe: "PretrainRecipe", data: "Data | None", args: argparse.Namespace) -> "RunPlan":
-    from tokenfree.train import planning as run_plan
+    from tokenfree.train import planning
     from tokenfree.train.model.costs import step_memory
     from tokenfree.train.planning import work_of
     from tokenfree.workflows.terminal.plans import RunPlan
 
     train = recipe.train
     work = work_of(recipe, data)
-    layout = run_plan.WorkerLayout(args.gpus, args.nodes)
+    layout = planning.WorkerLayout(args.gpus, args.nodes)
     share = -(-train.global_batch // layout.devices)
     examples = min(share, train.micro_batch or share)
-    exchange = run_plan.exchange_seconds(work, layout)
+    exchange = planning.exchange_seconds(work, layout)
     gpu, utilisation = ACCELERATORS[args.gpu], args.utilisation or _UTILISATION
     example = work.example_flops / (gpu.peak(train.precision) * utilisation) / layout.devices
     given = "given" if args.utilisation else "no GPU was measured; give --utilisation"
@@ -106,9 +106,9 @@ def _plan(recipe: "PretrainRecipe", data: "Data | None", args: argparse.Namespac
         "activations in float32 with all kept, which is more than GPUs need",
     ]
     if layout.nodes > 1:
-        assumed.append(f"{run_plan.NETWORK * 8 / 1e9:.0f} Gbit/s between nodes, nothing hidden behind arithmetic")
+        assumed.append(f"{planning.NETWORK * 8 / 1e9:.0f} Gbit/s between nodes, nothing hidden behind arithmetic")
     elif layout.devices > 1:
-        assumed.append(f"{run_plan.LINKS / 1e9:.0f} GB/s between GPUs, nothing hidden behind arithmetic")
+        assumed.append(f"{planning.LINKS / 1e9:.0f} GB/s between GPUs, nothing hidden behind arithmetic")
     shapes = f"shapes: {work.source}"
     step = example * share * layout.devices + exchange
     encoder = step_memory(recipe.model, train.length, examples, recipe.objective.max_predictions)
@@ -122,12 +122,12 @@ def _plan(recipe: "PretrainRecipe", data: "Data | None", args: argparse.Namespac
         examples=examples,
         step_seconds=step,
         exchange_seconds=exchange,
-        seconds=run_plan.run_seconds(train, step, example),
-        memory=run_plan.device_memory(train, work, encoder, examples, layout),
+        seconds=planning.run_seconds(train, step, example),
+        memory=planning.device_memory(train, work, encoder, examples, layout),
         device_bytes=gpu.memory,
-        checkpoint_bytes=run_plan.checkpoint_bytes(train, work),
-        num_checkpoints=run_plan.num_checkpoints(train),
-        metrics_bytes=run_plan.metrics_bytes(train),
+        checkpoint_bytes=planning.checkpoint_bytes(train, work),
+        num_checkpoints=planning.num_checkpoints(train),
+        metrics_bytes=planning.metrics_bytes(train),
         price=args.price,
         measured=() if data is None else (shapes,),
         assumed=(*assumed, shapes) if data is None else tuple(assumed),

@@ -26,7 +26,7 @@ from tokenfree.core.errors import UserError
 from tokenfree.core.files import write_atomically
 from tokenfree.core.settings import problems_of
 from tokenfree.preprocess.config import PreprocessConfig
-from tokenfree.workflows.recipes import options as command_line
+from tokenfree.workflows.recipes import options as recipe_options
 from tokenfree.workflows.recipes.keys import PREPROCESSING
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ _SHORT = 512  # characters: with such windows one begins with a tiny model
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`[RECIPE] [inputs] --output DIR [--runner NAME | --profile FILE] [--workers N] [--dry-run] [-- BEAM OPTIONS]`."""
-    command_line.add_arguments(parser, KIND, optional=True)
+    recipe_options.add_arguments(parser, KIND, optional=True)
     parser.add_argument("--wikipedia", metavar="PATH", nargs="+", help="dump files, globs or URLs")
     parser.add_argument(
         "--books",
@@ -163,13 +163,13 @@ def _config(args: argparse.Namespace) -> PreprocessConfig:
     Raises:
         UserError: with all problems of them, or there is nothing to read.
     """
-    made = command_line.drafted(
+    made = recipe_options.drafted(
         PreprocessConfig, args, wikipedia=args.wikipedia, books=args.books, hf_dataset=args.hf_dataset
     )
     config = made.settings
     nothing = [] if config is None else problems_of(lambda: _problems_of_inputs(config))
     if config is None or made.problems:
-        raise UserError(command_line.source(args), [*made.problems, *nothing])
+        raise UserError(recipe_options.source(args), [*made.problems, *nothing])
     if nothing:
         raise UserError(nothing[0])
     return config

@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tokenfree.core.errors import UserError
-from tokenfree.workflows.recipes import options as command_line
+from tokenfree.workflows.recipes import options as recipe_options
 from tokenfree.workflows.recipes.keys import PRETRAINING
 from tokenfree.workflows.recipes.options import add_data_argument, told
 
@@ -40,7 +40,7 @@ KIND = PRETRAINING  # of recipe that the command reads
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`RECIPE --data DIR ... --output RUN [--workers N | MIN:MAX] [--init-from RUN|FOLDER] [--extend-to STEPS]`."""
-    command_line.add_arguments(parser, KIND)
+    recipe_options.add_arguments(parser, KIND)
     add_data_argument(parser, needed=True)
     parser.add_argument("--output", metavar="RUN", required=True, help="the folder of the run")
     parser.add_argument("--workers", metavar="N | MIN:MAX", default="1", help="training processes (default 1)")
@@ -125,7 +125,7 @@ def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, Data, tuple[int
     from tokenfree.train.config import PretrainRecipe, check
     from tokenfree.train.data.mixture import load_data_manifest, load_data_vocabulary, parse
 
-    made = command_line.drafted(PretrainRecipe, args)
+    made = recipe_options.drafted(PretrainRecipe, args)
     recipe, problems = made.settings, list(made.problems)
     workers, data, manifest, vocabulary = (1, 1), None, None, None
     others: list[UserError] = []  # that are not the recipe's
@@ -144,7 +144,7 @@ def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, Data, tuple[int
     if len(others) == 1 and not problems:
         raise others[0]
     if recipe is None or data is None or problems or others:
-        raise UserError(command_line.source(args), [*problems, *map(str, others)])
+        raise UserError(recipe_options.source(args), [*problems, *map(str, others)])
     return recipe, data, workers
 
 

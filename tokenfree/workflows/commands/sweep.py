@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.settings import draft, merge, nest, override, problems_of
 from tokenfree.workflows.recipes import library
-from tokenfree.workflows.recipes import options as command_line
+from tokenfree.workflows.recipes import options as recipe_options
 from tokenfree.workflows.recipes.keys import SWEEP
 from tokenfree.workflows.recipes.options import add_data_argument, data_of
 from tokenfree.workflows.terminal.progress import counted
@@ -39,7 +39,7 @@ REPORT = "report.html"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`RECIPE --data DIR ... | --train FILE --dev FILE [--test FILE] --output RUN [--trials N] [--concurrent N]`."""
-    command_line.add_arguments(parser, KIND)
+    recipe_options.add_arguments(parser, KIND)
     add_data_argument(parser)
     parser.add_argument("--train", metavar="FILE", help="of a task: the examples to learn from")
     parser.add_argument("--dev", metavar="FILE", help="of a task: the development set, by which settings are judged")
@@ -108,7 +108,7 @@ def _sweep(args: argparse.Namespace) -> "SweepRecipe":
 
     for given in filter(None, (args.recipe, args.config)):
         library.check_kind(KIND, given)
-    mapping = command_line.resolve(args.recipe, args.config)
+    mapping = recipe_options.resolve(args.recipe, args.config)
     if any(key.split(".")[0] == "budget" for key, _ in args.overrides):
         mapping.pop("budget", None)  # a budget in another unit takes the place of the recipe's
     mapping, lost = override(SweepRecipe, mapping, nest(args.overrides))
@@ -119,8 +119,8 @@ def _sweep(args: argparse.Namespace) -> "SweepRecipe":
     if sweep is not None:
         problems += problems_of(lambda: space_problems(sweep))
     if sweep is None or problems:
-        raise UserError(command_line.source(args), problems)
-    command_line.warn_of_lost(lost)
+        raise UserError(recipe_options.source(args), problems)
+    recipe_options.warn_of_lost(lost)
     return sweep
 
 

@@ -1,8 +1,7 @@
 """The demo corpus, in English: a small Wikipedia dump of our own pages, and docstrings as books.
 
-Sources are read as text, so no module is imported. What an installation lacks is missing from the books.
-
-The same environment gives the same bytes every time.
+Sources are read as text, so no module is imported. The same environment gives the same bytes; what an installation
+lacks is missing from the books.
 """
 
 from __future__ import annotations

@@ -177,11 +177,10 @@ def storage(url: str) -> Iterator[Finding]:
 
 
 def training_step(name: str) -> Iterator[Finding]:
-    """Whether one worker's training step of a pretraining recipe fits this machine's memory, and has its precision."""
+    """Whether one worker's training step of a pretraining recipe fits this machine's memory, and has its costs."""
     from tokenfree.core.settings import build
     from tokenfree.train.config import PretrainRecipe
     from tokenfree.train.model import costs
-    from tokenfree.train.model import costs as precision
     from tokenfree.workflows.recipes import library
     from tokenfree.workflows.recipes.keys import PRETRAINING
 
@@ -194,9 +193,9 @@ def training_step(name: str) -> Iterator[Finding]:
     remedy = "" if good else f"set train.micro_batch below {batch}, or use more workers"
     shown = f"{needed / GIB:.1f} GiB for {batch} examples at once"
     yield Finding("ok" if good else "note", f"memory of {name}", shown, remedy)
-    speed = precision.bfloat16_speed(recipe.model.dimensions)
-    remedy = precision.advice(speed, recipe.train.precision)
-    yield Finding("note" if remedy else "ok", f"precision of {name}", precision.told(speed), remedy)
+    speed = costs.bfloat16_speed(recipe.model.dimensions)
+    remedy = costs.advice(speed, recipe.train.precision)
+    yield Finding("note" if remedy else "ok", f"precision of {name}", costs.told(speed), remedy)
 
 
 CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (

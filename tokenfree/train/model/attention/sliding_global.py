@@ -1,9 +1,7 @@
 """A band around each unit and global units that see all and are seen by all, as in Longformer.
 
-B batch, H heads, U units, E width of a head; S strands, N blocks of a strand, W units of a block, X keys of a block
-
 B batch, U units (Q as queries, K as keys), G global units, H heads, E width of a head, D width;
-S strands, N blocks, W units of a block, X keys that it sees: see `Blocks`
+S strands, N blocks of a strand, W units of a block, X keys that a block sees: see `Blocks`
 """
 
 from __future__ import annotations

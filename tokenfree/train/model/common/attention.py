@@ -1,10 +1,6 @@
 """Attention between the projections: heads, position biases, and the base of all patterns.
 
-B batch, Q queries, K keys, H heads, R offsets, E width of a head, D width
-
-B batch, Q queries, K keys, H heads, E width of a head
-
-B batch, U units, Q queries, K keys, H heads, E width of a head, D width
+B batch, U units, Q queries, K keys, H heads, R offsets, E width of a head, D width
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Shared layers and records of the model: dense layers, dropout, initialisation, dimensions, grouping.
 
-B batch, C characters, U units after DOWN, D width
-
-B batch, C characters, X rows of the table, D width
+B batch, C characters, U units after DOWN, D width, X rows of a table
 """
 
 from __future__ import annotations

@@ -1,16 +1,11 @@
 """The slots of the model: what a part of the frame or of the trunk must offer.
 
-For each slot a protocol of the part's `Config` and one of the module that it builds. What most parts answer alike
-stands in a base class for either: `...Defaults` for the config, `...Module` for the module.
+Each slot has a protocol of the part's `Config` and one of the module that it builds. Base classes hold what most parts
+have in common: `...Defaults` for the config, `...Module` for the module; attention patterns build on `Core`. `PartSlot`
+annotates a field of a slot.
 
-B batch, C characters (or bytes, or subwords), P targets, U units after DOWN, D width
-
-For each slot a protocol of the part's `Config` and one of the module that it builds. What most parts answer alike
-stands in a base class for the config, `...Defaults`; attention patterns build on `Core`.
-
-B batch, U units, Q queries, K keys, H heads, E width of a head, D width
-
-`PartSlot` annotates such a field.
+B batch, C characters (or bytes, or subwords), P targets, U units after DOWN, Q queries, K keys, H heads,
+E width of a head, D width
 """
 
 from __future__ import annotations

@@ -3,13 +3,11 @@
 B batch, C characters, O orders, K hashes, D width
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
-from torch.nn import functional
 
 from tokenfree.core.settings import problems_of, settings
 from tokenfree.train.model.common.basic import Dimensions
@@ -74,9 +72,7 @@ class NgramTable(CharacterTable):
         ]
         rows_BCOK = refuse_invalid(torch.stack(by_order, dim=2), codepoints_BC, self.rows.num_embeddings)
         # One look-up for all orders: each would have a gradient as large as all tables.
-        if rows_BCOK.device.type != "cpu" or torch.compiler.is_compiling():
-            return self.rows(rows_BCOK).sum(dim=2).flatten(2)
-        return _SumOverOrders.apply(self.rows.weight, rows_BCOK)  # pyright: ignore[reportReturnType]
+        return self.rows(rows_BCOK).sum(dim=2).flatten(2)
 
     def ngram_buckets(self, codepoints_BC: Tensor) -> list[Tensor]:
         """For each order the buckets, int64 [B, C, K], of the n-grams that start at each character.
@@ -95,27 +91,3 @@ class NgramTable(CharacterTable):
 
     def _hash(self, symbols: Tensor) -> Tensor:
         return hash_buckets(symbols, self.multipliers_K, self.buckets, self.family)
-
-
-class _SumOverOrders(torch.autograd.Function):
-    """The sum of the rows of all orders, [B, C, D], of a table and int64 indices [B, C, O, K].
-
-    PyTorch's backward pass copies the gradient for each order and adds it row by row: 10 ms of a step of 160 of the
-    recipe canine-fast-tiny. `index_add_` adds the same numbers in the same order in 4 ms.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, table: Tensor, rows_BCOK: Tensor) -> Tensor:
-        ctx.save_for_backward(rows_BCOK)
-        ctx.shape = table.shape
-        return functional.embedding(rows_BCOK, table).sum(dim=2).flatten(2)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        (rows_BCOK,) = ctx.saved_tensors
-        table = gradients[0].new_zeros(ctx.shape)
-        of_rows = gradients[0].reshape(-1, ctx.shape[1])
-        for rows_BCK in rows_BCOK.unbind(dim=2):
-            table.index_add_(0, rows_BCK.flatten(), of_rows)
-        return table, None

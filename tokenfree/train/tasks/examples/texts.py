@@ -1,6 +1,6 @@
 """Texts and pairs of texts with labels, from files or datasets; the format is detected or given.
 
-Classes have the names that the dataset gives them; its -1 is a label that is not given.
+Classes have the names that the dataset gives them; its -1 is a missing label.
 
 >>> read_texts("sst/stsa.fine.dev")[1]
 TextExample(key='stsa.fine.dev:2', text='one long string of cliches .', second=None, label='1')

@@ -1,6 +1,6 @@
 """Question files: SQuAD 1.1 and 2.0, and the native form of TyDi QA.
 
-Offsets there are bytes of `document_plaintext` in UTF-8 (Clark et al., TACL 2020).
+Offsets of TyDi QA are bytes of `document_plaintext` in UTF-8 (Clark et al., TACL 2020).
 """
 
 from __future__ import annotations

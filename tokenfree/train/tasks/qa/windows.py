@@ -1,12 +1,10 @@
 """Windows over a question and a passage: inputs, targets, and the best span of several windows.
 
-W windows, P vectors of a window, K candidates
-
 A window is [CLS] question [SEP] part of the text [SEP], in segments 0 and 1. For models of characters it is that of
-CANINE's code for TyDi QA, padded to a fixed length (arXiv 2103.06874, section 4.1); others fill what room they have.
-Positions of answers are those of vectors, the last one included.
+CANINE's code for TyDi QA, padded to a fixed length (arXiv 2103.06874, section 4.1); other models pad less. Positions of
+answers are positions of vectors, including the last one.
 
-W windows, L positions, P vectors of a window
+W windows, L positions, P vectors of a window, K candidates
 """
 
 from __future__ import annotations
