@@ -121,7 +121,7 @@ def test_sigterm_saves_first(corpus: str, make_recipe: MakeRecipe, tmp_path: Pat
     process.send_signal(signal.SIGTERM)
     message = process.communicate()[1].decode()
     (step,) = checkpoints.steps(tmp_path / "checkpoints")
-    assert f"stopped by SIGTERM after step {step}; the same command goes on from there" in message
+    assert f"stopped by SIGTERM after step {step}; the same command resumes it" in message
     assert history(tmp_path)[-1]["step"] == step >= 5
 
 

@@ -35,7 +35,7 @@ class TakenOverError(JobError):
 
 
 class StoppedError(JobError):
-    """A job that a signal asked to stop, and that did so in order: the same command goes on from there."""
+    """A job that stopped in order after a signal; the same command resumes it."""
 
 
 # C0 but tab and newline, DEL, C1; bidirectional embeddings, overrides and isolates; ends of lines that a terminal may

@@ -50,7 +50,7 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def cores(cgroup: Path = _CGROUP) -> int:
-    """The CPUs that this process may use; a container's share of CPU time counts, rounded down, as so many CPUs."""
+    """Number of CPUs that this process may use, within its container's share of CPU time (rounded down)."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     share = _share(cgroup)
     return allowed if share is None else max(1, min(allowed, int(share)))

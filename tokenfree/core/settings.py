@@ -101,7 +101,7 @@ def _returned(config_class: type, kind: type) -> type | None:
 
 
 def _members(cls: type, kind: type = object) -> dict[str, Any]:
-    """What a class has or declares of its own, without what every class and every `kind` has, and what is abstract."""
+    """Members that a class has or declares itself: not those of every class or `kind`, and not abstract ones."""
     found: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
         if base not in (object, kind):

@@ -414,7 +414,7 @@ def retry_store(storage: Storage, act: Callable[[], T]) -> T:
             raise
         raise JobError(
             f"{storage.url} could not be used for {SECONDS:.0f} seconds ({error}); run the same command again "
-            "when the store is back: it goes on from what it last committed"
+            "when the store is back: it resumes from its last commit"
         ) from error
 
 

@@ -108,7 +108,7 @@ def is_inside(name: str) -> bool:
 
 
 def write_sealed(storage: Storage, name: str, values: Mapping[str, Any]) -> None:
-    """Write JSON with the hash of its own values.
+    """Write JSON with a hash of its values.
 
     Raises:
         UserError: the directory cannot be written to, or is full.
@@ -187,7 +187,7 @@ def read_json_lines(path: Path) -> list[Any]:
 
 
 T = TypeVar("T")
-MOST_CHARACTERS = 200  # of what is told of a wrong value, which may be of any length
+MOST_CHARACTERS = 200  # of a wrong value that a message shows
 OPEN = ConfigDict(extra="allow")  # of a TypedDict: other keys than those that it names stay as they are
 
 

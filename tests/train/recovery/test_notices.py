@@ -42,7 +42,7 @@ def test_a_noticed_worker_and_a_noticed_command(
     os.kill(training.process.pid, signal.SIGTERM)
     assert training.end() == 1
     last = checkpoints.steps(run / "checkpoints")[-1]
-    expected = f"worker 0: stopped by SIGTERM after step {last}; the same command goes on from there"
+    expected = f"worker 0: stopped by SIGTERM after step {last}; the same command resumes it"
     assert training.log.read_text().splitlines()[-1] == f"tokenfree: {expected}"
     again = start(recipe, corpus, str(run), workers=(2, 2))
     again.wait_for(lambda lines: resumed(lines) == last)

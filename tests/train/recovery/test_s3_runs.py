@@ -176,7 +176,7 @@ def test_a_store_that_is_lost_leaves_the_last_good_checkpoint(
         patch.setattr(fs, "put_file", broken)
         patch.setattr(store_retry, "SECONDS", 0.5)
         patch.setattr("tokenfree.core.storage.time.sleep", lambda seconds: None)
-        with pytest.raises(JobError, match=r"the connection broke.*goes on from what it last committed"):
+        with pytest.raises(JobError, match=r"the connection broke.*resumes from its last commit"):
             pretrain(make_recipe(), corpus, run)
     assert steps(run) == [3]
     assert pretrain(make_recipe(), corpus, run).restarts == 1

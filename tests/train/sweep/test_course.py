@@ -175,7 +175,7 @@ def test_a_trial_that_fails_is_tried_once_more_and_then_left(tmp_path: Path) -> 
 
 
 def test_the_journal_is_all_that_there_is_to_know(tmp_path: Path) -> None:
-    """What is told, what is known and what is read from the journal are the same at every moment, over a kill too."""
+    """The events, the history and what is read from the journal agree at every moment, also after a kill."""
     told: Told = []
     sweep = make_sweep("asha", trials=6, reports=4)
     for ticks in (7, None):

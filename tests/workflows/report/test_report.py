@@ -123,7 +123,7 @@ def make_run(folder: Path, *, batch: int = 1, lost: bool = False, **train: Any) 
     events: list[dict[str, Any]] = [{"event": "start", "step": 0, "time": 0.0}]
     if lost:
         events.append({"event": "worker_lost", "step": None, "time": 60.0, "message": "worker 1 <was> killed"})
-        events.append({"event": "resume", "step": 40, "time": 65.0, "message": "goes on from step 40"})
+        events.append({"event": "resume", "step": 40, "time": 65.0, "message": "resumes from step 40"})
     (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     (folder / "config.yaml").write_text(yaml.safe_dump({"recipe": {"train": {"steps": 100, "length": 240, **train}}}))
     (folder / "result.json").write_text(json.dumps({"unigram_entropy": 6.2, "symbol": "subword"}))
@@ -210,7 +210,7 @@ def test_a_run_shows_loss_throughput_and_restarts(report: Callable[..., Page], t
     assert page.figures == ["Loss by step", "Characters per second by step"]
     assert page.tables["Events"][2:] == [
         ["1970-01-01 00:01:00", "worker lost", "–", "–", "worker 1 <was> killed", ""],
-        ["1970-01-01 00:01:05", "resume", "40", "–", "goes on from step 40", ""],
+        ["1970-01-01 00:01:05", "resume", "40", "–", "resumes from step 40", ""],
     ]
     assert page.tables["Validations"][1] == ["50", "6.1000", "10.0%"]
     assert ["train.length", "240"] in page.tables["Settings"]

@@ -320,7 +320,7 @@ class Stopped(StoppedError):
         self.reason, self.step, self.goes_on = reason, step, goes_on
 
     def __str__(self) -> str:
-        return f"stopped by {self.reason} after step {self.step}; the same command goes on from there"
+        return f"stopped by {self.reason} after step {self.step}; the same command resumes it"
 
 
 def work(

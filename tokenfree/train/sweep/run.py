@@ -163,7 +163,7 @@ def _run(proposer: Proposer, planned: Plan, data: Any, folder: Path, progress: P
     shutil.rmtree(storage, ignore_errors=True)
     if not history.all_ended:
         raise JobError(
-            "Ray Tune ended before the trials; run the same command again: it goes on where this one stopped"
+            "Ray Tune ended before the trials; run the same command again: it resumes the sweep"
         )
     return history
 

@@ -105,7 +105,7 @@ def run_trials(course: Course, placement: Placement, data: Any, storage: Path) -
             course.restart()
     raise JobError(
         f"Ray ended trials {MOST_SHORTAGES + 1} times because memory ran out; make some free or give a lower "
-        "--concurrent, and run the same command again: it goes on where this one stopped"
+        "--concurrent, and run the same command again: it resumes the sweep"
     )
 
 
