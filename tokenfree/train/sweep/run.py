@@ -162,9 +162,7 @@ def _run(proposer: Proposer, planned: Plan, data: Any, folder: Path, progress: P
             progress({"event": "lost", "message": f"{loss.words}; starting Ray and the trials again"}, history)
     shutil.rmtree(storage, ignore_errors=True)
     if not history.all_ended:
-        raise JobError(
-            "Ray Tune ended before the trials; run the same command again: it resumes the sweep"
-        )
+        raise JobError("Ray Tune ended before the trials; run the same command again: it resumes the sweep")
     return history
 
 
