@@ -118,7 +118,7 @@ def test_sigterm_saves_to_the_store_first(
     os.kill(training.process.pid, signal.SIGTERM)
     assert training.end() == 1
     (step,) = steps(run)
-    assert f"stopped by SIGTERM after step {step}; the same command goes on" in training.log.read_text()
+    assert f"stopped by SIGTERM after step {step}; the same command resumes it" in training.log.read_text()
     assert history(fetched(run))[-1]["step"] == step
 
 
