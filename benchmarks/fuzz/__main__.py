@@ -7,7 +7,7 @@
 Every round runs whole commands and checks the bytes, the losses, what they say, and that no process is left behind. It
 has a number from which all its random choices come: a finding is printed with the command that repeats it, and the
 folder of the round is kept. A line a round is appended to --records, of which `python -m benchmarks.fuzz.table` makes
-the figures of docs/operations.md. With a finding the exit status is 1.
+the figures of docs/tested.md. With a finding the exit status is 1.
 """
 
 from __future__ import annotations

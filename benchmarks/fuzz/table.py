@@ -1,6 +1,6 @@
-"""The figures of the rounds for docs/operations.md, so that none there is typed by hand.
+"""The figures of the rounds for docs/tested.md, so that none there is typed by hand.
 
-python -m benchmarks.fuzz.table build/fuzz/rounds.jsonl --write docs/operations.md
+python -m benchmarks.fuzz.table build/fuzz/rounds.jsonl --write docs/tested.md
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from benchmarks.fuzz.sitting import KINDS, Record, read
 from tokenfree.core.errors import UserError
 from tokenfree.core.files import write_atomically
 
-BEGIN = "<!-- written by `python -m benchmarks.fuzz.table FILE --write docs/operations.md` -->"
+BEGIN = "<!-- written by `python -m benchmarks.fuzz.table FILE --write docs/tested.md` -->"
 END = "<!-- end of what is written -->"
 
 

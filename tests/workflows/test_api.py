@@ -170,13 +170,40 @@ def test_predict_and_export_what_it_trained(trained: tuple[Path, str], monkeypat
         tokenfree.export("runs/first", "other", to="tensorflow")  # pyright: ignore[reportArgumentType]
 
 
-def test_the_commands_of_the_readme_are_understood(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each line names a command, options and keys that there are; nothing runs."""
-    commands = [shlex.split(line, comments=True)[1:] for line in re.findall(r"^tokenfree .*", README, re.MULTILINE)]
-    assert len(commands) > 10
-    for arguments in commands:
+PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+UNREAD = {
+    "...",
+    "--help",
+    "--help-keys",
+    "--show",
+    "--list",
+    "--train.stpes",
+}  # shown to be cut short, printed or refused
+
+
+def commands_of(page: Path) -> list[list[str]]:
+    """The arguments of each `tokenfree` in the code blocks of a page, of submitted commands too."""
+    blocks = "\n".join(re.findall(r"^ *```\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE))
+    lines = re.findall(r"^ *(?:\$ |exec )?tokenfree (.*)", blocks.replace("\\\n", " "), re.MULTILINE)
+    found = [shlex.split(re.split(r" [|<>&#]", line)[0]) for line in lines]
+    found += [line[line.index("--") + 1 :] for line in found if line[:2] == ["cluster", "submit"]]
+    return [arguments for arguments in found if not UNREAD & set(arguments)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_commands_of_the_pages_are_understood(page: Path) -> None:
+    """Each line names a command, options, keys and recipes that exist; nothing runs."""
+    for arguments in commands_of(page):
         (name,), module = arguments[:1], cli._imported(arguments[:1])[arguments[0]]
-        rest, _ = cli.parted(name, arguments[1:], cli._options(module), getattr(module, "KIND", None))
+        own = arguments[1 : arguments.index("--")] if "--" in arguments else arguments[1:]
+        rest, _ = cli.parted(name, own, cli._options(module), getattr(module, "KIND", None))
         args = cli._parser({name: module}).parse_args([name, *rest])
-        if recipe := getattr(args, "recipe", None):
+        recipe = getattr(args, "recipe", None)
+        if recipe and not recipe.endswith(".yaml") and recipe != "RECIPE":
             assert read_based(recipe), arguments
+
+
+def test_the_readme_shows_the_whole_path() -> None:
+    assert {"demo", "preprocess", "pretrain", "finetune", "sweep", "report", "export"} <= {
+        c[0] for c in commands_of(PAGES[0])
+    }
