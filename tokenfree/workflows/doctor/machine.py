@@ -51,7 +51,7 @@ def packages() -> Iterator[Finding]:
     for line in own_requirements():
         requirement = Requirement(line)
         extra = re.search(r"extra == ['\"](\w+)['\"]", line)
-        if extra and extra.group(1) == "dev":
+        if extra and extra.group(1) in ("dev", "all"):
             continue
         remedy = f"pip install 'tokenfree[{extra.group(1)}]'" if extra else f"pip install '{requirement}'"
         try:
