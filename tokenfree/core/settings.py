@@ -2,7 +2,7 @@
 
 Recipes, command-line overrides and the configs of all parts go through `build`. A field annotated with a `Slot` takes
 the config of any file in a package, chosen by `name`; adding a variant is adding a file. A name with a dot is a custom
-class (see `own_code`). A `Contract` says what the parts of a slot must have; what a part lacks is named in one line.
+class (see `own_code`).
 """
 
 from __future__ import annotations
@@ -11,161 +11,37 @@ import dataclasses
 import functools
 import hashlib
 import importlib
-import inspect
 import json
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Generic, NamedTuple, NoReturn, TypeVar, get_type_hints
+from typing import Any, Generic, NoReturn, TypeVar, get_type_hints
 
 import yaml
 from pydantic import ConfigDict, GetCoreSchemaHandler, PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError, core_schema
-from typing_extensions import dataclass_transform, get_protocol_members, is_protocol
+from typing_extensions import dataclass_transform
 
 from tokenfree.core import own_code
 from tokenfree.core.errors import Nearest, Path, UserError, refusals
 
-_DECLARED = object()  # a member that only instances have
 
-
-class Contract(NamedTuple):
-    """What the parts of a slot need.
-
-    Attributes:
-        config: protocol of the settings.
-        config_base: class with what most of them answer.
-        built: protocol of what `build` makes; None: that is not looked into.
-        built_base: class with what most of these answer.
-        kind: class that they all must be of, whose own members are no answer.
-    """
-
-    config: type
-    config_base: type
-    built: type | None = None
-    built_base: type = object
-    kind: type = object
-
-
-@functools.cache
-def contract_problems(contract: Contract | None, config_class: type, name: str) -> tuple[str, ...]:
-    """What the settings of the part `name`, and what they build, lack; a phrase each.
-
-    What is built is judged by the class that `build` is annotated with: members that are set in `__init__` count where
-    the class declares them. Without a contract settings alone are asked for.
-    """
-    return tuple(_problems(contract, config_class, name))
-
-
-def _problems(contract: Contract | None, config_class: type, name: str) -> Iterator[str]:
-    yield from _form_problems(config_class, name)
-    if contract is None:
-        return
-    kind = contract.kind
-    yield from _member_problems(config_class, contract.config, contract.config_base, kind)
-    if contract.built is None:
-        return
-    built = _returned(config_class, kind)
-    if built is not None:
-        yield from _member_problems(built, contract.built, contract.built_base, kind)
-    elif "build" in _members(config_class, kind):
-        yield f"{config_class.__name__}.build does not say which {kind.__name__} it returns; annotate it with the class"
-
-
-def _form_problems(config_class: type, name: str) -> Iterator[str]:
-    """What the settings of any part have to be, with the name that recipes have for it."""
-    shown = config_class.__name__
-    if "__pydantic_config__" not in vars(config_class):
-        yield f"{shown} is not decorated with @settings"
-    else:
-        try:
-            get_type_hints(config_class)
-            TypeAdapter(config_class)
-        except (NameError, PydanticUserError) as error:
-            yield f"the fields of {shown} have types that cannot be read from YAML: {str(error).splitlines()[0]}"
-    found = _members(config_class).get("name")
-    if "name" not in getattr(config_class, "__dataclass_fields__", {}):
-        yield f"{shown} lacks the field name: str = {name!r}"
-    elif isinstance(found, str) and found != name:
-        source = "in the recipe" if "." in name else "its file"
-        yield f"{shown}.name is {found!r}, not {name!r} as {source}"
-
-
-def _returned(config_class: type, kind: type) -> type | None:
-    """The class that `build` says it returns."""
-    build = _members(config_class).get("build")
+def _problem_of_part(found: Any, base: type, name: str) -> str:
+    """What keeps the class of the part `name` from a slot whose settings inherit `base`; empty where nothing does."""
+    if not (isinstance(found, type) and issubclass(found, base)):
+        return f"its settings do not inherit {base.__name__}"
+    missing = sorted(getattr(found, "__abstractmethods__", ()))
+    if missing:
+        return f"{found.__name__} lacks {', '.join(missing)}"
+    if "__pydantic_config__" not in vars(found):
+        return f"{found.__name__} is not decorated with @settings"
+    if getattr(found, "name", None) != name:
+        return f"{found.__name__} needs the field name: str = {name!r}"
     try:
-        found = get_type_hints(build).get("return") if inspect.isfunction(build) else None
-    except NameError:
-        return None
-    return found if inspect.isclass(found) and issubclass(found, kind) else None
-
-
-def _members(cls: type, kind: type = object) -> dict[str, Any]:
-    """Members that a class has or declares itself: not those of every class or `kind`, and not abstract ones."""
-    found: dict[str, Any] = {}
-    for base in reversed(cls.__mro__):
-        if base not in (object, kind):
-            found |= dict.fromkeys(inspect.get_annotations(base), _DECLARED)
-            found |= vars(base)
-    return {name: value for name, value in found.items() if not getattr(value, "__isabstractmethod__", False)}
-
-
-def _member_problems(cls: type, protocol: type, base: type, kind: type) -> Iterator[str]:
-    """What `cls` lacks of `protocol`, some of which `base` has, and what of it has the wrong form."""
-    members, answered, required = _members(cls, kind), _members(base, kind), get_protocol_members(protocol)
-    for member, wanted in _declared(protocol).items():
-        if member not in required or member == "name":  # see `_form_problems`
-            continue
-        name = "forward" if member == "__call__" else member  # a torch.nn.Module is called by way of it
-        signature = inspect.signature(wanted) if inspect.isfunction(wanted) else None
-        if name not in members:
-            shown = name if signature is None else f"{name}({_shown(signature)})"
-            yield f"{cls.__name__} lacks {shown}" + (f", which {base.__name__} has" if name in answered else "")
-        elif signature is not None:
-            yield from _method_problems(f"{cls.__name__}.{name}", members[name], signature)
-        elif isinstance(wanted, property):
-            yield from _value_problems(f"{cls.__name__}.{name}", members[name], wanted)
-
-
-def _declared(protocol: type) -> dict[str, Any]:
-    """What a protocol and those that it extends say, in their order."""
-    found: dict[str, Any] = {}
-    for base in reversed(protocol.__mro__):
-        found |= {**dict.fromkeys(inspect.get_annotations(base), _DECLARED), **vars(base)}
-    return found
-
-
-def _method_problems(name: str, found: Any, wanted: inspect.Signature) -> Iterator[str]:
-    """That `found` cannot be called as `wanted` says."""
-    if found is _DECLARED:
-        return
-    if not inspect.isfunction(found):
-        yield f"{name} is no method"
-        return
-    parameters, signature = wanted.parameters.values(), inspect.signature(found)
-    in_order = [None for parameter in parameters if parameter.kind < parameter.VAR_POSITIONAL]
-    by_name = {parameter.name: None for parameter in parameters if parameter.kind == parameter.KEYWORD_ONLY}
-    try:
-        signature.bind(*in_order, **by_name)
-    except TypeError:
-        yield f"{name} takes ({_shown(signature)}), not ({_shown(wanted)})"
-
-
-def _value_problems(name: str, found: Any, wanted: property) -> Iterator[str]:
-    """That the value `found` of a class is not of the type that the property `wanted` has."""
-    hint = get_type_hints(wanted.fget)["return"]
-    if found is _DECLARED or isinstance(found, (property, functools.cached_property)) or is_protocol(hint):
-        return
-    try:
-        TypeAdapter(hint).validate_python(found, strict=True)
-    except ValidationError as error:
-        reason = error.errors()[0]["msg"].replace("Input should", "should")
-        yield f"{name} is {found!r}: {reason}"
-
-
-def _shown(signature: inspect.Signature) -> str:
-    """The parameters after `self`, by name."""
-    return ", ".join(list(signature.parameters)[1:])
+        get_type_hints(found)
+        _adapter(found)
+    except (NameError, PydanticUserError) as error:
+        return f"its fields have types that cannot be read from YAML: {str(error).splitlines()[0]}"
+    return ""
 
 
 class NeedsRefusedValue(Exception):
@@ -228,17 +104,17 @@ def settings(cls: type[T]) -> type[T]:
 
 @dataclasses.dataclass(frozen=True)
 class Slot:
-    """Annotation of a field whose variant is a file of `package`, or a class of the user's, chosen by the key `name`.
+    """Annotation of a field whose variant is a file of `package`, or a custom class, chosen by the key `name`.
 
     Attributes:
         package: the dotted name of the folder.
         default: the variant where the key is absent.
-        contract: where the `Contract` of the variants is, as module and name with a dot between; None: they have none.
+        base: the class that the settings of all variants inherit, as module and name with a dot between.
     """
 
     package: str
     default: str
-    contract: str | None = None
+    base: str = "builtins.object"
 
     @property
     def title(self) -> str:
@@ -252,31 +128,23 @@ class Slot:
         return [name for name in names if hasattr(self._module(name), "Config")]
 
     def config_class(self, name: str) -> type:
-        """The `Config` of the variant `name`, or the class of the user's of that name.
+        """The `Config` of the variant `name`, or the custom class of that name.
 
         Raises:
             ValueError: there is no such variant; the nearest known name is told.
-            UserError: it does not keep the contract of the slot; all that is missing or wrong is named.
+            UserError: it is no part for this slot.
         """
         if own_code.is_own(name):
-            found, shown, page = own_code.load(name), name, "own_parts"
+            found = own_code.load(name)
         elif name in self.names():
-            found, shown, page = self._module(name).Config, f"{name}.py", "add_a_part"
+            found = self._module(name).Config
         else:
             raise ValueError(f"there is no {self.title} {name!r}{Nearest(str(name), self.names()).hint}")
-        contract = self.kept_contract()
-        problems = contract_problems(contract, found, name) if contract or own_code.is_own(name) else ()
-        if problems:
-            told = "; ".join(problems)
-            raise UserError(f"{shown} is no part for the slot {self.title}: {told} (see docs/{page}.md)")
+        module, _, base = self.base.rpartition(".")
+        problem = _problem_of_part(found, getattr(importlib.import_module(module), base), name)
+        if problem:
+            raise UserError(f"{name} is no part for the slot {self.title}: {problem} (see docs/add_a_part.md)")
         return found
-
-    def kept_contract(self) -> Contract | None:
-        """What the variants have to have, if that is written down."""
-        if self.contract is None:
-            return None
-        module, _, name = self.contract.rpartition(".")
-        return getattr(importlib.import_module(module), name)
 
     def _module(self, name: str) -> Any:
         return importlib.import_module(f"{self.package}.{name}")

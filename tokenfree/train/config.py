@@ -20,9 +20,9 @@ from tokenfree.train.model.encoder import check as check_model
 from tokenfree.train.optimizers.base import Schedule
 
 BYTES_OF_A_WEIGHT = 8  # and of its gradient, in float32; optimizers add to that
-OPTIMIZER = Slot("tokenfree.train.optimizers", "adamw", "tokenfree.train.optimizers.base.CONTRACT")
-OBJECTIVE = Slot("tokenfree.train.objectives", "canine_s", "tokenfree.train.objectives.base.CONTRACT")
-TASK = Slot("tokenfree.train.tasks", "classification", "tokenfree.train.tasks.base.CONTRACT")
+OPTIMIZER = Slot("tokenfree.train.optimizers", "adamw", "tokenfree.train.optimizers.base.OptimizerConfig")
+OBJECTIVE = Slot("tokenfree.train.objectives", "canine_s", "tokenfree.train.objectives.base.Objective")
+TASK = Slot("tokenfree.train.tasks", "classification", "tokenfree.train.tasks.base.TaskDefaults")
 
 
 @settings

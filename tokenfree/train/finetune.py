@@ -187,9 +187,9 @@ def _model_of(
         return _laid_over(before.recipe.model, over)
     source, _ = run_and_step(init_from)
     if Storage.at(absolute(source)).size("config.yaml") is not None:
-        given = read_any_config(source, trust_code=trust_code, recipe=recipe).recipe.model
+        given = read_any_config(source, trust_code=trust_code).recipe.model
     else:
-        given = read_weights(init_from, trust_code=trust_code, recipe=recipe).model
+        given = read_weights(init_from, trust_code=trust_code).model
     # Laid over twice: the task sees what the user chose, such as another pattern, and changes none of it.
     return _laid_over(recipe.task.adapted(_laid_over(given, over)), over)
 
@@ -211,7 +211,7 @@ def _vocabulary(
     if init_from is not None:
         places.append(absolute(run_and_step(init_from)[0]))
         if Storage.at(places[-1]).size("config.yaml") is not None:
-            places += paths_of(read_any_config(places[-1], trust_code=trust_code, recipe=recipe).data)
+            places += paths_of(read_any_config(places[-1], trust_code=trust_code).data)
     return next((found for place in places if (found := load_vocabulary(place)) is not None), None)
 
 

@@ -3,17 +3,29 @@
 import dataclasses
 import inspect
 import re
-from typing import Any, get_type_hints
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from tokenfree.core.settings import build, contract_problems, to_mapping
+from tests.train.model.conftest import AddPart
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import build, settings, to_mapping
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.common.slots import CONTRACTS
-from tokenfree.train.model.encoder import DOWNSAMPLER, EMBEDDER, UPSAMPLER, Encoder, ModelConfig
-from tokenfree.train.model.trunk import ATTENTION, LAYER, POSITIONS, SEGMENTS, TrunkConfig
+from tokenfree.train.model.common.slots import (
+    ATTENTION,
+    DOWNSAMPLER,
+    EMBEDDER,
+    LAYER,
+    POSITIONS,
+    SEGMENTS,
+    UPSAMPLER,
+    Upsampler,
+    UpsamplerConfig,
+)
+from tokenfree.train.model.encoder import Encoder, ModelConfig
+from tokenfree.train.model.trunk import TrunkConfig
 
 SLOTS = {
     "embedder": EMBEDDER,
@@ -72,28 +84,41 @@ def documented(config: type) -> set[str]:
     return found
 
 
-def test_every_slot_has_a_contract() -> None:
-    assert {slot.title for slot in SLOTS.values()} == set(CONTRACTS)
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("class Config: ...", "its settings do not inherit PositionsConfig"),
+        ("Config = 3", "its settings do not inherit PositionsConfig"),
+        ("class Config(PositionsConfig): ...", "Config lacks build"),
+        ("class Config(PositionsConfig):\n    def build(self, *given): ...", "Config is not decorated with @settings"),
+        ("@settings\nclass Config(PositionsConfig):\n    name: str = 'x'\n    def build(self, *given): ...",
+         "Config needs the field name: str = 'broken'"),
+    ],
+)  # fmt: skip
+def test_what_is_no_part_is_refused_when_it_is_chosen(add_part: AddPart, text: str, problem: str) -> None:
+    head = (
+        "from tokenfree.core.settings import settings\nfrom tokenfree.train.model.common.slots import PositionsConfig\n"
+    )
+    add_part("tokenfree.train.model.positions", "broken", head + text)
+    with pytest.raises(UserError) as refused:
+        build(ModelConfig, {"trunk": {"positions": "broken"}}, source="test")
+    assert str(refused.value) == (
+        f"test: trunk.positions: broken is no part for the slot positions: {problem} (see docs/add_a_part.md)"
+    )
 
 
-@pytest.mark.parametrize(("slot", "name"), VARIANTS)
-def test_every_part_keeps_the_contract_of_its_slot(slot: str, name: str) -> None:
-    """Of `Config` and of the class of the module, and the module that is built is of that class."""
-    config_class = SLOTS[slot].config_class(name)
-    contract = CONTRACTS[SLOTS[slot].title]
-    assert contract_problems(contract, config_class, name) == ()
-    said = get_type_hints(config_class.build)["return"]
-    dimensions, trunk = Dimensions(16, 4, 32, 0.0, "gelu"), TrunkConfig(heads=4)
-    more: dict[str, tuple[Any, ...]] = {
-        "trunk.layer": (lambda dimensions: trunk.attention.build(dimensions, layer=0, num_layers=1),),
-        "trunk.attention": (0, 1),
-        "trunk.positions": (trunk,),
-        "trunk.segments": (trunk,),
-    }
-    module = config_class().build(dimensions, *more.get(slot, ()))
-    assert isinstance(module, said)
-    for member in dir(contract.built):
-        assert member.startswith("_") or hasattr(module, member), member
+def test_a_module_that_lacks_a_method_is_refused_when_it_is_built() -> None:
+    class Up(Upsampler): ...
+
+    @settings
+    class Config(UpsamplerConfig):
+        name: str = "up"
+
+        def build(self, dimensions: Dimensions) -> Upsampler:
+            return Up()  # pyright: ignore[reportAbstractUsage]
+
+    with pytest.raises(TypeError, match="costs"):
+        ModelConfig(upsampler=Config()).build()
 
 
 @pytest.mark.parametrize("config", configs(), ids=lambda config: config.__module__.rpartition("model.")[2])

@@ -30,19 +30,6 @@ class Symbols(NamedTuple):
     codepoints: Callable[[Arrays], np.ndarray]  # one of each target, int64 [b, P]: a letter if it has any
 
 
-class Pieces(Protocol):
-    """What an objective needs of a vocabulary; `tokenfree.preprocess.features.vocabulary.Vocabulary` is one."""
-
-    @property
-    def size(self) -> int:
-        """How many there are."""
-        ...
-
-    def pieces(self) -> list[str]:
-        """The pieces, in the order of their ids."""
-        ...
-
-
 class Collator(Protocol):
     """Turns rows into a batch, a pure function of the rows, their sample ids and the seed it was made with."""
 

@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tokenfree.core.errors import UserError
+from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.characters import codepoints_of
 from tokenfree.preprocess.text.scripts import scripts_of
-from tokenfree.train.batches.base import Arrays, Pieces, Rows, Symbols
+from tokenfree.train.batches.base import Arrays, Rows, Symbols
 
 _SPACE = "\u2581"  # SentencePiece's mark of a space: at the front of a piece that begins a word
 _NO_SUBWORD = re.compile(r"<0x[0-9A-F]{2}>|<unk>|<s>|</s>|<pad>|" + _SPACE + "*")
@@ -21,7 +22,7 @@ def predictable(pieces: Sequence[str]) -> np.ndarray:
     return np.array([not _NO_SUBWORD.fullmatch(piece) for piece in pieces], dtype=bool)
 
 
-def needed_pieces(objective: str, vocabulary: Pieces | None) -> list[str]:
+def needed_pieces(objective: str, vocabulary: Vocabulary | None) -> list[str]:
     """The pieces of the data's vocabulary, in the order of their ids.
 
     Raises:
@@ -35,7 +36,7 @@ def needed_pieces(objective: str, vocabulary: Pieces | None) -> list[str]:
     return vocabulary.pieces()
 
 
-def subword_symbols(vocabulary: Pieces, *, shown: bool) -> Symbols:
+def subword_symbols(vocabulary: Vocabulary, *, shown: bool) -> Symbols:
     """The subwords of a vocabulary as targets: those that `predictable` tells, by their ids.
 
     Where they are `shown` as so many characters, one sees how many a hidden one has and whether it begins a word.

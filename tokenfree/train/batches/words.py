@@ -223,7 +223,6 @@ class WordsByRules:
         return join_words(rows["text"], rows["word_starts"], rows["word_ends"])
 
     def pieces(self, rows: Rows, words: Words, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """See `WordSource.pieces`: those that the vocabulary gives to each word alone."""
         text = words.text.tobytes()
         spans = zip(words.starts[numbers].tolist(), words.ends[numbers].tolist(), strict=True)
         found = self._look_up([text[start:end] for start, end in spans])
@@ -270,5 +269,4 @@ class SubwordsAsWords:
         return Words(text, counts, starts, ends)
 
     def pieces(self, rows: Rows, words: Words, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """See `WordSource.pieces`: one for each word, itself."""
         return np.concatenate(rows["subword_ids"])[numbers].astype(np.int64), np.ones(len(numbers), dtype=np.int64)

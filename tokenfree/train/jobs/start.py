@@ -71,7 +71,7 @@ class Extension:
         more = {"steps": self._steps, "steps_before": self._steps_before, "message": self._words(done)}
         remove_hashes(run.name)
         line = run.add_event("extend", step=done, **more)
-        run.reopen(dataclasses.replace(read_config(run.name, recipe=self.before), recipe=self.after))
+        run.reopen(dataclasses.replace(read_config(run.name), recipe=self.after))
         if on_line is not None:
             on_line(line)
 
@@ -170,7 +170,7 @@ class GivenStart(Generic[R]):
 
     def _read(self) -> GivenWeights:
         if self._given is None:
-            self._given = read_weights(self._path, trust_code=self._trust_code, recipe=self._recipe)
+            self._given = read_weights(self._path, trust_code=self._trust_code)
         return self._given
 
     def _fit(self) -> tuple[TrainingLoop[R], Fit]:

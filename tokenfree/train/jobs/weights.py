@@ -69,14 +69,13 @@ def run_and_step(source: str) -> tuple[str, int | None]:
     return (match[1], int(match[2])) if match else (source, None)
 
 
-def read_weights(source: str, *, trust_code: bool = False, recipe: Recipe | None = None) -> GivenWeights:
+def read_weights(source: str, *, trust_code: bool = False) -> GivenWeights:
     """The weights of a run (the averages where it has some; see `checkpoint_of` for which checkpoint), or those in a
     folder of transformers.
 
     Args:
         source: path or address; RUN/checkpoints/step_N names a checkpoint.
         trust_code: run the code outside tokenfree that a run names.
-        recipe: one of the user's, whose own code is run in any case.
 
     Raises:
         UserError: there is neither, or it is damaged; the message names the option `--init-from`.
@@ -90,14 +89,14 @@ def read_weights(source: str, *, trust_code: bool = False, recipe: Recipe | None
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"--init-from {source}: cannot be read ({reason}); mend that or give another") from None
     if "config.yaml" in names:
-        return _of_run(run, step, trust_code, recipe)
+        return _of_run(run, step, trust_code)
     if _CONFIG in names:
         return _of_folder(storage, source)
     raise UserError(f"--init-from {source}: {_missing(storage, names)}")
 
 
-def _of_run(run: str, step: int | None, trust_code: bool, recipe: Recipe | None) -> GivenWeights:
-    config = read_any_config(run, trust_code=trust_code, recipe=recipe)
+def _of_run(run: str, step: int | None, trust_code: bool) -> GivenWeights:
+    config = read_any_config(run, trust_code=trust_code)
     checkpoint, trained = checkpoint_of(run, step), config.recipe
     imported = config.manifest == ""
     is_task = isinstance(trained, FinetuneRecipe)

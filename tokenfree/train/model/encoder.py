@@ -28,19 +28,14 @@ from tokenfree.train.model.common.basic import (
     unit_segments,
 )
 from tokenfree.train.model.common.slots import (
+    DOWNSAMPLER,
+    EMBEDDER,
+    UPSAMPLER,
     Downsampler,
-    DownsamplerConfig,
     Embedder,
-    EmbedderConfig,
-    PartSlot,
     Upsampler,
-    UpsamplerConfig,
 )
 from tokenfree.train.model.trunk import TrunkConfig
-
-EMBEDDER = PartSlot("tokenfree.train.model.embedders", "codepoint_hash")
-DOWNSAMPLER = PartSlot("tokenfree.train.model.downsamplers", "strided_conv")
-UPSAMPLER = PartSlot("tokenfree.train.model.upsamplers", "repeat_concat")
 
 
 @settings
@@ -92,18 +87,16 @@ def check(model: ModelConfig, length: int | None = None) -> list[str]:
 
     What hangs on a value that was refused, which `length` may be too, is left out.
     """
-    embedder: EmbedderConfig = model.embedder
-    downsampler: DownsamplerConfig = model.downsampler
-    upsampler: UpsamplerConfig = model.upsampler
+    downsampler = model.downsampler
     character_width = known(lambda: model.dimensions.character_width)
     num_units = known(lambda: None if length is None else downsampler.num_units(length))
     return problems_of(
         lambda: _problems_of_heads(model),
         lambda: _problems_of_width(model),
-        lambda: embedder.check(character_width, length),
+        lambda: model.embedder.check(character_width, length),
         lambda: downsampler.check(length),
         lambda: model.trunk.check(num_units),
-        lambda: upsampler.check(downsampler),
+        lambda: model.upsampler.check(downsampler),
     )
 
 
@@ -115,7 +108,7 @@ def _problems_of_heads(model: ModelConfig) -> Iterator[str]:
 def _problems_of_width(model: ModelConfig) -> Iterator[str]:
     """What is wrong with characters that have a width of their own."""
     width, character_width, heads = model.width, model.dimensions.character_width, model.trunk.heads
-    downsampler: DownsamplerConfig = model.downsampler
+    downsampler = model.downsampler
     if character_width == width:
         return
     if not downsampler.changes_width:
@@ -143,9 +136,9 @@ class EncoderOutput(NamedTuple):
 class Encoder(nn.Module):
     """Any embedder, downsampler, trunk and upsampler in one frame."""
 
-    embedder: Any  # an `Embedder`, and so on: of which class, only those know who chose the part
-    downsampler: Any
-    upsampler: Any
+    embedder: Embedder
+    downsampler: Downsampler
+    upsampler: Upsampler
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -192,8 +185,7 @@ class Encoder(nn.Module):
         codepoints_BC, mask_BC, segments_BC, global_BC = self.padded(codepoints_BC, mask_BC, segments_BC, global_BC)
         mask_BC = _with_cls(mask_BC)
         down, units_BUD = self.encode(codepoints_BC, mask_BC, segments_BC, unit_ends_BU, global_BC)
-        upsampler: Upsampler = self.upsampler
-        y_BCD = upsampler(units_BUD, down.grouping, down.characters_BCD, mask_BC, targets_BP)
+        y_BCD = self.upsampler(units_BUD, down.grouping, down.characters_BCD, mask_BC, targets_BP)
         if targets_BP is None:
             y_BCD = _first(y_BCD, num_characters)
         return EncoderOutput(y_BCD, units_BUD, self.pool(units_BUD))
@@ -210,8 +202,7 @@ class Encoder(nn.Module):
 
         See `forward`, which pads inputs that are too short for one unit (`padded`); here they must not be.
         """
-        embedder: Embedder = self.embedder
-        embedded = embedder(codepoints_BC, segments_BC)
+        embedded = self.embedder(codepoints_BC, segments_BC)
         if isinstance(embedded, TableRows) and not self.downsampler.takes_rows:
             embedded = look_up(embedded)
         down = self._downsample(embedded, mask_BC, unit_ends_BU)
@@ -256,13 +247,12 @@ class Encoder(nn.Module):
         ]
 
     def _downsample(self, x: Tensor | TableRows, mask_BC: Tensor, unit_ends_BU: Tensor | None) -> Downsampled:
-        downsampler: Downsampler = self.downsampler
         if unit_ends_BU is None:
-            return downsampler(x, mask_BC)
-        config: DownsamplerConfig = self.config.downsampler
+            return self.downsampler(x, mask_BC)
+        config = self.config.downsampler
         if config.bytes_per_word is None:
             raise UserError(f"model.downsampler.name: {config.name} makes units of its own; leave out unit_ends_BU")
-        return downsampler(x, mask_BC, unit_ends_BU)
+        return self.downsampler(x, mask_BC, unit_ends_BU)
 
 
 def mean_of_text(vectors_BPD: Tensor, real_BP: Tensor) -> Tensor:

@@ -6,17 +6,16 @@ B batch, U units, D width, Q queries, K keys, H heads
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Any
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
-from tokenfree.core.settings import part, problems_of, settings
+from tokenfree.core.settings import settings
 from tokenfree.train.model.common.attention import ALL_HEADS, Heads, LayerBias, SumBias, Workspace, works_in_place
-from tokenfree.train.model.common.basic import Activation, Cost, Dimensions, count_parameters
-from tokenfree.train.model.common.slots import Layer, PartSlot, Positions, Segments
+from tokenfree.train.model.common.basic import Cost, Dimensions, count_parameters
+from tokenfree.train.model.common.slots import Layer, Positions, TrunkSettings
 
 
 class ReusedBias(LayerBias):
@@ -31,11 +30,9 @@ class ReusedBias(LayerBias):
         return heads._replace(bias=self) if heads.bias is self.bias else heads
 
     def __call__(self, heads: slice, queries: Tensor, keys: Tensor) -> Tensor:
-        """See `LayerBias`."""
         return self.bias(heads, queries, keys)
 
     def dense(self, heads: slice, workspace: Workspace | None = None) -> Tensor:
-        """See `LayerBias`."""
         return self.bias.dense(heads, workspace)
 
 
@@ -48,7 +45,6 @@ class SharedBias(ReusedBias):
         self._with_hidden: tuple[Tensor, Tensor] | None = None  # and the `valid_BK` it was computed for
 
     def dense(self, heads: slice, workspace: Workspace | None = None) -> Tensor:
-        """See `LayerBias`; not to be written to."""
         if heads != ALL_HEADS:
             return self.bias.dense(heads)
         if self._dense is None:
@@ -56,7 +52,6 @@ class SharedBias(ReusedBias):
         return self._dense
 
     def plus_hidden(self, hidden_B11K: Tensor, valid_BK: Tensor, workspace: Workspace | None = None) -> Tensor:
-        """See `LayerBias`. At 512 units, the sums of all layers would take longer than the position code."""
         if self._with_hidden is None or self._with_hidden[0] is not valid_BK:
             self._with_hidden = valid_BK, self.bias.plus_hidden(hidden_B11K, valid_BK)
         return self._with_hidden[1]
@@ -74,7 +69,6 @@ class BiasInTurn(ReusedBias):
         self._workspace = workspace
 
     def plus_hidden(self, hidden_B11K: Tensor, valid_BK: Tensor, workspace: Workspace | None = None) -> Tensor:
-        """See `LayerBias`."""
         return self.bias.plus_hidden(hidden_B11K, valid_BK, self._workspace if works_in_place(hidden_B11K) else None)
 
 
@@ -97,58 +91,20 @@ def _are_one(biases: Sequence[LayerBias]) -> bool:
     return biases[0] is biases[-1]
 
 
-LAYER = PartSlot("tokenfree.train.model.layers", "bert")
-ATTENTION = PartSlot("tokenfree.train.model.attention", "full")
-POSITIONS = PartSlot("tokenfree.train.model.positions", "none")
-SEGMENTS = PartSlot("tokenfree.train.model.segments", "none")
-
-
 @settings
-class TrunkConfig:
-    """The deep stack, by default of BERT's base size (Devlin et al., arXiv 1810.04805, section 3).
-
-    `heads`, `inner_width`, `dropout` and `activation` hold for the layers over characters as well.
-
-    Attributes:
-        layers: layers of the stack, at least 1.
-        heads: attention heads of each layer; must divide the width.
-        inner_width: width inside the FFN; null: four times the width.
-        dropout: share of values set to 0 in training, 0 to below 1.
-        activation: `gelu_tanh`, GELU's tanh approximation, as in the official code of CANINE, or `gelu`, the exact one.
-        layer: the kind of layer.
-        attention: which unit sees which.
-        positions: the position code inside the stack.
-        segments: segments inside the stack.
-    """
-
-    layers: Annotated[int, Field(ge=1, le=1000)] = 12
-    heads: Annotated[int, Field(ge=1)] = 12
-    inner_width: Annotated[int, Field(ge=1)] | None = None
-    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
-    activation: Activation = "gelu_tanh"
-    layer: Annotated[Any, LAYER] = part(LAYER)
-    attention: Annotated[Any, ATTENTION] = part(ATTENTION)
-    positions: Annotated[Any, POSITIONS] = part(POSITIONS)
-    segments: Annotated[Any, SEGMENTS] = part(SEGMENTS)
+class TrunkConfig(TrunkSettings):
+    """The deep stack, by default of BERT's base size (Devlin et al., arXiv 1810.04805, section 3)."""
 
     def build(self, dimensions: Dimensions) -> Trunk:
         """The stack with fresh weights."""
         return Trunk(self, dimensions)
 
-    def check(self, num_units: int | None) -> Iterable[str]:
-        """What is wrong with its parts for examples of `num_units` units (any number where None), a line each."""
-        return problems_of(
-            lambda: self.attention.check(self, num_units),
-            lambda: self.positions.check(self, num_units),
-            lambda: self.segments.check(self),
-        )
-
 
 class Trunk(nn.Module):
     """A stack of layers of one kind, with one pattern (which may depend on the depth) and one position code."""
 
-    positions: Any  # `Positions` and `Segments`: of which class, only those know who chose the part
-    segments: Any
+    positions: Positions
+    segments: nn.Module
 
     def __init__(self, config: TrunkConfig, dimensions: Dimensions) -> None:
         super().__init__()
@@ -204,9 +160,7 @@ class Trunk(nn.Module):
         """What position code and segments add in each layer of this forward pass."""
         if segments_BU is None:
             segments_BU = torch.zeros(1, units_BUD.shape[1], dtype=torch.int64, device=units_BUD.device)
-        positions: Positions = self.positions
-        segments: Segments = self.segments
-        added = [positions(units_BUD, valid_BU), segments(segments_BU)]
+        added = [self.positions(units_BUD, valid_BU), self.segments(segments_BU)]
         biases = [reused(some) for some in added if some is not None]
         if not biases:
             return [None] * len(self.layers)

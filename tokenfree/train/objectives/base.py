@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal, NamedTuple, Protocol, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
 from pydantic import Field
 
-from tokenfree.core.settings import Contract, settings
-from tokenfree.train.batches.base import Collator, Pieces, Symbols
+from tokenfree.core.settings import settings
+from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.train.batches.base import Collator, Symbols
 from tokenfree.train.batches.next_sentence import PAIR_RULE
 from tokenfree.train.model.common.basic import Cost, count_parameters
 from tokenfree.train.model.encoder import ModelConfig
@@ -55,99 +57,48 @@ class Head(torch.nn.Module):
         return sum(self.get_parameter(name).numel() for name in matrices if not name.startswith("next_sentence."))
 
 
-class ObjectiveHead(Protocol):
-    """What an objective builds. What most answer alike they have from `Head`."""
+class Objective(ABC):
+    """The `Config` of a file in this package."""
 
-    @property
-    def means(self) -> tuple[str, ...]:
-        """The names in every `Loss.means`."""
-        ...
+    name: str
+    max_predictions: int  # the most targets of an example
+    next_sentence: bool = False  # examples have two parts, and it is predicted whether they belong together
+    gives_words = False  # whether the encoder is given the words of `tokenfree.preprocess.text.words` as its units
 
-    def __call__(self, encoder: torch.nn.Module, batch: Mapping[str, torch.Tensor], /) -> Loss:
-        """The loss of the encoder, with this head, on a batch of the collator."""
-        ...
-
-    def target_logits(self, encoder: torch.nn.Module, batch: Mapping[str, torch.Tensor], /) -> torch.Tensor:
-        """See `Head.target_logits`."""
-        ...
-
-    def multiply_accumulates(self) -> int:
-        """See `Head.multiply_accumulates`."""
-        ...
-
-
-class Objective(Protocol):
-    """The `Config` of a file in this package. What most answer alike they have from `ObjectiveDefaults`."""
-
-    @property
-    def name(self) -> str:
-        """The name of its file."""
-        ...
-
-    @property
-    def max_predictions(self) -> int:
-        """The most targets of an example."""
-        ...
-
-    @property
-    def next_sentence(self) -> bool:
-        """Whether examples have two parts, and the pooled vector is trained to tell whether they belong together."""
-        ...
-
-    @property
-    def gives_words(self) -> bool:
-        """Whether the encoder is given the words of `tokenfree.preprocess.text.words` as its units."""
-        ...
-
+    @abstractmethod
     def build(self, width: int, vocabulary_size: int) -> Head:
-        """The head for an encoder of `width`, and data whose vocabulary has so many subwords."""
-        ...
+        """Return the head for an encoder of `width`, and data whose vocabulary has so many subwords."""
 
     def vocabulary_size(self, model: ModelConfig) -> int | None:
-        """The subwords of the vocabulary that `model` is made for; 0 where none is needed, None where any will do."""
-        ...
+        """Return the subwords of the vocabulary that `model` is made for; 0 if it needs none, None if any will do."""
+        return None
 
-    def collator(self, vocabulary: Pieces | None, length: int, seed: int) -> Collator:
-        """The collator of inputs of `length` positions, whose draws depend on `seed`.
+    @abstractmethod
+    def collator(self, vocabulary: Vocabulary | None, length: int, seed: int) -> Collator:
+        """Return the collator of inputs of `length` positions, whose draws depend on `seed`.
 
         Raises:
             UserError: `length` or `vocabulary` cannot serve.
         """
-        ...
 
-    def check(self, model: ModelConfig, vocabulary: Pieces | None) -> list[str]:
-        """What keeps `model` from this objective on data with this vocabulary, one line each."""
-        ...
+    @abstractmethod
+    def check(self, model: ModelConfig, vocabulary: Vocabulary | None) -> list[str]:
+        """Return what keeps `model` from this objective on data with this vocabulary, one line each."""
 
-    def symbols(self, vocabulary: Pieces | None) -> Symbols | None:
-        """What the targets are; None where no frequencies are to be compared with."""
-        ...
+    @abstractmethod
+    def symbols(self, vocabulary: Vocabulary | None) -> Symbols | None:
+        """Return what the targets are; None where no frequencies are to be compared with."""
 
     def rules(self) -> Mapping[str, Sequence[str]]:
-        """How the rules of training that it follows have changed, by the name of the rule, the oldest change first.
+        """Return how the rules of training have changed, by the name of the rule, the oldest change first.
 
-        A run goes on only under the rules that it began with; see `tokenfree.train.data.loader.Loader`.
+        A run resumes only under the rules that it began with; see `tokenfree.train.data.loader.Loader`.
         """
-        ...
-
-
-class ObjectiveDefaults:
-    """An objective of single windows of characters, whose classes are any vocabulary's subwords."""
-
-    next_sentence = False
-    gives_words = False
-
-    def vocabulary_size(self, model: ModelConfig) -> int | None:
-        """See `Objective.vocabulary_size`."""
-        return None
-
-    def rules(self) -> Mapping[str, Sequence[str]]:
-        """See `Objective.rules`."""
         return PAIR_RULE if self.next_sentence else {}
 
 
 @settings
-class MaskedObjective(ObjectiveDefaults):
+class MaskedObjective(Objective):
     """An objective that hides a share of the symbols.
 
     Attributes:
@@ -167,9 +118,6 @@ class MaskedObjective(ObjectiveDefaults):
         if self.validation_mask_fraction is None:
             return self
         return dataclasses.replace(self, mask_fraction=self.validation_mask_fraction)
-
-
-CONTRACT = Contract(Objective, ObjectiveDefaults, ObjectiveHead, Head, kind=torch.nn.Module)
 
 
 def head_cost(objective: Objective, model: ModelConfig, num_targets: int) -> Cost | None:

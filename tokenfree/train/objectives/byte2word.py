@@ -57,21 +57,14 @@ class Config(SubwordOutput):
     lower_case: bool = False
 
     def build(self, width: int, vocabulary_size: int) -> MaskedHead:
-        """The head over `vocabulary_size` subwords for an encoder of `width`."""
         return MaskedHead(width, vocabulary_size, spelled=self.output_rows == "spelled")
 
     def collator(self, vocabulary: Vocabulary | None, length: int, seed: int) -> "Byte2WordCollator":
-        """Masks for inputs of `length` bytes, drawn by `seed`.
-
-        Raises:
-            UserError: there is no vocabulary, or not every word fits.
-        """
         return Byte2WordCollator(
             self, self._source(vocabulary), predictable(needed_pieces(self.name, vocabulary)), length, seed
         )
 
     def check(self, model: ModelConfig, vocabulary: Vocabulary | None) -> list[str]:
-        """The problems of parts that do not read bytes, take words, or make a vector for each subword of a word."""
         problems = reads(self.name, model, "bytes", instead="word_bytes")
         down, up = model.downsampler, model.upsampler
         other = "or choose another objective"
@@ -103,11 +96,9 @@ class Config(SubwordOutput):
         return self.words == "rules"
 
     def rules(self) -> Mapping[str, Sequence[str]]:
-        """See `Objective.rules`."""
         return {**super().rules(), "byte2word": ("replacements are drawn from words that are no targets",)}
 
     def symbols(self, vocabulary: Vocabulary | None) -> Symbols | None:
-        """The subwords, as words have them."""
         if vocabulary is None:
             return None
         source, last = self._source(vocabulary), self.max_pieces - 1
@@ -174,7 +165,6 @@ class Byte2WordCollator:
         self._num_words, self._num_bytes = room_for_words(length, config.bytes_per_word)
 
     def __call__(self, rows: Rows, sample_ids: np.ndarray) -> Arrays:
-        """`rows`: the columns of b windows; `sample_ids`: int64 [b], by which everything random is drawn."""
         words = self._source.words(rows)
         first, counts = crop_words(words, self._num_words, self._num_bytes, self._seed, sample_ids)
         masked = self._select(rows, words, first, counts, sample_ids)

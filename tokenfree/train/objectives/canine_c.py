@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from tokenfree.core.settings import problems_of, settings
+from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.batches import counter_random as random
-from tokenfree.train.batches.base import Arrays, Pieces, Rows, Symbols, in_random_order, select, target_kinds
+from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, in_random_order, select, target_kinds
 from tokenfree.train.batches.characters import (
     BOS,
     MASK,
@@ -72,25 +73,17 @@ class Config(MaskedObjective):
     next_sentence: bool = False
 
     def build(self, width: int, vocabulary_size: int) -> "CanineC":
-        """The head for an encoder of `width`; it needs no vocabulary."""
         return CanineC(self, width)
 
     def vocabulary_size(self, model: ModelConfig) -> int | None:
-        """None is needed."""
         return 0
 
-    def collator(self, vocabulary: Pieces | None, length: int, seed: int) -> "CanineCCollator | PairCollator":
-        """Masks for inputs of `length` positions, drawn by `seed`.
-
-        Raises:
-            UserError: no character fits.
-        """
+    def collator(self, vocabulary: Vocabulary | None, length: int, seed: int) -> Collator:
         room = room_for_characters(length, self.spare)
         single = CanineCCollator(self, length, seed)
         return PairCollator(single, room, seed) if self.next_sentence else single
 
-    def check(self, model: ModelConfig, vocabulary: Pieces | None) -> list[str]:
-        """The problems of an embedder that does not read characters, and of heads that do not divide the width."""
+    def check(self, model: ModelConfig, vocabulary: Vocabulary | None) -> list[str]:
         return problems_of(
             lambda: reads_characters(self.name, model),
             lambda: self._problems_of_heads(model.width),
@@ -109,12 +102,10 @@ class Config(MaskedObjective):
             )
 
     def rules(self) -> Mapping[str, Sequence[str]]:
-        """See `Objective.rules`."""
         with_pairs = {"canine_c with pairs": ("revealed characters are embedded in their own segment",)}
         return {**super().rules(), **(with_pairs if self.next_sentence else {})}
 
-    def symbols(self, vocabulary: Pieces | None) -> Symbols | None:
-        """The buckets of characters."""
+    def symbols(self, vocabulary: Vocabulary | None) -> Symbols | None:
         return character_symbols(self.buckets)
 
 
@@ -138,7 +129,6 @@ class CanineCCollator:
         self._seed = seed
 
     def __call__(self, rows: Rows, sample_ids: np.ndarray) -> Arrays:
-        """`rows`: the columns of b windows; `sample_ids`: int64 [b], by which everything random is drawn."""
         config, windows = self._config, rows["codepoints"]
         most = config.max_predictions
         counts, starts, ends = words(rows["whitespace"], min(config.max_word, most))
@@ -192,7 +182,6 @@ class CausalAttention(Core):
     """Each prediction sees itself and those before it."""
 
     def forward(self, heads: Heads) -> Tensor:
-        """The context of every query, [B, H, Q, E]."""
         q_BHQE, k_BHKE = heads.queries_BHQE, heads.keys_BHKE
         places = torch.arange(k_BHKE.shape[2], device=k_BHKE.device)
         earlier_QK = places[None, :] <= places[: q_BHQE.shape[2], None]
@@ -200,7 +189,6 @@ class CausalAttention(Core):
         return self.attend(q_BHQE, k_BHKE, heads.values_BHKE, hide(visible_BQK, q_BHQE.dtype)[:, None])
 
     def num_pairs(self, num_queries: int, num_keys: int, num_heads: int) -> int:
-        """Pairs of a query and a key that are visible, summed over the heads, for one full example."""
         return num_heads * num_queries * (num_keys + 1) // 2
 
 
@@ -232,7 +220,6 @@ class CanineC(Head):
         return masked if self.next_sentence is None else self.next_sentence(masked, out.pooled, batch)
 
     def target_logits(self, encoder: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
-        """See `Head.target_logits`; each target knows the characters before it in its order."""
         h_BPD = self.predict(encoder, encode(encoder, batch).characters, batch)
         return self.output(h_BPD[batch["target_mask"]])
 

@@ -12,8 +12,9 @@ import numpy as np
 from pydantic import Field
 
 from tokenfree.core.settings import settings
+from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.batches import counter_random as random
-from tokenfree.train.batches.base import Arrays, Pieces, Rows, Symbols, select, target_kinds
+from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, select, target_kinds
 from tokenfree.train.batches.characters import MASK, crop, frame, ragged_range, room_for_characters
 from tokenfree.train.batches.next_sentence import PairCollator
 from tokenfree.train.batches.subwords import Pool, needed_pieces, subword_symbols
@@ -41,27 +42,19 @@ class Config(SubwordOutput):
     next_sentence: bool = False
 
     def build(self, width: int, vocabulary_size: int) -> MaskedHead:
-        """The head over `vocabulary_size` subwords for an encoder of `width`."""
         return MaskedHead(
             width, vocabulary_size, spelled=self.output_rows == "spelled", next_sentence=self.next_sentence
         )
 
-    def collator(self, vocabulary: Pieces | None, length: int, seed: int) -> "CanineSCollator | PairCollator":
-        """Masks for inputs of `length` positions, drawn by `seed`.
-
-        Raises:
-            UserError: there is no vocabulary, or no character fits.
-        """
+    def collator(self, vocabulary: Vocabulary | None, length: int, seed: int) -> Collator:
         room = room_for_characters(length, self.spare)
         single = CanineSCollator(self, needed_pieces(self.name, vocabulary), length, seed)
         return PairCollator(single, room, seed) if self.next_sentence else single
 
-    def check(self, model: ModelConfig, vocabulary: Pieces | None) -> list[str]:
-        """The problem of an embedder that does not read characters."""
+    def check(self, model: ModelConfig, vocabulary: Vocabulary | None) -> list[str]:
         return reads_characters(self.name, model)
 
-    def symbols(self, vocabulary: Pieces | None) -> Symbols | None:
-        """The subwords."""
+    def symbols(self, vocabulary: Vocabulary | None) -> Symbols | None:
         return None if vocabulary is None else subword_symbols(vocabulary, shown=True)
 
 
@@ -86,7 +79,6 @@ class CanineSCollator:
         self._pool = Pool(pieces)
 
     def __call__(self, rows: Rows, sample_ids: np.ndarray) -> Arrays:
-        """`rows`: the columns of b windows; `sample_ids`: int64 [b], by which everything random is drawn."""
         windows, row_starts, row_ends = rows["codepoints"], rows["subword_starts"], rows["subword_ends"]
         begin, end = crop(windows, row_starts, row_ends, self.length - 2 - self._config.spare, self._seed, sample_ids)
         codepoints, mask = frame(windows, begin, end, self.length)

@@ -162,11 +162,9 @@ class MaskedHead(Head):
         return masked if self.next_sentence is None else self.next_sentence(masked, out.pooled, batch)
 
     def target_logits(self, encoder: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
-        """See `Head.target_logits`."""
         return self.logits(encoder, encode(encoder, batch).characters[batch["target_mask"]])
 
     def learn(self, pieces: Sequence[str], counts_V: np.ndarray | None) -> None:
-        """See `Head.learn`; rows that are spelled are shared by the spelling of `pieces`."""
         if isinstance(self.output, SpelledLinear):
             self.output.learn(pieces)
         super().learn(pieces, counts_V)

@@ -9,7 +9,8 @@ import numpy as np
 from pydantic import Field
 
 from tokenfree.core.settings import settings
-from tokenfree.train.batches.base import Arrays, Pieces, Rows, Symbols, target_kinds
+from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.train.batches.base import Arrays, Rows, Symbols, target_kinds
 from tokenfree.train.batches.characters import CLS, MASK, SEP, character_symbols, room_for_characters
 from tokenfree.train.model.embedders import word_bytes
 from tokenfree.train.model.embedders.byte_table import NUM_BYTES
@@ -35,24 +36,16 @@ class Config(MaskedObjective):
     spare: Annotated[int, Field(ge=0)] = 0
 
     def build(self, width: int, vocabulary_size: int) -> MaskedHead:
-        """The head over the bytes for an encoder of `width`; it needs no vocabulary."""
         return MaskedHead(width, NUM_BYTES)
 
     def vocabulary_size(self, model: ModelConfig) -> int | None:
-        """None is needed."""
         return 0
 
-    def collator(self, vocabulary: Pieces | None, length: int, seed: int) -> "MaskedBytesCollator":
-        """Masks for inputs of `length` positions, drawn by `seed`.
-
-        Raises:
-            UserError: no byte fits.
-        """
+    def collator(self, vocabulary: Vocabulary | None, length: int, seed: int) -> "MaskedBytesCollator":
         room_for_characters(length, self.spare)
         return MaskedBytesCollator(self, length, seed)
 
-    def check(self, model: ModelConfig, vocabulary: Pieces | None) -> list[str]:
-        """The problems of an embedder that does not read bytes, and of units that are words."""
+    def check(self, model: ModelConfig, vocabulary: Vocabulary | None) -> list[str]:
         problems = reads(self.name, model, "bytes", instead="byte_table")
         if model.downsampler.bytes_per_word is not None:
             problems.append(
@@ -61,8 +54,7 @@ class Config(MaskedObjective):
             )
         return problems
 
-    def symbols(self, vocabulary: Pieces | None) -> Symbols | None:
-        """The bytes."""
+    def symbols(self, vocabulary: Vocabulary | None) -> Symbols | None:
         characters = character_symbols(NUM_BYTES)
 
         def clues(arrays: Arrays) -> np.ndarray:
@@ -94,7 +86,6 @@ class MaskedBytesCollator:
         self._collate = masked_characters.MaskedCharactersCollator(of_bytes, length, seed)
 
     def __call__(self, rows: Rows, sample_ids: np.ndarray) -> Arrays:
-        """`rows`: the columns of b windows; `sample_ids`: int64 [b], by which everything random is drawn."""
         arrays = self._collate(_in_bytes(rows), sample_ids)
         symbols, positions, real = arrays["codepoints"], arrays["target_positions"], arrays["target_mask"]
         special = [~arrays["mask"], symbols == CLS, symbols == SEP, symbols == MASK]

@@ -10,8 +10,9 @@ import numpy as np
 from pydantic import Field
 
 from tokenfree.core.settings import settings
+from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.batches import counter_random as random
-from tokenfree.train.batches.base import Arrays, Pieces, Rows, Symbols, draw_unselected, select, target_kinds
+from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, draw_unselected, select, target_kinds
 from tokenfree.train.batches.characters import (
     MASK,
     character_symbols,
@@ -48,33 +49,23 @@ class Config(MaskedObjective):
     next_sentence: bool = False
 
     def build(self, width: int, vocabulary_size: int) -> MaskedHead:
-        """The head over the buckets for an encoder of `width`; it needs no vocabulary."""
         return MaskedHead(width, self.buckets, bits=True, next_sentence=self.next_sentence)
 
     def vocabulary_size(self, model: ModelConfig) -> int | None:
-        """None is needed."""
         return 0
 
-    def collator(self, vocabulary: Pieces | None, length: int, seed: int) -> "MaskedCharactersCollator | PairCollator":
-        """Masks for inputs of `length` positions, drawn by `seed`.
-
-        Raises:
-            UserError: no character fits.
-        """
+    def collator(self, vocabulary: Vocabulary | None, length: int, seed: int) -> Collator:
         room = room_for_characters(length, self.spare)
         single = MaskedCharactersCollator(self, length, seed)
         return PairCollator(single, room, seed) if self.next_sentence else single
 
-    def check(self, model: ModelConfig, vocabulary: Pieces | None) -> list[str]:
-        """The problem of an embedder that does not read characters."""
+    def check(self, model: ModelConfig, vocabulary: Vocabulary | None) -> list[str]:
         return reads_characters(self.name, model)
 
     def rules(self) -> Mapping[str, Sequence[str]]:
-        """See `Objective.rules`."""
         return {**super().rules(), "masked_characters": ("replacements are drawn from what is not selected",)}
 
-    def symbols(self, vocabulary: Pieces | None) -> Symbols | None:
-        """The buckets of characters."""
+    def symbols(self, vocabulary: Vocabulary | None) -> Symbols | None:
         return character_symbols(self.buckets)
 
 
@@ -98,7 +89,6 @@ class MaskedCharactersCollator:
         self._seed = seed
 
     def __call__(self, rows: Rows, sample_ids: np.ndarray) -> Arrays:
-        """`rows`: the columns of b windows; `sample_ids`: int64 [b], by which everything random is drawn."""
         config, windows = self._config, rows["codepoints"]
         num_words, starts, ends = words(rows["whitespace"], _LONGEST_WORD)
         edges = np.cumsum(num_words)[:-1]

@@ -12,8 +12,9 @@ from pydantic import Field
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import settings
+from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.batches import counter_random as random
-from tokenfree.train.batches.base import Arrays, Pieces, Rows, Symbols, select, target_kinds
+from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, select, target_kinds
 from tokenfree.train.batches.next_sentence import PairCollator
 from tokenfree.train.batches.subwords import needed_pieces, predictable, subword_symbols
 from tokenfree.train.model.encoder import ModelConfig
@@ -41,22 +42,15 @@ class Config(SubwordOutput):
     tied: bool = False
 
     def build(self, width: int, vocabulary_size: int) -> MaskedHead:
-        """The head over `vocabulary_size` subwords for an encoder of `width`."""
         size = vocabulary_size + NUM_SPECIAL if self.tied else vocabulary_size
         return MaskedHead(
             width, size, spelled=self.output_rows == "spelled", tied=self.tied, next_sentence=self.next_sentence
         )
 
     def vocabulary_size(self, model: ModelConfig) -> int | None:
-        """The rows of the embedder's table but those of CLS, SEP and MASK."""
         return model.embedder.size - NUM_SPECIAL
 
-    def collator(self, vocabulary: Pieces | None, length: int, seed: int) -> "MaskedSubwordsCollator | PairCollator":
-        """Masks for inputs of `length` subwords, drawn by `seed`.
-
-        Raises:
-            UserError: there is no vocabulary, or no subword fits.
-        """
+    def collator(self, vocabulary: Vocabulary | None, length: int, seed: int) -> Collator:
         pieces = needed_pieces(self.name, vocabulary)
         if length < 3:
             raise UserError(f"train.length: {length} leaves no subword; make it at least 3")
@@ -65,8 +59,7 @@ class Config(SubwordOutput):
             return single
         return PairCollator(single, length - 2, seed, units="subword_ids", separator=len(pieces) + SEP)
 
-    def check(self, model: ModelConfig, vocabulary: Pieces | None) -> list[str]:
-        """The problems of an embedder that does not read subwords, or is not as large as the data's vocabulary."""
+    def check(self, model: ModelConfig, vocabulary: Vocabulary | None) -> list[str]:
         problems = reads(self.name, model, "subwords", instead="subword_table")
         if self.tied and (self.output_rows != "free" or self.output_bias != "zeros"):
             problems.append(
@@ -89,8 +82,7 @@ class Config(SubwordOutput):
             )
         return problems
 
-    def symbols(self, vocabulary: Pieces | None) -> Symbols | None:
-        """The subwords."""
+    def symbols(self, vocabulary: Vocabulary | None) -> Symbols | None:
         return None if vocabulary is None else subword_symbols(vocabulary, shown=False)
 
 
@@ -117,7 +109,6 @@ class MaskedSubwordsCollator:
         self._replacements = np.flatnonzero(self._usable)
 
     def __call__(self, rows: Rows, sample_ids: np.ndarray) -> Arrays:
-        """`rows`: the columns of b windows; `sample_ids`: int64 [b], by which everything random is drawn."""
         config, windows = self._config, rows["subword_ids"]
         sizes = np.array([len(window) for window in windows])
         counts = np.minimum(sizes, self.length - 2)

@@ -7,11 +7,11 @@ from pydantic import Field
 from torch import nn
 
 from tokenfree.core.settings import settings
-from tokenfree.train.optimizers.base import OptimizerDefaults, parameter_groups
+from tokenfree.train.optimizers.base import OptimizerConfig, parameter_groups
 
 
 @settings
-class Config(OptimizerDefaults):
+class Config(OptimizerConfig):
     """AdamW (Loshchilov and Hutter, arXiv 1711.05101, algorithm 2); the weight decay is multiplied by the learning rate
     of the step.
 
@@ -29,7 +29,6 @@ class Config(OptimizerDefaults):
     epsilon: Annotated[float, Field(gt=0)] = 1e-8
 
     def build(self, module: nn.Module) -> torch.optim.Optimizer:
-        """An optimizer over the parameters of `module`; the loop sets the learning rate of every step."""
         return torch.optim.AdamW(
             parameter_groups(module, self.weight_decay),
             lr=0.0,

@@ -8,11 +8,11 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from tokenfree.core.settings import settings
-from tokenfree.train.optimizers.base import MomentOptimizer, Moments, OptimizerDefaults, parameter_groups
+from tokenfree.train.optimizers.base import MomentOptimizer, Moments, OptimizerConfig, parameter_groups
 
 
 @settings
-class Config(OptimizerDefaults):
+class Config(OptimizerConfig):
     """AdamW without the correction of the moments' bias, as in the code of BERT and CANINE; for fine-tuning.
 
     With these betas the first step is 3.2 times as long as that of `adamw`; after some thousand steps they are alike.
@@ -31,7 +31,6 @@ class Config(OptimizerDefaults):
     epsilon: Annotated[float, Field(gt=0)] = 1e-6
 
     def build(self, module: nn.Module) -> torch.optim.Optimizer:
-        """An optimizer over the parameters of `module`; the loop sets the learning rate of every step."""
         groups = parameter_groups(module, self.weight_decay)
         return BertAdamW(groups, betas=(self.beta1, self.beta2), epsilon=self.epsilon)
 
@@ -40,7 +39,6 @@ class BertAdamW(MomentOptimizer):
     """w -= lr * (m / (sqrt(v) + epsilon) + decay * w), with the moments m and v as they are."""
 
     def update(self, parameters: list[Tensor], moments: Moments, group: dict[str, Any]) -> None:
-        """See `MomentOptimizer.update`."""
         denominators = torch._foreach_sqrt(moments.squares)
         torch._foreach_add_(denominators, group["epsilon"])
         if group["weight_decay"]:

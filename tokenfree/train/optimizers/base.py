@@ -1,15 +1,15 @@
+# pyright: reportPrivateImportUsage=false
 """What every optimizer has: parameter groups, moments and the learning rate of each step."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
-
-from tokenfree.core.settings import Contract
 
 
 def parameter_groups(module: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
@@ -21,32 +21,18 @@ def parameter_groups(module: nn.Module, weight_decay: float) -> list[dict[str, A
     ]
 
 
-@runtime_checkable
-class Stacked(Protocol):
-    """A part of a model whose parameters are several tensors each, or scalars."""
-
-    @property
-    def stacked(self) -> Mapping[str, int]:
-        """Of its own parameters, by name: see `stacked_tensors`."""
-        ...
-
-
 def stacked_tensors(module: nn.Module) -> dict[str, int]:
     """How many tensors of equal size a parameter is, one after another in its first dimension, by its full name.
 
-    Parts of a model that are `Stacked` map names of their own parameters to numbers, such as eight for the tables of
+    Parts of a model may map names of their own parameters to numbers in `stacked`, such as eight for the tables of
     eight hashes, and 0 for scalars that begin at zero, such as those that DIET-REL adds to logits. A parameter that is
     not named is one tensor.
     """
     return {
         f"{prefix}.{name}" if prefix else name: count
         for prefix, part in module.named_modules()
-        if isinstance(part, Stacked)
-        for name, count in part.stacked.items()
+        for name, count in getattr(part, "stacked", {}).items()
     }
-
-
-# pyright: reportPrivateImportUsage=false
 
 
 class Moments(NamedTuple):
@@ -107,35 +93,19 @@ class MomentOptimizer(torch.optim.Optimizer):
         return state
 
 
-class OptimizerConfig(Protocol):
-    """The `Config` of a file in this package. What most answer alike they have from `OptimizerDefaults`."""
+class OptimizerConfig(ABC):
+    """The `Config` of a file in this package."""
 
-    @property
-    def name(self) -> str:
-        """The name of its file."""
-        ...
-
+    @abstractmethod
     def build(self, module: nn.Module) -> torch.optim.Optimizer:
-        """An optimizer over the parameters of `module`; the loop sets `lr`, the learning rate, before every step.
+        """Return an optimizer over the parameters of `module`; the loop sets `lr` before every step.
 
         Its state is kept by parameter and by the slots `step`, `exp_avg` and `exp_avg_sq`.
         """
-        ...
 
     def rules(self) -> Mapping[str, Sequence[str]]:
-        """How the rules that it follows have changed: see `tokenfree.train.objectives.base.Objective.rules`."""
-        ...
-
-
-class OptimizerDefaults:
-    """An optimizer whose rules have not changed."""
-
-    def rules(self) -> Mapping[str, Sequence[str]]:
-        """See `OptimizerConfig.rules`."""
+        """Return how its rules have changed: see `tokenfree.train.objectives.base.Objective.rules`."""
         return {}
-
-
-CONTRACT = Contract(OptimizerConfig, OptimizerDefaults)
 
 
 Schedule = Literal["linear", "bert"]

@@ -12,7 +12,7 @@ from tokenfree.core.settings import settings
 from tokenfree.train.optimizers.base import (
     MomentOptimizer,
     Moments,
-    OptimizerDefaults,
+    OptimizerConfig,
     parameter_groups,
     stacked_tensors,
 )
@@ -21,7 +21,7 @@ Tensors = list[Tensor] | tuple[Tensor, ...]
 
 
 @settings
-class Config(OptimizerDefaults):
+class Config(OptimizerConfig):
     """LAMB (You et al., arXiv 1904.00962, algorithm 2) with the constants that CANINE inherits from BERT.
 
     Weight decay is part of the scaled update.
@@ -40,7 +40,6 @@ class Config(OptimizerDefaults):
     epsilon: Annotated[float, Field(gt=0)] = 1e-6
 
     def build(self, module: nn.Module) -> torch.optim.Optimizer:
-        """An optimizer over the parameters of `module`; the loop sets the learning rate of every step."""
         names = {parameter: name for name, parameter in module.named_parameters()}
         stacked = stacked_tensors(module)
         groups: dict[tuple[float, int], list[nn.Parameter]] = {}
@@ -55,7 +54,6 @@ class Config(OptimizerDefaults):
         )
 
     def rules(self) -> Mapping[str, Sequence[str]]:
-        """See `OptimizerConfig.rules`."""
         return {"lamb": ("the trust ratio is 1 for biases, gains and scalars, and each table in a stack has its own",)}
 
 
@@ -75,7 +73,6 @@ class Lamb(MomentOptimizer):
         super().__init__(groups, betas=betas, epsilon=epsilon, tensors=1)
 
     def update(self, parameters: list[Tensor], moments: Moments, group: dict[str, Any]) -> None:
-        """See `MomentOptimizer.update`."""
         beta1, beta2 = group["betas"]
         denominators = torch._foreach_div(moments.squares, 1 - beta2**moments.steps)
         torch._foreach_sqrt_(denominators)

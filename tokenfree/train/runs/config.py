@@ -6,7 +6,7 @@ Only what some reader depends on is checked. Keys that are not named are for peo
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Generic
 
@@ -20,7 +20,7 @@ from tokenfree.core.files import is_half_written, write_atomically
 from tokenfree.core.settings import build, flatten, to_mapping
 from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import OPEN, StoredFile
-from tokenfree.train.config import OPERATIONAL, FinetuneRecipe, PretrainRecipe, R, Recipe
+from tokenfree.train.config import OPERATIONAL, FinetuneRecipe, PretrainRecipe, R
 from tokenfree.train.data.mixture import Data, given_or_parsed, stored
 
 CONFIG_NAME, RESULT_NAME, METRICS_NAME, EVENTS_NAME = "config.yaml", "result.json", "metrics.jsonl", "events.jsonl"
@@ -199,47 +199,26 @@ class RunConfig(Generic[R]):
         return yaml.safe_dump(mapping, sort_keys=False, allow_unicode=True)
 
 
-def read_config(
-    run: str | Path, *, trust_code: bool = False, recipe: PretrainRecipe | None = None
-) -> RunConfig[PretrainRecipe]:
+def read_config(run: str | Path, *, trust_code: bool = False) -> RunConfig[PretrainRecipe]:
     """The config of an existing pretraining run, by its path or address.
-
-    Args:
-        run: its path or address.
-        trust_code: whether code outside tokenfree that it names may be run.
-        recipe: one that the user has given, whose own code may be run in any case.
 
     Raises:
         UserError: there is no run in that folder, or its recipe is not one that we know, or it is of fine-tuning.
-        UntrustedCode: it names code that is not to be trusted; none of it was run.
+        UntrustedCode: it names code outside tokenfree that is neither imported yet nor trusted; none of it was run.
     """
-    return _read(PretrainRecipe, run, trust_code, recipe)
+    return _read(PretrainRecipe, run, trust_code)
 
 
-def read_finetuned(
-    run: str | Path, *, trust_code: bool = False, recipe: FinetuneRecipe | None = None
-) -> RunConfig[FinetuneRecipe]:
-    """The config of an existing fine-tuning run; see `read_config`.
-
-    Raises:
-        UserError: there is no such run in that folder, or its recipe is not one that we know.
-        UntrustedCode: it names code that is not to be trusted; none of it was run.
-    """
-    return _read(FinetuneRecipe, run, trust_code, recipe)
+def read_finetuned(run: str | Path, *, trust_code: bool = False) -> RunConfig[FinetuneRecipe]:
+    """The config of an existing fine-tuning run; raises what `read_config` raises."""
+    return _read(FinetuneRecipe, run, trust_code)
 
 
 def read_any_config(
-    run: str | Path, *, trust_code: bool = False, recipe: Recipe | None = None
+    run: str | Path, *, trust_code: bool = False
 ) -> RunConfig[PretrainRecipe] | RunConfig[FinetuneRecipe]:
-    """The config of an existing run of either kind; see `read_config`.
-
-    Raises:
-        UserError: there is no run in that folder, or its recipe is not one that we know.
-        UntrustedCode: it names code that is not to be trusted; none of it was run.
-    """
-    if is_finetuned(run):
-        return _read(FinetuneRecipe, run, trust_code, recipe)
-    return _read(PretrainRecipe, run, trust_code, recipe)
+    """The config of an existing run of either kind; raises what `read_config` raises."""
+    return (read_finetuned if is_finetuned(run) else read_config)(run, trust_code=trust_code)
 
 
 def is_finetuned(run: str | Path) -> bool:
@@ -254,12 +233,10 @@ def is_finetuned(run: str | Path) -> bool:
     return _TASK in mapping["recipe"]
 
 
-def _read(cls: type[R], run: str | Path, trust_code: bool, recipe: Recipe | None) -> RunConfig[R]:
-    trusted = None if trust_code else own_code.classes_in(recipe) if recipe is not None else ()
-    config = _config_of(cls, run, trusted)
+def _read(cls: type[R], run: str | Path, trust_code: bool) -> RunConfig[R]:
+    config = _config_of(cls, run, trust_code)
     if config is None:
         raise no_run(run)
-    own_code.warn_of_changes(config.recipe, config.code, str(run))
     return config
 
 
@@ -269,11 +246,11 @@ def no_run(run: str | Path) -> UserError:
 
 
 def config_before(run: str | Path, recipe: R, name: str | None = None) -> RunConfig[R] | None:
-    """The config of a run that is to go on as one of `recipe`, None where there is none.
+    """The config of a run that is to resume as one of `recipe`, None where there is none.
 
     Args:
         run: its path or address.
-        recipe: whose own code is trusted.
+        recipe: of the user's.
         name: what messages call the run, by default `run`.
 
     Raises:
@@ -281,27 +258,25 @@ def config_before(run: str | Path, recipe: R, name: str | None = None) -> RunCon
             file is damaged.
     """
     try:
-        config = _config_of(type(recipe), run, own_code.classes_in(recipe))
+        return _config_of(type(recipe), run, trust_code=False, name=name)
     except own_code.UntrustedCode as error:
         raise UserError(
             f"{name or run} is a run of other settings: it has parts that are not in the recipe, "
             f"{', '.join(error.names)}; give the settings of the run, or another --output to start a new one"
         ) from None
-    if config is not None:
-        own_code.warn_of_changes(config.recipe, config.code, name or str(run))
-    return config
 
 
-def _config_of(cls: type[R], run: str | Path, trusted: Collection[str] | None) -> RunConfig[R] | None:
-    """The config of the run at a path or an address, None where there is none; `trusted`: see `own_code.trusting`."""
+def _config_of(cls: type[R], run: str | Path, trust_code: bool, name: str | None = None) -> RunConfig[R] | None:
+    """The config of the run at a path or an address, None where there is none."""
     mapping = _mapping(run)
     if mapping is None:
         return None
     if (_TASK in mapping["recipe"]) != (cls is FinetuneRecipe):
         is_one, expected = ("fine-tuning", "pretraining") if cls is PretrainRecipe else ("pretraining", "fine-tuning")
         raise UserError(f"{run} is a run of {is_one}, where one of {expected} is needed; give another")
-    with own_code.trusting(trusted, str(run)):
+    with own_code.trusting(trust_code, str(run)):
         built = build(cls, with_old_defaults(mapping["recipe"]), source=f"{run}/{CONFIG_NAME}")
+    own_code.warn_of_changes(built, mapping.get("code", {}), name or str(run))
     return RunConfig(
         built,
         given_or_parsed(mapping["data"]),

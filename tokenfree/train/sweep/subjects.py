@@ -212,7 +212,7 @@ class FinetuningSubject(Subject):
         """
         if self.init_from is None:
             return None
-        given = read_weights(self.init_from, trust_code=self.trust_code, recipe=recipe)
+        given = read_weights(self.init_from, trust_code=self.trust_code)
         if given.sha256 != self.sha256:
             raise JobError(f"--init-from {self.init_from}: the weights are not those that the sweep was begun with")
         return begun(recipe, self.make_loop, given)[0]
@@ -275,7 +275,7 @@ def open_files(sweep: SweepRecipe, given: TaskInput, run: str) -> tuple[SweepRec
     subject = FinetuningSubject(files, target, trust_code=given.trust_code)
     if given.init_from is not None:
         recipe = found["base"].recipe
-        weights = read_weights(given.init_from, trust_code=given.trust_code, recipe=recipe)
+        weights = read_weights(given.init_from, trust_code=given.trust_code)
         begun(recipe, subject.make_loop, weights)
         subject = dataclasses.replace(subject, init_from=absolute(given.init_from), sha256=weights.sha256)
     complete = {name: to_mapping(each.recipe) for name, each in found.items()}

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
-from tokenfree.core.settings import Contract
 from tokenfree.train.batches.base import Arrays
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.base import Head, Loss
@@ -208,6 +207,3 @@ class TaskDefaults:
     def adapted(self, model: ModelConfig) -> ModelConfig:
         """See `DownstreamTask.adapted`."""
         return model
-
-
-CONTRACT = Contract(DownstreamTask, TaskDefaults, TaskModule, TaskHead, kind=torch.nn.Module)

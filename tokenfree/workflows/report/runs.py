@@ -440,7 +440,7 @@ def _texts(run: RunRecord, split: str) -> tuple[dict[str, Sequence[str]], str]:
     try:
         if content_of(files) != run.config.get("manifest"):
             return {}, f"Their texts are not shown: {path} or another file of the run has changed."
-        with own_code.trusting((), str(run.path)):
+        with own_code.trusting(False, str(run.path)):
             task = build(FinetuneRecipe, run.recipe, source=str(run.path)).task
         return {example.key: task.texts(example) for example in task.examples(split, path)}, ""
     except UntrustedCode as error:

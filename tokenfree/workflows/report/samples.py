@@ -114,7 +114,7 @@ def ask(
 
     checkpoint = checkpoint_of(model.folder, step)
     try:
-        with own_code.trusting((), model.title):
+        with own_code.trusting(False, model.title):
             recipe = build(PretrainRecipe, model.recipe, source=model.title)
         if context is None:
             num_windows = min(recipe.train.validation_windows, max(16, _MOST_READ // (recipe.train.length or 1)))

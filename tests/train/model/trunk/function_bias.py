@@ -9,7 +9,7 @@ from tokenfree.train.model.common.attention import LayerBias, Workspace
 
 
 class FunctionBias(LayerBias):
-    """`function(heads, queries, keys)` among `num_units` units; see `PairBias`."""
+    """`function(heads, queries, keys)` among `num_units` units; see `LayerBias`."""
 
     def __init__(self, function: Callable[[slice, Tensor, Tensor], Tensor], num_units: int) -> None:
         self.function, self.num_units = function, num_units

@@ -7,7 +7,8 @@ from tokenfree.core.settings import build
 from tokenfree.train.model.attention.causal import CausalCore
 from tokenfree.train.model.common.attention import Heads
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.trunk import LAYER, POSITIONS, TrunkConfig
+from tokenfree.train.model.common.slots import LAYER, POSITIONS
+from tokenfree.train.model.trunk import TrunkConfig
 
 
 def test_attention_by_loops() -> None:

@@ -11,11 +11,11 @@ from torch import Tensor
 from tokenfree.core.settings import settings
 from tokenfree.train.model.common.attention import ALL_HEADS, Core, Heads, hide
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.common.slots import AttentionDefaults
+from tokenfree.train.model.common.slots import AttentionConfig
 
 
 @settings
-class Config(AttentionDefaults):
+class Config(AttentionConfig):
     """Causal attention (Vaswani et al., arXiv 1706.03762, section 3.2.3): no unit sees one that comes after it."""
 
     name: Literal["causal"] = "causal"
@@ -23,7 +23,6 @@ class Config(AttentionDefaults):
     adds_to_values = True
 
     def build(self, dimensions: Dimensions, layer: int, num_layers: int) -> "CausalCore":
-        """The pattern, which is the same in all layers."""
         return CausalCore(dimensions.dropout)
 
 
@@ -31,7 +30,6 @@ class CausalCore(Core):
     """Every query sees the valid keys up to its own place; the first unit, CLS, is always valid."""
 
     def forward(self, heads: Heads) -> Tensor:
-        """The context of every query, [B, H, Q, E]."""
         q_BHQE, k_BHKE = heads.queries_BHQE, heads.keys_BHKE
         places_U = torch.arange(k_BHKE.shape[2], device=q_BHQE.device)
         queries_Q1, keys_1K = places_U[:, None], places_U[None, :]
@@ -43,6 +41,5 @@ class CausalCore(Core):
         return self.attend(q_BHQE, k_BHKE, heads.values_BHKE, hidden_B1QK, bias, of_pairs)
 
     def num_pairs(self, num_queries: int, num_keys: int, num_heads: int) -> int:
-        """Each pair once."""
         assert num_queries == num_keys, "what comes before is defined among the same units"
         return num_heads * num_keys * (num_keys + 1) // 2

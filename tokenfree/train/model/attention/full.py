@@ -5,11 +5,11 @@ from typing import Literal
 from tokenfree.core.settings import settings
 from tokenfree.train.model.common.attention import FullAttention
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.common.slots import AttentionDefaults
+from tokenfree.train.model.common.slots import AttentionConfig
 
 
 @settings
-class Config(AttentionDefaults):
+class Config(AttentionConfig):
     """Full attention (Vaswani et al., arXiv 1706.03762, section 3.2): every unit sees every valid unit."""
 
     name: Literal["full"] = "full"
@@ -17,5 +17,4 @@ class Config(AttentionDefaults):
     adds_to_values = True
 
     def build(self, dimensions: Dimensions, layer: int, num_layers: int) -> FullAttention:
-        """The pattern, which is the same in all layers."""
         return FullAttention(dimensions.dropout)

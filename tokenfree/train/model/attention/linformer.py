@@ -14,13 +14,13 @@ from tokenfree.core.errors import UserError
 from tokenfree.core.settings import settings
 from tokenfree.train.model.common.attention import ALL_HEADS, Core, Heads
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.common.slots import AttentionDefaults, TrunkSettings
+from tokenfree.train.model.common.slots import AttentionConfig, TrunkSettings
 
 POSITIONS = ("none", "diet_abs")  # that take mixtures
 
 
 @settings
-class Config(AttentionDefaults):
+class Config(AttentionConfig):
     """Linformer (Wang et al., arXiv 2006.04768, section 4), with one projection for keys and values and for all heads.
 
     With positions `diet_abs` it is DIET-ABS-LIN (Chen et al., arXiv 2104.08698).
@@ -36,15 +36,12 @@ class Config(AttentionDefaults):
 
     @property
     def num_mixtures(self) -> int:
-        """See `AttentionConfig`."""
         return self.projection
 
     def build(self, dimensions: Dimensions, layer: int, num_layers: int) -> "LinformerAttention":
-        """The pattern of one layer; all layers have weights of their own."""
         return LinformerAttention(self, dimensions.dropout)
 
     def check(self, trunk: TrunkSettings, num_units: int | None) -> Iterable[str]:
-        """Position codes that need units as keys, and more units than there are weights."""
         if not trunk.positions.takes_mixtures:
             yield (
                 f"model.trunk.positions.name: {trunk.positions.name} is not defined with linformer, whose keys have "
@@ -80,19 +77,15 @@ class LinformerAttention(Core):
         return mixed_BKD, torch.ones(mixed_BKD.shape[:2], dtype=torch.bool, device=x_BUD.device)
 
     def forward(self, heads: Heads) -> Tensor:
-        """The context of every unit, [B, H, U, E]."""
         q_BHUE = heads.queries_BHQE
         bias = q_BHUE.new_zeros(1, 1) if heads.bias is None else heads.bias.dense(ALL_HEADS)
         return self.attend(q_BHUE, heads.keys_BHKE, heads.values_BHKE, bias)
 
     def num_keys(self, num_units: int) -> int:
-        """K, however many units."""
         return len(self.mixtures_KU)
 
     def num_pairs(self, num_queries: int, num_keys: int, num_heads: int) -> int:
-        """All pairs of a unit and a mixture."""
         return num_heads * num_queries * num_keys
 
     def projection_multiply_accumulates(self, num_units: int, width: int) -> int:
-        """Of the mixtures."""
         return len(self.mixtures_KU) * num_units * width

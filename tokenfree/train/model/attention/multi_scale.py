@@ -19,7 +19,7 @@ from tokenfree.core.settings import settings
 from tokenfree.train.model.attention.sliding_global import round_up
 from tokenfree.train.model.common.attention import Core, Heads, PairValues, hide
 from tokenfree.train.model.common.basic import Dimensions, dropout
-from tokenfree.train.model.common.slots import AttentionDefaults, TrunkSettings
+from tokenfree.train.model.common.slots import AttentionConfig, TrunkSettings
 
 Number = TypeVar("Number", int, Tensor)
 
@@ -83,12 +83,12 @@ def _round(shares: Sequence[float], num_heads: int) -> list[int]:
     return counts
 
 
-GroupBias = Callable[[Tensor, Tensor], Tensor]  # a `PairBias` for the heads of one scale
+GroupBias = Callable[[Tensor, Tensor], Tensor]  # a `LayerBias` for the heads of one scale
 GroupValues = Callable[[Tensor, Tensor], PairValues]  # likewise
 
 
 @settings
-class Config(AttentionDefaults):
+class Config(AttentionConfig):
     """Multi-scale attention, MSMSA (Guo et al., arXiv 1912.00544): a window for each head, and its mix for each layer.
 
     Attributes:
@@ -109,12 +109,10 @@ class Config(AttentionDefaults):
     adds_to_values = True
 
     def build(self, dimensions: Dimensions, layer: int, num_layers: int) -> MultiScaleAttention:
-        """The pattern of layer `layer` (0 is the lowest) of `num_layers`."""
         counts = allocate_heads(self.alpha, num_layers, dimensions.heads, len(self.scales), self.slope)[layer]
         return MultiScaleAttention(self.scales, counts, self.window_convention, dimensions.dropout)
 
     def check(self, trunk: TrunkSettings, num_units: int | None) -> Iterable[str]:
-        """No scales, and even ones."""
         if not self.scales:
             yield "model.trunk.attention.scales: give at least one scale, such as [1, 3, N/16]"
         for scale in self.scales:
@@ -138,7 +136,6 @@ class MultiScaleAttention(Core):
         self.num_alone = count if isinstance(scale, int) and reach(scale, convention) == 0 else 0
 
     def forward(self, heads: Heads) -> Tensor:
-        """The context of every unit, [B, H, U, E]."""
         num_units = heads.valid_BK.shape[1]
         length_B = heads.valid_BK.sum(dim=1)
         left_out = heads.values_BHKE.shape[1] - heads.queries_BHQE.shape[1]  # of the heads that are alone
@@ -167,7 +164,6 @@ class MultiScaleAttention(Core):
         return torch.cat([context.transpose(1, 2) for context in contexts], dim=2).transpose(1, 2)
 
     def num_pairs(self, num_queries: int, num_keys: int, num_heads: int) -> int:
-        """All pairs within the windows."""
         assert num_queries == num_keys, "windows are defined among the same units"
         total = 0
         for scale, count in self.groups:

@@ -16,9 +16,9 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from tokenfree.core.settings import settings
-from tokenfree.train.model.common.attention import ALL_HEADS, Core, Heads, PairBias, hide
+from tokenfree.train.model.common.attention import ALL_HEADS, Core, Heads, LayerBias, hide
 from tokenfree.train.model.common.basic import Dense, Dimensions
-from tokenfree.train.model.common.slots import AttentionDefaults, TrunkSettings
+from tokenfree.train.model.common.slots import AttentionConfig, TrunkSettings
 
 
 class Blocks(NamedTuple):
@@ -87,7 +87,7 @@ PaddingQueries = Literal["attend", "zero"]
 
 
 @settings
-class Config(AttentionDefaults):
+class Config(AttentionConfig):
     """Sliding-window and global attention (Longformer, Beltagy et al., arXiv 2004.05150, section 3.1).
 
     Attributes:
@@ -108,11 +108,9 @@ class Config(AttentionDefaults):
     padding_queries: PaddingQueries = "attend"
 
     def build(self, dimensions: Dimensions, layer: int, num_layers: int) -> SlidingGlobalAttention:
-        """The pattern of layer `layer` (0 is the lowest) of `num_layers`."""
         return SlidingGlobalAttention(self, dimensions, layer)
 
     def check(self, trunk: TrunkSettings, num_units: int | None) -> Iterable[str]:
-        """Lists that are not as long as the stack, and global projections that have nothing to project."""
         for key, value in (("one_sided_window", self.one_sided_window), ("dilation", self.dilation)):
             if not isinstance(value, int) and len(value) != trunk.layers:
                 yield (
@@ -182,7 +180,6 @@ class SlidingGlobalAttention(Core):
             self.query, self.key, self.value = Dense(width, width), Dense(width, width), Dense(width, width)
 
     def forward(self, heads: Heads) -> Tensor:
-        """The context of every unit, [B, H, U, E]."""
         num_units = heads.valid_BK.shape[1]
         chosen = self._choose(heads)
         num_global = 0 if chosen is None else chosen.index_BG.shape[1]
@@ -195,7 +192,6 @@ class SlidingGlobalAttention(Core):
         return context_BHUE
 
     def num_pairs(self, num_queries: int, num_keys: int, num_heads: int) -> int:
-        """All pairs within the windows and with global units, where the first units take all room for these."""
         assert num_queries == num_keys, "windows are defined among the same units"
         num_global = min(self.num_global, num_keys)
         rest = num_keys - num_global
@@ -204,7 +200,6 @@ class SlidingGlobalAttention(Core):
         return num_heads * (2 * num_global * num_keys - num_global**2 + band)
 
     def projection_multiply_accumulates(self, num_units: int, width: int) -> int:
-        """Of the projections of global units, where they are separate: keys and values are those of all units."""
         return (2 * num_units + min(self.num_global, num_units)) * width**2 if self.separate else 0
 
     def copy_projections(self, layer: nn.Module) -> list[str]:
@@ -292,7 +287,7 @@ class SlidingGlobalAttention(Core):
         return self.attend(q_BHGE, k_BHUE, v_BHUE, bias)
 
 
-def _bias_of_blocks(bias: PairBias, blocks: Blocks, chosen: GlobalUnits | None, device: torch.device) -> Tensor:
+def _bias_of_blocks(bias: LayerBias, blocks: Blocks, chosen: GlobalUnits | None, device: torch.device) -> Tensor:
     """The bias of the global keys, if any, and of the band beside them: [B or 1, S, N, H, W, G + X]."""
     queries_SNW1, keys_SN1X = blocks.positions(device)
     of_band = _per_example(bias, queries_SNW1[None], keys_SN1X[None]).movedim(1, 3)
@@ -304,7 +299,7 @@ def _bias_of_blocks(bias: PairBias, blocks: Blocks, chosen: GlobalUnits | None, 
     return torch.cat([x.expand(batch, *x.shape[1:]) for x in (of_global, of_band)], dim=-1)
 
 
-def _per_example(bias: PairBias, queries: Tensor, keys: Tensor) -> Tensor:
+def _per_example(bias: LayerBias, queries: Tensor, keys: Tensor) -> Tensor:
     """The bias [B or 1, H, *pairs] of pairs given by indices [B or 1, *pairs], each example's own."""
     logits = bias(ALL_HEADS, queries, keys)
     if logits.dim() == queries.dim() + 1:  # [H, B or 1, *pairs]

@@ -5,7 +5,8 @@ B batch, U units, Q queries, K keys, H heads, R offsets, E width of a head, D wi
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -22,31 +23,9 @@ class Heads(NamedTuple):
     values_BHKE: Tensor
     valid_BK: Tensor  # bool: real units; others are not to be seen as keys
     source_BKD: Tensor  # what the keys were projected from, for patterns with projections of their own
-    bias: PairBias | None = None  # bound to these heads: see `bound` in position_bias.py
+    bias: LayerBias | None = None  # bound to these heads: see `bound`
     offset_values: OffsetValues | None = None  # of position codes that change values
     global_BK: Tensor | None = None  # bool: units that are to see all and be seen by all, in patterns that have such
-
-
-class PairBias(Protocol):
-    """Logit biases of pairs of a query and a key: what a position code says of the pairs that a pattern shows."""
-
-    def __call__(self, heads: slice, queries: Tensor, keys: Tensor, /) -> Tensor:
-        """The bias of some pairs for some heads, [H, *pairs] or [B, H, *pairs].
-
-        `queries` and `keys` are int64 indices of as many dimensions as `pairs`, to which they broadcast.
-        """
-        ...
-
-    def dense(self, heads: slice, /) -> Tensor:
-        """The bias of all pairs for some heads, [H, Q, K] or [B, H, Q, K]."""
-        ...
-
-    def plus_hidden(self, hidden_B11K: Tensor, valid_BK: Tensor, /) -> Tensor:
-        """`dense` for all heads plus `hidden_B11K`, which follows from `valid_BK`: [B, H, Q, K].
-
-        Without gradients only, and to be used before it is asked for again: the memory may be that of the last answer.
-        """
-        ...
 
 
 class OffsetValues(NamedTuple):
@@ -96,10 +75,10 @@ ALL_HEADS = slice(None)
 
 
 class LayerBias:
-    """The position code in one layer: a `PairBias`, once it is bound to the heads.
+    """Logit biases of pairs of a query and a key: the position code in one layer, once it is bound to the heads.
 
     It holds tensors and nothing that it computed: what is computed once for several layers, and in whose memory, is the
-    business of the stack (trunk/bias_reuse.py).
+    business of the stack (train/model/trunk.py).
     """
 
     query_factor: float = 1.0  # of the content's logits
@@ -111,7 +90,10 @@ class LayerBias:
         return heads._replace(bias=self)
 
     def __call__(self, heads: slice, queries: Tensor, keys: Tensor) -> Tensor:
-        """The bias of some pairs for some heads, [H, *pairs] or [B, H, *pairs]; see `PairBias`."""
+        """The bias of some pairs for some heads, [H, *pairs] or [B, H, *pairs].
+
+        `queries` and `keys` are int64 indices of as many dimensions as `pairs`, to which they broadcast.
+        """
         raise NotImplementedError
 
     def dense(self, heads: slice, workspace: Workspace | None = None) -> Tensor:
@@ -122,7 +104,10 @@ class LayerBias:
         raise NotImplementedError
 
     def plus_hidden(self, hidden_B11K: Tensor, valid_BK: Tensor, workspace: Workspace | None = None) -> Tensor:
-        """`dense` for all heads plus `hidden_B11K`, [B, H, Q, K], in the memory of `workspace`; see `PairBias`."""
+        """`dense` for all heads plus `hidden_B11K`, which follows from `valid_BK`: [B, H, Q, K].
+
+        Without gradients only, and to be used before it is asked for again: the memory may be that of the last answer.
+        """
         return add_hidden(self.dense(ALL_HEADS, workspace).to(hidden_B11K.dtype), hidden_B11K, workspace)
 
     def afresh(self) -> LayerBias:
@@ -140,21 +125,18 @@ class SumBias(LayerBias):
         """The heads as the one wants them, then as the other does."""
         heads = self.one.bind(heads)
         one, heads = heads.bias, self.other.bind(heads)
-        assert isinstance(one, LayerBias)
-        assert isinstance(heads.bias, LayerBias)
+        assert one is not None
+        assert heads.bias is not None
         unchanged = one is self.one and heads.bias is self.other
         return heads._replace(bias=self if unchanged else SumBias(one, heads.bias))
 
     def __call__(self, heads: slice, queries: Tensor, keys: Tensor) -> Tensor:
-        """See `LayerBias`."""
         return self.one(heads, queries, keys) + self.other(heads, queries, keys)
 
     def dense(self, heads: slice, workspace: Workspace | None = None) -> Tensor:
-        """See `LayerBias`; always in memory of its own."""
         return self.one.dense(heads) + self.other.dense(heads)
 
     def afresh(self) -> LayerBias:
-        """See `LayerBias`."""
         return SumBias(self.one.afresh(), self.other.afresh())
 
 
@@ -182,11 +164,10 @@ def add_hidden(
 FEW_KEYS = 256  # of so many and fewer, attention in bfloat16 trains sooner in parts on the CPU
 
 
-class Core(nn.Module):
+class Core(nn.Module, ABC):
     """Attention proper, softmax(Q K^T / sqrt(E)) V (Vaswani et al., arXiv 1706.03762, equation 1), seen by some pairs.
 
-    Subclasses are the attention patterns, which say with `forward` and `num_pairs` which pairs see each other; the slot
-    asks for both (`Attention` in slots/trunk.py). Here stands what most of them answer.
+    Subclasses are the attention patterns, which say with `forward` and `num_pairs` which pairs see each other.
     """
 
     num_alone = 0  # of the first heads: each query sees its own key alone, so the layer may leave both of them out
@@ -194,6 +175,14 @@ class Core(nn.Module):
     def __init__(self, dropout: float) -> None:
         super().__init__()
         self.dropout = dropout
+
+    @abstractmethod
+    def forward(self, heads: Heads) -> Tensor:
+        """The context of every query, [B, H, Q, E]."""
+
+    @abstractmethod
+    def num_pairs(self, num_queries: int, num_keys: int, num_heads: int) -> int:
+        """Pairs of a query and a key that are visible, summed over the heads, for one full example."""
 
     def source(self, x_BUD: Tensor, valid_BU: Tensor) -> tuple[Tensor, Tensor]:
         """What keys and values are projected from, [B, K, D], and bool [B, K], which of it is real: the units."""
@@ -266,7 +255,6 @@ class FullAttention(Core):
     """Every query sees every valid key."""
 
     def forward(self, heads: Heads) -> Tensor:
-        """The context of every query, [B, H, Q, E]."""
         q_BHQE, k_BHKE = heads.queries_BHQE, heads.keys_BHKE
         hidden = hide(heads.valid_BK, q_BHQE.dtype)[:, None, None, :]
         if heads.bias is None:
@@ -281,5 +269,4 @@ class FullAttention(Core):
         return self.attend(q_BHQE, k_BHKE, heads.values_BHKE, hidden, bias, of_pairs)
 
     def num_pairs(self, num_queries: int, num_keys: int, num_heads: int) -> int:
-        """All of them."""
         return num_heads * num_queries * num_keys

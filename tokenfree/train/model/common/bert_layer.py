@@ -3,20 +3,17 @@
 B batch, U sequence, Q queries, K keys, H heads, E width of a head, I inner width, D width
 """
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from tokenfree.train.model.common.attention import Heads, LayerBias, bound
+from tokenfree.train.model.common.attention import Core, Heads, LayerBias, bound
 from tokenfree.train.model.common.basic import Activation, Dense, Dimensions, Dropout, activate, layer_norm
-from tokenfree.train.model.common.slots import Attention
+from tokenfree.train.model.common.slots import Layer
 
 
-class BertLayer(nn.Module):
+class BertLayer(Layer):
     """One post-LN Transformer layer around an attention core (Devlin et al., arXiv 1810.04805, section 3)."""
 
-    core: Attention
-    num_heads: int
-
-    def __init__(self, dimensions: Dimensions, core: Attention) -> None:
+    def __init__(self, dimensions: Dimensions, core: Core) -> None:
         super().__init__()
         width = dimensions.width
         self.num_heads = dimensions.heads

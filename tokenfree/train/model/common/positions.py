@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from tokenfree.core.errors import UserError
 from tokenfree.train.model.common.attention import ALL_HEADS, LayerBias, Workspace, add_hidden
-from tokenfree.train.model.common.slots import Sharing, TrunkSettings
+from tokenfree.train.model.common.slots import Positions, Sharing, TrunkSettings
 
 Item = TypeVar("Item")
 
@@ -88,7 +88,6 @@ class FactorBias(LayerBias):
         self.query_factor = query_factor
 
     def __call__(self, heads: slice, queries: Tensor, keys: Tensor) -> Tensor:
-        """See `LayerBias`: [(B,) H, *pairs]."""
         q_HQR, k_HKR = (select_heads(factor, heads, -3) for factor in (self.queries, self.keys))
         if queries.shape[-1] == 1 and keys.dim() > 1 and keys.shape[-2] == 1:  # all with all, block by block
             bias = _rows(q_HQR, queries[..., 0]) @ _rows(k_HKR, keys[..., 0, :]).transpose(-2, -1)
@@ -97,7 +96,6 @@ class FactorBias(LayerBias):
         return expand_heads(bias, heads, self.num_heads, bias.dim() - queries.dim() - 1)
 
     def dense(self, heads: slice, workspace: Workspace | None = None) -> Tensor:
-        """See `LayerBias`: [(B,) H, Q, K]."""
         q_HQR, k_HKR = (select_heads(factor, heads, -3) for factor in (self.queries, self.keys))
         shape = (*q_HQR.shape[:-1], k_HKR.shape[-2])
         out = None if workspace is None else workspace.take("dense", shape, q_HQR)
@@ -111,7 +109,6 @@ class OffsetBias(LayerBias):
         self.by_offset, self.num_heads, self.query_factor = by_offset_HO, num_heads, query_factor
 
     def __call__(self, heads: slice, queries: Tensor, keys: Tensor) -> Tensor:
-        """See `LayerBias`: [H, *pairs]."""
         by_offset_HO = select_heads(self.by_offset, heads, 0)
         index = keys - queries + self.by_offset.shape[1] // 2
         # An embedding, whose backward pass adds all heads of a pair at once; that of indexing takes far longer.
@@ -119,7 +116,6 @@ class OffsetBias(LayerBias):
         return expand_heads(bias, heads, self.num_heads, 0)
 
     def dense(self, heads: slice, workspace: Workspace | None = None) -> Tensor:
-        """See `LayerBias`: [H, U, U]."""
         if torch.compiler.is_exporting():
             positions_U = torch.arange(self.by_offset.shape[1] // 2 + 1, device=self.by_offset.device)
             return self(heads, positions_U[:, None], positions_U)
@@ -140,19 +136,16 @@ class KeptBias(LayerBias):
         self.bias, self.query_factor, self._values = bias, bias.query_factor, values
 
     def __call__(self, heads: slice, queries: Tensor, keys: Tensor) -> Tensor:
-        """See `LayerBias`."""
         return self.bias(heads, queries, keys)
 
     def dense(self, heads: slice, workspace: Workspace | None = None) -> Tensor:
-        """See `LayerBias`."""
         return self._values()[heads]
 
     def plus_hidden(self, hidden_B11K: Tensor, valid_BK: Tensor, workspace: Workspace | None = None) -> Tensor:
-        """See `LayerBias`."""
         return add_hidden(self._values().to(hidden_B11K.dtype), hidden_B11K, workspace, in_place=False)
 
 
-class FixedCode(nn.Module):
+class FixedCode(Positions):
     """A position code of parameters alone (DIET, section 3.1): without gradients its values are kept between calls."""
 
     num_layers: int

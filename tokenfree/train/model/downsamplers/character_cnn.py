@@ -22,14 +22,14 @@ from tokenfree.train.model.common.basic import (
     count_parameters,
     look_up,
 )
-from tokenfree.train.model.common.slots import DownsamplerDefaults, DownsamplerModule
+from tokenfree.train.model.common.slots import Downsampler, DownsamplerConfig
 from tokenfree.train.model.downsamplers.words import WordOutput, WordSpans, largest_in_words, too_many, words_of
 
 Width = Annotated[int, Field(ge=1)]
 
 
 @settings
-class Config(DownsamplerDefaults):
+class Config(DownsamplerConfig):
     """The character convolutions of CharacterBERT (El Boukkouri et al., arXiv 2010.10392), over bytes.
 
     Their maxima over the word go through highway layers and a projection. By default it has the 0.2M parameters (with
@@ -55,11 +55,9 @@ class Config(DownsamplerDefaults):
     changes_width = True
 
     def build(self, dimensions: Dimensions) -> "CharacterCnn":
-        """The module with fresh weights."""
         return CharacterCnn(self, dimensions)
 
     def check(self, length: int | None) -> list[str]:
-        """Inputs of more words than there are positions, and counts that are not one for each width."""
         problems = too_many(length, self.bytes_per_word, self.max_words)
         if not self.widths or len(self.widths) != len(self.counts):
             problems.append(
@@ -82,7 +80,7 @@ class Highway(nn.Module):
         return gate * self.change(x).relu() + (1 - gate) * x
 
 
-class CharacterCnn(DownsamplerModule):
+class CharacterCnn(Downsampler):
     """Convolutions that end with the word: what lies beyond its last byte is 0 to them."""
 
     takes_rows = True
@@ -126,11 +124,9 @@ class CharacterCnn(DownsamplerModule):
         return torch.cat(found, dim=-1).relu() * words.real_BC[..., None]
 
     def num_units(self, num_characters: int) -> int:
-        """Words for which there is room beside `num_characters` bytes."""
         return max(num_characters // self.bytes_per_word, 1)
 
     def costs(self, length: int) -> list[Cost]:
-        """For an example of `length` bytes in as many words as have room."""
         num_words, num_filters = self.num_units(length), self.projection.in_features
         convolutions = length * sum(layer.weight.numel() for layer in self._filters())
         highways = num_words * len(self.highways) * 2 * num_filters**2

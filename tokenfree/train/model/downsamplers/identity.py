@@ -10,25 +10,23 @@ from torch import Tensor
 
 from tokenfree.core.settings import settings
 from tokenfree.train.model.common.basic import Cost, Dimensions, Downsampled, Grouping
-from tokenfree.train.model.common.slots import DownsamplerDefaults, DownsamplerModule
+from tokenfree.train.model.common.slots import Downsampler, DownsamplerConfig
 
 
 @settings
-class Config(DownsamplerDefaults):
+class Config(DownsamplerConfig):
     """No downsampling: every character is a unit, as in a BERT over characters (arXiv 2103.06874, Table 2, r = 1)."""
 
     name: Literal["identity"] = "identity"
 
     def build(self, dimensions: Dimensions) -> "NoDownsampling":
-        """The module with fresh weights."""
         return NoDownsampling()
 
     def num_units(self, length: int) -> int:
-        """As many as characters."""
         return length
 
 
-class NoDownsampling(DownsamplerModule):
+class NoDownsampling(Downsampler):
     """Passes the characters on."""
 
     def forward(self, x_BCD: Tensor, mask_BC: Tensor) -> Downsampled:
@@ -37,9 +35,7 @@ class NoDownsampling(DownsamplerModule):
         return Downsampled(x_BCD, mask_BC, grouping, x_BCD)
 
     def num_units(self, num_characters: int) -> int:
-        """As many as characters."""
         return num_characters
 
     def costs(self, length: int) -> list[Cost]:
-        """It costs nothing."""
         return []

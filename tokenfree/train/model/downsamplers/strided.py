@@ -23,7 +23,7 @@ from tokenfree.train.model.common.basic import (
     layer_norm,
 )
 from tokenfree.train.model.common.bert_layer import BertLayer
-from tokenfree.train.model.common.slots import DownsamplerModule
+from tokenfree.train.model.common.slots import Downsampler
 
 
 class BlockAttention(Core):
@@ -34,7 +34,6 @@ class BlockAttention(Core):
         self.block = block
 
     def forward(self, heads: Heads) -> Tensor:
-        """The context of every character, [B, H, C, E]."""
         q_BHCE, k_BHCE, v_BHCE = heads.queries_BHQE, heads.keys_BHKE, heads.values_BHKE
         bias_BC = hide(heads.valid_BK, q_BHCE.dtype)
         if torch.compiler.is_exporting():
@@ -51,7 +50,6 @@ class BlockAttention(Core):
         return contexts[0] if len(contexts) == 1 else torch.cat(contexts, dim=2)
 
     def num_pairs(self, num_queries: int, num_keys: int, num_heads: int) -> int:
-        """All pairs within the blocks."""
         num_blocks, rest = divmod(num_keys, self.block)
         return num_heads * (num_blocks * self.block**2 + rest**2)
 
@@ -70,7 +68,7 @@ class BlockAttention(Core):
         return context.unflatten(0, bias_BNC.shape[:2]).transpose(1, 2).flatten(2, 3)
 
 
-class Strided(DownsamplerModule):
+class Strided(Downsampler):
     """Local layers, then a unit for each `rate` characters, CLS in front, LayerNorm.
 
     Characters narrower than the units keep their width; CLS is brought to that of the units by a layer of its own. How
@@ -127,15 +125,12 @@ class Strided(DownsamplerModule):
         return Downsampled(units_BUD, valid_BU, grouping, x_BCD)
 
     def widened(self, x_BCD: Tensor) -> Tensor:
-        """Characters in the width of the units, by the layer that brings CLS there."""
         return self.widen(x_BCD)
 
     def num_units(self, num_characters: int) -> int:
-        """Units for `num_characters` characters (at least `min_characters`)."""
         return max(num_characters, self.min_characters) // self.rate
 
     def costs(self, length: int) -> list[Cost]:
-        """The local layers and the pooling, for an example of `length` characters."""
         layers: list[Any] = list(self.local)
         narrow = self.norm.normalized_shape[0] if isinstance(self.widen, nn.Identity) else self.widen.in_features
         local = sum(layer.multiply_accumulates(length) for layer in layers)

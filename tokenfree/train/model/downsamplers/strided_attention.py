@@ -11,12 +11,12 @@ from torch import Tensor, nn
 
 from tokenfree.core.settings import settings
 from tokenfree.train.model.common.basic import Cost, Dimensions, FanInDense, count_parameters
-from tokenfree.train.model.common.slots import DownsamplerDefaults
+from tokenfree.train.model.common.slots import DownsamplerConfig
 from tokenfree.train.model.downsamplers.strided import Strided
 
 
 @settings
-class Config(DownsamplerDefaults):
+class Config(DownsamplerConfig):
     """Attention pooling over groups of a fixed size, as Byte2Word has it over words (Lee, Guo, Qiu, arXiv 2211.12677,
     section 3), in the place of CANINE's convolution. Local layers, CLS and LayerNorm are as those of `strided_conv`.
 
@@ -37,13 +37,11 @@ class Config(DownsamplerDefaults):
     changes_width = True
 
     def build(self, dimensions: Dimensions) -> "StridedAttention":
-        """The module with fresh weights."""
         return StridedAttention(
             dimensions, rate=self.rate, block=self.block, layers=self.layers, align_mask=self.align_mask
         )
 
     def num_units(self, length: int) -> int:
-        """Units for `length` characters; shorter sequences are padded to one group."""
         return max(length, self.rate) // self.rate
 
 
@@ -51,7 +49,6 @@ class StridedAttention(Strided):
     """softmax(q K^T / sqrt(N)) V over the `rate` characters of a group, one head; positions are the characters' own."""
 
     def add_pooling(self, narrow: int, width: int) -> None:
-        """The query, and the maps to keys and values."""
         self.query = nn.Embedding(1, narrow)
         self.key = FanInDense(narrow, narrow, bias=False)
         self.value = FanInDense(narrow, narrow, bias=False)
@@ -64,7 +61,6 @@ class StridedAttention(Strided):
         return self.widened((weights_BUR[..., None] * self.value(x_BURN)).sum(dim=-2))
 
     def pooling_cost(self, num_units: int) -> Cost:
-        """See `Strided.pooling_cost`."""
         narrow, width = self.key.in_features, self.norm.normalized_shape[0]
         parameters = count_parameters(self.query, self.key, self.value, self.widen, self.norm)
         mixed = num_units * self.rate * 2 * (narrow**2 + narrow)

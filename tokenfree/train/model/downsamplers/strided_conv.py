@@ -10,12 +10,12 @@ from torch import Tensor, nn
 
 from tokenfree.core.settings import settings
 from tokenfree.train.model.common.basic import Cost, Dimensions, activate, count_parameters, linear
-from tokenfree.train.model.common.slots import DownsamplerDefaults
+from tokenfree.train.model.common.slots import DownsamplerConfig
 from tokenfree.train.model.downsamplers.strided import Strided
 
 
 @settings
-class Config(DownsamplerDefaults):
+class Config(DownsamplerConfig):
     """Downsampling of CANINE (Clark et al., arXiv 2103.06874, section 3.1): local layers, then a strided convolution.
 
     Attributes:
@@ -35,11 +35,9 @@ class Config(DownsamplerDefaults):
     changes_width = True
 
     def build(self, dimensions: Dimensions) -> "StridedConv":
-        """The module with fresh weights."""
         return StridedConv(dimensions, rate=self.rate, block=self.block, layers=self.layers, align_mask=self.align_mask)
 
     def num_units(self, length: int) -> int:
-        """Units for `length` characters; shorter sequences are padded to one group."""
         return max(length, self.rate) // self.rate
 
 
@@ -47,7 +45,6 @@ class StridedConv(Strided):
     """A convolution with kernel and stride `rate`, and GELU."""
 
     def add_pooling(self, narrow: int, width: int) -> None:
-        """The convolution's kernel and bias."""
         self.convolution = nn.Conv1d(narrow, width, self.rate, stride=self.rate)
 
     def pool(self, groups_BUX: Tensor) -> Tensor:
@@ -56,7 +53,6 @@ class StridedConv(Strided):
         return activate(linear(groups_BUX, kernel_DX, self.convolution.bias), self.activation)
 
     def pooling_cost(self, num_units: int) -> Cost:
-        """See `Strided.pooling_cost`."""
         narrow, width = self.convolution.in_channels, self.convolution.out_channels
         multiply_accumulates = num_units * self.rate * narrow * width
         if narrow != width:

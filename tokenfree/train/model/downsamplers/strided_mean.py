@@ -10,12 +10,12 @@ from torch import Tensor, nn
 
 from tokenfree.core.settings import settings
 from tokenfree.train.model.common.basic import Cost, Dimensions, count_parameters
-from tokenfree.train.model.common.slots import DownsamplerDefaults
+from tokenfree.train.model.common.slots import DownsamplerConfig
 from tokenfree.train.model.downsamplers.strided import Strided
 
 
 @settings
-class Config(DownsamplerDefaults):
+class Config(DownsamplerConfig):
     """Mean pooling, which the code of CANINE (arXiv 2103.06874) says was tried in place of its convolution, and
     diverged. Local layers, CLS and LayerNorm are as those of `strided_conv`.
 
@@ -36,11 +36,9 @@ class Config(DownsamplerDefaults):
     changes_width = True
 
     def build(self, dimensions: Dimensions) -> "StridedMean":
-        """The module with fresh weights."""
         return StridedMean(dimensions, rate=self.rate, block=self.block, layers=self.layers, align_mask=self.align_mask)
 
     def num_units(self, length: int) -> int:
-        """Units for `length` characters; shorter sequences are padded to one group."""
         return max(length, self.rate) // self.rate
 
 
@@ -52,7 +50,6 @@ class StridedMean(Strided):
         return self.widened(groups_BUX.unflatten(-1, (self.rate, -1)).mean(dim=-2))
 
     def pooling_cost(self, num_units: int) -> Cost:
-        """See `Strided.pooling_cost`; adding up counts as nothing."""
         parameters = count_parameters(self.widen, self.norm)
         width = self.norm.normalized_shape[0]
         widened = 0 if isinstance(self.widen, nn.Identity) else num_units * self.widen.in_features * width

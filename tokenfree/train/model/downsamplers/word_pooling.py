@@ -25,7 +25,7 @@ from tokenfree.train.model.common.basic import (
     count_parameters,
     look_up,
 )
-from tokenfree.train.model.common.slots import DownsamplerDefaults, DownsamplerModule
+from tokenfree.train.model.common.slots import Downsampler, DownsamplerConfig
 from tokenfree.train.model.downsamplers.words import (
     WordOutput,
     WordSpans,
@@ -38,7 +38,7 @@ from tokenfree.train.model.embedders.word_bytes import NUM_BYTES
 
 
 @settings
-class Config(DownsamplerDefaults):
+class Config(DownsamplerConfig):
     """Word pooling of Byte2Word (Lee, Guo, Qiu, arXiv 2211.12677, section 3).
 
     e_i = softmax(Q_i K_i^T / sqrt(d)) V_i, then LN(FFN(e_i) + e_i + epos_i + etype_i) W_proj.
@@ -60,15 +60,13 @@ class Config(DownsamplerDefaults):
     changes_width = True
 
     def build(self, dimensions: Dimensions) -> "WordPooling":
-        """The module with fresh weights."""
         return WordPooling(self, dimensions)
 
     def check(self, length: int | None) -> list[str]:
-        """Inputs of more words than there are positions."""
         return too_many(length, self.bytes_per_word, self.max_words)
 
 
-class WordPooling(DownsamplerModule):
+class WordPooling(Downsampler):
     """Cross-attention of one head from a query to the bytes of a word; the other words have no say."""
 
     takes_rows = True
@@ -118,11 +116,9 @@ class WordPooling(DownsamplerModule):
         return sum_over_words(softmax_in_words(logits_BC, words)[..., None] * values_BCD, words)
 
     def num_units(self, num_characters: int) -> int:
-        """Words for which there is room beside `num_characters` bytes."""
         return max(num_characters // self.bytes_per_word, 1)
 
     def costs(self, length: int) -> list[Cost]:
-        """For an example of `length` bytes in as many words as have room; keys and values once for all byte values."""
         num_words, width = self.num_units(length), self.key.in_features
         byte_positions = [] if self.byte_positions is None else [self.byte_positions]
         num_rows = NUM_BYTES + (MAX_WORD_BYTES if byte_positions else 0)

@@ -22,5 +22,4 @@ class Config(InputConfig):
     symbols = "bytes"
 
     def build(self, dimensions: Dimensions) -> CharacterEmbedder:
-        """The module with fresh weights."""
         return CharacterEmbedder(Table("byte table", NUM_BYTES, dimensions.width), dimensions, self)

@@ -31,7 +31,6 @@ class Config(InputConfig):
     size: Annotated[int, Field(gt=len(SPECIALS) + 1)] = 8192
 
     def build(self, dimensions: Dimensions) -> CharacterEmbedder:
-        """The module with fresh weights."""
         return CharacterEmbedder(VocabularyTable(self.size, dimensions.width), dimensions, self)
 
 

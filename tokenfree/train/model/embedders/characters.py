@@ -23,7 +23,7 @@ from tokenfree.train.model.common.basic import (
     layer_norm,
     sinusoids,
 )
-from tokenfree.train.model.common.slots import EmbedderDefaults, EmbedderModule
+from tokenfree.train.model.common.slots import Embedder, EmbedderConfig
 
 NUM_SEGMENTS = 16
 
@@ -31,7 +31,7 @@ InputPositions = Literal["learned", "sinusoidal", "none"]
 
 
 @settings
-class InputConfig(EmbedderDefaults):
+class InputConfig(EmbedderConfig):
     """What is added to the vectors of symbols (CANINE, section 3.1): settings that all character embedders have.
 
     Attributes:
@@ -46,7 +46,6 @@ class InputConfig(EmbedderDefaults):
     segments: Annotated[int, Field(ge=0)] = NUM_SEGMENTS
 
     def check(self, width: int, length: int | None) -> list[str]:
-        """Examples longer than the table of positions."""
         if length is None or self.positions == "none" or length <= self.max_characters:
             return []
         return [f"model.embedder.max_characters: {self.max_characters} is less than the length of an example, {length}"]
@@ -83,11 +82,10 @@ class CharacterTable(nn.Module):
         raise NotImplementedError
 
     def learn(self, codepoints: np.ndarray) -> None:
-        """See `Embedder.learn`."""
         raise AssertionError(f"{self.name} learn no characters")
 
 
-class CharacterEmbedder(EmbedderModule):
+class CharacterEmbedder(Embedder):
     """LayerNorm(table(x) + segment + position), then dropout (CANINE, section 3.1)."""
 
     table: CharacterTable
@@ -139,7 +137,6 @@ class CharacterEmbedder(EmbedderModule):
         self.table.learn(codepoints)
 
     def costs(self, length: int) -> list[Cost]:
-        """Its tables and the LayerNorm, for `length` symbols: there is nothing to multiply."""
         shape = (length, self.width)
         parts = [Cost(self.table.name, shape, count_parameters(self.table), 0)]
         if self.positions is not None:

@@ -32,11 +32,9 @@ class Config(InputConfig):
     family: Family = "official"
 
     def build(self, dimensions: Dimensions) -> CharacterEmbedder:
-        """The module with fresh weights."""
         return CharacterEmbedder(HashTable(self, dimensions.width), dimensions, self)
 
     def check(self, width: int, length: int | None) -> list[str]:
-        """Hashes that do not divide the width, and examples longer than the table of positions."""
         of_length = super().check
         return problems_of(lambda: does_not_divide(self.hashes, width), lambda: of_length(width, length))
 

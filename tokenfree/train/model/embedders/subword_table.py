@@ -30,7 +30,6 @@ class Config(InputConfig):
     symbols = "subwords"
 
     def build(self, dimensions: Dimensions) -> CharacterEmbedder:
-        """The module with fresh weights."""
         return CharacterEmbedder(Table("subword table", self.size, dimensions.width), dimensions, self)
 
 

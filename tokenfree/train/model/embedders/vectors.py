@@ -11,12 +11,12 @@ from torch import Tensor, nn
 
 from tokenfree.core.settings import settings
 from tokenfree.train.model.common.basic import Cost, Dimensions, Dropout, GlorotDense, PositionTable, count_parameters
-from tokenfree.train.model.common.slots import EmbedderDefaults, EmbedderModule
+from tokenfree.train.model.common.slots import Embedder, EmbedderConfig
 from tokenfree.train.model.embedders.characters import InputPositions, Sinusoids
 
 
 @settings
-class Config(EmbedderDefaults):
+class Config(EmbedderConfig):
     """Vectors of numbers through a dense layer (Guo et al., arXiv 1912.00544, the synthetic task), and a class node.
 
     There is no LayerNorm, which would take away how long a vector is.
@@ -36,17 +36,15 @@ class Config(EmbedderDefaults):
     symbols = "vectors"
 
     def build(self, dimensions: Dimensions) -> "VectorEmbedder":
-        """The module with fresh weights."""
         return VectorEmbedder(dimensions, self)
 
     def check(self, width: int, length: int | None) -> list[str]:
-        """Examples longer than the table of positions."""
         if length is None or self.positions == "none" or length <= self.max_characters:
             return []
         return [f"model.embedder.max_characters: {self.max_characters} is less than the length of an example, {length}"]
 
 
-class VectorEmbedder(EmbedderModule):
+class VectorEmbedder(Embedder):
     """dense(x) + position, then dropout; in place of the first vector, whatever it is, a learned one: the class node.
 
     Args:
@@ -81,7 +79,6 @@ class VectorEmbedder(EmbedderModule):
         return self.dropout(x_BCD)
 
     def costs(self, length: int) -> list[Cost]:
-        """The dense layer with the class node, and positions, for `length` vectors."""
         shape, products = (length, self.width), length * self.dense.in_features * self.width
         parts = [Cost("vectors + class node", shape, count_parameters(self.dense, self.class_node), products)]
         if self.positions is not None:

@@ -10,14 +10,14 @@ from torch import Tensor
 
 from tokenfree.core.settings import settings
 from tokenfree.train.model.common.basic import Cost, Dimensions, ScaledEmbedding, TableRows, count_parameters
-from tokenfree.train.model.common.slots import EmbedderDefaults, EmbedderModule
+from tokenfree.train.model.common.slots import Embedder, EmbedderConfig
 
 NUM_BYTES = 256
 PAD, UNK, CLS, SEP, MASK = range(5)  # words of one byte; text does not hold these bytes
 
 
 @settings
-class Config(EmbedderDefaults):
+class Config(EmbedderConfig):
     """A row for each byte, for words of bytes (Byte2Word, Lee, Guo, Qiu, arXiv 2211.12677, section 3)."""
 
     name: Literal["word_bytes"] = "word_bytes"
@@ -25,11 +25,10 @@ class Config(EmbedderDefaults):
     symbols = "bytes"
 
     def build(self, dimensions: Dimensions) -> "WordBytes":
-        """The module with fresh weights."""
         return WordBytes(dimensions.width)
 
 
-class WordBytes(EmbedderModule):
+class WordBytes(Embedder):
     """A row for each byte value; what is no byte has the row of UNK.
 
     Rows begin with a standard deviation of 1: nothing norms them before they are pooled (see words.py).
@@ -47,5 +46,4 @@ class WordBytes(EmbedderModule):
         return TableRows(self.table.weight, torch.where(is_byte_BC, codepoints_BC, UNK), segments_BC)
 
     def costs(self, length: int) -> list[Cost]:
-        """The table, for `length` bytes: there is nothing to multiply."""
         return [Cost("byte table", (length, self.table.embedding_dim), count_parameters(self.table), 0)]

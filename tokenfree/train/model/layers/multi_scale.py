@@ -8,16 +8,16 @@ from collections.abc import Callable
 from typing import Annotated, Literal
 
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from tokenfree.core.settings import settings
-from tokenfree.train.model.common.attention import Heads, LayerBias, bound
+from tokenfree.train.model.common.attention import Core, Heads, LayerBias, bound
 from tokenfree.train.model.common.basic import Dimensions, Dropout, GlorotDense, layer_norm, linear
-from tokenfree.train.model.common.slots import Attention, LayerDefaults
+from tokenfree.train.model.common.slots import Layer, LayerConfig
 
 
 @settings
-class Config(LayerDefaults):
+class Config(LayerConfig):
     """The layer of the multi-scale Transformer (Guo et al., arXiv 1912.00544): LN(H + ReLU(MSMSA(H))), without FFN.
 
     Attributes:
@@ -27,19 +27,15 @@ class Config(LayerDefaults):
     name: Literal["multi_scale"] = "multi_scale"
     head_width: Annotated[int, Field(ge=1)] | None = None
 
-    def build(self, dimensions: Dimensions, build_core: Callable[[Dimensions], Attention]) -> "MultiScaleLayer":
-        """A layer with fresh weights around the pattern that `build_core` makes."""
+    def build(self, dimensions: Dimensions, build_core: Callable[[Dimensions], Core]) -> "MultiScaleLayer":
         core = build_core(dataclasses.replace(dimensions, dropout=0.0))  # dropout is on the output of attention only
         return MultiScaleLayer(dimensions, core, self.head_width or dimensions.head_width)
 
 
-class MultiScaleLayer(nn.Module):
+class MultiScaleLayer(Layer):
     """Attention with ReLU, residual and LayerNorm; a head whose window is one unit stands for the FFN."""
 
-    core: Attention
-    num_heads: int
-
-    def __init__(self, dimensions: Dimensions, core: Attention, head_width: int) -> None:
+    def __init__(self, dimensions: Dimensions, core: Core, head_width: int) -> None:
         super().__init__()
         width, self.num_heads, self.head_width = dimensions.width, dimensions.heads, head_width
         self.query = GlorotDense(width, self.num_heads * head_width)
@@ -69,7 +65,6 @@ class MultiScaleLayer(nn.Module):
         return self.norm(x_BUD + self.dropout(attended_BUD))
 
     def multiply_accumulates(self, num_units: int) -> int:
-        """Multiply-accumulates of one forward pass over `num_units` units."""
         width, inner = self.query.in_features, self.query.out_features
         num_keys = self.core.num_keys(num_units)
         pairs = self.core.num_pairs(num_units, num_keys, self.num_heads)

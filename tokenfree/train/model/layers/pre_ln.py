@@ -9,14 +9,14 @@ from typing import Literal
 from torch import Tensor, nn
 
 from tokenfree.core.settings import settings
-from tokenfree.train.model.common.attention import LayerBias
+from tokenfree.train.model.common.attention import Core, LayerBias
 from tokenfree.train.model.common.basic import Dimensions, layer_norm
 from tokenfree.train.model.common.bert_layer import BertLayer
-from tokenfree.train.model.common.slots import Attention, LayerDefaults
+from tokenfree.train.model.common.slots import LayerConfig
 
 
 @settings
-class Config(LayerDefaults):
+class Config(LayerConfig):
     """The pre-LN layer (Xiong et al., arXiv 2002.04745, section 3): x + attention(LN(x)), then x + FFN(LN(x)).
 
     Byte2Word's recipe trains it (Izsak, Berchansky, Levy, arXiv 2104.07705).
@@ -24,12 +24,10 @@ class Config(LayerDefaults):
 
     name: Literal["pre_ln"] = "pre_ln"
 
-    def build(self, dimensions: Dimensions, build_core: Callable[[Dimensions], Attention]) -> "PreLnLayer":
-        """A layer with fresh weights around the pattern that `build_core` makes."""
+    def build(self, dimensions: Dimensions, build_core: Callable[[Dimensions], Core]) -> "PreLnLayer":
         return PreLnLayer(dimensions, build_core(dimensions))
 
     def build_end(self, dimensions: Dimensions) -> nn.Module:
-        """LayerNorm after the last layer: nothing has normed the sum of all branches yet."""
         return layer_norm(dimensions.width)
 
 

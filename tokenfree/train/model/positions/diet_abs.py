@@ -20,13 +20,13 @@ from tokenfree.train.model.common.positions import (
     table_counts,
     too_many,
 )
-from tokenfree.train.model.common.slots import PositionsDefaults, Sharing, TrunkSettings
+from tokenfree.train.model.common.slots import PositionsConfig, Sharing, TrunkSettings
 
 INITIAL_STD = 0.02
 
 
 @settings
-class Config(PositionsDefaults):
+class Config(PositionsConfig):
     """DIET-ABS (Chen et al., arXiv 2104.08698, equation 5): each head adds a learned matrix of low rank to its logits.
 
     With Linformer's attention it is DIET-ABS-LIN.
@@ -48,11 +48,9 @@ class Config(PositionsDefaults):
     takes_mixtures = True
 
     def build(self, dimensions: Dimensions, trunk: TrunkSettings) -> "DietAbs":
-        """The module with fresh weights."""
         return DietAbs(self, dimensions, trunk)
 
     def check(self, trunk: TrunkSettings, num_units: int | None) -> Iterable[str]:
-        """Examples of more units than the tables have rows, and queries that it cannot scale."""
         yield from too_many(self.max_units, num_units)
         if self.scale == "width":
             yield from needs_own_queries(trunk)
@@ -79,7 +77,6 @@ class DietAbs(FixedCode):
         self.query_factor = dimensions.heads**-0.5 if config.scale == "width" else 1.0
 
     def biases(self, num_units: int) -> list[FactorBias]:
-        """See `FixedCode`: the product of each layer."""
         num_keys = num_units if self.has_units_as_keys else self.keys_LHKR.shape[2]
         # unbind: its backward pass writes the gradient of all layers once; indexing would add zeros for the others.
         queries, keys = self.queries_LHUR[:, :, :num_units].unbind(0), self.keys_LHKR[:, :, :num_keys].unbind(0)
@@ -88,5 +85,4 @@ class DietAbs(FixedCode):
         ]
 
     def multiply_accumulates(self, num_units: int, pairs: list[int]) -> int:
-        """Multiply-accumulates of one forward pass; `pairs` are the visible ones of each layer, summed over heads."""
         return pairs_of_own(self.sharing, pairs, self.num_heads) * self.queries_LHUR.shape[3]

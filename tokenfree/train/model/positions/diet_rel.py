@@ -13,11 +13,11 @@ from torch import nn
 from tokenfree.core.settings import settings
 from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.common.positions import FixedCode, OffsetBias, needs_own_queries, table_counts, too_many
-from tokenfree.train.model.common.slots import PositionsDefaults, Sharing, TrunkSettings
+from tokenfree.train.model.common.slots import PositionsConfig, Sharing, TrunkSettings
 
 
 @settings
-class Config(PositionsDefaults):
+class Config(PositionsConfig):
     """DIET-REL (Chen et al., arXiv 2104.08698, equation 6): each head adds a learned scalar for every offset.
 
     Attributes:
@@ -33,11 +33,9 @@ class Config(PositionsDefaults):
     scale: Literal["head_width", "width"] = "head_width"
 
     def build(self, dimensions: Dimensions, trunk: TrunkSettings) -> "DietRel":
-        """The module with fresh weights."""
         return DietRel(self, dimensions, trunk.layers)
 
     def check(self, trunk: TrunkSettings, num_units: int | None) -> Iterable[str]:
-        """Examples of more units than the tables have rows, and queries that it cannot scale."""
         yield from too_many(self.max_units, num_units)
         if self.scale == "width":
             yield from needs_own_queries(trunk)
@@ -56,7 +54,6 @@ class DietRel(FixedCode):
         self.query_factor = dimensions.heads**-0.5 if config.scale == "width" else 1.0
 
     def biases(self, num_units: int) -> list[OffsetBias]:
-        """See `FixedCode`: the scalars of each layer."""
         reachable = slice(self.max_units - num_units, self.max_units + num_units - 1)
         return [
             OffsetBias(row, self.num_heads, query_factor=self.query_factor)
@@ -64,5 +61,4 @@ class DietRel(FixedCode):
         ]
 
     def multiply_accumulates(self, num_units: int, pairs: list[int]) -> int:
-        """None: scalars are only added."""
         return 0

@@ -5,15 +5,15 @@ B batch, U units, D width
 
 from typing import Literal
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from tokenfree.core.settings import settings
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.common.slots import PositionsDefaults, TrunkSettings
+from tokenfree.train.model.common.slots import Positions, PositionsConfig, TrunkSettings
 
 
 @settings
-class Config(PositionsDefaults):
+class Config(PositionsConfig):
     """No position code inside the trunk, as in CANINE (Clark et al., arXiv 2103.06874, section 3)."""
 
     name: Literal["none"] = "none"
@@ -21,11 +21,10 @@ class Config(PositionsDefaults):
     takes_mixtures = True
 
     def build(self, dimensions: Dimensions, trunk: TrunkSettings) -> "NoPositions":
-        """The module, which has no weights."""
         return NoPositions()
 
 
-class NoPositions(nn.Module):
+class NoPositions(Positions):
     """Adds nothing to any logit."""
 
     def forward(self, units_BUD: Tensor, valid_BU: Tensor) -> None:
@@ -33,5 +32,4 @@ class NoPositions(nn.Module):
         return None
 
     def multiply_accumulates(self, num_units: int, pairs: list[int]) -> int:
-        """There is nothing to compute."""
         return 0

@@ -14,12 +14,12 @@ from tokenfree.core.settings import settings
 from tokenfree.train.model.common.attention import Heads, LayerBias, OffsetValues, Workspace
 from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.common.positions import expand_heads, for_layers, needs_own_queries, table_counts
-from tokenfree.train.model.common.slots import PositionsDefaults, Sharing, TrunkSettings
+from tokenfree.train.model.common.slots import Positions, PositionsConfig, Sharing, TrunkSettings
 from tokenfree.train.model.positions.diet_abs import INITIAL_STD
 
 
 @settings
-class Config(PositionsDefaults):
+class Config(PositionsConfig):
     """Relative position representations (Shaw et al., arXiv 1803.02155, section 3, equations 3 and 4).
 
     Attributes:
@@ -35,11 +35,9 @@ class Config(PositionsDefaults):
     sharing: Sharing = "head_wise"
 
     def build(self, dimensions: Dimensions, trunk: TrunkSettings) -> "Shaw":
-        """The module with fresh weights."""
         return Shaw(self, dimensions, trunk.layers)
 
     def check(self, trunk: TrunkSettings, num_units: int | None) -> Iterable[str]:
-        """Heads and queries that it cannot read, and patterns that leave values as they are."""
         yield from needs_own_queries(trunk)
         if trunk.layer.head_width is not None:
             yield "model.trunk.positions.name: shaw needs heads of width / heads; leave out trunk.layer.head_width"
@@ -50,7 +48,7 @@ class Config(PositionsDefaults):
             )
 
 
-class Shaw(nn.Module):
+class Shaw(Positions):
     """q_i (k_j + a_{j-i}) / sqrt(E), and values v_j + b_{j-i}, with j - i clipped."""
 
     def __init__(self, config: Config, dimensions: Dimensions, num_layers: int) -> None:
@@ -72,7 +70,6 @@ class Shaw(nn.Module):
         return for_layers(biases, self.num_layers)
 
     def multiply_accumulates(self, num_units: int, pairs: list[int]) -> int:
-        """Multiply-accumulates of one forward pass; `pairs` are the visible ones of each layer, summed over heads."""
         return sum(pairs) * self.keys_LHOE.shape[3] * (1 if self.values_LHOE is None else 2)
 
 
@@ -99,11 +96,9 @@ class QueryBias(LayerBias):
         self.by_offset = by_offset_BHUO
 
     def __call__(self, heads: slice, queries: Tensor, keys: Tensor) -> Tensor:
-        """See `LayerBias`: [B, H, *pairs]."""
         return self.by_offset[:, heads][:, :, queries, self._index(queries, keys)]
 
     def dense(self, heads: slice, workspace: Workspace | None = None) -> Tensor:
-        """See `LayerBias`: [B, H, U, U], always in memory of its own."""
         by_offset_BHUO = self.by_offset[:, heads]
         positions_U = torch.arange(by_offset_BHUO.shape[2], device=by_offset_BHUO.device)
         index_UU = self._index(positions_U[:, None], positions_U)

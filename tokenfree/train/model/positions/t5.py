@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from tokenfree.core.settings import settings
 from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.common.positions import OffsetBias, for_layers, table_counts
-from tokenfree.train.model.common.slots import PositionsDefaults, Sharing, TrunkSettings
+from tokenfree.train.model.common.slots import Positions, PositionsConfig, Sharing, TrunkSettings
 
 
 @settings
-class Config(PositionsDefaults):
+class Config(PositionsConfig):
     """T5's relative position biases (Raffel et al., arXiv 1910.10683, section 2.1), for both directions.
 
     Attributes:
@@ -34,11 +34,9 @@ class Config(PositionsDefaults):
     sharing: Sharing = "layer_wise"
 
     def build(self, dimensions: Dimensions, trunk: TrunkSettings) -> "T5":
-        """The module with fresh weights."""
         return T5(self, dimensions, trunk.layers)
 
     def check(self, trunk: TrunkSettings, num_units: int | None) -> Iterable[str]:
-        """A distance among the buckets of one offset each."""
         if self.max_distance <= self.buckets // 4:
             yield (
                 f"model.trunk.positions.max_distance: {self.max_distance} lies among the exact buckets; "
@@ -46,7 +44,7 @@ class Config(PositionsDefaults):
             )
 
 
-class T5(nn.Module):
+class T5(Positions):
     """Half of the buckets for each sign; half of these for one offset each, the others growing with the logarithm."""
 
     stacked = {"by_bucket_LHN": 0}  # see train/optimizers/base.py
@@ -66,7 +64,6 @@ class T5(nn.Module):
         return for_layers([OffsetBias(row, self.num_heads) for row in rows], self.num_layers)
 
     def multiply_accumulates(self, num_units: int, pairs: list[int]) -> int:
-        """None: scalars are only added."""
         return 0
 
 

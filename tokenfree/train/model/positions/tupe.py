@@ -21,11 +21,11 @@ from tokenfree.train.model.common.positions import (
     refuse_more_units,
     too_many,
 )
-from tokenfree.train.model.common.slots import PositionsDefaults, TrunkSettings
+from tokenfree.train.model.common.slots import Positions, PositionsConfig, TrunkSettings
 
 
 @settings
-class Config(PositionsDefaults):
+class Config(PositionsConfig):
     """TUPE (Ke, He, Liu, arXiv 2006.15595, section 3): correlations of positions apart from those of the content.
 
     Attributes:
@@ -40,16 +40,14 @@ class Config(PositionsDefaults):
     max_units: Annotated[int, Field(ge=1)] = 512
 
     def build(self, dimensions: Dimensions, trunk: TrunkSettings) -> "Tupe":
-        """The module with fresh weights."""
         return Tupe(self, dimensions, trunk.layers)
 
     def check(self, trunk: TrunkSettings, num_units: int | None) -> Iterable[str]:
-        """Examples of more units than the tables have rows, and queries that it cannot scale."""
         yield from too_many(self.max_units, num_units)
         yield from needs_own_queries(trunk)
 
 
-class Tupe(nn.Module):
+class Tupe(Positions):
     """(p_i U_Q)(p_j U_K)^T / sqrt(2 E) + b_{j-i}, computed once for all layers; content is divided by sqrt(2 E) too.
 
     Where i is CLS, theta_1 stands instead; where only j is, theta_2.
@@ -87,7 +85,6 @@ class Tupe(nn.Module):
         return for_layers([TupeBias(bias, self.thetas_2H, num_units)], self.num_layers)
 
     def multiply_accumulates(self, num_units: int, pairs: list[int]) -> int:
-        """Multiply-accumulates of one forward pass; `pairs` are the visible ones of each layer, summed over heads."""
         width = self.table.embedding_dim
         return 2 * num_units * width**2 + max(pairs) * (width // self.num_heads)
 
@@ -101,11 +98,9 @@ class TupeBias(LayerBias):
         self.bias, self.thetas_2H, self.num_units = bias, thetas_2H, num_units
 
     def __call__(self, heads: slice, queries: Tensor, keys: Tensor) -> Tensor:
-        """See `LayerBias`: [H, *pairs]."""
         return self._untie(self.bias(heads, queries, keys), heads, queries, keys)
 
     def dense(self, heads: slice, workspace: Workspace | None = None) -> Tensor:
-        """See `LayerBias`: [H, U, U], always in memory of its own."""
         bias_HUU = self.bias.dense(heads)
         positions_U = torch.arange(self.num_units, device=bias_HUU.device)
         return self._untie(bias_HUU, heads, positions_U[:, None], positions_U[None, :])

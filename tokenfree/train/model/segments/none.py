@@ -9,17 +9,16 @@ from torch import Tensor, nn
 
 from tokenfree.core.settings import settings
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.common.slots import SegmentsDefaults, TrunkSettings
+from tokenfree.train.model.common.slots import SegmentsConfig, TrunkSettings
 
 
 @settings
-class Config(SegmentsDefaults):
+class Config(SegmentsConfig):
     """No segments inside the trunk, as in BERT and CANINE (Devlin et al., arXiv 1810.04805, section 3)."""
 
     name: Literal["none"] = "none"
 
     def build(self, dimensions: Dimensions, trunk: TrunkSettings) -> "NoSegments":
-        """The module, which has no weights."""
         return NoSegments()
 
 

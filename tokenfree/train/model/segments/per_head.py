@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from tokenfree.core.settings import settings
 from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.common.positions import FactorBias, for_layers, table_counts
-from tokenfree.train.model.common.slots import SegmentsDefaults, Sharing, TrunkSettings
+from tokenfree.train.model.common.slots import SegmentsConfig, Sharing, TrunkSettings
 
 
 @settings
-class Config(SegmentsDefaults):
+class Config(SegmentsConfig):
     """Segment attention of DIET (Chen et al., arXiv 2104.08698, section 3.3): a scalar for the two units' segments.
 
     Attributes:
@@ -31,11 +31,9 @@ class Config(SegmentsDefaults):
     sharing: Sharing | None = None
 
     def build(self, dimensions: Dimensions, trunk: TrunkSettings) -> "PerHeadSegments":
-        """The module with fresh weights."""
         return PerHeadSegments(self.num_segments, self.sharing or trunk.positions.sharing, dimensions, trunk.layers)
 
     def check(self, trunk: TrunkSettings) -> Iterable[str]:
-        """Keys that are mixtures of units."""
         if trunk.attention.num_mixtures is not None:
             yield (
                 f"model.trunk.segments.name: the projected keys of {trunk.attention.name} have no segment; use none, "

@@ -5,25 +5,24 @@ B batch, C characters, P targets, U units, D width
 
 from typing import Literal
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from tokenfree.core.settings import settings
 from tokenfree.train.model.common.basic import Cost, Dimensions, Grouping
-from tokenfree.train.model.common.slots import UpsamplerDefaults
+from tokenfree.train.model.common.slots import Upsampler, UpsamplerConfig
 
 
 @settings
-class Config(UpsamplerDefaults):
+class Config(UpsamplerConfig):
     """No upsampling: each character has the vector of its unit (the frame of CANINE, arXiv 2103.06874, section 3)."""
 
     name: Literal["identity"] = "identity"
 
     def build(self, dimensions: Dimensions) -> "NoUpsampling":
-        """The module with fresh weights."""
         return NoUpsampling()
 
 
-class NoUpsampling(nn.Module):
+class NoUpsampling(Upsampler):
     """Hands each character the vector of its unit."""
 
     def forward(
@@ -41,7 +40,6 @@ class NoUpsampling(nn.Module):
         return gather_rows(units_BUD, unit_BC)
 
     def costs(self, length: int, num_targets: int | None, num_units: int) -> list[Cost]:
-        """It costs nothing."""
         return []
 
 

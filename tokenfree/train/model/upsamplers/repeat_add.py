@@ -26,7 +26,6 @@ class Config(Options):
     residual_units: bool = False
 
     def build(self, dimensions: Dimensions) -> "RepeatAdd":
-        """The module with fresh weights."""
         return RepeatAdd(self, dimensions)
 
 

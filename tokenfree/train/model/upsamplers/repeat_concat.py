@@ -25,12 +25,12 @@ from tokenfree.train.model.common.basic import (
     linear,
 )
 from tokenfree.train.model.common.bert_layer import BertLayer
-from tokenfree.train.model.common.slots import UpsamplerDefaults
+from tokenfree.train.model.common.slots import Upsampler, UpsamplerConfig
 from tokenfree.train.model.upsamplers.identity import gather_rows
 
 
 @settings
-class Options(UpsamplerDefaults):
+class Options(UpsamplerConfig):
     """What the variants of CANINE's UP share; all but the defaults are ablations of its Table 6.
 
     Attributes:
@@ -51,11 +51,10 @@ class Config(Options):
     name: Literal["repeat_concat"] = "repeat_concat"
 
     def build(self, dimensions: Dimensions) -> "RepeatConcat":
-        """The module with fresh weights."""
         return RepeatConcat(self, dimensions)
 
 
-class RepeatConcat(nn.Module):
+class RepeatConcat(Upsampler):
     """LN(GELU(conv([characters ; repeated units]))), then a full-attention layer, at the targets only where given."""
 
     def __init__(self, options: Options, dimensions: Dimensions, num_channels: int | None = None) -> None:
@@ -110,7 +109,6 @@ class RepeatConcat(nn.Module):
         return convolve_units(units_BUD, grouping, kernel_DDK[:, width:], y_BCD.shape[1]) + y_BCD
 
     def costs(self, length: int, num_targets: int | None, num_units: int) -> list[Cost]:
-        """As written in the paper: the convolution over the repeated units at every character."""
         width, kernel = self.convolution.out_channels, self.convolution.kernel_size[0]
         rows = length if num_targets is None or not self.targeted else num_targets
         parameters = count_parameters(self.convolution, self.norm)

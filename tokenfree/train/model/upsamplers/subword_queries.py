@@ -11,12 +11,12 @@ from torch import Tensor, nn
 
 from tokenfree.core.settings import settings
 from tokenfree.train.model.common.basic import Cost, Dimensions, Grouping, count_parameters
-from tokenfree.train.model.common.slots import UpsamplerDefaults
+from tokenfree.train.model.common.slots import Upsampler, UpsamplerConfig
 from tokenfree.train.model.upsamplers.identity import gather_rows
 
 
 @settings
-class Config(UpsamplerDefaults):
+class Config(UpsamplerConfig):
     """Subword queries of Byte2Word (Lee, Guo, Qiu, arXiv 2211.12677, section 3): H_ij = H_i + P_j for slot j of word i.
 
     Attributes:
@@ -27,11 +27,10 @@ class Config(UpsamplerDefaults):
     max_pieces: Annotated[int, Field(ge=1)] = 16
 
     def build(self, dimensions: Dimensions) -> "SubwordQueries":
-        """The module with fresh weights."""
         return SubwordQueries(self.max_pieces, dimensions.width)
 
 
-class SubwordQueries(nn.Module):
+class SubwordQueries(Upsampler):
     """Adds the vector of a slot to that of a unit: for training only, thrown away with the subwords."""
 
     def __init__(self, max_pieces: int, width: int) -> None:
@@ -59,6 +58,5 @@ class SubwordQueries(nn.Module):
         return gather_rows(units_BUD, unit_BC) + self.slots(torch.zeros_like(unit_BC))
 
     def costs(self, length: int, num_targets: int | None, num_units: int) -> list[Cost]:
-        """The table of slots: there is nothing to multiply."""
         rows = length if num_targets is None else num_targets
         return [Cost("subword slots", (rows, self.slots.embedding_dim), count_parameters(self.slots), 0)]
