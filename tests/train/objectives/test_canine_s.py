@@ -26,6 +26,9 @@ class FakeVocabulary:
         return PIECES
 
 
+VOCABULARY: Any = FakeVocabulary()
+
+
 class Window(NamedTuple):
     codepoints: np.ndarray
     subword_ids: np.ndarray
@@ -65,7 +68,7 @@ def collate(collator: Collator, windows: list[Window], ids: list[int] | None = N
 
 
 def make_collator(length: int = LENGTH, seed: int = 0, **config: Any) -> Collator:
-    return Config(**config).collator(FakeVocabulary(), length, seed)
+    return Config(**config).collator(VOCABULARY, length, seed)
 
 
 WINDOWS = [random_window(number, 30) for number in range(200)]

@@ -25,13 +25,16 @@ class FakeVocabulary:
         return PIECES
 
 
+VOCABULARY: Any = FakeVocabulary()
+
+
 def collate(windows: list[np.ndarray], ids: list[int] | None = None, **config: Any) -> Arrays:
     rows = {
         "subword_ids": windows,
         "subword_starts": [3 * np.arange(len(window), dtype=np.uint16) for window in windows],
         "subword_ends": [3 * np.arange(len(window), dtype=np.uint16) + 2 for window in windows],
     }
-    collator = Config(**config).collator(FakeVocabulary(), LENGTH, 0)
+    collator = Config(**config).collator(VOCABULARY, LENGTH, 0)
     return collator(rows, np.arange(len(windows)) if ids is None else np.array(ids))
 
 
@@ -90,22 +93,22 @@ def test_nothing_to_predict() -> None:
 def test_mistakes_are_named() -> None:
     with pytest.raises(UserError, match=r"masked_subwords .* no vocabulary"):
         Config().collator(None, LENGTH, 0)
-    (mistake,) = Config().check(ModelConfig(), FakeVocabulary())
+    (mistake,) = Config().check(ModelConfig(), VOCABULARY)
     assert mistake.startswith("model.embedder.name: codepoint_hash reads characters")
 
     def sized(size: int, **model: Any) -> ModelConfig:
         table: Any = SimpleNamespace(name="subword_table", symbols="subwords", size=size)
         return dataclasses.replace(ModelConfig(), embedder=table, **model)
 
-    (mistake,) = Config().check(sized(V + 2), FakeVocabulary())
+    (mistake,) = Config().check(sized(V + 2), VOCABULARY)
     assert mistake.startswith(f"model.embedder.size: {V + 2} rows")
     assert mistake.endswith(f"set it to {V + 3}")
-    assert Config().check(sized(V + 3), FakeVocabulary()) == []
+    assert Config().check(sized(V + 3), VOCABULARY) == []
     narrow, wide = (sized(V + 3, character_width=width) for width in (384, 1000))
     for model, width in ((narrow, 384), (wide, 1000)):
-        (mistake,) = Config(tied=True).check(model, FakeVocabulary())
+        (mistake,) = Config(tied=True).check(model, VOCABULARY)
         assert mistake.startswith(f"objective.tied: the embedder's table is {width} wide and model.width is 768")
-    assert Config().check(narrow, FakeVocabulary()) == Config(tied=True).check(sized(V + 3), FakeVocabulary()) == []
+    assert Config().check(narrow, VOCABULARY) == Config(tied=True).check(sized(V + 3), VOCABULARY) == []
 
 
 PLAIN: dict[str, Any] = {
@@ -159,7 +162,7 @@ def test_a_tied_output_layer_is_the_embedders_table() -> None:
 
 def test_the_shortest_input() -> None:
     """CLS, one subword, SEP."""
-    collator = Config().collator(FakeVocabulary(), 3, 0)
+    collator = Config().collator(VOCABULARY, 3, 0)
     rows = {
         "subword_ids": [np.array([260, 261])],
         "subword_starts": [np.array([0, 1])],
@@ -167,4 +170,4 @@ def test_the_shortest_input() -> None:
     }
     assert collator(rows, np.array([0]))["target_mask"].sum() == 1
     with pytest.raises(UserError, match=r"train\.length: 2 leaves no subword; make it at least 3"):
-        Config().collator(FakeVocabulary(), 2, 0)
+        Config().collator(VOCABULARY, 2, 0)

@@ -31,9 +31,6 @@ from tokenfree.train.model.common.slots import (
     DOWNSAMPLER,
     EMBEDDER,
     UPSAMPLER,
-    Downsampler,
-    Embedder,
-    Upsampler,
 )
 from tokenfree.train.model.trunk import TrunkConfig
 
@@ -136,9 +133,10 @@ class EncoderOutput(NamedTuple):
 class Encoder(nn.Module):
     """Any embedder, downsampler, trunk and upsampler in one frame."""
 
-    embedder: Embedder
-    downsampler: Downsampler
-    upsampler: Upsampler
+    # `Embedder`, `Downsampler` and `Upsampler`: only who chose the part knows its class.
+    embedder: Any
+    downsampler: Any
+    upsampler: Any
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()

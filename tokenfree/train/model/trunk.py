@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from tokenfree.core.settings import settings
 from tokenfree.train.model.common.attention import ALL_HEADS, Heads, LayerBias, SumBias, Workspace, works_in_place
 from tokenfree.train.model.common.basic import Cost, Dimensions, count_parameters
-from tokenfree.train.model.common.slots import Layer, Positions, TrunkSettings
+from tokenfree.train.model.common.slots import Layer, TrunkSettings
 
 
 class ReusedBias(LayerBias):
@@ -103,8 +103,8 @@ class TrunkConfig(TrunkSettings):
 class Trunk(nn.Module):
     """A stack of layers of one kind, with one pattern (which may depend on the depth) and one position code."""
 
-    positions: Positions
-    segments: nn.Module
+    positions: Any  # a `Positions`: only who chose the part knows its class
+    segments: Any
 
     def __init__(self, config: TrunkConfig, dimensions: Dimensions) -> None:
         super().__init__()
