@@ -24,7 +24,7 @@ SECRET = "not-to-be-told-to-anyone"
 def job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, make_config: Any) -> DataflowJob:
     """The real graph with the options of our profile; secrets are where people have them."""
     pytest.importorskip(
-        "apache_beam.runners.dataflow.internal.apiclient", reason="needs tokenfree[dataflow]", exc_type=ImportError
+        "apache_beam.runners.dataflow.internal.apiclient", reason="needs the extra dataflow", exc_type=ImportError
     )
     for name in ("AWS_SECRET_ACCESS_KEY", "HF_TOKEN", "WANDB_API_KEY", "GOOGLE_API_KEY"):
         monkeypatch.setenv(name, SECRET)
@@ -76,7 +76,7 @@ def test_the_command_shows_it_and_writes_it(
 @pytest.mark.parametrize("missing", ["project", "temp_location"])
 def test_what_dataflow_needs_is_asked_for(missing: str) -> None:
     pytest.importorskip(
-        "apache_beam.runners.dataflow.internal.apiclient", reason="needs tokenfree[dataflow]", exc_type=ImportError
+        "apache_beam.runners.dataflow.internal.apiclient", reason="needs the extra dataflow", exc_type=ImportError
     )
     given = {"project": "geese", "temp_location": "gs://geese-data/tmp"}
     options = runner_options(
@@ -88,7 +88,7 @@ def test_what_dataflow_needs_is_asked_for(missing: str) -> None:
 
 def test_without_the_extra_it_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "apache_beam.runners.dataflow.internal.apiclient", None)
-    with pytest.raises(UserError, match=r"pip install 'tokenfree\[dataflow\]'"):
+    with pytest.raises(UserError, match=r"pip install '\.\[dataflow\]'"):
         describe_dataflow_job(runner_options("dataflow", None), lambda _: None)
 
 

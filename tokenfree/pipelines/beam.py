@@ -72,7 +72,10 @@ def describe_dataflow_job(options: PipelineOptions, build: Callable[[Pipeline], 
     try:
         from apache_beam.runners.dataflow.internal.apiclient import DataflowApplicationClient
     except ImportError:
-        raise UserError("--runner dataflow: needs Beam's part for it; pip install 'tokenfree[dataflow]'") from None
+        raise UserError(
+            "--runner dataflow: Beam's part for it is not installed; run pip install '.[dataflow]' in a checkout of "
+            "tokenfree"
+        ) from None
     options = PipelineOptions.from_dictionary(options.get_all_options(drop_default=True))
     cloud = options.view_as(GoogleCloudOptions)
     for name in ("project", "region", "temp_location"):

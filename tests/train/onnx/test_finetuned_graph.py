@@ -51,7 +51,7 @@ SLOW = [
 @pytest.fixture(scope="module")
 def _packages() -> None:
     for name in ("onnx", "onnxruntime", "onnxscript"):
-        pytest.importorskip(name, reason="needs tokenfree[onnx]")
+        pytest.importorskip(name, reason="needs the extra onnx")
 
 
 @pytest.fixture(scope="module")

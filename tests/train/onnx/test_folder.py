@@ -38,7 +38,7 @@ def run(corpus: str, make_recipe: MakeRecipe, tmp_path_factory: pytest.TempPathF
 @pytest.fixture(scope="module")
 def _packages() -> None:
     for name in ("onnx", "onnxruntime", "onnxscript"):
-        pytest.importorskip(name, reason="needs tokenfree[onnx]")
+        pytest.importorskip(name, reason="needs the extra onnx")
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +168,9 @@ def test_packages_that_are_missing(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert cli.main(["export", run, "--to", "onnx", str(tmp_path / "out")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.endswith("onnx and no_such_package are not installed; run pip install 'tokenfree[onnx]'")
+    assert line.endswith(
+        "onnx and no_such_package are not installed; run pip install '.[onnx]' in a checkout of tokenfree"
+    )
     assert list(tmp_path.iterdir()) == []
 
 

@@ -36,7 +36,7 @@ def ids(run: Path, name: str) -> list[str]:
 
 
 def test_mlflow(corpus: str, make_recipe: MakeRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mlflow = pytest.importorskip("mlflow", reason="needs tokenfree[tracking]")
+    mlflow = pytest.importorskip("mlflow", reason="needs the extra tracking")
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     run = tmp_path / "run"
     recipe = make_recipe(log_to=["mlflow"])
@@ -61,7 +61,7 @@ def test_mlflow(corpus: str, make_recipe: MakeRecipe, tmp_path: Path, monkeypatc
 
 
 def test_wandb_offline(corpus: str, make_recipe: MakeRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("wandb", reason="needs tokenfree[tracking]")
+    pytest.importorskip("wandb", reason="needs the extra tracking")
     monkeypatch.setenv("WANDB_MODE", "offline")
     run = tmp_path / "run"
     pretrain(make_recipe(log_to=["wandb"]), corpus, str(run))
@@ -75,9 +75,7 @@ def test_wandb_offline(corpus: str, make_recipe: MakeRecipe, tmp_path: Path, mon
 
 def test_a_tracker_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(trackers.KINDS, "wandb", ("no_such_package", trackers.Wandb))
-    with pytest.raises(
-        UserError, match=r"train.log_to: wandb is not installed; run pip install 'tokenfree\[tracking\]'"
-    ):
+    with pytest.raises(UserError, match=r"train.log_to: wandb is not installed; run pip install '\.\[tracking\]'"):
         trackers.check(("wandb",))
 
 

@@ -46,7 +46,7 @@ from tokenfree.train.tasks.base import DownstreamTask
 from tokenfree.train.tasks.heads import encode_all
 
 NEEDED = ("onnx", "onnxscript")
-INSTALL = "pip install 'tokenfree[onnx]'"
+INSTALL = "pip install '.[onnx]' in a checkout of tokenfree"
 
 
 Shape = list[str | int]

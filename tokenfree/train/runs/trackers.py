@@ -140,7 +140,7 @@ def check(names: Sequence[str]) -> None:
     if missing:
         raise UserError(
             f"train.log_to: {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed; run "
-            "pip install 'tokenfree[tracking]', or leave it out"
+            "pip install '.[tracking]' in a checkout of tokenfree, or leave it out"
         )
 
 

@@ -53,7 +53,7 @@ def packages() -> Iterator[Finding]:
         extra = re.search(r"extra == ['\"](\w+)['\"]", line)
         if extra and extra.group(1) in ("dev", "all"):
             continue
-        remedy = f"pip install 'tokenfree[{extra.group(1)}]'" if extra else f"pip install '{requirement}'"
+        remedy = f"pip install '.[{extra.group(1)}]' in the checkout" if extra else f"pip install '{requirement}'"
         try:
             version = importlib.metadata.version(requirement.name)
         except importlib.metadata.PackageNotFoundError:
