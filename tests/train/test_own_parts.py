@@ -17,7 +17,7 @@ from tokenfree import load_encoder, load_predictor
 from tokenfree.core.errors import UserError
 from tokenfree.core.own_code import UntrustedCode
 from tokenfree.core.settings import build, merge
-from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.config import FinetuneRecipe, PretrainRecipe
 from tokenfree.train.evaluate import evaluate
 from tokenfree.train.huggingface.folders import export_run
 from tokenfree.train.huggingface.onnx import export_graph
@@ -207,6 +207,15 @@ def test_what_a_part_lacks_in_other_slots(folder: Path, over: Any, base: str, pr
     (folder / "empty.py").write_text(text, encoding="utf-8")
     with pytest.raises(UserError, match=f": {problem} "):
         build(PretrainRecipe, over, source="r")
+
+
+def test_what_a_task_lacks(folder: Path) -> None:
+    text = (
+        "from tokenfree.train.tasks.base import DownstreamTask\nclass Empty(DownstreamTask): name: str = 'empty.Empty'"
+    )
+    (folder / "empty.py").write_text(text, encoding="utf-8")
+    with pytest.raises(UserError, match=r"task: .* Empty lacks build, collator, examples, predictions, raw, scores "):
+        build(FinetuneRecipe, {"task": "empty.Empty"}, source="r")
 
 
 def test_a_run_in_a_store_is_refused_alike(recipe: PretrainRecipe, corpus: str, folder: Path, bucket: str) -> None:

@@ -22,7 +22,7 @@ from tokenfree.train.optimizers.base import Schedule
 BYTES_OF_A_WEIGHT = 8  # and of its gradient, in float32; optimizers add to that
 OPTIMIZER = Slot("tokenfree.train.optimizers", "adamw", "tokenfree.train.optimizers.base.OptimizerConfig")
 OBJECTIVE = Slot("tokenfree.train.objectives", "canine_s", "tokenfree.train.objectives.base.Objective")
-TASK = Slot("tokenfree.train.tasks", "classification", "tokenfree.train.tasks.base.TaskDefaults")
+TASK = Slot("tokenfree.train.tasks", "classification", "tokenfree.train.tasks.base.DownstreamTask")
 
 
 @settings

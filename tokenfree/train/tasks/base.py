@@ -7,6 +7,7 @@ come together in its prediction. Used by train/loop/finetuning.py.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -54,16 +55,16 @@ class TaskCollator(Protocol):
         ...
 
 
-class TaskHead(Head):
+class TaskHead(Head, ABC):
     """The part of a task that is trained with the encoder."""
 
+    @abstractmethod
     def outputs(self, encoder: torch.nn.Module, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """What predictions are made of, with the item as first axis."""
-        raise NotImplementedError
 
+    @abstractmethod
     def loss(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> Loss:
         """The loss of outputs."""
-        raise NotImplementedError
 
     def kept(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """What of the outputs is kept of each item until predictions are made of all: what is large is better not."""
@@ -74,136 +75,68 @@ class TaskHead(Head):
         return self.loss(self.outputs(encoder, batch), batch)
 
 
-class TaskModule(Protocol):
-    """What a task builds. What most answer alike they have from `TaskHead`."""
+class DownstreamTask(ABC):
+    """The `Config` of a task; by default its examples are in files and its scores are shares of what is right."""
 
-    @property
-    def means(self) -> tuple[str, ...]:
-        """The names in every `Loss.means`."""
-        ...
+    name: str
+    needs_files = True  # whether examples come from files; else the task makes them
+    lower_is_better = False  # whether the main score is an error
+    trains_pooled = False  # whether it trains the encoder's layer behind `Encoder.pool`
 
-    def __call__(self, encoder: torch.nn.Module, batch: Mapping[str, Tensor], /) -> Loss:
-        """The loss on a batch."""
-        ...
-
-    def outputs(self, encoder: torch.nn.Module, batch: Mapping[str, Tensor], /) -> dict[str, Tensor]:
-        """See `TaskHead.outputs`."""
-        ...
-
-    def loss(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], /) -> Loss:
-        """See `TaskHead.loss`."""
-        ...
-
-    def kept(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], /) -> Mapping[str, Tensor]:
-        """See `TaskHead.kept`."""
-        ...
-
-    def multiply_accumulates(self) -> int:
-        """See `tokenfree.train.objectives.base.Head`."""
-        ...
-
-
-class DownstreamTask(Protocol):
-    """The `Config` of a task. What most answer alike they have from `TaskDefaults`."""
-
-    @property
-    def name(self) -> str:
-        """The name of its file."""
-        ...
-
-    @property
-    def needs_files(self) -> bool:
-        """Whether examples come from files; else the task makes them."""
-        ...
-
-    @property
-    def lower_is_better(self) -> bool:
-        """Whether the main score is an error."""
-        ...
-
-    @property
-    def trains_pooled(self) -> bool:
-        """Whether it trains the encoder's layer behind `Encoder.pool`."""
-        ...
-
+    @abstractmethod
     def examples(self, split: Split, path: str | None) -> Sequence[Any]:
-        """The examples of a split; `path` is None where the task needs no files.
+        """Return the examples of a split; `path` is None where the task needs no files.
 
         Raises:
             UserError: what is wrong with a file, with its line and the remedy.
         """
-        ...
 
+    @abstractmethod
     def raw(self, key: str, text: str) -> Any:
-        """The example of a text as `tokenfree predict` is given it, without what is to be found.
+        """Return the example of a text as `tokenfree predict` is given it, without what is to be found.
 
         Raises:
             UserError: the text is not one of this task, such as a pair without its second text.
         """
-        ...
 
     def texts(self, example: Any) -> Sequence[str]:
-        """What an example has to read, by which an embedder with a vocabulary of characters learns it."""
-        ...
+        """Return what an example has to read, by which an embedder with a vocabulary of characters learns it."""
+        return ()
 
     def fitted(self, examples: Sequence[Any]) -> Self:
-        """The task with what it takes from the examples that are trained on, such as the names of labels.
+        """Return the task with what it takes from the examples that are trained on, such as the names of labels.
 
         Raises:
             UserError: they cannot be trained on.
         """
-        ...
+        return self
 
     def check(self, model: ModelConfig, length: int, /) -> list[str]:
-        """What keeps `model` from this task with inputs of `length` positions, one line each."""
-        ...
+        """Return what keeps `model` from this task with inputs of `length` positions, one line each."""
+        return []
 
     def adapted(self, model: ModelConfig, /) -> ModelConfig:
-        """The settings of a pretrained model with what the task changes of them; its weights still fit."""
-        ...
+        """Return the settings of a pretrained model with what the task changes of them; its weights still fit."""
+        return model
 
+    @abstractmethod
     def build(self, model: ModelConfig, /) -> TaskHead:
-        """The head for an encoder of this model, with fresh weights; the task is `fitted`."""
-        ...
+        """Return the head for an encoder of this model, with fresh weights; the task is `fitted`."""
 
+    @abstractmethod
     def collator(self, inputs: TextInputs, seed: int) -> TaskCollator:
-        """The collator for a model that reads `inputs`; its draws depend on `seed`.
+        """Return the collator for a model that reads `inputs`; its draws depend on `seed`.
 
         Raises:
             UserError: its inputs are too short.
         """
-        ...
 
+    @abstractmethod
     def predictions(
         self, examples: Sequence[Any], items: Sequence[Item], outputs: Sequence[Outputs]
     ) -> list[dict[str, Any]]:
-        """A line of RUN/predictions for each example: `key`, and what else JSON can hold. One output an item."""
-        ...
+        """Return a line of RUN/predictions for each example: `key`, and what else JSON can hold. One output an item."""
 
+    @abstractmethod
     def scores(self, examples: Sequence[Any], predictions: Sequence[Mapping[str, Any]]) -> Metrics | None:
-        """How right they are; the main score decides on the best checkpoint. None where the answers are not given."""
-        ...
-
-
-class TaskDefaults:
-    """A task whose examples are in files and whose scores are shares of what is right."""
-
-    needs_files = True
-    trains_pooled = False
-    lower_is_better = False
-
-    def texts(self, example: Any) -> Sequence[str]:
-        """Nothing, of a task that reads no texts."""
-        return ()
-
-    def fitted(self, examples: Sequence[Any]) -> Self:
-        """See `DownstreamTask.fitted`."""
-        return self
-
-    def check(self, model: ModelConfig, length: int) -> list[str]:
-        """See `DownstreamTask.check`."""
-        return []
-
-    def adapted(self, model: ModelConfig) -> ModelConfig:
-        """See `DownstreamTask.adapted`."""
-        return model
+        """Return how right they are; the main score decides on the best checkpoint. None if answers are not given."""

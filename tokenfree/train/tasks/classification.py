@@ -52,7 +52,6 @@ class Config(LabelledTexts):
         return self.build_head(model)
 
     def collator(self, inputs: TextInputs, seed: int) -> ClassificationCollator:
-        """See `DownstreamTask.collator`."""
         return ClassificationCollator(self, inputs)
 
 

@@ -14,7 +14,7 @@ from tokenfree.core.errors import UserError
 from tokenfree.core.settings import known, problems_of, settings
 from tokenfree.train.batches.base import Arrays
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.tasks.base import Item, Outputs, Split, TaskDefaults
+from tokenfree.train.tasks.base import DownstreamTask, Item, Outputs, Split
 from tokenfree.train.tasks.examples.noise import Noise
 from tokenfree.train.tasks.examples.texts import GLUE, Columns, TextExample, TextOptions, read_texts
 from tokenfree.train.tasks.heads import Combine, Representation, TextHead
@@ -28,7 +28,7 @@ MetricName = Literal["accuracy", "macro_f1", "f1", "matthews", "pearson", "spear
 
 
 @settings
-class LabelledTexts(TaskDefaults):
+class LabelledTexts(DownstreamTask):
     """Texts, or pairs of them, with a label each.
 
     Attributes:
@@ -65,7 +65,6 @@ class LabelledTexts(TaskDefaults):
 
     @property
     def trains_pooled(self) -> bool:
-        """See `DownstreamTask.trains_pooled`."""
         return self.representation == "pooled"
 
     @property
@@ -116,7 +115,6 @@ class LabelledTexts(TaskDefaults):
         return self.positive if self.positive is not None or self.glue is None else GLUE[self.glue].positive
 
     def examples(self, split: Split, path: str | None) -> Sequence[TextExample]:
-        """See `DownstreamTask.examples`."""
         assert path is not None, "the task needs files"
         return self.noise.add(read_texts(path, self.options), split)
 
@@ -174,7 +172,6 @@ class LabelledTexts(TaskDefaults):
         return {"key": example.key, "label": label, **gold, "probabilities": by_label}
 
     def scores(self, examples: Sequence[TextExample], predictions: Sequence[Mapping[str, Any]]) -> Metrics | None:
-        """See `DownstreamTask.scores`."""
         gold: list[Any] = [example.label for example in examples]
         if None in gold:
             return None

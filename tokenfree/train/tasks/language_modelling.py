@@ -23,7 +23,7 @@ from tokenfree.train.batches.base import Arrays
 from tokenfree.train.model.embedders.byte_table import NUM_BYTES
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.base import Loss
-from tokenfree.train.tasks.base import Item, Outputs, Split, TaskDefaults, TaskHead
+from tokenfree.train.tasks.base import DownstreamTask, Item, Outputs, Split, TaskHead
 from tokenfree.train.tasks.examples.files import base_name, decode, read_bytes
 from tokenfree.train.tasks.examples.texts import TextExample
 from tokenfree.train.tasks.heads import Classifier, encode_units
@@ -35,7 +35,7 @@ _MANY = 1 << 30  # positions: more than any model reads
 
 
 @settings
-class Config(TaskDefaults):
+class Config(DownstreamTask):
     """Bits per byte of plain text files, each one text, by a model of bytes that sees only what comes before.
 
     Attributes:

@@ -23,7 +23,7 @@ from tokenfree.train.batches.characters import CLS
 from tokenfree.train.batches.counter_random import uniform
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.base import Loss
-from tokenfree.train.tasks.base import Item, Outputs, Split, TaskDefaults, TaskHead
+from tokenfree.train.tasks.base import DownstreamTask, Item, Outputs, Split, TaskHead
 from tokenfree.train.tasks.heads import Classifier, class_and_maximum
 from tokenfree.train.tasks.inputs import TextInputs
 from tokenfree.train.tasks.metrics import Metrics
@@ -41,7 +41,7 @@ class MirroredExample(NamedTuple):
 
 
 @settings
-class Config(TaskDefaults):
+class Config(DownstreamTask):
     """Sums of products of vectors from both ends of a sequence, from the class node and the maximum over all units.
 
     Without pairs that meet, the best that a model can reach is a seventh of the error of a constant: a sum of functions

@@ -70,7 +70,6 @@ class Config(LabelledTexts):
         return self.build_head(model, combine=self.combine if self.encode == "apart" else None)
 
     def collator(self, inputs: TextInputs, seed: int) -> TextPairCollator:
-        """See `DownstreamTask.collator`."""
         return TextPairCollator(self, inputs)
 
 

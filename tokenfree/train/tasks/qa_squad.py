@@ -36,7 +36,6 @@ class Config(QuestionAnswering):
     rules: Rules = "squad"
 
     def examples(self, split: Split, path: str | None) -> Sequence[SquadExample]:
-        """See `DownstreamTask.examples`."""
         assert path is not None, "the task needs files"
         return read_squad(path)
 
@@ -46,7 +45,6 @@ class Config(QuestionAnswering):
         return SquadExample(key, key, question, context.decode("utf-8", "surrogatepass"), None)
 
     def fitted(self, examples: Sequence[SquadExample]) -> Self:
-        """See `DownstreamTask.fitted`."""
         if self.unanswerable is not None:
             return self
         return dataclasses.replace(self, unanswerable=not all(example.answers for example in examples))

@@ -36,7 +36,6 @@ class Config(QuestionAnswering):
     trains_pooled = True
 
     def examples(self, split: Split, path: str | None) -> Sequence[TydiExample]:
-        """See `DownstreamTask.examples`."""
         assert path is not None, "the task needs files"
         return list(read_tydi(path))
 

@@ -22,7 +22,7 @@ from tokenfree.core.settings import problems_of, settings
 from tokenfree.preprocess.text.characters import ALONE, SPACE, class_table
 from tokenfree.train.batches.base import Arrays
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.tasks.base import Item, Outputs, Split, TaskDefaults
+from tokenfree.train.tasks.base import DownstreamTask, Item, Outputs, Split
 from tokenfree.train.tasks.examples.noise import Noise
 from tokenfree.train.tasks.examples.tagged import TaggedExample, TaggedOptions, are_bio, read_tagged, spans
 from tokenfree.train.tasks.heads import PlaceHead
@@ -37,7 +37,7 @@ logger = logging.getLogger("tokenfree")
 
 
 @settings
-class Config(TaskDefaults):
+class Config(DownstreamTask):
     """Words with a tag each.
 
     Attributes:
@@ -75,7 +75,6 @@ class Config(TaskDefaults):
         return problems_of(lambda: self.noise.check(model))
 
     def examples(self, split: Split, path: str | None) -> Sequence[TaggedExample]:
-        """See `DownstreamTask.examples`."""
         assert path is not None, "the task needs files"
         labels = None if split == "train" and not self.labels else self.labels
         options = TaggedOptions(
@@ -113,7 +112,6 @@ class Config(TaskDefaults):
         return PlaceHead(model.width, len(self.labels), dropout=self.dropout)
 
     def collator(self, inputs: TextInputs, seed: int) -> TaggingCollator:
-        """See `DownstreamTask.collator`."""
         return TaggingCollator(self, inputs)
 
     def predictions(

@@ -25,7 +25,7 @@ from tokenfree.train.model.attention import sliding_global
 from tokenfree.train.model.common.basic import initialise
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.base import Loss
-from tokenfree.train.tasks.base import Item, Outputs, TaskDefaults, TaskHead
+from tokenfree.train.tasks.base import DownstreamTask, Item, Outputs, TaskHead
 from tokenfree.train.tasks.heads import encode_all
 from tokenfree.train.tasks.inputs import TextInputs, TextSymbols
 from tokenfree.train.tasks.qa.windows import (
@@ -100,7 +100,7 @@ logger = logging.getLogger("tokenfree")
 
 
 @settings
-class QuestionAnswering(TaskDefaults):
+class QuestionAnswering(DownstreamTask):
     """Questions whose answers are spans of a text. Lengths are in characters, of models of subwords and words in these.
 
     Attributes:
@@ -125,7 +125,6 @@ class QuestionAnswering(TaskDefaults):
         """The parts of the text that are read."""
 
     def texts(self, example: Any) -> Sequence[str]:
-        """See `DownstreamTask.texts`."""
         return [
             example.question,
             *(passage.text.decode("utf-8", "surrogatepass") for passage in self.passages(example)),
@@ -159,7 +158,6 @@ class QuestionAnswering(TaskDefaults):
         return SpanHead(model.width, SpanDecoder(self.candidates, self.max_answer), self.num_types)
 
     def collator(self, inputs: TextInputs, seed: int) -> QuestionCollator:
-        """See `DownstreamTask.collator`."""
         return QuestionCollator(self, inputs, seed)
 
     def answers(
