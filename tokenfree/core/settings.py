@@ -7,6 +7,7 @@ class (see `own_code`).
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -29,9 +30,10 @@ def _problem_of_part(found: Any, base: type, name: str) -> str:
     """What keeps the class of the part `name` from a slot whose settings inherit `base`; empty where nothing does."""
     if not (isinstance(found, type) and issubclass(found, base)):
         return f"its settings do not inherit {base.__name__}"
-    missing = sorted(getattr(found, "__abstractmethods__", ()))
-    if missing:
-        return f"{found.__name__} lacks {', '.join(missing)}"
+    for each in (found, _built_by(found)):
+        missing = sorted(getattr(each, "__abstractmethods__", ()))
+        if missing:
+            return f"{each.__name__} lacks {', '.join(missing)}"
     if "__pydantic_config__" not in vars(found):
         return f"{found.__name__} is not decorated with @settings"
     if getattr(found, "name", None) != name:
@@ -42,6 +44,13 @@ def _problem_of_part(found: Any, base: type, name: str) -> str:
     except (NameError, PydanticUserError) as error:
         return f"its fields have types that cannot be read from YAML: {str(error).splitlines()[0]}"
     return ""
+
+
+def _built_by(found: type) -> Any:
+    """The class of the same module that `build` is annotated with; None where it names another one or none."""
+    with contextlib.suppress(AttributeError, KeyError, NameError, TypeError):
+        built = get_type_hints(found.build)["return"]  # pyright: ignore[reportAttributeAccessIssue]
+        return built if built.__module__ == found.__module__ else None
 
 
 class NeedsRefusedValue(Exception):

@@ -93,6 +93,9 @@ def documented(config: type) -> set[str]:
         ("class Config(PositionsConfig):\n    def build(self, *given): ...", "Config is not decorated with @settings"),
         ("@settings\nclass Config(PositionsConfig):\n    name: str = 'x'\n    def build(self, *given): ...",
          "Config needs the field name: str = 'broken'"),
+        ("from tokenfree.train.model.common.slots import Positions\n@settings\nclass Config(PositionsConfig):\n"
+         "    name: str = 'broken'\n    def build(self, dimensions, trunk) -> 'Made': ...\nclass Made(Positions): ...",
+         "Made lacks multiply_accumulates"),
     ],
 )  # fmt: skip
 def test_what_is_no_part_is_refused_when_it_is_chosen(add_part: AddPart, text: str, problem: str) -> None:
