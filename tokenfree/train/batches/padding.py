@@ -35,7 +35,7 @@ class Padding:
         return functools.partial(Padding, bucket=self._bucket), (self._config, self.length)
 
     def padded(self, positions: Iterable[int]) -> int:
-        """The shortest input in which inputs of so many `positions` fit and more padding changes nothing."""
+        """Return the shortest length that fits inputs of `positions` and that more padding would not change."""
         return self._accepted(max(self._room(each) for each in set(positions)))
 
     def _accepted_from(self, shortest: int) -> int:
@@ -46,7 +46,7 @@ class Padding:
         return next(length for length in wanted if not check(self._config, length))
 
     def _room(self, positions: int) -> int:
-        """The length for a text of so many `positions` with the padding that it needs.
+        """Return the length of a text of `positions` with the padding that it needs.
 
         The vectors in a block of nothing but padding depend on how much of it there is: all attend to all there.
         """

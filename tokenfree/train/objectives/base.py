@@ -67,7 +67,7 @@ class Objective(ABC):
 
     @abstractmethod
     def build(self, width: int, vocabulary_size: int) -> Head:
-        """Return the head for an encoder of `width`, and data whose vocabulary has so many subwords."""
+        """Return the head for an encoder of `width` and a vocabulary of `vocabulary_size` subwords."""
 
     def vocabulary_size(self, model: ModelConfig) -> int | None:
         """Return the subwords of the vocabulary that `model` is made for; 0 if it needs none, None if any will do."""

@@ -77,7 +77,7 @@ class Downsampler(nn.Module, ABC):
     each unit reaches.
     """
 
-    min_characters = 1  # shorter inputs are padded to so many, that one unit comes out
+    min_characters = 1  # shorter inputs are padded to this length, so that there is one unit
     takes_rows = False  # whether it is given vectors that are rows of a small table as `TableRows`, not looked up yet
 
     def widened(self, x_BCD: Any, /) -> Any:
@@ -86,7 +86,7 @@ class Downsampler(nn.Module, ABC):
 
     @abstractmethod
     def num_units(self, num_characters: int, /) -> int:
-        """Return the units of `num_characters` characters; where the text decides, so many have room."""
+        """Return the units of `num_characters` characters; where the text decides, the most that fit."""
 
     @abstractmethod
     def costs(self, length: int, /) -> list[Cost]:
@@ -99,7 +99,7 @@ class DownsamplerConfig(ABC):
     changes_width = False  # whether characters may be narrower or wider than units
     layers: int = 0  # Transformer layers over characters, whose width the heads then have to divide
     rate: int = 1  # the length of an example has to be a multiple of this
-    bytes_per_word = None  # set where units are words of the text: an input has room for one for each so many bytes
+    bytes_per_word = None  # set where units are words of the text: bytes of an input per word that it has room for
 
     @abstractmethod
     def build(self, dimensions: Dimensions, /) -> Downsampler:
@@ -132,7 +132,7 @@ class UpsamplerConfig(ABC):
     """The settings of an upsampler."""
 
     residual_characters: bool = False  # whether characters are added to vectors of the model's width
-    max_pieces = None  # set where it makes several vectors of a unit: so many at most
+    max_pieces = None  # set where it makes several vectors of a unit: the most of one unit
 
     @abstractmethod
     def build(self, dimensions: Dimensions, /) -> Upsampler:
@@ -147,7 +147,7 @@ class AttentionConfig(ABC):
     """The settings of an attention pattern, whose module is a `Core`."""
 
     separate_global_projections: bool = False  # whether some units have queries of their own, unknown to position codes
-    num_mixtures = None  # set where keys are so many mixtures of units, which have no position and no segment
+    num_mixtures = None  # set where keys are mixtures of units, without position and segment: their number
     adds_to_values = False  # whether position codes may add vectors to values (`Heads.offset_values`)
 
     @abstractmethod

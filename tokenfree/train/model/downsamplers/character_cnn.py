@@ -41,7 +41,7 @@ class Config(DownsamplerConfig):
         highways: highway layers; 0: none.
         word_width: width of words before the last projection, at least 1.
         max_words: the most words of an example, at least 1: rows of the table of their positions.
-        bytes_per_word: an input has room for one word for each so many bytes, at least 1.
+        bytes_per_word: bytes of an input per word that it has room for, at least 1.
     """
 
     name: Literal["character_cnn"] = "character_cnn"

@@ -48,7 +48,7 @@ class Config(DownsamplerConfig):
         num_queries: 1: one query Q for all words; null: one for each position of a word.
         byte_positions: whether bytes know where they stand in the word: `none`, as in the paper, where "listen" and
             "silent" pool alike, or `learned`.
-        bytes_per_word: an input has room for one word for each so many bytes, at least 1.
+        bytes_per_word: bytes of an input per word that it has room for, at least 1.
     """
 
     name: Literal["word_pooling"] = "word_pooling"
