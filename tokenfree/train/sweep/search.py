@@ -111,7 +111,7 @@ def plan(proposer: Proposer) -> Plan:
     """Return what the sweep will try, as far as the settings and the data tell.
 
     Raises:
-        UserError: fewer settings can be run than there are to be trials; the reasons are named.
+        UserError: fewer settings can be run than there are to be trials, or at most half of a grid; with the reasons.
     """
     sweep = proposer.sweep
     whole = is_whole_grid(sweep)
@@ -126,10 +126,16 @@ def plan(proposer: Proposer) -> Plan:
             break
         history = history.after({"event": "propose", "setting": len(history.proposed), "values": values})
     found = history.proposed
+    reasons = "; ".join(sorted(history.reasons())) or "the space holds no more different settings"
     if not found or len(found) < foreseen:
-        reasons = "; ".join(sorted(history.reasons())) or "the space holds no more different settings"
         asked = "" if whole else f"{wanted} are asked for, but "
         raise UserError(f"trials: {asked}only {len(found)} settings can be run ({reasons})")
+    if sweep.searcher.name == "grid" and len(history.skipped) >= len(found):
+        tried = len(found) + len(history.skipped)
+        raise UserError(
+            f"space: {len(history.skipped)} of {tried} settings of the grid cannot be run ({reasons}). Leave out the "
+            "values that do not fit, or give their keys a condition (when)."
+        )
     return Plan(wanted or len(found), found, history.reasons(), history.skipped)
 
 

@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
+from tokenfree.core.errors import UserError
 from tokenfree.core.settings import build, to_mapping
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.sweep import planning
 from tokenfree.train.sweep.history import JOURNAL, History, Journal
 from tokenfree.train.sweep.planning import SweepTime, TrialCost, TrialSpeed, time_left
 from tokenfree.train.sweep.recipe import SweepRecipe
+from tokenfree.train.sweep.run import prepare
 from tokenfree.workflows.terminal.sweep import describe
 
 MakeSweep = Callable[..., SweepRecipe]
@@ -101,3 +103,14 @@ def test_a_dry_run_measures_or_asks_the_trials(
     assert line.endswith("(by the 2 steps that its trials have trained)")
     assert float(line.split()[3].replace(",", "")) > 1
     assert line.split()[4] == "hours"
+
+
+def test_a_grid_of_which_half_cannot_be_run_is_refused(corpus: str, make_sweep: MakeSweep, tmp_path: Path) -> None:
+    """Hashes must divide the width of 16."""
+    key = "model.embedder.hashes"
+    with pytest.raises(
+        UserError, match=r"space: 2 of 4 settings of the grid cannot be run \(.*hashes: 5 does not.*when"
+    ):
+        prepare(make_sweep(space={key: {"grid": [2, 4, 5, 7]}}), corpus, str(tmp_path))
+    _, plan = prepare(make_sweep(space={key: {"grid": [2, 4, 8, 5, 7]}}), corpus, str(tmp_path))
+    assert (len(plan.settings), sum(plan.skipped.values())) == (3, 2)
