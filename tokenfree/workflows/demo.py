@@ -67,7 +67,7 @@ def run_demo(output: str, *, dump: str | None = None, workers: int = 2, verbosit
         result = pretrain(recipe, data, run, workers=(workers, workers), progress=line)
     mapping = library.resolve_sweep(library.read(SWEEP_RECIPE))
     search = build(SweepRecipe, mapping, source=f"recipe {SWEEP_RECIPE}")
-    with demo.stage("sweep"), SweepTable(verbosity=verbosity) as line:
+    with demo.stage("sweep"), SweepTable(verbosity=verbosity, scheduler=search.scheduler) as line:
         swept = run_sweep(search, data, sweep, progress=line)
     with demo.stage("evaluate"):
         scores = evaluate(run, data)

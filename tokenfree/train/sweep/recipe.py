@@ -256,6 +256,27 @@ class NoScheduler:
     name: Literal["none"] = "none"
 
 
+Scheduler = Asha | MedianStopping | NoScheduler
+
+
+def expected_reports(scheduler: Scheduler | None, reports: int, done: int = 0) -> float:
+    """Return how many more reports a trial makes on average that has made `done` of `reports` and was not stopped.
+
+    ASHA stops all but one in `reduction` trials at each rung. For median stopping every second trial is taken to stop
+    at its first chance.
+    """
+    if isinstance(scheduler, MedianStopping) and done < scheduler.grace < reports:
+        return (scheduler.grace + reports) / 2 - done
+    expected, share = 0.0, 1.0
+    if isinstance(scheduler, Asha):
+        rung = scheduler.grace
+        while rung < reports:
+            if rung > done:
+                expected, share, done = expected + share * (rung - done), share / scheduler.reduction, rung
+            rung *= scheduler.reduction
+    return expected + share * (reports - done)
+
+
 @dataclass(frozen=True)
 class _Choice(Slot):
     """A slot whose variants are classes of this module."""
@@ -309,6 +330,10 @@ class Budget:
     def amount(self) -> float:
         """How much of the unit."""
         return self.steps or self.characters or self.flops or self.seconds or 0
+
+    def num_steps(self, cost: float) -> int:
+        """Return the steps that the budget is worth, at least 1, where a step uses `cost` of the unit."""
+        return max(1, round(self.amount / cost))
 
 
 @settings

@@ -28,7 +28,7 @@ from tokenfree.train.sweep.subjects import subject_of
 
 _PATIENCE = 120  # seconds for which a worker that nobody leads any more may live: one that is cut off ends after 45
 _SAMPLED = 256  # examples whose characters are counted
-_WARM, TIMED_STEPS = 2, 6  # steps before the clock runs, and steps by the clock
+_WARM, _TIMED = 2, 6  # steps before the clock runs, and steps by the clock
 _AT_REST = 1e-12  # a learning rate at which nothing moves, whatever the recipe's own would do to the weights
 
 
@@ -181,10 +181,14 @@ class TrialSession:
 
     def _planned_steps(self, recipe: Recipe) -> int:
         """What the budget is worth; a step is timed on a loop of its own, so that the trial stays as it is."""
-        seconds = None
-        if self._budget.seconds is not None:
-            seconds = seconds_of_step(self._make_loop(recipe_for_timing(recipe)))
-        return steps_of(self._budget, self._loop, seconds)
+        match self._budget.unit:
+            case "train_seconds":
+                return self._budget.num_steps(seconds_of_step(self._make_loop(recipe_for_timing(recipe))))
+            case "flops":
+                return self._budget.num_steps(self._step_flops)
+            case "characters":
+                return self._budget.num_steps(characters_of_step(self._loop))
+        return self._budget.num_steps(1)
 
     def _set_steps(self, steps: int) -> None:
         """Take `steps` for those of the recipe: what the budget is worth shows only on the loop that it builds."""
@@ -241,30 +245,12 @@ def characters_of_step(loop: TrainingLoop[Any]) -> float:
 
 def recipe_for_timing(recipe: Recipe) -> Recipe:
     """The recipe of a loop for `seconds_of_step`: the same work a step, on weights that stay as they begin."""
-    train = dataclasses.replace(recipe.train, steps=_WARM + TIMED_STEPS, learning_rate=_AT_REST)
+    train = dataclasses.replace(recipe.train, steps=_WARM + _TIMED, learning_rate=_AT_REST)
     return dataclasses.replace(recipe, train=train)
 
 
 def seconds_of_step(loop: TrainingLoop[Any]) -> float:
     """The mean seconds of a step, measured on a few of a fresh loop of `recipe_for_timing`, which is then spent."""
     seconds: list[float] = []
-    loop.train_until(_WARM + TIMED_STEPS, lambda line: seconds.append(line["seconds"]))
-    return sum(seconds[_WARM:]) / TIMED_STEPS
-
-
-def steps_of(budget: Budget, loop: TrainingLoop[Any], seconds: float | None = None) -> int:
-    """The steps that `budget` is worth to `loop`, at least 1.
-
-    Args:
-        budget: of one trial.
-        loop: the trial's own, at its beginning.
-        seconds: of a step, needed where the budget is in seconds.
-    """
-    if budget.steps is not None:
-        return budget.steps
-    if budget.seconds is not None:
-        assert seconds is not None, "a budget of seconds needs a step that was timed"
-        return max(1, round(budget.seconds / seconds))
-    if budget.flops is not None:
-        return max(1, round(budget.flops / flops_of_step(loop)))
-    return max(1, round((budget.characters or 0) / characters_of_step(loop)))
+    loop.train_until(_WARM + _TIMED, lambda line: seconds.append(line["seconds"]))
+    return sum(seconds[_WARM:]) / _TIMED

@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     code = "run the code outside tokenfree that the run of --init-from names"
     parser.add_argument("--trust-code", action="store_true", help=code)
     parser.add_argument("--output", metavar="RUN", required=True, help="the folder of the sweep")
-    parser.add_argument("--dry-run", action="store_true", help="only show settings, placement, budget and hours")
+    parser.add_argument("--dry-run", action="store_true", help="only show settings, placement and costs")
     parser.add_argument("--trials", metavar="N", type=int, help="settings to try")
     room = "most trials side by side (default: as many as the CPUs and GPUs have room for)"
     parser.add_argument("--concurrent", metavar="N", type=int, help=room)
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
             print(line)
         return 0
     try:
-        with SweepTable(verbosity=args.verbosity) as table:
+        with SweepTable(verbosity=args.verbosity, scheduler=sweep.scheduler) as table:
             result = run_sweep(sweep, data, args.output, progress=table)
     except JobError:
         if (Path(args.output) / TABLE).is_file():  # every trial failed: what each of them said is on the page

@@ -4,45 +4,42 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
 from tokenfree.core.errors import one_line
 from tokenfree.train.sweep.history import Event, History, TrialState
+from tokenfree.train.sweep.recipe import LOSS, Scheduler, Target, expected_reports
+from tokenfree.train.sweep.results import is_number, short_names, shown
 from tokenfree.workflows.terminal.progress import Frame, clock, counted, fitted, short
 from tokenfree.workflows.terminal.verbosity import Verbosity
 
 if TYPE_CHECKING:
     from tokenfree.train.data.mixture import Data
-    from tokenfree.train.sweep.planning import Placement, SweepTime, TrialCost, TrialSpeed
+    from tokenfree.train.sweep.planning import Placement, TrialCost
     from tokenfree.train.sweep.recipe import SweepRecipe
     from tokenfree.train.sweep.subjects import TaskInput
-from typing import TYPE_CHECKING
-
-from tokenfree.train.sweep.recipe import LOSS, Target
-from tokenfree.train.sweep.results import is_number, short_names, shown
 
 _MOST = 40  # settings that are listed
 
 
 def describe(sweep: SweepRecipe, data: Data | TaskInput, output: str) -> Iterator[str]:
-    """The lines of a dry run; for the hours some steps are trained, or a sweep in `output` is asked for its speed.
+    """Yield the lines of a dry run; nothing is trained.
 
     Raises:
         UserError: the sweep cannot be run.
     """
-    from tokenfree.train.sweep.planning import CostEstimator, measure, time_left
+    from tokenfree.train.sweep.planning import trial_costs
     from tokenfree.train.sweep.run import prepare
 
     proposer, plan = prepare(sweep, data, output)
     sweep = proposer.sweep
     placement = _placement(sweep, plan.settings)
-    estimator = CostEstimator(sweep, proposer.subject)
-    costs = [estimator.estimate(values) for values in plan.settings]
+    costs = trial_costs(sweep, proposer.subject, plan.settings)
     runs = plan.num_settings * sweep.seeds
     seeds = f", each with {counted(sweep.seeds, 'seed')}: {counted(runs, 'trial')}" if sweep.seeds > 1 else ""
     yield f"{counted(plan.num_settings, 'setting')}{seeds}"
@@ -58,10 +55,6 @@ def describe(sweep: SweepRecipe, data: Data | TaskInput, output: str) -> Iterato
     yield from (f"  {count} x {reason}" for reason, count in sorted(plan.skipped.items()))
     yield str(placement)
     yield from _budget(sweep, costs, runs)
-    history = _begun(sweep, plan.settings, output)
-    speed = measure(sweep, plan.settings[0], costs[0], proposer.subject, placement, history)
-    left = time_left(sweep, costs, runs, speed, placement.concurrent, history)
-    yield _hours(left, speed, placement.concurrent, begun=bool(history.trials))
 
 
 def _placement(sweep: SweepRecipe, settings: tuple[dict, ...]) -> Placement:
@@ -76,31 +69,6 @@ def _placement(sweep: SweepRecipe, settings: tuple[dict, ...]) -> Placement:
     return find_placement(sweep, settings, [Node(cores(), torch.cuda.device_count())])
 
 
-def _begun(sweep: SweepRecipe, settings: tuple[dict, ...], output: str) -> History:
-    """What is known of this sweep in its folder; nothing where that holds another one, or none."""
-    from tokenfree.train.sweep.history import History, read_history
-
-    none = History(sweep.seeds, sweep.reports, sweep.quality)
-    if "://" in output:
-        return none
-    found = read_history(Path(output), seeds=sweep.seeds, reports=sweep.reports, target=sweep.quality)
-    both = min(len(found.proposed), len(settings))
-    return found if found.proposed[:both] == settings[:both] else none
-
-
-def _hours(left: SweepTime, speed: TrialSpeed, concurrent: int, *, begun: bool) -> str:
-    least, most = _time(left.least), _time(left.most)
-    time = f"about {most}" if least == most else f"{least} to {most}"
-    side = f"{concurrent} trials side by side" if concurrent > 1 else "one trial after another"
-    return f"time{' left' if begun else ''}: {time} on this machine, {side}, validations included ({speed.source})"
-
-
-def _time(seconds: float) -> str:
-    if seconds < 60:
-        return counted(round(seconds), "second")
-    return counted(round(seconds / 60), "minute") if seconds < 3600 else f"{seconds / 3600:,.1f} hours"
-
-
 def _budget(sweep: SweepRecipe, costs: list[TrialCost], runs: int) -> Iterator[str]:
     budget = sweep.budget
     most = "at most " if sweep.scheduler.name != "none" else ""
@@ -110,8 +78,8 @@ def _budget(sweep: SweepRecipe, costs: list[TrialCost], runs: int) -> Iterator[s
         return
     share = runs / len(costs)  # settings not known yet count as the mean of those that are
     steps = share * sum(cost.steps or 0 for cost in costs)
-    characters = share * sum(cost.characters or 0 for cost in costs)
-    flops = share * sum(cost.flops or 0 for cost in costs)
+    characters = share * sum((cost.steps or 0) * cost.step_characters for cost in costs)
+    flops = share * sum((cost.steps or 0) * cost.step_flops for cost in costs)
     yield f"all trials: {most}{steps:,.0f} steps, {characters:,.3g} characters, {flops:.3g} FLOPs"
 
 
@@ -121,7 +89,7 @@ TICK = 1.0  # seconds between two drawings of the clock
 class SweepTable:
     """Shows the trials of a sweep: `with SweepTable() as table: run_sweep(..., progress=table)`.
 
-    Of a sweep that goes on, the trials that have ended are shown before anything starts.
+    Of a sweep that resumes, the trials that have ended are shown before anything starts.
 
     In a terminal a frame is written over the last one in a single piece, cut to the terminal's width and height; where
     the table is higher, trials that train stand first, then the best ones.
@@ -129,14 +97,21 @@ class SweepTable:
     Args:
         stream: standard error by default.
         verbosity: `quiet` shows nothing, `verbose` writes lines as in a log file.
+        scheduler: the sweep's, for the time left; None if it stops no trial.
     """
 
-    def __init__(self, stream: TextIO | None = None, *, verbosity: Verbosity = "normal") -> None:
+    def __init__(
+        self,
+        stream: TextIO | None = None,
+        *,
+        verbosity: Verbosity = "normal",
+        scheduler: Scheduler | None = None,
+    ) -> None:
         self._stream = sys.stderr if stream is None else stream
         self._frame = Frame(self._stream)
         self._live = self._frame.live and verbosity == "normal"
         self._quiet = verbosity == "quiet"
-        self._pace = SweepPace(time.monotonic())
+        self.pace = SweepPace(time.monotonic(), scheduler)
         self._history = History(seeds=1, reports=1)  # after the last event
         self._states: dict[str, str] = {}  # of the trials, as the log says
         self._lock = threading.Lock()
@@ -150,19 +125,21 @@ class SweepTable:
             if event["event"] == "lost":
                 self._tell(event["message"])
                 return
-            self._pace.hear(event, history, time.monotonic())
+            self.pace.hear(event, history, time.monotonic())
             if self._live:
                 self._frame.draw(self._lines_that_fit())
             elif self._quiet:
                 return
             elif event["event"] == "resume":
-                self._log_ended(history)
+                for trial in history.trials.values():
+                    if trial.ended:
+                        self._write(trial, history)
             elif "trial" in event:
                 self._log(event, history)
 
     def lines(self, width: int, height: int) -> list[str]:
-        """The frame as it stands, at most `height` lines of at most `width` characters."""
-        return frame(self._history, self._pace, time.monotonic(), width, height)
+        """Return the frame as it stands, at most `height` lines of at most `width` characters."""
+        return frame(self._history, self.pace, time.monotonic(), width, height)
 
     def __enter__(self) -> SweepTable:
         if self._live:
@@ -178,7 +155,7 @@ class SweepTable:
                 self._frame.finish("\n".join(self._lines_that_fit()))
 
     def _tell(self, message: str) -> None:
-        """What the trials do not tell, above the table or as a line of its own."""
+        """Show a message that is of no trial, above the table or as a line of its own."""
         if self._live:
             self._frame.above(one_line(message))
         elif not self._quiet:
@@ -186,21 +163,15 @@ class SweepTable:
             self._stream.flush()
 
     def _log(self, event: Event, history: History) -> None:
-        """A line for what begins or reports, and for a trial that came into another state by something else."""
+        """Write a line for what begins or reports, and for a trial that came into another state by something else."""
         trial = history.trials[event["trial"]]
         told = self._states.get(trial.name)
         if event["event"] in ("begin", "report") or (trial.ended and trial.state != told):
             self._write(trial, history)
 
-    def _log_ended(self, history: History) -> None:
-        """A line for each trial that ended in earlier commands."""
-        for trial in history.trials.values():
-            if trial.ended:
-                self._write(trial, history)
-
     def _write(self, trial: TrialState, history: History) -> None:
         self._states[trial.name] = trial.state
-        self._stream.write(one_line(news(trial, history, self._pace, time.monotonic())) + "\n")
+        self._stream.write(one_line(news(trial, history, self.pace, time.monotonic())) + "\n")
         self._stream.flush()
 
     def _lines_that_fit(self) -> list[str]:
@@ -214,30 +185,40 @@ class SweepTable:
 
 
 class SweepPace:
-    """Hears the events of a sweep, with the second of each; its clock is any that never goes back.
+    """Estimates the time left from the seconds between reports; its clock is any that never goes back.
 
     Args:
         now: when the command began.
+        scheduler: the sweep's, None if it stops no trial.
     """
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, now: float, scheduler: Scheduler | None = None) -> None:
         self.began = now
-        self._origin: float | None = None  # when the first trial of this command began to train
-        self._before = 0.0  # trials, and parts of trials, that earlier, killed commands had done
+        self._scheduler = scheduler
         self._heard: dict[str, float] = {}  # by trial, of its last event
+        self._starting: set[str] = set()  # trials whose first report comes after a start of workers
+        self._seconds, self._reports, self._slots = 0.0, 0, 1  # reports of this command, and trials side by side
 
     def hear(self, event: Event, history: History, now: float) -> None:
         """Take in an event, with what is known after it."""
-        if event["event"] == "start" and self._origin is None:
-            self._before = _done(history)
-        if "trial" in event:
-            self._heard[event["trial"]] = now
-        if self._origin is None and event["event"] in ("report", "failure"):  # the start of workers is no part of it
-            used = history.trials[event["trial"]].last.get("train_seconds", 0.0)
-            self._origin = max(self.began, now - used)
+        if "trial" not in event:
+            return
+        trial = history.trials[event["trial"]]
+        if event["event"] == "begin" and not self._reports:
+            self._starting.add(trial.name)
+        if event["event"] == "report":
+            before, last = ({}, *trial.reports)[-2:]
+            seconds = now - self._heard.get(trial.name, self.began)
+            if trial.name in self._starting:  # starts are no part of the pace
+                seconds = min(seconds, last.get("train_seconds", 0.0) - before.get("train_seconds", 0.0))
+                self._starting.remove(trial.name)
+            self._seconds += seconds
+            self._reports += last["report"] - before.get("report", 0)
+        self._slots = max(self._slots, sum(each.running for each in history.trials.values()))
+        self._heard[trial.name] = now
 
     def trial_left(self, trial: TrialState, now: float) -> float | None:
-        """Seconds until the last report of a trial that trains, if it is not stopped before; None where unknown."""
+        """Return the seconds until the last report of a trial that trains, if it is not stopped before."""
         used = trial.last.get("train_seconds")
         if trial.state != "running" or not is_number(used):
             return None
@@ -245,16 +226,19 @@ class SweepPace:
         return max(0.0, left - (now - self._heard.get(trial.name, now)))
 
     def left(self, history: History, now: float) -> float | None:
-        """Seconds until the last trial ends, at the pace of this command; None where unknown or nothing is left."""
-        done = _done(history)
-        if self._origin is None or done <= self._before or done >= history.total:
+        """Return the seconds until the last trial ends, by the mean time of a report and what the scheduler stops."""
+        if not self._reports or history.all_ended:
             return None
-        return (now - self._origin) / (done - self._before) * (history.total - done)
+        each = self._seconds / self._reports
+        left = [self._expected(history, 0) * each] * (history.total - len(history.trials))
+        for trial in history.trials.values():
+            if not trial.ended:
+                since = now - self._heard.get(trial.name, now) if trial.running else 0.0
+                left.append(max(0.0, self._expected(history, trial.report_number) * each - since))
+        return max(sum(left) / self._slots, *left)
 
-
-def _done(history: History) -> float:
-    """How many trials have ended, and the parts done of those that have not."""
-    return sum(1.0 if trial.ended else trial.report_number / trial.last_report for trial in history.trials.values())
+    def _expected(self, history: History, done: int) -> float:
+        return expected_reports(self._scheduler, history.reports, done)
 
 
 LOSS_COLUMN = "loss"
@@ -269,30 +253,40 @@ _SEPARATOR = " · "
 _FLUSH_RIGHT = frozenset({2, 3, 4, 6})
 
 
-_SETTINGS, _LEAST_SETTINGS = 1, 8  # the column that gives way where there is no room, and what is left of it
+_SETTINGS, _LEAST_SETTINGS = 1, 8  # the column that is wrapped, and the width that it has at least
+
+
+_GIVE_WAY = (6, 4, 2, 5)  # columns that are left out where there is no room for the settings, the first one first
 
 
 def frame(history: History, pace: SweepPace, now: float, width: int, height: int) -> list[str]:
-    """The table, at most `height` lines of at most `width` characters: trials that train first, then the best ones."""
+    """Return the table, at most `height` lines of at most `width` characters.
+
+    Trials that train stand first, then the best ones. Settings are never cut: other columns are left out, then
+    settings are wrapped.
+    """
     trials = sorted((trial for trial in history.trials.values() if trial.state != "waiting"), key=_order)
     if not trials:
         return [_cut(f"sweep  begins · {clock(now - pace.began)}", width)]
-    hidden = len(trials) - max(height - 2, 1)
-    if hidden > 0:
-        trials = trials[: max(height - 3, 0)]
     header = tuple(quality_name(history.target) if name == LOSS_COLUMN else name for name in _HEADER)
-    rows = [header, *(_row(trial, pace, now) for trial in trials)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
-    room = width - sum(widths) + widths[_SETTINGS] - 2 * (len(_HEADER) - 1)
-    widths[_SETTINGS] = max(_LEAST_SETTINGS, min(widths[_SETTINGS], room))
-    lines = [fitted(_summary(history, pace, now), _SEPARATOR, width), *(_joined(row, widths) for row in rows)]
-    if hidden > 0:
-        lines.append(f"and {hidden + 1} more")
+    rows = [header, *(_row(trial, pace, now) for trial in trials[:height])]
+    widths = {number: max(map(len, cells)) for number, cells in enumerate(zip(*rows, strict=True))}
+    for number in _GIVE_WAY:
+        if _width(widths) > width:
+            del widths[number]
+    widths[_SETTINGS] -= max(0, min(_width(widths) - width, widths[_SETTINGS] - _LEAST_SETTINGS))
+    lines = [fitted(_summary(history, pace, now), _SEPARATOR, width), *_lines(header, widths)]
+    for number, row in enumerate(rows[1:]):
+        found, last = _lines(row, widths), number == len(trials) - 1
+        if len(lines) + len(found) + (not last) > height:
+            lines.append(f"and {len(trials) - number} more")
+            break
+        lines += found
     return [_cut(line, width) for line in lines[:height]]
 
 
 def _summary(history: History, pace: SweepPace, now: float) -> list[str]:
-    """Trials ended, the best loss or score of those that got furthest, the clock and the time left."""
+    """Return trials ended, the best loss or score of those that got furthest, the clock and the time left."""
     trials = history.trials.values()
     parts = [f"sweep  {sum(trial.ended for trial in trials)}/{history.total or '?'} ended"]
     furthest = max((trial.report_number for trial in trials), default=0)
@@ -311,7 +305,7 @@ def _summary(history: History, pace: SweepPace, now: float) -> list[str]:
 
 
 def news(trial: TrialState, history: History, pace: SweepPace, now: float) -> str:
-    """The line of a log file about a trial of which there is something new."""
+    """Return the line of a log file about a trial of which there is something new."""
     name, _, step, loss, rate, state, _ = _row(trial, pace, now)
     parts = [name, state if state != "failed" else f"failed: {trial.error or 'no message'}"]
     quality = quality_name(history.target)
@@ -320,12 +314,12 @@ def news(trial: TrialState, history: History, pace: SweepPace, now: float) -> st
 
 
 def quality_name(target: Target) -> str:
-    """What stands over the numbers by which trials are judged: `loss`, or `score` or `error` of a task."""
+    """Return what stands over the numbers by which trials are judged: `loss`, or `score` or `error` of a task."""
     return LOSS_COLUMN if target == LOSS else target.metric.removeprefix("dev_")
 
 
 def _order(trial: TrialState) -> tuple[int, int, float, str]:
-    """Those that train by their names, then those that got furthest, the best first, then those that failed."""
+    """Sort those that train by their names, then those that got furthest, the best first, then those that failed."""
     if trial.state == "running":
         return 0, 0, 0.0, trial.name
     found = trial.last.get(trial.target.metric)
@@ -348,13 +342,20 @@ def _row(trial: TrialState, pace: SweepPace, now: float) -> tuple[str, ...]:
     )
 
 
+def _width(widths: dict[int, int]) -> int:
+    return sum(widths.values()) + 2 * (len(widths) - 1)
+
+
 def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
 
 
-def _joined(row: tuple[str, ...], widths: list[int]) -> str:
-    cells = [
-        cell.rjust(width) if column in _FLUSH_RIGHT else _cut(cell, width).ljust(width)
-        for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-    ]
-    return "  ".join(cells).rstrip()
+def _lines(row: Sequence[str], widths: dict[int, int]) -> list[str]:
+    """Return a row of the table, more lines where its settings are wrapped."""
+    first, *more = textwrap.wrap(row[_SETTINGS], widths[_SETTINGS], break_on_hyphens=False) or [""]
+    cells = {**dict(enumerate(row)), _SETTINGS: first}
+    line = "  ".join(
+        cells[number].rjust(width) if number in _FLUSH_RIGHT else cells[number].ljust(width)
+        for number, width in widths.items()
+    )
+    return [line.rstrip(), *(" " * (widths[0] + 2) + rest for rest in more)]

@@ -3,12 +3,13 @@
 import io
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from tests.workflows.terminal.conftest import Terminal
 from tokenfree.train.sweep.history import Event, History
-from tokenfree.train.sweep.recipe import ERROR, SCORE
+from tokenfree.train.sweep.recipe import ERROR, SCORE, Asha
 from tokenfree.workflows.terminal import sweep as sweep_table
 from tokenfree.workflows.terminal.sweep import SweepTable
 
@@ -104,10 +105,10 @@ def test_a_row_says_settings_step_loss_rate_state_and_time_left(at: Callable[[fl
     sweep.report(0, 1, 4.5)
     at(35)
     summary, header, row = table.lines(100, 10)
-    assert summary == "sweep  0/4 ended · best at step 10: 4.500 (trial_000) · 0:35 · about 4:35 left"
+    assert summary == "sweep  0/4 ended · best at step 10: 4.500 (trial_000) · 0:35 · about 3:35 left"
     assert table.lines(len(summary), 1) == [summary]
     assert table.lines(len(summary) - 1, 1) == [
-        summary.removesuffix(" · about 4:35 left")
+        summary.removesuffix(" · about 3:35 left")
     ]  # a field that has no room is left out
     assert header.split() == ["trial", "settings", "step", "loss", "chars/s", "state", "left"]
     assert row.split() == ["trial_000", "rate=0", "seed=1", "10", "4.5000", "12.3k", "running", "0:35"]
@@ -149,6 +150,57 @@ def test_it_fits_the_terminal(at: Callable[[float], None], width: int, height: i
     assert max(map(len, lines)) <= width
     if 3 < height < 30:
         assert lines[-1] == f"and {30 - (height - 3)} more"
+
+
+def test_searched_values_are_never_cut(at: Callable[[float], None]) -> None:
+    table = SweepTable(io.StringIO())
+    sweep = Sweep(table, trials=0)
+    values = {
+        "model.embedder.buckets": 16384, "model.downsampler.rate": 4, "model.trunk.attention.alpha": -0.4375,
+        "train.learning_rate": 0.001234, "train.optimizer.name": "adamw", "model.trunk.layers": 12,
+    }  # fmt: skip
+    short = {"model.downsampler.rate": 2}
+    for setting, each in enumerate((values, short)):
+        sweep.tell({"event": "propose", "setting": setting, "values": each})
+        sweep.report(setting, 1, 4.5)
+    _, header, *rows = lines = table.lines(80, 24)
+    assert max(map(len, lines)) <= 80
+    for part in ("buckets=16384", "rate=4", "alpha=-0.4375", "learning_rate=0.001234", "optimizer.name=adamw"):
+        assert part in " ".join(rows).split()
+    assert header.split() == ["trial", "settings", "loss"]
+    assert [row.split()[0] for row in rows if not row.startswith(" ")] == ["trial_000", "trial_001"]
+    assert table.lines(80, 4) == [lines[0], header, "and 2 more"]  # a trial is shown whole or not at all
+    wide = table.lines(160, 24)
+    assert wide[1].split() == ["trial", "settings", "step", "loss", "chars/s", "state", "left"]
+    assert len(wide) == 4
+
+
+def test_the_time_left_is_within_a_factor_of_two(at: Callable[[float], None]) -> None:
+    """Two side by side that take 20 s a report, after 15 s for the start of workers; ASHA stops two of three."""
+    table = SweepTable(io.StringIO(), scheduler=Asha(grace=1, reduction=3))
+    sweep = Sweep(table, trials=18, reports=9)
+    lasts = [{0: 9, 9: 9, 3: 3, 6: 3, 12: 3, 15: 3}.get(trial, 1) for trial in range(18)]
+    said, waiting = list[Any](), list(range(18))
+    running = {slot: (waiting.pop(0), 0) for slot in range(2)}
+    for trial, _ in running.values():
+        sweep.begin(trial)
+    seconds = [35.0, 35.0]
+    while running:
+        slot = min(running, key=lambda slot: seconds[slot])
+        at(now := seconds[slot])
+        trial, number = running[slot][0], running[slot][1] + 1
+        sweep.report(trial, number, 1.0, "stop" if number == lasts[trial] else "go")
+        running[slot], seconds[slot] = (trial, number), now + 20
+        if number == lasts[trial]:
+            del running[slot]
+            if waiting:
+                running[slot] = waiting.pop(0), 0
+                sweep.begin(running[slot][0])
+        said.append((now, table.pace.left(sweep.history, now)))
+    for then, left in said:
+        if now - then > 60:
+            assert left is not None
+            assert 0.5 < left / (now - then) < 2, (then, left, now)
 
 
 def test_frames_are_written_over_one_another_each_in_one_piece(at: Callable[[float], None]) -> None:
