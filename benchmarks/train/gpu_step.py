@@ -19,8 +19,8 @@ from torch import Tensor
 
 from benchmarks.timing import median
 from tokenfree.core.settings import build
+from tokenfree.preprocess.text.specials import CLS
 from tokenfree.train.batches.base import MASKED
-from tokenfree.train.batches.characters import CLS
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.loop.step import Meter, Task, pretraining_task
 from tokenfree.workflows.recipes import library

@@ -44,7 +44,7 @@ from tokenfree.preprocess.features.columns import build_windows
 from tokenfree.preprocess.features.vocabulary import Vocabulary, train_vocabulary
 from tokenfree.preprocess.job.finish import count
 from tokenfree.preprocess.records import SCHEMA_VERSION, Document
-from tokenfree.train.batches.characters import CLS, MASK, SEP
+from tokenfree.preprocess.text.specials import CLS, MASK, SEP
 from tokenfree.train.batches.subwords import predictable
 from tokenfree.train.data.loader import Loader
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from benchmarks.timing import in_turn, median, quotient
 from tokenfree.core.settings import build
-from tokenfree.train.batches.characters import CLS
+from tokenfree.preprocess.text.specials import CLS
 from tokenfree.train.model.costs import forward_multiply_accumulates
 from tokenfree.train.model.encoder import ModelConfig
 

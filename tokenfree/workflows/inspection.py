@@ -109,7 +109,7 @@ def _sample(storage: Storage, manifest: Manifest, num_windows: int) -> Iterator[
 
 def _masked(row: pa.RecordBatch, vocabulary: Vocabulary, number: int, width: int) -> str:
     """The window as CANINE-S would see it, masked characters as blocks."""
-    from tokenfree.train.batches.characters import MASK
+    from tokenfree.preprocess.text.specials import MASK
     from tokenfree.train.objectives.canine_s import Config
 
     window, config = row.column("codepoints")[0].values.to_numpy(), Config()

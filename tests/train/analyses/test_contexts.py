@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from tokenfree.preprocess.dataset.manifest import load_vocabulary
+from tokenfree.preprocess.text import specials
+from tokenfree.preprocess.text.specials import CLS, MASK, PAD, SEP
 from tokenfree.train.analyses.reading import Change, without_context
 from tokenfree.train.batches.base import Arrays
-from tokenfree.train.batches.characters import CLS, MASK, PAD, SEP
 from tokenfree.train.data.validation import validation_batches
-from tokenfree.train.model.embedders import word_bytes
 from tokenfree.train.objectives import byte2word, canine_c, canine_s, masked_characters, masked_subwords
 
 CHARACTERS: dict[str, Any] = {
@@ -93,14 +93,14 @@ def words_of(arrays: Arrays, row: int) -> list[bytes]:
     ends = arrays["unit_ends"][row].tolist()
     line = bytes(arrays["codepoints"][row].tolist())
     found = [line[start:end] for start, end in zip([0, *ends], ends, strict=False) if end > start]
-    assert (found[0], found[-1]) == (bytes([word_bytes.CLS]), bytes([word_bytes.SEP]))
+    assert (found[0], found[-1]) == (bytes([specials.BYTE_CLS]), bytes([specials.BYTE_SEP]))
     assert arrays["mask"][row].sum() == len(b"".join(found))
     return found[1:-1]
 
 
 def test_words_of_bytes(corpus: str) -> None:
     batch, size = batch_of(corpus, byte2word.Config(bytes_per_word=2), 144)
-    hidden = bytes([word_bytes.MASK])
+    hidden = bytes([specials.BYTE_MASK])
     blank, other = (without_context(batch, "bytes", size, change) for change in get_args(Change))
     assert set(blank) == set(batch)
     for row in range(16):
@@ -118,13 +118,13 @@ def test_words_that_do_not_fit_are_hidden() -> None:
     unit_ends = np.zeros((2, 6), dtype=np.int64)
     many = [*short, *short]
     for row, words in enumerate((long, many)):
-        line = bytes([word_bytes.CLS]) + b"".join(words) + bytes([word_bytes.SEP])
+        line = bytes([specials.BYTE_CLS]) + b"".join(words) + bytes([specials.BYTE_SEP])
         codepoints[row, : len(line)], mask[row, : len(line)] = list(line), True
         sizes = [1, *(len(word) for word in words), 1]
         unit_ends[row] = np.append(np.cumsum(sizes), [len(line)] * (6 - len(sizes)))
     other = without_context({"codepoints": codepoints, "mask": mask, "unit_ends": unit_ends}, "bytes", 0, "other")
     assert words_of(other, 0) == short
-    assert words_of(other, 1) == [*long, bytes([word_bytes.MASK]), bytes([word_bytes.MASK])]
+    assert words_of(other, 1) == [*long, bytes([specials.BYTE_MASK]), bytes([specials.BYTE_MASK])]
 
 
 def test_an_example_alone_has_no_other(corpus: str) -> None:

@@ -12,15 +12,13 @@ from torch import nn
 
 from tokenfree.core.settings import Slot
 from tokenfree.preprocess.dataset.manifest import load_vocabulary
+from tokenfree.preprocess.text.specials import CLS, PAD, SEP, of_subwords
 from tokenfree.train.batches.base import Arrays
-from tokenfree.train.batches.characters import CLS, PAD, SEP
 from tokenfree.train.batches.next_sentence import Cut, Window, cut_pair, cut_places, fit
 from tokenfree.train.data.loader import Loader, load_windows, second_segments
 from tokenfree.train.data.shards import ShardReader
 from tokenfree.train.objectives import canine_s
 from tokenfree.train.objectives.heads import MaskedHead
-from tokenfree.train.objectives.masked_subwords import CLS as SUBWORD_CLS
-from tokenfree.train.objectives.masked_subwords import SEP as SUBWORD_SEP
 
 OBJECTIVES = Slot("tokenfree.train.objectives", "canine_s")
 PAIRED = [
@@ -101,7 +99,7 @@ def test_parts_of_subwords(corpus: str) -> None:
     windows = list(load_windows(corpus, streams=2, global_batch=200, stop=200))
     differs: list[bool] = []
     for row, window in enumerate(windows):
-        frame = (vocabulary.size + SUBWORD_CLS, vocabulary.size + SUBWORD_SEP)
+        frame = of_subwords(vocabulary.size)[1:3]
         first, second = parts_of(batch["codepoints"][row], batch["mask"][row], batch["segments"][row], *frame)
         ids = window["subword_ids"]
         assert (ids[: len(first)] != first).sum() <= 1  # masked

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tokenfree.preprocess.dataset.manifest import load_vocabulary
+from tokenfree.preprocess.text import specials
+from tokenfree.preprocess.text.specials import MASK
 from tokenfree.train.batches.base import KEPT, MASKED, REPLACED, Arrays
-from tokenfree.train.batches.characters import MASK
 from tokenfree.train.data.validation import validation_batches
-from tokenfree.train.model.embedders import word_bytes
 from tokenfree.train.objectives import byte2word, canine_c, canine_s, masked_characters, masked_subwords
 
 OBJECTIVES: dict[str, tuple[Any, int]] = {
@@ -42,7 +42,7 @@ def test_kinds_are_what_the_input_shows(corpus: str, name: str) -> None:
         if name == "byte2word":
             start, end = (int(batch["unit_ends"][row, place[0] - back]) for back in (1, 0))
             shown: Any = bytes(line[start:end].tolist())
-            assert (kind == MASKED) == (shown == bytes([word_bytes.MASK]))
+            assert (kind == MASKED) == (shown == bytes([specials.BYTE_MASK]))
             if kind == KEPT:
                 assert pieces[gold].strip("▁") in shown.decode()
         elif name == "masked_subwords":

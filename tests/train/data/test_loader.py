@@ -10,7 +10,7 @@ import pytest
 
 from tokenfree.core.errors import UserError
 from tokenfree.preprocess.dataset.manifest import load_manifest, load_vocabulary
-from tokenfree.train.batches.characters import MASK
+from tokenfree.preprocess.text.specials import MASK
 from tokenfree.train.data.loader import Loader, load_windows, slice_of
 from tokenfree.train.objectives.canine_s import Config
 

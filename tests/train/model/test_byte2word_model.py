@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from tokenfree.core.settings import build, merge
+from tokenfree.preprocess.text.specials import BYTE_MASK as MASK
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.model.common.basic import as_rows
 from tokenfree.train.model.costs import costs, step_memory
 from tokenfree.train.model.downsamplers.words import words_of
-from tokenfree.train.model.embedders.word_bytes import MASK
 from tokenfree.train.model.encoder import Encoder, ModelConfig
 from tokenfree.train.objectives.base import Head
 from tokenfree.workflows.recipes import library

@@ -12,12 +12,14 @@ from tokenfree.core.errors import UserError
 from tokenfree.core.settings import build
 from tokenfree.preprocess.dataset.manifest import load_vocabulary
 from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.preprocess.text.specials import BYTE_CLS as CLS
+from tokenfree.preprocess.text.specials import BYTE_MASK as MASK
+from tokenfree.preprocess.text.specials import BYTE_SEP as SEP
 from tokenfree.preprocess.text.words import word_spans
 from tokenfree.train.batches.base import Arrays, Rows
 from tokenfree.train.batches.subwords import predictable
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.data.loader import Loader, load_windows
-from tokenfree.train.model.embedders.word_bytes import CLS, MASK, SEP
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives import masked_subwords
 from tokenfree.train.objectives.byte2word import Config

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from tokenfree.core.errors import UserError
+from tokenfree.preprocess.text.specials import CLS, MASK, PAD, SEP
 from tokenfree.train.batches.base import Arrays, Collator
-from tokenfree.train.batches.characters import CLS, MASK, PAD, SEP
 from tokenfree.train.objectives.canine_s import Config
 
 LENGTH = 256

@@ -8,9 +8,13 @@ import pytest
 
 from tokenfree.core.settings import build
 from tokenfree.preprocess.dataset.manifest import load_manifest, load_vocabulary
+from tokenfree.preprocess.text.specials import BYTE_CLS as CLS
+from tokenfree.preprocess.text.specials import BYTE_MASK as MASK
+from tokenfree.preprocess.text.specials import BYTE_PAD as PAD
+from tokenfree.preprocess.text.specials import BYTE_SEP as SEP
+from tokenfree.preprocess.text.specials import BYTE_UNK as UNK
 from tokenfree.train.batches.base import KEPT, MASKED, REPLACED, Arrays
 from tokenfree.train.config import PretrainRecipe, check
-from tokenfree.train.model.embedders.word_bytes import CLS, MASK, PAD, SEP, UNK
 from tokenfree.train.objectives.masked_bytes import Config
 
 LENGTH = 128

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tokenfree.preprocess.text.specials import MASK
 from tokenfree.train.batches.base import Arrays
-from tokenfree.train.batches.characters import MASK
 from tokenfree.train.objectives.masked_characters import Config
 
 LENGTH = 128

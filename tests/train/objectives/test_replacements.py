@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from tokenfree.preprocess.dataset.manifest import load_vocabulary
+from tokenfree.preprocess.text.specials import BYTE_MASK as MASKED_WORD
+from tokenfree.preprocess.text.specials import MASK, of_subwords
 from tokenfree.preprocess.text.words import word_spans
 from tokenfree.train.batches.base import Arrays, draw_unselected
-from tokenfree.train.batches.characters import MASK
-from tokenfree.train.model.embedders.word_bytes import MASK as MASKED_WORD
 from tokenfree.train.objectives import byte2word, canine_s, masked_characters, masked_subwords
 
 ROWS, ITEMS = 2000, 40
@@ -104,7 +104,7 @@ def test_subwords_come_from_the_whole_vocabulary(name: str) -> None:
             now: list[Any] = ["".join(map(chr, line[1 + at : 3 + at])) for at in starts]
             found.append(shown_masked(now, [PIECES[piece][1:] for piece in gold], chr(MASK) * 2))
         else:
-            found.append(shown_masked(line[1 : ITEMS + 1].tolist(), gold, len(PIECES) + masked_subwords.MASK))
+            found.append(shown_masked(line[1 : ITEMS + 1].tolist(), gold, of_subwords(len(PIECES)).mask))
     replaced, shown, masked = np.array(found).T
     assert replaced.sum() > 0.09 * 0.4 * ROWS * ITEMS
     assert shown.sum() / replaced.sum() == pytest.approx((masked * replaced).sum() / replaced.sum() / 49, abs=0.02)

@@ -19,15 +19,13 @@ from torch.nn import functional
 
 from tokenfree.preprocess.text.characters import SPACE, classes_of
 from tokenfree.preprocess.text.scripts import scripts_of
-from tokenfree.train.batches import characters as framing
+from tokenfree.preprocess.text.specials import BYTE_MASK, BYTES, CHARACTERS, Specials, of_subwords
 from tokenfree.train.batches.base import MASKED, Arrays, Symbols
 from tokenfree.train.batches.characters import ragged_range
 from tokenfree.train.batches.words import NUM_FRAME, frame_words
 from tokenfree.train.data.mixture import Data
 from tokenfree.train.data.shards import ShardReader
-from tokenfree.train.model.embedders import word_bytes
 from tokenfree.train.objectives.base import Head
-from tokenfree.train.objectives.masked_subwords import CLS, MASK, SEP
 
 
 def breakdown(names_N: np.ndarray, values: dict[str, np.ndarray]) -> list[dict[str, Any]]:
@@ -92,24 +90,21 @@ def without_context(arrays: Arrays, symbols: str, num_subwords: int, change: Cha
     if "unit_ends" in arrays:
         return {**arrays, **_words(arrays, change)}
     codepoints = arrays["codepoints"]
-    marks = _marks_of_subwords(arrays, num_subwords) if symbols == "subwords" else _marks_of_text(arrays, symbols)
+    specials = {"characters": CHARACTERS, "bytes": BYTES}.get(symbols) or of_subwords(num_subwords)
+    marks = _marks_of(arrays, symbols, specials)
     changed = np.where(marks.white, codepoints, marks.mask_id) if change == "blank" else _other_text(codepoints, marks)
     return {**arrays, "codepoints": np.where(marks.text & ~marks.hidden, changed, codepoints)}
 
 
-def _marks_of_text(arrays: Arrays, symbols: str) -> _Marks:
-    codepoints, special = arrays["codepoints"], framing if symbols == "characters" else word_bytes
-    text = arrays["mask"] & (codepoints != special.CLS) & (codepoints != special.SEP)
-    white = text & (classes_of(codepoints.astype(np.uint32)) == SPACE)
+def _marks_of(arrays: Arrays, symbols: str, specials: Specials) -> _Marks:
+    codepoints = arrays["codepoints"]
+    text = arrays["mask"] & (codepoints != specials.cls) & (codepoints != specials.sep)
+    white = np.zeros_like(text)
+    if symbols != "subwords":
+        white = text & (classes_of(codepoints.astype(np.uint32)) == SPACE)
     if symbols == "bytes":
         white &= codepoints < 0x80
-    return _Marks(text, codepoints == special.MASK, white, special.MASK)
-
-
-def _marks_of_subwords(arrays: Arrays, num_subwords: int) -> _Marks:
-    ids = arrays["codepoints"]
-    text = arrays["mask"] & (ids != num_subwords + CLS) & (ids != num_subwords + SEP)
-    return _Marks(text, ids == num_subwords + MASK, np.zeros_like(text), num_subwords + MASK)
+    return _Marks(text, codepoints == specials.mask, white, specials.mask)
 
 
 def _other_text(codepoints_BC: np.ndarray, marks: _Marks) -> np.ndarray:
@@ -144,13 +139,13 @@ def _words(arrays: Arrays, change: Change) -> Arrays:
     counts_B = (ends_BU > starts_BU).sum(axis=1) - NUM_FRAME
     rows_N = np.repeat(np.arange(len(counts_B)), counts_B)
     words_N = ragged_range(np.ones_like(counts_B), counts_B)
-    text = np.append(arrays["codepoints"].astype(np.uint8).reshape(-1), np.uint8(word_bytes.MASK))
+    text = np.append(arrays["codepoints"].astype(np.uint8).reshape(-1), np.uint8(BYTE_MASK))
     mask_at, own_N = len(text) - 1, starts_BU[rows_N, words_N]
     starts_N, sizes_N = np.full(len(rows_N), mask_at), np.ones(len(rows_N), dtype=np.int64)
     if change == "other":
         partner_N = np.roll(np.arange(len(counts_B)), len(counts_B) // 2)[rows_N]
         places_N = 1 + (words_N - 1) % np.maximum(counts_B[partner_N], 1)
-        hidden_N = arrays["codepoints"][rows_N, own_N] == word_bytes.MASK
+        hidden_N = arrays["codepoints"][rows_N, own_N] == BYTE_MASK
         sizes = np.where(hidden_N, 1, (ends_BU - starts_BU)[partner_N, places_N])
         # The bytes of a row up to and with each word, and one for each word to come: past the room, words are hidden.
         before_N = np.cumsum(sizes) - sizes

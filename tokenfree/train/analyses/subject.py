@@ -12,6 +12,7 @@ from tokenfree.core.errors import UserError
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.dataset.manifest import MANIFEST, load_vocabulary
 from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.preprocess.text.specials import of_subwords
 from tokenfree.preprocess.text.words import word_spans
 from tokenfree.train.batches.words import room_for_words
 from tokenfree.train.data.mixture import Data, paths_of
@@ -19,7 +20,6 @@ from tokenfree.train.data.shards import ShardReader
 from tokenfree.train.huggingface.folders import read_folder
 from tokenfree.train.inference.text_encoder import TextEncoder, load_encoder
 from tokenfree.train.model.encoder import Encoder
-from tokenfree.train.objectives.masked_subwords import CLS, SEP
 from tokenfree.train.runs.config import CONFIG_NAME, is_finetuned, read_config
 from tokenfree.train.runs.run import run_at
 
@@ -108,9 +108,9 @@ class AnalysedModel:
         Raises:
             UserError: see `vocabulary`.
         """
-        size = self.vocabulary.size
+        specials = of_subwords(self.vocabulary.size)
         ids = self.vocabulary.encode_flat([text]).ids.tolist()
-        return torch.tensor([[size + CLS, *ids, size + SEP]])
+        return torch.tensor([[specials.cls, *ids, specials.sep]])
 
 
 def load_model(

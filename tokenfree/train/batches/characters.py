@@ -8,10 +8,9 @@ import numpy as np
 
 from tokenfree.core.errors import UserError
 from tokenfree.preprocess.text.characters import SPACE, classes_of
+from tokenfree.preprocess.text.specials import CLS, SEP
 from tokenfree.train.batches import counter_random as random
 from tokenfree.train.batches.base import Arrays, Rows, Symbols
-
-PAD, CLS, SEP, BOS, MASK = 0x0000, 0xE000, 0xE001, 0xE002, 0xE003  # private-use codepoints, as in CANINE's code
 
 
 def room_for_characters(length: int, spare: int) -> int:

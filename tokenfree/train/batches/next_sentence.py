@@ -12,9 +12,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from tokenfree.preprocess.text.specials import SEP
 from tokenfree.train.batches import counter_random as random
 from tokenfree.train.batches.base import Arrays, Collator, Rows
-from tokenfree.train.batches.characters import SEP
 
 _NEEDED = ("document", "sentence_starts", "whitespace")
 _SPANS = ("subword_ids", "subword_starts", "subword_ends")

@@ -17,11 +17,11 @@ import numpy as np
 from tokenfree.core.errors import UserError
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.characters import byte_offsets, classes_of
+from tokenfree.preprocess.text.specials import BYTE_CLS, BYTE_MASK, BYTE_SEP
 from tokenfree.preprocess.text.words import MAX_WORD_BYTES, byte_spans, limit_bytes
 from tokenfree.train.batches import counter_random as random
 from tokenfree.train.batches.base import Rows
 from tokenfree.train.batches.characters import ragged_range
-from tokenfree.train.model.embedders.word_bytes import CLS, MASK, SEP
 
 NOWHERE = -1
 
@@ -44,7 +44,7 @@ def text_words(text: str, before: str | None = None) -> WordsOfText:
             "rAnDoM" stays one.
     """
     codepoints = _codepoints(text)
-    kept = np.flatnonzero((codepoints > MASK) & ((codepoints < 0xD800) | (codepoints > 0xDFFF)))
+    kept = np.flatnonzero((codepoints > BYTE_MASK) & ((codepoints < 0xD800) | (codepoints > 0xDFFF)))
     clean = codepoints[kept]
     offsets = byte_offsets(clean)
     starts, ends = _spans(clean if before is None else _codepoints(before)[kept], offsets)
@@ -170,7 +170,7 @@ def frame_words(
     source, size = np.empty(int(framed.sum()), dtype=np.int64), np.ones(int(framed.sum()), dtype=np.int64)
     source[heads], source[heads + counts + 1] = len(text), len(text) + 1
     source[inner], size[inner] = starts, sizes
-    flat = np.concatenate([text, np.array([CLS, SEP], dtype=np.uint8)])[ragged_range(source, size)]
+    flat = np.concatenate([text, np.array([BYTE_CLS, BYTE_SEP], dtype=np.uint8)])[ragged_range(source, size)]
 
     after = np.cumsum(size)
     totals = after[heads + counts + 1]

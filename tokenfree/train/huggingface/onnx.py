@@ -29,14 +29,13 @@ from tokenfree.core.errors import UserError
 from tokenfree.core.files import TEMPORARY, write_atomically
 from tokenfree.core.settings import to_mapping
 from tokenfree.preprocess.dataset.manifest import load_vocabulary
-from tokenfree.train.batches import characters
+from tokenfree.preprocess.text import specials
 from tokenfree.train.huggingface.exported_folder import CARD, card_of_run, new_folder
 from tokenfree.train.huggingface.tasks import card_of_task
 from tokenfree.train.inference.finetuned import load_finetuned
 from tokenfree.train.inference.text_encoder import Encoded, TextEncoder, load_encoder
 from tokenfree.train.loop.step import Task
-from tokenfree.train.model.embedders import word_bytes
-from tokenfree.train.model.embedders.word_bytes import MASK, NUM_BYTES
+from tokenfree.train.model.embedders.word_bytes import NUM_BYTES
 from tokenfree.train.model.encoder import Encoder
 from tokenfree.train.model.upsamplers.identity import gather_rows
 from tokenfree.train.runs.config import is_finetuned, read_config, read_finetuned
@@ -219,7 +218,7 @@ def example(graph: Graph, batch: int, positions: int, generator: np.random.Gener
     config = graph.encoder.config
     low, high = {
         "characters": (1, NUM_CHARACTERS),
-        "bytes": (MASK + 1, NUM_BYTES),
+        "bytes": (specials.BYTE_MASK + 1, NUM_BYTES),
         "subwords": (1, getattr(config.embedder, "size", 2)),
     }[config.embedder.symbols]
     real_B = np.array([positions, -(-2 * positions // 3), 1])[:batch]
@@ -564,15 +563,10 @@ def facts_of(
     if isinstance(graph, TaskGraph):
         facts |= _of_task(graph)
     if symbols == "characters":
-        facts["special"] = {
-            "pad": characters.PAD,
-            "cls": characters.CLS,
-            "sep": characters.SEP,
-            "mask": characters.MASK,
-        }
+        facts["special"] = specials.CHARACTERS._asdict()
         facts["max_characters"] = encoder.max_characters + 1 - num_texts(graph)
     elif symbols == "bytes":
-        facts["special"] = {name.lower(): getattr(word_bytes, name) for name in ("PAD", "CLS", "SEP", "MASK")}
+        facts["special"] = specials.BYTES._asdict()
     else:
         facts |= subwords
     if graph.reads_words:

@@ -15,13 +15,12 @@ from torch import Tensor
 
 from tokenfree.core.errors import UserError
 from tokenfree.preprocess.features.vocabulary import MAX_TEXT_CHARACTERS, Vocabulary
+from tokenfree.preprocess.text.specials import BYTE_MASK, MASK, of_subwords
 from tokenfree.preprocess.text.words import word_spans
 from tokenfree.train.batches.base import Arrays
-from tokenfree.train.batches.characters import MASK, frame
+from tokenfree.train.batches.characters import frame
 from tokenfree.train.batches.subwords import predictable
 from tokenfree.train.batches.words import NUM_FRAME, frame_words
-from tokenfree.train.model.embedders import word_bytes
-from tokenfree.train.objectives import masked_subwords
 
 MARK = re.compile(r"\[MASK(?::([0-9]+))?\]")
 _DIGITS = 6  # of the largest number of characters
@@ -154,7 +153,7 @@ def guess_subword(
     Raises:
         UserError: the text is too long for the model.
     """
-    pieces, size = vocabulary.pieces(), vocabulary.size
+    pieces, specials = vocabulary.pieces(), of_subwords(vocabulary.size)
     num_characters = sum(map(len, text.parts)) + len(text.sizes)
     if num_characters > MAX_TEXT_CHARACTERS:
         raise UserError(
@@ -165,14 +164,14 @@ def guess_subword(
     lengths = np.array([len(part) for part in text.parts[:-1]])
     marks = np.cumsum(lengths + 1) - 1
     before, after = (np.searchsorted(marks, edges, side="left") for edges in (flat.starts, flat.ends))
-    ids, place, last = [size + masked_subwords.CLS], 0, -1
+    ids, place, last = [specials.cls], 0, -1
     for mark, is_mark, id_ in zip(before.tolist(), (after > before).tolist(), flat.ids.tolist(), strict=True):
         if not is_mark:
             ids.append(id_)
-        elif ids[-1] != size + masked_subwords.MASK or mark != last:  # several bytes stand for one character
+        elif ids[-1] != specials.mask or mark != last:  # several bytes stand for one character
             place, last = len(ids) if mark == number else place, mark
-            ids.append(size + masked_subwords.MASK)
-    ids.append(size + masked_subwords.SEP)
+            ids.append(specials.mask)
+    ids.append(specials.sep)
     if len(ids) > length:
         raise UserError(f"the text has {len(ids) - 2} subwords and this model reads {length - 2}; shorten it")
     codepoints = np.zeros((1, length), dtype=np.int64)
@@ -200,7 +199,7 @@ def guess_word(
         words += [encoded[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
         if at < len(text.sizes):
             hidden = len(words) if at == number else hidden
-            words.append(bytes([word_bytes.MASK]))
+            words.append(bytes([BYTE_MASK]))
     sizes = np.array([len(word) for word in words])
     if len(words) > num_words or sizes.sum() > length - NUM_FRAME:
         raise UserError(

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from tokenfree.core.settings import settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.preprocess.text.specials import BYTE_MASK
 from tokenfree.train.batches import counter_random as random
 from tokenfree.train.batches.base import KEPT, MASKED, REPLACED, Arrays, Rows, Symbols, draw_unselected, select
 from tokenfree.train.batches.characters import ragged_range
@@ -26,7 +27,6 @@ from tokenfree.train.batches.words import (
     frame_words,
     room_for_words,
 )
-from tokenfree.train.model.embedders.word_bytes import MASK
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.base import reads
 from tokenfree.train.objectives.heads import MaskedHead, SubwordOutput
@@ -171,7 +171,7 @@ class Byte2WordCollator:
         used = ragged_range(first, counts)
         starts, sizes = words.starts[used], words.sizes[used]
         kinds = self._change(masked, len(words.text), counts, starts, sizes, sample_ids)
-        text = np.append(words.text, np.uint8(MASK))
+        text = np.append(words.text, np.uint8(BYTE_MASK))
         framed = frame_words(text, starts, sizes, counts, self.length, self._num_words + NUM_FRAME)
         word = (np.cumsum(counts) - counts)[:, None] + masked.targets["target_positions"][:, :, 0] - 1
         return {

@@ -14,11 +14,10 @@ from torch.nn import functional
 
 from tokenfree.core.settings import problems_of, settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.preprocess.text.specials import BOS, MASK
 from tokenfree.train.batches import counter_random as random
 from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, in_random_order, select, target_kinds
 from tokenfree.train.batches.characters import (
-    BOS,
-    MASK,
     character_symbols,
     crop,
     frame,

@@ -13,9 +13,10 @@ from pydantic import Field
 
 from tokenfree.core.settings import settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.preprocess.text.specials import MASK
 from tokenfree.train.batches import counter_random as random
 from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, select, target_kinds
-from tokenfree.train.batches.characters import MASK, crop, frame, ragged_range, room_for_characters
+from tokenfree.train.batches.characters import crop, frame, ragged_range, room_for_characters
 from tokenfree.train.batches.next_sentence import PairCollator
 from tokenfree.train.batches.subwords import Pool, needed_pieces, subword_symbols
 from tokenfree.train.model.encoder import ModelConfig

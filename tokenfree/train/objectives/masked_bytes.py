@@ -10,9 +10,9 @@ from pydantic import Field
 
 from tokenfree.core.settings import settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.preprocess.text.specials import BYTE_MASK, BYTE_UNK, BYTES, CLS, MASK, SEP
 from tokenfree.train.batches.base import Arrays, Rows, Symbols, target_kinds
-from tokenfree.train.batches.characters import CLS, MASK, SEP, character_symbols, room_for_characters
-from tokenfree.train.model.embedders import word_bytes
+from tokenfree.train.batches.characters import character_symbols, room_for_characters
 from tokenfree.train.model.embedders.byte_table import NUM_BYTES
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives import masked_characters
@@ -60,7 +60,7 @@ class Config(MaskedObjective):
         def clues(arrays: Arrays) -> np.ndarray:
             """Return those of characters, with a letter for each byte of a longer character."""
             shown = arrays["codepoints"]
-            frame = (shown == word_bytes.CLS) | (shown == word_bytes.SEP)
+            frame = np.isin(shown, (BYTES.cls, BYTES.sep))
             return characters.clues({**arrays, "codepoints": np.select([frame, shown >= 0x80], [SEP, _LETTER], shown)})
 
         return characters._replace(name="byte", read=lambda rows: characters.read(_in_bytes(rows)), clues=clues)
@@ -89,15 +89,14 @@ class MaskedBytesCollator:
         arrays = self._collate(_in_bytes(rows), sample_ids)
         symbols, positions, real = arrays["codepoints"], arrays["target_positions"], arrays["target_mask"]
         special = [~arrays["mask"], symbols == CLS, symbols == SEP, symbols == MASK]
-        text = np.where(symbols & 0xFF <= word_bytes.MASK, word_bytes.UNK, symbols & 0xFF)
-        codes = [word_bytes.PAD, word_bytes.CLS, word_bytes.SEP, word_bytes.MASK]
-        shown = np.select(special, codes, text)
+        text = np.where(symbols & 0xFF <= BYTE_MASK, BYTE_UNK, symbols & 0xFF)
+        shown = np.select(special, BYTES, text)
 
         whole = text.copy()
         whole[np.nonzero(real)[0], positions[real]] = arrays["target_ids"][real]
         begins = arrays["mask"] & (whole & 0xC0 != 0x80)
         at_targets = np.take_along_axis(shown, positions, axis=1)
-        kinds = target_kinds(at_targets == word_bytes.MASK, at_targets == arrays["target_ids"])
+        kinds = target_kinds(at_targets == BYTE_MASK, at_targets == arrays["target_ids"])
         return {
             **arrays,
             "codepoints": shown,

@@ -11,10 +11,10 @@ from pydantic import Field
 
 from tokenfree.core.settings import settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.preprocess.text.specials import MASK
 from tokenfree.train.batches import counter_random as random
 from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, draw_unselected, select, target_kinds
 from tokenfree.train.batches.characters import (
-    MASK,
     character_symbols,
     crop,
     frame,

@@ -13,6 +13,7 @@ from pydantic import Field
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.preprocess.text.specials import NUM_SUBWORD_SPECIALS, of_subwords
 from tokenfree.train.batches import counter_random as random
 from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, select, target_kinds
 from tokenfree.train.batches.next_sentence import PairCollator
@@ -21,8 +22,6 @@ from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.base import reads
 from tokenfree.train.objectives.heads import MaskedHead, SubwordOutput
 
-NUM_SPECIAL = 3
-CLS, SEP, MASK = range(NUM_SPECIAL)  # beyond the pieces of the vocabulary
 _MASKED, _REPLACED = 0.8, 0.1
 
 
@@ -42,13 +41,13 @@ class Config(SubwordOutput):
     tied: bool = False
 
     def build(self, width: int, vocabulary_size: int) -> MaskedHead:
-        size = vocabulary_size + NUM_SPECIAL if self.tied else vocabulary_size
+        size = vocabulary_size + NUM_SUBWORD_SPECIALS if self.tied else vocabulary_size
         return MaskedHead(
             width, size, spelled=self.output_rows == "spelled", tied=self.tied, next_sentence=self.next_sentence
         )
 
     def vocabulary_size(self, model: ModelConfig) -> int | None:
-        return model.embedder.size - NUM_SPECIAL
+        return model.embedder.size - NUM_SUBWORD_SPECIALS
 
     def collator(self, vocabulary: Vocabulary | None, length: int, seed: int) -> Collator:
         pieces = needed_pieces(self.name, vocabulary)
@@ -57,7 +56,7 @@ class Config(SubwordOutput):
         single = MaskedSubwordsCollator(self, pieces, length, seed)
         if not self.next_sentence:
             return single
-        return PairCollator(single, length - 2, seed, units="subword_ids", separator=len(pieces) + SEP)
+        return PairCollator(single, length - 2, seed, units="subword_ids", separator=of_subwords(len(pieces)).sep)
 
     def check(self, model: ModelConfig, vocabulary: Vocabulary | None) -> list[str]:
         problems = reads(self.name, model, "subwords", instead="subword_table")
@@ -74,7 +73,7 @@ class Config(SubwordOutput):
             )
         if problems or vocabulary is None:
             return problems
-        needed = vocabulary.size + NUM_SPECIAL
+        needed = vocabulary.size + NUM_SUBWORD_SPECIALS
         if model.embedder.size < needed:
             problems.append(
                 f"model.embedder.size: {model.embedder.size} rows are too few for the {vocabulary.size} subwords of "
@@ -104,8 +103,8 @@ class MaskedSubwordsCollator:
         self.length = length
         self._config = config
         self._seed = seed
-        self._size = len(pieces)
-        self._usable = np.append(predictable(pieces), np.zeros(NUM_SPECIAL, dtype=bool))
+        self._specials = of_subwords(len(pieces))
+        self._usable = np.append(predictable(pieces), np.zeros(NUM_SUBWORD_SPECIALS, dtype=bool))
         self._replacements = np.flatnonzero(self._usable)
 
     def __call__(self, rows: Rows, sample_ids: np.ndarray) -> Arrays:
@@ -129,8 +128,8 @@ class MaskedSubwordsCollator:
             seed=self._seed,
             sample_ids=sample_ids,
         )
-        ids[:, 0] = self._size + CLS
-        ids[np.arange(len(ids)), counts + 1] = self._size + SEP
+        ids[:, 0] = self._specials.cls
+        ids[np.arange(len(ids)), counts + 1] = self._specials.sep
         row = slots[0]
         position = chosen - (np.cumsum(counts) - counts)[row] + 1
         gold = ids[row, position]
@@ -143,7 +142,7 @@ class MaskedSubwordsCollator:
         if len(gold):
             other = self._replacements[(choice * len(self._replacements)).astype(np.int64)]
             shown = np.where(action < _MASKED + _REPLACED, other, gold)
-            ids[row, position] = np.where(action < _MASKED, self._size + MASK, shown)
+            ids[row, position] = np.where(action < _MASKED, self._specials.mask, shown)
             kinds[slots] = target_kinds(action < _MASKED, shown == gold)
         return {
             "codepoints": ids,

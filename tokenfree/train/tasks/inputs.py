@@ -12,13 +12,21 @@ import numpy as np
 
 from tokenfree.core.errors import UserError
 from tokenfree.preprocess.features.vocabulary import MAX_TEXT_CHARACTERS, Vocabulary
+from tokenfree.preprocess.text.specials import (
+    BYTE_CLS,
+    BYTE_MASK,
+    BYTE_SEP,
+    BYTE_UNK,
+    CLS,
+    NUM_SUBWORD_SPECIALS,
+    RESERVED,
+    SEP,
+    of_subwords,
+)
 from tokenfree.train.batches.base import Arrays
-from tokenfree.train.batches.characters import CLS, SEP, ragged_range
+from tokenfree.train.batches.characters import ragged_range
 from tokenfree.train.batches.padding import Padding, round_up
 from tokenfree.train.batches.words import room_for_words, text_words
-from tokenfree.train.model.embedders.word_bytes import CLS as BYTE_CLS
-from tokenfree.train.model.embedders.word_bytes import MASK, UNK
-from tokenfree.train.model.embedders.word_bytes import SEP as BYTE_SEP
 from tokenfree.train.model.encoder import ModelConfig
 
 
@@ -179,7 +187,6 @@ def cut(inputs: TextInputs, text: str, before: str | None, stride: float) -> Ite
 
 
 _BUCKET = 8  # lengths of batches are multiples of this
-_FORBIDDEN = (0x0000, *range(0xE000, 0xE033))  # codepoints that mean something else to the model
 _REPLACEMENT = 0xFFFD
 
 
@@ -266,7 +273,7 @@ class CharacterInputs(SymbolInputs):
     def encode_chunk(self, text: str) -> TextSymbols:
         """A vector for each character."""
         codepoints = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4").copy()
-        codepoints[np.isin(codepoints, _FORBIDDEN)] = _REPLACEMENT
+        codepoints[np.isin(codepoints, RESERVED)] = _REPLACEMENT
         return TextSymbols(codepoints, np.arange(len(codepoints)))
 
 
@@ -277,7 +284,8 @@ class SubwordInputs(SymbolInputs):
     chunk = MAX_TEXT_CHARACTERS
 
     def __init__(self, model: ModelConfig, length: int, vocabulary: Vocabulary) -> None:
-        super().__init__(model, length, cls=vocabulary.size, sep=vocabulary.size + 1)
+        specials = of_subwords(vocabulary.size)
+        super().__init__(model, length, cls=specials.cls, sep=specials.sep)
         self._vocabulary = vocabulary
 
     def encode_chunk(self, text: str) -> TextSymbols:
@@ -315,7 +323,7 @@ class ByteInputs(SymbolInputs):
         """A vector for each byte; that of a character is the one of its first byte."""
         encoded = np.frombuffer(text.encode("utf-8", "surrogatepass"), dtype=np.uint8)
         is_first = (encoded & 0xC0) != 0x80
-        return TextSymbols(np.where(encoded <= MASK, UNK, encoded), np.flatnonzero(is_first))
+        return TextSymbols(np.where(encoded <= BYTE_MASK, BYTE_UNK, encoded), np.flatnonzero(is_first))
 
 
 _CHUNK = 4096  # characters that are encoded at once
@@ -401,9 +409,6 @@ class WordInputs:
         return (1 + np.cumsum(counts) - counts).tolist()
 
 
-_SPECIAL = 3  # CLS, SEP and MASK, behind the subwords
-
-
 def text_inputs(model: ModelConfig, length: int, vocabulary: Vocabulary | None) -> TextInputs:
     """How texts become inputs of at most `length` positions of a model.
 
@@ -426,9 +431,9 @@ def text_inputs(model: ModelConfig, length: int, vocabulary: Vocabulary | None) 
             f"model.embedder.name: {model.embedder.name} reads subwords; give the run whose vocabulary they are of as "
             "--init-from, or a SentencePiece model as --vocabulary"
         )
-    if model.embedder.size < vocabulary.size + _SPECIAL:
+    if model.embedder.size < vocabulary.size + NUM_SUBWORD_SPECIALS:
         raise UserError(
             f"model.embedder.size: {model.embedder.size} rows are too few for the {vocabulary.size} subwords of the "
-            f"vocabulary and CLS, SEP and MASK; set it to {vocabulary.size + _SPECIAL}"
+            f"vocabulary and CLS, SEP and MASK; set it to {vocabulary.size + NUM_SUBWORD_SPECIALS}"
         )
     return SubwordInputs(model, length, vocabulary)

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import settings
+from tokenfree.preprocess.text.specials import CLS
 from tokenfree.train.batches.base import Arrays
-from tokenfree.train.batches.characters import CLS
 from tokenfree.train.batches.counter_random import uniform
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.base import Loss

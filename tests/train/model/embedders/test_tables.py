@@ -9,13 +9,14 @@ import torch
 
 from tokenfree import load_encoder
 from tokenfree.core.settings import build
+from tokenfree.preprocess.text.specials import RESERVED
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.data.shards import ShardReader
 from tokenfree.train.data.validation import frequent_characters
 from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.costs import costs
 from tokenfree.train.model.embedders import byte_table, subword_table
-from tokenfree.train.model.embedders.character_vocabulary import SPECIALS, VocabularyTable
+from tokenfree.train.model.embedders.character_vocabulary import VocabularyTable
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.pretrain import pretrain
 
@@ -37,7 +38,7 @@ def table_of(size: int, characters: str) -> VocabularyTable:
 
 
 def test_the_most_frequent_characters_have_rows() -> None:
-    table = table_of(len(SPECIALS) + 4, "etaoin")
+    table = table_of(len(RESERVED) + 4, "etaoin")
     assert table.room == 3
     rows = rows_of(table, "eta")
     assert len(set(rows)) == 3
@@ -46,7 +47,7 @@ def test_the_most_frequent_characters_have_rows() -> None:
 
 
 def test_special_characters_always_have_rows() -> None:
-    rows = rows_of(table_of(len(SPECIALS) + 2, "e\ue000\x00t"), "e\x00\ue000\ue001\ue003\ue005\ue032")
+    rows = rows_of(table_of(len(RESERVED) + 2, "e\ue000\x00t"), "e\x00\ue000\ue001\ue003\ue005\ue032")
     assert len(set(rows)) == 7
     assert 0 not in rows
 
@@ -68,10 +69,10 @@ def test_frequent_characters_of_a_corpus(corpus: str) -> None:
 
 
 def test_a_run_keeps_the_characters_of_its_corpus(corpus: str, make_recipe: MakeRecipe, tmp_path: Any) -> None:
-    embedder = {"name": "character_vocabulary", "size": len(SPECIALS) + 11, "max_characters": 64}
+    embedder = {"name": "character_vocabulary", "size": len(RESERVED) + 11, "max_characters": 64}
     pretrain(make_recipe(model={"embedder": embedder}, steps=2), corpus, str(tmp_path / "run"))
     table = load_encoder(tmp_path / "run").encoder.embedder.table
-    wanted = [*SPECIALS, *frequent_characters(corpus)[:10].tolist()]
+    wanted = [*RESERVED, *frequent_characters(corpus)[:10].tolist()]
     assert table.known_V.tolist() == sorted(wanted)  # pyright: ignore[reportAttributeAccessIssue, reportCallIssue]
 
 

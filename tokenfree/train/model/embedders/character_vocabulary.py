@@ -11,12 +11,12 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from tokenfree.core.settings import settings
+from tokenfree.preprocess.text.specials import RESERVED
 from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.embedders.characters import CharacterEmbedder, CharacterTable, InputConfig
 from tokenfree.train.model.embedders.hashing import MAX_CODEPOINT
 
 UNKNOWN = 0  # the row of characters that have none
-SPECIALS = (0x0000, *range(0xE000, 0xE033))  # PAD, CLS, SEP and so on, up to the passage markers of TyDi QA
 
 
 @settings
@@ -28,7 +28,7 @@ class Config(InputConfig):
     """
 
     name: Literal["character_vocabulary"] = "character_vocabulary"
-    size: Annotated[int, Field(gt=len(SPECIALS) + 1)] = 8192
+    size: Annotated[int, Field(gt=len(RESERVED) + 1)] = 8192
 
     def build(self, dimensions: Dimensions) -> CharacterEmbedder:
         return CharacterEmbedder(VocabularyTable(self.size, dimensions.width), dimensions, self)
@@ -50,14 +50,14 @@ class VocabularyTable(CharacterTable):
     @property
     def room(self) -> int:
         """For how many characters there are rows, besides the special ones."""
-        return len(self.known_V) - len(SPECIALS)
+        return len(self.known_V) - len(RESERVED)
 
     def learn(self, codepoints: np.ndarray) -> None:
         """Give rows to these characters, int64, the most important first, as far as there is room."""
-        others = np.setdiff1d(codepoints, SPECIALS)
+        others = np.setdiff1d(codepoints, RESERVED)
         chosen = codepoints[np.isin(codepoints, others)][: self.room]
         past = np.arange(MAX_CODEPOINT + 1, MAX_CODEPOINT + 1 + self.room - len(chosen))
-        self.known_V.copy_(torch.from_numpy(np.sort(np.concatenate([SPECIALS, chosen, past]))))
+        self.known_V.copy_(torch.from_numpy(np.sort(np.concatenate([RESERVED, chosen, past]))))
 
     def forward(self, codepoints_BC: Tensor) -> Tensor:
         """Vectors [B, C, D] of int64 codepoints."""

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from tokenfree.core.settings import settings
+from tokenfree.preprocess.text.specials import BYTE_UNK
 from tokenfree.train.model.common.basic import Cost, Dimensions, ScaledEmbedding, TableRows, count_parameters
 from tokenfree.train.model.common.slots import Embedder, EmbedderConfig
 
 NUM_BYTES = 256
-PAD, UNK, CLS, SEP, MASK = range(5)  # words of one byte; text does not hold these bytes
 
 
 @settings
@@ -43,7 +43,7 @@ class WordBytes(Embedder):
     ) -> TableRows:
         """The rows of int64 byte values [B, C], not looked up yet; positions are not looked at."""
         is_byte_BC = (codepoints_BC >= 0) & (codepoints_BC < NUM_BYTES)
-        return TableRows(self.table.weight, torch.where(is_byte_BC, codepoints_BC, UNK), segments_BC)
+        return TableRows(self.table.weight, torch.where(is_byte_BC, codepoints_BC, BYTE_UNK), segments_BC)
 
     def costs(self, length: int) -> list[Cost]:
         return [Cost("byte table", (length, self.table.embedding_dim), count_parameters(self.table), 0)]

@@ -17,14 +17,12 @@ from typing import NamedTuple
 import numpy as np
 
 from tokenfree.core.errors import UserError
+from tokenfree.preprocess.text.specials import CLS, FIRST_PASSAGE_MARKER, QUESTION_MARKER, SEP
 from tokenfree.train.batches import counter_random as random
 from tokenfree.train.batches.base import Arrays
-from tokenfree.train.batches.characters import CLS, SEP
 from tokenfree.train.tasks.inputs import TextInputs, TextSymbols, joined, part_of
 from tokenfree.train.tasks.qa.files import NO_SPAN, Span, SquadExample, TydiExample, encoded
 
-QUESTION_MARKER = 0xE005  # before the question; private-use codepoints as in CANINE's code for TyDi QA
-FIRST_PASSAGE_MARKER = 0xE006  # that of the passage with index 0
 NOWHERE = -1
 _SPACE = 0x20
 
