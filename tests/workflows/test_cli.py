@@ -110,9 +110,10 @@ def test_no_command_shows_the_list(capsys: pytest.CaptureFixture[str]) -> None:
         (["preprocess", "canine-s-tiny", "--output", "r"], "run tokenfree pretrain canine-s-tiny"),
         (
             ["sweep", "three-knobs-tiny", "--data", "d", "--output", "r", "--base", "ms-alpha-tiny"],
-            "run tokenfree sweep ms",
+            "ms-alpha-tiny: a sweep recipe, which cannot be inside a sweep",
         ),
         (["doctor", "three-knobs-tiny"], "run tokenfree sweep three-knobs-tiny"),
+        (["pretrain", "canine-s-tiny", "--output", "r", "--steps", "40"], "did you mean --train.steps?"),
         (["pretrain", "--help-keys", "model.downsmapler"], "did you mean model.downsampler?"),
         (["sweep", "--help-keys=zzz"], "no key begins with 'zzz'"),
         (["preprocess", "--output", "x", "--chek_inputs"], "did you mean --check-inputs?"),

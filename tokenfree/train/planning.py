@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from tokenfree.train.batches.base import Arrays
 from tokenfree.train.config import PretrainRecipe, TrainConfig
 from tokenfree.train.data.loader import Loader
 from tokenfree.train.data.mixture import Data, load_data_manifest, load_data_vocabulary
+from tokenfree.train.loop.pretraining import Loop
 from tokenfree.train.loop.step import Meter, pretraining_task
 from tokenfree.train.model.costs import BYTES, OPTIMIZER_MOMENTS, Memory
 
@@ -92,6 +93,7 @@ LINKS = 300e9  # bytes a second between the GPUs of a node: half of what the A10
 # Measured: bytes that a step leaves in metrics.jsonl and in TensorBoard's file.
 METRICS_BYTES, TENSORBOARD_BYTES = 340, 550
 _HEAD_COPIES = 3  # logits, their logarithms and the gradient of these, of each target
+_TIMED_CHARACTERS, _TIMED_STEPS = 4096, 3  # of a step, and steps after the first one
 _PASSES = 3  # a backward pass is two products for each one of the forward pass
 
 
@@ -119,6 +121,19 @@ def run_seconds(train: TrainConfig, step: float, example: float) -> float:
     """
     validations = train.steps // train.validate_every_steps + (train.steps % train.validate_every_steps > 0)
     return train.steps * step + validations * train.validation_windows * example / _PASSES
+
+
+def measured_seconds(recipe: PretrainRecipe, data: Data) -> float:
+    """Return the seconds of a run on this machine, by steps of a few examples that are timed here."""
+    train = recipe.train
+    examples = min(train.global_batch, max(1, _TIMED_CHARACTERS // train.length))
+    few = {"steps": 1 + _TIMED_STEPS, "global_batch": examples, "micro_batch": None, "streams": 1}
+    device = "cuda" if torch.cuda.is_available() and train.device != "cpu" else "cpu"
+    loop = Loop(replace(recipe, train=replace(train, **few)), data, device=device)
+    seconds: list[float] = []
+    loop.train_until(1 + _TIMED_STEPS, lambda line: seconds.append(line["seconds"]))
+    example = sum(seconds[1:]) / _TIMED_STEPS / examples
+    return run_seconds(train, example * train.global_batch, example)
 
 
 def device_memory(train: TrainConfig, work: Work, encoder: Memory, examples: int, layout: WorkerLayout) -> Memory:

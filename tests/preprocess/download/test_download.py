@@ -61,7 +61,7 @@ def refused(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 def test_download_and_again(mirror: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([*DOWNLOAD, "sw", "swwiki", "--output", "dumps"]) == 0
     shown = capsys.readouterr().out
-    assert f"tokenfree preprocess --wikipedia dumps/{SW} --output data/swwiki" in shown
+    assert f"tokenfree preprocess wikipedia-tiny --wikipedia dumps/{SW} --output data/swwiki" in shown
     assert "2 of 2 files downloaded" in shown
     assert here() == sorted([SW, INDEX])
     assert Path("dumps", SW).read_bytes() == DUMP

@@ -1,5 +1,6 @@
 """The options of `tokenfree pretrain`: what is told before anything starts, and mistakes in one line."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,8 +27,9 @@ def test_a_dry_run_tells_what_would_be(
     run = ["pretrain", recipe, "--data", corpus, "--output", str(tmp_path / "run")]
     dry = ["--model.trunk.layers", "3", "--dry-run"]
     assert cli.main([*run, *dry, "--init-from", first_run]) == 0
-    fits, loaded, new, settings = capsys.readouterr().out.splitlines()
-    assert fits.endswith("and 1 workers")
+    fits, loaded, new, settings, time = capsys.readouterr().out.splitlines()
+    assert fits.endswith("and 1 worker")
+    assert re.match(r"  time        about \d+ seconds? on this machine", time)
     assert loaded.startswith(f"weights of {first_run} (step 8 of a run): 69 of 69 tensors loaded")
     assert new == "  new: encoder.trunk.layers 1-2: 32 tensors, 4,448 parameters, not there"
     assert settings == "  settings that differ: model.trunk.layers 3, there 1"
@@ -36,7 +38,22 @@ def test_a_dry_run_tells_what_would_be(
     assert cli.main([*longer, "16"]) == 0
     assert capsys.readouterr().out.splitlines()[1].startswith("made longer, from 8 to 16 steps; step 9 and those after")
     assert cli.main([*longer, "8"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 1
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+def test_a_run_resumes_by_its_folder_alone(
+    recipe: str, first_run: str, corpus: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = str(tmp_path / "run")
+    assert cli.main(["pretrain", "--output", run]) == 2
+    assert "RECIPE and --data: missing, and" in capsys.readouterr().err
+    command = ["pretrain", recipe, "--data", corpus, "--init-from", first_run, "--train.seed", "3", "--output", run]
+    assert cli.main(command) == 0
+    for again in (["--extend-to", "10"], [f"{run}/config.yaml", "--init-from", first_run]):
+        assert cli.main(["pretrain", "--output", run, *again]) == 0
+        assert "(10 steps)" in capsys.readouterr().out or again[0] == "--extend-to"
+    assert cli.main(["pretrain", "--output", run, "--train.seed", "4"]) == 2
+    assert "train.seed is 4, was 3" in capsys.readouterr().err
 
 
 def test_what_was_loaded_and_the_new_rate_are_told_while_it_trains(

@@ -57,7 +57,7 @@ def test_a_misspelt_key_does_not_hide_the_kind() -> None:
 def test_the_base_of_a_sweep_is_no_sweep() -> None:
     variants = ["canine-s-tiny", "three-knobs-tiny"]
     for mapping in ({"base": "three-knobs-tiny"}, {"space": {"variant": {"grid": variants}}}):
-        with pytest.raises(UserError, match="three-knobs-tiny: a sweep recipe, where a pretraining recipe is expected"):
+        with pytest.raises(UserError, match="three-knobs-tiny: a sweep recipe, which cannot be inside a sweep"):
             library.resolve_sweep(mapping)
     for space in (3, {"variant": 3}, {"variant": {"grid": "abc"}}, {"variant": {"choice": [3]}}):
         assert library.resolve_sweep({"space": space}) == {"space": space}  # the settings say what is wrong

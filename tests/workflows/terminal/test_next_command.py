@@ -21,8 +21,7 @@ def test_another_program() -> None:
 
 
 @pytest.mark.parametrize(("windows", "characters", "said"), [
-    (5, 2040, "  next        tokenfree pretrain canine-s-small --data out --output runs/first"),
-    (5, 232, "  next        tokenfree pretrain canine-s-tiny --data out --output runs/first"),
+    (5, 232, "  next        tokenfree pretrain canine-fast-tiny --data out --output runs/first"),
     (0, 232, "  note        no text for validation, which pretrain needs: give more text, or another "
              "--validation_fraction (now 0.05)"),
 ])  # fmt: skip

@@ -1,5 +1,4 @@
-"""Look into a trained model: what word vectors know of spelling, where attention looks, of what it is made, collisions;
-of a fine-tuned one, how its scores bear noise.
+"""Analyze a trained model: spelling in word vectors, attention, hash collisions, scores under noise.
 
 similarity  Spearman's correlation of the cosine of word vectors with five measures of spelling, on word pairs from
             UniMorph files or a folder of such (--data), with intervals by bootstrap over lemmas

@@ -100,4 +100,4 @@ def _next_command(dumps: Sequence["Dump"], folder: Path) -> str:
         # There may be a hundred parts: the pattern of their names says it shorter.
         inputs.append(f"{quoted}/{re.sub(PART_NUMBER, '[0-9]*.xml*.bz2', name) if more else name}")
     output = f"data/{dumps[0].wiki}" if len(dumps) == 1 else "data/wikipedia"
-    return f"tokenfree preprocess --wikipedia {' '.join(inputs)} --output {output}"
+    return f"tokenfree preprocess wikipedia-tiny --wikipedia {' '.join(inputs)} --output {output}"

@@ -128,7 +128,7 @@ def _evaluate_windows(args: argparse.Namespace, data: "Data") -> int:
     """Print what `tokenfree.train.evaluate.evaluate` finds of a pretraining run."""
     from tokenfree.train.data.mixture import paths_of
     from tokenfree.train.evaluate import evaluate
-    from tokenfree.workflows.terminal.results import breakdown_lines, context_line, next_command
+    from tokenfree.workflows.terminal.results import breakdown_lines, context_line, metric_lines, next_command
 
     found = evaluate(args.run_folder, data, num_windows=args.windows, step=args.step, trust_code=args.trust_code)
     if args.json:
@@ -136,8 +136,7 @@ def _evaluate_windows(args: argparse.Namespace, data: "Data") -> int:
         return 0
     found.pop("damaged", None)  # a warning names it
     by_group = {kind: found.pop(kind) for kind in ("languages", "scripts") if kind in found}
-    for name, value in found.items():
-        print(f"{name:<36}{value:,.4f}" if isinstance(value, float) else f"{name:<36}{value:,}")
+    print("\n".join(metric_lines(found)))
     line = context_line(found)
     if line is not None:
         print(line)

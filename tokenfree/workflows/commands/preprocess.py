@@ -39,7 +39,6 @@ KIND = PREPROCESSING  # of recipe that the command reads
 PASSES_ON = True  # options after `--` go to Beam
 MANY_BYTES = 0.05  # of the subwords of a language: more are worth a warning
 _SHOWN_LANGUAGES = 10
-_SHORT = 512  # characters: with such windows one begins with a tiny model
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -135,8 +134,7 @@ def run(args: argparse.Namespace) -> int:
             f"  note        no text for {' and '.join(empty)}, which pretrain needs: give more text, or another {key}"
         )
     else:
-        recipe = "canine-s-tiny" if config.window.max_characters <= _SHORT else "canine-s-small"
-        print(next_command("pretrain", recipe, "--data", args.output, "--output", "runs/first"))
+        print(next_command("pretrain", "canine-fast-tiny", "--data", args.output, "--output", "runs/first"))
     return 0
 
 

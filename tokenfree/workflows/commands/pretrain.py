@@ -1,7 +1,8 @@
 """Pretrain a model on a data directory.
 
-The same command goes on where a run was stopped or killed. With one worker training runs in this process, with more
-under Ray Train; the batches do not depend on the number of workers. Keys of the recipe are options too.
+The same command resumes a run that was stopped or killed; so does `tokenfree pretrain --output RUN`. With one worker
+training runs in this process, with more under Ray Train. The batches do not depend on the number of workers. Keys of
+the recipe are options too.
 
 Several data directories are mixed: `--data A:0.7 B:0.3` takes seven of ten samples from A, in an order as fixed as that
 of one. Without weights each gives samples in proportion to its characters. They share one subword vocabulary. The
@@ -19,7 +20,7 @@ Examples:
   tokenfree pretrain canine-s-base --data data/en --output runs/base --workers 2:8 --train.learning_rate 0.002
   tokenfree pretrain canine-s-tiny --data data/de --output runs/de --init-from runs/tiny
   tokenfree pretrain canine-s-tiny --data data/en:0.7 data/de:0.3 --output runs/both
-  tokenfree pretrain canine-s-tiny --data data/en --output runs/tiny --extend-to 2000
+  tokenfree pretrain --output runs/tiny --extend-to 2000
 """
 
 import argparse
@@ -27,11 +28,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tokenfree.core.errors import UserError
+from tokenfree.core.settings import draft, merge, nest, override, to_mapping
+from tokenfree.core.storage import Storage
 from tokenfree.workflows.recipes import options as recipe_options
 from tokenfree.workflows.recipes.keys import PRETRAINING
-from tokenfree.workflows.recipes.options import add_data_argument, told
+from tokenfree.workflows.recipes.options import add_data_argument, told, trust_of
 
 if TYPE_CHECKING:
+    from tokenfree.core.settings import Draft
     from tokenfree.train.config import PretrainRecipe
     from tokenfree.train.data.mixture import Data
 
@@ -40,8 +44,9 @@ KIND = PRETRAINING  # of recipe that the command reads
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`RECIPE --data DIR ... --output RUN [--workers N | MIN:MAX] [--init-from RUN|FOLDER] [--extend-to STEPS]`."""
-    recipe_options.add_arguments(parser, KIND)
-    add_data_argument(parser, needed=True)
+    shown = "a recipe's name or YAML file (default: that of the run to resume)"
+    recipe_options.add_arguments(parser, KIND, optional=True, shown=shown)
+    add_data_argument(parser)
     parser.add_argument("--output", metavar="RUN", required=True, help="the folder of the run")
     parser.add_argument("--workers", metavar="N | MIN:MAX", default="1", help="training processes (default 1)")
     parser.add_argument(
@@ -53,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     code = "run the code outside tokenfree that the run of --init-from names"
     parser.add_argument("--trust-code", action="store_true", help=code)
     parser.add_argument("--profile", action="store_true", help="leave a Chrome trace of a few steps in RUN/profile")
-    parser.add_argument("--dry-run", action="store_true", help="only check the recipe against the data and weights")
+    parser.add_argument("--dry-run", action="store_true", help="check all inputs, and time a few steps")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -64,14 +69,15 @@ def run(args: argparse.Namespace) -> int:
     """
     from tokenfree.train.data.mixture import paths_of
     from tokenfree.train.pretrain import pretrain
-    from tokenfree.workflows.terminal.progress import ProgressLine
+    from tokenfree.workflows.terminal.progress import ProgressLine, counted
     from tokenfree.workflows.terminal.results import loss_lines, loss_of_each, next_command
     from tokenfree.workflows.terminal.verbosity import show_settings
 
     recipe, data, workers = _checked(args)
     show_settings(args.verbosity, recipe)
     if args.dry_run:
-        print(f"recipe {args.recipe}: fits the data {told(data)} and {args.workers} workers")
+        shown = counted(workers[0], "worker") if len({*workers}) == 1 else f"{args.workers} workers"
+        print(f"recipe {args.recipe or args.output}: fits the data {told(data)} and {shown}")
         print("".join(f"{line}\n" for line in _what_would_be(recipe, data, args)), end="")
         return 0
     steps = args.extend_to or recipe.train.steps
@@ -95,15 +101,17 @@ def run(args: argparse.Namespace) -> int:
         files.append(("profile", f"{args.output}/profile"))
     for what, path in files:
         print(f"  {what:<12}{path}")
-    print(next_command("evaluate", args.output, "--data", *args.data))
+    print(next_command("evaluate", args.output, "--data", *args.data, *trust_of(recipe)))
     return 0
 
 
 def _what_would_be(recipe: "PretrainRecipe", data: "Data", args: argparse.Namespace) -> Iterator[str]:
-    """What the run would begin with, and how it would be made longer."""
+    """What the run would begin with, how it would be made longer, and how long it takes."""
     from tokenfree.train.jobs.start import Extension, GivenStart
     from tokenfree.train.loop.pretraining import Loop
+    from tokenfree.train.planning import measured_seconds
     from tokenfree.train.runs.run import run_at
+    from tokenfree.workflows.terminal.results import time_of
 
     run = run_at(args.output)
     if args.extend_to is not None:
@@ -114,6 +122,7 @@ def _what_would_be(recipe: "PretrainRecipe", data: "Data", args: argparse.Namesp
     if args.init_from is not None:
         start = GivenStart(run, recipe, lambda each: Loop(each, data), args.init_from, trust_code=args.trust_code)
         yield from start.lines()
+    yield f"  time        about {time_of(measured_seconds(recipe, data))} on this machine, by a few steps timed here"
 
 
 def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, Data, tuple[int, int]]":
@@ -122,10 +131,10 @@ def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, Data, tuple[int
     Raises:
         UserError: with all problems of them.
     """
-    from tokenfree.train.config import PretrainRecipe, check
+    from tokenfree.train.config import check
     from tokenfree.train.data.mixture import load_data_manifest, load_data_vocabulary, parse
 
-    made = recipe_options.drafted(PretrainRecipe, args)
+    made = _drafted(args)
     recipe, problems = made.settings, list(made.problems)
     workers, data, manifest, vocabulary = (1, 1), None, None, None
     others: list[UserError] = []  # that are not the recipe's
@@ -146,6 +155,31 @@ def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, Data, tuple[int
     if recipe is None or data is None or problems or others:
         raise UserError(recipe_options.source(args), [*problems, *map(str, others)])
     return recipe, data, workers
+
+
+def _drafted(args: argparse.Namespace) -> "Draft[PretrainRecipe]":
+    """Return the settings; what the command leaves out is that of the run at `--output`: recipe, data, first weights.
+
+    Raises:
+        UserError: there is no such run.
+    """
+    from tokenfree.train.config import PretrainRecipe
+    from tokenfree.train.data.mixture import words_of
+    from tokenfree.train.runs.config import read_config
+
+    if args.recipe is not None and args.data is not None:
+        return recipe_options.drafted(PretrainRecipe, args)
+    missing = " and ".join(["RECIPE"] * (args.recipe is None) + ["--data"] * (args.data is None))
+    if not Storage.at(args.output).size("config.yaml"):
+        raise UserError(f"{missing}: missing, and {args.output} is no run to resume. Give both for a new run.")
+    recorded = read_config(args.output, trust_code=args.trust_code)
+    args.data = args.data or words_of(recorded.data)
+    if args.recipe is not None:
+        return recipe_options.drafted(PretrainRecipe, args)
+    if args.init_from is None and recorded.init_from is not None:
+        args.init_from = recorded.init_from.path
+    mapping = merge(to_mapping(recorded.recipe), recipe_options.resolve(None, args.config))
+    return draft(PretrainRecipe, override(PretrainRecipe, mapping, nest(args.overrides))[0])
 
 
 def parse_workers(text: str) -> tuple[int, int]:

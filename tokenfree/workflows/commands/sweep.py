@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
         print(paper_table([args.output], "markdown"), end="")
         print(next_command("report", args.output, "--format", "latex"))
     elif BEST in made:
-        print(next_command("pretrain", str(Path(args.output) / BEST), "--data", *args.data, "--output", "RUN"))
+        print(next_command("pretrain", str(Path(args.output) / BEST), "--data", *args.data, "--output", "runs/best"))
     return 1 if any(trial.state == "failed" for trial in result.trials) else 0
 
 

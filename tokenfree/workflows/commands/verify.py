@@ -60,7 +60,7 @@ def _verified_data(directory: str) -> tuple[Mapping[str, Any], list[str]]:
     return found, [
         f"{directory}: good: {len(shards)} shards, {windows:,} windows, {characters:,} characters",
         *_unhashed_line(unhashed),
-        next_command("pretrain", "canine-s-tiny", "--data", directory, "--output", "runs/first"),
+        next_command("pretrain", "canine-fast-tiny", "--data", directory, "--output", "runs/first"),
     ]
 
 

@@ -37,7 +37,7 @@ def about(recipe: str) -> str:
 
 
 def read(recipe: str) -> dict[str, Any]:
-    """The mapping of a recipe given by name or by YAML file, as it stands there.
+    """The mapping of a recipe given by name or by YAML file, as it stands there; of a run's config.yaml its recipe.
 
     Raises:
         UserError: there is no such recipe or file, or it is not YAML, or not a mapping.
@@ -48,6 +48,8 @@ def read(recipe: str) -> dict[str, Any]:
         raise UserError(f"recipe {recipe}: not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(mapping, dict):
         raise UserError(f"recipe {recipe}: should be a mapping of keys to values, not {type(mapping).__name__}")
+    if "manifest" in mapping and isinstance(mapping.get("recipe"), dict):  # config.yaml of a run
+        return mapping["recipe"]
     return mapping
 
 
@@ -102,6 +104,8 @@ def resolve_sweep(mapping: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read_base(recipe: str) -> dict[str, Any]:
     mapping = read_based(recipe)
+    if "space" in mapping:
+        raise UserError(f"recipe {recipe}: a sweep recipe, which cannot be inside a sweep. Name one of a single model.")
     check_kind(FINETUNING if "task" in mapping else PRETRAINING, recipe)
     return mapping
 

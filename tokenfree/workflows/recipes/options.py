@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tokenfree.core import own_code
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import Draft, build, draft, merge, nest, override
 from tokenfree.workflows.recipes import library
@@ -21,9 +22,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def add_arguments(parser: argparse.ArgumentParser, kind: RecipeKind, *, optional: bool = False) -> None:
+RECIPE = "a recipe's name or YAML file"
+
+
+def add_arguments(
+    parser: argparse.ArgumentParser, kind: RecipeKind, *, optional: bool = False, shown: str = RECIPE
+) -> None:
     """The positional RECIPE, `--config` and `--help-keys`; keys are options too (`--model.trunk.layers 4`)."""
-    shown = "a recipe's name or YAML file"
     parser.add_argument("recipe", metavar="RECIPE", nargs="?" if optional else None, help=shown)
     parser.add_argument("--config", metavar="FILE", help="YAML laid over the recipe; any key may follow as --KEY VALUE")
     add_help_keys(parser, kind)
@@ -195,7 +200,7 @@ def _plain(option: str) -> str:
 
 
 def _hint(command: str, option: str, options: Sequence[str], kind: RecipeKind | None) -> str:
-    close = difflib.get_close_matches(_plain(option), options, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(_plain(option), options, n=1, cutoff=0.7)  # --steps is not like --help
     if not close and kind is not None:
         names = [key.name for group in kind.groups() for key in group.keys]
         names += [group.name for group in kind.groups() if group.name]
@@ -208,6 +213,11 @@ def add_step_argument(parser: argparse.ArgumentParser) -> None:
     """`--step N`."""
     shown = "use the checkpoint of this step (default: the last one of a run, the best one of a fine-tuned run)"
     parser.add_argument("--step", metavar="N", type=int, help=shown)
+
+
+def trust_of(recipe: Any) -> list[str]:
+    """Return the option that commands need to read a run of `recipe`, if it names code outside tokenfree."""
+    return ["--trust-code"] if own_code.hashes(recipe) else []
 
 
 def show(checkpoint: Checkpoint, as_json: bool) -> None:

@@ -136,7 +136,36 @@ def _compared(masked_only: float, baselines: Mapping[str, float], clue: str | No
     margin = min(unigram, given) - masked_only
     if margin > 0:
         return f"{line}; the model is {margin:.3f} below"
-    return f"{line}; the model is NOT below, so no reading is shown"
+    return f"{line}; the model is {-margin:.3f} above. It does not use context yet: train longer"
+
+
+_METRICS = {
+    "validation_loss": "held-out loss, nats",
+    "validation_accuracy": "held-out accuracy",
+    "validation_masked_only_loss": "loss on hidden targets, nats",
+    "validation_masked_only_accuracy": "accuracy on hidden targets",
+    "validation_targets": "held-out targets",
+    "baseline_unigram": "baseline by frequency, nats",
+    "baseline_clue": "baseline by frequency and length, nats",
+    "baseline_copied": "the same, visible targets copied, nats",
+    "baseline_masked_only_unigram": "hidden targets: by frequency, nats",
+    "baseline_masked_only_clue": "hidden targets: and length, nats",
+    "margin": "below the best baseline, nats",
+    "probe_blank": "rise without the context, nats",
+    "probe_other": "rise with another context, nats",
+    "probe": "rise, the smaller of the two, nats",
+}
+
+
+def metric_lines(found: Mapping[str, float]) -> Iterator[str]:
+    """Yield a line for each metric of a pretraining run, in words, with its interval if it has one."""
+    for name, value in found.items():
+        if name.endswith(("_low", "_high")):
+            continue
+        shown = f"{value:,.4f}" if isinstance(value, float) else f"{value:,}"
+        if f"{name}_low" in found:
+            shown += f"  (95% interval {found[f'{name}_low']:.4f} to {found[f'{name}_high']:.4f})"
+        yield f"{_METRICS.get(name, name.replace('_', ' ')):<42}{shown}"
 
 
 def context_line(found: Mapping[str, float]) -> str | None:
