@@ -1,5 +1,5 @@
 """The runner on Ray, without a cluster: processes of this machine stand for its workers. A real cluster is in
-tests/workflows/cluster/test_rehearsal_preprocess.py."""
+tests/workflows/cluster/test_local_preprocess.py."""
 
 import contextlib
 import dataclasses

@@ -5,6 +5,7 @@ tracebacks, `-q` no progress, `-v` settings, messages of libraries and seconds.
 """
 
 import argparse
+import atexit
 import contextlib
 import difflib
 import errno
@@ -70,7 +71,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = list(sys.argv[1:] if argv is None else argv)
     out, errors = PrintableStream(sys.stdout), PrintableStream(sys.stderr)
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors), _interrupts() as caught:
-        return _status(argv, caught)
+        status = _status(argv, caught)
+    # Ray has colorama end the colours of a terminal at exit, in a stream that writes the sequence as text.
+    if "colorama" in sys.modules:
+        atexit.unregister(sys.modules["colorama"].initialise.reset_all)
+    return status
 
 
 @contextlib.contextmanager

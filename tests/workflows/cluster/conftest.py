@@ -12,7 +12,7 @@ from tokenfree.workflows.cluster import profiles
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory; no token, rehearsal or address of the user's is seen from there."""
+    """The working directory; no token, local cluster or address of the user's is seen from there."""
     monkeypatch.setenv("TOKENFREE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "token" / "auth_token"))
     for name in (

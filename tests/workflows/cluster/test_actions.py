@@ -2,12 +2,16 @@
 
 import io
 import os
+import pty
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conftest import REPOSITORY
 from tokenfree.workflows import cli
 from tokenfree.workflows.cluster import actions as ray_up
 from tokenfree.workflows.cluster import tokens
@@ -79,18 +83,20 @@ def test_a_profile_without_a_token_needs_a_flag(
 
     path = filled("onpremise", without)
     assert cli.main(["cluster", "up", path, "--yes"]) == 2
-    assert "RAY_AUTH_MODE=token is missing, and Ray runs the code of whoever reaches it" in capsys.readouterr().err
+    assert "RAY_AUTH_MODE=token is missing, and Ray runs the code of anyone who reaches it" in capsys.readouterr().err
     assert cli.main(["cluster", "up", path, "--yes", "--no-token"]) == 0
     assert os.environ["RAY_AUTH_MODE"] == "disabled"
     assert os.environ[ray_up.NEWER_AUTOSCALER] == "0"  # the other one starts some of the workers only
     assert not tokens.path().exists()
 
 
-def test_down_and_status_without_a_rehearsal(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_down_and_status_without_a_local_cluster(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["cluster", "down", "local"]) == 0
     assert cli.main(["cluster", "status", "local"]) == 1
     assert capsys.readouterr().out.splitlines() == [
-        "no rehearsal runs; nothing to do", "no rehearsal runs; tokenfree cluster local starts one"]  # fmt: skip
+        "no local cluster runs; nothing to do",
+        "no local cluster runs; tokenfree cluster local starts one",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +107,7 @@ def test_down_and_status_without_a_rehearsal(folder: Path, capsys: pytest.Captur
         (["jobs", "--", "x"], "tokenfree cluster jobs takes nothing after '--', but got 'x'"),
         (["jobs", "--address", "ftp://x"], "--address ftp://x: give the dashboard of a cluster as http://HOST:PORT"),
         (["jobs", "--address", "http://me:word@x:1"], "give the dashboard of a cluster as http://HOST:PORT"),
-        (["up", "local", "--yes"], "local is no profile; tokenfree cluster local starts a rehearsal"),
+        (["up", "local", "--yes"], "local is not a profile. tokenfree cluster local starts a local cluster"),
         (["local", "--nodes", "0"], "--nodes and --cpus must be at least 1"),
         (["local", "--hosts", "no-such-host"], "--hosts no-such-host"),
         (["up", "awz"], "did you mean aws?"),
@@ -120,6 +126,17 @@ def test_no_cluster_is_one_line_and_no_mistake(folder: Path, capsys: pytest.Capt
     error = capsys.readouterr().err
     assert error.startswith("tokenfree: no Ray cluster answers at http://127.0.0.1:9; start one")
     assert error.count("\n") == 1
+
+
+def test_a_terminal_sees_no_escape_sequence_as_text(folder: Path) -> None:
+    ours, terminal = pty.openpty()
+    command = [sys.executable, "-P", "-m", "tokenfree", "cluster", "jobs", "--address", "127.0.0.1:9"]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    assert subprocess.run(command, env=environment, stdin=terminal, stdout=terminal, stderr=terminal).returncode == 1
+    os.close(terminal)
+    shown = os.read(ours, 10_000)
+    os.close(ours)
+    assert shown.endswith(b"give its address: --address URL\r\n")
 
 
 def test_an_address_of_another_machine_is_warned_of(

@@ -37,7 +37,7 @@ LONG: dict[str, Any] = {
 
 
 class Cluster:
-    """Commands on the first of three hosts, whose Ray is a rehearsal that was started from outside of them."""
+    """Commands on the first of three hosts, whose Ray is a local cluster that was started from outside of them."""
 
     def __init__(self, hosts: Hosts) -> None:
         self.hosts, self.work = hosts, hosts.home(1)
@@ -88,7 +88,7 @@ def cluster() -> Iterator[Cluster]:
         names = [hosts.name(number) for number in (1, 2, 3)]
         command = made.start("-m", "tokenfree", "cluster", "local", "--cpus", "1", "--hosts", *names, on_host=False)
         stack.callback(end, command)
-        made.read(command, "a rehearsal of 3 nodes takes jobs")
+        made.read(command, "a local cluster of 3 nodes takes jobs")
         yield made
 
 
@@ -101,11 +101,11 @@ def test_a_run_and_a_sweep_outlive_the_hosts_they_began_on(cluster: Cluster, tmp
     assert stored(cluster, "mkdir('bucket')").wait(60) == 0
     write_dump(cluster.work / "enwiki-test-pages-articles.xml.bz2", own_pages())
     (cluster.work / "long.yaml").write_text(yaml.safe_dump(LONG))
-    submit = ("cluster", "submit", "--")
-    cluster.run(*submit, "preprocess", "--wikipedia", "enwiki-test-pages-articles.xml.bz2", "--output",
-                "s3://bucket/data", *TINY)  # fmt: skip
+    dump = str(cluster.work / "enwiki-test-pages-articles.xml.bz2")
+    cluster.run("cluster", "submit", "--", "preprocess", "--wikipedia", dump, "--output", "s3://bucket/data", *TINY)
     words = ("pretrain", "long.yaml", "--data", "s3://bucket/data", "--output")
-    client = cluster.start("-m", "tokenfree", *submit, *words, "s3://bucket/run", "--workers", "2:3")
+    client = cluster.start("-m", "tokenfree", "cluster", "submit", "--send", "long.yaml", "--", *words, "s3://bucket/run",
+                           "--workers", "2:3")  # fmt: skip
     cluster.read(client, "step 1")
     cluster.hosts.unplug(3)
     said, _ = client.communicate(timeout=1500)
@@ -122,8 +122,9 @@ def test_a_run_and_a_sweep_outlive_the_hosts_they_began_on(cluster: Cluster, tmp
     sweep = {"base": "base.yaml", "space": space, "trials": 4, "budget": {"steps": 60}, "reports": 3,
              "scheduler": "none"}  # fmt: skip
     (cluster.work / "sweep.yaml").write_text(yaml.safe_dump(sweep))
-    client = cluster.start("-m", "tokenfree", *submit, "sweep", "sweep.yaml", "--data", "s3://bucket/data", "--output",
-                           "sweep")  # fmt: skip
+    client = cluster.start("-m", "tokenfree", "cluster", "submit", "--send", "sweep.yaml", "--send", "base.yaml", "--",
+                           "sweep", "sweep.yaml", "--data", "s3://bucket/data", "--output",
+                           str(cluster.work / "sweep"))  # fmt: skip
     until = time.monotonic() + 300
     while not list((cluster.work / "sweep").rglob("COMMIT")):
         assert client.poll() is None
@@ -156,8 +157,9 @@ def test_preprocessing_on_all_hosts_outlives_one_of_them(cluster: Cluster, test_
     assert stored(cluster, "mkdir('bucket')").wait(60) == 0
     dump = "enwiki-repeated-pages-articles-multistream.xml.bz2"
     write_repeated(test_data / "wiki-dumps" / "enwiki-2016-shortened.xml.bz2", 15_000_000, cluster.work / dump)
-    words = ["preprocess", "--wikipedia", dump, "--vocabulary.size", "4000", "--vocabulary.sample_characters", "300000",
-             "--split_bytes", "60000", "--shard_characters", "400000", "--output"]  # fmt: skip
+    words = ["preprocess", "--wikipedia", str(cluster.work / dump), "--vocabulary.size", "4000",
+             "--vocabulary.sample_characters", "300000", "--split_bytes", "60000", "--shard_characters", "400000",
+             "--output"]  # fmt: skip
     cluster.run(*words, "direct")
     client = cluster.start("-m", "tokenfree", "cluster", "submit", "--", *words, "s3://bucket/ray", "--runner", "ray")
     until = time.monotonic() + 600

@@ -1,6 +1,7 @@
 """Following a job: nothing is shown twice when the connection was lost, and the job's own status is what ends it."""
 
 import json
+import socket
 from collections.abc import AsyncIterator, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -50,6 +51,7 @@ def client(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def make(parts: list[Any], *states: Any) -> Jobs:
         monkeypatch.setattr(jobs, "JobSubmissionClient", lambda address: FakeClient(parts, iter(states)))
+        monkeypatch.setattr(jobs.requests, "get", lambda *_, **__: None)
         return Jobs("http://127.0.0.1:1")
 
     monkeypatch.setattr(jobs, "_PAUSE", 0.0)
@@ -65,7 +67,7 @@ def test_a_lost_connection_is_made_again_and_nothing_shown_twice(client: Any) ->
     job = found.follow("job", shown.append, notices.append)
     assert "".join(shown) == "one\ntwo\nthree\nfour\n"
     assert len(notices) == 1
-    assert "the job goes on, and is looked for again" in notices[0]
+    assert "the job continues, and the connection is tried again" in notices[0]
     assert exit_status(job) == 2
 
 
@@ -73,6 +75,15 @@ def test_a_cluster_that_stays_away_is_given_up(client: Any, monkeypatch: pytest.
     monkeypatch.setattr(jobs, "_PATIENCE", -1.0)
     with pytest.raises(NoAnswer, match=r"no Ray cluster answers at http://127.0.0.1:1"):
         client([], ConnectionError("no")).follow("job", print, print)
+
+
+def test_a_cluster_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert jobs._ANSWER_SECONDS <= 10
+    monkeypatch.setattr(jobs, "_ANSWER_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(NoAnswer, match=f"no Ray cluster answers at {address}"):
+            Jobs(address)
 
 
 def test_errors_of_ray_are_words(client: Any) -> None:
@@ -93,7 +104,7 @@ def test_errors_of_ray_are_words(client: Any) -> None:
         ("FAILED", 127, "", 1, "the cluster has no command tokenfree"),
         ("FAILED", -9, "", 1, "ended with status -9; look for a lack of memory"),
         ("FAILED", None, "no room\nmore", 1, "job job failed: no room"),
-        ("STOPPED", None, "", 1, "was stopped; the same command again goes on"),
+        ("STOPPED", None, "", 1, "was stopped; the same command resumes"),
     ],
 )
 def test_the_status_is_the_jobs_own(status: str, code: int | None, message: str, expected: int, words: str) -> None:

@@ -88,16 +88,17 @@ def test_up_a_job_and_down(hosts: Hosts, profile: str) -> None:
         shared, home = hosts.folder / "shared", hosts.home(LAPTOP)
         write_dump(shared / "enwiki-test-pages-articles.xml.bz2", own_pages())
         (home / "small.yaml").write_text(yaml.safe_dump(MODEL))
-        submit = ["cluster", "submit", "--shared", SHARED, "--"]
         dump = f"{SHARED}/enwiki-test-pages-articles.xml.bz2"
         until = time.monotonic() + 60
         while "no Ray cluster answers" in subprocess.run(
             hosts.inside(LAPTOP, [sys.executable, "-P", "-m", "tokenfree", "cluster", "jobs"]),
             env=hosts.environment(LAPTOP), capture_output=True, text=True).stderr:  # fmt: skip
             assert time.monotonic() < until
-        tokenfree(hosts, *submit, "preprocess", "--wikipedia", dump, "--output", f"{SHARED}/data", *TINY)
-        said = tokenfree(hosts, *submit, "pretrain", "small.yaml", "--data", f"{SHARED}/data", "--output",
-                         f"{SHARED}/run", "--workers", "2")  # fmt: skip
+        tokenfree(
+            hosts, "cluster", "submit", "--", "preprocess", "--wikipedia", dump, "--output", f"{SHARED}/data", *TINY
+        )
+        said = tokenfree(hosts, "cluster", "submit", "--send", "small.yaml", "--", "pretrain", "small.yaml",
+                         "--data", f"{SHARED}/data", "--output", f"{SHARED}/run", "--workers", "2")  # fmt: skip
         assert "held-out loss" in said
         assert (shared / "run" / "result.json").is_file()
         assert token not in said

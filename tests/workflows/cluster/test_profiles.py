@@ -78,19 +78,11 @@ def break_in(*path: str, value: Any) -> Callable[[dict[str, Any]], None]:
         (break_in("max_workers", value="many"), r"max_workers: 'many' is not of type 'integer'"),
         (break_in("provider", value={}), r"provider: 'type' is a required property"),
         (break_in("head_node_type", value="boss"), r"head_node_type: should be one of available_node_types, gpu-on"),
-        (break_in("metadata", value={}), r"metadata.storage: say where data and runs lie"),
-        (break_in("metadata", "storage", value="/data"), r"metadata.storage: /data is a path, which each machine has"),
-        (break_in("metadata", value={"storage": "~/runs"}), r"metadata.storage: ~/runs is a path"),
-        (break_in("metadata", "shared_folder", value="/efs"), r"nothing sees to it that /efs is mounted"),
     ],
 )
 def test_what_is_wrong_is_told_before_anything_starts(change: Any, words: str, filled: Filled) -> None:
     with pytest.raises(UserError, match=words):
         profiles.read(filled("aws", change))
-
-
-def test_a_shared_folder_is_a_storage(filled: Filled) -> None:
-    profiles.read(filled("aws", break_in("metadata", "storage", value="/mnt/shared/runs")))
 
 
 def test_what_costs_money_is_named(filled: Filled) -> None:
@@ -116,7 +108,7 @@ def test_an_open_dashboard_and_a_missing_token_are_seen(filled: Filled) -> None:
 
     profile = profiles.read(filled("aws", opened))
     assert profiles.warnings(profile) == [
-        "warning: the dashboard is to listen on 0.0.0.0; Ray runs the code of whoever reaches it"
+        "warning: the dashboard is to listen on 0.0.0.0; Ray runs the code of anyone who reaches it"
     ]
     assert not profiles.asks_for_token(profile)
 

@@ -1,1 +1,1 @@
-"""Ray clusters as the command `tokenfree cluster` starts and uses them: profiles, a rehearsal, jobs."""
+"""What `tokenfree cluster` does: Ray clusters by a profile or on this machine, and jobs on them."""

@@ -1,4 +1,4 @@
-"""Jobs of Ray: submitted, followed, stopped, listed. Each lives on the cluster, whatever becomes of this process."""
+"""Ray jobs: submit, follow, stop and list them. Each lives on the cluster, whatever becomes of this process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import shlex
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import requests
@@ -24,7 +24,8 @@ from ray.job_submission import JobDetails, JobStatus, JobSubmissionClient
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.workflows.cluster import tokens
 
-_PATIENCE, _PAUSE = 600.0, 2.0  # seconds for which a cluster is looked for that does not answer any more
+_PATIENCE, _PAUSE = 600.0, 2.0  # seconds to wait for a cluster that no longer answers, and between two attempts
+_ANSWER_SECONDS = 10.0  # in which a cluster has to answer at first; Ray's client waits without limit
 _STOP_SECONDS = 120  # that a job has to write its checkpoint before it is killed
 _OVERRIDES = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")  # Ray lets them win over an address that is given
 _NO_COMMAND = 127  # exit status of a shell that does not find the command
@@ -37,17 +38,7 @@ class NoAnswer(JobError):
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What is told of a job.
-
-    Attributes:
-        name: by which it is asked for.
-        status: PENDING, RUNNING, SUCCEEDED, FAILED or STOPPED.
-        command: that it runs.
-        started: seconds since 1970; None where it has not begun.
-        ended: the same, None while it runs.
-        exit_status: of its command, None where it has not ended by itself.
-        message: what Ray says of it.
-    """
+    """A job as `cluster jobs --json` prints it; `started` and `ended` are seconds since 1970."""
 
     name: str
     status: str
@@ -59,7 +50,6 @@ class Job:
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing of it runs any more."""
         return JobStatus(self.status).is_terminal()
 
 
@@ -76,22 +66,28 @@ class Jobs:
         for name in _LOGGERS:
             logging.getLogger(name).setLevel(logging.WARNING)
         with self._told():
+            requests.get(f"{address}/api/version", timeout=_ANSWER_SECONDS)
             self._client = JobSubmissionClient(address)
             for name in ("dashboard_sdk", "job.sdk"):  # they set their levels themselves when they are imported
                 logging.getLogger(f"ray.dashboard.modules.{name}").setLevel(logging.WARNING)
 
-    def submit(self, words: tuple[str, ...], files: Mapping[str, Path], *, cpus: float, gpus: float) -> str:
-        """Send `tokenfree WORDS` with its files; returns the name of the job.
+    def submit(self, words: Sequence[str], sent: Sequence[str], *, cpus: float, gpus: float) -> str:
+        """Submit `tokenfree WORDS` and return the name of the job.
+
+        Args:
+            words: the command and its arguments, which run as they are.
+            sent: files and folders that are copied into the job's working directory, under their relative paths.
+            cpus: CPUs of the command's own process.
+            gpus: GPUs of the same.
 
         Raises:
-            NoAnswer, UserError: as above.
+            UserError: a path of `sent` does not exist.
         """
         name = f"{words[0]}-{time.strftime('%m%d-%H%M%S')}-{secrets.token_hex(2)}"
         with tempfile.TemporaryDirectory(prefix="tokenfree-") as folder:
-            for inside, file in files.items():
-                target = Path(folder) / inside
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(file, target)
+            for path in map(Path, sent):
+                inside = os.path.relpath(path)
+                _copy(path, Path(folder) / (path.name if inside.startswith("..") else inside))
             with self._told():
                 return self._client.submit_job(
                     entrypoint=f"exec {shlex.join(['tokenfree', *words])}",
@@ -105,13 +101,10 @@ class Jobs:
                 )
 
     def follow(self, name: str, write: Callable[[str], None], notice: Callable[[str], None]) -> Job:
-        """Write the log of a job, from its beginning to its end; what has become of it.
+        """Write the log of a job, from its beginning to its end, and return the ended job.
 
-        A connection that is lost, such as by a laptop that was closed, is made again; `notice` is told.
-
-        Raises:
-            NoAnswer: the cluster did not answer for ten minutes.
-            UserError: there is no such job.
+        A lost connection, such as that of a closed laptop, is made again, and `notice` gets a line about it. Raises
+        NoAnswer if the cluster does not answer for ten minutes.
         """
         log, lost = _Log(write), None
         while True:
@@ -125,33 +118,25 @@ class Jobs:
             except NoAnswer:
                 if lost is None:
                     lost = time.monotonic()
-                    notice(f"{self.address} does not answer; the job goes on, and is looked for again")
+                    notice(f"{self.address} does not answer; the job continues, and the connection is tried again")
                 if time.monotonic() - lost > _PATIENCE:
                     raise
             time.sleep(_PAUSE)
 
     def logs(self, name: str) -> str:
-        """What a job has written so far. Raises UserError where there is no such job."""
+        """Return what a job has written so far."""
         self.get(name)
         with self._told():
             return self._client.get_job_logs(name)
 
     def stop(self, name: str) -> bool:
-        """Ask a job to end; whether it was running. It may take some time to write a checkpoint.
-
-        Raises:
-            UserError: there is no such job.
-        """
+        """Ask a job to end, and return whether it was running. It may take some time to write a checkpoint."""
         self.get(name)
         with self._told():
             return self._client.stop_job(name)
 
     def get(self, name: str) -> Job:
-        """What is told of a job.
-
-        Raises:
-            UserError: there is none of that name.
-        """
+        """Return a job. Raises UserError if there is none of that name."""
         with self._told():
             try:
                 return _job(self._client.get_job_info(name))
@@ -161,20 +146,19 @@ class Jobs:
         raise UserError(f"there is no job {name} at {self.address}; tokenfree cluster jobs lists them")
 
     def list(self) -> list[Job]:
-        """All jobs that were submitted, the oldest first."""
+        """Return all jobs that were submitted, the oldest first."""
         with self._told():
             found = [_job(job) for job in self._client.list_jobs() if job.submission_id]
         return sorted(found, key=lambda job: job.started or 0.0)
 
     async def _tail(self, name: str, log: _Log) -> None:
-        """Read the log, which always comes from its beginning."""
         log.read = 0
         async for text in self._client.tail_job_logs(name):
             log.add(text)
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:
-        """Errors of the connection in words."""
+        """Turn errors of the connection into errors for the user."""
         before = {name: os.environ.pop(name) for name in _OVERRIDES if name in os.environ}
         try:
             yield
@@ -185,8 +169,8 @@ class Jobs:
             ) from error
         except (ConnectionError, requests.RequestException, ClientError, TimeoutError) as error:
             raise NoAnswer(
-                f"no Ray cluster answers at {self.address}; start one (tokenfree cluster local), or a tunnel to it ("
-                "ray dashboard PROFILE), and give its address: --address URL"
+                f"no Ray cluster answers at {self.address}; start one (tokenfree cluster local), or a tunnel to it "
+                "(ray dashboard PROFILE), and give its address: --address URL"
             ) from error
         except RuntimeError as error:
             if "WebSocket" not in str(error) and "status code 50" not in str(error):
@@ -197,31 +181,41 @@ class Jobs:
 
 
 class _Log:
-    """What was read of a log, and how much of it was written."""
+    """Writes what of a log was not written before; each connection reads it from its beginning."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write, self._written = write, 0
         self.read = 0
 
     def add(self, text: str) -> None:
-        """Write what of the next characters was not written before."""
         self.read += len(text)
         if self.read > self._written:
             self._write(text[max(0, len(text) - (self.read - self._written)) :])
             self._written = self.read
 
 
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file, or a folder without hidden files and caches. Raises UserError if there is neither."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_dir():
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns(".*", "__pycache__"), dirs_exist_ok=True)
+    elif source.is_file():
+        shutil.copyfile(source, target)
+    else:
+        raise UserError(f"--send {source}: no such file or folder. Give a path of this machine")
+
+
 def exit_status(job: Job) -> int:
-    """The exit status of a job that has ended: its command's own, or 1."""
+    """Return the exit status of a job that has ended: its command's own, or 1."""
     if job.status == JobStatus.SUCCEEDED:
         return 0
     return job.exit_status if job.exit_status is not None and 0 < job.exit_status < _NO_COMMAND else 1
 
 
 def last_line(job: Job) -> str:
-    """What is said of a job that has ended; empty where it succeeded or has said it itself."""
+    """Return a line about a job that has ended; empty if it succeeded or has printed its own error."""
     if job.status == JobStatus.STOPPED:
-        return f"job {job.name} was stopped; the same command again goes on from its newest checkpoint"
+        return f"job {job.name} was stopped; the same command resumes from its newest checkpoint"
     if job.status == JobStatus.SUCCEEDED or job.exit_status in (1, 2):
         return ""
     if job.exit_status == _NO_COMMAND:
@@ -232,7 +226,6 @@ def last_line(job: Job) -> str:
 
 
 def as_json(jobs: list[Job]) -> str:
-    """The jobs for programs."""
     return json.dumps({"jobs": [dataclasses.asdict(job) for job in jobs]})
 
 

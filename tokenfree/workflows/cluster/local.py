@@ -1,7 +1,7 @@
-"""A rehearsal: a Ray cluster of several nodes on this machine, of `ray start` processes as on machines of their own.
+"""A Ray cluster of several nodes on this machine: `ray start` processes, as on machines of their own.
 
-Its processes have a mark in their environment, by which all of them are found again, whoever started them and whatever
-became of it. There is at most one for a user.
+All its processes have a mark in their environment, by which they are found, also those that lost their parent. A user
+has at most one such cluster.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tokenfree.core.files import write_atomically
 from tokenfree.core.machine import cores
 
 LOOPBACK = "127.0.0.1"
-_MARK = "TOKENFREE_REHEARSAL"
+_MARK = "TOKENFREE_LOCAL_CLUSTER"
 _STARTED = "Ray runtime started"  # what `ray start` prints
 _GAVE_UP = "timed out during startup"  # what it prints where the machine is so busy that 30 seconds are not enough
 _START_SECONDS, _END_SECONDS = 180.0, 15.0
@@ -40,19 +40,12 @@ _HEALTH = {  # a node that is cut off is known to be lost after 15 seconds, by R
     "RAY_health_check_timeout_ms": "2000",
     "RAY_health_check_failure_threshold": "5",
 }
-_OUR_OWN = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "RAY_JOB_CONFIG_JSON_ENV_VAR")  # that name another cluster
+_OUR_OWN = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "RAY_JOB_CONFIG_JSON_ENV_VAR")  # they name another cluster
 
 
 @dataclasses.dataclass(frozen=True)
-class Rehearsal:
-    """What is known of one.
-
-    Attributes:
-        mark: in the environment of its processes.
-        folder: of its nodes' temporary files and logs.
-        address: of its dashboard, which takes jobs.
-        nodes: the addresses of the nodes, the head's first.
-    """
+class LocalCluster:
+    """A local cluster; `address` is that of its dashboard, and the first of `nodes` is the head."""
 
     mark: str
     folder: str
@@ -60,7 +53,7 @@ class Rehearsal:
     nodes: Sequence[str]
 
     def processes(self) -> list[psutil.Process]:
-        """All processes of it that live."""
+        """Return its live processes."""
         found = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error, OSError):
@@ -69,27 +62,27 @@ class Rehearsal:
         return found
 
     def log(self, number: int) -> Path:
-        """What `ray start` of a node printed."""
+        """The output of `ray start` of a node."""
         return Path(self.folder) / f"node_{number}.txt"
 
 
-def running() -> Rehearsal | None:
-    """The rehearsal of this user, None where there is none."""
+def running() -> LocalCluster | None:
+    """Return the local cluster of this user, if there is one."""
     try:
-        found = Rehearsal(**json.loads(_state().read_text(encoding="utf-8")))
+        found = LocalCluster(**json.loads(_state().read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
     return found if found.processes() else None
 
 
-def start(nodes: int, cpus: int | None, *, hosts: Sequence[str] = (), dashboard: str = LOOPBACK) -> Rehearsal:
-    """Start one, and wait until its nodes are up. Whatever goes wrong, nothing of it is left.
+def start(nodes: int, cpus: int | None, *, hosts: Sequence[str] = (), dashboard: str = LOOPBACK) -> LocalCluster:
+    """Start a local cluster, and wait until its nodes are up. If that fails, nothing of it is left.
 
     Args:
-        nodes: with the head.
-        cpus: of each node; by default this machine's shared out among them, and one at least.
-        hosts: names of network namespaces (`ip netns`), a node in each; without them all nodes are at 127.0.0.1.
-        dashboard: the address that the dashboard listens on, which takes jobs.
+        nodes: number of nodes, with the head.
+        cpus: CPUs of each node; by default an equal share of this machine's.
+        hosts: names of network namespaces (`ip netns`), one for each node; without them all nodes are at 127.0.0.1.
+        dashboard: address that the dashboard listens on.
 
     Raises:
         UserError: there is one already.
@@ -97,7 +90,7 @@ def start(nodes: int, cpus: int | None, *, hosts: Sequence[str] = (), dashboard:
     """
     before = running()
     if before is not None:
-        raise UserError(f"a rehearsal runs already, at {before.address}; tokenfree cluster down local ends it")
+        raise UserError(f"a local cluster runs already, at {before.address}; tokenfree cluster down local ends it")
     addresses = [_address(host) for host in hosts] or [LOOPBACK] * nodes
     each = cpus or max(1, cores() // len(addresses))
     for attempts_left in reversed(range(_ATTEMPTS)):
@@ -115,40 +108,40 @@ def start(nodes: int, cpus: int | None, *, hosts: Sequence[str] = (), dashboard:
     raise AssertionError
 
 
-def stop(rehearsal: Rehearsal) -> None:
-    """End all of its processes, jobs too, and remove its files."""
-    for process in rehearsal.processes():
+def stop(cluster: LocalCluster) -> None:
+    """End all processes of a local cluster, jobs too, and remove its files."""
+    for process in cluster.processes():
         with contextlib.suppress(psutil.Error):
             if "--block" in process.cmdline():  # `ray start`, which ends what it started
                 process.terminate()
     until = time.monotonic() + _END_SECONDS
-    while (left := rehearsal.processes()) and time.monotonic() < until:
+    while (left := cluster.processes()) and time.monotonic() < until:
         time.sleep(0.2)
     while left:  # what is started meanwhile is found the next time
         for process in left:
             with contextlib.suppress(psutil.Error):
                 process.kill()
         time.sleep(0.1)
-        left = rehearsal.processes()
-    shutil.rmtree(rehearsal.folder, ignore_errors=True)
-    if is_current(rehearsal):
+        left = cluster.processes()
+    shutil.rmtree(cluster.folder, ignore_errors=True)
+    if is_current(cluster):
         _state().unlink(missing_ok=True)
 
 
-def is_current(rehearsal: Rehearsal) -> bool:
-    """Whether it has not been taken down by another command."""
+def is_current(cluster: LocalCluster) -> bool:
+    """Return False if another command has taken the cluster down."""
     with contextlib.suppress(OSError, ValueError):
-        return json.loads(_state().read_text(encoding="utf-8"))["mark"] == rehearsal.mark
+        return json.loads(_state().read_text(encoding="utf-8"))["mark"] == cluster.mark
     return False
 
 
 class _Busy(JobError):
-    """Ray gave a node up that was only slow."""
+    """Ray gave up on a node that was only slow."""
 
 
-def _named(addresses: Sequence[str], dashboard: str) -> Rehearsal:
-    """A rehearsal that can be taken down from now on, and has no processes yet."""
-    made = Rehearsal(
+def _named(addresses: Sequence[str], dashboard: str) -> LocalCluster:
+    """Record a cluster that has no processes yet, so that it can be taken down from now on."""
+    made = LocalCluster(
         secrets.token_hex(8),
         tempfile.mkdtemp(prefix="tf-", dir=os.environ.get("RAY_TMPDIR", "/tmp")),  # sockets have paths of 107 bytes
         f"http://{dashboard}:{_free_port(8265)}",
@@ -159,8 +152,7 @@ def _named(addresses: Sequence[str], dashboard: str) -> Rehearsal:
     return made
 
 
-def _start_nodes(made: Rehearsal, cpus: int, hosts: Sequence[str]) -> None:
-    """One after the other, the head first."""
+def _start_nodes(made: LocalCluster, cpus: int, hosts: Sequence[str]) -> None:
     dashboard, port = urlsplit(made.address), _free_port()
     head = [
         *("--head", f"--port={port}", f"--ray-client-server-port={_free_port()}", "--include-dashboard=true"),
@@ -172,8 +164,8 @@ def _start_nodes(made: Rehearsal, cpus: int, hosts: Sequence[str]) -> None:
         _wait(made, number, _start_node(made, number, node, host=hosts[number] if hosts else None))
 
 
-def _start_node(made: Rehearsal, number: int, arguments: list[str], *, host: str | None) -> subprocess.Popen[bytes]:
-    """A node as a process; in the network namespace `host`, or kept to 127.0.0.1."""
+def _start_node(made: LocalCluster, number: int, arguments: list[str], *, host: str | None) -> subprocess.Popen[bytes]:
+    """Start a node as a process, in the network namespace `host` or on 127.0.0.1."""
     environment = {name: value for name, value in os.environ.items() if name not in _OUR_OWN}
     environment |= {**_HEALTH, _MARK: made.mark, "RAY_DISABLE_IMPORT_WARNING": "1", "RAY_USAGE_STATS_ENABLED": "0"}
     environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", os.defpath)])
@@ -194,20 +186,19 @@ def _start_node(made: Rehearsal, number: int, arguments: list[str], *, host: str
         )
 
 
-def _wait(made: Rehearsal, number: int, process: subprocess.Popen[bytes]) -> None:
-    """Until this node is up. Raises JobError where it is not."""
+def _wait(made: LocalCluster, number: int, process: subprocess.Popen[bytes]) -> None:
+    """Wait until this node is up. Raises JobError if it does not start."""
     until = time.monotonic() + _START_SECONDS
     while _STARTED not in (said := made.log(number).read_text(encoding="utf-8", errors="replace")):
         if process.poll() is not None or time.monotonic() > until:
             lines = [line.strip() for line in said.splitlines() if line.strip()] or ["it said nothing"]
-            raise (_Busy if _GAVE_UP in said else JobError)(
-                f"node {number} of the rehearsal did not start: {lines[-1]}"
-            )
+            kind = _Busy if _GAVE_UP in said else JobError
+            raise kind(f"node {number} of the local cluster did not start: {lines[-1]}")
         time.sleep(0.1)
 
 
 def _address(host: str) -> str:
-    """The address of a network namespace. Raises UserError where it has none."""
+    """Return the address of a network namespace. Raises UserError if it has none."""
     asked = subprocess.run(["ip", "-n", host, "-j", "-4", "addr"], capture_output=True, text=True)
     if asked.returncode:
         raise UserError(f"--hosts {host}: {asked.stderr.strip() or 'no such network namespace'} (ip netns list)")
@@ -219,7 +210,7 @@ def _address(host: str) -> str:
 
 
 def _free_port(wanted: int = 0) -> int:
-    """A port of this machine that nobody listens on, `wanted` if it is one."""
+    """Return a port that nobody listens on, `wanted` if it is free."""
     with socket.socket() as free:
         try:
             free.bind((LOOPBACK, wanted))

@@ -1,14 +1,9 @@
-"""Profiles of `ray up`: those in `ray_profiles/` or files; what is wrong with one, what it costs.
-
-Ray takes the sections, and leaves `metadata` to its users. tokenfree reads there where data and runs lie: `storage`, an
-address or a path, and `shared_folder`, a path that is mounted on all machines.
-"""
+"""Profiles of `ray up`, in `ray_profiles/` or in files of the user's: what is wrong with one, and what it costs."""
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
-import functools
 import importlib.resources
 import json
 import re
@@ -25,20 +20,14 @@ _PLACE = re.compile(r"<[a-z]+(?:-[a-z]+)*>")  # to be replaced by a value of the
 _DASHBOARD = re.compile(r"--dashboard-host[= ](\S+)")
 _KINDS = ("InstanceType", "machineType", "vmSize")  # of machines, as the clouds call them
 LOOPBACK = ("127.0.0.1", "localhost", "::1")  # what only this machine reaches
+_FOLDER = Path(__file__).with_name("ray_profiles")
 _FREE = {"local"}  # providers whose machines are the user's own
 
 
 @dataclasses.dataclass(frozen=True)
 class Profile:
-    """A profile as it was read.
+    """A valid profile."""
 
-    Attributes:
-        source: its name or file, as given.
-        path: its file.
-        mapping: what it says.
-    """
-
-    source: str
     path: Path
     mapping: Mapping[str, Any]
 
@@ -48,23 +37,14 @@ class Profile:
         return self.mapping["provider"]["type"] not in _FREE
 
 
-def folder() -> Path:
-    """Where the profiles lie that come with tokenfree."""
-    return Path(__file__).with_name("ray_profiles")
-
-
 def names() -> list[str]:
     """The profiles that come with tokenfree, in alphabetical order."""
-    return sorted(path.stem for path in folder().glob("*.yaml"))
+    return sorted(path.stem for path in _FOLDER.glob("*.yaml"))
 
 
 def find(source: str) -> Path:
-    """The file of a profile that is given by name or by file.
-
-    Raises:
-        UserError: there is none.
-    """
-    path = folder() / f"{source}.yaml" if source in names() else Path(source)
+    """The file of a profile that is given by name or by file. Raises UserError if there is none."""
+    path = _FOLDER / f"{source}.yaml" if source in names() else Path(source)
     if not path.is_file():
         close = difflib.get_close_matches(source, names(), n=1)
         hint = f"did you mean {close[0]}? " if close else ""
@@ -73,11 +53,10 @@ def find(source: str) -> Path:
 
 
 def read(source: str) -> Profile:
-    """The profile of that name or file, without a fault in it.
+    """Read and check a profile that is given by name or by file.
 
     Raises:
-        UserError: it cannot be read, or is not what `ray up` takes, or has places to fill in, or its storage is not one
-            that all machines reach; all problems are named.
+        UserError: it cannot be read, is not what `ray up` takes, or has places to fill in; all problems are named.
     """
     path = find(source)
     try:
@@ -86,18 +65,19 @@ def read(source: str) -> Profile:
         raise UserError(f"profile {source}: not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(mapping, dict):
         raise UserError(f"profile {source}: should be a mapping of keys to values, not {type(mapping).__name__}")
-    problems = schema_problems(mapping) or [*_places(mapping), *_storage_problems(mapping)]
+    problems = _schema_problems(mapping) or list(_places(mapping))
     if problems:
-        own = f" (copy it: tokenfree cluster profiles {source} > {source}.yaml)" if path.parent == folder() else ""
+        own = f" (copy it: tokenfree cluster profiles {source} > {source}.yaml)" if path.parent == _FOLDER else ""
         raise UserError(f"profile {source}{own}", problems)
-    return Profile(source, path, mapping)
+    return Profile(path, mapping)
 
 
-def schema_problems(mapping: Mapping[str, Any]) -> list[str]:
+def _schema_problems(mapping: Mapping[str, Any]) -> list[str]:
     """What Ray's own schema (ray/autoscaler/ray-schema.json) says against it, each with its key."""
     from jsonschema import Draft7Validator
 
-    errors = sorted(Draft7Validator(_schema()).iter_errors(mapping), key=lambda error: list(map(str, error.path)))
+    schema = json.loads(importlib.resources.files("ray.autoscaler").joinpath("ray-schema.json").read_text("utf-8"))
+    errors = sorted(Draft7Validator(schema).iter_errors(mapping), key=lambda error: list(map(str, error.path)))
     found = [": ".join(filter(None, (".".join(map(str, error.absolute_path)), error.message))) for error in errors]
     types = mapping.get("available_node_types")
     if not found and types is not None and mapping.get("head_node_type") not in types:
@@ -140,7 +120,7 @@ def warnings(profile: Profile) -> list[str]:
     """What in the profile opens the cluster to others."""
     hosts = [host for command in _starts(profile.mapping) for host in _DASHBOARD.findall(command)]
     return [
-        f"warning: the dashboard is to listen on {host}; Ray runs the code of whoever reaches it"
+        f"warning: the dashboard is to listen on {host}; Ray runs the code of anyone who reaches it"
         for host in hosts
         if host not in LOOPBACK
     ]
@@ -150,11 +130,6 @@ def _starts(mapping: Mapping[str, Any]) -> list[str]:
     return [*mapping.get("head_start_ray_commands", []), *mapping.get("worker_start_ray_commands", [])]
 
 
-@functools.cache
-def _schema() -> dict[str, Any]:
-    return json.loads(importlib.resources.files("ray.autoscaler").joinpath("ray-schema.json").read_text("utf-8"))
-
-
 def _places(mapping: Mapping[str, Any]) -> Iterator[str]:
     """The places of a template that nobody has filled in."""
     found: dict[str, str] = {}
@@ -162,31 +137,6 @@ def _places(mapping: Mapping[str, Any]) -> Iterator[str]:
         for word in _PLACE.findall(text):
             found.setdefault(word, key)
     yield from (f"{key}: {word} stands for a value of yours" for word, key in found.items())
-
-
-def _storage_problems(mapping: Mapping[str, Any]) -> Iterator[str]:
-    """What would be written to a disk that the other machines do not see."""
-    told = mapping.get("metadata") or {}
-    storage, shared = told.get("storage"), told.get("shared_folder")
-    if not isinstance(storage, str) or not storage:
-        yield "metadata.storage: say where data and runs lie, an address such as s3://bucket, or a shared folder"
-    elif "://" not in storage and not (isinstance(shared, str) and is_under(storage, [shared])):
-        yield (
-            f"metadata.storage: {storage} is a path, which each machine has for itself; give an address such as "
-            "s3://bucket, or name a folder that all have mounted in metadata.shared_folder"
-        )
-    if isinstance(shared, str) and shared:
-        commands = [text for key, text in _texts(mapping) if "commands" in key]
-        if not any(f"mountpoint -q {shared}" in text for text in commands):
-            yield (
-                f"metadata.shared_folder: nothing sees to it that {shared} is mounted on each machine; put "
-                f"`mountpoint -q {shared}` into setup_commands or initialization_commands"
-            )
-
-
-def is_under(path: str, folders: list[str]) -> bool:
-    """Whether a path is one of `folders` or lies in one."""
-    return any(Path(path).is_relative_to(folder) for folder in folders)
 
 
 def _texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:

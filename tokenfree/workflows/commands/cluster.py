@@ -1,18 +1,17 @@
 """Start Ray clusters, and run commands on them.
 
-up starts machines by a profile of `ray up` (AWS, GCP, Azure, or hosts of your own), local a rehearsal of several nodes
-on this machine. submit runs any other command on a cluster and follows it; the job goes on when this machine is closed.
-Ray runs the code of whoever reaches its ports: they are on 127.0.0.1 unless asked, and Ray asks for a token.
+up starts machines by a profile of `ray up` (AWS, GCP, Azure, or hosts of your own), local a cluster of several nodes on
+this machine. submit runs any other command on a cluster and follows it; the job continues when this machine is closed.
+Ray runs the code of anyone who reaches its ports: they are on 127.0.0.1 unless asked, and Ray asks for a token.
 
 Examples:
   tokenfree cluster local --nodes 3
-  tokenfree cluster submit -- pretrain canine-s-tiny --data data/en --output runs/tiny --workers 2
+  tokenfree cluster submit -- pretrain canine-s-tiny --data $PWD/data/en --output $PWD/runs/tiny --workers 2
   tokenfree cluster up aws.yaml
   tokenfree cluster submit --help
 """
 
 import argparse
-import importlib
 import inspect
 import pkgutil
 
@@ -49,12 +48,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
         if name in ("up", "status", "down"):
             action.add_argument(
-                "profile", metavar="PROFILE", help="a profile's name or YAML file; local: the rehearsal"
+                "profile", metavar="PROFILE", help="a profile's name or YAML file; local: the local cluster"
             )
         if name in ("up", "down"):
             action.add_argument("--yes", action="store_true", help="do not ask")
         if name in ("submit", "logs", "stop", "jobs"):
-            where = f"the cluster's dashboard (default: the rehearsal's, or {cluster_actions.DEFAULT_ADDRESS})"
+            where = f"the cluster's dashboard (default: the local cluster's, or {cluster_actions.DEFAULT_ADDRESS})"
             action.add_argument("--address", metavar="URL", help=where)
         if name in ("logs", "stop"):
             action.add_argument("job", metavar="JOB", help="its name, as submit and jobs print it")
@@ -70,7 +69,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     local.add_argument("--hosts", metavar="NAME", nargs="+", help="network namespaces (ip netns), a node in each")
     local.add_argument("--dashboard-host", metavar="ADDRESS", default="127.0.0.1", help="what the dashboard listens on")
     submit = by_name["submit"]
-    submit.add_argument("--shared", metavar="FOLDER", nargs="+", default=[], help="folders that all nodes have mounted")
+    submit.add_argument(
+        "--send", metavar="PATH", action="append", default=[], help="a file or folder that the job needs; repeatable"
+    )
     submit.add_argument(
         "--cpus", metavar="N", type=int, help="CPUs of the command's own process (default: as it needs)"
     )
@@ -91,7 +92,6 @@ def run(args: argparse.Namespace) -> int:
         if name not in _sent_commands():
             given = "nothing follows --" if name is None else f"{name} is no command to run on a cluster"
             raise UserError(f"{given}; give one, such as: tokenfree cluster submit -- pretrain RECIPE ... --workers 2")
-        args.sent_module = importlib.import_module(f"tokenfree.workflows.commands.{name}")
     elif name is not None:
         raise UserError(f"tokenfree cluster {args.action} takes nothing after '--', but got {name!r}")
     return _ACTIONS[args.action](args)

@@ -144,6 +144,7 @@ REMOVED = {
     "--metrics-port": _METRICS,
     "--add": _ANEW,
     "--keep-runs": _ANEW,
+    "--shared": "a submitted command runs as it is given; name folders as the nodes have them, and --send files",
     "--cpus": "tokenfree plan counts GPUs; on CPUs train a few steps and read their seconds in metrics.jsonl",
 }
 

@@ -1,4 +1,4 @@
-"""A rehearsal whose nodes do not start: what was only slow is tried again, and nothing is left of what fails."""
+"""A local cluster whose nodes do not start: what was only slow is tried again, and nothing is left of what fails."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tokenfree.core.errors import JobError
-from tokenfree.workflows.cluster import local as rehearsal
+from tokenfree.workflows.cluster import local
 
 SLOW = "Exception: The current node timed out during startup."
 
@@ -16,17 +16,17 @@ def programs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Nodes are shell scripts, of which each takes the next of the given ones; gives what was started."""
     started: list[list[str]] = []
     monkeypatch.setenv("RAY_TMPDIR", str(folder))
-    monkeypatch.setattr(rehearsal, "_END_SECONDS", 0.1)
+    monkeypatch.setattr(local, "_END_SECONDS", 0.1)
 
     def make(*scripts: str) -> list[list[str]]:
         waiting = list(scripts)
-        begin = rehearsal.subprocess.Popen
+        begin = local.subprocess.Popen
 
         def popen(command: list[str], **options: Any) -> Any:
             started.append(command)
             return begin(["sh", "-c", waiting.pop(0)], **options)
 
-        monkeypatch.setattr(rehearsal.subprocess, "Popen", popen)
+        monkeypatch.setattr(local.subprocess, "Popen", popen)
         return started
 
     return make
@@ -37,31 +37,31 @@ UP = "echo Ray runtime started; exec sleep 100"
 
 def test_a_slow_node_is_started_again(programs: Any, folder: Path) -> None:
     started = programs(UP, f"echo {SLOW!r}", UP, UP)
-    made = rehearsal.start(2, 1)
+    made = local.start(2, 1)
     assert [("--head" in command) for command in started] == [True, False, True, False]
     assert len(made.processes()) == 2
-    assert rehearsal.running() == made
-    assert rehearsal.is_current(made)
-    rehearsal.stop(made)
+    assert local.running() == made
+    assert local.is_current(made)
+    local.stop(made)
     assert made.processes() == []
-    assert rehearsal.running() is None
-    assert not rehearsal.is_current(made)
+    assert local.running() is None
+    assert not local.is_current(made)
     assert list(folder.iterdir()) == []
 
 
 @pytest.mark.parametrize(("said", "attempts"), [(SLOW, 3), ("no space", 1)])
 def test_what_does_not_start_leaves_nothing(said: str, attempts: int, programs: Any, folder: Path) -> None:
     started = programs(*[f"sleep 100 & echo {said!r}"] * 3)
-    with pytest.raises(JobError, match=f"node 0 of the rehearsal did not start: {said}"):
-        rehearsal.start(1, 1)
+    with pytest.raises(JobError, match=f"node 0 of the local cluster did not start: {said}"):
+        local.start(1, 1)
     assert len(started) == attempts
-    assert rehearsal.running() is None
+    assert local.running() is None
     assert list(folder.iterdir()) == []
 
 
 def test_nodes_keep_to_loopback(programs: Any) -> None:
     started = programs(UP, UP)
-    rehearsal.stop(rehearsal.start(2, 3))
+    local.stop(local.start(2, 3))
     for command in started:
         assert "tokenfree.train.ray.loopback_node" in command
         assert {"--node-ip-address=127.0.0.1", "--num-cpus=3", "--block"} <= set(command)

@@ -1,4 +1,4 @@
-"""A rehearsal of three nodes: commands run on it as jobs, with the results that they have here, and all of it ends."""
+"""A local cluster of three nodes: commands run on it as jobs with the same results as here, and all of it ends."""
 
 import contextlib
 import json
@@ -70,12 +70,12 @@ class Machine:
         return said
 
     def processes(self) -> list[psutil.Process]:
-        """All that has the mark of a rehearsal, and this cache."""
+        """All that has the mark of a local cluster, and this cache."""
         found = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error, OSError):
                 own = process.environ()
-                if "TOKENFREE_REHEARSAL" in own and own.get("TOKENFREE_CACHE") == self.env["TOKENFREE_CACHE"]:
+                if "TOKENFREE_LOCAL_CLUSTER" in own and own.get("TOKENFREE_CACHE") == self.env["TOKENFREE_CACHE"]:
                     found.append(process)
         return found
 
@@ -99,20 +99,20 @@ def machine() -> Iterator[Machine]:
 
 @pytest.fixture(scope="module")
 def address(machine: Machine) -> Iterator[str]:
-    """Of a rehearsal, whose command is killed at the end; what is left of it then is taken down from outside."""
+    """Of a local cluster, whose command is killed at the end; what is left of it is taken down from outside."""
     command = machine.start("cluster", "local", "--nodes", "3", "--cpus", "1")
     try:
-        yield wait_for(command, r"a rehearsal of 3 nodes takes jobs at (\S+)")
+        yield wait_for(command, r"a local cluster of 3 nodes takes jobs at (\S+)")
     finally:
         command.kill()
         command.wait()
         left = len(machine.processes())
         said = machine.run("cluster", "down", "local")
     assert left > 10
-    assert said == "the rehearsal has ended\n"
+    assert said == "the local cluster has ended\n"
     assert machine.processes() == []
     assert [path.name for path in machine.folder.iterdir() if path.name.startswith("tf-")] == []
-    assert machine.run("cluster", "status", "local", status=1).startswith("no rehearsal runs")
+    assert machine.run("cluster", "status", "local", status=1).startswith("no local cluster runs")
 
 
 @pytest.fixture(scope="module")
@@ -120,13 +120,14 @@ def data(machine: Machine, address: str) -> str:
     """A data directory made by a job, and another one made here: the same bytes."""
     dump = "enwiki-test-pages-articles.xml.bz2"
     write_dump(machine.work / dump, own_pages())
-    words = ["preprocess", "--wikipedia", dump, "--output"]
-    said = machine.run("cluster", "submit", "--", *words, "data", *TINY)
+    words = ["preprocess", "--wikipedia", str(machine.work / dump), "--output"]
+    data = str(machine.work / "data")
+    said = machine.run("cluster", "submit", "--", *words, data, *TINY)
     assert "runs        on a node with 1 free CPU\n" in said
     machine.run(*words, "here", *TINY)
     for path in (machine.work / "here").rglob("*.arrow"):
-        assert (machine.work / "data" / path.relative_to(machine.work / "here")).read_bytes() == path.read_bytes()
-    return "data"
+        assert (Path(data) / path.relative_to(machine.work / "here")).read_bytes() == path.read_bytes()
+    return data
 
 
 def history(run: Path) -> list[dict[str, Any]]:
@@ -143,11 +144,8 @@ def test_pretraining_goes_on_when_its_client_is_killed(machine: Machine, data: s
     recipe = {**MODEL, "model": {**MODEL["model"], "downsampler": {"name": "own_parts.Down", "block": 16}}}
     (machine.work / "small.yaml").write_text(yaml.safe_dump(recipe))
     words = ["pretrain", "small.yaml", "--data", data, "--workers", "2", "--train.steps", "60", "--output"]
-    client = machine.start("cluster", "submit", "--", *words, "run")
-    assert client.stdout is not None
-    files = wait_for(client, r"sent along  (.*)")
-    assert files.startswith("2 files, ")
-    assert files.endswith(": small.yaml, own_parts.py")
+    send = ["--send", "small.yaml", "--send", "own_parts.py"]
+    client = machine.start("cluster", "submit", *send, "--", *words, str(machine.work / "run"))
     job = wait_for(client, r"job         (\S+)")
     wait_for(client, r"(starting 2 workers)")
     client.kill()
@@ -168,41 +166,42 @@ def test_a_sweep(machine: Machine, data: str) -> None:
     sweep = {"base": "base.yaml", "space": {"model.downsampler.rate": {"choice": [2, 4]}}, "trials": 2,
              "budget": {"steps": 4}, "reports": 2}  # fmt: skip
     (machine.work / "sweep.yaml").write_text(yaml.safe_dump(sweep))
-    said = machine.run("cluster", "submit", "--", "sweep", "sweep.yaml", "--data", data, "--output", "sweep")
+    words = ["sweep", "sweep.yaml", "--data", data, "--output", str(machine.work / "sweep")]
+    said = machine.run("cluster", "submit", "--send", "sweep.yaml", "--send", "base.yaml", "--", *words)
     assert "2 trials: " in said
     assert "failed" not in said
     assert (machine.work / "sweep" / "best.yaml").is_file()
 
 
 def test_the_demo(machine: Machine, address: str) -> None:
-    machine.run("cluster", "submit", "--", "demo", "--output", "demo")
+    machine.run("cluster", "submit", "--", "demo", "--output", str(machine.work / "demo"))
     for made in ("data", "run", "sweep"):
         assert ": good" in machine.run("verify", f"demo/{made}")
 
 
 def test_a_job_that_is_stopped_writes_a_checkpoint(machine: Machine, data: str) -> None:
     (machine.work / "base.yaml").write_text(yaml.safe_dump(MODEL))
-    words = ["pretrain", "base.yaml", "--data", data, "--output", "long", "--train.steps", "100000",
+    words = ["pretrain", "base.yaml", "--data", data, "--output", str(machine.work / "long"), "--train.steps", "100000",
              "--train.checkpoint_every_steps", "50000", "--train.validate_every_steps", "50000"]  # fmt: skip
-    client = machine.start("cluster", "submit", "--", *words)
+    client = machine.start("cluster", "submit", "--send", "base.yaml", "--", *words)
     job = wait_for(client, r"job         (\S+)")
     wait_for(client, r"(step [\d,]+/100)")
     assert machine.run("cluster", "stop", job) == f"job {job}: STOPPED\n"
     said, _ = client.communicate(timeout=60)
     assert client.returncode == 1
     assert "stopped by SIGTERM after step" in said
-    assert f"job {job} was stopped; the same command again goes on from its newest checkpoint" in said
+    assert f"job {job} was stopped; the same command resumes from its newest checkpoint" in said
     assert len(list((machine.work / "long" / "checkpoints").glob("step_*/COMMIT"))) == 1
 
 
 def test_a_mistake_is_the_users_on_a_cluster_too(machine: Machine, address: str) -> None:
-    words = ["pretrain", "canine-s-tiny", "--data", "nowhere", "--output", "none", "--workers", "2"]
+    words = ["pretrain", "canine-s-tiny", "--data", "nowhere", "--output", "/tmp/none", "--workers", "2"]
     said = machine.run("cluster", "submit", "--", *words, status=2)
     assert "nowhere" in said.splitlines()[-1]
     assert machine.run("cluster", "logs", "no-such-job", status=2) == (
         f"tokenfree: there is no job no-such-job at {address}; tokenfree cluster jobs lists them\n"
     )
-    assert "a rehearsal runs already, at" in machine.run("cluster", "local", status=2)
+    assert "a local cluster runs already, at" in machine.run("cluster", "local", status=2)
 
 
 def test_ctrl_c_leaves_the_job(machine: Machine, address: str) -> None:
@@ -212,7 +211,7 @@ def test_ctrl_c_leaves_the_job(machine: Machine, address: str) -> None:
     client.send_signal(signal.SIGINT)
     said, _ = client.communicate(timeout=60)
     assert client.returncode == 130
-    assert f"the job goes on; tokenfree cluster logs {job} shows it" in said
+    assert f"the job continues; tokenfree cluster logs {job} shows it" in said
     assert machine.run("cluster", "stop", job).startswith(f"job {job}: ")
 
 
@@ -241,11 +240,11 @@ def listening(process: psutil.Process) -> list[str]:
     return [connection.laddr.ip for connection in found if connection.status == psutil.CONN_LISTEN]
 
 
-def test_ctrl_c_ends_a_rehearsal(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_ctrl_c_ends_a_local_cluster(tmp_path_factory: pytest.TempPathFactory) -> None:
     with tempfile.TemporaryDirectory(prefix="tfc-", dir="/tmp") as folder:
         machine = Machine(Path(folder))
         command = machine.start("cluster", "local", "--nodes", "1", "--no-token")
-        address = wait_for(command, r"a rehearsal of 1 node takes jobs at (\S+)")
+        address = wait_for(command, r"a local cluster of 1 node takes jobs at (\S+)")
         assert requests.get(f"{address}/api/jobs/", timeout=10).ok  # as --no-token asks
         command.send_signal(signal.SIGINT)
         said, _ = command.communicate(timeout=120)

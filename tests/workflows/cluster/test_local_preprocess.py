@@ -1,6 +1,7 @@
-"""Preprocessing with workers on a rehearsal of three nodes: the bytes of the direct runner, whatever is lost."""
+"""Preprocessing with workers on a local cluster of three nodes: the bytes of the direct runner, whatever is lost."""
 
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -12,7 +13,7 @@ import pytest
 
 from benchmarks.preprocess.repeated_dump import write_repeated
 from tests.engines.conftest import contents
-from tests.workflows.cluster.test_rehearsal import Machine, listening, wait_for
+from tests.workflows.cluster.test_local import Machine, listening, wait_for
 
 pytestmark = [
     pytest.mark.slow,
@@ -23,12 +24,18 @@ SIZE = 15_000_000  # of XML: long enough that there is a middle
 DUMP = "enwiki-repeated-pages-articles-multistream.xml.bz2"
 SETTINGS = ["--vocabulary.size", "4000", "--vocabulary.sample_characters", "300000", "--split_bytes", "60000",
             "--shard_characters", "200000"]  # fmt: skip
-WORDS = ["preprocess", "--wikipedia", DUMP, *SETTINGS]
-RAY = [*WORDS, "--runner", "ray"]
 
 
-class Rehearsal(Machine):
+class Nodes(Machine):
     """With three nodes of a CPU each."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.words = ["preprocess", "--wikipedia", str(self.work / DUMP), *SETTINGS, "--output"]
+
+    def submit(self, output: str) -> "subprocess.Popen[str]":
+        """Have the nodes preprocess."""
+        return self.start("cluster", "submit", "--", *self.words, str(self.work / output), "--runner", "ray")
 
     def workers(self) -> list[psutil.Process]:
         """The actors, on all nodes."""
@@ -67,13 +74,13 @@ def words_of(process: psutil.Process) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def machine(test_data: Path) -> Iterator[Rehearsal]:
+def machine(test_data: Path) -> Iterator[Nodes]:
     with tempfile.TemporaryDirectory(prefix="tfp-", dir="/tmp") as folder:  # short, for the paths of sockets
-        machine = Rehearsal(Path(folder))
+        machine = Nodes(Path(folder))
         write_repeated(test_data / "wiki-dumps" / "enwiki-2016-shortened.xml.bz2", SIZE, machine.work / DUMP)
         command = machine.start("cluster", "local", "--nodes", "3", "--cpus", "1")
         try:
-            wait_for(command, r"a rehearsal of 3 nodes takes jobs at (\S+)")
+            wait_for(command, r"a local cluster of 3 nodes takes jobs at (\S+)")
             yield machine
         finally:
             machine.run("cluster", "down", "local")
@@ -81,13 +88,13 @@ def machine(test_data: Path) -> Iterator[Rehearsal]:
 
 
 @pytest.fixture(scope="module")
-def wanted(machine: Rehearsal) -> dict[str, bytes]:
-    machine.run(*WORDS, "--output", "direct")
+def wanted(machine: Nodes) -> dict[str, bytes]:
+    machine.run(*machine.words, "direct")
     return contents(machine.work / "direct")
 
 
-def test_all_nodes_work(machine: Rehearsal, wanted: dict[str, bytes]) -> None:
-    client = machine.start("cluster", "submit", "--", *RAY, "--output", "all")
+def test_all_nodes_work(machine: Nodes, wanted: dict[str, bytes]) -> None:
+    client = machine.submit("all")
     machine.await_files("all", "runs", 5)
     starts = [machine.node(number) for number in range(3)]
     assert [len(set(node) & set(machine.workers())) for node in starts] == [1, 1, 1]
@@ -99,9 +106,9 @@ def test_all_nodes_work(machine: Rehearsal, wanted: dict[str, bytes]) -> None:
 
 
 @pytest.mark.parametrize("folder", ["runs", "shards"])
-def test_the_command_is_killed_and_given_again(machine: Rehearsal, folder: str, wanted: dict[str, bytes]) -> None:
+def test_the_command_is_killed_and_given_again(machine: Nodes, folder: str, wanted: dict[str, bytes]) -> None:
     output = f"killed-{folder}"
-    client = machine.start("cluster", "submit", "--", *RAY, "--output", output)
+    client = machine.submit(output)
     machine.await_files(output, folder, 8)
     assert len(machine.workers()) == 3
     machine.command().kill()
@@ -112,7 +119,7 @@ def test_the_command_is_killed_and_given_again(machine: Rehearsal, folder: str, 
         assert time.monotonic() < until
         time.sleep(0.1)
     committed = machine.committed(output, folder)
-    client = machine.start("cluster", "submit", "--", *RAY, "--output", output)
+    client = machine.submit(output)
     machine.await_files(output, "shards", len(committed) + 1 if folder == "shards" else 1)
     assert committed.items() <= machine.committed(output, folder).items()
     said, _ = client.communicate(timeout=600)
@@ -121,9 +128,9 @@ def test_the_command_is_killed_and_given_again(machine: Rehearsal, folder: str, 
 
 
 @pytest.mark.parametrize(("folder", "node"), [("runs", 2), ("shards", 1)])  # the last of this file: they are gone then
-def test_a_lost_node_changes_no_byte(machine: Rehearsal, folder: str, node: int, wanted: dict[str, bytes]) -> None:
+def test_a_lost_node_changes_no_byte(machine: Nodes, folder: str, node: int, wanted: dict[str, bytes]) -> None:
     output = f"without-{folder}"
-    client = machine.start("cluster", "submit", "--", *RAY, "--output", output)
+    client = machine.submit(output)
     machine.await_files(output, folder, 8)
     lost = machine.node(node)
     assert set(lost) & set(machine.workers())
