@@ -1,7 +1,7 @@
 """Sweeps of a small task, and sweeps whose trials run one after another in this process, without Ray."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +10,37 @@ import pytest
 from tests.train.finetuning.conftest import MakeTask, task_recipe, write_files
 from tokenfree.core.settings import build, to_mapping
 from tokenfree.train.sweep import run
-from tokenfree.train.sweep.history import History
+from tokenfree.train.sweep.history import History, TrialState
 from tokenfree.train.sweep.recipe import SweepRecipe, with_task_defaults
 from tokenfree.train.sweep.search import Course, Plan, Progress, Proposer
 from tokenfree.train.sweep.trial import TrialSegment, TrialSession
 
 MakeTaskSweep = Callable[..., SweepRecipe]
+
+
+def trial_state(
+    name: str,
+    values: Mapping[str, Any],
+    state: str,
+    reports: Sequence[Mapping[str, Any]] = (),
+    error: str = "",
+    setting: int = 0,
+    seed: int = 0,
+) -> TrialState:
+    """A trial in a state, with reports that have their numbers."""
+    numbered = tuple({"report": number, **report} for number, report in enumerate(reports, 1))
+    return TrialState(
+        name,
+        setting,
+        seed,
+        dict(values),
+        last_report=len(numbered) + (state != "finished"),
+        reports=numbered,
+        verdict="stop" if state == "stopped" else "go",
+        running=state == "running",
+        failures=2 * (state == "failed"),
+        error=error,
+    )
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""What trials cost: one speed for equal models, and where their front is drawn."""
+"""What trials cost: one cost for the seeds of a setting, and where their front is drawn."""
 
 import csv
 import io
@@ -6,14 +6,16 @@ from typing import Any
 
 import pytest
 
+from tests.train.sweep.conftest import trial_state
 from tokenfree.core.settings import build
+from tokenfree.train.sweep.history import TrialState
 from tokenfree.train.sweep.recipe import SweepRecipe
-from tokenfree.train.sweep.results import TrainingCost, TrialResult, costs, front_amount, table
+from tokenfree.train.sweep.results import TrainingCost, costs, front_amount, table
 
-RATE, OPTIMIZER, LEARNING_RATE = "model.downsampler.rate", "train.optimizer.name", "train.learning_rate"
+RATE = "model.downsampler.rate"
 
 
-def trial(name: str, *, steps: int = 20, speed: float = 100.0, loss: float = 3.0, **more: Any) -> TrialResult:
+def trial(name: str, *, steps: int = 20, speed: float = 100.0, loss: float = 3.0, **more: Any) -> TrialState:
     """A trial that reported every ten steps of 50 characters."""
     flops, parameters = more.pop("flops", 1e6), more.pop("parameters", 1000)
     reports = [
@@ -22,30 +24,18 @@ def trial(name: str, *, steps: int = 20, speed: float = 100.0, loss: float = 3.0
         for step in range(10, steps + 1, 10)
     ]  # fmt: skip
     setting = more.pop("setting", int(name))
-    return TrialResult(name, more.pop("values", {RATE: setting}), more.pop("state", "finished"), reports, "", setting)
+    return trial_state(name, more.pop("values", {RATE: setting}), more.pop("state", "finished"), reports, "", setting)
 
 
-def test_equal_models_have_one_speed_and_others_their_own() -> None:
-    same = [trial("0", speed=100.0, values={LEARNING_RATE: 0.1}), trial("1", speed=50.0, values={LEARNING_RATE: 0.2})]
-    seed = trial("2", speed=25.0, flops=1.002e6, values={LEARNING_RATE: 0.1})  # masks a few more characters
-    others = [
-        trial("3", flops=2e6), trial("4", parameters=2000), trial("5", values={OPTIMIZER: "lamb"}),
-        trial("6", values={"train.threads": 4}),
-    ]  # fmt: skip
-    found = costs([*same, *others, seed])
-    assert found["0"] == found["1"] == found["2"]
-    assert found["0"].flops == pytest.approx((1.002e6 + 2e6) / 150)
-    assert (found["0"].speed, found["0"].num_trials) == (pytest.approx(3000 / (10 + 20 + 40)), 3)
-    assert [found[name].speed for name in "3456"] == [100.0] * 4
-    assert [found[name].num_trials for name in "3456"] == [1] * 4
-    assert found["3"].flops == 2e6 / 50
-
-
-def test_models_of_which_little_is_known_are_not_taken_for_equal() -> None:
-    bare = [TrialResult(name, {}, "running", [{"characters_per_second": 9.0, "train_seconds": 1.0}]) for name in "ab"]
-    assert costs([*bare, trial("1"), TrialResult("2", {}, "waiting")]) == {
-        "a": TrainingCost(None, 9.0, 1), "b": TrainingCost(None, 9.0, 1), "1": TrainingCost(2e4, 100.0, 1),
-    }  # fmt: skip
+def test_seeds_of_a_setting_have_one_cost() -> None:
+    seeds = [trial(f"0{seed}", speed=speed, setting=0) for seed, speed in enumerate((100.0, 50.0))]
+    found = costs([*seeds, trial("1", flops=2e6), trial_state("2", {}, "waiting", setting=2)])
+    assert found["00"] == found["01"]
+    assert (found["00"].flops, found["00"].speed) == (1e6 / 50, pytest.approx(2000 / (10 + 20)))
+    assert found["1"] == TrainingCost(2e6 / 50, 100.0)
+    assert set(found) == {"00", "01", "1"}
+    bare = trial_state("0", {}, "running", [{"characters_per_second": 9.0, "train_seconds": 1.0}])
+    assert costs([bare]) == {"0": TrainingCost(None, 9.0)}
 
 
 def test_a_front_is_drawn_where_three_settings_got_to() -> None:
@@ -67,11 +57,10 @@ def test_a_front_asks_for_all_seeds() -> None:
     assert front_amount([*trials, *lucky]) == 20
 
 
-def test_the_table_marks_the_front_by_the_speed_of_equal_models() -> None:
-    """The slower of two equal models was disturbed: it is no worse than the other in speed, and better in loss."""
+def test_the_table_marks_the_front_by_two_digits_of_speed() -> None:
     trials = [
-        trial("0", speed=60.0, loss=3.0, flops=1e6), trial("1", speed=40.0, loss=2.9, flops=1e6),
-        trial("2", speed=50.0, loss=3.5, flops=3e6), trial("3", steps=10, speed=900.0, loss=9.0, state="stopped"),
+        trial("0", speed=60.4, loss=3.0), trial("1", speed=60.0, loss=2.9), trial("2", speed=50.0, loss=3.5),
+        trial("3", steps=10, speed=900.0, loss=9.0, state="stopped"),
     ]  # fmt: skip
     sweep = build(SweepRecipe, {"base": {}, "space": {RATE: {"choice": [2]}}}, source="test")
     rows = list(csv.DictReader(io.StringIO(table(sweep, trials))))

@@ -26,7 +26,7 @@ from tokenfree.train.runs.config import SWEEP_FORMAT
 from tokenfree.train.runs.hashes import verify_folder
 from tokenfree.train.sweep import run, tune
 from tokenfree.train.sweep.recipe import SweepRecipe
-from tokenfree.train.sweep.results import read, trial_results
+from tokenfree.train.sweep.results import read
 from tokenfree.train.sweep.run import run_sweep
 from tokenfree.train.sweep.tune import lead
 
@@ -238,9 +238,9 @@ def test_a_driver_that_is_killed_goes_on(corpus: str, make_recipe: MakeRecipe, t
     assert len(yaml.safe_load((output / "sweep.yaml").read_text(encoding="utf-8"))["attempts"]) == 4
     history, ended = read(output, seeds=1, reports=10)
     assert ended
-    assert {trial.state for trial in trial_results(history)} <= {"finished", "stopped"}
+    assert {trial.state for trial in history.trials.values()} <= {"finished", "stopped"}
     assert len(reports) == 40 if scheduler == "none" else len(reports) < 40
-    for before, after in zip(whole.trials, trial_results(history), strict=True):
+    for before, after in zip(whole.trials, history.trials.values(), strict=True):
         assert (before.name, before.values) == (after.name, after.values)
         losses = [[report["validation_loss"] for report in trial.reports] for trial in (before, after)]
         assert losses[0][: len(losses[1])] == losses[1]

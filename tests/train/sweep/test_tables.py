@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.train.sweep.conftest import trial_state
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import build
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.sweep.history import Journal
+from tokenfree.train.sweep.history import Journal, TrialState
 from tokenfree.train.sweep.recipe import LOSS, SPEED, SweepRecipe, Target
 from tokenfree.train.sweep.results import (
-    TrialResult,
     best,
     common_amount,
     front,
@@ -29,21 +29,20 @@ from tokenfree.train.sweep.results import (
     short_names,
     shown,
     table,
-    trial_results,
     write,
 )
 
 KEY = "train.learning_rate"
 
 
-def trial(name: str, losses: list[float], state: str = "finished", **more: Any) -> TrialResult:
+def trial(name: str, losses: list[float], state: str = "finished", **more: Any) -> TrialState:
     """A trial that reported these losses, one every ten steps, at 100 characters per second or at `speed`."""
     speed = more.pop("speed", 100.0)
     reports = [
         {"step": 10 * n, "validation_loss": loss, "characters_per_second": speed, "train_seconds": 1000.0 * n / speed}
         for n, loss in enumerate(losses, 1)
     ]
-    return TrialResult(name, more.pop("values", {KEY: float(name)}), state, reports, **more)
+    return trial_state(name, more.pop("values", {KEY: float(name)}), state, reports, **more)
 
 
 def make_sweep() -> SweepRecipe:
@@ -131,10 +130,10 @@ def test_the_table_has_a_row_a_trial_and_a_column_for_what_is_new() -> None:
     report = {"step": 10, "validation_loss": 2.0, "characters_per_second": 9.5, "train_seconds": 9.0, "flops": 5e12}
     report |= {"parameters": 4005312.0}
     trials = [
-        TrialResult("a", {KEY: 0.1, "x": "full"}, "finished", [{**report, "report": 1}], "", 0, 1),
+        trial_state("a", {KEY: 0.1, "x": "full"}, "finished", [{**report, "report": 1}], "", 0, 1),
         trial("0.5", [3.0], speed=20.0),
         trial("0.2", [4.0], speed=10.0),
-        TrialResult("b", {KEY: 0.3}, "failed", (), 'ValueError: no, "never"'),
+        trial_state("b", {KEY: 0.3}, "failed", (), 'ValueError: no, "never"'),
     ]
     rows = {row["trial"]: row for row in csv.DictReader(io.StringIO(table(make_sweep(), trials)))}
     assert {name: row["front"] for name, row in rows.items()} == {"a": "yes", "0.5": "yes", "0.2": "", "b": ""}
@@ -151,7 +150,9 @@ def test_the_files_of_a_sweep(tmp_path: Path) -> None:
     files = write(tmp_path, make_sweep(), trials, skipped={"no": 3})
     assert [file.name for file in files] == ["best.yaml", "skipped.json", "trials.jsonl", "sweep.csv"]
     lines = [json.loads(line) for line in (tmp_path / "trials.jsonl").read_text().splitlines()]
-    assert [TrialResult(**line) for line in lines] == trials
+    assert [line["name"] for line in lines] == ["0.1", "0.2"]
+    assert set(lines[0]) == {"name", "values", "state", "reports", "error", "setting", "seed"}
+    assert lines[1]["reports"] == list(trials[1].reports)
     assert json.loads((tmp_path / "skipped.json").read_text()) == {"no": 3}
     winner = build(PretrainRecipe, yaml.safe_load((tmp_path / "best.yaml").read_text()), source="best.yaml")
     assert winner.train.learning_rate == 0.2
@@ -188,7 +189,7 @@ def test_a_sweep_that_runs_is_read_from_its_journal(tmp_path: Path) -> None:
         file.write('{"event": "begin", "trial": "tri')  # is being written
     history, ended = read(tmp_path, seeds=1, reports=2)
     assert not ended
-    first, second, third, fourth = trial_results(history)
+    first, second, third, fourth = history.trials.values()
     assert [found.state for found in (first, second, third, fourth)] == ["finished", "failed", "running", "waiting"]
     assert [report["validation_loss"] for report in first.reports] == [2.0, 1.0]
     assert (first.error, second.error, third.error) == ("", "ValueError: twice", "")
@@ -230,4 +231,4 @@ def test_names_and_values_as_people_read_them() -> None:
     assert [shown(value) for value in (0.1 + 0.2, 4.0, "full", None, True, [1, 2])] == [
         "0.3", "4", "full", "", "true", "[1, 2]",
     ]  # fmt: skip
-    assert knobs([TrialResult("a", {"y": 1}, "failed"), TrialResult("b", {"x": 1}, "failed")]) == ["x", "y"]
+    assert knobs([trial_state("a", {"y": 1}, "failed"), trial_state("b", {"x": 1}, "failed")]) == ["x", "y"]

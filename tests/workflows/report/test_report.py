@@ -14,11 +14,12 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
+from tests.train.sweep.conftest import trial_state
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.train.runs.hashes import verify_folder, write_hashes
-from tokenfree.train.sweep.history import Event
-from tokenfree.train.sweep.recipe import SPEED
-from tokenfree.train.sweep.results import MeanInterval, TrialResult, write
+from tokenfree.train.sweep.history import Event, TrialState
+from tokenfree.train.sweep.recipe import LOSS, SPEED
+from tokenfree.train.sweep.results import MeanInterval, write
 from tokenfree.workflows.report.load import RunRecord, SweepRecord, load
 from tokenfree.workflows.report.page import write_report
 from tokenfree.workflows.report.runs import run_section
@@ -130,7 +131,7 @@ def make_run(folder: Path, *, batch: int = 1, lost: bool = False, **train: Any) 
     return folder
 
 
-def make_trial(setting: int, steps: int, loss: float, state: str = "finished", **more: Any) -> TrialResult:
+def make_trial(setting: int, steps: int, loss: float, state: str = "finished", **more: Any) -> TrialState:
     """A trial whose loss came down to `loss` at `steps` from one more at 5."""
     values = more.pop("values", {RATE: 2 + setting, NAME: ("full", "multi_scale")[setting % 2]})
     speed = 1000.0 * (setting + 1)
@@ -139,10 +140,10 @@ def make_trial(setting: int, steps: int, loss: float, state: str = "finished", *
         {"step": step, "validation_loss": loss + (steps - step) / 5, "train_seconds": 1000 * step / speed, **same}
         for step in range(5, steps + 1, 5)
     ]
-    return TrialResult(f"trial_{setting:03d}", values, state, reports, setting=setting, seed=0, **more)
+    return trial_state(f"trial_{setting:03d}", values, state, reports, setting=setting, seed=0, **more)
 
 
-def events(trials: Sequence[TrialResult], skipped: Mapping[str, int]) -> Iterator[Event]:
+def events(trials: Sequence[TrialState], skipped: Mapping[str, int]) -> Iterator[Event]:
     """The journal of a sweep of these trials, each of which has two reports when it has finished."""
     settings = {trial.setting: trial.values for trial in trials}
     yield {"event": "start", "settings": len(settings)}
@@ -161,7 +162,7 @@ def events(trials: Sequence[TrialResult], skipped: Mapping[str, int]) -> Iterato
             yield {"event": "failure", "trial": trial.name, "error": trial.error}
 
 
-def make_sweep(folder: Path, trials: list[TrialResult], skipped: dict[str, int] | None = None) -> Path:
+def make_sweep(folder: Path, trials: list[TrialState], skipped: dict[str, int] | None = None) -> Path:
     """The folder of a sweep with these trials, which has ended where all of them have."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
@@ -178,8 +179,9 @@ def make_sweep(folder: Path, trials: list[TrialResult], skipped: dict[str, int] 
     lines = (json.dumps(event) + "\n" for event in events(trials, skipped or {}))
     (folder / "journal.jsonl").write_text("".join(lines))
     if all(trial.state in ("finished", "stopped", "failed") for trial in trials):
-        sweep: Any = SimpleNamespace(space=space, best_recipe=lambda values: {"values": dict(values)})
-        write(folder, sweep, trials, skipped=skipped)
+        named = {"targets": (LOSS, SPEED), "budget": SimpleNamespace(unit="step")}
+        sweep: Any = SimpleNamespace(space=space, best_recipe=lambda values: {"values": dict(values)}, **named)
+        write(folder, sweep, trials, skipped)
     return folder
 
 
@@ -190,7 +192,7 @@ def record(folder: Path, *attempts: dict[str, Any]) -> Path:
     return folder
 
 
-def view_of(folder: Path, trials: list[TrialResult]) -> SweepView:
+def view_of(folder: Path, trials: list[TrialState]) -> SweepView:
     found = load(make_sweep(folder, trials))
     assert isinstance(found, SweepRecord)
     return SweepView(found)
@@ -285,7 +287,7 @@ def test_other_workers_and_machines_are_in_the_events(report: Callable[..., Page
 def test_a_sweep_shows_the_best_setting_and_what_failed(report: Callable[..., Page], tmp_path: Path) -> None:
     trials = [
         make_trial(0, 10, 4.0), make_trial(1, 10, 4.2), make_trial(2, 10, 4.5), make_trial(3, 5, 3.0, "stopped"),
-        TrialResult("trial_004", {RATE: 6, NAME: "full"}, "failed", (), "ValueError: <b>no</b>", 4, 0),
+        trial_state("trial_004", {RATE: 6, NAME: "full"}, "failed", (), "ValueError: <b>no</b>", 4, 0),
     ]  # fmt: skip
     page = report(make_sweep(tmp_path / "sweep it", trials, {"rate 7 does not <divide> 240": 3}))
     assert page.cards["Best setting"] == ["2 · full", "rate = 2, attention.name = full"]
@@ -341,6 +343,10 @@ def test_equal_costs_are_neither_drawn_nor_compared(report: Callable[..., Page],
     assert f"{same}, so there is no figure of it." in page.text
     assert not [name for name in page.figures if name.startswith("Loss against")]
     assert "times as fast" not in page.text
+    noisy = [cost_trial(n, 10, 4.0 + n / 10, speed=100.0 + 50 * n) for n in range(3)]
+    assert "times as fast" not in report(make_sweep(tmp_path / "noisy", noisy)).text
+    costly = [cost_trial(n, 10, 4.0 + n / 10, speed=100.0 + 50 * n, flops=1e6 / (n + 1)) for n in range(3)]
+    assert "times as fast" in report(make_sweep(tmp_path / "costly", costly)).text
 
 
 def test_a_sweep_of_several_hyperparameters_has_all_its_figures(report: Callable[..., Page], tmp_path: Path) -> None:
@@ -359,7 +365,7 @@ def test_a_sweep_of_several_hyperparameters_has_all_its_figures(report: Callable
 def test_seeds_have_means_and_intervals(report: Callable[..., Page], tmp_path: Path) -> None:
     losses = ((4.0, 4.1, 4.2), (5.0, 5.2, 5.4))
     trials = [
-        TrialResult(
+        trial_state(
             f"trial_{s:03d}_seed_{seed}", {RATE: 2 + s}, "finished", make_trial(s, 10, loss).reports, "", s, seed
         )
         for s, found in enumerate(losses)
@@ -370,7 +376,7 @@ def test_seeds_have_means_and_intervals(report: Callable[..., Page], tmp_path: P
     rows = [row[1:5] for row in page.tables["Settings, best first"][1:]]
     assert rows == [["setting_000", "2", "4.1000 ± 0.2484", "3"], ["setting_001", "3", "5.2000 ± 0.4968", "3"]]
     assert "setting_001, is 1.1000 behind, more than what the spread over seeds explains" in page.text
-    failed = [*trials[:5], TrialResult("trial_001_seed_2", {RATE: 3}, "failed", (), "no", 1, 2)]
+    failed = [*trials[:5], trial_state("trial_001_seed_2", {RATE: 3}, "failed", (), "no", 1, 2)]
     assert "No other setting got there with 3 seeds." in report(make_sweep(tmp_path / "sweep", failed)).text
 
 
@@ -379,19 +385,19 @@ def test_seeds_have_means_and_intervals(report: Callable[..., Page], tmp_path: P
     [
         ([], "There is none: no trial has reported yet."),
         ([make_trial(0, 10, 4.0, values={RATE: 2})], "No other setting got so far."),
-        ([TrialResult("trial_000", {RATE: 2}, "failed", (), "no", 0, 0)], "There is none: every trial failed."),
+        ([trial_state("trial_000", {RATE: 2}, "failed", (), "no", 0, 0)], "There is none: every trial failed."),
         ([make_trial(n, 10, float("nan"), values={RATE: n}) for n in (1, 2)], "There is none: no loss is a number."),
         ([make_trial(0, 10, 4.0, values={})], "No other setting got so far."),
     ],
 )
 def test_sweeps_with_little_to_show(
-    trials: list[TrialResult], said: str, report: Callable[..., Page], tmp_path: Path
+    trials: list[TrialState], said: str, report: Callable[..., Page], tmp_path: Path
 ) -> None:
     assert said in report(make_sweep(tmp_path / "sweep", trials)).text
 
 
 def test_a_sweep_that_runs(report: Callable[..., Page], tmp_path: Path) -> None:
-    running, waiting = make_trial(0, 5, 4.4, "running"), TrialResult("trial_001", {RATE: 2}, "waiting", (), "", 1, 0)
+    running, waiting = make_trial(0, 5, 4.4, "running"), trial_state("trial_001", {RATE: 2}, "waiting", (), "", 1, 0)
     page = report(make_sweep(tmp_path / "sweep", [running, waiting]))
     assert page.headings[0] == "Sweep · sweep (not ended)"
     assert page.cards["Trials"][1] == "1 running, 1 waiting."
@@ -400,7 +406,7 @@ def test_a_sweep_that_runs(report: Callable[..., Page], tmp_path: Path) -> None:
 
 def cost_trial(
     setting: int, steps: int, loss: float, *, speed: float = 100.0, flops: float = 1e6, **more: Any
-) -> TrialResult:
+) -> TrialState:
     """A trial that reported every five steps of 50 characters, and came down to `loss`."""
     reports = [
         {"step": step, "validation_loss": loss + (steps - step) / 5, "characters": 50 * step, "flops": flops * step,
@@ -408,7 +414,7 @@ def cost_trial(
         for step in range(5, steps + 1, 5)
     ]  # fmt: skip
     values = more.pop("values", {LEARNING_RATE: 0.001 * (setting + 1)})
-    return TrialResult(f"trial_{setting:03d}", values, more.pop("state", "finished"), reports, setting=setting)
+    return trial_state(f"trial_{setting:03d}", values, more.pop("state", "finished"), reports, setting=setting)
 
 
 def test_the_front_is_where_three_settings_got_to(report: Callable[..., Page], tmp_path: Path) -> None:
@@ -416,7 +422,7 @@ def test_the_front_is_where_three_settings_got_to(report: Callable[..., Page], t
     trials = [
         cost_trial(0, 10, 4.0, speed=100.0, flops=1e6), cost_trial(1, 5, 5.2, speed=300.0, flops=3e6, state="stopped"),
         cost_trial(2, 5, 5.1, speed=200.0, flops=2e6, state="stopped"),
-        TrialResult("trial_003", {LEARNING_RATE: 1.0}, "failed", (), "no", 3),
+        trial_state("trial_003", {LEARNING_RATE: 1.0}, "failed", (), "no", 3),
     ]  # fmt: skip
     view = view_of(tmp_path / "sweep", trials)
     assert (view.amount, view.front_amount) == (10, 5)
@@ -450,7 +456,7 @@ def test_the_best_setting_of_a_task_has_the_best_score(report: Callable[..., Pag
             reports = [{"report": 1, "step": 10, "validation_loss": loss, "dev_score": score + 0.02 * seed}]
             name = f"trial_{setting:03d}_seed_{seed}"
             values = {LEARNING_RATE: 0.001 * (setting + 1)}
-            trials.append(TrialResult(name, values, "finished", reports, setting=setting, seed=seed))
+            trials.append(trial_state(name, values, "finished", reports, setting=setting, seed=seed))
     folder = make_sweep(tmp_path / "sweep", trials)
     mapping = yaml.safe_load((folder / "sweep.yaml").read_text())
     mapping["recipe"] |= {"objectives": ["dev_score"], "reports": 1}

@@ -21,12 +21,14 @@ Journals of earlier versions also hold `exploit`, verdicts `wait` and `exploit`,
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
+import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Literal
+from typing import Annotated, Any, BinaryIO, Literal, TypeGuard, Union
 
 from pydantic import Field, with_config
 from typing_extensions import NotRequired, TypedDict
@@ -45,6 +47,11 @@ SCORES = "result.json"  # of a task: the scores of all settings
 MAX_FAILURES = 1  # a trial that fails is tried once more
 
 
+def is_number(value: Any) -> TypeGuard[float]:
+    """Return whether it is a finite number: a loss may be NaN, and a field may be missing."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
 @dataclass(frozen=True)
 class TrialState:
     """One trial: a setting with one of its seeds, and what came of it so far.
@@ -59,7 +66,7 @@ class TrialState:
         verdict: decision on the last report; `go` before the first.
         running: whether it trains, or waits under Ray Tune.
         failures: number of failures.
-        error: message of the last failure.
+        error: message of its last failure, until it begins again.
         target: field of the reports that says how good it is.
     """
 
@@ -85,6 +92,18 @@ class TrialState:
         """The number of the last report, 0 before the first. All trials make equally many, evenly over the budget."""
         return self.last.get("report", 0)
 
+    def value_at(self, metric: str, amount: float, unit: str = "step") -> float | None:
+        """Return `metric` when the trial had used `amount` of `unit`, a field of its reports.
+
+        It is linear between two reports. None before the first report and after the last: a curve is never prolonged.
+        """
+        points = [(report.get(unit), report.get(metric)) for report in self.reports]
+        points = [(float(x), float(y)) for x, y in points if is_number(x) and is_number(y)]
+        for (x0, y0), (x1, y1) in itertools.pairwise(points):
+            if x0 <= amount < x1:
+                return y0 + (y1 - y0) * (amount - x0) / (x1 - x0)
+        return points[-1][1] if points and points[-1][0] == amount else None
+
     @property
     def state(self) -> str:
         """`finished`, `stopped` (early, by the scheduler), `failed`, `running` (also between commands) or `waiting`."""
@@ -109,7 +128,7 @@ class TrialState:
         """
         match event["event"]:
             case "begin":
-                return dataclasses.replace(self, running=True)
+                return dataclasses.replace(self, running=True, error="")
             case "report":
                 new = dataclasses.replace(self, reports=(*self.reports, event["report"]), verdict=event["verdict"])
                 return dataclasses.replace(new, running=self.running and not new.ended)
@@ -272,23 +291,8 @@ def replayed(history: History, events: Iterable[Event], path: Path) -> History:
 _AtLeastOne = Annotated[int, Field(ge=1)]
 
 
-class _Fingerprints(TypedDict):
-    sweep: str
-    data: str
-
-
-@with_config(OPEN)
-class _Knob(TypedDict, total=False):
-    choice: list[Any] | None
-    grid: list[Any] | None
-    uniform: list[Number] | None
-    log_uniform: list[Number] | None
-    integer: list[int] | None
-
-
 @with_config(OPEN)
 class _Recipe(TypedDict, total=False):
-    space: dict[str, _Knob] | None
     objectives: Annotated[list[Objective], Field(min_length=1)] | None
     budget: dict[str, Number | None] | None
     seeds: _AtLeastOne
@@ -298,7 +302,7 @@ class _Recipe(TypedDict, total=False):
 @with_config(OPEN)
 class _Sweep(TypedDict):
     format: NotRequired[Format]
-    fingerprints: NotRequired[_Fingerprints]
+    fingerprints: NotRequired[dict[Literal["sweep", "data"], str]]
     recipe: _Recipe
     attempts: NotRequired[list[Attempt] | None]
 
@@ -318,63 +322,19 @@ class _Report(TypedDict):
     dev_error: NotRequired[Number]
 
 
-class _Start(TypedDict):
-    event: Literal["start"]
-    settings: Count
-
-
-class _Skip(TypedDict):
-    event: Literal["skip"]
-    values: dict[str, Any]
-    reasons: list[str]
-
-
-class _Propose(TypedDict):
-    event: Literal["propose"]
-    setting: Count
-    values: dict[str, Any]
-
-
-class _Exhausted(TypedDict):
-    event: Literal["exhausted"]
-
-
-class _Begin(TypedDict):
-    event: Literal["begin"]
-    trial: str
-
-
-class _Reported(TypedDict):
-    event: Literal["report"]
-    trial: str
-    report: _Report
-    verdict: Verdict
-
-
-class _Decided(TypedDict):
-    event: Literal["verdict"]
-    trial: str
-    verdict: Verdict
-
-
-class _TookOver(TypedDict):
-    event: Literal["exploit"]
-    trial: str
-    donor: str
-    values: dict[str, Any]
-    report: Count
-
-
-class _Failed(TypedDict):
-    event: Literal["failure"]
-    trial: str
-    error: str
-
-
-_Event = Annotated[
-    _Start | _Skip | _Propose | _Exhausted | _Begin | _Reported | _Decided | _TookOver | _Failed,
-    Field(discriminator="event"),
-]
+_FIELDS: Mapping[str, Mapping[str, Any]] = {  # of the events
+    "start": {"settings": Count},
+    "skip": {"values": dict[str, Any], "reasons": list[str]},
+    "propose": {"setting": Count, "values": dict[str, Any]},
+    "exhausted": {},
+    "begin": {"trial": str},
+    "report": {"trial": str, "report": _Report, "verdict": Verdict},
+    "verdict": {"trial": str, "verdict": Verdict},
+    "exploit": {"trial": str, "donor": str, "values": dict[str, Any], "report": Count},
+    "failure": {"trial": str, "error": str},
+}
+_EVENTS = tuple(TypedDict(name, {"event": Literal[name], **fields}) for name, fields in _FIELDS.items())  # pyright: ignore
+_Event = Annotated[Union[_EVENTS], Field(discriminator="event")]  # noqa: UP007  # pyright: ignore
 
 
 @with_config(OPEN)

@@ -389,6 +389,11 @@ class SweepRecipe:
         """What says how good a trial is, whatever it costs."""
         return quality(self.objectives)
 
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """What settings are chosen by, the first first: the objectives, then the other one of quality and speed."""
+        return tuple(dict.fromkeys((*objectives(self.objectives), self.quality, SPEED)))
+
     def mapping(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The recipe's mapping with `values` (dotted key -> value) laid over base and overrides."""
         base = self.variants.get(values[VARIANT], {}) if VARIANT in values else self.base

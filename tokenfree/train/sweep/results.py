@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import csv
 import io
-import itertools
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import yaml
@@ -22,7 +21,7 @@ from scipy.stats import t as student_t
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.storage import Storage
-from tokenfree.train.sweep.history import JOURNAL, History, read_history
+from tokenfree.train.sweep.history import JOURNAL, History, TrialState, is_number, read_history
 from tokenfree.train.sweep.recipe import LOSS, SPEED, Target
 
 if TYPE_CHECKING:
@@ -32,79 +31,15 @@ BEST = "best.yaml"  # a recipe
 TABLE = "sweep.csv"  # written last: where it is, the sweep has ended
 METRICS = ("step", "validation_loss", "validation_accuracy", "characters_per_second", "train_seconds", "parameters")
 _NO_METRICS = frozenset({"report", "seed", "machine"})  # fields of a report that are no columns of the table
-_SAME = 1.01  # ratio of sizes of equal models: the targets that a seed draws change the arithmetic by a little
-_NO_ARITHMETIC = frozenset({"train.micro_batch", "train.threads"})  # numbers that change speed alone
+_LINE = ("name", "values", "state", "reports", "error", "setting", "seed")  # of a trial in trials.jsonl
 _LEAST_SETTINGS = 3  # that make a front
-LEVELS = 8  # a knob with more different numbers than this is put into BINS of about as many trials each
+LEVELS = 8  # a hyperparameter with more different numbers than this is put into BINS of about as many trials each
 BINS = 4
-FORESTS, TREES, DEPTH = 4, 8, 5  # shallow trees: their time grows with the square of their leaves
-SHUFFLES = 19  # the highest share of so many shuffles is exceeded by chance in 5% of all cases
-STATES = {
-    "finished": "used its whole budget",
-    "stopped": "stopped early by the scheduler",
-    "failed": "failed by itself",
-    "running": "still training",
-    "waiting": "not begun yet",
-}
+TREES, DEPTH = 32, 5  # shallow trees: their time grows with the square of their leaves
+STATES = ("finished", "stopped", "failed", "running", "waiting")  # of trials, as they are counted
 
 
-@dataclass(frozen=True)
-class TrialResult:
-    """One trial.
-
-    Attributes:
-        name: `trial_003`.
-        values: by dotted key.
-        state: one of `STATES`.
-        reports: in order, each with `METRICS` and more.
-        error: why it failed.
-        setting: the number of its setting, from 0; trials of one setting begin with the same values.
-        seed: added to the recipe's own, by which alone the trials of a setting differ.
-    """
-
-    name: str
-    values: Mapping[str, Any]
-    state: str
-    reports: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
-    error: str = ""
-    setting: int = 0
-    seed: int = 0
-
-    @property
-    def last(self) -> Mapping[str, Any]:
-        """The last report; empty where there was none."""
-        return self.reports[-1] if self.reports else {}
-
-    def value_at(self, metric: str, amount: float, unit: str = "step") -> float | None:
-        """`metric` when the trial had used `amount` of `unit` (a field of its reports), linear between two reports.
-
-        None before the first report and after the last: a curve is never prolonged.
-        """
-        points = [(report.get(unit), report.get(metric)) for report in self.reports]
-        points = [(float(x), float(y)) for x, y in points if is_number(x) and is_number(y)]
-        for (x0, y0), (x1, y1) in itertools.pairwise(points):
-            if x0 <= amount < x1:
-                return y0 + (y1 - y0) * (amount - x0) / (x1 - x0)
-        return points[-1][1] if points and points[-1][0] == amount else None
-
-
-def trial_results(history: History) -> list[TrialResult]:
-    """All trials of a sweep as they stand, in the order in which they were proposed."""
-    return [
-        TrialResult(
-            name=trial.name,
-            values=trial.values,
-            state=trial.state,
-            reports=trial.reports,
-            error=trial.error if trial.state == "failed" else "",
-            setting=trial.setting,
-            seed=trial.seed,
-        )
-        for trial in history.trials.values()
-    ]
-
-
-def knobs(trials: Sequence[TrialResult]) -> list[str]:
+def knobs(trials: Sequence[TrialState]) -> list[str]:
     """The dotted keys that the trials set; one that stands under a condition is in some of them only."""
     return sorted({key for trial in trials for key in trial.values})
 
@@ -133,11 +68,6 @@ def shown(value: Any) -> str:
     return str(int(value)) if value.is_integer() and abs(value) < 1e15 else f"{value:.6g}"
 
 
-def is_number(value: Any) -> TypeGuard[float]:
-    """Whether it is a finite number: a loss may be NaN, and a field may be missing."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
 @dataclass(frozen=True)
 class MeanInterval:
     """A mean over `count` values, and the half width of its 95% interval (`half`); None for a single value."""
@@ -153,14 +83,14 @@ class Setting:
 
     index: int
     values: Mapping[str, Any]
-    trials: tuple[TrialResult, ...]
+    trials: tuple[TrialState, ...]
 
     @property
     def name(self) -> str:
         """The name of its only trial, or `setting_003`."""
         return self.trials[0].name if len(self.trials) == 1 else f"setting_{self.index:03d}"
 
-    def reached(self, metric: str, amount: float, unit: str = "step") -> list[tuple[TrialResult, float]]:
+    def reached(self, metric: str, amount: float, unit: str = "step") -> list[tuple[TrialState, float]]:
         """The trials that got to `amount` of `unit` and did not fail, with their `metric` there."""
         values = [(trial, trial.value_at(metric, amount, unit)) for trial in self.trials if trial.state != "failed"]
         return [(trial, value) for trial, value in values if value is not None]
@@ -178,15 +108,15 @@ class Ranked:
     interval: MeanInterval
 
 
-def settings(trials: Iterable[TrialResult]) -> list[Setting]:
+def settings(trials: Iterable[TrialState]) -> list[Setting]:
     """Trials grouped by setting and values (a trial may take over those of a better one), in order of the first."""
-    groups: dict[tuple[int, str], list[TrialResult]] = {}
+    groups: dict[tuple[int, str], list[TrialState]] = {}
     for trial in trials:
         groups.setdefault((trial.setting, json.dumps(trial.values, sort_keys=True)), []).append(trial)
     return [Setting(group[0].setting, group[0].values, tuple(group)) for group in groups.values()]
 
 
-def full_amount(trials: Iterable[TrialResult], unit: str = "step") -> float | None:
+def full_amount(trials: Iterable[TrialState], unit: str = "step") -> float | None:
     """The largest amount of `unit` that every finished trial used; without a finished one, the most that any used.
 
     With a budget in steps all finished trials end at the same one. With a budget in seconds each ends a little after
@@ -199,7 +129,7 @@ def full_amount(trials: Iterable[TrialResult], unit: str = "step") -> float | No
     return max((float(amount) for _, amount in ended if is_number(amount)), default=None)
 
 
-def common_amount(trials: Iterable[TrialResult], unit: str = "step") -> float | None:
+def common_amount(trials: Iterable[TrialState], unit: str = "step") -> float | None:
     """The largest amount of `unit` that every trial got to before it ended; failed and running ones are not asked.
 
     What is measured there was not chosen by the scheduler, unlike what the trials that it let go on came to.
@@ -209,7 +139,7 @@ def common_amount(trials: Iterable[TrialResult], unit: str = "step") -> float | 
 
 
 def rank(
-    trials: Iterable[TrialResult], *, target: Target = LOSS, unit: str = "step", amount: float | None = None
+    trials: Iterable[TrialState], *, target: Target = LOSS, unit: str = "step", amount: float | None = None
 ) -> list[Ranked]:
     """Settings with a value at `amount` (by default `full_amount`), best first by their mean over seeds.
 
@@ -227,7 +157,7 @@ def rank(
     return sorted(ranked, key=lambda item: (-item.interval.count, target.cost(item.interval.mean), item.setting.name))
 
 
-def best(trials: Iterable[TrialResult], *, target: Target = LOSS, unit: str = "step") -> TrialResult | None:
+def best(trials: Iterable[TrialState], *, target: Target = LOSS, unit: str = "step") -> TrialState | None:
     """The first trial of the setting with the best mean over seeds; None if no trial came to anything.
 
     A trial that was stopped early is not compared with one that went on: its loss belongs to fewer steps.
@@ -300,29 +230,43 @@ def mean_interval(values: Sequence[float], level: float = 0.95) -> MeanInterval 
 
 @dataclass(frozen=True)
 class TrainingCost:
-    """What a character costs a model in training.
+    """What a character costs a setting in training, over all its seeds.
 
     Attributes:
         flops: floating point operations for each character read, forward and backward; None where they are not known.
-        speed: characters per second over all training steps of all trials of equal models; None where not known.
-        num_trials: over which `speed` is pooled.
+        speed: characters per second over all training steps; None where not known.
     """
 
-    flops: float | None
-    speed: float | None
-    num_trials: int
+    flops: float | None = None
+    speed: float | None = None
 
 
-def costs(trials: Iterable[TrialResult]) -> dict[str, TrainingCost]:
-    """The cost of each trial that has reported, by its name; equal models have equal costs."""
+def costs(trials: Iterable[TrialState]) -> dict[str, TrainingCost]:
+    """Return the cost of each trial that has reported, by its name; those of a setting have the same."""
     found = {}
-    for group in _equal_models([trial for trial in trials if trial.reports]):
-        cost = _cost(group)
-        found.update(dict.fromkeys((trial.name for trial in group), cost))
+    for setting in settings(trials):
+        lasts = [trial.last for trial in setting.trials]
+        flops = _ratio([(last.get("flops"), last.get("characters")) for last in lasts])
+        speeds = [(last.get(SPEED.metric), last.get("train_seconds")) for last in lasts]
+        speed = _ratio([(pace * time, time) for pace, time in speeds if is_number(pace) and is_number(time)])
+        reported = (trial.name for trial in setting.trials if trial.reports)
+        found.update(dict.fromkeys(reported, TrainingCost(flops, speed)))
     return found
 
 
-def front_amount(trials: Iterable[TrialResult], unit: str = "step") -> float | None:
+def _ratio(pairs: Iterable[tuple[Any, Any]]) -> float | None:
+    """Return the ratio of the sums; None where nothing is known."""
+    known = [(above, below) for above, below in pairs if is_number(above) and is_number(below)]
+    below = sum(below for _, below in known)
+    return sum(above for above, _ in known) / below if below else None
+
+
+def two_digits(value: float | None) -> float | None:
+    """Round a cost: a smaller difference is no reason to prefer a setting."""
+    return None if value is None else float(f"{value:.2g}")
+
+
+def front_amount(trials: Iterable[TrialState], unit: str = "step") -> float | None:
     """Where a front is drawn: the largest amount of `unit` that at least three settings got to with all their seeds.
 
     All settings where there are fewer. Where three finished it is the amount that every finished trial used: with a
@@ -342,59 +286,10 @@ def front_amount(trials: Iterable[TrialResult], unit: str = "step") -> float | N
     return min([*finished, ordered[min(_LEAST_SETTINGS, len(ordered)) - 1]])
 
 
-def _last(trial: TrialResult, unit: str) -> float | None:
+def _last(trial: TrialState, unit: str) -> float | None:
     """The amount at the last report with a loss that is a number."""
     amounts = [report.get(unit) for report in trial.reports if is_number(report.get(LOSS.metric))]
     return next((float(amount) for amount in reversed(amounts) if is_number(amount)), None)
-
-
-def _equal_models(trials: Iterable[TrialResult]) -> list[list[TrialResult]]:
-    """Trials grouped by what a step asks of the machine.
-
-    That is the parameters and the arithmetic of a step, which hold what numbers of the recipe change, and all values
-    that are no numbers, such as the name of an optimizer or of an attention pattern.
-    """
-    groups: list[list[TrialResult]] = []
-    for trial in trials:
-        for group in groups:
-            if _are_equal(trial, group[0]):
-                group.append(trial)
-                break
-        else:
-            groups.append([trial])
-    return groups
-
-
-def _are_equal(one: TrialResult, other: TrialResult) -> bool:
-    if _words(one) != _words(other):
-        return False
-    pairs = list(zip(_sizes(one), _sizes(other), strict=False))
-    return bool(pairs) and all(max(pair) <= _SAME * min(pair) for pair in pairs)
-
-
-def _words(trial: TrialResult) -> list[tuple[str, str]]:
-    values = sorted(trial.values.items())
-    return [(key, str(value)) for key, value in values if key in _NO_ARITHMETIC or not is_number(value)]
-
-
-def _sizes(trial: TrialResult) -> tuple[float, ...]:
-    """Parameters and the arithmetic of a step; nothing where they are not known."""
-    flops, steps, parameters = (trial.last.get(name) for name in ("flops", "step", "parameters"))
-    if not (is_number(flops) and is_number(steps) and is_number(parameters) and steps):
-        return ()
-    return parameters, flops / steps
-
-
-def _cost(group: list[TrialResult]) -> TrainingCost:
-    flops = characters = read = seconds = 0.0
-    for trial in group:
-        last = trial.last
-        speed, time = last.get(SPEED.metric), last.get("train_seconds")
-        if is_number(speed) and is_number(time) and speed > 0:
-            read, seconds = read + speed * time, seconds + time
-        if is_number(last.get("flops")) and is_number(last.get("characters")):
-            flops, characters = flops + last["flops"], characters + last["characters"]
-    return TrainingCost(flops / characters if characters else None, read / seconds if seconds else None, len(group))
 
 
 @dataclass(frozen=True)
@@ -404,21 +299,6 @@ class Level:
     label: str
     trials: tuple[int, ...]
     interval: MeanInterval
-
-
-@dataclass(frozen=True)
-class Importance:
-    """The share of the metric's variance that one knob explains by itself.
-
-    `low` and `high` are the lowest and highest share of the forests. A knob without any effect gets a share below
-    `chance` in 95% of all cases.
-    """
-
-    knob: str
-    share: float
-    low: float
-    high: float
-    chance: float
 
 
 def ordered_cells(values: Sequence[Any]) -> tuple[np.ndarray, list[Any]]:
@@ -460,38 +340,24 @@ def levels(values: Sequence[Any], metric: Sequence[float]) -> list[Level]:
 
 
 def importance(
-    settings: Sequence[Mapping[str, Any]], metric: Sequence[float], knobs: Sequence[str], seed: int = 0
-) -> list[Importance]:
-    """Return each knob's main effect as a share of the metric's variance, largest first.
+    settings: Sequence[Mapping[str, Any]], metric: Sequence[float], knobs: Sequence[str]
+) -> dict[str, float]:
+    """Return each hyperparameter's main effect as a share of the metric's variance.
 
     Optuna's functional ANOVA over a forest measures it (Hutter, Hoos and Leyton-Brown 2014, "An Efficient Approach for
-    Assessing Hyperparameter Importance"). What is missing to 1 is due to knobs acting together. The same on shuffled
-    metrics gives what chance alone would.
+    Assessing Hyperparameter Importance"). What is missing to 1 is due to hyperparameters acting together, and chance.
     """
-    different = {knob: {json.dumps(setting.get(knob)) for setting in settings} for knob in knobs}
-    searched = [knob for knob in knobs if len(different[knob]) > 1]
-    shares = dict.fromkeys(knobs, (0.0, 0.0, 0.0, 0.0))
-    if searched and np.ptp(metric) > 0:
-        columns = {knob: [setting.get(knob) for setting in settings] for knob in searched}
-        random = np.random.default_rng(seed)
-        forests = np.array([_shares(columns, metric, number) for number in range(FORESTS)])
-        shuffled = [_shares(columns, random.permutation(metric).tolist(), seed) for _ in range(SHUFFLES)]
-        parts = (forests.mean(0), forests.min(0), forests.max(0), np.max(shuffled, axis=0))
-        shares.update(zip(searched, zip(*(map(float, part) for part in parts), strict=True), strict=True))
-    found = [Importance(knob, *shares[knob]) for knob in knobs]
-    return sorted(found, key=lambda item: (-item.share, item.knob))
-
-
-def _shares(columns: Mapping[str, Sequence[Any]], metric: Sequence[float], seed: int) -> list[float]:
-    """Return the share of each knob in the variance of one forest."""
+    if np.ptp(metric) == 0:
+        return dict.fromkeys(knobs, 0.0)
     import optuna  # takes a second, which only pages with importances need
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     params: dict[str, list[Any]] = {}
     distributions: dict[str, Any] = {}
-    for knob, values in columns.items():
+    for knob in knobs:
+        values = [setting.get(knob) for setting in settings]
         if all(map(is_number, values)):
-            params[knob] = [float(value) for value in values]
+            params[knob] = values
             distributions[knob] = optuna.distributions.FloatDistribution(min(params[knob]), max(params[knob]))
         else:
             params[knob] = [json.dumps(value) for value in values]
@@ -503,8 +369,9 @@ def _shares(columns: Mapping[str, Sequence[Any]], metric: Sequence[float], seed:
         )
         for row, value in enumerate(metric)
     )
-    found = optuna.importance.FanovaImportanceEvaluator(n_trees=TREES, max_depth=DEPTH, seed=seed).evaluate(study)
-    return [float(found[knob]) for knob in columns]
+    evaluator = optuna.importance.FanovaImportanceEvaluator(n_trees=TREES, max_depth=DEPTH, seed=0)
+    found = evaluator.evaluate(study)
+    return {knob: found.get(knob, 0.0) for knob in knobs}
 
 
 def is_range(values: Sequence[Any]) -> bool:
@@ -516,21 +383,19 @@ def is_range(values: Sequence[Any]) -> bool:
     return len(different) > LEVELS or (continuous and len(different) > max(BINS, len(values) // 2))
 
 
-def table(
-    sweep: SweepRecipe, trials: Sequence[TrialResult], *, targets: Sequence[Target] = (LOSS,), unit: str = "step"
-) -> str:
-    """The text of `sweep.csv`: trial, state, a column a knob, the last report, setting, seed, front, error.
+def table(sweep: SweepRecipe, trials: Sequence[TrialState]) -> str:
+    """Return the text of `sweep.csv`: trial, state, a column a knob, the last report, setting, seed, front, error.
 
-    `front` is `yes` for settings that no other one beats: in all targets, or in quality and speed where there is only
-    one.
-    They are compared in the mean over seeds, at the amount of `unit` that at least three settings got to, and by the
-    speed that equal models share, see `costs`.
+    `front` is `yes` for settings that no other one beats in the sweep's targets. They are compared in the mean over
+    seeds, at the amount of the budget's unit that at least three settings got to.
     """
+    unit, targets = sweep.budget.unit, sweep.targets
     amount = front_amount(trials, unit)
-    ranked = [] if amount is None else rank(trials, target=targets[0], unit=unit, amount=amount)
-    known = {SPEED.metric: {name: cost.speed for name, cost in costs(trials).items()}}
-    asked = targets if len(targets) > 1 else (targets[0], SPEED)
-    leading = [] if amount is None else front(ranked, asked, amount, unit, known=known)
+    leading = []
+    if amount is not None:
+        ranked = rank(trials, target=targets[0], unit=unit, amount=amount)
+        known = {SPEED.metric: {name: two_digits(cost.speed) for name, cost in costs(trials).items()}}
+        leading = front(ranked, targets, amount, unit, known=known)
     on_front = {trial.name for item in leading for trial in item.setting.trials}
     keys = sorted({*sweep.space, *knobs(trials)})
     more = sorted({name for trial in trials for name in trial.last} - {*METRICS, *_NO_METRICS})
@@ -546,13 +411,7 @@ def table(
 
 
 def write(
-    folder: Path,
-    sweep: SweepRecipe,
-    trials: Sequence[TrialResult],
-    *,
-    skipped: Mapping[str, int] | None = None,
-    targets: Sequence[Target] = (LOSS,),
-    unit: str = "step",
+    folder: Path, sweep: SweepRecipe, trials: Sequence[TrialState], skipped: Mapping[str, int] | None = None
 ) -> list[Path]:
     """Write the best recipe, if any trial came to something, and the tables, `sweep.csv` last; return the files.
 
@@ -561,18 +420,17 @@ def write(
         sweep: makes the recipe of the best values.
         trials: all of them, in order.
         skipped: how many settings were not tried, by reason; kept in `skipped.json`.
-        targets: the first one decides what is best.
-        unit: the field of the reports that the budget counts.
     """
     files = {}
-    winner = best(trials, target=targets[0], unit=unit)
+    winner = best(trials, target=sweep.targets[0], unit=sweep.budget.unit)
     if winner is not None:
         note = f"# The best of {len(trials)} trials ({winner.name}): {json.dumps(dict(winner.values))}\n"
         files[BEST] = note + yaml.safe_dump(sweep.best_recipe(winner.values), sort_keys=False)
     if skipped:
         files["skipped.json"] = json.dumps(dict(sorted(skipped.items())), indent=1) + "\n"
-    files["trials.jsonl"] = "".join(json.dumps(asdict(trial)) + "\n" for trial in trials)
-    files[TABLE] = table(sweep, trials, targets=targets, unit=unit)
+    lines = [{name: getattr(trial, name) for name in _LINE} for trial in trials]
+    files["trials.jsonl"] = "".join(json.dumps(line) + "\n" for line in lines)
+    files[TABLE] = table(sweep, trials)
     for name, text in files.items():
         Storage.at(str(folder)).write_bytes(name, text.encode())
     return [folder / name for name in files]

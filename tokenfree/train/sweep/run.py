@@ -34,19 +34,9 @@ from tokenfree.train.runs.config import SWEEP_FORMAT, InitFrom, RunConfig
 from tokenfree.train.runs.hashes import rewritten, write_hashes
 from tokenfree.train.runs.provenance import attempt
 from tokenfree.train.runs.run import RunFolder
-from tokenfree.train.sweep.history import RAY, SCORES, SWEEP_FILE, Event, History, read_history
-from tokenfree.train.sweep.recipe import SPEED, SweepRecipe, Target, check_space, objectives
-from tokenfree.train.sweep.results import (
-    TrialResult,
-    best,
-    full_amount,
-    mean_interval,
-    rank,
-    read,
-    settings,
-    trial_results,
-    write,
-)
+from tokenfree.train.sweep.history import RAY, SCORES, SWEEP_FILE, Event, History, TrialState, read_history
+from tokenfree.train.sweep.recipe import SweepRecipe, check_space
+from tokenfree.train.sweep.results import best, full_amount, mean_interval, rank, read, settings, write
 from tokenfree.train.sweep.search import Plan, Progress, Proposer, plan
 from tokenfree.train.sweep.subjects import FinetuningSubject, Subject, TaskInput, open_subject
 
@@ -68,8 +58,8 @@ class SweepResult:
         already_complete: whether it had ended before, so that nothing was trained.
     """
 
-    trials: tuple[TrialResult, ...]
-    best: TrialResult | None
+    trials: tuple[TrialState, ...]
+    best: TrialState | None
     skipped: Mapping[str, int]
     files: tuple[Path, ...]
     already_complete: bool = False
@@ -117,24 +107,19 @@ def run_sweep(
         if not ended_before:
             _add_attempt(folder / SWEEP)
             history = _run(proposer, planned, subject.parts, folder, progress)
-        trials, skipped = trial_results(history), history.reasons()
+        trials, skipped = tuple(history.trials.values()), history.reasons()
         if isinstance(subject, FinetuningSubject) and not ended_before:
             evaluate_chosen(sweep, subject, trials, folder)
         files = [folder / SCORES] * (folder / SCORES).is_file()
-        files += write(folder, sweep, trials, skipped=skipped, unit=sweep.budget.unit, targets=targets(sweep))
+        files += write(folder, sweep, trials, skipped)
         if ended_before:
             rewritten(output, [file.name for file in files])
         else:
             write_hashes(output)
     if all(trial.state == "failed" for trial in trials):
         raise JobError(f"all {len(trials)} trials failed; {trials[0].name}: {trials[0].error}")
-    winner = best(trials, target=targets(sweep)[0], unit=sweep.budget.unit)
-    return SweepResult(tuple(trials), winner, skipped, tuple(files), ended_before)
-
-
-def targets(sweep: SweepRecipe) -> tuple[Target, ...]:
-    """What settings are chosen by, the first first: the sweep's objectives, then the other one for the front."""
-    return tuple(dict.fromkeys((*objectives(sweep.objectives), sweep.quality, SPEED)))
+    winner = best(trials, target=sweep.targets[0], unit=sweep.budget.unit)
+    return SweepResult(trials, winner, skipped, tuple(files), ended_before)
 
 
 def _run(proposer: Proposer, planned: Plan, data: Any, folder: Path, progress: Progress | None) -> History:
@@ -191,9 +176,7 @@ def _add_attempt(path: Path) -> None:
     write_atomically(path, yaml.safe_dump({**mapping, "attempts": attempts}, sort_keys=False))
 
 
-def evaluate_chosen(
-    sweep: SweepRecipe, subject: FinetuningSubject, trials: Sequence[TrialResult], folder: Path
-) -> None:
+def evaluate_chosen(sweep: SweepRecipe, subject: FinetuningSubject, trials: Sequence[TrialState], folder: Path) -> None:
     """Evaluate the runs of the best setting on the test set, and write result.json; nothing where no trial ended.
 
     They are evaluated by their best checkpoints, when all trials have ended. Each then is a run as `tokenfree finetune`
@@ -239,7 +222,7 @@ def _scores(found: Sequence[Mapping[str, Any]], split: str) -> dict[str, list[fl
     return {name: [each[name] for each in results] for name in results[0] if all(name in each for each in results)}
 
 
-def _evaluated(sweep: SweepRecipe, subject: FinetuningSubject, trial: TrialResult, folder: Path) -> dict[str, Any]:
+def _evaluated(sweep: SweepRecipe, subject: FinetuningSubject, trial: TrialState, folder: Path) -> dict[str, Any]:
     """The result of a trial's run, evaluated if it is not yet."""
     run = RunFolder(folder)
     result = run.result()

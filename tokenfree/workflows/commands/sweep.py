@@ -151,7 +151,6 @@ def _results(sweep: "SweepRecipe", result: "SweepResult") -> Iterator[str]:
     """What is said at the end: what became of the trials, and the best setting."""
     from tokenfree.train.sweep.recipe import LOSS
     from tokenfree.train.sweep.results import STATES, full_amount, rank
-    from tokenfree.train.sweep.run import targets
 
     states = [trial.state for trial in result.trials]
     told = [f"{states.count(state)} {state}" for state in STATES if state in states]
@@ -162,7 +161,7 @@ def _results(sweep: "SweepRecipe", result: "SweepResult") -> Iterator[str]:
         yield from (f"  {count} x {reason}" for reason, count in sorted(result.skipped.items()))
     unit = sweep.budget.unit
     amount = full_amount(result.trials, unit)
-    ranked = rank(result.trials, target=targets(sweep)[0], unit=unit, amount=amount)
+    ranked = rank(result.trials, target=sweep.targets[0], unit=unit, amount=amount)
     if not ranked or amount is None:
         return
     setting = ranked[0].setting

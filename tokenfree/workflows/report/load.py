@@ -21,9 +21,9 @@ from tokenfree.train.runs.config import (
     RESULT_NAME,
     SHOWN_CONFIG,
 )
-from tokenfree.train.sweep.history import SWEEP_FILE
+from tokenfree.train.sweep.history import SWEEP_FILE, TrialState
 from tokenfree.train.sweep.recipe import LOSS, quality
-from tokenfree.train.sweep.results import TrialResult, read, trial_results
+from tokenfree.train.sweep.results import read
 from tokenfree.workflows.report.parts import Table
 
 _VERSIONS = ("torch", "ray")  # packages that are named at the top; a table has all
@@ -118,7 +118,7 @@ class SweepRecord:
 
     path: Path
     recipe: Mapping[str, Any]
-    trials: Sequence[TrialResult]
+    trials: Sequence[TrialState]
     skipped: Mapping[str, int]
     ended: bool
     attempts: Sequence[Attempt]
@@ -184,7 +184,7 @@ def _sweep(path: Path) -> SweepRecord:
     history, ended = read(path, seeds=recipe.get("seeds", 1), reports=recipe.get("reports", 1), target=target)
     data = mapping.get("fingerprints", {}).get("data", "")
     attempts = list(mapping.get("attempts") or ())
-    return SweepRecord(path, recipe, trial_results(history), history.reasons(), ended, attempts, data)
+    return SweepRecord(path, recipe, tuple(history.trials.values()), history.reasons(), ended, attempts, data)
 
 
 def made_with(records: Sequence[RunRecord | SweepRecord]) -> list[tuple[str, str]]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.storage import Storage
-from tokenfree.train.sweep.history import BEST_FILE
+from tokenfree.train.sweep.history import BEST_FILE, TrialState, is_number
 from tokenfree.train.sweep.recipe import LOSS, SPEED, Target, objectives, quality
 from tokenfree.train.sweep.results import (
     BEST,
@@ -15,7 +15,6 @@ from tokenfree.train.sweep.results import (
     Ranked,
     Setting,
     TrainingCost,
-    TrialResult,
     best,
     common_amount,
     costs,
@@ -23,13 +22,13 @@ from tokenfree.train.sweep.results import (
     front_amount,
     full_amount,
     importance,
-    is_number,
     knobs,
     levels,
     rank,
     settings,
     short_names,
     shown,
+    two_digits,
 )
 from tokenfree.workflows.report import figures
 from tokenfree.workflows.report.figures import Dot, fits, inline
@@ -107,18 +106,18 @@ class SweepView:
 
     def cost(self, setting: Setting) -> TrainingCost:
         """Return what a character costs a setting in training."""
-        return self.costs.get(setting.trials[0].name, TrainingCost(None, None, 0))
+        return self.costs.get(setting.trials[0].name, TrainingCost())
 
     def front(self, target: Target) -> list[str]:
         """Return the names of the settings that no other one beats in both loss and `target`.
 
-        Arithmetic is compared to two digits: a smaller difference is no reason to prefer a setting.
+        Costs are compared to two digits: a smaller difference is no reason to prefer a setting.
         """
         if self.front_amount is None:
             return []
         known = {
-            SPEED.metric: {name: cost.speed for name, cost in self.costs.items()},
-            FLOPS.metric: {name: cost.flops and float(f"{cost.flops:.2g}") for name, cost in self.costs.items()},
+            SPEED.metric: {name: two_digits(cost.speed) for name, cost in self.costs.items()},
+            FLOPS.metric: {name: two_digits(cost.flops) for name, cost in self.costs.items()},
         }
         found = front(self.front_ranked, (LOSS, target), self.front_amount, self.unit, known=known)
         return [item.setting.name for item in found]
@@ -134,7 +133,7 @@ class SweepView:
         """Return values as `rate = 4, alpha = 0.5`."""
         return ", ".join(f"{self.names[key]} = {shown(value)}" for key, value in sorted(values.items()))
 
-    def losses_at(self, amount: float) -> list[tuple[TrialResult, float]]:
+    def losses_at(self, amount: float) -> list[tuple[TrialState, float]]:
         """Return the trials that got to `amount`, with their loss there."""
         found = [(trial, trial.value_at(LOSS.metric, amount, self.unit)) for trial in self.trials]
         return [(trial, loss) for trial, loss in found if loss is not None and trial.state != "failed"]
@@ -199,7 +198,9 @@ def _cheaper(view: SweepView, winner: Setting) -> Iterator[Card]:
     fastest = max(known, key=lambda setting: view.cost(setting).speed or 0.0)
     ratio = (view.cost(fastest).speed or 0.0) / own
     losses = [setting.interval(LOSS.metric, amount, view.unit) for setting in (fastest, winner)]
-    if ratio >= CHEAPER and losses[0] and losses[1]:
+    flops = [two_digits(view.cost(setting).flops) for setting in (fastest, winner)]
+    is_equal = flops[0] is not None and flops[0] == flops[1]  # equal models differ in speed by chance
+    if ratio >= CHEAPER and losses[0] and losses[1] and not is_equal:
         note = f"{ratio:.1f} times as fast as the best setting, {losses[0].mean - losses[1].mean:+.3f} nats"
         yield Card("Fastest worthwhile setting", view.short_name(fastest), f"{note} at {view.at(amount)}.")
 
@@ -246,12 +247,11 @@ def _effects(view: SweepView) -> Iterator[Block]:
     searched = {key: found for key, own in values.items() if len(found := levels(own, losses)) > 1}
     shares = {}
     if len(searched) > 1 and len(compared) >= LEAST_TRIALS:
-        shares = {item.knob: item for item in importance([each.values for each, _ in compared], losses, list(searched))}
+        shares = importance([each.values for each, _ in compared], losses, list(searched))
     drawn, rows, left_out = [], [], []
     for key, found in searched.items():
-        name, share = view.names[key], shares.get(key)
-        told = [f"{100 * number:.0f}%" for number in (share.share, share.chance)] if share else ["–", "–"]
-        rows += [[name, each.label, str(each.interval.count), plus_minus(each.interval), *told] for each in found]
+        name, told = view.names[key], f"{100 * shares[key]:.0f}%" if key in shares else "–"
+        rows += [[name, each.label, str(each.interval.count), plus_minus(each.interval), told] for each in found]
         limits = effect_limits(losses, [each.interval for each in found])
         if limits is None:
             left_out.append(name)
@@ -266,7 +266,7 @@ def _effects(view: SweepView) -> Iterator[Block]:
     )
     if left_out:
         text += f" No figure for {', '.join(left_out)}: every interval is wider than the range of all trials."
-    header = ["hyperparameter", "value", "trials", LOSS_NAME, "variance explained", "by chance up to"]
+    header = ["hyperparameter", "value", "trials", LOSS_NAME, "variance explained"]
     table = Table("Mean loss by value", header, rows, folded=True)
     yield Block("What each hyperparameter does", text, figures=drawn, tables=[table])
 
@@ -304,7 +304,7 @@ def _cost(view: SweepView) -> Iterator[Block]:
             drawn.append(inline(figure, f"{title} of every setting"))
     text = (
         f"Settings by cost and by their loss at {view.at(view.front_amount)}, to which {len(view.front_ranked)} got. "
-        "FLOPs are counted. Speed is measured, and settings with equal models share the mean."
+        "FLOPs are counted. Speed is measured."
     ) * bool(drawn)
     text += f" All settings have the same {' and '.join(same)}, so there is no figure of it." * bool(same)
     if drawn or same:
@@ -430,7 +430,7 @@ def _trials(view: SweepView) -> Iterator[Block]:
     yield Block("", text, tables=[table for table in tables if table.rows])
 
 
-def _row(view: SweepView, trial: TrialResult) -> list[str]:
+def _row(view: SweepView, trial: TrialState) -> list[str]:
     last = trial.last
 
     def cell(name: str, form: Callable[[float], str]) -> str:
@@ -443,6 +443,6 @@ def _row(view: SweepView, trial: TrialResult) -> list[str]:
     ]  # fmt: skip
 
 
-def _order(view: SweepView, trial: TrialResult) -> tuple[float, float, str]:
+def _order(view: SweepView, trial: TrialState) -> tuple[float, float, str]:
     amount, loss = trial.last.get(view.unit), trial.last.get(LOSS.metric)
     return -amount if is_number(amount) else 1.0, loss if is_number(loss) else float("inf"), trial.name
