@@ -31,7 +31,7 @@ def test_a_dry_run_tells_what_would_be(
     assert fits.endswith("and 1 worker")
     assert re.match(r"  time        about \d+ seconds? on this machine", time)
     assert loaded.startswith(f"weights of {first_run} (step 8 of a run): 69 of 69 tensors loaded")
-    assert new == "  new: encoder.trunk.layers 1-2: 32 tensors, 4,448 parameters, not there"
+    assert new == "  new: encoder.trunk.layers 1-2: 32 tensors, 4,448 parameters, not in the given weights"
     assert settings == "  settings that differ: model.trunk.layers 3, there 1"
     assert not (tmp_path / "run").exists()
     longer = ["pretrain", recipe, "--data", corpus, "--output", first_run, "--dry-run", "--extend-to"]

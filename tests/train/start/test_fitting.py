@@ -62,14 +62,14 @@ def test_another_depth_and_another_length(make_recipe: MakeRecipe, vocabulary: V
     assert lines[0].startswith("weights of /runs/one (step 8 of a run): 68 of 69 tensors loaded, ")
     assert lines[1:] == [
         "  new: encoder.embedder: 1 tensor, 1,536 parameters, of another shape: 64 x 16 there, 96 x 16 here",
-        "  new: encoder.trunk.layers 1-3: 48 tensors, 6,672 parameters, not there",
-        "  left there: encoder.embedder: 1 tensor, of another shape: 64 x 16 there, 96 x 16 here",
+        "  new: encoder.trunk.layers 1-3: 48 tensors, 6,672 parameters, not in the given weights",
+        "  not loaded: encoder.embedder: 1 tensor, of another shape: 64 x 16 there, 96 x 16 here",
         "  settings that differ: model.embedder.max_characters 96, there 64; model.trunk.layers 4, there 1; "
         "model.trunk.heads 4, there 2",
     ]
     assert set(found.new) & set(found.left) == {"encoder.embedder.positions.weight"}
     back = fit_of(make_recipe(), vocabulary, given_of(make_recipe(model=model), vocabulary))
-    assert "  left there: encoder.trunk.layers 1-3: 48 tensors, no such here" in back.lines()
+    assert "  not loaded: encoder.trunk.layers 1-3: 48 tensors, no counterpart" in back.lines()
     sizes = [tensor.numel() for name, tensor in back.taken.items()]
     assert back.num_parameters == sum(sizes)
     assert back.share == pytest.approx(sum(sizes) / (sum(sizes) + 64 * 16))
@@ -111,7 +111,7 @@ def test_another_objective(make_recipe: MakeRecipe, vocabulary: Vocabulary) -> N
     alone = dataclasses.replace(given_of(make_recipe(), vocabulary), objective=None)
     encoder = {name: tensor for name, tensor in alone.tensors.items() if name.startswith("encoder.")}
     found = fit_of(recipe, vocabulary, dataclasses.replace(alone, tensors=encoder))
-    assert reasons(found.new) == {"not there"}
+    assert reasons(found.new) == {"not in the given weights"}
     assert found.left == {}
 
 
@@ -144,7 +144,7 @@ def test_next_to_nothing_is_refused(make_recipe: MakeRecipe, vocabulary: Vocabul
     with pytest.raises(UserError, match=r"--init-from /runs/one: only \d+ tensors, 0\.\d+% .*model.width 32, there 16"):
         fit_of(wide, vocabulary, given)
     renamed = dataclasses.replace(given, tensors={f"old.{name}": value for name, value in given.tensors.items()})
-    with pytest.raises(UserError, match=r"no tensor of this model would be loaded \(encoder.embedder: .*not there"):
+    with pytest.raises(UserError, match=r"no tensor of this model would be loaded \(encoder.embedder: .*not in"):
         fit_of(make_recipe(), vocabulary, renamed)
     name = "encoder.trunk.layers.0.inner.weight"  # 512 of some 20,000: 2.6%
     one = dataclasses.replace(given, tensors={name: given.tensors[name]})
@@ -160,8 +160,8 @@ def test_weights_that_are_no_numbers(make_recipe: MakeRecipe, vocabulary: Vocabu
 
 def test_groups() -> None:
     names = [f"encoder.trunk.layers.{layer}.query.weight" for layer in (0, 1, 2, 5, 7, 8)]
-    found = dict.fromkeys(names, "of another shape: 1 there, 2 here") | {"head.dense.bias": "not there"}
+    found = dict.fromkeys(names, "of another shape: 1 there, 2 here") | {"head.dense.bias": "not in the given weights"}
     assert list(grouped(found, {"head.dense.bias": 1234})) == [
         "encoder.trunk.layers 0-2, 5, 7-8: 6 tensors, of another shape: 1 there, 2 here (0.query.weight)",
-        "head: 1 tensor, 1,234 parameters, not there",
+        "head: 1 tensor, 1,234 parameters, not in the given weights",
     ]

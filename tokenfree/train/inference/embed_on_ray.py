@@ -20,16 +20,20 @@ _FOR_EVER = -1  # restarts of a worker, and tries of what it was doing
 class _Worker:
     """Encodes one part after another with one thread."""
 
-    def __init__(self, encoder: TextEncoder, device: str) -> None:
+    def __init__(self, device: str) -> None:
         torch.set_num_threads(1)
-        encoder.encoder.to(device)
-        self._encoder = encoder
+        self._device = device
+        self._encoder: TextEncoder | None = None
 
     def ready(self) -> None:
         """Returns once the worker stands."""
 
-    def work(self, part: Part, wanted: Wanted) -> list[TextVectors]:
-        """The vectors of the texts of a part."""
+    def work(self, shared: list[Any], part: Part, wanted: Wanted) -> list[TextVectors]:
+        """The vectors of the texts of a part, by the encoder that `shared` refers to."""
+        # Not an argument of the constructor: for those Ray prints that a restart of the worker will fail.
+        if self._encoder is None:
+            self._encoder = ray.get(shared[0])
+            self._encoder.encoder.to(self._device)
         return text_vectors(self._encoder, part, wanted)
 
 
@@ -47,10 +51,10 @@ def compute(
     gpus = 1 if torch.device(device).type == "cuda" else 0
     with ray_environment(), ray_session(num_cpus=workers):
         try:
-            shared = ray.put(encoder)
+            shared = [ray.put(encoder)]
             kind: Any = ray.remote(_Worker)
             options = {"num_cpus": 1, "num_gpus": gpus, "max_restarts": _FOR_EVER, "max_task_retries": _FOR_EVER}
-            made = [kind.options(**options).remote(shared, device) for _ in range(workers)]
+            made = [kind.options(**options).remote(device) for _ in range(workers)]
             waiting: dict[Any, tuple[Any, Part | None]] = {worker.ready.remote(): (worker, None) for worker in made}
             while waiting:
                 (done,), _ = ray.wait(list(waiting), num_returns=1)
@@ -58,7 +62,7 @@ def compute(
                 found = ray.get(done)
                 following = next(corpus, None)
                 if following is not None:
-                    waiting[worker.work.remote(following, wanted)] = worker, following
+                    waiting[worker.work.remote(shared, following, wanted)] = worker, following
                 elif not any(each for _, each in waiting.values()):
                     waiting.clear()  # workers that the cluster has no room for are not waited for
                 if part is not None:

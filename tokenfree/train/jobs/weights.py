@@ -148,7 +148,7 @@ def _missing(storage: Storage, names: list[str]) -> str:
 
 
 LEAST_SHARE = 0.01  # of the model's parameters; less is taken for a mistake
-_ABSENT = "not there"
+_ABSENT = "not in the given weights"
 _MOST_SETTINGS = 6  # shown of those that differ
 _TABLE = "encoder.embedder.table."
 _NOT_OF_THE_TABLE = ("positions", "max_characters", "segments")  # settings of an embedder
@@ -184,7 +184,7 @@ class Fit:
             f"{self.num_parameters:,} parameters, {self.share:.1%} of this model"
         ]
         lines += [f"  new: {words}" for words in grouped(self.new, self.sizes)]
-        lines += [f"  left there: {words}" for words in grouped(self.left, {})]
+        lines += [f"  not loaded: {words}" for words in grouped(self.left, {})]
         if self.other_settings:
             lines.append(f"  settings that differ: {_shortened(self.other_settings)}")
         return lines
@@ -219,7 +219,7 @@ def fit(
             new[name] = left[name] = f"of another shape: {_shape(theirs)} there, {_shape(tensor)} here"
         else:
             taken[name] = theirs
-    left |= {name: "no such here" for name in given.tensors if name not in own}
+    left |= {name: "no counterpart" for name in given.tensors if name not in own}
     _check_finite(taken, given)
     found = Fit(given, taken, new, left, sizes, tuple(_other_settings(given, recipe)))
     if found.share < LEAST_SHARE:

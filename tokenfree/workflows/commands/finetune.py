@@ -21,6 +21,7 @@ from tokenfree.core.settings import nest
 from tokenfree.workflows.commands.pretrain import parse_workers
 from tokenfree.workflows.recipes import options as recipe_options
 from tokenfree.workflows.recipes.keys import FINETUNING
+from tokenfree.workflows.recipes.options import trust_of
 
 if TYPE_CHECKING:
     from tokenfree.train.config import FinetuneRecipe
@@ -85,9 +86,14 @@ def run(args: argparse.Namespace) -> int:
         print(f"  {'predictions':<12}{args.output}/predictions")
     if args.profile:
         print(f"  {'profile':<12}{args.output}/profile")
-    print(
-        next_command("predict", args.output, "-") if recipe.task.needs_files else next_command("evaluate", args.output)
-    )
+    if args.init_from is None and recipe.task.needs_files:
+        print("  note        trained from random weights: no --init-from was given")
+    trust = trust_of(recipe)
+    if recipe.task.needs_files:
+        text = "A text to label." if recipe.task.name in ("classification", "tagging") else "-"
+        print(next_command("predict", args.output, text, *trust))
+    else:
+        print(next_command("evaluate", args.output, *trust))
     return 0
 
 

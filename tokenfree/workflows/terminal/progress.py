@@ -440,4 +440,5 @@ class ProgressLine(LiveLine):
         if line["event"] == "launch":
             self.wait(line["message"])
         elif line.get("message"):
-            self.message(line["message"])
+            for part in line["message"].splitlines():
+                self.message(part)
