@@ -63,7 +63,7 @@ def test_sound_messages_pass(sound: Outcome) -> None:
         (outcome(2, err="tokenfree: a\rb\n"), "control character '\\r'"),
         (outcome(2, err=f"tokenfree: {'x' * 2000}\n"), "a line of 2011 characters"),
         (outcome(-9, is_late=True), "no end"),
-        (outcome(0, left=("python -m tokenfree.pipelines.direct_worker",)), "left 1 processes"),
+        (outcome(0, left=("python -m tokenfree.pipelines.worker_pool",)), "left 1 processes"),
         (outcome(-9, was_killed=True, left=("raylet",)), "left 1 processes"),
     ],
 )

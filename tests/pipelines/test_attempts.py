@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from apache_beam.pipeline import Pipeline
 
 from tokenfree.core.errors import JobError
-from tokenfree.pipelines import preprocess
-from tokenfree.pipelines.beam import make_pipeline
+from tokenfree.pipelines import local, preprocess
+from tokenfree.pipelines.beam import build_graph, runner_options
 from tokenfree.preprocess.job.finish import finish
 from tokenfree.preprocess.job.job import PreprocessJob
 from tokenfree.preprocess.job.read import hash_one_input, read_one_split
@@ -72,8 +73,9 @@ def test_an_engine_gets_through_a_job_that_was_taken_over(
     lose(monkeypatch, output, make_config(corpus))
     lose(monkeypatch, output, make_config(corpus))
     before = sorted(output.rglob("*"))
-    with make_pipeline(preprocess.runner_options("direct", 1)) as pipeline:
-        preprocess.build_graph(pipeline, jobs[0])
+    with Pipeline(options=runner_options("direct", 1)) as pipeline:
+        build_graph(pipeline, jobs[0])
+    local.run_stages(jobs[0], 2)
     assert sorted(output.rglob("*")) == before
 
 

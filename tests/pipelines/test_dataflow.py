@@ -11,8 +11,7 @@ import pytest
 
 from tests.conftest import REPOSITORY
 from tokenfree.core.errors import UserError
-from tokenfree.pipelines.beam import DataflowJob, describe_dataflow_job, runner_options
-from tokenfree.pipelines.preprocess import build_graph
+from tokenfree.pipelines.beam import DataflowJob, build_graph, describe_dataflow_job, runner_options
 from tokenfree.preprocess.job.job import PreprocessJob
 from tokenfree.workflows.cli import main
 
@@ -40,7 +39,7 @@ def job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, make_config: Any) -> Da
 
 def test_steps_image_workers_and_wheel(job: DataflowJob) -> None:
     assert job.steps[0] == "Start"
-    assert {"Read and clean a split", "Train vocabulary, plan shards", "Build a shard"} < set(job.steps)
+    assert {"Hash inputs, read and clean splits", "Train vocabulary, plan shards", "Build a shard"} < set(job.steps)
     assert job.steps[-1] == "Reconcile and finish"
     assert job.workers["sdkHarnessContainerImages"][0]["containerImage"] == IMAGE
     assert job.workers["machineType"] == "n2-highmem-2"

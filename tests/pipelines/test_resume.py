@@ -11,18 +11,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 import tokenfree
 from tokenfree.core.errors import JobError, TakenOverError
 from tokenfree.core.settings import to_mapping
-from tokenfree.pipelines.direct_runner import DeadWorkerError
+from tokenfree.pipelines import local
 from tokenfree.pipelines.preprocess import run_preprocess
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.job import read as read_step
 from tokenfree.preprocess.job.finish import finish
 from tokenfree.preprocess.job.job import PreprocessJob
 from tokenfree.preprocess.job.output import begin
+from tokenfree.preprocess.job.stages import STAGES, Stage, once
 
 JOB = """
 import sys
@@ -121,15 +123,12 @@ def test_a_damaged_run_is_made_again(
     assert read_shards(tmp_path / "out") == read_shards(made)
 
 
-def our_workers() -> list[int]:
-    """The processes that the embedded runner has started: they are our children."""
-    found = subprocess.run(["ps", "--ppid", str(os.getpid()), "-o", "pid=,args="], capture_output=True, text=True)
-    return [int(line.split()[0]) for line in found.stdout.splitlines() if "tokenfree.pipelines.direct_worker" in line]
+def our_workers() -> list[psutil.Process]:
+    """The worker processes: children of the server that forks them, which is our child."""
+    servers = [each for each in psutil.Process().children() if "multiprocessing.forkserver" in " ".join(each.cmdline())]
+    return [worker for server in servers for worker in server.children()]
 
 
-@pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnhandledThreadExceptionWarning"
-)  # of the runner's broken connections
 def test_a_killed_worker_costs_only_its_split(
     tmp_path: Path, make_corpus: Any, make_config: Any, read_shards: Any
 ) -> None:
@@ -143,8 +142,8 @@ def test_a_killed_worker_costs_only_its_split(
         while not killed and not ended.wait(0.002):
             if committed(output / "_work" / "runs"):
                 for worker in our_workers()[:1]:
-                    os.kill(worker, signal.SIGKILL)
-                    killed.append(worker)
+                    worker.kill()
+                    killed.append(worker.pid)
 
     killer = threading.Thread(target=kill_one)
     killer.start()
@@ -158,19 +157,25 @@ def test_a_killed_worker_costs_only_its_split(
     assert read_shards(output) == read_shards(tmp_path / "undisturbed")
 
 
+def die(job: PreprocessJob, _: int) -> None:
+    """Count the attempt, and die in the middle of a task."""
+    with open(f"{job.url}/attempts", "a") as file:
+        file.write("dead ")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_when_finished(job: PreprocessJob, _: int) -> None:
+    finish(job)
+    die(job, 0)
+
+
 def test_workers_that_die_again_and_again_end_the_job(
     corpus: Path, tmp_path: Path, make_config: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    attempts: list[int] = []
-
-    def dying(*_: object) -> None:
-        attempts.append(1)
-        raise DeadWorkerError("Worker subprocess exited with return code -9")
-
-    monkeypatch.setattr("tokenfree.pipelines.preprocess.build_graph", dying)
+    monkeypatch.setattr(local, "STAGES", (Stage("die", once, die),))
     with pytest.raises(JobError, match="out of memory"):
-        run_preprocess(make_config(corpus), str(tmp_path / "out"))
-    assert len(attempts) == 2
+        run_preprocess(make_config(corpus), str(tmp_path / "out"), workers=2)
+    assert (tmp_path / "out" / "attempts").read_text() == "dead dead "
 
 
 def test_a_step_repeated_after_the_end_changes_nothing(
@@ -181,7 +186,7 @@ def test_a_step_repeated_after_the_end_changes_nothing(
     manifest = run_preprocess(make_config(corpus), str(tmp_path / "out"))
     mark = (tmp_path / "out" / "_SUCCESS").read_bytes()
     (tmp_path / "out" / "_SUCCESS").unlink()
-    with pytest.raises(TakenOverError):  # the job has ended; an engine's retry gets through it, see `build_graph`
+    with pytest.raises(TakenOverError):  # the job has ended; an engine's retry gets through it, see `still`
         finish(jobs[0])
     assert not (tmp_path / "out" / "_SUCCESS").exists()
     assert run_preprocess(make_config(corpus), str(tmp_path / "out")) == manifest
@@ -191,15 +196,8 @@ def test_a_step_repeated_after_the_end_changes_nothing(
 def test_a_worker_that_dies_in_the_last_step_leaves_a_finished_job(
     corpus: Path, tmp_path: Path, make_config: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = tmp_path / "said"
-
-    def die(job: PreprocessJob) -> str:
-        finish(job)
-        said.write_text(said.read_text() + "dead " if said.exists() else "dead ")
-        raise RuntimeError("Channel closed prematurely.")  # as Beam says it
-
     manifest = run_preprocess(make_config(corpus), str(tmp_path / "whole"))
-    monkeypatch.setattr("tokenfree.pipelines.preprocess.finish", die)
-    assert run_preprocess(make_config(corpus), str(tmp_path / "out")) == manifest
-    assert said.read_text() == "dead "
+    monkeypatch.setattr(local, "STAGES", (*STAGES[:-1], Stage("finish", once, die_when_finished)))
+    assert run_preprocess(make_config(corpus), str(tmp_path / "out"), workers=2) == manifest
+    assert (tmp_path / "out" / "attempts").read_text() == "dead "
     assert (tmp_path / "out" / "_SUCCESS").read_bytes() == (tmp_path / "whole" / "_SUCCESS").read_bytes()

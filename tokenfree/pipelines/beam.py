@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import copy
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import apache_beam as beam
 import yaml
 from apache_beam.options.pipeline_options import (
     DirectOptions,
@@ -35,8 +35,8 @@ from apache_beam.options.pipeline_options import (
 from apache_beam.pipeline import Pipeline
 
 from tokenfree.core.errors import UserError
-from tokenfree.pipelines.direct_runner import ProcessRunner, silent_streams
 from tokenfree.preprocess.job.job import PreprocessJob
+from tokenfree.preprocess.job.stages import STAGES, still
 
 
 @dataclass(frozen=True)
@@ -180,9 +180,8 @@ def _flags(name: str, value: Any) -> Iterator[str]:
 
 
 EMBEDDED = "FnApiRunner"
-RAY = "RAY"  # the environment_type of the embedded runner whose workers are on a Ray cluster
+RAY = "RAY"  # the environment_type with which the stages are run on a Ray cluster
 MOST_WORKERS = 4096
-_TOLD_BY_US = "A worker died or was killed|Raylet is terminated|has been marked dead"  # what Ray prints of losses
 # What --workers sets. Spark takes its parallelism from its cluster, Prism's steps run in the command.
 _WORKERS_OPTION = {"FlinkRunner": "parallelism", "DataflowRunner": "max_num_workers"}
 
@@ -229,55 +228,38 @@ def is_on_ray(options: PipelineOptions) -> bool:
     return is_embedded(options) and options.view_as(PortableOptions).environment_type == RAY
 
 
-def check_surroundings(options: PipelineOptions) -> None:
-    """See that there is what the runner needs, before anything is written.
-
-    Raises:
-        UserError: there is no Ray cluster to join.
-    """
-    if is_on_ray(options):
-        os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", _TOLD_BY_US)  # read when Ray is imported
-        from tokenfree.pipelines import ray as ray_workers
-
-        ray_workers.check_cluster()
+def num_processes(options: PipelineOptions) -> int:
+    """Number of processes of the direct runner, or on the Ray cluster; 0 for as many as there are CPUs."""
+    return options.view_as(DirectOptions).direct_num_workers
 
 
-@contextlib.contextmanager
-def pipelines(
-    options: PipelineOptions, job: PreprocessJob, notice: Callable[[str], None]
-) -> Iterator[Callable[[], Pipeline]]:
-    """Makes a pipeline for each attempt at a job; `notice` is told of what is lost of a Ray cluster.
-
-    Raises:
-        UserError: see `check_surroundings`.
-        JobError: the Ray cluster cannot be joined.
-    """
-    if not is_on_ray(options):
-        yield lambda: make_pipeline(options)
-        return
-    from tokenfree.pipelines.ray import ray_pipelines
-
-    with ray_pipelines(job, notice) as make:
-        yield lambda: make(copy.deepcopy(options))
+def build_graph(pipeline: Pipeline, job: PreprocessJob) -> None:
+    """Add the stages of a job to a pipeline, one after another. Nothing is done yet."""
+    before: Any = pipeline | "Start" >> beam.Create([0])
+    for name, count, function in STAGES:
+        before = (
+            before
+            | f"{name}: wait" >> beam.combiners.Count.Globally()
+            | f"{name}: list" >> beam.FlatMap(_tasks, job, count)
+            | f"{name}: spread" >> beam.Reshuffle()
+            | name >> beam.Map(_do_task, job, function)
+        )
 
 
-def make_pipeline(options: PipelineOptions) -> Pipeline:
-    """A pipeline with these options; where they ask for processes of the embedded runner, with processes of ours."""
-    options = copy.deepcopy(options)
-    direct = options.view_as(DirectOptions)
-    if not is_embedded(options) or direct.direct_running_mode != "multi_processing":
-        return Pipeline(options=options)
-    direct.direct_running_mode = "in_memory"  # the mode in which the runner takes the environment that it is given
-    return Pipeline(ProcessRunner(), options)
+def _tasks(_: int, job: PreprocessJob, count: Callable[[PreprocessJob], int]) -> Iterable[int]:
+    return range(still(count, job) or 0)
+
+
+def _do_task(index: int, job: PreprocessJob, function: Callable[[PreprocessJob, int], object]) -> int:
+    still(function, job, index)
+    return index
 
 
 def _parallelism(runner: str, workers: int | None) -> list[str]:
     if workers is None:
         return []
     if runner == EMBEDDED:
-        if workers == 1:
-            return ["--direct_running_mode=in_memory", "--direct_num_workers=1"]
-        return ["--direct_running_mode=multi_processing", f"--direct_num_workers={workers}"]
+        return [f"--direct_num_workers={workers}"]
     return [f"--{_WORKERS_OPTION[runner]}={workers}"] if workers and runner in _WORKERS_OPTION else []
 
 
@@ -319,8 +301,7 @@ def worker_environment(options: PipelineOptions) -> Iterator[None]:
     for name, level in silenced.items():
         logging.getLogger(name).setLevel(level)
     try:
-        with silent_streams():
-            yield
+        yield
     finally:
         for name, level in levels.items():
             logging.getLogger(name).setLevel(level)

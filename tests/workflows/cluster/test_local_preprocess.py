@@ -14,6 +14,7 @@ import pytest
 from benchmarks.preprocess.repeated_dump import write_repeated
 from tests.engines.conftest import contents
 from tests.workflows.cluster.test_local import Machine, listening, wait_for
+from tokenfree.preprocess.job.stages import STAGES
 
 pytestmark = [
     pytest.mark.slow,
@@ -38,8 +39,9 @@ class Nodes(Machine):
         return self.start("cluster", "submit", "--", *self.words, str(self.work / output), "--runner", "ray")
 
     def workers(self) -> list[psutil.Process]:
-        """The actors, on all nodes."""
-        return [each for each in self.processes() if words_of(each)[:1] == ["ray::Worker.serve"]]
+        """Those that are at a task, on all nodes."""
+        titles = {f"ray::{stage.name}" for stage in STAGES}
+        return [each for each in self.processes() if titles & set(words_of(each)[:1])]
 
     def command(self) -> psutil.Process:
         """The process of the job's command."""
@@ -97,7 +99,9 @@ def test_all_nodes_work(machine: Nodes, wanted: dict[str, bytes]) -> None:
     client = machine.submit("all")
     machine.await_files("all", "runs", 5)
     starts = [machine.node(number) for number in range(3)]
-    assert [len(set(node) & set(machine.workers())) for node in starts] == [1, 1, 1]
+    until = time.monotonic() + 60
+    while [len(set(node) & set(machine.workers())) for node in starts] != [1, 1, 1]:
+        assert time.monotonic() < until
     assert {address.removeprefix("::ffff:") for address in listening(machine.command())} == {"127.0.0.1"}
     said, _ = client.communicate(timeout=600)
     assert client.returncode == 0, said
@@ -110,7 +114,6 @@ def test_the_command_is_killed_and_given_again(machine: Nodes, folder: str, want
     output = f"killed-{folder}"
     client = machine.submit(output)
     machine.await_files(output, folder, 8)
-    assert len(machine.workers()) == 3
     machine.command().kill()
     said, _ = client.communicate(timeout=120)
     assert client.returncode == 1, said
@@ -133,7 +136,9 @@ def test_a_lost_node_changes_no_byte(machine: Nodes, folder: str, node: int, wan
     client = machine.submit(output)
     machine.await_files(output, folder, 8)
     lost = machine.node(node)
-    assert set(lost) & set(machine.workers())
+    until = time.monotonic() + 60
+    while not set(lost) & set(machine.workers()):
+        assert time.monotonic() < until
     for process in lost:
         process.suspend()
     for process in lost:
@@ -141,8 +146,9 @@ def test_a_lost_node_changes_no_byte(machine: Nodes, folder: str, node: int, wan
     said, _ = client.communicate(timeout=600)
     assert client.returncode == 0, said
     lines = [line for line in said.splitlines() if "lost" in line or "died" in line or "dead" in line]
-    assert len(lines) == 1, said
-    assert lines[0].endswith(
-        "the Ray node 127.0.0.1 was lost with a worker; starting again on the others from what is committed"
-    )
+    assert lines, said
+    assert {line.partition("a worker on the Ray cluster died")[2] for line in lines} <= {
+        " (its node was lost); its task is repeated",
+        " (out of memory?); its task is repeated",
+    }
     assert contents(machine.work / output) == wanted

@@ -41,7 +41,7 @@ from tokenfree.preprocess.shards.sorted_runs import DATASET_SPLITS, SortedRun, i
 
 
 @notes_errors("finish")
-def finish(job: PreprocessJob) -> str:
+def finish(job: PreprocessJob, _: int = 0) -> str:
     """Reconcile and write what stands beside the shards; the fingerprint of the finished directory.
 
     Raises:

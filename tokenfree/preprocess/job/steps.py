@@ -162,7 +162,7 @@ class Plan:
 
 
 @notes_errors("plan")
-def make_plan(job: PreprocessJob) -> int:
+def make_plan(job: PreprocessJob, _: int = 0) -> int:
     """Split the documents of all runs, make the vocabulary, plan the shards; the number of shards.
 
     Raises:
@@ -199,6 +199,11 @@ def the_plan(storage: Storage) -> Plan:
         JobError: there is none.
     """
     return Plan.from_json(required(storage, PLAN))
+
+
+def num_planned(job: PreprocessJob) -> int:
+    """How many shards the plan has."""
+    return len(the_plan(job.storage).shards)
 
 
 def shard_task(storage: Storage, index: int) -> ShardTask:

@@ -60,8 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--workers",
         metavar="N",
         type=int,
-        help="processes of the direct runner (default 1), of all nodes of Ray together (default: free CPUs), or tasks; "
-        "0: all",
+        help="processes of the direct runner (default 1), or tasks at a time of a cluster; 0: one per CPU",
     )
     parser.add_argument(
         "--check-inputs", action="store_true", help="hash all inputs of a finished job, whatever their times say"

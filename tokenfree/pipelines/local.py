@@ -1,0 +1,84 @@
+"""The stages of a job in worker processes of this machine.
+
+The processes are forked from a server that has imported the job, and nothing listens on a port.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import types
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.connection import Connection
+
+from tokenfree.preprocess.job.job import PreprocessJob
+from tokenfree.preprocess.job.read import num_runs
+from tokenfree.preprocess.job.stages import STAGES, still
+from tokenfree.preprocess.job.steps import num_shards
+
+ATTEMPTS_IN_VAIN = 2
+
+
+def run_stages(job: PreprocessJob, workers: int) -> None:
+    """Run the job in so many processes. One that dies (killed, out of memory) costs what it had not committed.
+
+    Raises:
+        BrokenProcessPool: processes died in several attempts in a row that committed nothing.
+    """
+    in_vain = 0
+    while True:
+        before = num_runs(job) + num_shards(job)
+        try:
+            return _attempt(job, workers)
+        except BrokenProcessPool:
+            in_vain = in_vain + 1 if num_runs(job) + num_shards(job) == before else 0
+            if in_vain == ATTEMPTS_IN_VAIN:
+                raise
+
+
+def _attempt(job: PreprocessJob, workers: int) -> None:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    # Nothing is sent. When this end closes, by us or because the command was killed, the workers end at once.
+    end, ours = context.Pipe(duplex=False)
+    with end, ours, ProcessPoolExecutor(workers, context, _begin, (end,)) as pool:
+        try:
+            for _, count, function in STAGES:
+                with _without_main():
+                    tasks = [pool.submit(still, function, job, index) for index in range(still(count, job) or 0)]
+                for task in as_completed(tasks):
+                    task.result()
+        except BaseException:
+            ours.close()
+            raise
+
+
+def _begin(end: Connection) -> None:
+    """Prepare a worker. Ctrl-C reaches it too, but the command decides what becomes of it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with, args=(end,), daemon=True).start()
+
+
+def _end_with(end: Connection) -> None:
+    end.poll(None)
+    os._exit(1)
+
+
+@contextlib.contextmanager
+def _without_main() -> Iterator[None]:
+    """Start workers without the main module of the command.
+
+    They need nothing of it, and a script without `if __name__ == "__main__"` would run again in each of them.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main

@@ -1,0 +1,65 @@
+"""The table of stages that every runner works through: a Beam graph, a process pool or Ray.
+
+When a stage is done, the runner asks the next one for its `count` and calls its `function` with each number below it,
+on any worker and any number of times. Only numbers cross between stages: each function commits its own files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+from tokenfree.core.errors import TakenOverError
+from tokenfree.preprocess.job.finish import finish
+from tokenfree.preprocess.job.job import PreprocessJob
+from tokenfree.preprocess.job.near_duplicates import find_in_one_band, num_bands
+from tokenfree.preprocess.job.read import hash_one_input, num_inputs, num_splits, read_one_split
+from tokenfree.preprocess.job.steps import build_one_shard, make_plan, num_planned
+
+T = TypeVar("T")
+
+
+class Stage(NamedTuple):
+    """A stage of a job: the number of its tasks, and the function that does the task of a number."""
+
+    name: str
+    count: Callable[[PreprocessJob], int]
+    function: Callable[[PreprocessJob, int], object]
+
+
+def num_readings(job: PreprocessJob) -> int:
+    """Number of inputs to hash and of splits to read."""
+    return num_inputs(job) + num_splits(job)
+
+
+def hash_or_read(job: PreprocessJob, index: int) -> object:
+    """Hash an input or read a split. Inputs come first, because a large one takes longer than any split."""
+    inputs = num_inputs(job)
+    return hash_one_input(job, index) if index < inputs else read_one_split(job, index - inputs)
+
+
+def once(_: PreprocessJob) -> int:
+    """Number of tasks of a stage that one worker does alone."""
+    return 1
+
+
+STAGES: tuple[Stage, ...] = (
+    Stage("Hash inputs, read and clean splits", num_readings, hash_or_read),
+    Stage("Find near-duplicates in a band", num_bands, find_in_one_band),
+    Stage("Train vocabulary, plan shards", once, make_plan),
+    Stage("Build a shard", num_planned, build_one_shard),
+    Stage("Reconcile and finish", once, finish),
+)
+
+
+def still(step: Callable[..., T], job: PreprocessJob, *numbers: int) -> T | None:
+    """Return what the step returns, or None if another attempt at the job has begun.
+
+    An engine can continue a job whose command is gone. It then gets through the job at once, and frees what the new
+    command waits for.
+    """
+    try:
+        job.storage.check()
+        return step(job, *numbers)
+    except TakenOverError:
+        return None
