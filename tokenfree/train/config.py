@@ -5,6 +5,7 @@ What a setting means stands in the docstring of its class, its range and default
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Annotated, Any, Literal, TypeVar
 
 import torch
@@ -15,6 +16,7 @@ from tokenfree.core.machine import GIB, machine_memory
 from tokenfree.core.settings import Draft, Slot, known, part, problems_of, settings
 from tokenfree.preprocess.dataset.manifest import Manifest
 from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.preprocess.text.specials import NUM_SUBWORD_SPECIALS
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.model.encoder import check as check_model
 from tokenfree.train.optimizers.base import Schedule
@@ -171,6 +173,15 @@ class FinetuneRecipe:
 
 Recipe = PretrainRecipe | FinetuneRecipe
 R = TypeVar("R", PretrainRecipe, FinetuneRecipe)
+
+
+def with_rows_for(recipe: PretrainRecipe, vocabulary: Vocabulary | None) -> PretrainRecipe:
+    """Return the recipe with a row for each subword of the data, and more only where it asks for them."""
+    embedder = recipe.model.embedder
+    if vocabulary is None or embedder.symbols != "subwords":
+        return recipe
+    size = max(embedder.size, vocabulary.size + NUM_SUBWORD_SPECIALS)
+    return replace(recipe, model=replace(recipe.model, embedder=replace(embedder, size=size)))
 
 
 def check(

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from tokenfree.core import own_code
 from tokenfree.core.errors import UserError
-from tokenfree.train.config import PretrainRecipe, check
+from tokenfree.train.config import PretrainRecipe, check, with_rows_for
 from tokenfree.train.data.mixture import Data, absolute, given_or_parsed, load_data_manifest, load_data_vocabulary
 from tokenfree.train.jobs.run_to_end import RunOrder, num_restarts, run_to_end
 from tokenfree.train.jobs.start import Extension, GivenStart
@@ -77,8 +77,9 @@ def pretrain(
         JobError: training failed; the message says on which rank and what to do.
     """
     data = absolute(given_or_parsed(data))
-    manifest = load_data_manifest(data)
-    problems = check(recipe, manifest, workers=workers, vocabulary=load_data_vocabulary(data))
+    manifest, vocabulary = load_data_manifest(data), load_data_vocabulary(data)
+    recipe = with_rows_for(recipe, vocabulary)
+    problems = check(recipe, manifest, workers=workers, vocabulary=vocabulary)
     if problems:
         raise UserError(problems=problems)
     target = run_at(run)

@@ -9,6 +9,8 @@ import yaml
 
 from tokenfree.core.settings import to_mapping
 from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.data.mixture import load_data_vocabulary
+from tokenfree.train.runs.config import read_config
 from tokenfree.workflows import cli
 
 MakeRecipe = Callable[..., PretrainRecipe]
@@ -93,3 +95,13 @@ def test_mistakes(
     assert status == 2
     assert words.format(here=tmp_path) in line
     assert not (tmp_path / "run").exists()
+
+
+def test_the_table_of_subwords_has_the_rows_that_the_data_need(
+    corpus: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = ["--model.embedder.size", "7", "--train.steps", "1", "--train.length", "40"]
+    assert cli.main(["pretrain", "bert-tiny", "--data", corpus, "--output", str(tmp_path / "run"), *small]) == 0
+    vocabulary, rows = load_data_vocabulary(corpus), read_config(tmp_path / "run").recipe.model.embedder.size
+    assert vocabulary is not None
+    assert rows == vocabulary.size + 3

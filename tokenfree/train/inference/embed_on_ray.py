@@ -32,8 +32,9 @@ class _Worker:
         """The vectors of the texts of a part, by the encoder that `shared` refers to."""
         # Not an argument of the constructor: for those Ray prints that a restart of the worker will fail.
         if self._encoder is None:
-            self._encoder = ray.get(shared[0])
-            self._encoder.encoder.to(self._device)
+            encoder: TextEncoder = ray.get(shared[0])
+            encoder.encoder.to(self._device)
+            self._encoder = encoder
         return text_vectors(self._encoder, part, wanted)
 
 

@@ -131,7 +131,7 @@ def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, Data, tuple[int
     Raises:
         UserError: with all problems of them.
     """
-    from tokenfree.train.config import check
+    from tokenfree.train.config import check, with_rows_for
     from tokenfree.train.data.mixture import load_data_manifest, load_data_vocabulary, parse
 
     made = _drafted(args)
@@ -148,6 +148,8 @@ def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, Data, tuple[int
         vocabulary = load_data_vocabulary(data)
     except UserError as error:
         others.append(error)
+    if recipe is not None and not problems:
+        recipe = with_rows_for(recipe, vocabulary)
     if recipe is not None:
         problems += check(recipe, manifest, workers=workers, vocabulary=vocabulary)
     if len(others) == 1 and not problems:
