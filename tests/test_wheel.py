@@ -75,7 +75,7 @@ def run(environment: Path, tmp_path: Path) -> Callable[..., str]:
 def test_it_holds_files_and_no_links(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-    kinds = ("*.py", "*.yaml", "*.jinja", "*.wikitext")
+    kinds = ("*.py", "*.yaml", "*.jinja", "*.mplstyle", "*.wikitext")
     files = [path for folder in TAKEN for kind in kinds for path in (SOURCE / folder).rglob(kind)]
     ours = {str(path.relative_to(SOURCE)) for path in files}
     assert len(ours) > 300

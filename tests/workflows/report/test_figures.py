@@ -1,11 +1,30 @@
 """Figures: axes that fit their values, equal bytes for equal values."""
 
+from collections.abc import Iterator
+
+import matplotlib.style
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
 from tokenfree.train.sweep.results import Level, MeanInterval
-from tokenfree.workflows.report.figures import Curve, Dot, cost_against_loss, curves, effect, image, parallel, smoothed
+from tokenfree.workflows.report.figures import (
+    STYLE,
+    Curve,
+    Dot,
+    cost_against_loss,
+    curves,
+    effect,
+    image,
+    parallel,
+    smoothed,
+)
+
+
+@pytest.fixture(autouse=True)
+def _style() -> Iterator[None]:
+    with matplotlib.style.context(STYLE):
+        yield
 
 
 def ticks(figure: Figure) -> list[str]:
@@ -21,17 +40,18 @@ def test_curves_of_unequal_length_have_a_logarithmic_axis(ends: tuple[int, ...],
     assert f"{ends[-1] // 10_000 * 10 or 8}k" in ticks(figure)
 
 
-def test_an_interval_that_does_not_fit_is_not_drawn() -> None:
-    levels = [Level("2", (0, 1), MeanInterval(3.0, 0.5, 2)), Level("4", (2, 3), MeanInterval(3.0, 5.0, 2))]
-    figure = effect("rate", [2.9, 3.1, 2.8, 3.2], levels, (2.4, 3.6), "loss")
-    assert len(figure.axes[0].containers) == 1  # error bars
+def test_intervals_are_inside_the_frame_and_two_trials_have_none() -> None:
+    levels = [Level("2", (0, 1, 2), MeanInterval(3.0, 2.5, 3)), Level("4", (3, 4), MeanInterval(3.0, 90.0, 2))]
+    figure = effect("rate", [2.9, 3.1, 3.0, 2.8, 3.2], levels, "loss")
     assert ticks(figure) == ["2", "4"]
+    low, high = figure.axes[0].get_ylim()
+    assert 0 < low < 0.5
+    assert 5.5 < high < 6
 
 
-def test_a_stopped_setting_does_not_set_the_limits() -> None:
-    dots = [Dot("a", 100.0, 3.0, best=True), Dot("b", 150.0, 3.3), Dot("c", 130.0, 7.0, stopped=True)]
+def test_a_front_is_named() -> None:
+    dots = [Dot("a", 100.0, 3.0, best=True), Dot("b", 150.0, 3.3)]
     axes = cost_against_loss(dots, title="t", x="x", y="y", more_is_better=True).axes[0]
-    assert axes.get_ylim()[1] < 4
     assert [text.get_text() for text in axes.texts] == ["a"]
 
 

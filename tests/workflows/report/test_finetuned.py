@@ -1,5 +1,6 @@
 """Fine-tuned runs on the page: scores, labels and predictions, of whole, unfinished and damaged runs."""
 
+import contextlib
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -12,16 +13,15 @@ from tests.damage import wrong_json, wrong_lines
 from tests.workflows.report.test_report import Page, make_run
 from tokenfree.core.errors import UserError
 from tokenfree.workflows import cli
-from tokenfree.workflows.report.load import RunRecord, load
+from tokenfree.workflows.report.load import RunRecord, load, predictions
 from tokenfree.workflows.report.page import write_report
-from tokenfree.workflows.report.runs import label_block, prediction_block, read_predictions
+from tokenfree.workflows.report.runs import label_block
 
 SMALL = [
     *("--model.width", "16", "--model.trunk.layers", "1", "--model.trunk.heads", "2", "--train.length", "120"),
     *("--train.steps", "4", "--train.global_batch", "4", "--train.validate_every_steps", "2", "--train.threads", "1"),
 ]
 PAGES = 41  # of so many files with a wrong value one is made a page of; a page takes long
-DEV = "Predictions for the development set"
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def lines_of(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run / "predictions" / "dev.jsonl").read_text().splitlines()]
 
 
-def test_scores_labels_and_predictions_of_texts(folder: Path) -> None:
+def test_scores_and_labels_of_texts(folder: Path) -> None:
     found, run = page(folder / "texts"), folder / "texts"
     result = json.loads((run / "result.json").read_text())
     assert f"{result['dev']['accuracy']:.4f}" == found.cards["accuracy, development set"][0]
@@ -69,35 +69,17 @@ def test_scores_labels_and_predictions_of_texts(folder: Path) -> None:
         ["accuracy", f"{result['dev']['accuracy']:.4f}"],
         ["macro f1", f"{result['dev']['macro_f1']:.4f}"],
     ]
-    assert len(found.tables["Validations"]) == 3
     lines = lines_of(run)
     counts = {row[0]: row[1:3] for row in found.tables["Labels"][1:]}
     for label, of in counts.items():
         assert of == [str(sum(line[key] == label for line in lines)) for key in ("gold", "label")]
-    rows = found.tables[DEV]
-    assert rows[0] == ["example", "text", "right answer", "found"]
-    shown = {row[0]: row for row in rows[1:]}
-    assert len(shown) == 12
-    for line in lines:
-        if line["key"] in shown:
-            _, text, gold, guess = shown[line["key"]]
-            number = int(line["key"].split(":")[1]) - 2
-            assert text == f"{'good' if number % 2 else 'bad'} <day> {number}"
-            assert (gold, guess.startswith("✓")) == (line["gold"], line["label"] == line["gold"])
-            assert guess.endswith(f"{line['label']} {line['probabilities'][line['label']]:.0%}")
     assert found.figures == ["Loss by step", "Scores by step", "Right and found labels"]
-
-
-def test_spans_of_names(folder: Path) -> None:
-    rows = page(folder / "names").tables[DEV]
-    assert {row[1] for row in rows[1:]} == {"Ana Ruiz saw Rome ."}
-    assert {row[2] for row in rows[1:]} == {"PER: Ana Ruiz, LOC: Rome"}
 
 
 def test_runs_of_both_kinds_are_compared_apart(folder: Path, tmp_path: Path) -> None:
     found = page(folder / "texts", folder / "names", make_run(tmp_path / "pretrained"))
     assert [row[:3] for row in found.tables["Fine-tuned runs"][1:]] == [
-        ["texts", "classification", "accuracy"], ["names", "tagging", "f1"]
+        [str(folder / "texts"), "classification", "accuracy"], [str(folder / "names"), "tagging", "f1"]
     ]  # fmt: skip
     assert "Runs compared" not in found.headings
     assert "Fine-tuned runs compared" in found.headings
@@ -109,7 +91,6 @@ def test_a_run_that_has_not_ended(folder: Path) -> None:
     (run / "result.json").unlink()
     shutil.rmtree(run / "predictions")
     found = page(run)
-    assert "They are written when the run ends." in found.text
     assert "accuracy, development set, so far" in found.cards
     (run / "metrics.jsonl").write_text("")
     assert "No step has been made yet." in page(run).text
@@ -124,27 +105,14 @@ def test_without_a_development_set(folder: Path) -> None:
     found = page(run)
     assert "It has no development set: the last checkpoint counts." in found.text
     assert "accuracy, test set" in found.cards
-    assert "Predictions for the test set" in found.tables
+    assert "Labels in the test set" in found.headings
 
 
-def test_texts_of_a_file_that_has_changed_are_not_shown(folder: Path, made: Path) -> None:
-    file = made / "texts.csv"
-    content = file.read_text()
-    try:
-        file.write_text(content.replace("good", "fine"))
-        found = page(folder / "texts")
-        assert "or another file of the run has changed." in found.text
-        assert found.tables[DEV][0] == ["example", "right answer", "found"]
-        file.unlink()
-        assert "Their texts are not in files of this machine." in page(folder / "texts").text
-    finally:
-        file.write_text(content)
-
-
-@pytest.mark.parametrize("content", ["{", "[1]\n", '{"label": "plus"}\n', "\xff"])
+@pytest.mark.parametrize("content", ["{\n", "[1]\n", '{"label": "plus"}\n', "\xff\n"])
 def test_damaged_predictions_are_told(content: str, folder: Path) -> None:
     (folder / "texts" / "predictions" / "dev.jsonl").write_bytes(content.encode("latin-1"))
-    assert "predictions/dev.jsonl is damaged:" in page(folder / "texts").text
+    with pytest.raises(UserError, match=r"predictions/dev\.jsonl"):
+        page(folder / "texts")
 
 
 @pytest.mark.parametrize(("name", "wrong"), [("metrics.jsonl", wrong_lines), ("result.json", wrong_json)])
@@ -168,16 +136,12 @@ def test_whatever_is_wrong_with_predictions_a_table_is_made(folder: Path) -> Non
     path.write_text(path.read_text().splitlines(keepends=True)[0])
     for damaged in list(wrong_lines(path.read_bytes()))[::17]:
         path.write_bytes(damaged)
-        lines, problem = read_predictions(record, "dev")
-        assert bool(lines) != bool(problem) or not damaged.strip()
-        if lines:
-            label_block("", lines)
-            prediction_block(record, "dev", "", lines)
+        with contextlib.suppress(UserError):
+            label_block("", predictions(record, "dev"))
 
 
 def labels(lines: Sequence[Mapping[str, Any]]) -> list[Sequence[str]]:
-    block = label_block("", lines)
-    return [] if block is None else list(block.tables[0].rows)
+    return [row for table in label_block("", lines).tables for row in table.rows]
 
 
 def test_scores_of_labels_by_hand() -> None:
@@ -200,9 +164,7 @@ def test_scores_of_labels_by_hand() -> None:
 def test_many_labels_have_no_figure() -> None:
     lines = [{"gold": f"label {number}", "label": "label 1"} for number in range(50)]
     block = label_block("", lines)
-    assert block is not None
     assert not block.figures
     assert block.tables[0].caption == "The 40 most frequent of 50 labels"
     few = label_block("", lines[:12])
-    assert few is not None
     assert len(few.figures) == 1

@@ -86,13 +86,13 @@ def _cell(value: Any) -> str:
 
 
 def _image(found: Mapping[str, Any], kind: str) -> bytes:
-    import matplotlib
+    import matplotlib.style
     from matplotlib.figure import Figure
 
     from tokenfree.workflows.report import figures
 
     draw = {"similarity": _similarity, "collisions": _collisions, "noise": _noise}.get(found["analysis"], _heads)
-    with matplotlib.rc_context(figures.STYLE):
+    with matplotlib.style.context(figures.STYLE):
         figure = Figure()
         draw(figure, found)
         return figures.image(figure, kind)

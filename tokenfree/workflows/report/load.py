@@ -8,8 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import with_config
+from typing_extensions import TypedDict
+
 from tokenfree.core.errors import UserError
 from tokenfree.core.storage import Storage
+from tokenfree.core.stored_files import OPEN, StoredFile
 from tokenfree.preprocess.dataset.manifest import Manifest, load_manifest
 from tokenfree.train.runs.config import (
     CONFIG_NAME,
@@ -21,14 +25,21 @@ from tokenfree.train.runs.config import (
     RESULT_NAME,
     SHOWN_CONFIG,
 )
-from tokenfree.train.sweep.history import SWEEP_FILE, TrialState
+from tokenfree.train.sweep.history import SCORES, SCORES_FILE, SWEEP_FILE, TrialState
 from tokenfree.train.sweep.recipe import LOSS, quality
 from tokenfree.train.sweep.results import read
 from tokenfree.workflows.report.parts import Table
+from tokenfree.workflows.terminal.progress import counted
 
-_VERSIONS = ("torch", "ray")  # packages that are named at the top; a table has all
+Line = Mapping[str, Any]
 
-Attempt = Mapping[str, Any]  # see train/runs/provenance.py
+
+@with_config(OPEN)
+class _Prediction(TypedDict):
+    key: str
+
+
+_PREDICTIONS: StoredFile[Line] = StoredFile(_Prediction, "put a copy of it back, or delete it: the page needs none")
 
 
 @dataclass(frozen=True)
@@ -36,44 +47,36 @@ class RunRecord:
     """A run of pretraining or fine-tuning.
 
     Attributes:
-        path: its folder.
-        config: the content of config.yaml.
-        steps: the lines of its metrics with a training loss.
-        validations: the lines of its metrics with a validation loss.
-        events: the lines of its events.
-        result: the content of result.json; None until it has ended.
+        path: Its folder.
+        config: Content of config.yaml.
+        steps: Lines of its metrics with a training loss.
+        validations: Lines of its metrics with a validation loss.
+        events: Lines of its events.
+        result: Content of result.json; empty until the run has ended.
     """
 
     path: Path
     config: Mapping[str, Any]
-    steps: Sequence[Mapping[str, Any]]
-    validations: Sequence[Mapping[str, Any]]
-    events: Sequence[Mapping[str, Any]]
-    result: Mapping[str, Any] | None
-
-    @property
-    def name(self) -> str:
-        """The folder's name."""
-        return self.path.name
+    steps: Sequence[Line]
+    validations: Sequence[Line]
+    events: Sequence[Line]
+    result: Mapping[str, Any]
 
     @property
     def recipe(self) -> Mapping[str, Any]:
-        """The resolved recipe."""
         return self.config.get("recipe", self.config)
 
     @property
     def is_finetuned(self) -> bool:
-        """Whether it was trained for a task."""
         return "task" in self.recipe
 
     @property
-    def attempts(self) -> list[Attempt]:
-        """The commands that trained it; none of a folder that an early version made."""
-        return list(self.config.get("attempts") or ())
+    def attempts(self) -> Sequence[Line]:
+        """Commands that trained it; none of a folder that an early version made."""
+        return self.config.get("attempts") or ()
 
     @property
-    def done(self) -> int:
-        """Number of steps."""
+    def num_steps(self) -> int:
         return self.steps[-1]["step"] if self.steps else 0
 
     @property
@@ -107,13 +110,14 @@ class SweepRecord:
     """A sweep as far as it is.
 
     Attributes:
-        path: its folder.
-        recipe: the recipe of the sweep.
-        trials: all trials.
-        skipped: number of settings that were not tried, by reason.
-        ended: whether all trials have ended.
-        attempts: the commands that ran it.
-        data: the fingerprint of its data.
+        path: Its folder.
+        recipe: Recipe of the sweep.
+        trials: All trials.
+        skipped: Number of settings that were not tried, by reason.
+        ended: Whether all trials have ended.
+        scores: Content of result.json, which a sweep of a task has at its end.
+        attempts: Commands that ran it.
+        data: Fingerprint of its data.
     """
 
     path: Path
@@ -121,13 +125,9 @@ class SweepRecord:
     trials: Sequence[TrialState]
     skipped: Mapping[str, int]
     ended: bool
-    attempts: Sequence[Attempt]
+    scores: Mapping[str, Any]
+    attempts: Sequence[Line]
     data: str
-
-    @property
-    def name(self) -> str:
-        """The folder's name."""
-        return self.path.name
 
 
 @dataclass(frozen=True)
@@ -136,11 +136,6 @@ class DataRecord:
 
     path: Path
     manifest: Manifest
-
-    @property
-    def name(self) -> str:
-        """The folder's name."""
-        return self.path.name
 
 
 Record = RunRecord | SweepRecord | DataRecord
@@ -167,9 +162,9 @@ def _run(path: Path) -> RunRecord:
     storage = Storage.at(str(path))
     lines = METRICS.json_lines(storage, METRICS_NAME)
     config: Mapping[str, Any] = {}
+    result: Mapping[str, Any] = {}
     with contextlib.suppress(FileNotFoundError):
         config = SHOWN_CONFIG.yaml(storage, CONFIG_NAME)
-    result = None
     with contextlib.suppress(FileNotFoundError):
         result = RESULT.json(storage, RESULT_NAME)
     steps = [line for line in lines if "loss" in line]
@@ -178,67 +173,60 @@ def _run(path: Path) -> RunRecord:
 
 
 def _sweep(path: Path) -> SweepRecord:
-    mapping = SWEEP_FILE.yaml(Storage.at(str(path)), "sweep.yaml")
+    storage = Storage.at(str(path))
+    mapping = SWEEP_FILE.yaml(storage, "sweep.yaml")
     recipe = mapping["recipe"]
     target = quality(recipe.get("objectives") or [LOSS.metric])
     history, ended = read(path, seeds=recipe.get("seeds", 1), reports=recipe.get("reports", 1), target=target)
-    data = mapping.get("fingerprints", {}).get("data", "")
-    attempts = list(mapping.get("attempts") or ())
-    return SweepRecord(path, recipe, tuple(history.trials.values()), history.reasons(), ended, attempts, data)
+    scores: Mapping[str, Any] = {}
+    with contextlib.suppress(FileNotFoundError):
+        scores = SCORES_FILE.json(storage, SCORES)
+    return SweepRecord(
+        path, recipe, tuple(history.trials.values()), history.reasons(), ended, scores,
+        mapping.get("attempts") or (), mapping.get("fingerprints", {}).get("data", ""),
+    )  # fmt: skip
 
 
-def made_with(records: Sequence[RunRecord | SweepRecord]) -> list[tuple[str, str]]:
-    """Return (what, value) of the dates, versions and machines of all runs and sweeps.
+def predictions(run: RunRecord, split: str) -> Sequence[Line]:
+    """Return what a fine-tuned run found for each example of a split; nothing until it has ended.
 
-    The dates are those of the commands, so that the same files give the same page.
+    Raises:
+        UserError: the file is damaged.
     """
-    if not records:
-        return []
-    attempts = [attempt for record in records for attempt in record.attempts]
-    unknown = [] if all(record.attempts for record in records) else ["not recorded for some"]
-    times = sorted({_time(attempt) for attempt in attempts})
-    found = (
-        ("Trained", [" to ".join(dict.fromkeys([times[0], times[-1]])) + " UTC"] if times else []),
-        ("Versions", [_versions(attempt) for attempt in attempts]),
-        ("Machine", [machine_line(attempt.get("machine") or {}) for attempt in attempts]),
-    )
-    return [(what, "; ".join([*dict.fromkeys(texts), *unknown])) for what, texts in found]
+    return _PREDICTIONS.json_lines(Storage.at(str(run.path)), f"predictions/{split}.jsonl")
 
 
-def attempt_table(attempts: Sequence[Attempt]) -> Table:
+def state(record: RunRecord | SweepRecord, ended: bool) -> str:
+    """Return `runs/tiny (complete, begun 2026-11-22 16:44 UTC)`."""
+    begun = f", begun {_time(record.attempts[0])} UTC" if record.attempts else ""
+    return f"{record.path} ({'complete' if ended else 'not ended'}{begun})"
+
+
+def attempt_table(attempts: Sequence[Line]) -> Table:
     """Return a row for each command that made a folder, with the versions and the machine."""
     rows = []
     for attempt in attempts:
         packages = ", ".join(f"{name} {version}" for name, version in (attempt.get("packages") or {}).items())
-        command, commit = str(attempt.get("command") or "not recorded"), _commit(attempt) or "none"
-        rows.append([_time(attempt), command, commit, machine_line(attempt.get("machine") or {}), packages])
+        commit, _, dirty = str(attempt.get("commit") or "none").partition("-")
+        rows.append([
+            _time(attempt),
+            str(attempt.get("command") or "not recorded"),
+            commit[:10] + (f"-{dirty}" if dirty else ""),
+            machine_line(attempt.get("machine") or {}),
+            packages,
+        ])  # fmt: skip
     header = ["begun (UTC)", "command", "commit", "machine", "packages"]
     return Table("Commands, versions and machines", header, rows, folded=True)
 
 
-def machine_line(machine: Mapping[str, Any]) -> str:
-    """Return a machine as `2 cores, 23.5 GiB, no accelerator, Linux-6.1.0-x86_64-with-glibc2.36`."""
-    names = list(machine.get("accelerators") or ())
-    kinds = [f"{names.count(name)} x {name}" for name in dict.fromkeys(names)] or ["no accelerator"]
-    cores = machine.get("cores")
-    parts = [f"{cores} {'core' if cores == 1 else 'cores'}", f"{machine.get('memory_gib')} GiB", *kinds]
-    return ", ".join([*parts, str(machine.get("system"))])
-
-
-def _time(attempt: Attempt) -> str:
+def _time(attempt: Line) -> str:
     return str(attempt.get("time") or "not recorded")[:16].replace("T", " ")
 
 
-def _versions(attempt: Attempt) -> str:
-    """Return `tokenfree 0.1.0 (commit 0cb59b8f6f), Python 3.11.7, torch 2.13.0, ray 2.60.0`."""
-    packages, machine = attempt.get("packages") or {}, attempt.get("machine") or {}
-    commit = _commit(attempt)
-    parts = [f"tokenfree {packages.get('tokenfree', 'not installed')}" + (f" (commit {commit})" if commit else "")]
-    parts += [f"Python {machine['python']}"] if machine.get("python") else []
-    return ", ".join([*parts, *(f"{name} {packages[name]}" for name in _VERSIONS if name in packages)])
-
-
-def _commit(attempt: Attempt) -> str:
-    """Return `0cb59b8f6f`, with `-dirty` where files differed from it."""
-    commit, _, dirty = str(attempt.get("commit") or "").partition("-")
-    return commit[:10] + (f"-{dirty}" if dirty else "")
+def machine_line(machine: Mapping[str, Any]) -> str:
+    """Return a machine as `2 cores, 23.5 GiB, no accelerator, Linux-6.1.0-x86_64-with-glibc2.36, Python 3.11.7`."""
+    names = list(machine.get("accelerators") or ())
+    kinds = [f"{names.count(name)} x {name}" for name in dict.fromkeys(names)] or ["no accelerator"]
+    parts = [counted(machine.get("cores") or 0, "core"), f"{machine.get('memory_gib')} GiB", *kinds]
+    python = [f"Python {machine['python']}"] if machine.get("python") else []
+    return ", ".join([*parts, str(machine.get("system")), *python])

@@ -1,11 +1,13 @@
 """What a page is made of: sections of cards and blocks, which hold text, figures and tables; and how numbers look."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup
+
+from tokenfree.core.settings import flatten
 
 _NUMBER = re.compile(r"[-+]?[\d.,]+( ?[kMGTP%]|%)?( ± [\d.,]+)?|nan|–|")
 _UNITS = ((1e15, 1e15, " P"), (1e12, 1e12, " T"), (1e9, 1e9, " G"), (1e6, 1e6, " M"), (1e3, 1e4, " k"))
@@ -40,7 +42,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Block:
-    """A heading (or none), a paragraph, a command to copy, figures in a grid, and tables."""
+    """A heading (or none), a paragraph, a command to copy, figures in a grid, and tables; empty tables are left out."""
 
     title: str = ""
     text: str = ""
@@ -81,14 +83,14 @@ def decimal(value: float | None, digits: int = 4) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
 
 
+def plus_minus(mean: float | None, half: float | None, digits: int = 4) -> str:
+    """Return `4.2288 ± 0.0031`, a mean alone if there is no interval, or a dash."""
+    return decimal(mean, digits) + ("" if half is None else f" ± {half:.{digits}f}")
+
+
 def percent(value: float | None) -> str:
     """Return a share as `12.5%`, a dash for None."""
     return "–" if value is None else f"{100 * value:.1f}%"
-
-
-def counted(number: int, what: str) -> str:
-    """Return `1 seed` or `3 seeds`."""
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def cut(text: str, most: int) -> str:
@@ -96,20 +98,17 @@ def cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def flat(mapping: Any, prefix: str = "") -> list[tuple[str, str]]:
-    """Return the leaves of nested mappings by dotted key."""
-    if isinstance(mapping, dict) and mapping:
-        return [row for key, value in mapping.items() for row in flat(value, f"{prefix}.{key}" if prefix else str(key))]
-    return [(prefix, f"{mapping:g}" if isinstance(mapping, float) else "" if mapping is None else str(mapping))]
+def settings_table(caption: str, mapping: Mapping[str, Any]) -> Table:
+    """Return the leaves of nested mappings by dotted key, folded."""
+    rows = [[key, _shown(value)] for key, value in flatten(mapping)]
+    return Table(caption, ["key", "value"], rows, folded=True)
+
+
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else "" if value is None else str(value)
 
 
 def bdi(text: str) -> Markup:
     """Return text in its own direction, with the number of each character that shows nothing."""
     shown = "".join(character if character.isprintable() else f"U+{ord(character):04X}" for character in text)
     return Markup("<bdi>{}</bdi>").format(shown)
-
-
-def sample(*parts: str) -> Markup:
-    """Return a line of text in its own direction, made of plain parts, which are escaped, and of markup."""
-    drawn = (part if isinstance(part, Markup) else part.replace("\n", "⏎ ") for part in parts)
-    return Markup('<span class="sample" dir="auto">{}</span>').format(Markup("").join(drawn))

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from markupsafe import Markup
 
+from tokenfree.core import own_code
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.own_code import UntrustedCode
+from tokenfree.core.settings import build
 from tokenfree.train.data.mixture import Data, given_or_parsed, load_data_manifest, paths_of
 from tokenfree.workflows.report.load import RunRecord
-from tokenfree.workflows.report.parts import Table, bdi, sample
+from tokenfree.workflows.report.parts import Table, bdi
 
 if TYPE_CHECKING:  # which imports torch
     from tokenfree.train.inference.guesses import Guess
@@ -26,14 +28,12 @@ class Model(NamedTuple):
     """A model to evaluate and to ask for predictions.
 
     Attributes:
-        title: what the page calls it.
-        folder: the one with its checkpoints.
-        recipe: its resolved recipe.
-        fingerprint: of the data that it was trained on.
-        recorded: where these data were; None if that is not recorded.
+        folder: Folder with its checkpoints.
+        recipe: Its resolved recipe.
+        fingerprint: Fingerprint of the data that it was trained on.
+        recorded: Where these data were; None if that is not recorded.
     """
 
-    title: str
     folder: Path
     recipe: Mapping[str, Any]
     fingerprint: str
@@ -44,13 +44,13 @@ class Asked(NamedTuple):
     """What a model showed when it was evaluated and asked.
 
     Attributes:
-        context: `margin` with its ends and `probe`, see `tokenfree.train.evaluate.evaluate`; empty where it is unknown.
-        examples: a table of predictions, if there is one.
-        problem: why there is none, or what is wrong with its checkpoints.
+        context: `margin` with its ends and `probe` of `tokenfree.train.evaluate.evaluate`; empty where unknown.
+        examples: Tables of predictions, one or none.
+        problem: Why there is none, or what is wrong with its checkpoints.
     """
 
     context: Mapping[str, float] = {}
-    examples: Table | None = None
+    examples: Sequence[Table] = ()
     problem: str = ""
 
 
@@ -60,11 +60,10 @@ def model_of(run: RunRecord) -> Model | None:
     if run.is_finetuned or not config.get("manifest") or "recipe" not in config or not has_checkpoints(run.path):
         return None
     recorded = given_or_parsed(config["data"]) if "data" in config else None
-    return Model(run.name, run.path, config["recipe"], config["manifest"], recorded)
+    return Model(run.path, config["recipe"], config["manifest"], recorded)
 
 
 def has_checkpoints(folder: Path) -> bool:
-    """Return whether the folder of a run holds a checkpoint."""
     return any((folder / "checkpoints").glob("step_*"))
 
 
@@ -105,22 +104,23 @@ def ask(
     if data is None:
         where = f"its data are not in {model.recorded}" if model.recorded else "a sweep records no place of its data"
         return Asked(problem=f"No predictions: {where}. Give their directory to tokenfree report too.")
-    from tokenfree.core import own_code  # these import torch
-    from tokenfree.core.settings import build
-    from tokenfree.train.config import PretrainRecipe
+    from tokenfree.train.config import PretrainRecipe  # these import torch
     from tokenfree.train.evaluate import evaluate
+    from tokenfree.train.inference.guesses import read_masked_text
     from tokenfree.train.inference.predictor import predictor_of
     from tokenfree.train.runs.run import checkpoint_of
 
     checkpoint = checkpoint_of(model.folder, step)
     try:
-        with own_code.trusting(False, model.title):
-            recipe = build(PretrainRecipe, model.recipe, source=model.title)
+        with own_code.trusting(False, str(model.folder)):
+            recipe = build(PretrainRecipe, model.recipe, source=str(model.folder))
         if context is None:
             num_windows = min(recipe.train.validation_windows, max(16, _MOST_READ // (recipe.train.length or 1)))
             context = evaluate(str(model.folder), data, num_windows=num_windows, step=checkpoint.step)
         predictor = predictor_of(checkpoint, recipe, data)
-        found = _of_sentences(predictor, sentences) if sentences else list(_of_windows(predictor, data))
+        parts = ((read_masked_text(sentence).parts, answer) for sentence, answer in sentences)
+        asked = [(before, answer, after) for (before, after), answer in parts] or list(_windows(predictor, data))
+        found = [_example(predictor, *each) for each in asked]
     except UntrustedCode as error:
         said = f"a report runs no code from outside tokenfree, and this run names {', '.join(error.names)}"
         return Asked(problem=f"No predictions: {said}.")
@@ -131,22 +131,11 @@ def ask(
     right = sum("<b>" in row[2] for row in found)
     caption = f"Step {checkpoint.step:,}: {right} of {len(found)} example predictions right at first (✓)"
     table = Table(caption, ["text", "hidden", "first", "second", "third"], found)
-    return Asked(context, table, " ".join(f"{message}." for message in checkpoint.damaged))
+    return Asked(context, [table], " ".join(f"{message}." for message in checkpoint.damaged))
 
 
-def _of_sentences(predictor: "Predictor", sentences: Sequence[tuple[str, str]]) -> list[list[str]]:
-    """Return an example for each sentence (text with a mark, what it hides)."""
-    from tokenfree.train.inference.guesses import read_masked_text
-
-    found = []
-    for sentence, answer in sentences:
-        before, after = read_masked_text(sentence).parts
-        found.append(_example(predictor, before, answer, after))
-    return found
-
-
-def _of_windows(predictor: "Predictor", data: Data) -> Iterator[list[str]]:
-    """Yield an example for some held-out windows, evenly spaced: the middle one of the words that are whole pieces."""
+def _windows(predictor: "Predictor", data: Data) -> Iterator[tuple[str, str, str]]:
+    """Yield held-out windows at even intervals, split at the middle one of the words that are whole pieces."""
     from tokenfree.preprocess.text.words import word_spans
     from tokenfree.train.data.shards import ShardReader
     from tokenfree.train.inference.guesses import LONGEST
@@ -166,7 +155,7 @@ def _of_windows(predictor: "Predictor", data: Data) -> Iterator[list[str]]:
         if known and left:
             left -= 1
             start, end, word = known[len(known) // 2]
-            yield _example(predictor, encoded[:start].decode(), word, encoded[end:].decode())
+            yield encoded[:start].decode(), word, encoded[end:].decode()
 
 
 def _example(predictor: "Predictor", before: str, answer: str, after: str) -> list[str]:
@@ -182,7 +171,9 @@ def _example(predictor: "Predictor", before: str, answer: str, after: str) -> li
         cells.append(Markup(form).format(bdi(text), f"{probability:.0%}"))
     shown = before if len(before) <= AROUND else "…" + before[-AROUND:]
     rest = after if len(after) <= AROUND else after[:AROUND] + "…"
-    return [sample(shown, Markup("<mark>█</mark>"), rest), bdi(answer), *cells, *["–"] * (TOP - len(cells))]
+    line = Markup('<span class="sample" dir="auto">{}<mark>█</mark>{}</span>')
+    sample = line.format(shown.replace("\n", "⏎ "), rest.replace("\n", "⏎ "))
+    return [sample, bdi(answer), *cells, *["–"] * (TOP - len(cells))]
 
 
 def _predicted(predictor: "Predictor", before: str, answer: str, after: str) -> "Sequence[Guess]":
