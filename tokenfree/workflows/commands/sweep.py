@@ -6,7 +6,7 @@ The same command goes on where a sweep was killed.
 
 Where the base is a fine-tuning recipe, give the files of its task in place of --data. Every setting is trained with all
 seeds and judged by the main score on --dev; only the best one is evaluated on --test, once, with all its seeds. The
-scores are in `result.json`, and `tokenfree report RUN --format latex` prints them as a table.
+scores are in `result.json`.
 
 Examples:
   tokenfree sweep three-knobs-tiny --data data/en --output sweeps/knobs --trials 24 --concurrent 4
@@ -59,12 +59,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the sweep with a live table, then print the best setting and the files made."""
-    from tokenfree.train.sweep.history import SCORES
+    from tokenfree.core.storage import Storage
+    from tokenfree.train.sweep.history import SCORES, SCORES_FILE
     from tokenfree.train.sweep.results import BEST, TABLE
     from tokenfree.train.sweep.run import run_sweep
     from tokenfree.workflows.report.page import write_report
-    from tokenfree.workflows.report.paper_table import paper_table
-    from tokenfree.workflows.terminal.results import next_command
+    from tokenfree.workflows.terminal.results import next_command, score_lines
     from tokenfree.workflows.terminal.sweep import SweepTable, describe
     from tokenfree.workflows.terminal.verbosity import show_settings
 
@@ -91,8 +91,10 @@ def run(args: argparse.Namespace) -> int:
         print(f"  {path.name:<14}{path}")
     made = {path.name for path in result.files}
     if SCORES in made:
-        print(paper_table([args.output], "markdown"), end="")
-        print(next_command("report", args.output, "--format", "latex"))
+        scores = SCORES_FILE.json(Storage.at(args.output), SCORES)
+        for line in score_lines({split: scores.get(split, {}) for split in ("dev", "test")}):
+            print(line)
+        print(next_command("predict", str(Path(args.output) / "trials" / scores["best"]["trials"][0]), "-"))
     elif BEST in made:
         print(next_command("pretrain", str(Path(args.output) / BEST), "--data", *args.data, "--output", "runs/best"))
     return 1 if any(trial.state == "failed" for trial in result.trials) else 0
