@@ -14,6 +14,7 @@ from tokenfree.core.settings import build, merge
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import FinetuneRecipe
 from tokenfree.train.loop.step import Task, on_device
+from tokenfree.train.model.encoder import Encoder
 from tokenfree.train.tasks.base import TaskCollator
 from tokenfree.train.tasks.inputs import text_inputs
 
@@ -59,6 +60,12 @@ def fresh(made: FinetuneRecipe) -> Task:
     """The model of a recipe with weights so large that each symbol counts."""
     torch.manual_seed(0)
     return enlarge(Task(made.model.build(), made.task.build(made.model))).eval()
+
+
+def parts(made: FinetuneRecipe) -> tuple[Encoder, nn.Module]:
+    """The encoder and the head of `fresh`."""
+    model = fresh(made)
+    return model.encoder, model.head
 
 
 @torch.no_grad()

@@ -14,13 +14,13 @@ import torch
 from huggingface_hub import ModelCard
 
 from tests.train.finetuning.conftest import splits, write, write_files
-from tests.train.onnx.finetuned_models import batches, collator_of, enlarge, expected, fresh, read, recipe
+from tests.train.onnx.finetuned_models import batches, collator_of, enlarge, expected, parts, read, recipe
 from tokenfree import load_finetuned
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import settings
 from tokenfree.preprocess.dataset.manifest import load_vocabulary
 from tokenfree.train.finetune import finetune
-from tokenfree.train.huggingface.onnx import Graph, export_graph, task_graph
+from tokenfree.train.huggingface.onnx import Graph, TaskGraph, export_graph
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.runs.run import run_at
 from tokenfree.train.tasks import classification
@@ -102,17 +102,15 @@ def largest_difference(run: Path, folder: Path, kind: str) -> float:
     found = load_finetuned(run)
     vocabulary = load_vocabulary(str(run)) if found.recipe.model.embedder.symbols == "subwords" else None
     session: Any = onnxruntime.InferenceSession(folder / "model.onnx")
-    facts = json.loads((folder / "config.json").read_text())
-    assert [tensor.name for tensor in session.get_inputs()] == list(facts["inputs"])
-    assert [tensor.name for tensor in session.get_outputs()] == list(facts["outputs"])
+    names = [tensor.name for tensor in session.get_inputs()]
     differences, outputs = list[float](), list[np.ndarray]()
     for batch in batches(found.recipe, collator_of(found.recipe, vocabulary), lines_of(kind)):
-        outputs = session.run(None, {name: batch[name].numpy() for name in facts["inputs"]})
+        outputs = session.run(None, {name: batch[name].numpy() for name in names})
         ours = expected(found.recipe, found.model, batch)
         theirs = read(found.recipe, outputs, batch)
         differences += [float(np.abs(one - other).max()) for one, other in zip(ours, theirs, strict=True)]
         if "segments" in batch and len(batch["mask"]) > 1:
-            flat = {name: batch[name].numpy() * (name != "segments") for name in facts["inputs"]}
+            flat = {name: batch[name].numpy() * (name != "segments") for name in names}
             assert np.abs(session.run(None, flat)[0] - outputs[0]).max() > 1e-3, "segments are not read"
     assert np.std(outputs[0], axis=0).max() > 1e-3  # of all texts together
     return max(differences)
@@ -205,7 +203,7 @@ def test_tasks_without_a_graph_are_refused(name: str) -> None:
     made = recipe("questions", "canine")
     task: Any = type("Other", (), {"name": name})()
     with pytest.raises(UserError) as error:
-        task_graph(task, fresh(made))
+        TaskGraph(task, *parts(made))
     assert str(error.value) == (
         "task.name: there are graphs of classification, pairs, tagging, qa_squad, and none of "
         f"{name}; use `tokenfree predict` or load_finetuned"
@@ -221,4 +219,4 @@ def test_tasks_of_the_users_own_are_refused() -> None:
 
     made = recipe("texts", "canine")
     with pytest.raises(UserError, match=r"task\.name: there are graphs of .*, and none of classification"):
-        task_graph(Own(labels=("a", "b")), fresh(made))
+        TaskGraph(Own(labels=("a", "b")), *parts(made))

@@ -1,11 +1,10 @@
-"""Runs as graphs of ONNX: what the card shows gives our vectors."""
+"""Runs as graphs of ONNX: onnxruntime gives our vectors, and what is refused."""
 
 import contextlib
 import io
-import json
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,13 @@ import pytest
 import torch
 from huggingface_hub import ModelCard
 
+from tests.conftest import REPOSITORY
 from tokenfree import load_encoder
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import build
+from tokenfree.preprocess.text.words import word_spans
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.huggingface.onnx import EncoderGraph, check_graph, example, export_graph, write_graph
-from tokenfree.train.inference.text_encoder import WordEncoder
 from tokenfree.train.pretrain import pretrain
 from tokenfree.workflows import cli
 from tokenfree.workflows.recipes import library
@@ -50,74 +50,66 @@ def exported(run: str, _packages: None, tmp_path_factory: pytest.TempPathFactory
     return folder, out.getvalue()
 
 
-def shown(folder: Path, texts: str | None = None) -> dict[str, Any]:
-    """What the card's snippet computes."""
-    card = ModelCard.load(folder / "README.md").text
-    found = re.search(r"```python\n(.*?)```", card, re.DOTALL)
+def shown(folder: Path, texts: Sequence[str]) -> dict[str, Any]:
+    """The names that the example of the docs computes of `texts` with the graph in `folder`."""
+    page = (REPOSITORY / "docs" / "export.md").read_text(encoding="utf-8")
+    found = re.search(r"## Run it with onnxruntime.*?```python\n(.*?)```", page, re.DOTALL)
     assert found
-    code = found.group(1).replace("this folder", str(folder))
+    code = found[1].replace("exported/graph", str(folder)).replace('["any text", "日本語"]', repr(texts))
     names: dict[str, Any] = {}
-    exec(code if texts is None else code.replace('["any text", "日本語"]', texts), names)
+    exec(code, names)
     return names
 
 
-def test_the_card_of_characters_gives_the_vectors_of_load_encoder(run: str, exported: tuple[Path, str]) -> None:
+def test_the_example_of_the_docs_gives_the_vectors_of_load_encoder(run: str, exported: tuple[Path, str]) -> None:
     folder, out = exported
     assert re.search(r"checked     16 inputs of several lengths by onnxruntime: \S+e-0[678] is the largest", out)
+    assert re.search(r"tracing the model .*\n  comparing onnxruntime .*\n  step ", out)
+    assert f"  files       README.md, config.json, model.onnx in {folder}\n" in out
     assert sorted(path.name for path in folder.iterdir()) == ["README.md", "config.json", "model.onnx"]
     assert [path.name for path in folder.parent.iterdir()] == ["out"]
 
     texts = ["any text", "日本語 \U0001f600", "a" * 20, "b" * 21, "c" * 22, "d" * 45, "e" * 56, ""]
-    got, ours = shown(folder, repr(texts)), load_encoder(run)(texts)
+    got, ours = shown(folder, texts), load_encoder(run)(texts)
     positions = ours.mask.shape[1]
     assert (torch.from_numpy(got["characters"])[:, :positions] - ours.characters)[ours.mask].abs().max() < 1e-5
     outputs = got["session"].run(["mean", "cls_max", "cls"], got["inputs"])
     for one, other in zip(outputs, (ours.mean, ours.cls_max, ours.cls), strict=True):
         assert (torch.from_numpy(one) - other).abs().max() < 1e-5
 
-    facts = json.loads((folder / "config.json").read_text())
-    names = [tensor.name for tensor in got["session"].get_outputs()]
-    assert list(facts["outputs"]) == names == ["characters", "cls", "mean", "cls_max"]
-    assert facts["inputs"]["mask"] == {"type": "bool", "shape": ["batch", "length"]}
+    assert [tensor.name for tensor in got["session"].get_outputs()] == ["characters", "cls", "mean", "cls_max"]
     assert [tensor.shape for tensor in got["session"].get_inputs()] == [["batch", "length"]] * 2
-    assert facts["special"] == {"pad": 0, "cls": 0xE000, "sep": 0xE001, "mask": 0xE003}
-    assert (facts["length"], facts["max_characters"]) == (64, 56)
-    front: Any = ModelCard.load(folder / "README.md").data
+    assert got["facts"]["special"] == {"pad": 0, "cls": 0xE000, "sep": 0xE001, "mask": 0xE003}
+    card = ModelCard.load(folder / "README.md")
+    front: Any = card.data
     assert (front.library_name, front.language) == ("onnx", ["en"])
-    assert str(folder.parent.parent) not in (folder / "README.md").read_text()
+    assert str(folder.parent.parent) not in card.text
 
 
 @pytest.mark.usefixtures("_packages")
-def test_the_card_of_words_gives_the_vectors_of_load_encoder(
-    corpus: str, make_recipe_for: MakeRecipe, tmp_path: Path
-) -> None:
+def test_words_have_the_vectors_of_load_encoder(corpus: str, make_recipe_for: MakeRecipe, tmp_path: Path) -> None:
+    import onnxruntime
+
     pretrain(make_recipe_for({"name": "byte2word"}, steps=1), corpus, str(tmp_path / "run"))
     checked = export_graph(tmp_path / "run", tmp_path / "out").checked
     assert checked is not None
     assert 0 < checked.largest_difference < 1e-5
-    encoder = load_encoder(tmp_path / "run")
-    assert isinstance(encoder, WordEncoder)
     texts = ["any text, häß 日本語", "one", "日 本", ""]
-    got, ours = shown(tmp_path / "out", repr(texts)), encoder(texts)
-    assert ours.words is not None
-    assert ours.word_mask is not None
-    (word_mask, cls_max) = got["session"].run(["word_mask", "cls_max"], got["inputs"])
-    assert np.array_equal(word_mask, ours.word_mask.numpy())
-    assert (torch.from_numpy(got["words"]) - ours.words).abs().max() < 1e-5
-    assert (torch.from_numpy(got["mean"]) - ours.mean).abs().max() < 1e-5
-    assert (torch.from_numpy(cls_max) - ours.cls_max).abs().max() < 1e-5
-
-
-@pytest.mark.usefixtures("_packages")
-def test_the_card_of_subwords_runs(corpus: str, make_recipe_for: MakeRecipe, tmp_path: Path) -> None:
-    pretrain(make_recipe_for({"name": "masked_subwords"}, steps=1), corpus, str(tmp_path / "run"))
-    export_graph(tmp_path / "run", tmp_path / "out")
-    got, encoder = shown(tmp_path / "out"), load_encoder(tmp_path / "run").encoder
-    ids = torch.from_numpy(got["ids"])
-    with torch.no_grad():
-        ours = encoder(ids, ids > 0)
-    assert (torch.from_numpy(got["characters"]) - ours.characters).abs().max() < 1e-5
-    assert len(json.loads((tmp_path / "out" / "config.json").read_text())["vocabulary"]) == 64
+    words = [[text.encode()[start:end] for start, end in zip(*word_spans(text), strict=True)] for text in texts]
+    rows = [[b"\x02", *row, b"\x03"] for row in words]  # CLS, words, SEP
+    length, units = max(len(b"".join(row)) for row in rows), max(map(len, rows))
+    joined = [list(b"".join(row)) for row in rows]
+    ends = [np.cumsum([len(word) for word in row]).tolist() for row in rows]
+    inputs = {
+        "codepoints": np.array([row + [0] * (length - len(row)) for row in joined]),
+        "mask": np.array([[place < len(row) for place in range(length)] for row in joined]),
+        "unit_ends": np.array([row + row[-1:] * (units - len(row)) for row in ends]),
+    }
+    ours = load_encoder(tmp_path / "run")(texts)
+    session: Any = onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx")
+    names = ["words", "word_mask", "mean", "cls_max"]
+    for name, found in zip(names, session.run(names, inputs), strict=True):
+        assert np.abs(found.astype(np.float32) - getattr(ours, name).float().numpy()).max() < 1e-5, name
 
 
 @pytest.mark.slow

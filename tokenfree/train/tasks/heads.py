@@ -200,6 +200,10 @@ class PlaceHead(TaskHead):
         """`logits` [B, P, K]."""
         return {"logits": self.classifier(encode_places(encoder, batch))}
 
+    def everywhere(self, encoder: nn.Module, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """`logits` [B, P, K] of all vectors, of which the task reads some."""
+        return {"logits": self.classifier(encode_all(encoder, batch)[0])}
+
     def loss(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> Loss:
         """Cross-entropy, nats."""
         gold_BP = batch["classes"].masked_fill(~batch["target_mask"], _NO_TARGET)

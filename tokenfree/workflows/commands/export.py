@@ -13,6 +13,7 @@ Example:
 
 import argparse
 import json
+from pathlib import Path
 
 from tokenfree.workflows.recipes.options import add_step_argument
 
@@ -29,31 +30,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the folder, and print how to load it."""
-    if args.to == "onnx":
-        return _to_onnx(args)
-    from tokenfree.train.huggingface.folders import export_run
+    """Write the folder, name its files, and print how to load it."""
     from tokenfree.workflows.terminal.results import next_command
 
-    reader, step = export_run(args.run_folder, args.folder, step=args.step, trust_code=args.trust_code)
-    print(f"  step        {step:,}")
-    load = f"from transformers import {reader}; {reader}.from_pretrained({json.dumps(args.folder)})"
+    load = _to_onnx(args) if args.to == "onnx" else _to_huggingface(args)
+    files = sorted(path.name for path in Path(args.folder).iterdir())
+    print(f"  files       {', '.join(files)} in {args.folder}")
     print(next_command("-c", load, program="python"))
     return 0
 
 
-def _to_onnx(args: argparse.Namespace) -> int:
-    from tokenfree.train.huggingface.onnx import GRAPH, INSTALL, export_graph
-    from tokenfree.workflows.terminal.results import next_command
+def _to_huggingface(args: argparse.Namespace) -> str:
+    from tokenfree.train.huggingface.folders import export_run
 
-    checked, step = export_graph(args.run_folder, args.folder, step=args.step, trust_code=args.trust_code)
+    reader, step = export_run(args.run_folder, args.folder, step=args.step, trust_code=args.trust_code)
+    print(f"  step        {step:,}")
+    return f"from transformers import {reader}; {reader}.from_pretrained({json.dumps(args.folder)})"
+
+
+def _to_onnx(args: argparse.Namespace) -> str:
+    from tokenfree.train.huggingface.onnx import GRAPH, INSTALL, export_graph
+
+    checked, step = export_graph(
+        args.run_folder,
+        args.folder,
+        step=args.step,
+        trust_code=args.trust_code,
+        progress=lambda line: print(f"  {line}", flush=True),
+    )
     print(f"  step        {step:,}")
     if checked is None:
         print(f"  note        not checked: onnxruntime is not installed; run {INSTALL}")
     else:
         told = f"{checked.largest_difference:.1e} is the largest difference from PyTorch"
         print(f"  checked     {checked.inputs} inputs of several lengths by onnxruntime: {told}")
-    print(f"  card        {args.folder}/README.md")
-    load = f"import onnxruntime; onnxruntime.InferenceSession({json.dumps(f'{args.folder}/{GRAPH}')})"
-    print(next_command("-c", load, program="python"))
-    return 0
+    return f"import onnxruntime; onnxruntime.InferenceSession({json.dumps(f'{args.folder}/{GRAPH}')})"
