@@ -1,6 +1,6 @@
 """Sweeps of a small task, and sweeps whose trials run one after another in this process, without Ray."""
 
-import dataclasses
+import pickle
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -74,7 +74,7 @@ def without_ray(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Trials run in this process; the names of those that reported, in order."""
     reported: list[str] = []
 
-    def run_here(proposer: Proposer, planned: Plan, data: Any, folder: Path, progress: Progress | None) -> History:
+    def run_here(proposer: Proposer, planned: Plan, folder: Path, progress: Progress | None) -> History:
         course = Course(proposer, planned, folder, progress or (lambda event, history: None))
         course.start()
         try:
@@ -83,14 +83,14 @@ def without_ray(monkeypatch: pytest.MonkeyPatch) -> list[str]:
                 segment = TrialSegment(
                     name=trial.name,
                     recipe=to_mapping(sweep.recipe(trial.values, trial.seed)),
-                    data=data,
+                    subject=proposer.subject.unread(),
                     folder=str(course.folder(trial.name)),
-                    budget={"steps": sweep.budget.steps},
+                    budget=sweep.budget,
                     reports=sweep.reports,
                     known=trial.report_number,
                     threads=1,
                 )
-                session = TrialSession(TrialSegment(**dataclasses.asdict(segment)))  # as it comes through Ray
+                session = TrialSession(pickle.loads(pickle.dumps(segment)))  # as it comes through Ray
                 session.open()
                 while course.history.trials[trial.name].running:
                     course.report(trial.name, session.advance())

@@ -57,7 +57,7 @@ def play(
     while ticks is None or len(seen) < ticks:
         while len(running) < concurrent and (begun := course.next_trial()) is not None:
             running[begun.name] = SimpleNamespace(
-                trial_id=f"{order}{begun.name}", config={"segment": {"name": begun.name}}
+                trial_id=f"{order}{begun.name}", config={"segment": SimpleNamespace(name=begun.name)}
             )
             scheduler.on_trial_add(SimpleNamespace(), running[begun.name])  # pyright: ignore[reportArgumentType]
         if not running:
@@ -144,7 +144,7 @@ def test_a_score_is_better_the_higher_it_is(tmp_path: Path) -> None:
     scheduler = make_scheduler(sweep, history)
     decisions = []
     for name, score in (("a", 0.1), ("b", 0.95)):
-        trial: Any = SimpleNamespace(config={"segment": {"name": name}})
+        trial: Any = SimpleNamespace(config={"segment": SimpleNamespace(name=name)})
         nothing: Any = SimpleNamespace()
         scheduler.on_trial_add(nothing, trial)
         decisions.append(scheduler.on_trial_result(nothing, trial, {"report_number": 1, "quality": score}))
@@ -221,7 +221,7 @@ def test_when_ray_gives_up_its_trials_begin_again(tmp_path: Path) -> None:
 def test_a_space_that_holds_fewer_settings_than_are_asked_for_ends_the_sweep(tmp_path: Path) -> None:
     sweep = make_sweep("none", trials=5, reports=1)
     foreseen = Plan(5, ({KEY: 0.1}, {KEY: 0.2}), {"never": 1}, (({KEY: 0.4}, ("never",)),))
-    proposer: Any = SimpleNamespace(sweep=sweep, next=lambda history: (None, [({KEY: 0.3}, ["no"])]))
+    proposer: Any = SimpleNamespace(sweep=sweep, subject=None, next=lambda history: (None, [({KEY: 0.3}, ["no"])]))
     for _ in range(2):  # the second time it is known
         course = Course(proposer, foreseen, tmp_path, lambda event, history: None)
         course.start()

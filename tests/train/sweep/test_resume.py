@@ -18,7 +18,7 @@ def test_what_is_known_is_told_before_anything_starts(
 ) -> None:
     told: list[Any] = []
 
-    def started(proposer: Any, planned: Any, data: str, folder: Path, progress: Any) -> History:
+    def started(proposer: Any, planned: Any, folder: Path, progress: Any) -> History:
         """In place of Ray: one trial ends, then the command is killed."""
         told.append("started")
         journal = Journal(folder / JOURNAL)

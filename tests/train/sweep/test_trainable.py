@@ -21,8 +21,8 @@ if sys.argv[2] == "trial":
     time.sleep(2)
     trial.cleanup()
 else:
-    workers._turn_to_trials = lambda mailbox: time.sleep(2)
-    workers._serve({"mailbox": None})
+    workers._turn_to_trials = lambda: time.sleep(2)
+    workers._serve({"queues": ()})
 """
 
 

@@ -13,6 +13,8 @@ from tokenfree.core.settings import to_mapping
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.loop.pretraining import Loop
 from tokenfree.train.sweep import trial as trial_session
+from tokenfree.train.sweep.recipe import Budget
+from tokenfree.train.sweep.subjects import PretrainingSubject
 from tokenfree.train.sweep.trial import TrialSegment, TrialSession, seconds_of_step
 
 MakeRecipe = Callable[..., PretrainRecipe]
@@ -23,14 +25,15 @@ def make_segment(corpus: str, recipe: PretrainRecipe, folder: Path, **over: Any)
     segment = TrialSegment(
         name="trial_000",
         recipe=to_mapping(recipe),
-        data=corpus,
+        subject=PretrainingSubject(corpus),
         folder=str(folder),
-        budget={"steps": 6},
+        budget=Budget(steps=6),
         reports=3,
         known=0,
         threads=1,
     )
-    return dataclasses.replace(segment, **over)
+    budget = Budget(**over.pop("budget", {"steps": 6}))
+    return dataclasses.replace(segment, budget=budget, **over)
 
 
 def opened(segment: TrialSegment) -> TrialSession:

@@ -106,7 +106,7 @@ def run_sweep(
             progress({"event": "resume"}, history)
         if not ended_before:
             _add_attempt(folder / SWEEP)
-            history = _run(proposer, planned, subject.parts, folder, progress)
+            history = _run(proposer, planned, folder, progress)
         trials, skipped = tuple(history.trials.values()), history.reasons()
         if isinstance(subject, FinetuningSubject) and not ended_before:
             evaluate_chosen(sweep, subject, trials, folder)
@@ -122,7 +122,7 @@ def run_sweep(
     return SweepResult(trials, winner, skipped, tuple(files), ended_before)
 
 
-def _run(proposer: Proposer, planned: Plan, data: Any, folder: Path, progress: Progress | None) -> History:
+def _run(proposer: Proposer, planned: Plan, folder: Path, progress: Progress | None) -> History:
     """Train the trials; a process of its own speaks to Ray, and is started again where Ray ends it."""
     sweep = proposer.sweep
     known = partial(read_history, folder, seeds=sweep.seeds, reports=sweep.reports, target=sweep.quality)
@@ -137,7 +137,7 @@ def _run(proposer: Proposer, planned: Plan, data: Any, folder: Path, progress: P
     child = RayChild(_LEADER, take=take, keep=lambda errors: shutil.copy(errors, folder / ERRORS), stops=False)
     for attempts_left in reversed(range(sweep.recipe({}).train.max_restarts + 1)):
         shutil.rmtree(storage, ignore_errors=True)
-        loss = child.call(plans, data, str(folder))
+        loss = child.call(plans, str(folder))
         history = known()
         if loss is None or history.all_ended:
             break

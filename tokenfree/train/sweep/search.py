@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -186,74 +187,70 @@ def _suggestions(sweep: SweepRecipe, history: History) -> Iterator[Values]:
     import optuna  # takes a second, and only this searcher needs it
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    known = [_known(sweep, trials) for trials in history.settings().values()]
-    for attempt in itertools.count():
-        seed = int(fingerprint({"seed": sweep.seed, "settings": len(known), "attempt": attempt})[:8], 16)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            sampler = optuna.samplers.TPESampler(
-                seed=seed, n_startup_trials=0, multivariate=True, group=True, constant_liar=True
-            )
-        directions: list[Any] = [f"{target.mode}imize" for target in objectives(sweep.objectives)]
-        study = optuna.create_study(directions=directions, sampler=sampler)
-        study.add_trials(known)
-        yield spaces.active(sweep.space, _draw(sweep, study.ask()), sweep.fixed)
+    distributions = {key: _distribution(sweep.space[key]) for key in spaces.ordered(sweep.space)}
+    known = [_known(sweep, distributions, trials) for trials in history.settings().values()]
+    seed = int(fingerprint({"seed": sweep.seed, "settings": len(known)})[:8], 16)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        sampler = optuna.samplers.TPESampler(
+            seed=seed, n_startup_trials=0, multivariate=True, group=True, constant_liar=True
+        )
+    directions: list[Any] = [f"{target.mode}imize" for target in objectives(sweep.objectives)]
+    study = optuna.create_study(directions=directions, sampler=sampler)
+    study.add_trials(known)
+    while True:  # what is asked for counts as running, so that the next suggestion differs
+        params = study.ask(distributions).params
+        drawn = {key: _value(sweep.space[key], found) for key, found in params.items()}
+        yield spaces.active(sweep.space, drawn, sweep.fixed)
 
 
-def _draw(sweep: SweepRecipe, trial: Any) -> Values:
-    """A value of every knob; those that play no part are asked for nothing and left out later."""
-    values: Values = {}
-    for key in spaces.ordered(sweep.space):
-        knob = sweep.space[key]
-        drawn = {**{other: knob_.value(0.0) for other, knob_ in sweep.space.items()}, **values}
-        if key not in spaces.active(sweep.space, drawn, sweep.fixed):
-            values[key] = knob.value(0.0)
-        elif knob.listed is not None and knob.integer is None:
-            values[key] = json.loads(trial.suggest_categorical(key, _categories(knob)))
-        elif knob.integer is not None:
-            values[key] = trial.suggest_int(key, *knob.integer)
-        else:
-            low, high = knob.uniform or knob.log_uniform or (0.0, 0.0)
-            value = trial.suggest_float(key, low, high, log=knob.log_uniform is not None)
-            values[key] = spaces.rounded(value)
-    return values
-
-
-def _known(sweep: SweepRecipe, trials: list[TrialState]) -> Any:
-    """A setting as Optuna knows one: its means over the seeds, or that it still runs, or that it came to nothing."""
+def _distribution(knob: Knob) -> Any:
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    if knob.integer is not None:
+        return IntDistribution(*knob.integer)
+    if knob.listed is not None:  # as text: Optuna takes no lists and mappings, and holds 1 and true for equal
+        return CategoricalDistribution([json.dumps(value) for value in knob.listed])
+    low, high = knob.uniform or knob.log_uniform or (0.0, 0.0)
+    return FloatDistribution(low, high, log=knob.log_uniform is not None)
+
+
+def _value(knob: Knob, param: Any) -> Any:
+    """Return a value as the recipe has it, by that of Optuna."""
+    if knob.listed is None:
+        return spaces.rounded(param)
+    return param if knob.integer is not None else json.loads(param)
+
+
+def _param(knob: Knob, value: Any) -> Any:
+    """Return a value as Optuna has it, by that of the recipe."""
+    if knob.listed is not None:
+        return value if knob.integer is not None else json.dumps(value)
+    low, high = knob.uniform or knob.log_uniform or (0.0, 0.0)
+    return min(max(value, low), high)  # what was rounded may lie outside
+
+
+def _known(sweep: SweepRecipe, distributions: dict[str, Any], trials: list[TrialState]) -> Any:
+    """Return a setting as Optuna knows one: its means over the seeds, or that it still runs or came to nothing."""
     from optuna.trial import TrialState as OptunaState
     from optuna.trial import create_trial
 
-    params: dict[str, Any] = {}
-    distributions: dict[str, Any] = {}
-    for key, value in trials[0].values.items():
-        knob = sweep.space[key]
-        if knob.integer is not None:
-            params[key], distributions[key] = value, IntDistribution(*knob.integer)
-        elif knob.listed is not None:
-            params[key], distributions[key] = json.dumps(value), CategoricalDistribution(_categories(knob))
-        else:
-            low, high = knob.uniform or knob.log_uniform or (0.0, 0.0)
-            params[key] = min(max(value, low), high)
-            distributions[key] = FloatDistribution(low, high, log=knob.log_uniform is not None)
-    given: dict[str, Any] = {"params": params, "distributions": distributions}
+    values = trials[0].values
+    given: dict[str, Any] = {
+        "params": {key: _param(sweep.space[key], value) for key, value in values.items()},
+        "distributions": {key: distributions[key] for key in values},
+    }
     if not all(trial.ended for trial in trials):
         return create_trial(**given, state=OptunaState.RUNNING)
     reported = [trial for trial in trials if trial.reports and trial.state != "failed"]
     if not reported:
         return create_trial(**given, state=OptunaState.FAIL)
-    means = [sum(trial.last[name] for trial in reported) / len(reported) for name in sweep.objectives]
+    means = [fmean(trial.last[name] for trial in reported) for name in sweep.objectives]
     if len(means) > 1 or all(trial.state == "finished" for trial in reported):
         return create_trial(**given, values=means, state=OptunaState.COMPLETE)
     # Stopped early: Optuna ranks those behind the finished ones, by how far they came and their loss there.
     report_number = min(trial.report_number for trial in reported)
     return create_trial(**given, intermediate_values={report_number: means[0]}, state=OptunaState.PRUNED)
-
-
-def _categories(knob: Knob) -> tuple[str, ...]:
-    """As text: Optuna takes no lists and mappings, and holds 1 and true for equal."""
-    return tuple(json.dumps(value) for value in knob.listed or ())
 
 
 def _text(values: Values) -> str:
@@ -271,7 +268,7 @@ class Course:
     """
 
     def __init__(self, proposer: Proposer, plan: Plan, folder: Path, progress: Progress) -> None:
-        self.sweep = proposer.sweep
+        self.sweep, self.subject = proposer.sweep, proposer.subject
         self.history = History(self.sweep.seeds, self.sweep.reports, self.sweep.quality)
         self._proposer, self._plan, self._progress = proposer, plan, progress
         self._journal = Journal(folder / JOURNAL)

@@ -35,8 +35,13 @@ _MEASURE = ("objective", "train.length", "train.validation_windows")  # what dec
 _SAMPLED = 256  # examples, by which arithmetic is estimated
 
 
+@dataclasses.dataclass(frozen=True)
 class Subject(ABC):
     """Data with what is learned from them. It is cheap to make: data are read when they are asked for."""
+
+    def unread(self) -> Subject:
+        """Return it as it was made, to be sent to another process."""
+        return dataclasses.replace(self)
 
     @property
     @abstractmethod
@@ -46,11 +51,6 @@ class Subject(ABC):
         Raises:
             UserError: there are no such data.
         """
-
-    @property
-    @abstractmethod
-    def parts(self) -> Any:
-        """The plain values from which `subject_of` makes it in another process."""
 
     @abstractmethod
     def problems(self, recipe: Any, workers: tuple[int, int]) -> list[str]:
@@ -114,11 +114,6 @@ class PretrainingSubject(Subject):
     @property
     def content(self) -> str:
         return self._manifest.fingerprint
-
-    @property
-    def parts(self) -> Data:
-        """The paths or addresses."""
-        return self.data
 
     def problems(self, recipe: PretrainRecipe, workers: tuple[int, int]) -> list[str]:
         return check(recipe, self._manifest, workers=workers, vocabulary=self._vocabulary)
@@ -185,11 +180,6 @@ class FinetuningSubject(Subject):
     def content(self) -> str:
         model = hashlib.sha256(self.files.model or b"").hexdigest()
         return fingerprint({"files": self.files.content, "weights": self.sha256, "vocabulary": model})
-
-    @property
-    def parts(self) -> dict[str, Any]:
-        """The fields, as plain values."""
-        return dataclasses.asdict(self)
 
     def problems(self, recipe: FinetuneRecipe, workers: tuple[int, int]) -> list[str]:
         return check_finetuning(recipe, workers=workers)
@@ -318,11 +308,3 @@ def open_subject(sweep: SweepRecipe, data: Data | TaskInput, run: str) -> tuple[
             "--train and --dev are for sweeps of fine-tuning; this recipe is one of pretraining: give --data"
         )
     return open_files(sweep, data, run)
-
-
-def subject_of(recipe: Mapping[str, Any], parts: Any) -> Subject:
-    """The subject of a trial with this recipe, of its `parts`."""
-    if TASK not in recipe:
-        return PretrainingSubject(parts)
-    fields = {**parts, "files": TaskFiles(**parts["files"]), "target": Target(**parts["target"])}
-    return FinetuningSubject(**fields)

@@ -24,7 +24,7 @@ from tokenfree.train.runs.checkpoints import Checkpoint, RunProgress
 from tokenfree.train.runs.provenance import machine
 from tokenfree.train.runs.run import RunFolder
 from tokenfree.train.sweep.recipe import Budget, class_of
-from tokenfree.train.sweep.subjects import subject_of
+from tokenfree.train.sweep.subjects import Subject
 
 _PATIENCE = 120  # seconds for which a worker that nobody leads any more may live: one that is cut off ends after 45
 _SAMPLED = 256  # examples whose characters are counted
@@ -39,9 +39,9 @@ class TrialSegment:
     Attributes:
         name: of the trial.
         recipe: the trial's own, resolved.
-        data: a data directory, or the parts of another subject; see train/sweep/subjects/.
+        subject: what it trains on.
         folder: of the trial; all workers reach it.
-        budget: the mapping of a `Budget`.
+        budget: of the trial.
         reports: that the trial makes in all.
         known: the number of the last one that the sweep has, 0 for none.
         threads: of each worker.
@@ -50,9 +50,9 @@ class TrialSegment:
 
     name: str
     recipe: Mapping[str, Any]
-    data: Any
+    subject: Subject
     folder: str
-    budget: Mapping[str, Any]
+    budget: Budget
     reports: int
     known: int
     threads: int
@@ -72,9 +72,9 @@ class TrialSession:
     def __init__(self, segment: TrialSegment, *, rank: int = 0, world_size: int = 1, device: str | None = None) -> None:
         self._segment, self._rank, self._world_size = segment, rank, world_size
         self._device = device or ("cuda" if segment.gpu else "cpu")
-        self._subject = subject_of(segment.recipe, segment.data)
+        self._subject = segment.subject
         self._folder = Path(segment.folder)
-        self._budget = Budget(**segment.budget)
+        self._budget = segment.budget
         self._seconds = self._budget.seconds or math.inf
         self._stack = contextlib.ExitStack()
         self._used: dict[str, Any] = {"train_seconds": 0.0, "characters": 0, "flops": 0.0}

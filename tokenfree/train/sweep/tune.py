@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import json
 import pickle
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -48,13 +47,12 @@ MOST_SHORTAGES = 3  # of memory, after which a sweep resumes by itself
 _NUMBER, _QUALITY = "report_number", "quality"  # what schedulers read of a result
 
 
-def lead(link: Link, plans: bytes, data: Any, folder: str) -> str | None:
+def lead(link: Link, plans: bytes, folder: str) -> str | None:
     """Train the trials of a sweep, and send the session, pickled, and every event of the journal over `link`.
 
     Args:
         link: to the command.
         plans: what `prepare` returned, pickled.
-        data: `Subject.parts` of what trials train on.
         folder: of the sweep.
 
     Returns:
@@ -70,7 +68,7 @@ def lead(link: Link, plans: bytes, data: Any, folder: str) -> str | None:
         try:
             with ray_session() as session:
                 link.send(pickle.dumps(session))
-                _train(proposer, planned, data, Path(folder), link, session)
+                _train(proposer, planned, Path(folder), link, session)
         except RayLost as error:
             return str(error)
         except RayError:  # an actor that does not answer
@@ -78,17 +76,17 @@ def lead(link: Link, plans: bytes, data: Any, folder: str) -> str | None:
     return None
 
 
-def _train(proposer: Proposer, planned: Plan, data: Any, folder: Path, link: Link, session: Session) -> None:
+def _train(proposer: Proposer, planned: Plan, folder: Path, link: Link, session: Session) -> None:
     placement = find_placement(proposer.sweep, planned.settings, cluster_nodes())
     course = Course(proposer, planned, folder, lambda event, history: link.send(event))
     try:
         course.start()
-        watched(partial(run_trials, course, placement, data, folder / RAY), session)
+        watched(partial(run_trials, course, placement, folder / RAY), session)
     finally:
         course.close()
 
 
-def run_trials(course: Course, placement: Placement, data: Any, storage: Path) -> None:
+def run_trials(course: Course, placement: Placement, storage: Path) -> None:
     """Run trials until all have ended; `storage` is a folder for what Tune writes.
 
     Raises:
@@ -97,7 +95,7 @@ def run_trials(course: Course, placement: Placement, data: Any, storage: Path) -
     with ray_environment({"TUNE_MAX_PENDING_TRIALS_PG": str(placement.concurrent)}, mute=TUNE_LOGGERS):
         for attempt in range(MOST_SHORTAGES + 1):
             try:
-                _tuner(_Trials(course, placement, data, storage), name=f"tune-{attempt}", storage=storage).fit()
+                _tuner(_Trials(course, placement, storage), name=f"tune-{attempt}", storage=storage).fit()
                 return
             except RuntimeError as error:  # Tune gives up where Ray ends a process to save the machine
                 if not isinstance(error.__cause__, OutOfMemoryError):
@@ -137,10 +135,9 @@ def _tuner(trials: _Trials, *, name: str, storage: Path) -> tune.Tuner:
 class _Trials(Searcher):
     """Suggests trials to Tune: first those that have not ended, then new ones, as many as have room."""
 
-    def __init__(self, course: Course, placement: Placement, data: Any, storage: Path) -> None:
+    def __init__(self, course: Course, placement: Placement, storage: Path) -> None:
         super().__init__()
-        self.course, self.placement = course, placement
-        self._data, self._storage = data, storage
+        self.course, self.placement, self._storage = course, placement, storage
 
     def __reduce__(self) -> Any:
         return Searcher, ()  # Tune pickles it for a restoration that never comes
@@ -153,8 +150,8 @@ class _Trials(Searcher):
             return Searcher.FINISHED if self.course.history.all_ended else None
         needs = self.placement.needs
         return {
-            "segment": asdict(self._segment(trial)),
-            "target": asdict(self.course.sweep.quality),
+            "segment": self._segment(trial),
+            "metric": self.course.sweep.quality.metric,
             "group": {"workers": needs.workers, "cpus": needs.cpus, "gpus": needs.gpus, "storage": str(self._storage)},
         }
 
@@ -172,9 +169,9 @@ class _Trials(Searcher):
         return TrialSegment(
             name=trial.name,
             recipe=to_mapping(sweep.recipe(trial.values, trial.seed)),
-            data=self._data,
+            subject=self.course.subject.unread(),
             folder=str(self.course.folder(trial.name).resolve()),
-            budget={key: value for key, value in asdict(sweep.budget).items() if value is not None},
+            budget=sweep.budget,
             reports=sweep.reports,
             known=trial.report_number,
             threads=max(1, int(needs.cpus)),
@@ -199,7 +196,7 @@ class _Record(tune.Callback):
 
 def _name(trial: Trial) -> str:
     """Return the sweep's name of a trial of Tune, whose own ids differ after a kill."""
-    return trial.config["segment"]["name"]
+    return trial.config["segment"].name
 
 
 def make_scheduler(sweep: SweepRecipe, history: History) -> TrialScheduler:
@@ -289,7 +286,7 @@ def _own_error(trial: Trial) -> str:
 class Trainable(tune.Trainable):
     """A trial as Tune runs it: each step is a report. Tune keeps the process for the next trial, which saves imports.
 
-    `config` holds `segment` (a `TrialSegment`), `target` and `group` (the arguments of `WorkerGroup`).
+    `config` holds `segment` (a `TrialSegment`), `metric` and `group` (the arguments of `WorkerGroup`).
     """
 
     def setup(self, config: dict[str, Any]) -> None:
@@ -315,8 +312,8 @@ class Trainable(tune.Trainable):
         if self._work is None:
             self._work = self._begin()
         report = self._work.advance()
-        done = report["report"] >= self._config["segment"]["reports"]
-        return {"report": json.dumps(report), "done": done, **_result(report, self._config["target"]["metric"])}
+        done = report["report"] >= self._config["segment"].reports
+        return {"report": json.dumps(report), "done": done, **_result(report, self._config["metric"])}
 
     def cleanup(self) -> None:
         """End the workers."""
@@ -326,7 +323,7 @@ class Trainable(tune.Trainable):
         self._stack.close()
 
     def _begin(self) -> TrialSession | WorkerGroup:
-        segment = TrialSegment(**self._config["segment"])
+        segment = self._config["segment"]
         if self._config["group"]["workers"] == 1:
             session = TrialSession(segment)
             session.open()

@@ -1,19 +1,19 @@
 """The workers of a trial that has several: one run of Ray Train, kept for trial after trial and told what to do.
 
-Its start takes as long as many a trial, so the workers stay. Worker 0 asks a mailbox for commands and answers there.
+Its start takes as long as many a trial, so the workers stay. Worker 0 takes commands from a queue, and puts its answers
+into another one.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import threading
 from typing import Any
 
-import ray
 import ray.train
 from ray.train import FailureConfig, ScalingConfig, TrainingFailedError
 from ray.train.torch import TorchTrainer, get_device
+from ray.util.queue import Empty, Queue
 
 from tokenfree.core.errors import JobError
 from tokenfree.train.loop.parallel import broadcast
@@ -23,30 +23,6 @@ from tokenfree.train.ray.driver import make_trainer
 from tokenfree.train.sweep.trial import TrialSegment, TrialSession
 
 _PATIENCE = 7 * 24 * 3600  # seconds that idle workers wait for the next trial
-
-
-class Mailbox:
-    """Commands from the trial to its worker 0, and the answers."""
-
-    def __init__(self) -> None:
-        self._commands: asyncio.Queue[Any] = asyncio.Queue()
-        self._answers: asyncio.Queue[Any] = asyncio.Queue()
-
-    async def tell(self, command: Any) -> None:
-        """Leave a command."""
-        await self._commands.put(command)
-
-    async def command(self) -> Any:
-        """The next command."""
-        return await self._commands.get()
-
-    async def reply(self, answer: Any) -> None:
-        """Leave an answer."""
-        await self._answers.put(answer)
-
-    async def answer(self) -> Any:
-        """The next answer."""
-        return await self._answers.get()
 
 
 class WorkerGroup:
@@ -62,11 +38,11 @@ class WorkerGroup:
     def __init__(self, *, workers: int, cpus: float, gpus: float, storage: str, name: str) -> None:
         self._stack = contextlib.ExitStack()
         self._stack.enter_context(ray_environment())
-        self._mailbox: Any = ray.remote(num_cpus=0)(Mailbox).remote()
+        self._commands, self._answers = (Queue(actor_options={"num_cpus": 0}) for _ in range(2))
         self._failure: BaseException | None = None
         trainer = make_trainer(
             _serve,
-            {"mailbox": self._mailbox},
+            {"queues": (self._commands, self._answers)},
             ScalingConfig(
                 num_workers=workers,
                 use_gpu=gpus > 0,
@@ -99,17 +75,16 @@ class WorkerGroup:
     def close(self) -> None:
         """End the workers."""
         if self._thread.is_alive():
-            self._mailbox.tell.remote("end")
+            self._commands.put("end")
             self._thread.join(timeout=10)
         self._stack.close()
 
     def _ask(self, command: Any) -> Any:
-        self._mailbox.tell.remote(command)
-        waiting = self._mailbox.answer.remote()
-        while not ray.wait([waiting], timeout=0.2)[0]:
-            if not self._thread.is_alive():
-                raise self._failure or JobError("the workers of the trial ended by themselves")
-        return ray.get(waiting)
+        self._commands.put(command)
+        while self._thread.is_alive():
+            with contextlib.suppress(Empty):
+                return self._answers.get(timeout=0.2)
+        raise self._failure or JobError("the workers of the trial ended by themselves")
 
     def _run(self, trainer: TorchTrainer) -> None:
         try:
@@ -131,16 +106,16 @@ def _explain(error: TrainingFailedError) -> JobError:
 def _serve(config: dict[str, Any]) -> None:
     """Runs in every worker."""
     with ended_where_cut_off():
-        _turn_to_trials(config["mailbox"])
+        _turn_to_trials(*config["queues"])
 
 
-def _turn_to_trials(mailbox: Any) -> None:
+def _turn_to_trials(commands: Queue, answers: Queue) -> None:
     """One session after another, as worker 0 is told."""
     context = ray.train.get_context()
     rank, world_size = context.get_world_rank(), context.get_world_size()
     session: TrialSession | None = None
     while True:
-        command: Any = broadcast(ray.get(mailbox.command.remote()) if rank == 0 else None)
+        command: Any = broadcast(commands.get() if rank == 0 else None)
         answer = None
         if session is not None and command != "advance":
             session.close()
@@ -153,4 +128,4 @@ def _turn_to_trials(mailbox: Any) -> None:
             session = TrialSession(command, rank=rank, world_size=world_size, device=str(get_device()))
             session.open()
         if rank == 0:
-            ray.get(mailbox.reply.remote(answer))
+            answers.put(answer)
