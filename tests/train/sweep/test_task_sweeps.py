@@ -228,7 +228,7 @@ def test_settings_that_read_other_examples_are_not_compared(make_task_sweep: Mak
     sweep = make_task_sweep(
         {"name": "classification", "text_column": "one"}, space={"task.text_column": {"grid": ["one", "two"]}}
     )
-    with pytest.raises(UserError, match="1 of 2 settings .*task: other values would change what is validated"):
+    with pytest.raises(UserError, match=r"1 of 2 settings .*task: other values would change what is validated"):
         prepare(sweep, TaskInput({"train": str(path), "dev": str(path)}), str(tmp_path / "sweep"))
 
 
