@@ -7,15 +7,12 @@ OUTPUT ?= demo
 DUMP ?=
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-# Of make fuzz; another seed is another sitting
-MINUTES ?= 10
-SEED ?= 1
 # Without CUDA libraries: make setup TORCH="--index-url INDEX", the index of CPU builds that pytorch.org names
 TORCH ?=
 VERSIONS := 3.11 3.12 3.13
 FREEZE = build/lock-venv/bin/pip freeze --all --exclude tokenfree --exclude pip | sed 's/+cpu$$//' | grep -v '^nvidia-\|^cuda-\|^triton='
 
-.PHONY: help setup develop demo test test-all test-engines test-kubernetes test-images test-versions mutate fuzz lint format docs lock audit clean
+.PHONY: help setup develop demo test test-all test-engines test-kubernetes test-images test-versions mutate lint format docs lock audit clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 15
@@ -68,9 +65,6 @@ test-versions: develop  ## The quick tests on each version of Python that is ins
 
 mutate: develop  ## An hour or two: make 500 small mistakes in the equations, and see which ones no test notices
 	$(BIN)/python -m benchmarks.mutation
-
-fuzz: develop  ## Damage files, kill processes, fill disks, lose requests: make fuzz MINUTES=10 SEED=1
-	$(BIN)/python -m benchmarks.fuzz --minutes $(MINUTES) --seed $(SEED)
 
 lint: develop  ## Style, types, formatting
 	$(BIN)/ruff check .

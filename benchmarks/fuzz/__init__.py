@@ -1,1 +1,0 @@
-"""Whole commands on damaged files, killed, without room, and with a store that fails: `make fuzz`."""

@@ -1,1 +1,0 @@
-"""What a round does, a file for rounds of one sort."""
