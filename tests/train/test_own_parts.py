@@ -24,7 +24,7 @@ from tokenfree.train.huggingface.onnx import export_graph
 from tokenfree.train.jobs.weights import read_weights
 from tokenfree.train.loop.worker import TrainJob
 from tokenfree.train.pretrain import pretrain
-from tokenfree.train.runs.run import RunStore
+from tokenfree.train.runs.run import Run
 from tokenfree.workflows import cli
 from tokenfree.workflows.recipes import library
 from tokenfree.workflows.report.page import write_report
@@ -225,7 +225,7 @@ def test_a_run_in_a_store_is_refused_alike(recipe: PretrainRecipe, corpus: str, 
         load_encoder(f"{bucket}/run")
     assert load_encoder(f"{bucket}/run", trust_code=True)
     with pytest.raises(UserError, match="holds no run"):
-        RunStore(f"{bucket}/nowhere").fetch()
+        Run(f"{bucket}/nowhere").fetch()
 
 
 def test_a_worker_without_the_module_says_so(recipe: PretrainRecipe, folder: Path) -> None:

@@ -25,7 +25,7 @@ from tokenfree.train.loop.finetuning import SPLITS, FinetuneJob, TaskFiles, Task
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.runs.config import RunConfig, as_recorded, config_before, read_any_config
 from tokenfree.train.runs.metrics import OnLine
-from tokenfree.train.runs.run import Run, run_at
+from tokenfree.train.runs.run import Run
 from tokenfree.train.tasks.base import Split
 from tokenfree.train.tasks.examples.texts import SCHEME
 
@@ -87,7 +87,7 @@ def finetune(
         vocabulary=vocabulary,
         trust_code=trust_code,
     )
-    target, start, used = run_at(run), prepared.start(trust_code=trust_code), prepared.files
+    target, start, used = Run(run), prepared.start(trust_code=trust_code), prepared.files
 
     def make_job(recipe: FinetuneRecipe, owner: str | None) -> FinetuneJob:
         return FinetuneJob(recipe, used, target.name, profile, has_first_checkpoint=start is not None, owner=owner)
@@ -123,7 +123,7 @@ class PreparedRun:
         if self.init_from is None:
             return None
         return GivenStart(
-            run_at(self.run),
+            Run(self.run),
             self.recipe,
             lambda recipe: FinetuneJob(recipe, self.files, self.run).make_loop(),
             self.init_from,
@@ -150,7 +150,7 @@ def prepare(
     Raises:
         UserError: what is wrong with the recipe, a file or the weights.
     """
-    recipe = as_recorded(recipe, run_at(run).name)
+    recipe = as_recorded(recipe, Run(run).name)
     paths: dict[Split, str] = {split: _absolute(files[split]) for split in SPLITS if split in files}
     if recipe.task.needs_files and "train" not in paths:
         raise UserError(f"task.name: {recipe.task.name} learns from examples; give a file of them as --train")
@@ -182,7 +182,7 @@ def _model_of(
 
     Of a run that was begun with it, those that the run remembers.
     """
-    before = config_before(run_at(run).name, recipe)
+    before = config_before(Run(run).name, recipe)
     if before is not None and before.init_from is not None and before.init_from.path == absolute(init_from):
         return _laid_over(before.recipe.model, over)
     source, _ = run_and_step(init_from)
@@ -207,7 +207,7 @@ def _vocabulary(
             return Vocabulary.load(Path(path).read_bytes())
         except OSError as error:
             raise UserError(f"--vocabulary {path}: {error.strerror}; give a SentencePiece model") from None
-    places = [run_at(run).name]
+    places = [Run(run).name]
     if init_from is not None:
         places.append(absolute(run_and_step(init_from)[0]))
         if Storage.at(places[-1]).size("config.yaml") is not None:

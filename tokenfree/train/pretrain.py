@@ -15,7 +15,7 @@ from tokenfree.train.loop.pretraining import Loop
 from tokenfree.train.loop.worker import TrainJob
 from tokenfree.train.runs.config import RunConfig, as_recorded
 from tokenfree.train.runs.metrics import OnLine
-from tokenfree.train.runs.run import run_at
+from tokenfree.train.runs.run import Run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +82,7 @@ def pretrain(
     problems = check(recipe, manifest, workers=workers, vocabulary=vocabulary)
     if problems:
         raise UserError(problems=problems)
-    target = run_at(run)
+    target = Run(run)
     recipe = as_recorded(recipe, target.name)
     extension = None if extend_to is None else Extension(target, recipe, extend_to)
     if extension is not None:

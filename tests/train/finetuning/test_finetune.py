@@ -23,7 +23,7 @@ from tokenfree.train.loop.finetuning import TaskFiles
 from tokenfree.train.pretrain import pretrain
 from tokenfree.train.runs.config import read_config, read_finetuned
 from tokenfree.train.runs.hashes import verify_folder
-from tokenfree.train.runs.run import checkpoint_of, run_at
+from tokenfree.train.runs.run import Run, checkpoint_of
 
 Files = Mapping[str, str]
 TASK = {"name": "classification", "representation": "class_max"}
@@ -141,7 +141,7 @@ def test_from_a_pretraining_run(
     assert config.recipe.task.labels == ("minus", "plus")
     assert "parameters, 9" in lines[0]  # percent of the model
     assert "head: 2 tensors" in lines[0]
-    begun, given = run_at(result.run), checkpoint_of(first).weights()
+    begun, given = Run(result.run), checkpoint_of(first).weights()
     shutil.rmtree(Path(first))  # a run that goes on needs it no more
     assert begun.result() is not None
     again = finetune(recipe, splits(files), result.run, init_from=first, model={"trunk": {"dropout": 0.3}})

@@ -16,7 +16,7 @@ from tokenfree.train.analyses.subject import load_model, sample_texts
 from tokenfree.train.finetune import finetune
 from tokenfree.train.inference.text_encoder import WordEncoder
 from tokenfree.train.loop.finetuning import TaskSource
-from tokenfree.train.runs.run import run_at
+from tokenfree.train.runs.run import Run
 
 Files = Mapping[str, str]
 close = functools.partial(torch.testing.assert_close, rtol=1e-4, atol=1e-4)
@@ -46,7 +46,7 @@ def test_it_is_of_the_best_checkpoint(
     monkeypatch.setattr(TaskSource, "badness", lambda source, found: next(seen))
     finetune(make_task("classification", keep_checkpoints=1), splits(files), str(tmp_path / "run"))
     weights = load_encoder(tmp_path / "run").encoder.embedder.norm.weight
-    best, last = (run_at(tmp_path / "run").at(step).weights()["encoder.embedder.norm.weight"] for step in (4, 8))
+    best, last = (Run(tmp_path / "run").at(step).weights()["encoder.embedder.norm.weight"] for step in (4, 8))
     assert torch.equal(weights, best)
     assert not torch.equal(weights, last)
 

@@ -25,7 +25,7 @@ from tokenfree.train.huggingface.tasks import port_head
 from tokenfree.train.inference.finetuned import FinetunedModel
 from tokenfree.train.inference.text_encoder import TextEncoder
 from tokenfree.train.loop.step import on_device
-from tokenfree.train.runs.run import run_at
+from tokenfree.train.runs.run import Run
 from tokenfree.train.tasks.examples.tagged import TaggedExample
 from tokenfree.train.tasks.inputs import text_inputs
 from tokenfree.workflows import cli
@@ -200,7 +200,7 @@ def test_the_best_checkpoint_is_exported(corpus: str, tmp_path: Path) -> None:
     (run / "result.json").write_text(json.dumps(result | {"best_step": min(steps)}))
     export_run(run, tmp_path / "out")
     weights = transformers.CanineForSequenceClassification.from_pretrained(tmp_path / "out").state_dict()
-    at_best = run_at(run).at(min(steps)).weights()
+    at_best = Run(run).at(min(steps)).weights()
     assert torch.equal(weights["classifier.weight"], at_best["head.classifier.output.weight"])
     assert f"| steps | {min(steps)} |" in (tmp_path / "out" / "README.md").read_text()
 

@@ -20,7 +20,7 @@ from tokenfree.train.ray import child as ray_child
 from tokenfree.train.ray import child as supervisor
 from tokenfree.train.ray.child import work_on_ray
 from tokenfree.train.ray.cluster import Session
-from tokenfree.train.runs.run import RunFolder
+from tokenfree.train.runs.run import Run
 
 NODE = "the Ray node of this machine (its raylet, or an agent that it needs) was lost"
 AGAIN = "; starting Ray and the workers again"
@@ -60,7 +60,7 @@ def test_a_process_that_ray_ends_is_started_again(
     told = work(tmp_path, drivers.die_twice, monkeypatch)
     again = NODE + AGAIN
     assert told == ["starting 2 workers under Ray", "start", again, "start", again, "start"]
-    assert [event["message"] for event in RunFolder(tmp_path / "run").events()] == [again, again]
+    assert [event["message"] for event in Run(tmp_path / "run").events()] == [again, again]
     assert (tmp_path / "run" / "ray" / "standard_error.txt").read_text() == "[core_worker.cc] lost\n"
     assert capfd.readouterr() == ("", "")
 

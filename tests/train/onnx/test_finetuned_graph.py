@@ -22,7 +22,7 @@ from tokenfree.preprocess.dataset.manifest import load_vocabulary
 from tokenfree.train.finetune import finetune
 from tokenfree.train.huggingface.onnx import Graph, TaskGraph, export_graph
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.runs.run import run_at
+from tokenfree.train.runs.run import Run
 from tokenfree.train.tasks import classification
 from tokenfree.workflows import cli
 
@@ -182,7 +182,7 @@ def test_the_best_checkpoint_is_exported(
     result = json.loads((run / "result.json").read_text())
     (run / "result.json").write_text(json.dumps(result | {"best_step": min(steps)}))
     export_graph(run, tmp_path / "out")
-    at_best, (graph,) = run_at(run).at(min(steps)).weights(), written
+    at_best, (graph,) = Run(run).at(min(steps)).weights(), written
     assert torch.equal(graph.get_parameter("head.classifier.output.weight"), at_best["head.classifier.output.weight"])
     assert f"| steps | {min(steps)} |" in (tmp_path / "out" / "README.md").read_text()
 

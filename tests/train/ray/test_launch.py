@@ -21,7 +21,7 @@ from tokenfree.train.loop.worker import Stopped, roll_backs
 from tokenfree.train.pretrain import pretrain
 from tokenfree.train.ray.callbacks import Cause, GaveUp, LostPeer, WorkerFailure, explain, unwrap
 from tokenfree.train.ray.child import ray_processes
-from tokenfree.train.runs.run import RunFolder
+from tokenfree.train.runs.run import Run
 
 MakeRecipe = Callable[..., PretrainRecipe]
 CLOCK = ("seconds", "data_wait", "utilisation")
@@ -115,7 +115,7 @@ def test_an_error_of_a_worker_comes_first_with_its_rank(corpus: str, make_recipe
 
 
 def test_what_the_user_reads(tmp_path: Path) -> None:
-    peer, lost, run = LostPeer("gloo"), ActorDiedError(), RunFolder(tmp_path)
+    peer, lost, run = LostPeer("gloo"), ActorDiedError(), Run(tmp_path)
     mistake = explain(WorkerGroupError("", {0: peer, 1: UserError("train.length: 3")}), run, "ray")
     assert (type(mistake), str(mistake)) == (UserError, "worker 1: train.length: 3")
     bug = explain(WorkerGroupError("", {1: WorkerFailure("KeyError: 'x'", "Traceback ...")}), run, "ray")

@@ -20,7 +20,7 @@ from tokenfree.train.pretrain import pretrain
 from tokenfree.train.ray.child import ray_processes
 from tokenfree.train.runs.config import read_config
 from tokenfree.train.runs.hashes import verify_folder
-from tokenfree.train.runs.run import RunStore, run_at
+from tokenfree.train.runs.run import Run
 from tokenfree.workflows.report.page import write_report
 
 MakeRecipe = Callable[..., PretrainRecipe]
@@ -36,7 +36,7 @@ def steps(run: str) -> list[int]:
 
 
 def fetched(run: str) -> Path:
-    stored = run_at(run)
+    stored = Run(run)
     stored.fetch()
     return stored.folder
 
@@ -102,7 +102,7 @@ def test_two_workers_of_which_one_is_killed(
     assert training.end() == 0
     assert [line["event"] for line in training.lines() if "event" in line][1:] == [
         "start", "worker_lost", "resume", "complete"]  # fmt: skip
-    assert [line["event"] for line in run_at(run).events()] == ["start", "worker_lost", "resume", "complete"]
+    assert [line["event"] for line in Run(run).events()] == ["start", "worker_lost", "resume", "complete"]
     assert any(name.startswith("ray/attempt_0001/logs/") for name in names(run))
     pretrain(recipe, corpus, str(tmp_path / "undisturbed"), workers=(2, 2))
     assert history(fetched(run)) == history(tmp_path / "undisturbed")
@@ -185,14 +185,14 @@ def test_a_store_that_is_lost_leaves_the_last_good_checkpoint(
 
 def test_two_commands_on_one_run(corpus: str, make_recipe: MakeRecipe, bucket: str) -> None:
     run = f"{bucket}/two"
-    stored = RunStore(run)
+    stored = Run(run)
     with stored.claimed() as number:
         with pytest.raises(UserError, match=f"{run} is being trained by another command"):
             pretrain(make_recipe(), corpus, run)
-        RunStore(run, number).publish()
+        Run(run, number).publish()
         stored.storage.write_json("_lock/00000002", {"host": "another machine"})  # which took this one for dead
         with pytest.raises(JobError, match="was taken over by another command on another machine"):
-            RunStore(run, number).publish()
+            Run(run, number).publish()
 
 
 def test_places_that_will_not_do(corpus: str, make_recipe: MakeRecipe, bucket: str) -> None:
@@ -221,7 +221,7 @@ def test_given_weights_and_more_steps(
     shutil.rmtree(tmp_path / "cache")  # it goes on from another machine, as it were
     pretrain(recipe, corpus, run, init_from=source)
     assert pretrain(recipe, corpus, run, init_from=source, extend_to=60).steps == 60
-    assert [line["event"] for line in run_at(run).events()] == [
+    assert [line["event"] for line in Run(run).events()] == [
         "init_from", "start", "start", "complete", "extend", "resume", "complete"]  # fmt: skip
     here = tmp_path / "here"
     pretrain(make_recipe(), corpus, str(tmp_path / "source"))

@@ -1,5 +1,6 @@
 import functools
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,20 +9,25 @@ import torch
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.train.runs import checkpoints
 from tokenfree.train.runs.checkpoints import (
+    Checkpoint,
     CheckpointState,
     CheckpointWriter,
     RunProgress,
     checkpoint_name,
-    newest,
+    newest_sound,
     prune,
     read,
     write,
 )
-from tokenfree.train.runs.run import RunFolder
+from tokenfree.train.runs.run import Run
 
 
 def state_of(step: int) -> CheckpointState:
     return CheckpointState(step, 0, "recipe", "manifest", None, {"seed": 0}, 1, progress=RunProgress(loss=1.5))
+
+
+def newest(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
+    return newest_sound(checkpoints.steps(folder), lambda step: read(folder / checkpoint_name(step)), warn)
 
 
 def save(folder: Path, step: int) -> Path:
@@ -138,7 +144,7 @@ def test_the_writer_raises_what_happened_behind(tmp_path: Path) -> None:
 
 
 def test_the_writer_keeps_to_its_number(tmp_path: Path) -> None:
-    run = RunFolder(tmp_path)
+    run = Run(tmp_path)
     with CheckpointWriter(tmp_path / "checkpoints", saved=functools.partial(run.saved, keep=2)) as writer:
         for step in range(1, 6):
             writer.submit({"model": {"w": torch.ones(1)}}, state_of(step), best=1)

@@ -7,7 +7,7 @@ import torch
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.train.runs import checkpoints
 from tokenfree.train.runs.checkpoints import CheckpointState
-from tokenfree.train.runs.run import checkpoint_of, run_at
+from tokenfree.train.runs.run import Run, checkpoint_of
 
 
 def save(run: Path, step: int) -> Path:
@@ -61,4 +61,4 @@ def test_a_finished_run_is_used_with_its_last_checkpoint_or_the_one_asked_for(tm
 
 def test_paths_are_made_whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    assert run_at("run").name == str(tmp_path / "run")
+    assert Run("run").name == str(tmp_path / "run")

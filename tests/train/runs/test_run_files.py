@@ -8,24 +8,24 @@ import pytest
 import yaml
 
 from tests.damage import damaged_bytes, put, wrong_json, wrong_lines, wrong_values
-from tests.train.runs.test_checkpoints import save
+from tests.train.runs.test_checkpoints import newest, save
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import build
 from tokenfree.core.stored_files import read_json_lines
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.loop.worker import roll_backs
-from tokenfree.train.runs.checkpoints import checkpoint_name, mark_of, newest
+from tokenfree.train.runs.checkpoints import checkpoint_name, mark_of
 from tokenfree.train.runs.config import InitFrom, RunConfig, config_before, read_config
 from tokenfree.train.runs.metrics import Recorder, append_event, cut
 from tokenfree.train.runs.provenance import attempt
-from tokenfree.train.runs.run import RunFolder
+from tokenfree.train.runs.run import Run
 
 LINES = (
     b'{"event": "start", "step": 0, "time": 1.5, "workers": 1}\n{"event": "tracker", "tracker": "wandb", "id": "a1"}\n'
 )
 READERS: dict[str, tuple[bytes, Callable[[Path], Any]]] = {
-    "result.json": (b'{"steps": 8, "loss": 1.5, "baselines": {"unigram": 2.0}}', lambda run: RunFolder(run).result()),
-    "events.jsonl": (LINES, lambda run: RunFolder(run).events()),
+    "result.json": (b'{"steps": 8, "loss": 1.5, "baselines": {"unigram": 2.0}}', lambda run: Run(run).result()),
+    "events.jsonl": (LINES, lambda run: Run(run).events()),
     "metrics.jsonl": (b'{"step": 1, "loss": 2.5}\n{"step": 2, "loss": 2}\n', lambda run: cut(run / "metrics.jsonl", 2)),
     "incidents/batch_00000004.json": (b'{"checkpoint": 3, "left_out": [4], "kind": "loss_spike"}', roll_backs),
 }
@@ -89,8 +89,8 @@ def test_a_torn_last_event_does_not_spoil_the_next_one(torn: bytes, tmp_path: Pa
     path = tmp_path / "events.jsonl"
     path.write_bytes(LINES + torn)
     line = append_event(path, "resume", step=3)
-    assert [event["event"] for event in RunFolder(tmp_path).events()] == ["start", "tracker", "resume"]
-    assert RunFolder(tmp_path).events()[-1] == line
+    assert [event["event"] for event in Run(tmp_path).events()] == ["start", "tracker", "resume"]
+    assert Run(tmp_path).events()[-1] == line
 
 
 def test_values_that_json_cannot_hold_are_left_out(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tokenfree.core.stored_files import read_json_lines
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.pretrain import pretrain
 from tokenfree.train.runs import trackers
-from tokenfree.train.runs.run import RunFolder
+from tokenfree.train.runs.run import Run
 
 MakeRecipe = Callable[..., PretrainRecipe]
 
@@ -92,7 +92,7 @@ class Broken:
 def test_a_tracker_that_fails_does_not_stop_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(trackers.KINDS, "wandb", ("json", lambda *arguments: Broken()))
     seen: list[Any] = []
-    with trackers.tracked(("wandb",), RunFolder(tmp_path), {}, seen.append) as take:
+    with trackers.tracked(("wandb",), Run(tmp_path), {}, seen.append) as take:
         assert take is not None
         for step in (1, 2):
             take({"step": step, "loss": 1.0})
@@ -111,7 +111,7 @@ def test_trackers_get_numbers_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             pass
 
     monkeypatch.setitem(trackers.KINDS, "wandb", ("json", lambda *arguments: Listening()))
-    with trackers.tracked(("wandb",), RunFolder(tmp_path), {}, None) as take:
+    with trackers.tracked(("wandb",), Run(tmp_path), {}, None) as take:
         assert take is not None
         take({"step": 1, "loss": 1.5, "accuracy": float("nan"), "gradient_norm": float("inf"), "note": "geese"})
     assert logged == [(1, {"loss": 1.5})]

@@ -15,7 +15,7 @@ from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.settings import build, merge
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.pretrain import pretrain
-from tokenfree.train.runs.run import RunFolder
+from tokenfree.train.runs.run import Run
 from tokenfree.workflows import cli
 from tokenfree.workflows.report import page
 from tokenfree.workflows.report.analyses import write_analysis
@@ -75,16 +75,16 @@ def test_a_run_that_another_command_began_meanwhile_is_looked_at_again(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    claimed = RunFolder.claimed
+    claimed = Run.claimed
 
     @contextlib.contextmanager
-    def claimed_a_moment_later(run: RunFolder) -> Iterator[str | None]:
+    def claimed_a_moment_later(run: Run) -> Iterator[str | None]:
         config = run.folder / "config.yaml"
         config.write_text(config.read_text().replace("steps: 1\n", "steps: 2\n"))
         with claimed(run) as number:
             yield number
 
-    monkeypatch.setattr(RunFolder, "claimed", claimed_a_moment_later)
+    monkeypatch.setattr(Run, "claimed", claimed_a_moment_later)
     recipe = build(PretrainRecipe, merge(RECIPE, {"train": {"steps": 1}}), source="test")
     with pytest.raises(UserError, match=r"train\.steps is 1, was 2"):
         pretrain(recipe, corpus, str(tmp_path / "run"))

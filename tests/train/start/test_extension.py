@@ -15,7 +15,7 @@ from tokenfree.train.pretrain import pretrain
 from tokenfree.train.runs import checkpoints
 from tokenfree.train.runs.config import read_config
 from tokenfree.train.runs.hashes import verify_folder
-from tokenfree.train.runs.run import RunFolder
+from tokenfree.train.runs.run import Run
 from tokenfree.workflows.report.page import write_report
 
 MakeRecipe = Callable[..., PretrainRecipe]
@@ -110,7 +110,7 @@ def test_killed_while_it_is_made_longer(
         with pytest.raises(Killed):
             pretrain(make_recipe(), corpus, str(one), extend_to=12)
     assert read_config(one).recipe.train.steps == 8
-    assert RunFolder(one).result() is None  # not one of 8 steps beside a config of 12
+    assert Run(one).result() is None  # not one of 8 steps beside a config of 12
     assert not verify_folder(str(one)).complete
     pretrain(make_recipe(), corpus, str(one))  # the shorter run can still be had
     assert history(one) == before

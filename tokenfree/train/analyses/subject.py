@@ -21,7 +21,7 @@ from tokenfree.train.huggingface.folders import read_folder
 from tokenfree.train.inference.text_encoder import TextEncoder, load_encoder
 from tokenfree.train.model.encoder import Encoder
 from tokenfree.train.runs.config import CONFIG_NAME, is_finetuned, read_config
-from tokenfree.train.runs.run import run_at
+from tokenfree.train.runs.run import Run
 
 FRAME = 2  # CLS and SEP
 _PRETRAINED_LENGTH = 2048  # characters of CANINE's examples; later rows of its table of positions saw no training
@@ -150,7 +150,7 @@ def load_model(
 
 def _finetuned(run: str, reader: TextEncoder, vocabulary: str | None) -> AnalysedModel:
     """It learned from files of examples, which are no data directory, and keeps its subwords itself."""
-    own = load_vocabulary(run_at(run).name) if reader.encoder.config.embedder.symbols == "subwords" else None
+    own = load_vocabulary(Run(run).name) if reader.encoder.config.embedder.symbols == "subwords" else None
     if own is not None and vocabulary is not None:
         _vocabulary(run, vocabulary, own.sha256)
     return AnalysedModel(run, reader, vocabulary=own)

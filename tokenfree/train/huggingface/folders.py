@@ -37,7 +37,7 @@ from tokenfree.train.model.encoder import Encoder, ModelConfig
 from tokenfree.train.runs import checkpoints
 from tokenfree.train.runs.checkpoints import CheckpointState
 from tokenfree.train.runs.config import RunConfig, is_finetuned, open_run
-from tokenfree.train.runs.run import RunFolder
+from tokenfree.train.runs.run import Run
 
 OBJECTIVES = {"canine": "canine_s", "bert": "masked_subwords"}
 WEIGHTS = (SAFETENSORS, "pytorch_model.bin")
@@ -98,7 +98,7 @@ def import_folder(folder: str | Path, run: str | Path, overrides: Mapping[str, A
     if recipe is None or problems:
         raise UserError(f"import of {folder}", problems)
     encoder = converted(found.encoder, recipe.model)
-    place = RunFolder(Path(run).absolute())
+    place = Run(Path(run).absolute())
     config = RunConfig(recipe, f"imported from {folder.absolute()}", manifest="", code=own_code.hashes(recipe))
     tensors = {f"encoder.{name}": tensor for name, tensor in model_tensors(encoder).items()}
     state = CheckpointState(

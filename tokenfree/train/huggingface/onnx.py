@@ -36,7 +36,7 @@ from tokenfree.train.model.embedders.word_bytes import NUM_BYTES
 from tokenfree.train.model.encoder import Encoder
 from tokenfree.train.model.upsamplers.identity import gather_rows
 from tokenfree.train.runs.config import is_finetuned, read_config, read_finetuned
-from tokenfree.train.runs.run import run_at
+from tokenfree.train.runs.run import Run
 from tokenfree.train.tasks import classification, pairs, qa_squad, tagging
 from tokenfree.train.tasks.base import DownstreamTask
 from tokenfree.train.tasks.heads import PlaceHead
@@ -364,7 +364,7 @@ def _finetuned(run: str | Path, step: int | None, trust_code: bool) -> _Model:
     facts: dict[str, Any] = {"task": found.task.name, **({"labels": labels} if labels else {})}
     if graph.reads_words:
         facts["words"] = "rules"
-    vocabulary = load_vocabulary(run_at(run).name)
+    vocabulary = load_vocabulary(Run(run).name)
     if vocabulary is not None:
         facts |= {"vocabulary": vocabulary.sha256, "special": specials.of_subwords(vocabulary.size)._asdict()}
     card = functools.partial(

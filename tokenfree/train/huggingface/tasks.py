@@ -30,7 +30,7 @@ from tokenfree.train.huggingface.weight_names import StateDict
 from tokenfree.train.inference.finetuned import load_finetuned
 from tokenfree.train.inference.text_encoder import TextEncoder
 from tokenfree.train.runs.config import RunConfig, read_finetuned
-from tokenfree.train.runs.run import run_at
+from tokenfree.train.runs.run import Run
 from tokenfree.train.tasks.base import DownstreamTask, TaskHead
 from tokenfree.train.tasks.heads import PlaceHead, TextHead
 from tokenfree.train.tasks.qa.task import SpanHead
@@ -290,7 +290,7 @@ def export_finetuned(
     found = load_finetuned(run, step=step, trust_code=trust_code)
     assert isinstance(found.model.head, TaskHead), "the model was built by a task"
     head = port_head(found.task, found.model.head)
-    vocabulary = load_vocabulary(run_at(run).name)
+    vocabulary = load_vocabulary(Run(run).name)
     state, fields = port_model(found.model.encoder, None if vocabulary is None else vocabulary.sha256)
     state, fields = with_head(state, fields, head)
     encoder = TextEncoder(found.model.encoder, length=found.recipe.train.length)

@@ -17,7 +17,7 @@ from tokenfree.train.loop.finetuning import Evaluated, Evaluator
 from tokenfree.train.loop.step import Task, matrix_precision
 from tokenfree.train.runs.checkpoints import Checkpoint
 from tokenfree.train.runs.config import read_finetuned
-from tokenfree.train.runs.run import checkpoint_of, run_at
+from tokenfree.train.runs.run import Run, checkpoint_of
 from tokenfree.train.tasks.base import DownstreamTask
 from tokenfree.train.tasks.examples.noise import IN_WORDS, Noise, reads_words
 from tokenfree.train.tasks.inputs import text_inputs
@@ -125,5 +125,5 @@ def load_finetuned(
     """
     recipe = read_finetuned(run, trust_code=trust_code).recipe
     checkpoint = checkpoint_of(run, step, best=True)
-    vocabulary = load_vocabulary(run_at(run).name) if recipe.model.embedder.symbols == "subwords" else None
+    vocabulary = load_vocabulary(Run(run).name) if recipe.model.embedder.symbols == "subwords" else None
     return FinetunedModel(recipe, checkpoint, vocabulary, device)

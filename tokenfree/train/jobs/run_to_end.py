@@ -21,7 +21,7 @@ from tokenfree.train.runs.config import RunConfig, config_before
 from tokenfree.train.runs.hashes import rewritten, write_hashes
 from tokenfree.train.runs.metrics import OnLine
 from tokenfree.train.runs.provenance import attempt
-from tokenfree.train.runs.run import Run, run_at
+from tokenfree.train.runs.run import Run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +30,7 @@ class RunOrder(Generic[R]):
 
     Attributes:
         config: of the run as it is now.
-        make_job: the job of its workers, by its recipe and its owner (see `tokenfree.train.runs.run.run_at`).
+        make_job: the job of its workers, by its recipe and its owner (see `Run`).
         start: the weights that it begins with, where they are given.
         extension: makes it longer. Only for pretraining.
         keep: copies what else belongs into the run, once it is claimed.
@@ -72,7 +72,7 @@ def run_to_end(
     with contextlib.ExitStack() as stack:
         owner = stack.enter_context(target.claimed())
         target.open(order.config)  # another command may have begun it meanwhile
-        claimed = run_at(target.name, owner)
+        claimed = Run(target.name, owner)
         if extension is not None:
             extension.write(claimed, progress)
             recipe = dataclasses.replace(recipe, train=extension.after.train)

@@ -37,7 +37,7 @@ from tokenfree.train.runs.checkpoints import CheckpointState, CheckpointWriter, 
 from tokenfree.train.runs.config import INCIDENT
 from tokenfree.train.runs.metrics import Line, OnLine, Recorder
 from tokenfree.train.runs.provenance import machine
-from tokenfree.train.runs.run import Run, run_at
+from tokenfree.train.runs.run import Run
 
 
 def save_incident(
@@ -284,7 +284,7 @@ class Job(Protocol):
 
     @property
     def owner(self) -> str | None:
-        """See `tokenfree.train.runs.run.run_at`."""
+        """What `Run.claimed` gave."""
         ...
 
     def make_loop(self, *, rank: int, world_size: int, device: str, stop: Stop) -> TrainingLoop[Any]:
@@ -347,7 +347,7 @@ def work(
         JobError: another process still trains the run, or training went back too often.
         UserError: the disk is full or cannot be written; and see `Loop`.
     """
-    run = run_at(job.run, job.owner)
+    run = Run(job.run, job.owner)
     with contextlib.ExitStack() as stack:
         stack.enter_context(_full_disk_explained())
         stack.enter_context(_arithmetic(threads, deterministic=device == "cpu"))

@@ -29,7 +29,7 @@ from tokenfree.core.errors import JobError, StoppedError, UserError
 from tokenfree.train.loop.worker import Stopped
 from tokenfree.train.ray.internals import ControllerCallback, Reservation, WorkerGroupCallback, draining_nodes
 from tokenfree.train.runs.metrics import Line
-from tokenfree.train.runs.run import Run, run_at
+from tokenfree.train.runs.run import Run
 
 _INTERVAL = 0.5  # seconds between two looks at the controller
 
@@ -193,7 +193,7 @@ class LossCallback(UserCallback):
     writes other losses to the events of the run. Ray then starts the workers again, as often as it takes.
 
     Args:
-        run, owner: see `tokenfree.train.runs.run.run_at`.
+        run, owner: see `Run`.
         channel: of the run, see train/ray/driver.py.
         most: losses that are made good; stops with a checkpoint cost nothing.
     """
@@ -258,7 +258,7 @@ class NoticeCallback(WorkerGroupCallback):
 
 def record_loss(run: str, owner: str | None, ranks: list[int], message: str) -> Line:
     """Write a `worker_lost` event; returns its line."""
-    return run_at(run, owner).add_event("worker_lost", ranks=ranks, message=message)
+    return Run(run, owner).add_event("worker_lost", ranks=ranks, message=message)
 
 
 _SECONDS = 0.5  # for a node to accept a connection, which its kernel does, however busy the node is

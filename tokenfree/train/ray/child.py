@@ -29,7 +29,7 @@ from tokenfree.core.errors import JobError, StoppedError
 from tokenfree.train.loop.stopping import Stop, stop_on_signals
 from tokenfree.train.loop.worker import Job
 from tokenfree.train.runs.metrics import OnLine
-from tokenfree.train.runs.run import run_at
+from tokenfree.train.runs.run import Run
 
 
 def ray_processes(pid: int | None = None, title: str = "ray::") -> list[psutil.Process]:
@@ -312,7 +312,7 @@ def work_on_ray(job: Job, workers: tuple[int, int], progress: OnLine | None) -> 
     """
     if progress is not None:
         progress({"event": "launch", "step": None, "message": f"starting {workers[1]} workers under Ray"})
-    run = run_at(job.run, job.owner)
+    run = Run(job.run, job.owner)
     child = RayChild(
         _DRIVER,
         take=_ignore if progress is None else progress,

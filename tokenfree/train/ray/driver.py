@@ -47,7 +47,7 @@ from tokenfree.train.ray.cluster import RayLost, Session, ended_where_cut_off, r
 from tokenfree.train.ray.group import TorchGroup, notice
 from tokenfree.train.ray.internals import leave_out_datasets
 from tokenfree.train.runs.metrics import Line, OnLine
-from tokenfree.train.runs.run import Run, run_at
+from tokenfree.train.runs.run import Run
 
 _INTERVAL = 0.2  # seconds between two calls
 _TIMEOUT = 20.0  # seconds for an answer, which without its head Ray may never give
@@ -247,7 +247,7 @@ def _fit(job: Job, workers: tuple[int, int], threads: int, use_gpu: bool, channe
         storage_path=storage.path("ray"),
         storage_filesystem=None if storage.is_local else PyFileSystem(FSSpecHandler(storage.fs)),
     )
-    run = run_at(job.run)
+    run = Run(job.run)
     try:
         watched(trainer.fit, session)
     except (TrainingFailedError, RayActorError, RayLost) as error:

@@ -251,13 +251,11 @@ def steps_of(names: Iterable[str]) -> list[int]:
     return sorted(int(match[1]) for match in matches if match)
 
 
-def newest(folder: Path, warn: Warn) -> Checkpoint | None:
-    """The newest sound checkpoint of `folder`, None where there is none; `warn` is told of each damaged one."""
-    return newest_sound(steps(folder), lambda step: read(folder / checkpoint_name(step)), warn)
-
-
 def newest_sound(steps: Sequence[int], read_step: Callable[[int], Checkpoint], warn: Warn) -> Checkpoint | None:
-    """The checkpoint of the last of the ascending `steps` for which `read_step` raises no JobError; see `newest`."""
+    """Return the last of the checkpoints of ascending `steps` for which `read_step` raises no JobError.
+
+    `warn` gets a message about each damaged one.
+    """
     for step in reversed(steps):
         try:
             return read_step(step)

@@ -33,7 +33,7 @@ from tokenfree.train.ray.child import RayChild
 from tokenfree.train.runs.config import SWEEP_FORMAT, InitFrom, RunConfig
 from tokenfree.train.runs.hashes import rewritten, write_hashes
 from tokenfree.train.runs.provenance import attempt
-from tokenfree.train.runs.run import RunFolder
+from tokenfree.train.runs.run import Run
 from tokenfree.train.sweep.history import RAY, SCORES, SWEEP_FILE, Event, History, TrialState, read_history
 from tokenfree.train.sweep.recipe import SweepRecipe, check_space
 from tokenfree.train.sweep.results import best, full_amount, mean_interval, rank, read, settings, write
@@ -224,7 +224,7 @@ def _scores(found: Sequence[Mapping[str, Any]], split: str) -> dict[str, list[fl
 
 def _evaluated(sweep: SweepRecipe, subject: FinetuningSubject, trial: TrialState, folder: Path) -> dict[str, Any]:
     """The result of a trial's run, evaluated if it is not yet."""
-    run = RunFolder(folder)
+    run = Run(folder)
     result = run.result()
     if result is None:
         mapping = merge(to_mapping(sweep.recipe(trial.values, trial.seed)), {"train": {"steps": trial.last["step"]}})

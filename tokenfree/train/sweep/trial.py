@@ -22,7 +22,7 @@ from tokenfree.train.loop.trainer import TrainingLoop
 from tokenfree.train.runs import checkpoints
 from tokenfree.train.runs.checkpoints import Checkpoint, RunProgress
 from tokenfree.train.runs.provenance import machine
-from tokenfree.train.runs.run import RunFolder
+from tokenfree.train.runs.run import Run
 from tokenfree.train.sweep.recipe import Budget, class_of
 from tokenfree.train.sweep.subjects import Subject
 
@@ -166,7 +166,7 @@ class TrialSession:
         self._unheard = self._report["report"] > self._segment.known
 
     def _newest(self) -> Checkpoint | None:
-        return self._loop.restore_newest(RunFolder(self._folder), lambda damaged: None)
+        return self._loop.restore_newest(Run(self._folder), lambda damaged: None)
 
     def _begun(self, recipe: Recipe) -> Checkpoint | None:
         """Go on from the weights that the trial begins with, as a checkpoint of step 0; None where those are fresh."""

@@ -110,10 +110,10 @@ def _what_would_be(recipe: "PretrainRecipe", data: "Data", args: argparse.Namesp
     from tokenfree.train.jobs.start import Extension, GivenStart
     from tokenfree.train.loop.pretraining import Loop
     from tokenfree.train.planning import measured_seconds
-    from tokenfree.train.runs.run import run_at
+    from tokenfree.train.runs.run import Run
     from tokenfree.workflows.terminal.results import time_of
 
-    run = run_at(args.output)
+    run = Run(args.output)
     if args.extend_to is not None:
         extension = Extension(run, recipe, args.extend_to)
         recipe = extension.before

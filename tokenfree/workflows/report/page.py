@@ -124,8 +124,8 @@ def _local(folder: str) -> Path:
     """Return the folder, or a copy of the small files of a run in a store."""
     if "://" not in folder:
         return Path(folder)
-    from tokenfree.train.runs.run import run_at  # imports torch
+    from tokenfree.train.runs.run import Run  # imports torch
 
-    run = run_at(folder)
+    run = Run(folder)
     run.fetch()
     return run.folder
