@@ -1,8 +1,7 @@
 """Download Wikipedia dumps: find the files of a dump, resume each over HTTP, check its SHA-1.
 
-A file is `NAME.part` until it is complete. `NAME.part.etag` holds the version of the server's file, so that a later
-command resumes the same version only; `NAME.part.lock` excludes a second command. urllib3 repeats unanswered requests;
-transfers that were cut are resumed here.
+A file is `NAME.part` until it is complete. Files of a dump never change under their name, and their SHA-1 tells whether
+what was resumed is whole. `NAME.part.lock` excludes a second command.
 """
 
 from __future__ import annotations
@@ -13,18 +12,14 @@ import json
 import os
 import re
 import shutil
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, TypeVar
 from urllib.parse import urlsplit
 
 import requests
 import urllib3
-from requests.adapters import HTTPAdapter
-from typing_extensions import Self
-from urllib3.util import Retry
 
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.files import hash_file, lock
@@ -32,144 +27,37 @@ from tokenfree.core.machine import own_version
 from tokenfree.core.storage import retry
 from tokenfree.preprocess.sources.files import WIKIMEDIA_LANGUAGES
 
+T = TypeVar("T")
 BLOCK = 1 << 18
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-
-
-@dataclass(frozen=True)
-class PartFile:
-    """The unfinished form of the file `final`."""
-
-    final: Path
-
-    @property
-    def path(self) -> Path:
-        """What is here so far."""
-        return self.final.with_name(self.final.name + ".part")
-
-    @property
-    def etag(self) -> Path:
-        """Holds an ETag or a date, as the server wrote it; empty where the server tells neither."""
-        return self.final.with_name(self.final.name + ".part.etag")
-
-    @property
-    def lock(self) -> Path:
-        """The lock of the process that receives the file."""
-        return self.final.with_name(self.final.name + ".part.lock")
-
-    def size(self) -> int:
-        """Bytes here so far."""
-        return self.path.stat().st_size if self.path.exists() else 0
-
-    def range_headers(self, have: int) -> dict[str, str]:
-        """Asks for what is missing, on the condition that the file is still the one begun."""
-        if not have:
-            return {}
-        known = self.etag.read_text(encoding="latin-1") if self.etag.exists() else ""
-        return {"Range": f"bytes={have}-", **({"If-Range": known} if known else {})}
-
-    def remember(self, headers: Any) -> None:
-        """Keep what tells one version of the file from another. A weak ETag may not be used for ranges (RFC 9110)."""
-        strong = headers.get("ETag", "")
-        known = strong if strong.startswith('"') else headers.get("Last-Modified", "")
-        self.etag.write_text(known, encoding="latin-1")
-
-    @contextlib.contextmanager
-    def opened(self) -> Iterator[Any]:
-        """The file opened to append to it, by one process at a time.
-
-        Raises:
-            UserError: the disk is full, or another process has the file open.
-        """
-        held = UserError(f"{self.path}: another command is downloading this file; wait for it")
-        try:
-            with contextlib.ExitStack() as stack:
-                with contextlib.suppress(JobError):  # a disk without locks: the SHA-1 still guards
-                    stack.enter_context(lock(self.lock, seconds=0, held=held))
-                    stack.callback(self.lock.unlink, missing_ok=True)  # before it is let go; nobody waits for it
-                yield stack.enter_context(open(self.path, "ab"))
-        except OSError as error:
-            if error.errno in _FULL:
-                raise UserError(f"{self.path}: the disk is full; free space and give the same command again") from error
-            raise
-
-    def remove(self) -> None:
-        """Forget what is here, and what is known of it."""
-        for path in (self.path, self.etag, self.lock):
-            path.unlink(missing_ok=True)
-
-    def commit(self) -> None:
-        """Give the file its final name, once its bytes are on the disk."""
-        with open(self.path, "rb") as file:
-            os.fsync(file.fileno())
-        os.replace(self.path, self.final)
-        self.remove()
-
-
 ATTEMPTS = 8  # in a row that bring no new byte; with BACKOFF, two minutes of an unreachable server
-FIRST_ATTEMPTS = 5  # for lists and sizes, before which nothing is at stake: fifteen seconds
-BACKOFF = 1.0  # seconds; twice as long before each attempt after the second
+BACKOFF = 1.0  # seconds before the second attempt; twice as long before each one after it
 LONGEST_WAIT = 300.0  # seconds; a server that asks for more is left alone
 TIMEOUT = 60.0  # seconds without a byte
 UNSIZED_BYTES = 30_000_000_000  # of a file whose size is not told; English Wikipedia in one file has 25 GB
-TEXT_BYTES, TEXT_SECONDS = 1 << 24, 300.0  # of a list at most; English Wikipedia's has a third of a megabyte
-REDIRECTS = 5
+TEXT_BYTES = 1 << 24  # of a list at most; English Wikipedia's has a third of a megabyte
 _PASSES = (408, 429, *range(500, 600))
-_CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(?:\d+|\*)")
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Absent(Exception):
     """The server has nothing at this address (404, 410)."""
 
 
-class _Interrupted(Exception):
-    """A body that was cut; the rest may come in another attempt."""
+class _Passing(Exception):
+    """What may pass until another attempt, before which the server asks to `wait` some seconds."""
 
-
-class _WrongRange(_Interrupted):
-    """The server has not the range that was asked for: what is here belongs to no file of its."""
-
-
-class _Retries(Retry):
-    """Tells of each wait; leaves a server alone that asks for a long one."""
-
-    notice: Callable[[str], None]
-
-    def new(self, **changes: Any) -> Self:
-        """As `Retry.new`, which `increment` calls."""
-        made = super().new(**changes)
-        made.notice = self.notice
-        return made
-
-    def parse_retry_after(self, retry_after: str) -> float:
-        """Seconds that the header asks for: a number or a date; none where it is neither."""
-        try:
-            return super().parse_retry_after(retry_after)
-        except urllib3.exceptions.InvalidHeader:
-            return 0.0
-
-    def sleep(self, response: urllib3.BaseHTTPResponse | None = None) -> None:
-        """Wait until the next attempt.
-
-        Raises:
-            JobError: the server asks for longer than is waited.
-        """
-        last = list(self.history)[-1]
-        said = f"no connection ({_root(last.error)})" if last.error else f"the server answered {last.status}"
-        asked = self.get_retry_after(response) if response is not None else None
-        if asked is not None and asked > LONGEST_WAIT:
-            raise JobError(f"{said}, and asks to wait {asked:.0f} s; give the same command later, or another --mirror")
-        self.notice(f"{said}; again in {asked or self.get_backoff_time():.0f} s")
-        super().sleep(response)
+    def __init__(self, said: str, wait: float = 0.0) -> None:
+        super().__init__(said)
+        self.wait = wait
 
 
 @dataclass(frozen=True)
 class Client:
-    """Requests to one server after another, each tried again while that makes sense."""
+    """Requests to a server, each repeated while that makes sense."""
 
     backoff: float = BACKOFF
     timeout: float = TIMEOUT
-    notice: Callable[[str], None] = print  # told why nothing moves
+    notice: Callable[[str], None] = print  # gets why nothing moves
     allow_http: bool = False  # also without encryption, which anyone on the way can change
     unsized_bytes: int = UNSIZED_BYTES  # at most taken of a file whose size the server does not tell
 
@@ -182,15 +70,15 @@ class Client:
         """
 
         def attempt() -> bytes:
-            data, until = bytearray(), time.monotonic() + TEXT_SECONDS
-            with self._open(url, FIRST_ATTEMPTS) as response:
+            data = bytearray()
+            with self._open("GET", url) as response:
                 for block in _blocks(response):
                     data += block
-                    if len(data) > TEXT_BYTES or time.monotonic() > until:
+                    if len(data) > TEXT_BYTES:
                         raise JobError(f"{url}: this list does not end; check --mirror")
             return bytes(data)
 
-        return self._retry(url, attempt, FIRST_ATTEMPTS).decode("utf-8", errors="replace")
+        return self._repeat(url, attempt).decode("utf-8", errors="replace")
 
     def size(self, url: str) -> int | None:
         """Bytes of a file, None where the server does not tell.
@@ -199,136 +87,140 @@ class Client:
             Absent: there is none.
             JobError: the server cannot be asked.
         """
-        with self._open(url, FIRST_ATTEMPTS, method="HEAD") as response:
-            length = response.headers.get("Content-Length", "")
-            return int(length) if re.fullmatch("[0-9]{1,18}", length) else None
+
+        def attempt() -> str:
+            with self._open("HEAD", url) as response:
+                return response.headers.get("Content-Length", "")
+
+        length = self._repeat(url, attempt)
+        return int(length) if re.fullmatch("[0-9]{1,18}", length) else None
 
     def fetch(self, url: str, path: Path, *, size: int | None, sha1: str, progress: Callable[[int, int], None]) -> None:
-        """Download `url` to `path`, going on with what an earlier command left.
+        """Download `url` to `path`, or what an earlier command left of it to do.
 
         Args:
             url: of the file.
-            path: where it is to be in the end; what is missing of it lies beside that.
+            path: where it is to be in the end.
             size: bytes of the whole file, where known.
             sha1: what the file must have, in hex.
             progress: called with the bytes here so far and the bytes that are new since its last call.
 
         Raises:
             Absent: the server has no such file.
-            JobError: it cannot be had, or has more bytes than are taken of a file of unknown size; or it has another
-                SHA-1, then nothing of it is kept.
+            JobError: it cannot be had, or has more bytes than are taken; or it has another SHA-1, then nothing of it is
+                kept.
             UserError: the disk is full, or another command downloads the same file.
         """
-        part = PartFile(path)
-        highest = part.size()
-        if size is not None and highest > size:
-            part.remove()
-            highest = 0
-
-        def attempt() -> None:
-            if size is None or part.size() != size:
-                try:
-                    self._receive(url, part, size, progress)
-                except _WrongRange:
-                    part.remove()
-                    raise
+        part = _part(path)
+        highest = _size(part)
 
         def moved() -> bool:
             nonlocal highest
-            before, highest = highest, max(highest, part.size())
+            before, highest = highest, max(highest, _size(part))
             return highest > before
 
-        self._retry(url, attempt, ATTEMPTS, moved)
-        self.notice(f"{path.name}: checking SHA-1")
-        found = hash_file(part.path, "sha1")
-        if found != sha1:
-            part.remove()
-            raise JobError(
-                f"{path.name}: SHA-1 is {found}, but {sha1} was expected; what came was removed: give the same "
-                "command again, or another --mirror"
-            )
-        part.commit()
+        with _alone(part):
+            self._repeat(url, lambda: self._receive(url, part, size, progress), moved)
+            self.notice(f"{path.name}: checking SHA-1")
+            found = hash_file(part, "sha1")
+            if found != sha1:
+                part.unlink()
+                raise JobError(
+                    f"{path.name}: SHA-1 is {found}, but {sha1} was expected; what came was removed: give the same "
+                    "command again, or another --mirror"
+                )
+            with open(part, "rb") as file:
+                os.fsync(file.fileno())
+            os.replace(part, path)
 
-    def _receive(self, url: str, part: PartFile, size: int | None, progress: Callable[[int, int], None]) -> None:
-        """One request for what is missing of `part`."""
-        with part.opened() as file:
-            have = part.size()
-            with self._open(url, ATTEMPTS, part.range_headers(have)) as response:
-                if have and response.status_code == requests.codes.partial_content:
-                    answered = _CONTENT_RANGE.match(response.headers.get("Content-Range", ""))
-                    if answered is None or int(answered.group(1)) != have:
-                        raise _WrongRange("the server sent another range than was asked for")
-                else:  # the file from its start: no Range here, or another file than the one begun
-                    if have:
-                        file.truncate(0)
-                        have = 0
-                    part.remember(response.headers)
+    def _receive(self, url: str, part: Path, size: int | None, progress: Callable[[int, int], None]) -> None:
+        """Ask once for what is missing of `part`."""
+        most = self.unsized_bytes if size is None else size
+        with open(part, "ab") as file:
+            have = _size(part)
+            if have == size:
+                return
+            with self._open("GET", url, {"Range": f"bytes={have}-"} if have else {}) as response:
+                if response.status_code == requests.codes.requested_range_not_satisfiable:
+                    file.truncate(0)
+                    raise _Passing("the file is shorter than what came of it")
+                if have and response.status_code != requests.codes.partial_content:  # the whole file: no Range here
+                    file.truncate(0)
+                    have = 0
                 for block in _blocks(response):
                     have += len(block)
-                    if size is not None and have > size:
-                        raise _WrongRange(f"the server sends more than the {size:,} bytes that it told")
-                    if size is None and have > self.unsized_bytes:
+                    if have > most:
                         raise JobError(
-                            f"{url}: the server does not tell its size, and more than {self.unsized_bytes / 1e9:g} GB "
-                            f"came; what came is in {part.path}: raise --max-gb to go on, or remove it and give "
-                            "another --mirror"
+                            f"{url}: more than {most / 1e9:g} GB came, which is its size or --max-gb; what came is in "
+                            f"{part}: raise --max-gb to resume, or remove it and give another --mirror"
                         )
                     file.write(block)
                     progress(have, len(block))
 
-    def _retry(self, url: str, attempt: Callable[[], Any], most: int, moved: Callable[[], bool] = lambda: False) -> Any:
+    def _repeat(self, url: str, attempt: Callable[[], T], moved: Callable[[], bool] = lambda: False) -> T:
         try:
             return retry(
                 attempt,
-                again=lambda error: isinstance(error, _Interrupted),
+                again=lambda error: isinstance(error, _Passing),
                 pause=self.backoff,
-                attempts=most,
+                attempts=ATTEMPTS,
+                shortest_pause=lambda error: error.wait if isinstance(error, _Passing) else 0.0,
                 progressed=moved,
                 notice=lambda error, wait: self.notice(f"{error}; again in {wait:.0f} s"),
             )
-        except _Interrupted as error:
-            raise _given_up(url, str(error)) from error
+        except _Passing as error:
+            raise JobError(
+                f"{url}: {error}; give the same command later, which resumes, or another --mirror"
+            ) from error
 
     @contextlib.contextmanager
-    def _open(
-        self, url: str, attempts: int, headers: Mapping[str, str] | None = None, method: str = "GET"
-    ) -> Iterator[requests.Response]:
+    def _open(self, method: str, url: str, headers: Mapping[str, str] | None = None) -> Iterator[requests.Response]:
         with requests.Session() as session:
-            self._prepare(session, attempts)
+            # Hashes are of the bytes as they are stored.
+            session.headers.update({"User-Agent": user_agent(), "Accept-Encoding": "identity"})
+            if not self.allow_http:  # where redirects may lead to
+                del session.adapters["http://"]
             try:
                 response = session.request(method, url, headers=headers, timeout=self.timeout, stream=True)
-            except JobError as error:
-                raise JobError(f"{url}: {error}") from error
             except (requests.exceptions.InvalidSchema, requests.TooManyRedirects) as error:
                 raise JobError(f"{url}: {error}; check --mirror, or give --allow-http for http://") from error
             except requests.exceptions.SSLError as error:
                 raise JobError(f"the server's certificate is not trusted ({_root(error)}); check --mirror") from error
             except requests.RequestException as error:
-                raise _given_up(url, f"no connection ({_root(error)})") from error
+                raise _Passing(f"no connection ({_root(error)})") from error
             with response:
                 _check(url, response)
                 yield response
-
-    def _prepare(self, session: requests.Session, attempts: int) -> None:
-        retries = _Retries(
-            total=attempts - 1,
-            other=0,  # such as a certificate that is not trusted
-            status_forcelist=_PASSES,
-            raise_on_status=False,
-            backoff_factor=self.backoff,
-        )
-        retries.notice = self.notice
-        session.max_redirects = REDIRECTS
-        # Hashes are of the bytes as they are stored.
-        session.headers.update({"User-Agent": user_agent(), "Accept-Encoding": "identity"})
-        session.adapters.clear()  # where redirects may lead to
-        for scheme in ("https://", "http://") if self.allow_http else ("https://",):
-            session.mount(scheme, HTTPAdapter(max_retries=retries))
 
 
 def user_agent() -> str:
     """What the servers are told of who asks."""
     return f"tokenfree/{own_version()} (tokenfree download)"
+
+
+def _part(path: Path) -> Path:
+    return path.with_name(path.name + ".part")
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+@contextlib.contextmanager
+def _alone(part: Path) -> Iterator[None]:
+    """Hold a file against other commands, and say so if the disk is full."""
+    held = UserError(f"{part}: another command is downloading this file; wait for it")
+    name = part.with_name(part.name + ".lock")
+    try:
+        with lock(name, seconds=0, held=held):
+            try:
+                yield
+            finally:
+                name.unlink(missing_ok=True)
+    except OSError as error:
+        if error.errno in _FULL:
+            raise UserError(f"{part}: the disk is full; free space and give the same command again") from error
+        raise
 
 
 def _blocks(response: requests.Response) -> Iterator[bytes]:
@@ -337,30 +229,29 @@ def _blocks(response: requests.Response) -> Iterator[bytes]:
         try:
             block = response.raw.read1(BLOCK, decode_content=False)
         except urllib3.exceptions.ProtocolError as error:
-            raise _Interrupted("the connection was cut") from error
+            raise _Passing("the connection was cut") from error
         except (OSError, urllib3.exceptions.HTTPError) as error:
-            raise _Interrupted(f"no connection ({_root(error)})") from error
+            raise _Passing(f"no connection ({_root(error)})") from error
         if not block:
             return
         yield block
 
 
 def _check(url: str, response: requests.Response) -> None:
-    """Raise what an answer of 400 and above means."""
+    """Raise what an answer of 400 and above means, but that a range is none of the file."""
     code = response.status_code
-    if code < 400:
+    if code < 400 or code == requests.codes.requested_range_not_satisfiable:
         return
     said = f"the server answered {code} {response.reason}"
     if code in (404, 410):
         raise Absent(url)
-    if code == 416:
-        raise _WrongRange(said)
-    raise _given_up(url, said) if code in _PASSES else JobError(f"{url}: {said}; check --mirror")
-
-
-def _given_up(url: str, said: str) -> JobError:
-    remedy = "give the same command later, which goes on from what came, or another --mirror"
-    return JobError(f"{url}: {said}; {remedy}")
+    if code not in _PASSES:
+        raise JobError(f"{url}: {said}; check --mirror")
+    asked = response.headers.get("Retry-After", "")
+    wait = float(asked) if asked.isdecimal() else 0.0
+    if wait > LONGEST_WAIT:
+        raise JobError(f"{url}: {said}, and asks to wait {asked} s; give the same command later, or another --mirror")
+    raise _Passing(said, wait)
 
 
 def _root(error: BaseException) -> str:
@@ -461,60 +352,38 @@ class Mirror:
         wiki = database(name)
         if not re.fullmatch(rf"[0-9]{{8}}|{LATEST}", date):
             raise UserError(f"--date {date}: neither 'latest' nor a date such as 20260301")
-        single_stream = None
-        for found, sums in self._newest(wiki) if date == LATEST else [(date, self._dated(wiki, date))]:
-            if names := self._choose(wiki, found, sums, "-multistream"):
-                return self._dump(wiki, found, names, sums)
-            if single_stream is None and (names := self._choose(wiki, found, sums, "")):
-                single_stream = self._dump(wiki, found, names, sums)
-        if single_stream is None:
-            raise UserError(f"{wiki} {date}: {self.url} lists no complete articles dump; give an earlier --date")
-        return single_stream
+        dates = self._dates(wiki) if date == LATEST else [date]
+        sums: dict[str, dict[str, str]] = {}
+        for kind in ("-multistream", ""):
+            for found in dates:
+                if found not in sums:
+                    sums[found] = self._sums(wiki, found)
+                if names := self._choose(wiki, found, sums[found], kind):
+                    files = (DumpFile(name, f"{self.url}/{wiki}/{found}/{name}", sums[found][name]) for name in names)
+                    return Dump(wiki, found, tuple(files))
+        others = dates if date == LATEST else self._dates(wiki)
+        if not others:
+            raise UserError(
+                f"{wiki}: {self.url} has no dump of a wiki of this name; give a language code (sw) or a database name "
+                "(swwiki)"
+            )
+        if not sums[dates[0]] and date != LATEST:
+            raise UserError(f"--date {date}: {self.url} has no such dump of {wiki}; it has {', '.join(others[:8])}")
+        raise UserError(f"{wiki} {date}: {self.url} lists no complete articles dump; give an earlier --date")
 
-    def _newest(self, wiki: str) -> Iterator[tuple[str, dict[str, str]]]:
-        """(date, SHA-1 by name) of the dumps there are, newest first; those being written are among them."""
-        tried = set()
-        sums = self._sums(wiki, LATEST) or {}
-        named = re.compile(rf"{wiki}-(\d{{8}})-")
-        for date in sorted({match.group(1) for name in sums if (match := named.match(name))}, reverse=True):
-            tried.add(date)
-            yield date, sums
-        dates = self._dates(wiki)
-        if not tried and not dates:
-            raise self._unknown(wiki)
-        for date in dates:
-            if date not in tried:
-                yield date, self._sums(wiki, date) or {}
-
-    def _dated(self, wiki: str, date: str) -> dict[str, str]:
-        sums = self._sums(wiki, date)
-        if sums is not None:
-            return sums
-        dates = self._dates(wiki)
-        if not dates:
-            raise self._unknown(wiki)
-        raise UserError(f"--date {date}: {self.url} has no such dump of {wiki}; it has {', '.join(dates[:8])}")
-
-    def _unknown(self, wiki: str) -> UserError:
-        return UserError(
-            f"{wiki}: {self.url} has no dump of a wiki of this name; give a language code (sw) or a database name "
-            "(swwiki)"
-        )
-
-    def _sums(self, wiki: str, date: str) -> dict[str, str] | None:
-        try:
+    def _sums(self, wiki: str, date: str) -> dict[str, str]:
+        """SHA-1 by name of the files of a dump, or of those that are written so far; empty if there is no such dump."""
+        with contextlib.suppress(Absent):
             text = self.client.text(f"{self.url}/{wiki}/{date}/{wiki}-{date}-sha1sums.txt")
-        except Absent:
-            return None
-        return {name: sha1 for sha1, name in _SUM.findall(text)}
+            return {name: sha1 for sha1, name in _SUM.findall(text)}
+        return {}
 
     def _dates(self, wiki: str) -> list[str]:
-        """Dates of the folders that the mirror shows, newest first."""
-        try:
-            listing = self.client.text(f"{self.url}/{wiki}/")
-        except Absent:
-            return []
-        return sorted(set(_DATED_FOLDER.findall(listing)), reverse=True)[:MOST_DATES]
+        """Dates of dumps, newest first: of the folders that the mirror shows, and of its newest dump."""
+        dates = {name.split("-")[1] for name in self._sums(wiki, LATEST) if "-" in name}
+        with contextlib.suppress(Absent):
+            dates.update(_DATED_FOLDER.findall(self.client.text(f"{self.url}/{wiki}/")))
+        return sorted(filter(re.compile("[0-9]{8}").fullmatch, dates), reverse=True)[:MOST_DATES]
 
     def _choose(self, wiki: str, date: str, sums: Mapping[str, str], kind: str) -> list[str]:
         """Names of the articles and of their index, each in one file or in numbered parts; none where incomplete."""
@@ -539,10 +408,6 @@ class Mirror:
             return status["jobs"][job]["status"] == "done"
         except (Absent, ValueError, KeyError, TypeError):  # mirrors may leave it out; then the numbers must do
             return True
-
-    def _dump(self, wiki: str, date: str, names: Sequence[str], sums: Mapping[str, str]) -> Dump:
-        files = (DumpFile(name, f"{self.url}/{wiki}/{date}/{name}", sums[name]) for name in names)
-        return Dump(wiki, date, tuple(files))
 
 
 @dataclass(frozen=True)
@@ -584,7 +449,7 @@ def _item(file: DumpFile, path: Path, client: Client) -> Item:
         size = client.size(file.url)
     except Absent:
         raise _missing(file) from None
-    have = PartFile(path).size()
+    have = _size(_part(path))
     return Item(file, path, "damaged" if path.exists() else "begun" if have else "absent", size, have)
 
 
