@@ -4,18 +4,7 @@ Ray Tune saves its own state every ten seconds or more, without the reports, and
 SIGKILL it has forgotten trials that began and decisions that were made since. So the journal is what a sweep resumes
 from, and what its table, its files and its page are made of.
 
-An event is a mapping, whose `event` says what happened:
-
-    start      settings                      a command begins or resumes: nothing trains; the number of settings to try
-    skip       values, reasons               a setting cannot be run
-    propose    setting, values               a setting is taken, with a trial for each seed
-    exhausted                                the space holds no more settings that can be run
-    begin      trial                         the trial begins or resumes
-    report     trial, report, verdict        the trial reports; it goes on unless the verdict is `stop`
-    verdict    trial, verdict                the verdict on a trial that waited for others
-    failure    trial, error                  the trial failed
-
-Journals of earlier versions also hold `exploit`, verdicts `wait` and `exploit`, and lack some of the others.
+An event is a mapping: `event` says what happened, `_FIELDS` below what else it holds.
 """
 
 from __future__ import annotations
@@ -322,16 +311,23 @@ class _Report(TypedDict):
     dev_error: NotRequired[Number]
 
 
-_FIELDS: Mapping[str, Mapping[str, Any]] = {  # of the events
+_FIELDS: Mapping[str, Mapping[str, Any]] = {
+    # A command begins or resumes: nothing trains; the number of settings to try.
     "start": {"settings": Count},
+    # A setting cannot be run.
     "skip": {"values": dict[str, Any], "reasons": list[str]},
+    # A setting is taken, with a trial for each seed.
     "propose": {"setting": Count, "values": dict[str, Any]},
+    # The space holds no more settings that can be run.
     "exhausted": {},
+    # The trial begins or resumes.
     "begin": {"trial": str},
+    # The trial reports; it continues unless the verdict is `stop`.
     "report": {"trial": str, "report": _Report, "verdict": Verdict},
+    "failure": {"trial": str, "error": str},
+    # Of earlier versions, which also had the verdicts `wait` and `exploit`, and lacked some of the others.
     "verdict": {"trial": str, "verdict": Verdict},
     "exploit": {"trial": str, "donor": str, "values": dict[str, Any], "report": Count},
-    "failure": {"trial": str, "error": str},
 }
 _EVENTS = tuple(TypedDict(name, {"event": Literal[name], **fields}) for name, fields in _FIELDS.items())  # pyright: ignore
 _Event = Annotated[Union[_EVENTS], Field(discriminator="event")]  # noqa: UP007  # pyright: ignore

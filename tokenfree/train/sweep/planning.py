@@ -23,53 +23,33 @@ class Node:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a trial needs: so many workers, each on one machine; they may be on different ones.
-
-    Attributes:
-        workers: of the trial.
-        cpus: of each worker.
-        gpus: of each worker; a part of one where several workers share it.
-    """
+    """What a trial needs: workers that may be on different machines, each with so many CPUs and GPUs."""
 
     workers: int
     cpus: float
     gpus: float = 0.0
 
     def __str__(self) -> str:
-        parts = [_counted(self.workers * self.cpus, "CPU")]
-        if self.gpus:
-            parts.append(_counted(self.workers * self.gpus, "GPU"))
         each = f" ({self.workers} workers of {self.cpus:g})" if self.workers > 1 else ""
-        return " and ".join(parts) + each
+        return _resources(self.workers * self.cpus, self.workers * self.gpus) + each
 
 
 @dataclass(frozen=True)
 class Placement:
-    """How many workers and trials have room; as text, the sum that says so.
-
-    Attributes:
-        needs: of a trial.
-        nodes: the machines.
-        slots: workers that have room.
-        concurrent: trials side by side.
-    """
+    """How many trials have room side by side; as text, the sum that says so."""
 
     needs: Needs
     nodes: tuple[Node, ...]
-    slots: int
     concurrent: int
 
     def __str__(self) -> str:
-        where = "this machine" if len(self.nodes) == 1 else f"the {len(self.nodes)} machines"
-        has = _counted(sum(node.cpus for node in self.nodes), "CPU")
-        if any(node.gpus for node in self.nodes):
-            has += " and " + _counted(sum(node.gpus for node in self.nodes), "GPU")
-        verb = "has" if len(self.nodes) == 1 else "have"
-        return f"a trial needs {self.needs}; {where} {verb} {has}: {_counted(self.concurrent, 'trial')} side by side"
+        has = _resources(sum(node.cpus for node in self.nodes), sum(node.gpus for node in self.nodes))
+        where = "this machine has" if len(self.nodes) == 1 else f"the {len(self.nodes)} machines have"
+        return f"a trial needs {self.needs}; {where} {has}: {_counted(self.concurrent, 'trial')} side by side"
 
 
 def place(needs: Needs, nodes: Sequence[Node], concurrent: int | None = None) -> Placement:
-    """Room for trials with `needs` on `nodes`, at most `concurrent` of them side by side.
+    """Return the room for trials with `needs` on `nodes`, at most `concurrent` of them side by side.
 
     Raises:
         UserError: not even one fits; the message shows the sum.
@@ -78,14 +58,13 @@ def place(needs: Needs, nodes: Sequence[Node], concurrent: int | None = None) ->
     fitting = slots // needs.workers
     if fitting == 0:
         cpus, gpus = max(node.cpus for node in nodes), max(node.gpus for node in nodes)
-        largest = _counted(cpus, "CPU") + (" and " + _counted(gpus, "GPU") if needs.gpus else "")
-        room = _counted(slots, "worker")
-        together = f", and all {len(nodes)} machines have room for {room}" if len(nodes) > 1 else ""
+        largest = _resources(cpus, gpus, with_gpus=needs.gpus > 0)
+        room = f", and all {len(nodes)} machines have room for {_counted(slots, 'worker')}" if len(nodes) > 1 else ""
         raise UserError(
-            f"a trial needs {needs}; the largest machine of the cluster has {largest}{together}: lower workers, "
+            f"a trial needs {needs}; the largest machine of the cluster has {largest}{room}: lower workers, "
             "train.threads or gpus_per_worker, or add machines"
         )
-    return Placement(needs, tuple(nodes), slots, min(fitting, concurrent or fitting))
+    return Placement(needs, tuple(nodes), min(fitting, concurrent or fitting))
 
 
 def _workers_on(node: Node, needs: Needs) -> int:
@@ -93,8 +72,16 @@ def _workers_on(node: Node, needs: Needs) -> int:
     return min(room, int(node.gpus / needs.gpus + 1e-9)) if needs.gpus else room
 
 
+def _resources(cpus: float, gpus: float, *, with_gpus: bool = False) -> str:
+    return _counted(cpus, "CPU") + (f" and {_counted(gpus, 'GPU')}" if gpus or with_gpus else "")
+
+
+def _counted(number: float, noun: str) -> str:
+    return f"{number:g} {noun}" + ("" if number == 1 else "s")
+
+
 def cluster_nodes() -> list[Node]:
-    """The machines of the cluster that Ray is connected to."""
+    """Return the machines of the cluster that Ray is connected to."""
     import ray
 
     alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
@@ -102,7 +89,7 @@ def cluster_nodes() -> list[Node]:
 
 
 def find_placement(sweep: SweepRecipe, settings: Sequence[Values], nodes: Sequence[Node]) -> Placement:
-    """Room for trials of these settings on `nodes`.
+    """Return the room for trials of these settings on `nodes`.
 
     Raises:
         UserError: a trial can never fit.
@@ -112,10 +99,6 @@ def find_placement(sweep: SweepRecipe, settings: Sequence[Values], nodes: Sequen
         gpus = 1.0 if any(node.gpus for node in nodes) else 0.0
     threads = [sweep.recipe(values).train.threads or 1 for values in settings]
     return place(Needs(sweep.workers, max(threads), gpus), nodes, sweep.concurrent)
-
-
-def _counted(number: float, noun: str) -> str:
-    return f"{number:g} {noun}" + ("" if number == 1 else "s")
 
 
 @dataclass(frozen=True)

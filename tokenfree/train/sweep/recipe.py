@@ -34,7 +34,7 @@ class Target:
     mode: str = "min"
 
     def cost(self, value: float) -> float:
-        """A number of which less is always better, in the metric's own unit."""
+        """Return a number of which less is always better, in the metric's own unit."""
         return value if self.mode == "min" else -value
 
 
@@ -45,13 +45,13 @@ ERROR = Target("dev_error")  # the same of a task whose main score is an error
 
 
 def objectives(names: Sequence[str]) -> list[Target]:
-    """The targets of these names: speed and scores are to be high, everything else low."""
+    """Return the targets of these names: speed and scores are to be high, everything else low."""
     high = {target.metric: target for target in (SPEED, SCORE)}
     return [high.get(name, Target(name)) for name in names]
 
 
 def quality(names: Sequence[str]) -> Target:
-    """What says how good a trial of a sweep with these objectives is, whatever it costs."""
+    """Return what says how good a trial of a sweep with these objectives is, whatever it costs."""
     return next((target for target in objectives(names) if target in (SCORE, ERROR)), LOSS)
 
 
@@ -87,13 +87,13 @@ class Knob:
 
     @property
     def listed(self) -> tuple[Any, ...] | None:
-        """All its values where they can be listed."""
+        """All values if they can be listed."""
         if self.integer is not None:
             return tuple(range(self.integer[0], self.integer[1] + 1))
         return self.choice or self.grid
 
     def value(self, quantile: float) -> Any:
-        """The value at `quantile` in [0, 1) of the knob's distribution, floats to four significant digits."""
+        """Return the value at `quantile` in [0, 1) of the knob's distribution, floats to four significant digits."""
         if self.listed is not None:
             return self.listed[int(quantile * len(self.listed))]
         if self.uniform is not None:
@@ -108,7 +108,7 @@ Space = Mapping[str, Knob]
 
 
 def ordered(space: Space) -> list[str]:
-    """The keys, sorted, each after those that its condition names.
+    """Return the keys, sorted, each after those that its condition names.
 
     Raises:
         UserError: conditions go round in a circle.
@@ -124,7 +124,7 @@ def ordered(space: Space) -> list[str]:
 
 
 def active(space: Space, drawn: Values, fixed: Fixed) -> Values:
-    """`drawn` without the keys whose condition does not hold.
+    """Return `drawn` without the keys whose condition does not hold.
 
     Raises:
         UserError: see `ordered`.
@@ -137,7 +137,7 @@ def active(space: Space, drawn: Values, fixed: Fixed) -> Values:
 
 
 def products(space: Space) -> Iterator[Values]:
-    """Every combination of the values of knobs that can be listed; the last key changes fastest."""
+    """Yield every combination of the values of knobs that can be listed; the last key changes fastest."""
     keys = sorted(space)
     for combination in itertools.product(*(space[key].listed or () for key in keys)):
         yield dict(zip(keys, combination, strict=True))
@@ -151,7 +151,7 @@ def _holds(other: str, wanted: Any, space: Space, values: Values, fixed: Fixed) 
 
 
 def rounded(value: float) -> float:
-    """To four significant digits, so that values read well and are the same on every machine."""
+    """Round to four significant digits, so that values read well and are the same on every machine."""
     return float(f"{value:.4g}")
 
 
@@ -328,7 +328,6 @@ class Budget:
 
     @property
     def amount(self) -> float:
-        """How much of the unit."""
         return self.steps or self.characters or self.flops or self.seconds or 0
 
     def num_steps(self, cost: float) -> int:
@@ -381,7 +380,6 @@ class SweepRecipe:
 
     @property
     def recipe_class(self) -> type[Recipe]:
-        """What the recipes of trials are, by the base."""
         return class_of(self.base)
 
     @property
@@ -395,14 +393,14 @@ class SweepRecipe:
         return tuple(dict.fromkeys((*objectives(self.objectives), self.quality, SPEED)))
 
     def mapping(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The recipe's mapping with `values` (dotted key -> value) laid over base and overrides."""
+        """Return the recipe's mapping with `values` (dotted key -> value) laid over base and overrides."""
         base = self.variants.get(values[VARIANT], {}) if VARIANT in values else self.base
         mapping = merge(base, self.overrides)
         dotted = ((key, json.dumps(value)) for key, value in values.items() if key != VARIANT)
         return merge(mapping, nest(dotted))
 
     def recipe(self, values: Mapping[str, Any], seed: int = 0) -> Recipe:
-        """The recipe of the trial with these values and the seed numbered `seed`.
+        """Return the recipe of the trial with these values and the seed numbered `seed`.
 
         Its steps are the budget's where that counts steps, and otherwise found when the trial begins.
 
@@ -417,7 +415,7 @@ class SweepRecipe:
         return build(self.recipe_class, mapping, source=f"trial {dict(values)}")
 
     def best_recipe(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The resolved mapping of the recipe with these values and the base's own number of steps.
+        """Return the resolved mapping of the recipe with these values and the base's own number of steps.
 
         Raises:
             UserError: these values make no recipe.
@@ -425,7 +423,7 @@ class SweepRecipe:
         return to_mapping(build(self.recipe_class, self.mapping(values), source=f"trial {dict(values)}"))
 
     def fixed(self, key: str, values: Values) -> Any:
-        """What the recipe with these values has at a dotted key; None where it has no such key.
+        """Return what the recipe with these values has at a dotted key; None if it has no such key.
 
         Raises:
             UserError: these values make no recipe.
@@ -434,7 +432,7 @@ class SweepRecipe:
 
 
 def class_of(recipe: Mapping[str, Any]) -> type[Recipe]:
-    """What a recipe with this mapping is: one with a task is fine-tuned."""
+    """Return the class of a recipe with this mapping: one with a task is fine-tuned."""
     return FinetuneRecipe if TASK in recipe else PretrainRecipe
 
 
@@ -450,9 +448,9 @@ def check_space(sweep: SweepRecipe) -> None:
 
 
 def space_problems(sweep: SweepRecipe) -> list[str]:
-    """What is wrong with the recipes, the knobs and the search of a sweep, a line each.
+    """Return what is wrong with the recipes, the hyperparameters and the search of a sweep, a line each.
 
-    What hangs on a value of the sweep that was refused is left out.
+    Checks that depend on an invalid value are skipped.
     """
     return problems_of(
         lambda: _problems_of_order(sweep.space),
@@ -481,7 +479,7 @@ def _problems_of_variants(sweep: SweepRecipe) -> Iterator[str]:
 
 
 def _problems_of_recipes(sweep: SweepRecipe) -> Iterator[str]:
-    """Of those that trials change; a base whose place variants take is none of them."""
+    """Check the recipes that trials change; a base that variants replace is none of them."""
     bases = {f"variant {name}": mapping for name, mapping in sweep.variants.items()} or {"base": sweep.base}
     for name, mapping in bases.items():
         for problem in draft(class_of(mapping), merge(mapping, sweep.overrides)).problems:
@@ -489,7 +487,7 @@ def _problems_of_recipes(sweep: SweepRecipe) -> Iterator[str]:
 
 
 def _problems_of_kinds(sweep: SweepRecipe) -> Iterator[str]:
-    """That recipes of several kinds or tasks are mixed, or that knobs of a task set what the sweep itself does."""
+    """Refuse recipes of several kinds or tasks, and hyperparameters of a task that the sweep itself sets."""
     kind = _kind(sweep.base)
     for name, mapping in sweep.variants.items():
         if _kind(mapping) != kind:
@@ -506,7 +504,7 @@ def _problems_of_grid(sweep: SweepRecipe) -> Iterator[str]:
 
 
 def _kind(recipe: Mapping[str, Any]) -> str:
-    """What is learned by it: `pretraining`, or the name of a task."""
+    """Return `pretraining`, or the name of the task."""
     if TASK not in recipe:
         return "pretraining"
     task = recipe[TASK]
@@ -514,7 +512,7 @@ def _kind(recipe: Mapping[str, Any]) -> str:
 
 
 def _problems_of_objectives(sweep: SweepRecipe) -> Iterator[str]:
-    """That a sweep of a task is judged by something else than its score, or one of pretraining by such a score."""
+    """Refuse a sweep of a task that is not judged by its score, and one of pretraining that is."""
     scores = {SCORE.metric, ERROR.metric}
     if TASK not in sweep.base:
         if scores & {*sweep.objectives}:
@@ -527,7 +525,7 @@ def _problems_of_objectives(sweep: SweepRecipe) -> Iterator[str]:
 
 
 def _problems_of_knob(sweep: SweepRecipe, key: str) -> Iterator[str]:
-    """That the key, or one that its condition names, is none of the recipe, or has other values there."""
+    """Refuse a key that is none of the recipe, or has other values there, and such a one of its condition."""
     knob, values = sweep.space[key], {}
     if VARIANT in sweep.space and key != VARIANT:
         values[VARIANT] = sweep.space[VARIANT].value(0.0)
@@ -537,7 +535,7 @@ def _problems_of_knob(sweep: SweepRecipe, key: str) -> Iterator[str]:
             values[other] = wanted[0] if isinstance(wanted, list) else wanted
         elif not recipe.problems and value_at(to_mapping(recipe.settings), other) is None:
             yield f"space: {key}: when: {other} is no key of the recipe and none of the space"
-    if key == VARIANT:  # whose recipes are told of by themselves
+    if key == VARIANT:  # its recipes are checked by themselves
         return
     try:
         found = draft(sweep.recipe_class, sweep.mapping({**values, key: knob.value(0.0)})).problems
@@ -547,7 +545,7 @@ def _problems_of_knob(sweep: SweepRecipe, key: str) -> Iterator[str]:
 
 
 def with_task_defaults(mapping: Mapping[str, Any]) -> dict[str, Any]:
-    """The mapping of a sweep whose base stands in it; one of pretraining as it is.
+    """Return the mapping of a sweep, with the defaults of a task if its base is a recipe of fine-tuning.
 
     A trial of a task then is the run that `tokenfree finetune` would make of its setting: as many steps, validated as
     often, none stopped early. All settings are tried where they can be listed.
@@ -557,7 +555,7 @@ def with_task_defaults(mapping: Mapping[str, Any]) -> dict[str, Any]:
         return dict(mapping)
     recipe = draft(FinetuneRecipe, merge(base, mapping.get("overrides") or {}))
     if recipe.settings is None or recipe.problems:
-        return dict(mapping)  # which are told when the sweep is built
+        return dict(mapping)  # its problems are reported when the sweep is built
     train, lower = recipe.settings.train, recipe.settings.task.lower_is_better
     steps = value_at(mapping, "budget.steps", train.steps)
     defaults: dict[str, Any] = {

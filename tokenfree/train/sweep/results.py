@@ -40,12 +40,12 @@ STATES = ("finished", "stopped", "failed", "running", "waiting")  # of trials, a
 
 
 def knobs(trials: Sequence[TrialState]) -> list[str]:
-    """The dotted keys that the trials set; one that stands under a condition is in some of them only."""
+    """Return the dotted keys that the trials set; one under a condition is in some of them only."""
     return sorted({key for trial in trials for key in trial.values})
 
 
 def short_names(keys: Sequence[str]) -> list[str]:
-    """The shortest ends of dotted keys that tell them apart: `alpha`, `attention.name`."""
+    """Return the shortest ends of dotted keys that tell them apart: `alpha`, `attention.name`."""
     names = []
     for key in keys:
         parts = key.split(".")
@@ -60,7 +60,7 @@ def short_names(keys: Sequence[str]) -> list[str]:
 
 
 def shown(value: Any) -> str:
-    """A knob's value as a person reads it: `0.001`, `full`, `{"name": "full"}`; nothing where it is absent."""
+    """Return a value as a person reads it: `0.001`, `full`, `{"name": "full"}`; nothing if it is absent."""
     if value is None or isinstance(value, str):
         return value or ""
     if not isinstance(value, float):
@@ -91,12 +91,12 @@ class Setting:
         return self.trials[0].name if len(self.trials) == 1 else f"setting_{self.index:03d}"
 
     def reached(self, metric: str, amount: float, unit: str = "step") -> list[tuple[TrialState, float]]:
-        """The trials that got to `amount` of `unit` and did not fail, with their `metric` there."""
+        """Return the trials that got to `amount` of `unit` and did not fail, with their `metric` there."""
         values = [(trial, trial.value_at(metric, amount, unit)) for trial in self.trials if trial.state != "failed"]
         return [(trial, value) for trial, value in values if value is not None]
 
     def interval(self, metric: str, amount: float, unit: str = "step") -> MeanInterval | None:
-        """Mean and interval of `metric` over the seeds that got to `amount` of `unit`; None if none did."""
+        """Return mean and interval of `metric` over the seeds that got to `amount` of `unit`; None if none did."""
         return mean_interval([value for _, value in self.reached(metric, amount, unit)])
 
 
@@ -109,7 +109,7 @@ class Ranked:
 
 
 def settings(trials: Iterable[TrialState]) -> list[Setting]:
-    """Trials grouped by setting and values (a trial may take over those of a better one), in order of the first."""
+    """Group trials by setting and values, which earlier versions could change within a trial."""
     groups: dict[tuple[int, str], list[TrialState]] = {}
     for trial in trials:
         groups.setdefault((trial.setting, json.dumps(trial.values, sort_keys=True)), []).append(trial)
@@ -117,10 +117,9 @@ def settings(trials: Iterable[TrialState]) -> list[Setting]:
 
 
 def full_amount(trials: Iterable[TrialState], unit: str = "step") -> float | None:
-    """The largest amount of `unit` that every finished trial used; without a finished one, the most that any used.
+    """Return the largest amount of `unit` that every finished trial used; if none finished, the most that any used.
 
-    With a budget in steps all finished trials end at the same one. With a budget in seconds each ends a little after
-    it, and is compared where the first of them ended.
+    With a budget in seconds each trial ends a little after it, and is compared where the first of them ended.
     """
     ended = [(trial.state, trial.last.get(unit)) for trial in trials if trial.state != "failed"]
     finished = [float(amount) for state, amount in ended if state == "finished" and is_number(amount)]
@@ -130,7 +129,7 @@ def full_amount(trials: Iterable[TrialState], unit: str = "step") -> float | Non
 
 
 def common_amount(trials: Iterable[TrialState], unit: str = "step") -> float | None:
-    """The largest amount of `unit` that every trial got to before it ended; failed and running ones are not asked.
+    """Return the largest amount of `unit` that every finished or stopped trial got to.
 
     What is measured there was not chosen by the scheduler, unlike what the trials that it let go on came to.
     """
@@ -141,7 +140,7 @@ def common_amount(trials: Iterable[TrialState], unit: str = "step") -> float | N
 def rank(
     trials: Iterable[TrialState], *, target: Target = LOSS, unit: str = "step", amount: float | None = None
 ) -> list[Ranked]:
-    """Settings with a value at `amount` (by default `full_amount`), best first by their mean over seeds.
+    """Return the settings with a value at `amount` (by default `full_amount`), best first by their mean over seeds.
 
     Those with the most seeds stand before all with fewer: the seeds that a scheduler let go on are its luckier ones.
     """
@@ -158,7 +157,7 @@ def rank(
 
 
 def best(trials: Iterable[TrialState], *, target: Target = LOSS, unit: str = "step") -> TrialState | None:
-    """The first trial of the setting with the best mean over seeds; None if no trial came to anything.
+    """Return the first trial of the setting with the best mean over seeds; None if no trial came to anything.
 
     A trial that was stopped early is not compared with one that went on: its loss belongs to fewer steps.
     """
@@ -178,9 +177,9 @@ def front(
     *,
     known: Mapping[str, Mapping[str, float | None]] | None = None,
 ) -> list[Ranked]:
-    """The settings that no other one equals or beats in every target and beats in one, in the order of `items`.
+    """Return the settings that no other one equals or beats in every target and beats in one, in the order of `items`.
 
-    Only those with the most seeds are asked: the seeds that a scheduler let go on are its luckier ones.
+    Only those with the most seeds are compared: the seeds that a scheduler let go on are its luckier ones.
 
     Args:
         items: settings that got to `amount` of `unit`, where their targets are compared.
@@ -208,7 +207,7 @@ def front(
 
 
 def pareto(costs: Sequence[Sequence[float]]) -> list[bool]:
-    """Which rows of `costs` [points, targets] are not dominated; less is better in every column."""
+    """Return which rows of `costs` [points, targets] are not dominated; less is better in every column."""
     if not costs:
         return []
     table = np.asarray(costs, dtype=float)
@@ -267,10 +266,9 @@ def two_digits(value: float | None) -> float | None:
 
 
 def front_amount(trials: Iterable[TrialState], unit: str = "step") -> float | None:
-    """Where a front is drawn: the largest amount of `unit` that at least three settings got to with all their seeds.
+    """Return the largest amount of `unit` that at least three settings, or all, got to with all their seeds.
 
-    All settings where there are fewer. Where three finished it is the amount that every finished trial used: with a
-    budget in seconds each ends a little after it.
+    A front is drawn there. It is no more than every finished trial used.
     """
     depths, finished = [], []
     for setting in settings(trials):
@@ -287,7 +285,7 @@ def front_amount(trials: Iterable[TrialState], unit: str = "step") -> float | No
 
 
 def _last(trial: TrialState, unit: str) -> float | None:
-    """The amount at the last report with a loss that is a number."""
+    """Return the amount at the last report with a loss that is a number."""
     amounts = [report.get(unit) for report in trial.reports if is_number(report.get(LOSS.metric))]
     return next((float(amount) for amount in reversed(amounts) if is_number(amount)), None)
 
@@ -318,7 +316,7 @@ def ordered_cells(values: Sequence[Any]) -> tuple[np.ndarray, list[Any]]:
 
 
 def levels(values: Sequence[Any], metric: Sequence[float]) -> list[Level]:
-    """Mean and 95% interval of the metric [trials] at each value of a knob [trials], values in order.
+    """Return mean and 95% interval of the metric [trials] at each value of a knob [trials], values in order.
 
     The interval is Student's t over the trials with that value: it holds what seeds and the other knobs did to them.
     """
@@ -375,7 +373,7 @@ def importance(
 
 
 def is_range(values: Sequence[Any]) -> bool:
-    """Whether the values of a knob [trials] are points of a range, and not a few numbers or names to choose among."""
+    """Return whether values [trials] are points of a range, and not a few numbers or names to choose among."""
     different = {json.dumps(value, sort_keys=True) for value in values}
     if not all(is_number(value) or value is None for value in values):
         return False
@@ -437,7 +435,7 @@ def write(
 
 
 def read(folder: Path, *, seeds: int, reports: int, target: Target = LOSS) -> tuple[History, bool]:
-    """What is known of the sweep in `folder`, and whether it has ended; see `read_history`.
+    """Return what is known of the sweep in `folder`, and whether it has ended; see `read_history`.
 
     Raises:
         UserError: it has ended, but its journal is gone.

@@ -80,13 +80,12 @@ def prepare(sweep: SweepRecipe, data: Data | TaskInput, output: str) -> tuple[Pr
 def run_sweep(
     sweep: SweepRecipe, data: Data | TaskInput, output: str, *, progress: Progress | None = None
 ) -> SweepResult:
-    """Run the sweep on `data` into the folder `output`, or go on where it was killed.
+    """Run the sweep on `data` into the folder `output`, or resume it where it was killed.
 
     `data` is a data directory, or several, or, of a sweep of a task, its files.
 
-    `progress` hears of every event from now on, with all that is known after it; of a sweep that goes on first, before
-    anything starts, of `resume`, and where Ray is started again, of `lost`; these are in no journal. What is returned
-    and written is made from the journal alone.
+    `progress` is called with every event from now on, and all that is known after it. Two events are in no journal:
+    `resume`, before a sweep resumes, and `lost`, when Ray is started again.
 
     Raises:
         UserError: the space, the data, the cluster and the output do not fit together.
@@ -159,7 +158,7 @@ def _claim(folder: Path, sweep: SweepRecipe, subject: Subject) -> None:
     if path.exists():
         old = SWEEP_FILE.yaml(Storage.at(str(folder)), SWEEP).get("fingerprints")
         if old != marks:
-            differs = "the recipe" if old and old["data"] == marks["data"] else "the data"
+            differs = "the recipe" if old and old.get("data") == marks["data"] else "the data"
             raise UserError(f"{folder}: holds another sweep ({differs} differs); choose another --output or remove it")
         return
     if folder.exists() and not all(map(is_half_written, folder.iterdir())):
@@ -211,19 +210,19 @@ def evaluate_chosen(sweep: SweepRecipe, subject: FinetuningSubject, trials: Sequ
 
 
 def cell(values: Sequence[float]) -> dict[str, Any] | None:
-    """The scores of seeds, their mean and half of its 95% interval, which one seed has not; None without any."""
+    """Return the scores of seeds, their mean and half of its 95% interval if there are several; None without any."""
     found = mean_interval(values)
     return None if found is None else {"mean": found.mean, "interval": found.half, "seeds": list(values)}
 
 
 def _scores(found: Sequence[Mapping[str, Any]], split: str) -> dict[str, list[float]]:
-    """By name, what the runs of a setting came to; only scores that all of them have."""
+    """Return the scores of the runs of a setting by name, if all of them have it."""
     results = [result.get(split, {}) for result in found]
     return {name: [each[name] for each in results] for name in results[0] if all(name in each for each in results)}
 
 
 def _evaluated(sweep: SweepRecipe, subject: FinetuningSubject, trial: TrialState, folder: Path) -> dict[str, Any]:
-    """The result of a trial's run, evaluated if it is not yet."""
+    """Return the result of a trial's run, evaluated if it is not yet."""
     run = Run(folder)
     result = run.result()
     if result is None:

@@ -214,7 +214,7 @@ class FinetuningSubject(Subject):
         return Task(recipe.model.build(), recipe.task.build(recipe.model))
 
     def judged(self, badness: float) -> dict[str, float]:
-        """The main score of the best checkpoint so far, which is the one that counts."""
+        """Return the main score of the best checkpoint so far, which is the one that counts."""
         return {self.target.metric: self.target.cost(badness)}
 
     @functools.cached_property
@@ -228,7 +228,7 @@ class FinetuningSubject(Subject):
         return {}
 
     def _dev_set(self, recipe: FinetuneRecipe) -> str:
-        """A fingerprint of the examples that are evaluated; of a task that makes them, of what it makes them by."""
+        """Return a fingerprint of the examples that are evaluated, or of the settings of a task that makes them."""
         task = fingerprint(recipe.task)
         if recipe.task.needs_files and task not in self._dev_sets:
             examples = repr(list(recipe.task.examples("dev", self.files.paths["dev"])))
@@ -240,14 +240,9 @@ class FinetuningSubject(Subject):
 
 
 def open_files(sweep: SweepRecipe, given: TaskInput, run: str) -> tuple[SweepRecipe, FinetuningSubject]:
-    """The sweep with complete recipes: the model that trials begin with, and what the task takes from its examples.
+    """Complete the recipes of a sweep: the model that trials begin with, and what the task takes from its examples.
 
-    Every example of every split is read once, so that a wrong label is told before anything is trained.
-
-    Args:
-        sweep: of a task.
-        given: its files and weights.
-        run: the folder of the sweep.
+    Every example of every split is read once, so that a wrong label is reported before anything is trained.
 
     Raises:
         UserError: what is wrong with a recipe, a file or the weights.
@@ -288,12 +283,7 @@ def _prepared(sweep: SweepRecipe, recipe: FinetuneRecipe, given: TaskInput, run:
 
 
 def open_subject(sweep: SweepRecipe, data: Data | TaskInput, run: str) -> tuple[SweepRecipe, Subject]:
-    """What the sweep trains on `data`, and the sweep with recipes that are complete.
-
-    Args:
-        sweep: of pretraining or of a task.
-        data: a data directory or several, or the files of a task.
-        run: the folder of the sweep.
+    """Return the sweep with recipes that are complete, and what it trains on `data`; `run` is its folder.
 
     Raises:
         UserError: what is wrong with a recipe or the data; or they are of different kinds.

@@ -34,7 +34,7 @@ _AT_REST = 1e-12  # a learning rate at which nothing moves, whatever the recipe'
 
 @dataclasses.dataclass(frozen=True)
 class TrialSegment:
-    """What a worker is told: which trial, what it trains on, and what the sweep knows of it already.
+    """What a worker gets: which trial, what it trains on, and what the sweep knows of it already.
 
     Attributes:
         name: of the trial.
@@ -101,11 +101,10 @@ class TrialSession:
     def advance(self) -> dict[str, Any]:
         """Train to the next report, validate, save a checkpoint, and return the report.
 
-        It holds its number as `report`, counted from 1; `step`; `loss`, that of the last step, and `validation_loss`,
-        both in nats for each target, with what else the objective validates; of a task its `dev_score` or `dev_error`;
-        what is used up since the beginning of the
-        trial, over all workers: `train_seconds` (of training steps alone), `characters` (of text) and `flops`;
-        `characters_per_second`; `parameters` of the encoder; the `seed`; and the `machine` of this worker.
+        It holds its number from 1 as `report`; `step`; `loss`, that of the last step, and `validation_loss`, both in
+        nats for each target, with what else the objective validates; `dev_score` or `dev_error` of a task;
+        `train_seconds` (of training steps alone), `characters` (of text) and `flops` since the beginning of the trial,
+        over all workers; `characters_per_second`; `parameters` of the encoder; `seed`; `machine` of this worker.
 
         Raises:
             NotANumber, Spike: training broke off; see train/loop/step.py.
@@ -180,7 +179,7 @@ class TrialSession:
         return self._subject.make_loop(recipe, rank=self._rank, world_size=self._world_size, device=self._device)
 
     def _planned_steps(self, recipe: Recipe) -> int:
-        """What the budget is worth; a step is timed on a loop of its own, so that the trial stays as it is."""
+        """Return the steps that the budget is worth; a step is timed on another loop than the trial's."""
         match self._budget.unit:
             case "train_seconds":
                 return self._budget.num_steps(seconds_of_step(self._make_loop(recipe_for_timing(recipe))))
@@ -226,7 +225,7 @@ class TrialSession:
 
 
 def flops_of_step(loop: TrainingLoop[Any]) -> float:
-    """Floating point operations of a step over the global batch, forward and backward, by the shapes of batch 0."""
+    """Return the floating point operations of a step, forward and backward, by the shapes of batch 0."""
     train = loop.recipe.train
     meter = Meter(loop.encoder, loop.model.head, device=loop.device, precision=train.precision)
     arrays = loop.loader.batch(0)
@@ -234,7 +233,7 @@ def flops_of_step(loop: TrainingLoop[Any]) -> float:
 
 
 def characters_of_step(loop: TrainingLoop[Any]) -> float:
-    """Characters of text in a step over the global batch, by the mean of the first examples of the data."""
+    """Return the characters of text in a step over the global batch, by the mean of the first examples of the data."""
     counts: list[int] = []
     step = 0
     while len(counts) < _SAMPLED:
@@ -244,13 +243,13 @@ def characters_of_step(loop: TrainingLoop[Any]) -> float:
 
 
 def recipe_for_timing(recipe: Recipe) -> Recipe:
-    """The recipe of a loop for `seconds_of_step`: the same work a step, on weights that stay as they begin."""
+    """Return the recipe of a loop for `seconds_of_step`: the same work a step, on weights that stay as they begin."""
     train = dataclasses.replace(recipe.train, steps=_WARM + _TIMED, learning_rate=_AT_REST)
     return dataclasses.replace(recipe, train=train)
 
 
 def seconds_of_step(loop: TrainingLoop[Any]) -> float:
-    """The mean seconds of a step, measured on a few of a fresh loop of `recipe_for_timing`, which is then spent."""
+    """Return the mean seconds of a few steps of a fresh loop of `recipe_for_timing`, which is then spent."""
     seconds: list[float] = []
     loop.train_until(_WARM + _TIMED, lambda line: seconds.append(line["seconds"]))
     return sum(seconds[_WARM:]) / _TIMED

@@ -1,4 +1,4 @@
-"""The workers of a trial that has several: one run of Ray Train, kept for trial after trial and told what to do.
+"""The workers of a trial that has several: one run of Ray Train, kept for trial after trial.
 
 Its start takes as long as many a trial, so the workers stay. Worker 0 takes commands from a queue, and puts its answers
 into another one.
@@ -94,7 +94,7 @@ class WorkerGroup:
 
 
 def _explain(error: TrainingFailedError) -> JobError:
-    """What the sweep is told of the workers' end."""
+    """Return what the sweep reports of the workers' end."""
     cause = unwrap(error)
     if cause.error is None:
         return JobError("a worker of the trial was lost; look for a lack of memory")
@@ -110,7 +110,7 @@ def _serve(config: dict[str, Any]) -> None:
 
 
 def _turn_to_trials(commands: Queue, answers: Queue) -> None:
-    """One session after another, as worker 0 is told."""
+    """Open one session after another, as the commands of worker 0 say."""
     context = ray.train.get_context()
     rank, world_size = context.get_world_rank(), context.get_world_size()
     session: TrialSession | None = None

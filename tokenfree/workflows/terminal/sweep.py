@@ -242,20 +242,10 @@ class SweepPace:
 
 
 LOSS_COLUMN = "loss"
-
-
 _HEADER = ("trial", "settings", "step", LOSS_COLUMN, "chars/s", "state", "left")
-
-
 _SEPARATOR = " · "
-
-
 _FLUSH_RIGHT = frozenset({2, 3, 4, 6})
-
-
 _SETTINGS, _LEAST_SETTINGS = 1, 8  # the column that is wrapped, and the width that it has at least
-
-
 _GIVE_WAY = (6, 4, 2, 5)  # columns that are left out where there is no room for the settings, the first one first
 
 
