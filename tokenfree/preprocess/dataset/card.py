@@ -21,8 +21,8 @@ _WIKIPEDIA = re.compile(r"wiki-(\d{8})-")
 
 
 def front_matter(manifest: Manifest) -> str:
-    """The YAML between its two lines of dashes: the same bytes for the same data."""
-    from huggingface_hub import DatasetCardData  # here, as the readers of a data directory have no use for it
+    """Return the YAML between two lines of dashes. The same data give the same bytes."""
+    from huggingface_hub import DatasetCardData  # imported late: readers of a data directory do not need it
 
     languages = sorted(set(manifest.statistics["languages"]) - {UNDETERMINED})
     data = DatasetCardData(
@@ -37,12 +37,12 @@ def front_matter(manifest: Manifest) -> str:
 
 
 def data_files(manifest: Manifest) -> list[dict[str, str]]:
-    """The shards of each split that has some; other Arrow files there are none of."""
+    """Return a pattern for the shards of each split that has any."""
     return [{"split": name, "path": f"{name}/*.arrow"} for name, split in manifest.splits.items() if split.shards]
 
 
 def licence(inputs: tuple[Mapping[str, Any], ...]) -> list[str] | str | None:
-    """The licence of the text: known where all inputs are dumps of Wikipedia with a date, by their names."""
+    """Return the licence of the text, or None unless the names of all inputs are those of dated Wikipedia dumps."""
     found = set()
     for entry in inputs:
         name = posixpath.basename(entry["path"])
@@ -54,7 +54,7 @@ def licence(inputs: tuple[Mapping[str, Any], ...]) -> list[str] | str | None:
 
 
 def size_category(rows: int) -> str:
-    """The hub's name for a dataset of so many rows."""
+    """Return the hub's name for the size of a dataset with this number of rows."""
     limit = 1000
     for name in (*SIZES, *LARGER[:1]):
         if rows < limit:
@@ -83,7 +83,7 @@ def write_card(storage: Storage, manifest: Manifest) -> None:
 
 
 def plot_data(manifest: Manifest) -> dict[str, tuple[str, str, dict[str, float]]]:
-    """Title, axis and bars of each plot by its file name; plots without bars are left out."""
+    """Return title, axis and bars of each plot by its file name, without plots that have no bars."""
     languages = manifest.statistics["languages"]
     scripts: dict[str, float] = {}
     for language in languages.values():
@@ -109,7 +109,7 @@ def plot_data(manifest: Manifest) -> dict[str, tuple[str, str, dict[str, float]]
 
 
 def dropped(counters: Mapping[str, Any]) -> dict[str, int]:
-    """How many pages became no document, by reason."""
+    """Return the number of pages that became no document, by reason."""
     reasons = {
         "redirect": counters["redirects"],
         "other namespace": counters["other_namespaces"],
@@ -122,8 +122,8 @@ def dropped(counters: Mapping[str, Any]) -> dict[str, int]:
 
 
 def byte_shares(manifest: Manifest) -> dict[str, float]:
-    """The share of each language's subwords that are bytes of characters that the vocabulary lacks."""
-    languages = sorted(manifest.statistics["languages"].items())  # of directories of before there are no such counts
+    """Return the share of each language's subwords that are bytes of characters missing from the vocabulary."""
+    languages = sorted(manifest.statistics["languages"].items())  # older directories have no such counts
     return {
         name: found["byte_pieces"] / found["subwords"]
         for name, found in languages
@@ -132,7 +132,7 @@ def byte_shares(manifest: Manifest) -> dict[str, float]:
 
 
 def card(manifest: Manifest, plots: Sequence[str]) -> str:
-    """The text of the card, in Markdown."""
+    """Return the text of the card, in Markdown."""
     counters, splits = manifest.counters, manifest.splits
     pages = [("Pages read", counters["pages"]), *dropped(counters).items(), ("**Documents**", counters["documents"])]
     shares = byte_shares(manifest)
@@ -189,9 +189,9 @@ def card(manifest: Manifest, plots: Sequence[str]) -> str:
 
 
 def draw_bars(title: str, axis: str, values: Mapping[str, float]) -> bytes:
-    """An SVG of horizontal bars, from the top down, each with its value.
+    """Return an SVG of horizontal bars with their values.
 
-    Written by hand: to load and run matplotlib for these bars took as long as a megabyte of text takes in all.
+    The SVG is written by hand, because matplotlib took as long for these bars as the job takes for a megabyte of text.
     """
     left = 24 + 7 * max(map(len, values))  # room for the names, in the pixels of a wide letter
     longest = max(*values.values(), 1e-9)
@@ -218,7 +218,7 @@ def _lengths(lengths: Mapping[str, int]) -> dict[str, float]:
 
 
 def _largest(values: Mapping[str, float]) -> dict[str, float]:
-    """The largest values first; names decide between equal ones."""
+    """Return the items with the largest values first. Equal values are sorted by name."""
     return dict(sorted(values.items(), key=lambda item: (-item[1], item[0]))[:MAX_BARS])
 
 
@@ -238,8 +238,8 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 def write_layout(storage: Storage, splits: Mapping[str, DatasetSplit], vocabulary_sha256: str | None) -> None:
     """Write `dataset_dict.json`, and `dataset_info.json` and `state.json` of each split.
 
-    The features are left to the schema of the Arrow files; the fingerprint, by which `datasets` names its caches, is
-    that of the contents.
+    `datasets` takes the features from the schema of the Arrow files. The fingerprint, by which it names its caches, is
+    that of the content.
 
     Raises:
         UserError: the directory cannot be written to, or is full.
@@ -261,5 +261,5 @@ def write_layout(storage: Storage, splits: Mapping[str, DatasetSplit], vocabular
 
 
 def layout_files(splits: Iterable[str]) -> list[str]:
-    """The names of what `write_layout` writes for these splits."""
+    """Return the names of the files that `write_layout` writes for these splits."""
     return ["dataset_dict.json", *(f"{name}/{file}" for name in splits for file in ("dataset_info.json", "state.json"))]

@@ -1,9 +1,9 @@
 """manifest.json, `_SUCCESS` and the vocabulary of a data directory.
 
-The manifest holds the hashes of all other files. `_SUCCESS` holds the hash of the manifest and one of itself, and the
-sizes and times by which a later command recognises its inputs: everything else in a data directory is a function of
-content. Older directories have an empty `_SUCCESS`, or one without a hash of itself. Keys of the manifest that are not
-checked here are for people.
+The manifest holds the hashes of all other files. `_SUCCESS` holds the hash of the manifest and of itself, and the sizes
+and times by which a later command recognises its inputs. Everything else in a data directory depends on content alone.
+Older directories have an empty `_SUCCESS`, or one without a hash of itself. Keys of the manifest that are not checked
+here are for people.
 """
 
 from __future__ import annotations
@@ -98,13 +98,13 @@ class ManifestContent(TypedDict):
 
 
 MANIFEST = "manifest.json"
-NEAR_DUPLICATE_PAIRS = "near_duplicates.jsonl"  # each that was dropped, with the document for which it was
+NEAR_DUPLICATE_PAIRS = "near_duplicates.jsonl"  # each dropped document, with the one that it resembles
 LIBRARIES = ("tokenfree", "charset-normalizer", "numpy", "pyarrow", "sentencepiece")
 
 
 @dataclass(frozen=True)
 class ShardEntry:
-    """One Arrow file; `path` is relative to the data directory, `characters` are codepoints of its windows."""
+    """One Arrow file. `path` is relative to the data directory; `characters` counts the codepoints of its windows."""
 
     path: str
     language: str
@@ -117,7 +117,7 @@ class ShardEntry:
 
 @dataclass(frozen=True)
 class DatasetSplit:
-    """`train` or `validation`, with its shards in the order of their numbers."""
+    """The split `train` or `validation`, with its shards in the order of their numbers."""
 
     shards: tuple[ShardEntry, ...]
 
@@ -141,10 +141,10 @@ class DatasetSplit:
 class Manifest:
     """A finished data directory.
 
-    `config` is the resolved PreprocessConfig as a mapping, `counters` are reconciled (see `reconcile`), `statistics`
-    is what the card shows, `inputs` have name, size and SHA-256 each, and `fingerprint` changes with any byte of any
-    shard or of the vocabulary, and with nothing else. `files` are the SHA-256 of all files beside the shards and
-    `vocabulary/subwords.model`; directories of before have none.
+    `config` is the resolved PreprocessConfig as a mapping. `counters` are reconciled (see `reconcile`). `statistics`
+    holds the numbers of the card. Each of `inputs` has a name, size and SHA-256. `fingerprint` changes with any byte of
+    any shard or of the vocabulary, and with nothing else. `files` has the SHA-256 of all files except the shards and
+    `vocabulary/subwords.model`; older directories have none.
     """
 
     schema_version: int
@@ -162,15 +162,15 @@ class Manifest:
 
     @property
     def shards(self) -> tuple[ShardEntry, ...]:
-        """Those of all splits."""
+        """Shards of all splits."""
         return tuple(shard for split in self.splits.values() for shard in split.shards)
 
 
 def load_manifest(directory: str) -> Manifest:
-    """The manifest of a data directory (a path or any fsspec address).
+    """Return the manifest of a data directory (a path or any fsspec address).
 
     Raises:
-        UserError: it is absent, damaged, or of a schema version that this version does not know.
+        UserError: The manifest is absent, damaged, or has a schema version that this version does not know.
     """
     storage = Storage.at(directory)
     try:
@@ -209,7 +209,7 @@ def load_manifest(directory: str) -> Manifest:
 
 
 def save_manifest(storage: Storage, manifest: Manifest) -> None:
-    """Write the manifest, by which a directory becomes a finished one; the mark of success comes after it.
+    """Write the manifest, which makes a directory complete. `_SUCCESS` is written after it.
 
     Raises:
         UserError: the directory cannot be written to, or is full.
@@ -218,7 +218,7 @@ def save_manifest(storage: Storage, manifest: Manifest) -> None:
 
 
 def content_fingerprint(splits: Mapping[str, DatasetSplit], vocabulary_sha256: str | None) -> str:
-    """32 hex digits of the hashes of all shards, in order, and of the vocabulary."""
+    """Return 32 hex digits of the hashes of all shards, in order, and of the vocabulary."""
     digest = hashlib.blake2b(digest_size=16)
     digest.update(f"vocabulary {vocabulary_sha256}\n".encode())
     for name in sorted(splits):
@@ -231,8 +231,8 @@ def reconcile(counters: Mapping[str, Any]) -> None:
     """Check that every page that was read is accounted for.
 
     Raises:
-        JobError: pages read are not documents + redirects + other namespaces + filtered + failed + duplicates +
-            near-duplicates (where these were looked for).
+        JobError: The number of pages is not documents + redirects + other namespaces + filtered + failed + duplicates
+            + near-duplicates (if the job looks for these).
     """
     parts = {name: counters[name] for name in ("documents", "redirects", "other_namespaces", "duplicates")}
     parts["near_duplicates"] = counters.get("near_duplicates", 0)
@@ -247,12 +247,12 @@ def reconcile(counters: Mapping[str, Any]) -> None:
 
 
 def library_versions() -> dict[str, str]:
-    """The versions that decide the bytes of shards: libraries, Python and its Unicode tables."""
+    """Return the versions that decide the bytes of shards: libraries, Python and its Unicode tables."""
     versions = {"python": platform.python_version(), "unicode": unicodedata.unidata_version}
     for name in LIBRARIES:
         try:
             versions[name] = version(name)
-        except PackageNotFoundError:  # run from a checkout that is not installed
+        except PackageNotFoundError:  # a checkout that is not installed
             versions[name] = "unknown"
     return versions
 
@@ -261,15 +261,15 @@ SUCCESS = "_SUCCESS"
 
 
 def mark_success(storage: Storage, inputs: Sequence[Mapping[str, Any]]) -> None:
-    """Write the mark of a directory whose manifest stands.
+    """Write `_SUCCESS` into a directory that has its manifest.
 
     Args:
-        storage: the data directory.
-        inputs: `path` (a name), `size` in bytes and `modified` of each input, as the job found them; empty where
-            nobody knows any more.
+        storage: The data directory.
+        inputs: `path` (a name), `size` in bytes and `modified` of each input, as the job found them; empty if they are
+            no longer known.
 
     Raises:
-        UserError: the directory cannot be written to, or is full; or it has a mark already, of another manifest.
+        UserError: The directory cannot be written to, is full, or has a `_SUCCESS` for another manifest.
     """
     before = read_sealed(storage, SUCCESS) or {}
     found = hash_of(storage, MANIFEST)
@@ -281,9 +281,9 @@ def mark_success(storage: Storage, inputs: Sequence[Mapping[str, Any]]) -> None:
 
 
 def note_added(storage: Storage, name: str, sha256: str | None) -> None:
-    """Note the hash of a file that is added to a finished directory, or with None that it is not there.
+    """Record the hash of a file that is added to a complete directory, or with None that the file is absent.
 
-    Nothing is noted in a directory without a mark of this kind.
+    A directory whose `_SUCCESS` has no hashes stays as it is.
 
     Raises:
         UserError: the directory cannot be written to, or is full.
@@ -296,7 +296,7 @@ def note_added(storage: Storage, name: str, sha256: str | None) -> None:
 
 
 def marked_inputs(storage: Storage) -> list[dict[str, Any]] | None:
-    """The inputs in the mark; None where it has none, as jobs left it before it held any, or of another manifest."""
+    """Return the inputs that `_SUCCESS` lists, or None if it lists none or belongs to another manifest."""
     values = storage.read_json(SUCCESS)
     if isinstance(values, dict) and OWN in values:
         values = read_sealed(storage, SUCCESS)
@@ -309,11 +309,11 @@ MODEL, VOCABULARY = "vocabulary/subwords.model", "vocabulary/subwords.vocab"
 
 
 def load_vocabulary(data: str) -> Vocabulary | None:
-    """The subword vocabulary of a data directory or a run (a path or any fsspec address), None where it has none.
+    """Return the subword vocabulary of a data directory or run (a path or fsspec address), or None if it has none.
 
     Raises:
-        UserError: the file of the vocabulary is not the one of the manifest, or no SentencePiece model; or there is no
-            file system for the address.
+        UserError: The vocabulary is not the one of the manifest, or is not a SentencePiece model, or no file system
+            reads the address.
     """
     storage = Storage.at(data)
     try:

@@ -1,6 +1,6 @@
 """Check a data directory: the manifest against the files, every hash, and the invariants of every row.
 
-The checks state what the columns mean; they do not run the code that made them.
+The checks state what the columns mean. They do not use the code that wrote them.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ Break = tuple[int, str]  # the row within the batch, and what is wrong with it
 
 
 def check_windows(batch: pa.RecordBatch, vocabulary: Vocabulary | None = None) -> str | None:
-    """What is wrong with the first broken row of `batch` ("row 3: word_ends: ..."), or None where nothing is.
+    """Return what is wrong with the first invalid row of `batch` ("row 3: word_ends: ..."), or None if all are valid.
 
-    With a `vocabulary`, subword ids must be ids of its pieces. Columns that are not there are not checked.
+    With a `vocabulary`, subword ids must be ids of its pieces. Absent columns are not checked.
     """
     try:
         batch.validate(full=True)
@@ -61,7 +61,7 @@ def check_windows(batch: pa.RecordBatch, vocabulary: Vocabulary | None = None) -
 
 
 class _Rows:
-    """A batch as flat arrays: `values(name)` of all rows end to end, with `offsets(name)` and `row(name)` of each."""
+    """A batch as flat arrays: `values(name)` concatenates all rows; `offsets(name)` and `row(name)` locate each."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self.batch = batch
@@ -93,7 +93,7 @@ def _has_nulls(column: pa.Array) -> bool:
 
 
 def _first(bad: np.ndarray, rows: np.ndarray, message: str) -> Iterator[Break]:
-    """The first entry for which `bad` holds, as a break of its row."""
+    """Return the row and place of the first entry for which `bad` is true."""
     if bad.any():
         yield int(rows[np.argmax(bad)]), message
 
@@ -198,19 +198,19 @@ def _sentences(rows: _Rows) -> Iterator[Break]:
 
 
 COPY = "copy the directory again"
-NOT_DATA = (LOCK, "_work")  # and what was kept for a later job, which checks documents and shards before it uses them
+NOT_DATA = (LOCK, "_work")  # and what is kept for a later job, which checks documents and shards before it uses them
 
 
 def verify(directory: str, progress: Callable[[int, int], None] | None = None) -> tuple[str, ...]:
-    """Check everything; `progress` is called with the shards done and all shards.
+    """Check everything. `progress` is called with the number of shards done and of all shards.
 
     Returns:
-        The files that no hash covers: most of those beside the shards where an earlier version made the directory,
-        and what was put there later.
+        The files that no hash covers: files that were added later and, in a directory of an older version, most files
+        except the shards.
 
     Raises:
-        UserError: `directory` is no finished data directory.
-        JobError: the first thing that is wrong, with the file, of a shard also with the row.
+        UserError: `directory` is not a complete data directory.
+        JobError: Something is wrong. The message names the file and, in a shard, the row.
     """
     storage = Storage.at(directory)
     mark = read_sealed(storage, SUCCESS)
@@ -243,7 +243,7 @@ def verify(directory: str, progress: Callable[[int, int], None] | None = None) -
 
 
 def _check_mark_of_before(storage: Storage, manifest: Manifest) -> None:
-    """That a mark without a hash of itself is as earlier versions left it: empty, or with the hash of the manifest."""
+    """Check that a `_SUCCESS` of an older version, without a hash of itself, is empty or has the manifest's hash."""
     remedy = f"{COPY}, or run its `tokenfree preprocess` again, which writes this file"
     if storage.size(SUCCESS) is None:
         raise JobError(f"{SUCCESS}: missing; {remedy}")
@@ -308,7 +308,7 @@ def _check_rows(storage: Storage, shard: ShardEntry, config: PreprocessConfig, v
 
 
 def _check_documents(shard: ShardEntry, changes: int) -> None:
-    """A row of another id begins another document, and so may one of the same: ids come from the inputs, and repeat."""
+    """Compare documents with changes of id. Ids come from the inputs and may repeat, so neighbours may share one."""
     if not changes <= shard.documents <= shard.rows:
         raise JobError(
             f"{shard.path}: {changes} documents or more in {shard.rows} rows, not the {shard.documents} of the manifest"
@@ -333,13 +333,13 @@ def _check_language(batch: pa.RecordBatch, shard: ShardEntry, first_row: int) ->
 
 
 def _count_characters(batch: pa.RecordBatch) -> int:
-    """Codepoints of all rows, from whichever column tells; 0 where none does."""
+    """Return the number of codepoints of all rows, from whichever column has it, or 0 if none does."""
     for name in ("codepoints", "whitespace"):
         if name in batch.schema.names:
             return len(batch[name].flatten())
     return sum(map(len, batch["text"].to_pylist())) if "text" in batch.schema.names else 0
 
 
-def _compare(shard: ShardEntry, name: str, found: Any, told: Any) -> None:
-    if found != told:
-        raise JobError(f"{shard.path}: {found} {name}, not the {told} of the manifest")
+def _compare(shard: ShardEntry, name: str, found: Any, expected: Any) -> None:
+    if found != expected:
+        raise JobError(f"{shard.path}: {found} {name}, not the {expected} of the manifest")

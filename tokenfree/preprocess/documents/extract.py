@@ -1,4 +1,4 @@
-"""One page to one document: clean text, filters, and failed pages kept for `replay`."""
+"""Turn a page into a document: clean text, filters, and failed pages kept for `replay`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PAGE_ERRORS = (ArithmeticError, AssertionError, LookupError, MemoryError, Runtim
 
 @dataclass
 class PageCounters:
-    """What became of the pages of one split: `pages` is the sum of all others."""
+    """Counts of the pages of one split by outcome. `pages` is the sum of all others."""
 
     pages: int = 0
     documents: int = 0
@@ -50,7 +50,7 @@ class PageCounters:
 
 @dataclass(frozen=True)
 class FailedPage:
-    """A failure with what is known of its page, so that `replay` can try it again; `page` is None for broken input."""
+    """A failure and its page, so that `replay` can retry it. `page` is None for broken input."""
 
     failure: Failure
     page: Page | None
@@ -62,7 +62,7 @@ def extract(
     filters: FilterConfig,
     counters: PageCounters,
 ) -> Iterator[Document | FailedPage]:
-    """The documents and the failures among `pages`; every page is counted once in `counters`."""
+    """Yield the documents and the failures among `pages`. Every page is counted once in `counters`."""
     for page in pages:
         counters.pages += 1
         if isinstance(page, Failure):
@@ -85,17 +85,17 @@ def extract(
 
 
 class Sample(NamedTuple):
-    """Characters of clean text and CPU seconds of a split for each byte after decompression, by its first pages."""
+    """Characters of clean text and CPU seconds per byte after decompression, measured on a split's first pages."""
 
     characters_per_byte: float
     seconds_per_byte: float
 
 
 def sample_split(split: InputSplit, config: PreprocessConfig, seconds: float) -> Sample:
-    """Read and clean the first pages of a split for about `seconds` of CPU time, or all of it where that is less.
+    """Read and clean the first pages of a split for about `seconds` of CPU time, or all of it if that takes less.
 
     Raises:
-        OSError: an input cannot be opened or read.
+        OSError: An input cannot be opened or read.
     """
     characters = size = 0
     start = time.process_time()
@@ -106,13 +106,13 @@ def sample_split(split: InputSplit, config: PreprocessConfig, seconds: float) ->
         if time.process_time() - start >= seconds:
             break
     else:
-        size = split.size  # all of it, with what is around the texts
+        size = split.size  # all of it, including what surrounds the texts
     size = max(size, 1)
     return Sample(characters / size, (time.process_time() - start) / size)
 
 
 def document_of(page: Page, filters: FilterConfig) -> Document | Failure | str:
-    """The clean document of a page, its failure, or the reason why it is dropped: not_wikitext or one of `filters`."""
+    """Return the document of a page, its failure, or the reason for dropping it: not_wikitext or one of `filters`."""
     if page.kind == "wikitext" and page.model != "wikitext":
         return "not_wikitext"
     if reason := reason_of_language(page.language, filters):
@@ -122,7 +122,7 @@ def document_of(page: Page, filters: FilterConfig) -> Document | Failure | str:
     try:
         text = normalize(_plain_text(page)).strip()
     except PAGE_ERRORS as error:
-        # One page that the cleaner cannot stand must not stop a job of millions; it is kept, and can be replayed.
+        # One bad page must not stop a job of millions. It is kept, and can be replayed.
         return Failure(page.id, f"error: {type(error).__name__}", page.text)
     if reason := reason_of_text(text, filters):
         return reason
@@ -142,8 +142,10 @@ OPEN_FILES = 256
 
 
 def write_failures(storage: Storage, name: str, failed: Iterable[tuple[FailedPage, str]]) -> tuple[int, str]:
-    """Commit the failures of one input split with the names of their sources, sorted; their number, and the SHA-256 of
-    the file. No file without any.
+    """Commit the failures of one input split, sorted, with the names of their sources.
+
+    Returns:
+        Their number and the SHA-256 of the file. Without failures, no file is written.
 
     Raises:
         UserError: the directory cannot be written to, or is full.
@@ -153,15 +155,15 @@ def write_failures(storage: Storage, name: str, failed: Iterable[tuple[FailedPag
 
 
 def first_failure(storage: Storage, name: str) -> str:
-    """Id of the first failure in a file that `write_failures` made."""
+    """Return the id of the first failure in a file of `write_failures`."""
     with storage.open(name) as lines:
         return json.loads(lines.readline())["id"]
 
 
 def collect_failures(storage: Storage, names: Sequence[str], scratch: str) -> int:
-    """Merge the failures of all splits into parts of bounded size, in an order that splits do not change; the parts.
+    """Merge the failures of all splits into parts of bounded size and return these. Splits do not affect the order.
 
-    `scratch` is a folder for intermediate files, needed when more files are to be merged than may be open at once.
+    `scratch` is a folder for intermediate files, which are needed if more files are merged than may be open at once.
 
     Raises:
         UserError: the directory cannot be written to, or is full.
@@ -198,7 +200,7 @@ def _merged(storage: Storage, names: Sequence[str]) -> Iterator[Iterator[bytes]]
 
 
 def read_failures(storage: Storage) -> Iterator[dict[str, Any]]:
-    """The rows of all parts: id, reason, source, text, and the page without these where one was found."""
+    """Yield the rows of all parts: id, reason, source, text, and the rest of the page if one was found."""
     for name in storage.names(FOLDER):
         if name.startswith("part-"):
             with storage.open(f"{FOLDER}/{name}") as part:
@@ -212,7 +214,7 @@ def _line(failed: FailedPage, source: str) -> bytes:
         page["site"] = failed.page.site.to_dict() if failed.page.site else None
     failure = failed.failure
     row = {"id": failure.id, "reason": failure.reason, "source": source, "text": failure.text, "page": page}
-    # Lone surrogates of undecodable input become escapes; JSON has no other way to hold them.
+    # Lone surrogates of undecodable input become escapes, because JSON cannot hold them otherwise.
     return (json.dumps(row, ensure_ascii=failure.text.isascii() or not _encodes(failure.text)) + "\n").encode()
 
 

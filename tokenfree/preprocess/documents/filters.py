@@ -22,18 +22,18 @@ from tokenfree.preprocess.text.scripts import scripts_of
 
 
 def is_of_languages(tag: str, wanted: Iterable[str]) -> bool:
-    """Whether a language tag lies in one of the ranges `wanted`: `zh` takes `zh-Hant` too, `zh-Hant` takes no `zh`.
+    """Return True if a language tag lies in one of the ranges `wanted`: `zh` includes `zh-Hant`, not the reverse.
 
     This is the basic filtering of RFC 4647, https://www.rfc-editor.org/rfc/rfc4647#section-3.3.1.
     """
-    told = tag.lower()
-    return any(told == each.lower() or told.startswith(f"{each.lower()}-") for each in wanted)
+    lower = tag.lower()
+    return any(lower == each.lower() or lower.startswith(f"{each.lower()}-") for each in wanted)
 
 
 def repeated_line_share(text: str) -> float:
-    """The share of the characters of a text that stand in lines which stood in it before; 0 where it has none.
+    """Return the share of a text's characters that are in repeated lines, or 0 for an empty text.
 
-    White space around a line is nothing, and line ends are not counted.
+    White space around lines is ignored, and line ends are not counted.
     """
     lines = [line for line in map(str.strip, text.split("\n")) if line]
     characters = sum(map(len, lines))
@@ -42,24 +42,24 @@ def repeated_line_share(text: str) -> float:
 
 
 def script_share(text: str, scripts: Collection[str]) -> float:
-    """The share of the letters of a text that belong to one of `scripts`; 0 where it has no letter.
+    """Return the share of a text's letters that belong to one of `scripts`, or 0 if it has no letter.
 
-    What many scripts share, such as digits and punctuation, is no letter here.
+    Characters that many scripts share, such as digits and punctuation, are not letters.
     """
-    kinds, counts = np.unique(codepoints_of(text), return_counts=True)  # a text has far fewer kinds than characters
+    kinds, counts = np.unique(codepoints_of(text), return_counts=True)  # few distinct characters
     names = scripts_of(kinds)
     letters = counts[names != ""].sum()
     return float(counts[np.isin(names, list(scripts))].sum() / letters) if letters else 0.0
 
 
 UNSEEN, LETTER, SYMBOL = range(3)
-_PASSED_OVER = ("Z", "Cc", "Cf")  # white space, and what is not seen, such as joiners inside words
+_PASSED_OVER = ("Z", "Cc", "Cf")  # white space and invisible characters, such as joiners inside words
 
 
 def symbol_share(text: str) -> float:
-    """The share of the visible characters of a text that are neither letters nor marks nor digits; 0 where it has none.
+    """Return the share of visible characters that are neither letters, marks nor digits, or 0 if none is visible.
 
-    Punctuation counts as symbols: of prose it is a few in a hundred.
+    Punctuation counts as symbols; in prose it makes up a few percent.
     """
     visible = symbols = 0
     for character, count in Counter(text).items():
@@ -78,13 +78,15 @@ def _kind(character: str) -> int:
 
 
 def reason_of_language(language: str, filters: FilterConfig) -> str | None:
-    """`other_language` where documents of this tag are dropped, else None; asked before a page is cleaned."""
+    """Return `other_language` if documents of this tag are dropped, else None. Called before a page is cleaned."""
     return "other_language" if filters.languages and not is_of_languages(language, filters.languages) else None
 
 
 def reason_of_text(text: str, filters: FilterConfig) -> str | None:
-    """Why a clean text is dropped, None where it stays: empty, too_short, too_long, other_script, too_many_symbols or
-    repeated_lines."""
+    """Return why a clean text is dropped, or None if it stays.
+
+    Reasons are empty, too_short, too_long, other_script, too_many_symbols and repeated_lines.
+    """
     if not text:
         return "empty"
     if len(text) < filters.min_characters:

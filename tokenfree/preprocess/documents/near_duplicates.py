@@ -1,18 +1,19 @@
 """Near-duplicates: MinHash sketches, candidate pairs by bands, and the file of dropped documents.
 
-A sketch is 256 numbers; the share that is equal in two texts estimates the overlap of their sets of shingles. A shingle
-is a run of characters, after case folding and with white space collapsed. All shingles are hashed once; the highest
-bits of a hash choose one of the 256 numbers, and the smallest hash of each wins (one permutation hashing: Li, Owen &
-Zhang, 2012, https://arxiv.org/abs/1208.1259). Numbers that stay empty in a short text are copied from filled ones, at
-places that depend only on which are filled (densification: Shrivastava, 2017, https://arxiv.org/abs/1703.04664). The
-cost is one hash a character. `benchmarks/preprocess/near_duplicates.py` compares it with datasketch.
+A sketch has 256 numbers. The share of equal numbers in two sketches estimates the Jaccard similarity of their texts'
+shingles. A shingle is a run of characters, after case folding and with white space collapsed. Each shingle is hashed
+once. The highest bits of a hash choose one of the 256 numbers, and the smallest hash wins (one permutation hashing: Li,
+Owen & Zhang, 2012, https://arxiv.org/abs/1208.1259). Numbers that stay empty in a short text are copied from filled
+ones, at places that depend only on which are filled (densification: Shrivastava, 2017,
+https://arxiv.org/abs/1703.04664). The cost is one hash per character. `benchmarks/preprocess/near_duplicates.py`
+compares it with datasketch.
 
-Documents are candidates if all numbers of a band are equal. With b bands of r numbers, a pair of similarity s becomes
-one with probability 1 - (1 - s^r)^b (Leskovec, Rajaraman & Ullman, Mining of Massive Datasets, chapter 3.4).
+Two documents are candidates if all numbers of a band are equal. With b bands of r numbers, a pair of similarity s is
+found with probability 1 - (1 - s^r)^b (Leskovec, Rajaraman & Ullman, Mining of Massive Datasets, chapter 3.4).
 
-The sketches of a sorted run are an Arrow file of one batch beside it:
+The sketches of a sorted run are an Arrow file of one batch next to it:
 
-| column | of each document |
+| column | content |
 |---|---|
 | `language`, `key`, `id` | as in the run |
 | `band_00` ... | uint64: equal in two documents that are candidates |
@@ -34,15 +35,15 @@ from tokenfree.preprocess.records import KEY_BYTES, Document
 from tokenfree.preprocess.text.characters import codepoints_of
 
 NUM_HASHES = 256
-_BITS = 8  # of the hash that choose among them
-_PROBES = 48  # places where an empty number looks before it takes the first that is filled
+_BITS = 8  # bits of a hash that choose the number
+_PROBES = 48  # places that an empty number tries before it takes the first filled one
 _MULTIPLIER = 0x9E3779B97F4A7C15  # odd, so that it has an inverse modulo 2**64
 _CHUNK = 1 << 20  # shingles at once, for memory
 _EMPTY = np.uint64(2**64 - 1)
 
 
 def sketch(text: str, shingle_characters: int) -> np.ndarray:
-    """The sketch of a text, uint16 [256]; a text without as many characters as a shingle has is one shingle."""
+    """Return the sketch of a text, uint16 [256]. A text shorter than a shingle is one shingle."""
     codepoints = codepoints_of(" ".join(text.casefold().split()))
     length = min(shingle_characters, max(len(codepoints), 1))
     smallest = np.full(NUM_HASHES, _EMPTY, np.uint64)
@@ -56,12 +57,12 @@ def sketch(text: str, shingle_characters: int) -> np.ndarray:
 
 
 def similarity(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """The estimated Jaccard similarity of sketches, uint16 [..., 256]: the share of numbers that are equal, [...]."""
+    """Return the estimated Jaccard similarity of sketches, uint16 [..., 256]: the share of equal numbers, [...]."""
     return (first == second).mean(axis=-1)
 
 
 def band_hashes(sketches: np.ndarray, rows: int) -> np.ndarray:
-    """One number for each `rows` neighbours of each sketch, uint16 [texts, 256] to uint64 [texts, 256 // rows]."""
+    """Hash each band of `rows` numbers of each sketch, uint16 [texts, 256] to uint64 [texts, 256 // rows]."""
     bands = np.ascontiguousarray(sketches).reshape(len(sketches), -1, rows).astype(np.uint64)
     hashes = np.zeros(bands.shape[:2], np.uint64)
     for row in range(rows):
@@ -70,9 +71,9 @@ def band_hashes(sketches: np.ndarray, rows: int) -> np.ndarray:
 
 
 def _shingle_hashes(codepoints: np.ndarray, length: int) -> np.ndarray:
-    """A hash of each run of `length` codepoints, uint64.
+    """Return a hash of each run of `length` codepoints, uint64.
 
-    The runs' polynomials are differences of one cumulative sum, so they cost the same whatever their length.
+    The polynomials are differences of one cumulative sum, so the cost does not depend on the length.
     """
     if not len(codepoints):
         return np.zeros(1, np.uint64)
@@ -90,7 +91,7 @@ def _powers(length: int) -> tuple[np.ndarray, np.ndarray]:
 
 @functools.lru_cache(maxsize=2)
 def _tables(length: int) -> tuple[np.ndarray, np.ndarray]:
-    """The first powers of the multiplier and of its inverse modulo 2**64."""
+    """Return the first powers of the multiplier and of its inverse modulo 2**64."""
     tables = []
     for base in (_MULTIPLIER, pow(_MULTIPLIER, -1, 2**64)):
         factors = np.full(length, base, np.uint64)
@@ -100,14 +101,14 @@ def _tables(length: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _mixed(values: np.ndarray) -> np.ndarray:
-    """Each value spread over 64 bits, one to one (the finish of SplitMix64, https://prng.di.unimi.it/splitmix64.c)."""
+    """Mix the bits of each value, one to one (the last step of SplitMix64, https://prng.di.unimi.it/splitmix64.c)."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))
 
 
 def _filled(smallest: np.ndarray) -> np.ndarray:
-    values = smallest.astype(np.uint16)  # the lowest bits: the highest are small where the smallest of many won
+    values = smallest.astype(np.uint16)  # the lowest bits, because the highest bits of a minimum of many are small
     empty = smallest == _EMPTY
     left = np.flatnonzero(empty)
     for probes in _places() if len(left) else ():
@@ -120,17 +121,17 @@ def _filled(smallest: np.ndarray) -> np.ndarray:
 
 @functools.cache
 def _places() -> np.ndarray:
-    """Where each number looks for another in its place, intp [probes, 256]."""
+    """Return the places from which each empty number is copied, in order, intp [probes, 256]."""
     seeds = np.arange(1, _PROBES * NUM_HASHES + 1, dtype=np.uint64) * np.uint64(_MULTIPLIER)
     return (_mixed(seeds) >> np.uint64(64 - _BITS)).astype(np.intp).reshape(_PROBES, NUM_HASHES)
 
 
 ROWS = (16, 8, 4)  # of a band: the more, the fewer candidates
-FOUND = 0.99  # chance with which a pair at the bound is to be a candidate
+FOUND = 0.99  # probability that a pair at the threshold is a candidate
 
 
 class Pair(NamedTuple):
-    """Two documents of one language, told by their keys, the lower one first, and their estimated similarity."""
+    """The keys of two documents of one language, the lower key first, and their estimated similarity."""
 
     language: str
     lower: bytes
@@ -139,28 +140,29 @@ class Pair(NamedTuple):
 
 
 def found_share(similarity: float, rows: int) -> float:
-    """The chance that a pair of this similarity becomes a candidate."""
+    """Return the probability that a pair of this similarity becomes a candidate."""
     return 1 - (1 - similarity**rows) ** (NUM_HASHES // rows)
 
 
 def band_rows(min_similarity: float) -> int:
-    """The most numbers of a band with which pairs at the bound are found with a chance of `FOUND`; at least 4."""
+    """Return the most rows per band, at least 4, that find a pair at the threshold with probability `FOUND`."""
     return next((rows for rows in ROWS if found_share(min_similarity, rows) >= FOUND), ROWS[-1])
 
 
 def candidates(languages: np.ndarray, keys: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """The pairs of documents to compare by one band.
+    """Return the pairs of documents to compare by one band.
 
-    Of the documents of one language with one value, each is compared with that of the lowest key, and with the one
-    before it in the order of keys: a bucket of n documents gives no more than 2n pairs. Equal keys are one document.
+    Documents of one language with one value form a bucket. Each is compared with the lowest key of the bucket and with
+    its predecessor in the order of keys, so a bucket of n documents gives at most 2n pairs. Equal keys count as one
+    document.
 
     Args:
-        languages: a number for the language of each document, [documents].
-        keys: the two halves of each key, uint64 [documents, 2].
-        values: of the band, uint64 [documents].
+        languages: Number of each document's language, [documents].
+        keys: The two halves of each key, uint64 [documents, 2].
+        values: Values of the band, uint64 [documents].
 
     Returns:
-        Rows of documents, the one with the lower key first, int64 [pairs, 2].
+        Rows of documents, the lower key first, int64 [pairs, 2].
     """
     order = np.lexsort((keys[:, 1], keys[:, 0], values, languages))
     joined = _joined(languages, values, order)
@@ -176,18 +178,18 @@ def candidates(languages: np.ndarray, keys: np.ndarray, values: np.ndarray) -> n
 
 
 def _joined(languages: np.ndarray, values: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """Whether each document, in `order`, is in the bucket of the one before it."""
+    """Return whether each document, in `order`, is in the bucket of its predecessor."""
     joined = np.zeros(len(order), bool)
     joined[1:] = (values[order[1:]] == values[order[:-1]]) & (languages[order[1:]] == languages[order[:-1]])
     return joined
 
 
 def chosen(pairs: Iterable[Pair]) -> list[Pair]:
-    """The pairs by which the upper document goes, one for each that does, by language and key.
+    """Return one pair for each document that is dropped, sorted by language and key.
 
-    Documents are gone through in the order of their keys. One goes if it is near a document that stays, so there is a
-    reason for each that can be looked at, and no chain of small differences joins what is far apart. Of several reasons
-    the most similar counts, then that of the lowest key.
+    Documents are visited in the order of their keys. A document is dropped if it is similar to one that stays, so each
+    has a reason, and no chain of small differences joins dissimilar documents. Of several reasons, the most similar
+    counts, then the lowest key.
     """
     gone: dict[tuple[str, bytes], Pair] = {}
     for pair in sorted(pairs, key=lambda pair: (pair.language, pair.upper, -pair.similarity, pair.lower)):
@@ -203,7 +205,7 @@ _SKETCH = pa.binary(2 * NUM_HASHES)
 def write_sketches(
     storage: Storage, name: str, documents: Iterable[tuple[bytes, Document]], shingle_characters: int, rows: int
 ) -> str:
-    """Commit the sketches of documents, given with their keys, in bands of `rows` numbers; the SHA-256 of the file.
+    """Commit the sketches of documents with their keys, in bands of `rows` numbers, and return the file's SHA-256.
 
     Raises:
         UserError: the directory cannot be written to, or is full.
@@ -223,18 +225,18 @@ def write_sketches(
 
 
 def band_name(number: int) -> str:
-    """The name of the column of a band."""
+    """Return the name of the column of a band."""
     return f"band_{number:02}"
 
 
 def numbers_of(column: pa.ChunkedArray) -> np.ndarray:
-    """The sketches of the column `sketch`, uint16 [documents, 256]."""
+    """Return the sketches of the column `sketch`, uint16 [documents, 256]."""
     found = [np.frombuffer(value.as_py(), "<u2") for value in column]
     return np.stack(found) if found else np.zeros((0, NUM_HASHES), "<u2")
 
 
 def write_gone(storage: Storage, name: str, gone: Sequence[Pair]) -> str:
-    """Commit the upper documents of these pairs, which are sorted; the SHA-256 of the file.
+    """Commit the dropped documents of these sorted pairs, and return the file's SHA-256.
 
     Raises:
         UserError: the directory cannot be written to, or is full.
@@ -244,9 +246,9 @@ def write_gone(storage: Storage, name: str, gone: Sequence[Pair]) -> str:
 
 
 def gone_keys(storage: Storage, name: str, language: str) -> np.ndarray:
-    """The keys of the documents of a language that go, sorted, bytes [documents].
+    """Return the sorted keys of a language's dropped documents, bytes [documents].
 
-    `name` is to tell of the content, as what was read once is kept.
+    The result is cached, so `name` must identify the content of the file.
     """
     return _gone_keys(storage.url, name).get(language, np.zeros(0, f"S{KEY_BYTES}"))
 
@@ -260,12 +262,14 @@ def _gone_keys(url: str, name: str) -> dict[str, np.ndarray]:
 
 
 def keys_of(column: pa.ChunkedArray) -> np.ndarray:
-    """The keys of a column, see `as_keys`."""
+    """Return the keys of a column (see `as_keys`)."""
     found: list[Any] = column.to_pylist()
     return as_keys(b"".join(found))
 
 
 def as_keys(data: bytes) -> np.ndarray:
-    """Keys that lie one after the other, as NumPy compares and sorts them; NULs at their ends do no harm, as all are
-    of one length."""
+    """View concatenated keys as NumPy bytes, which it compares and sorts.
+
+    NumPy ignores trailing NULs. This is harmless, because all keys have one length.
+    """
     return np.frombuffer(data, f"S{KEY_BYTES}")

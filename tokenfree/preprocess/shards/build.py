@@ -1,4 +1,4 @@
-"""Build one shard: merge its documents out of all runs, compute their windows, check, write and commit them."""
+"""Build one shard: merge its documents from all runs, compute their windows, check, write and commit them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from tokenfree.preprocess.records import MAX_BATCH_ROWS, Document, schema
 from tokenfree.preprocess.shards.plan import ShardTask
 from tokenfree.preprocess.text.scripts import count_scripts
 
-GROUP_CHARACTERS = 1_000_000  # documents that get their features together
+GROUP_CHARACTERS = 1_000_000  # documents whose features are computed together
 GROUP_DOCUMENTS = 1000
-CHECKED_ROWS = 4  # of each batch, in less than 1% of the time of a job
+CHECKED_ROWS = 4  # rows of each batch that are checked, in less than 1% of a job's time
 
 
 @dataclass
 class ShardStatistics:
-    """What the card tells of a shard. `lengths[n]` counts documents of 2**(n-1) to 2**n - 1 characters."""
+    """Statistics of a shard for the card. `lengths[n]` counts documents of 2**(n-1) to 2**n - 1 characters."""
 
     duplicates: int = 0
     subwords: int = 0
@@ -45,11 +45,11 @@ class ShardStatistics:
 
 @dataclass(frozen=True)
 class BuiltShard:
-    """A committed shard, as its sidecar tells of it.
+    """A committed shard, as its sidecar describes it.
 
-    `duplicates` and `near_duplicates` were dropped, `subwords` counts those of all windows, `byte_pieces` how many of
-    them are bytes, `lengths` documents by the bits of their number of characters, `scripts` letters in the sample of
-    `count_scripts`.
+    `duplicates` and `near_duplicates` were dropped. `subwords` counts the subwords of all windows, and `byte_pieces`
+    those that are bytes. `lengths` counts documents by the bits of their number of characters, and `scripts` the
+    letters in the sample of `count_scripts`.
     """
 
     fingerprint: str
@@ -63,15 +63,15 @@ class BuiltShard:
 
 
 def shard_fingerprint(job: str, vocabulary_sha256: str | None, task: ShardTask) -> str:
-    """32 hex digits that change with whatever changes the bytes of the shard; not with how the inputs were split."""
+    """Return 32 hex digits of all that decides the shard's bytes. How the inputs are split does not."""
     return fingerprint({"job": job, "vocabulary": vocabulary_sha256, **task.content()})
 
 
 def find_shard(storage: Storage, sidecar: str, wanted: str) -> BuiltShard | None:
-    """The shard if it was committed for the same job and is whole, else None."""
+    """Return the shard if it was committed for the same job and is complete, else None."""
     try:
         shard: BuiltShard = checked(BuiltShard, read_sealed(storage, sidecar))
-    except ValueError:  # there is none, or it is damaged: it is made again
+    except ValueError:  # absent or damaged: it is built again
         return None
     whole = shard.fingerprint == wanted and storage.size(shard.entry.path) == shard.entry.bytes
     return shard if whole else None
@@ -86,13 +86,14 @@ def build_shard(
     sidecar: str,
     shard_fingerprint: str,
 ) -> BuiltShard:
-    """Build and commit the shard of `task`, then its sidecar. Memory is bounded by one group of documents and a piece
-    of a merge, whatever the size of the shard.
+    """Build and commit the shard of `task`, then its sidecar.
+
+    Memory is bounded by one group of documents and one piece of a merge, whatever the size of the shard.
 
     Raises:
-        UserError: the directory cannot be written to, or is full.
-        JobError: a document gave no window, or one that breaks an invariant of `verify` (a few of each batch are
-            checked); nothing is committed then.
+        UserError: The directory cannot be written to, or is full.
+        JobError: A document gave no window, or one that breaks an invariant of `verify` (a few rows of each batch are
+            checked). Nothing is committed.
     """
     statistics = ShardStatistics()
     rows = documents = characters = 0
@@ -102,7 +103,7 @@ def build_shard(
         with pa.OSFile(new.path, "wb") as sink, pa.ipc.new_stream(sink, wanted) as writer:
             for group in _groups(document for _, document in merge):
                 rows_before = rows
-                for windows in iterate_windows(group, config, vocabulary):  # in parts: a document may be of any size
+                for windows in iterate_windows(group, config, vocabulary):  # a document may have any size
                     for start in range(0, windows.rows.num_rows, MAX_BATCH_ROWS):
                         batch = windows.rows.slice(start, MAX_BATCH_ROWS)
                         _check_sample(task.path, batch, vocabulary)
@@ -140,10 +141,10 @@ def build_shard(
 
 
 def _check_sample(path: str, batch: pa.RecordBatch, vocabulary: Vocabulary | None) -> None:
-    """Hold some rows of a batch, spread over it, against the invariants that `verify` checks of all rows.
+    """Check some rows, spread over a batch, against the invariants that `verify` checks for all rows.
 
     Raises:
-        JobError: one breaks an invariant.
+        JobError: A row breaks an invariant.
     """
     spread = np.unique(np.linspace(0, batch.num_rows - 1, CHECKED_ROWS, dtype=np.int64))
     broken = check_windows(batch.take(pa.array(spread)), vocabulary)
@@ -155,7 +156,7 @@ def _check_sample(path: str, batch: pa.RecordBatch, vocabulary: Vocabulary | Non
 
 
 def _groups(documents: Iterable[Document]) -> Iterator[list[Document]]:
-    """The documents in groups bounded by their characters and number: the same groups for the same shard, always."""
+    """Yield the documents in groups of bounded number and size. The groups depend on the shard alone."""
     group: list[Document] = []
     characters = 0
     for document in documents:

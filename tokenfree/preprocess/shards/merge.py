@@ -1,4 +1,4 @@
-"""The documents of key ranges, in order, out of the slices of all runs: sorted by key, equal neighbours dropped."""
+"""Merge the documents of key ranges from all runs, in the order of their keys, without duplicates."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from tokenfree.preprocess.documents.near_duplicates import as_keys, keys_of
 from tokenfree.preprocess.records import KEY_BYTES, Document
 from tokenfree.preprocess.shards.sorted_runs import KEY_SPACE, KeyRange, SortedRunBatch, key_position, read_batch
 
-PIECE_CHARACTERS = 16_000_000  # of text held at once
-FETCHED_BATCHES = 64  # at a time: only the rows in range are kept of them
+PIECE_CHARACTERS = 16_000_000  # characters of text in memory
+FETCHED_BATCHES = 64  # batches read at a time; only their rows in range are kept
 ROWS_AT_ONCE = 256
 
 
 class Merge:
-    """Iterate over (key, document) of the positions in `ranges`, which ascend; `duplicates` counts what was dropped.
+    """An iterator over (key, document) of the positions in the ascending `ranges`.
 
-    Of documents with equal keys the one with the smallest (language, id) stays, unless its key is among those that are
-    `gone` (see `gone_keys`), which `near_duplicates` counts. Memory is bounded by `PIECE_CHARACTERS`, not by ranges.
+    Of documents with equal keys, the one with the smallest (language, id) stays; `duplicates` counts the others. A
+    document whose key is in `gone` (see `gone_keys`) is dropped and counted in `near_duplicates`. Memory is bounded by
+    `PIECE_CHARACTERS`, not by the ranges.
     """
 
     def __init__(
@@ -71,16 +72,16 @@ class Merge:
             chunk = wanted[start : start + FETCHED_BATCHES]
             buffers = self.storage.read_ranges([(batch.run, batch.start, batch.end) for batch in chunk])
             slices = [_slice(read_batch(buffer), low, high) for buffer in buffers]
-            # The copy lets go of the rows out of range; a run gives a shard only a small part of its batches.
+            # The copy releases the rows out of range: a shard needs only a small part of each batch.
             tables.append(pa.Table.from_batches(slices).combine_chunks())
         if not any(table.num_rows for table in tables):
             return None
-        # In one chunk: of several, each `take` would copy all.
+        # One chunk, because each `take` from several chunks would copy all of them.
         return pa.concat_tables(tables).combine_chunks()
 
 
 def overlaps(batch: SortedRunBatch, low: int, high: int) -> bool:
-    """Whether keys of the batch may lie in the range."""
+    """Return True if keys of the batch may lie in the range."""
     first, last = _bounds(batch)
     return first < high and last >= low
 
@@ -88,8 +89,10 @@ def overlaps(batch: SortedRunBatch, low: int, high: int) -> bool:
 def contains_document(
     storage: Storage, batches: Sequence[SortedRunBatch], ranges: Sequence[KeyRange], gone: np.ndarray | None = None
 ) -> bool:
-    """Whether any document but those `gone` lies in the ranges; reads only where the ends of the batches leave it
-    open."""
+    """Return True if any document except those `gone` lies in the ranges.
+
+    Reads data only if the first and last keys of the batches cannot tell.
+    """
     keys = {bytes.fromhex(key) for batch in batches for key in (batch.first, batch.last)}
     if gone is not None and keys:
         found = sorted(keys)
@@ -101,7 +104,7 @@ def contains_document(
 
 
 def _share(batch: SortedRunBatch, low: int, high: int) -> float:
-    """About which part of the batch lies in the range."""
+    """Return approximately which share of the batch lies in the range."""
     first, last = _bounds(batch)
     inside = min(last, high - 1) - max(first, low) + 1
     return inside / (last - first + 1)
@@ -119,14 +122,14 @@ def _slice(batch: pa.RecordBatch, low: int, high: int) -> pa.RecordBatch:
 
 
 def _halves(keys: pa.Array) -> np.ndarray:
-    """[rows, 2] uint64: the first and last eight bytes of each key, whose order is that of the keys."""
+    """Return the first and last eight bytes of each key, uint64 [rows, 2]. Their order is that of the keys."""
     start = keys.offset * KEY_BYTES
     data = np.frombuffer(keys.buffers()[1], np.uint8)[start : start + len(keys) * KEY_BYTES]
     return data.view(">u8").reshape(-1, 2).astype(np.uint64)
 
 
 def _order(table: pa.Table) -> np.ndarray:
-    """Rows in the order of their keys; of equal keys only the row with the smallest (language, id)."""
+    """Return rows in the order of their keys; of equal keys, only the row with the smallest (language, id)."""
     keys = np.concatenate([_halves(chunk) for chunk in table["key"].chunks])
     order = np.lexsort((keys[:, 1], keys[:, 0]))
     ordered = keys[order]

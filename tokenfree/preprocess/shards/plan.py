@@ -1,4 +1,4 @@
-"""The plan of shards: which key range of which runs becomes which file, and the text for the vocabulary."""
+"""Plan the shards: which key range of which runs becomes which file. Also choose the text for the vocabulary."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from tokenfree.preprocess.shards.sorted_runs import (
 
 @dataclass(frozen=True)
 class DocumentSet:
-    """Documents in sorted runs: those of `batches`, of one language, whose positions lie in `ranges`, which ascend.
+    """The documents of one language in `batches` of sorted runs whose positions lie in the ascending `ranges`.
 
-    `gone` is the file of the near-duplicates that are no part of it, where some were looked for.
+    `gone` is the file of near-duplicates, which are excluded, or None if the job does not look for any.
     """
 
     ranges: tuple[KeyRange, ...]
@@ -44,26 +44,26 @@ class DocumentSet:
 
     @property
     def characters(self) -> int:
-        """Of all texts in the batches, those out of range, duplicates and near-duplicates included."""
+        """Characters of all texts in the batches, including those out of range and duplicates."""
         return sum(batch.characters for batch in self.batches)
 
     @property
     def is_one_text(self) -> bool:
-        """Whether a single position is meant: that of a text which was moved to another split."""
+        """Whether the ranges are the single position of a text that was moved to another split."""
         return all(high - low == 1 for low, high in self.ranges)
 
     def between(self, low: int, high: int) -> DocumentSet:
-        """Those from position `low` up to, but without, `high`."""
+        """Return the documents at positions from `low` up to, but excluding, `high`."""
         ranges = clipped(self.ranges, low, high)
         near = tuple(batch for batch in self.batches if any(overlaps(batch, *part) for part in ranges))
         return DocumentSet(ranges, near, self.gone)
 
     def is_empty(self, storage: Storage) -> bool:
-        """Whether there is no document; reads only where the sidecars of the runs leave it open."""
+        """Return True if there is no document. Reads data only if the sidecars of the runs cannot tell."""
         return not contains_document(storage, self.batches, self.ranges, self._gone_keys(storage))
 
     def merged(self, storage: Storage) -> Merge:
-        """The documents in the order of their keys, each with its key, equal texts once."""
+        """Return the documents with their keys, in the order of their keys, without duplicates."""
         return Merge(storage, self.batches, self.ranges, self._gone_keys(storage))
 
     def _gone_keys(self, storage: Storage) -> np.ndarray | None:
@@ -74,14 +74,14 @@ class DocumentSet:
 
 @dataclass(frozen=True)
 class ShardTask:
-    """One shard to build out of the documents of one partition."""
+    """One shard to build from documents of one partition."""
 
     path: str
     partition: Partition
     documents: DocumentSet
 
     def content(self) -> dict[str, Any]:
-        """What decides the bytes of the shard; not how the inputs were cut into runs."""
+        """Return what decides the bytes of the shard, which excludes how the inputs were cut into runs."""
         return {"path": self.path, "partition": [*self.partition], "ranges": self.documents.ranges}
 
     def to_json(self) -> dict[str, Any]:
@@ -91,7 +91,7 @@ class ShardTask:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> ShardTask:
-        """The task that `to_json` described."""
+        """Return the task that `to_json` described."""
         ranges = tuple((low, high) for low, high in values["ranges"])
         batches = tuple(SortedRunBatch(**batch) for batch in values["batches"])
         return cls(values["path"], Partition(*values["partition"]), DocumentSet(ranges, batches, values["gone"]))
@@ -100,12 +100,11 @@ class ShardTask:
 def decide_partitioning(
     runs: Sequence[SortedRun], validation_fraction: float, extremes: Sequence[str] | None = None
 ) -> Partitioning:
-    """The rule by which the documents of all runs are split into train and validation.
+    """Return the rule that assigns the documents of all runs to train and validation.
 
-    `extremes` are the keys (hex) with the lowest and the highest draw, where not all documents of the runs stay.
-
-    Where no text drew validation, that with the lowest draw goes there, if there are at least two texts. Where no text
-    drew train, that with the highest draw goes there.
+    If no text drew validation, the text with the lowest draw moves there, provided that there are at least two texts.
+    If no text drew train, the text with the highest draw moves there. `extremes` has the keys (hex) with the lowest and
+    the highest draw, if some documents of the runs were dropped.
     """
     plain = Partitioning(validation_fraction)
     if extremes is None:
@@ -123,12 +122,14 @@ def decide_partitioning(
 
 
 def partitions(runs: Sequence[SortedRun], rule: Partitioning, gone: str | None = None) -> dict[Partition, DocumentSet]:
-    """The documents of all runs by partition, in the order of the partitions' names, without those in the file `gone`;
-    one may be empty."""
+    """Return the documents of all runs by partition, in the order of the partitions' names.
+
+    Documents in the file `gone` are excluded, so a partition may be empty.
+    """
     found: dict[Partition, DocumentSet] = {}
     for (drawn_split, language), batches in _by_draw(runs).items():
         if rule.moved is not None and drawn_split == rule.moved_to:
-            continue  # all of them are gone, or one would not have been moved there
+            continue  # all of them were dropped, or none would have been moved there
         for dataset_split in DATASET_SPLITS:
             ranges = rule.ranges(dataset_split, drawn_split)
             if ranges:
@@ -137,7 +138,7 @@ def partitions(runs: Sequence[SortedRun], rule: Partitioning, gone: str | None =
 
 
 def _by_draw(runs: Sequence[SortedRun]) -> dict[Partition, tuple[SortedRunBatch, ...]]:
-    """The batches of all runs by the split that their keys draw, and language."""
+    """Return the batches of all runs by drawn split and language."""
     drawn: dict[Partition, list[SortedRunBatch]] = defaultdict(list)
     for batch in sorted(
         (batch for run in runs for batch in run.file.batches), key=lambda batch: (batch.run, batch.start)
@@ -149,7 +150,7 @@ def _by_draw(runs: Sequence[SortedRun]) -> dict[Partition, tuple[SortedRunBatch,
 def plan_shards(
     storage: Storage, documents: Mapping[Partition, DocumentSet], config: PreprocessConfig
 ) -> list[ShardTask]:
-    """The shards of all partitions in order, without those that would be empty."""
+    """Return the shards of all partitions in order, without empty ones."""
     shards: dict[str, list[tuple[Partition, DocumentSet]]] = {name: [] for name in DATASET_SPLITS}
     for partition, part in _parts(documents, config):
         if not part.is_empty(storage):
@@ -168,7 +169,7 @@ def gone_without_shard(
     documents: Mapping[Partition, DocumentSet],
     config: PreprocessConfig,
 ) -> tuple[int, int]:
-    """Duplicates and near-duplicates that no shard counts, as not one document stays where they are."""
+    """Return the duplicates and near-duplicates in ranges where no document stays, which no shard counts."""
     (gone,) = {whole.gone for whole in documents.values()}
     if gone is None:
         return 0, 0
@@ -188,7 +189,7 @@ def gone_without_shard(
 def _parts(
     documents: Mapping[Partition, DocumentSet], config: PreprocessConfig
 ) -> Iterator[tuple[Partition, DocumentSet]]:
-    """The documents of each partition in parts of even ranges, each for a shard if any document lies in it."""
+    """Yield the documents of each partition in equal key ranges. A range with documents becomes a shard."""
     for partition, whole in documents.items():
         wanted = config.shards or -(-whole.characters // config.shard_characters)
         bounds = [KEY_SPACE * i // wanted for i in range(wanted + 1)]
@@ -196,13 +197,13 @@ def _parts(
             yield partition, whole.between(low, high)
 
 
-MARGIN = 1.1  # a key range holds about its share of characters, so read a little more and stop at the quota
+MARGIN = 1.1  # A key range holds approximately its share of characters, so read a little more and stop at the quota.
 
 
 def sample_quotas(characters: Mapping[str, int], total: int, smoothing: float) -> dict[str, int]:
-    """Characters to take of each language, in proportion to `characters ** smoothing`; `total` in all.
+    """Return the characters to take of each language, in proportion to `characters ** smoothing`, `total` in all.
 
-    A language that has less than its quota gives all it has, and the rest is divided again among the others.
+    A language with fewer characters than its quota gives all of them. The others share what is missing.
     """
     quotas: dict[str, int] = {}
     left = {language: count for language, count in sorted(characters.items()) if count}
@@ -219,7 +220,7 @@ def sample_quotas(characters: Mapping[str, int], total: int, smoothing: float) -
 
 
 def sample_size(documents: Mapping[Partition, DocumentSet], config: VocabularyConfig) -> int:
-    """Characters of all that `sample_texts` gives."""
+    """Return the number of characters that `sample_texts` yields."""
     return min(
         config.sample_characters, sum(found.characters for (name, _), found in documents.items() if name == TRAIN)
     )
@@ -228,8 +229,10 @@ def sample_size(documents: Mapping[Partition, DocumentSet], config: VocabularyCo
 def sample_texts(
     storage: Storage, documents: Mapping[Partition, DocumentSet], config: VocabularyConfig
 ) -> Iterator[str]:
-    """Texts of the training split, language by language in the order of their keys: the same on any runner. The last
-    text of a language is cut at its quota of characters."""
+    """Yield texts of the training split by language, in the order of their keys, so they are the same on any runner.
+
+    The last text of a language is cut at its quota of characters.
+    """
     training = {language: found for (name, language), found in documents.items() if name == TRAIN}
     characters = {language: found.characters for language, found in training.items()}
     quotas = sample_quotas(characters, config.sample_characters, config.smoothing)
@@ -238,13 +241,13 @@ def sample_texts(
 
 
 def _prefix(storage: Storage, documents: DocumentSet, quota: int) -> Iterator[str]:
-    """The first `quota` characters of documents in the order of their keys, however few these are.
+    """Yield the first `quota` characters of documents in the order of their keys.
 
-    Keys are read a range at a time, the first of which holds about as many characters as are wanted: with few long
-    documents it may hold none of them.
+    Keys are read one range at a time. The first range has about `quota` characters on average, but it may have none if
+    there are few long documents.
     """
     share = MARGIN * quota / documents.characters
-    # A single text that was moved here may lie anywhere; it is all there is.
+    # A single text that was moved here may lie anywhere.
     low, high = 0, KEY_SPACE if documents.is_one_text else min(KEY_SPACE, max(1, int(KEY_SPACE * share)))
     while low < high and quota > 0:
         for _, document in documents.between(low, high).merged(storage):

@@ -1,11 +1,11 @@
 """Sorted runs: the documents of one input split in the order of their keys, each run with its sidecar.
 
-A split is one run where it has the size that was planned. One that cannot be cut before it is read, such as a dump in a
-single gz stream, becomes as many as it fills.
+A split of the planned size becomes one run. An input that cannot be cut before it is read, such as a dump in one gz
+stream, becomes several runs.
 
-A run is an Arrow IPC stream of small batches, none of which crosses a border of drawn splits or of languages. The
-sidecar, which commits it, says where each batch lies and between which keys, so that a shard fetches only the bytes
-that it needs, on any file system.
+A run is an Arrow IPC stream of small batches. A batch has documents of one drawn split and one language. The sidecar,
+which commits the run, lists the byte range and the first and last key of each batch, so that a shard fetches only the
+bytes that it needs, on any file system.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import checked, hash_of, read_sealed, write_sealed
 from tokenfree.preprocess.records import KEY_BYTES, Document, document_key
 
-KEY_SPACE = 2**64  # of the first eight bytes of a key, by which shards divide it
+KEY_SPACE = 2**64  # values of the first eight bytes of a key, which shards divide among them
 TRAIN, VALIDATION = "train", "validation"
 DATASET_SPLITS = (TRAIN, VALIDATION)
-KeyRange = tuple[int, int]  # positions from the first one up to, but without, the second
+KeyRange = tuple[int, int]  # positions from the first up to, but excluding, the second
 
 
 class Partition(NamedTuple):
-    """The documents that share their shards: those of one dataset split and language."""
+    """The documents of one dataset split and language, which share their shards."""
 
     dataset_split: str
     language: str
 
 
 def key_position(key: bytes) -> int:
-    """Where a key lies in `range(KEY_SPACE)`: decides the shard."""
+    """Return the position of a key in `range(KEY_SPACE)`, which decides its shard."""
     return int.from_bytes(key[:8], "big")
 
 
 def validation_draw(key: bytes) -> int:
-    """The last eight bytes of a key as a number under 2**64: decides between train and validation."""
+    """Return the last eight bytes of a key as a number below 2**64, which decides between train and validation."""
     return int.from_bytes(key[8:], "big")
 
 
 @dataclass(frozen=True)
 class Partitioning:
-    """To which dataset split each document belongs: by its text alone, so that no text is in two splits.
+    """The rule that assigns each document to a dataset split by its text alone, so that no text is in two splits.
 
-    Validation gets about `validation_fraction` of all texts. A tiny corpus may leave a split empty by that; then what
-    lies at the position `moved` of the key space, which is one text, belongs to `moved_to` instead.
+    Validation gets about `validation_fraction` of all texts. In a tiny corpus this may leave a split empty. Then the
+    one text at the position `moved` of the key space belongs to `moved_to` instead.
     """
 
     validation_fraction: float
@@ -57,15 +57,15 @@ class Partitioning:
     moved_to: str = ""
 
     def drawn_split(self, key: bytes) -> str:
-        """The dataset split that a key draws, the one exception left aside. Batches of sorted runs are told by it."""
+        """Return the dataset split that a key draws, without the exception. Batches of runs are divided by it."""
         return VALIDATION if validation_draw(key) < self.validation_fraction * 2.0**64 else TRAIN
 
     def dataset_split(self, key: bytes) -> str:
-        """The dataset split of the document with this key."""
+        """Return the dataset split of the document with this key."""
         return self.moved_to if key_position(key) == self.moved else self.drawn_split(key)
 
     def ranges(self, dataset_split: str, drawn_split: str) -> tuple[KeyRange, ...]:
-        """Where the documents of `dataset_split` lie among those that drew `drawn_split`: ascending ranges, or none."""
+        """Return the ascending ranges of `dataset_split` among documents that drew `drawn_split`; there may be none."""
         if self.moved is None or drawn_split == self.moved_to:
             return ((0, KEY_SPACE),) if drawn_split == dataset_split else ()
         if dataset_split == self.moved_to:
@@ -78,12 +78,12 @@ class Partitioning:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Partitioning:
-        """The rule that `to_json` described."""
+        """Return the rule that `to_json` described."""
         return cls(**values)
 
 
 def clipped(ranges: Iterable[KeyRange], low: int, high: int) -> tuple[KeyRange, ...]:
-    """The parts of `ranges` from `low` up to, but without, `high`; empty ones are left out."""
+    """Return the non-empty parts of `ranges` from `low` up to, but excluding, `high`."""
     parts = ((max(first, low), min(end, high)) for first, end in ranges)
     return tuple((first, end) for first, end in parts if first < end)
 
@@ -105,7 +105,7 @@ _Row = tuple[Partition, bytes, Document]  # with the key of the document
 
 @dataclass(frozen=True)
 class SortedRunBatch:
-    """Where one batch of a run lies: bytes [start, end) of file `run`, keys `first` to `last` (hex, both inclusive).
+    """The place of one batch of a run: bytes [start, end) of file `run`, keys `first` to `last` (hex, both inclusive).
 
     `drawn_split` is the dataset split that its keys draw (see `Partitioning`).
     """
@@ -123,8 +123,7 @@ class SortedRunBatch:
 
 @dataclass(frozen=True)
 class SortedRunFile:
-    """The sorted documents of a run: `lowest` and `highest` are the keys (hex) with the extreme draws, `sha256` is that
-    of the file."""
+    """The file of a run. `lowest` and `highest` are the keys (hex) with the lowest and the highest draw."""
 
     bytes: int = 0
     lowest: str = ""
@@ -135,11 +134,15 @@ class SortedRunFile:
 
 @dataclass(frozen=True)
 class SortedRun:
-    """A committed run, as its sidecar tells of it.
+    """A committed run, as its sidecar describes it.
 
-    `input_bytes` are about those of its pages after decompression, `counters` count them, and `failures` says how many
-    failed pages stand in the file beside it. The run begins with page number `first_page` of its split; with the one
-    that is `last` the split is read. `beside` has the SHA-256 of each file beside its own, by the end of its name.
+    Attributes:
+        input_bytes: Approximate bytes of its pages after decompression.
+        counters: Counts of its pages.
+        failures: Number of failed pages in the file next to it.
+        first_page: Number of its first page in the split.
+        last: Whether the split ends with this run.
+        beside: SHA-256 of each file next to its own, by the end of the file's name.
     """
 
     name: str
@@ -154,28 +157,29 @@ class SortedRun:
 
     @property
     def characters(self) -> int:
-        """Of clean text, duplicates included."""
+        """Characters of clean text, including duplicates."""
         return sum(batch.characters for batch in self.file.batches)
 
 
 def runs_name(split_json: str) -> str:
-    """What the names of all runs of an input split (its line of JSON) begin with."""
+    """Return the beginning of the names of all runs of an input split (its line of JSON)."""
     return hashlib.blake2b(split_json.encode(), digest_size=16).hexdigest()
 
 
 def run_name(runs: str, number: int) -> str:
-    """The file name, without ending, of the run with this number, from 0 on, of the split whose `runs_name` it is."""
+    """Return the file name, without ending, of the run with this number (from 0) of the split with this `runs_name`."""
     return f"{runs}-{number:05}"
 
 
 def split_of_run(run: str) -> str:
-    """The `runs_name` of the split to which the run with this `run_name` belongs."""
+    """Return the `runs_name` of the split to which the run with this `run_name` belongs."""
     return run.rpartition("-")[0]
 
 
 def find_run(storage: Storage, folder: str, name: str, fingerprint: str, *, read: bool = True) -> SortedRun | None:
-    """The run if it was committed for this input and config and its files are what was written, else None; without
-    `read`, if they are there.
+    """Return the run if it was committed for this input and config and its files are as written, else None.
+
+    Without `read`, it is enough that the files exist.
     """
     run = load_run(storage, folder, name)
     if run is None or run.fingerprint != fingerprint:
@@ -184,26 +188,25 @@ def find_run(storage: Storage, folder: str, name: str, fingerprint: str, *, read
 
 
 def is_whole(storage: Storage, folder: str, run: SortedRun) -> bool:
-    """Whether the files of a run are what was written; all of them are read."""
+    """Return True if the files of a run are as written. Reads all of them."""
     endings = {**run.beside, DOCUMENTS: run.file.sha256} if run.file.batches else run.beside
     return all(is_file_whole(storage, folder, run, ending, sha256) for ending, sha256 in endings.items())
 
 
 def _is_there(storage: Storage, folder: str, run: SortedRun) -> bool:
-    """Whether a run has its files; none of them is read."""
+    """Return True if the files of a run exist. Reads none of them."""
     sizes = {ending: storage.size(f"{folder}/{run.name}{ending}") for ending in run.beside}
     documents = not run.file.batches or storage.size(f"{folder}/{run.name}{DOCUMENTS}") == run.file.bytes
     return documents and None not in sizes.values()
 
 
 def is_file_whole(storage: Storage, folder: str, run: SortedRun, ending: str, sha256: str | None = None) -> bool:
-    """Whether one of the files of a run is what was written, by default as `beside` has it."""
+    """Return True if a file of a run has the expected SHA-256, by default that of `beside`."""
     return hash_of(storage, f"{folder}/{run.name}{ending}") == (sha256 or run.beside.get(ending))
 
 
 def load_run(storage: Storage, folder: str, name: str) -> SortedRun | None:
-    """What the sidecar of a run tells; None where there is none, or it is damaged or another's: then the run is made
-    again."""
+    """Return the run of a sidecar, or None if it is absent, damaged or of another job. Then the run is made again."""
     try:
         run: SortedRun = checked(SortedRun, read_sealed(storage, f"{folder}/{name}.json"))
     except ValueError:
@@ -223,7 +226,7 @@ def commit_run(storage: Storage, folder: str, run: SortedRun) -> None:
 def write_documents(
     storage: Storage, folder: str, name: str, documents: Iterable[Document], validation_fraction: float
 ) -> SortedRunFile:
-    """Sort `documents` and commit them as a run file; no file is made without documents.
+    """Sort `documents` and commit them as a run file. Without documents, no file is written.
 
     Raises:
         UserError: the directory cannot be written to, or is full.
@@ -243,7 +246,7 @@ def write_documents(
             for partition, group in _groups(rows):
                 batch = _batch(group)
                 writer.write_batch(batch)
-                end = sink.tell()  # a tell before the first batch would be that of the schema
+                end = sink.tell()  # before the first batch, the position would be that of the schema
                 batches.append(
                     SortedRunBatch(
                         run=f"{folder}/{name}.arrow",
@@ -262,12 +265,12 @@ def write_documents(
 
 
 def read_batch(buffer: pa.Buffer) -> pa.RecordBatch:
-    """The batch, of `SORTED_RUN_SCHEMA`, in the bytes that a `SortedRunBatch` names; its values are not copied."""
+    """Return the batch, of `SORTED_RUN_SCHEMA`, in the bytes that a `SortedRunBatch` names, without a copy."""
     return pa.ipc.read_record_batch(pa.ipc.read_message(buffer), SORTED_RUN_SCHEMA)
 
 
 def _groups(rows: list[_Row]) -> Iterator[tuple[Partition, list[tuple[bytes, Document]]]]:
-    """The sorted rows, in order, in groups of one partition each and of bounded size."""
+    """Yield the sorted rows in groups of bounded size, each of one partition."""
     group: list[tuple[bytes, Document]] = []
     current, characters = rows[0][0], 0
     for partition, key, document in rows:
