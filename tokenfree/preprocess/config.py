@@ -1,4 +1,4 @@
-"""The settings of preprocessing, nested like the recipe; their defaults stand here and nowhere else."""
+"""Settings of preprocessing, nested as in a recipe, with their defaults."""
 
 import difflib
 from typing import Annotated, Literal
@@ -31,12 +31,12 @@ Script = Annotated[str, AfterValidator(_known_script)]
 
 @settings
 class WindowConfig:
-    """How documents become windows.
+    """How documents are cut into windows.
 
     Attributes:
-        max_characters: the most codepoints of a window, 16 to 16383, because offsets are uint16.
-        pack: `none`: a window is of one document; `across_documents`: neighbours of one language are joined
-            before they are cut.
+        max_characters: maximum number of codepoints of a window, 16 to 16383 (offsets are uint16).
+        pack: `none`: a window holds text of one document; `across_documents`: neighbours of one language are joined
+            first.
     """
 
     max_characters: Annotated[int, Field(ge=16, le=16383)] = 2040
@@ -45,20 +45,18 @@ class WindowConfig:
 
 @settings
 class VocabularyConfig:
-    """The SentencePiece model: trained on a sample of the corpus, or the given `model` file.
+    """The SentencePiece model, trained on a sample of the corpus or read from `model`.
 
     Attributes:
-        model: file of a SentencePiece model to take; null: one is trained.
-        size: the most pieces, 300 to 500000; a small corpus gives fewer.
-        algorithm: of SentencePiece.
-        character_coverage: share of the sample's characters that have a piece of their own, 0.98 to 1; SentencePiece
-            takes no less.
-        required_characters: characters that have a piece of their own whatever the sample holds. `ascii`: the 95
-            printable ones; `none`: no others than `character_coverage` gives.
-        byte_fallback: characters without a piece are spelled in bytes, and not unknown.
-        sample_characters: characters of the sample that it is trained on.
-        smoothing: a language's share of the sample is proportional to its characters to this power: 1 as it is, 0 all
-            alike.
+        model: path of a SentencePiece model to use; null: one is trained.
+        size: maximum number of pieces, 300 to 500000; a small corpus gives fewer.
+        algorithm: training algorithm of SentencePiece.
+        character_coverage: share of the sample's characters that get a piece, 0.98 to 1, as SentencePiece requires.
+        required_characters: characters that always get a piece. `ascii`: the 95 printable ones; `none`: only those of
+            `character_coverage`.
+        byte_fallback: spell characters without a piece in bytes; otherwise they are unknown.
+        sample_characters: number of characters in the training sample.
+        smoothing: exponent of a language's share of the sample. 1: in proportion to its characters; 0: equal shares.
     """
 
     model: str | None = None
@@ -73,20 +71,19 @@ class VocabularyConfig:
 
 @settings
 class FilterConfig:
-    """Documents outside these bounds are dropped, counted by reason.
+    """Filters of documents. Dropped documents are counted by reason.
 
     Attributes:
-        min_characters: shorter documents are dropped.
-        max_characters: longer documents are dropped.
-        languages: documents whose source tells none of these languages (BCP 47; `zh` takes `zh-Hant` too) are dropped;
-            []: none.
-        scripts: documents with too few letters of these writing systems (names of Unicode, such as Latin, Han) are
-            dropped; []: none. No language is identified by it.
-        min_script_share: of the letters, with `scripts`: documents with less are dropped.
-        max_symbol_share: of the visible characters, that are neither letters, marks nor digits: documents with more are
-            dropped; null: none.
-        max_repeated_line_share: of the characters, in lines that stood in the document before: documents with more are
-            dropped; null: none.
+        min_characters: drop shorter documents.
+        max_characters: drop longer documents.
+        languages: drop documents whose source names none of these languages (BCP 47; `zh` includes `zh-Hant`); []: no
+            filter.
+        scripts: drop documents with too few letters of these writing systems (Unicode names, such as Latin, Han); []:
+            no filter. Languages are not identified.
+        min_script_share: with `scripts`, minimum share of their letters among all letters.
+        max_symbol_share: maximum share of visible characters that are neither letters, marks nor digits; null: no
+            filter.
+        max_repeated_line_share: maximum share of characters in repeated lines; null: no filter.
     """
 
     min_characters: Annotated[int, Field(ge=1)] = 64
@@ -100,12 +97,12 @@ class FilterConfig:
 
 @settings
 class NearDuplicateConfig:
-    """Which documents are dropped because another of their language is almost equal (MinHash).
+    """Filter of documents that are almost equal to another one of their language (MinHash).
 
     Attributes:
-        min_similarity: documents are dropped whose shingles overlap those of one that stays by this share (estimated
-            Jaccard similarity) or more, 0.5 to 1; null: none.
-        shingle_characters: of a shingle.
+        min_similarity: drop documents with at least this estimated Jaccard similarity to one that stays, 0.5 to 1;
+            null: no filter.
+        shingle_characters: number of characters of a shingle.
     """
 
     min_similarity: Annotated[float, Field(ge=0.5, le=1)] | None = None
@@ -114,27 +111,27 @@ class NearDuplicateConfig:
 
 @settings
 class PreprocessConfig:
-    """Everything that decides the bytes of the shards, with the inputs.
+    """The inputs and everything that decides the bytes of the shards.
 
     Attributes:
         wikipedia: dump files, folders, globs or URLs.
         books: book files, folders, globs or URLs.
         hf_dataset: Hugging Face datasets: a folder or a name, with :CONFIG and @SPLIT.
-        text_column: of datasets, Parquet tables and JSON lines: the column (field) with the text.
-        id_column: the column that names a document, where there is one.
-        language_column: the column with its language (BCP 47), where there is one; `language` wins over it.
-        language: of all inputs; null: told by each dump and by folder names of books.
-        namespaces: of a wiki, by number, whose pages are read; 0: articles.
-        window: how documents become windows.
+        text_column: column or field with the text, in datasets, Parquet tables and JSON lines.
+        id_column: column that names a document, if there is one.
+        language_column: column with a document's language (BCP 47), if there is one; `language` overrides it.
+        language: language of all inputs; null: from each dump, and from the folder names of books.
+        namespaces: numbers of the wiki namespaces to read; 0: articles.
+        window: how documents are cut into windows.
         vocabulary: the subwords.
-        filters: which documents are dropped.
-        near_duplicates: which of them are dropped because another one is almost equal.
-        columns: of the windows; what no model will read may be left out.
-        shards: of each language of a split, 1 to 99999; null: by its size.
-        shard_characters: about how many characters a shard has where `shards` is null.
-        split_bytes: of decompressed input that a worker reads, cleans and commits at once.
-        validation_fraction: share of the documents that are held out, 0 to below 1.
-        seed: of the training of the vocabulary.
+        filters: filters of documents.
+        near_duplicates: filter of almost equal documents.
+        columns: columns of the windows; leave out those that no model will read.
+        shards: number of shards of each language of a split, 1 to 99999; null: by its size.
+        shard_characters: approximate characters of a shard if `shards` is null.
+        split_bytes: decompressed bytes that a worker reads, cleans and commits at once.
+        validation_fraction: share of held-out documents, 0 to below 1.
+        seed: seed of the vocabulary's training.
     """
 
     wikipedia: tuple[str, ...] = ()

@@ -1,6 +1,6 @@
-"""The settings of training, and the check of what no single field tells: how they fit together and to the data.
+"""Settings of training, and the checks of how they fit together and to the data.
 
-What a setting means stands in the docstring of its class, its range and default in its field.
+A class's docstring explains its settings; a field has the range and the default.
 """
 
 import os
@@ -29,46 +29,42 @@ TASK = Slot("tokenfree.train.tasks", "classification", "tokenfree.train.tasks.ba
 
 @settings
 class LoopConfig:
-    """How a run is trained, whatever it is trained on. Batch and schedule do not depend on the number of workers.
+    """Settings of the training loop. Batches and schedule do not depend on the number of workers.
 
     Attributes:
-        steps: optimizer steps of the whole run.
-        global_batch: examples of one optimizer step, over all workers.
-        micro_batch: examples that a worker holds at once; null: its whole share of the global batch.
-        length: positions of an example, special ones included: characters, or what else the model reads.
-        seed: of the weights, the order of the data, the masks and dropout.
-        optimizer: what turns gradients into new weights.
-        learning_rate: the highest learning rate, reached at the end of the warm-up.
+        steps: number of optimizer steps.
+        global_batch: batch size: examples per optimizer step over all workers.
+        micro_batch: examples that a worker processes at once; null: its whole share of the global batch.
+        length: positions per example, including special ones: characters, or the units that the model reads.
+        seed: seed of the weights, data order, masks and dropout.
+        optimizer: the optimizer.
+        learning_rate: peak learning rate, at the end of the warm-up.
         embedder_rate: learning rate of the embedder as a multiple of `learning_rate`. A row of a table gets a gradient
-            only in batches that hold its characters, so few steps of fine-tuning need a higher rate there.
-        warmup: share of the steps in which the learning rate rises from 0; it then falls to 0 in a straight line.
-        schedule: linear; or bert, which falls from the first step on and is overridden by the rise while that lasts: as
-            it ends the rate jumps down.
-        clip_norm: the most that the 2-norm of the gradient over all parameters may be; a longer one is shortened to it.
-        precision: of the matrix products; weights, gradients and the optimizer's state stay float32. auto: bfloat16
-            where the device has instructions for it (GPUs from Ampere on, CPUs with AVX512_BF16), else float32.
-        ema_decay: validate and export a running average of the weights, of which each step keeps this share; null: the
-            weights.
-        parallel: each worker holds the whole model (ddp), or a part of each of its tensors (fsdp).
-        compile: run the model through torch.compile; dropout then draws other masks.
-        checkpoint_activations: compute the layers of the trunk again in the backward pass, which takes less memory and
-            more time.
-        on_nan: what follows a loss that is no number: an end, or the newest checkpoint without that batch.
-        on_spike: what follows a loss far above those before it: nothing, an end, or the newest checkpoint without that
-            batch.
-        spike_deviations: how many standard deviations above the mean of the losses before it a loss is a spike.
-        spike_window: how many losses before it a loss is compared with, in steps.
-        max_roll_backs: how often a run may go back to a checkpoint because of its loss.
-        checkpoint_every_steps: steps from one checkpoint to the next.
-        checkpoint_every_seconds: seconds after which a checkpoint is due in any case; null: only the steps count.
-        keep_checkpoints: how many of the newest checkpoints are kept; the best by validation is kept besides.
-        validate_every_steps: steps from one validation to the next; there is one more at the end.
+            only in batches with its characters, so short fine-tuning runs need a higher rate there.
+        warmup: share of the steps in which the learning rate rises from 0; it then falls linearly to 0.
+        schedule: `linear`; or `bert`, which falls from the first step, so that the rate jumps down after the warm-up.
+        clip_norm: maximum 2-norm of the gradient over all parameters.
+        precision: precision of matrix products; weights, gradients and optimizer state stay float32. auto: bfloat16 on
+            devices with instructions for it (GPUs since Ampere, CPUs with AVX512_BF16), else float32.
+        ema_decay: decay of an exponential moving average of the weights, which is validated and exported; null: no
+            average.
+        parallel: each worker holds the whole model (ddp) or a part of each tensor (fsdp).
+        compile: use torch.compile; dropout then draws other masks.
+        checkpoint_activations: recompute the trunk's layers in the backward pass, for less memory and more time.
+        on_nan: after a loss that is not finite: stop, or return to the newest checkpoint and skip that batch.
+        on_spike: after a loss spike: continue, stop, or return to the newest checkpoint and skip that batch.
+        spike_deviations: standard deviations above the mean of the previous losses that make a loss a spike.
+        spike_window: number of previous losses that a loss is compared with.
+        max_roll_backs: maximum number of returns to a checkpoint because of the loss.
+        checkpoint_every_steps: steps between checkpoints.
+        checkpoint_every_seconds: maximum seconds between checkpoints; null: only steps count.
+        keep_checkpoints: number of newest checkpoints to keep, in addition to the best one by validation.
+        validate_every_steps: steps between validations; there is one more at the end.
         threads: CPU threads of a worker; null: an even share of the machine's CPUs.
-        device: of the workers. auto: a GPU each if there are as many as workers at least when the command begins, else
-            CPUs. cuda: a GPU each, which a cluster that scales itself may have yet to start. Sweeps have
-            gpus_per_worker instead.
-        max_restarts: how often lost workers are started again before the run gives up.
-        log_to: experiment trackers that get the metrics, besides metrics.jsonl and TensorBoard.
+        device: device of the workers. auto: one GPU per worker if enough are available at startup, otherwise CPUs.
+            cuda: one GPU per worker, even if an autoscaler must start them. Sweeps use gpus_per_worker instead.
+        max_restarts: maximum number of restarts after lost workers.
+        log_to: experiment trackers that get the metrics, in addition to metrics.jsonl and TensorBoard.
     """
 
     steps: Annotated[int, Field(ge=1)] = 1000
@@ -104,15 +100,14 @@ class LoopConfig:
 
 @settings
 class TrainConfig(LoopConfig):
-    """One pretraining run. The global batch, the schedule and the data order do not depend on the number of workers.
+    """Settings of a pretraining run. Batches, schedule and data order do not depend on the number of workers.
 
     Attributes:
-        smoothing: a language's share of the samples is proportional to its characters to this power: 1 as it is, 0 all
-            alike.
-        streams: streams of shards that are read side by side; they divide the global batch among them.
-        check_shards: compare the SHA-256 of each shard on this machine with the manifest before its first use; what was
-            found right is remembered until the size or the time of the file is another.
-        validation_windows: windows of a validation, spaced evenly over the validation split: the same ones every time.
+        smoothing: exponent of a language's share of the samples. 1: in proportion to its characters; 0: equal shares.
+        streams: number of shard streams that are read in parallel and share the global batch.
+        check_shards: compare each shard's SHA-256 with the manifest before its first use on this machine. The result is
+            cached until the size or the time of the file changes.
+        validation_windows: number of windows per validation, spaced evenly over the validation split, always the same.
     """
 
     smoothing: Annotated[float, Field(ge=0, le=1)] = 0.7
@@ -123,7 +118,7 @@ class TrainConfig(LoopConfig):
 
 @settings
 class FinetuneTrainConfig(LoopConfig):
-    """One fine-tuning run. The checkpoint that is the best on the development set is the one that counts."""
+    """Settings of a fine-tuning run, which ends with the checkpoint that is best on the development set."""
 
     learning_rate: Annotated[float, Field(gt=0)] = 1e-4
     warmup: Annotated[float, Field(ge=0, le=1)] = 0.1
