@@ -18,6 +18,7 @@ from tokenfree.core.settings import flatten
 
 _PLACE = re.compile(r"<[a-z]+(?:-[a-z]+)*>")  # to be replaced by a value of the user's
 _DASHBOARD = re.compile(r"--dashboard-host[= ](\S+)")
+_NEVER_EXECUTED = {"azure": "Azure", "gcp": "Google Cloud"}  # on a real account
 _KINDS = ("InstanceType", "machineType", "vmSize")  # of machines, as the clouds call them
 LOOPBACK = ("127.0.0.1", "localhost", "::1")  # what only this machine reaches
 _FOLDER = Path(__file__).with_name("ray_profiles")
@@ -117,9 +118,11 @@ def asks_for_token(profile: Profile) -> bool:
 
 
 def warnings(profile: Profile) -> list[str]:
-    """What in the profile opens the cluster to others."""
+    """Return what opens the cluster to others, and whether such a profile was ever executed."""
+    provider = _NEVER_EXECUTED.get(profile.mapping["provider"]["type"])
+    unknown = [f"warning: a profile for {provider} was never executed; watch its first start"] if provider else []
     hosts = [host for command in _starts(profile.mapping) for host in _DASHBOARD.findall(command)]
-    return [
+    return unknown + [
         f"warning: the dashboard is to listen on {host}; Ray runs the code of anyone who reaches it"
         for host in hosts
         if host not in LOOPBACK
