@@ -1,4 +1,4 @@
-"""Documents to windows with all their columns, computed in bulk."""
+"""Cut documents into windows and compute all their columns in bulk."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tokenfree.preprocess.text.sentences import cut, sentence_starts
 from tokenfree.preprocess.text.words import byte_spans
 
 _SEPARATOR = "\n"
-_PART_CHARACTERS = 500_000  # 13 MB/s and 60 MB of arrays; 10 MB/s and 800 MB for a book collection at once
+_PART_CHARACTERS = 500_000  # 13 MB/s and 60 MB of arrays; a whole book collection at once: 10 MB/s and 800 MB
 
 
 @dataclass(frozen=True)
 class Window:
-    """A window before its columns: `document` and `language` of the document it starts in."""
+    """A window before its columns. `document` and `language` are those of the document that it starts in."""
 
     document: str
     language: str
@@ -33,7 +33,7 @@ class Window:
 
 
 class WindowBatch(NamedTuple):
-    """Windows as rows of a shard, with counts: codepoints, subwords, and how many of these are bytes."""
+    """Windows as rows of a shard, with the numbers of codepoints, subwords, and subwords that are bytes."""
 
     rows: pa.RecordBatch
     characters: int
@@ -44,12 +44,12 @@ class WindowBatch(NamedTuple):
 def build_windows(
     documents: Sequence[Document], config: PreprocessConfig, vocabulary: Vocabulary | None
 ) -> pa.RecordBatch:
-    """The windows of `documents` (normalised text), in order, one row each, with the columns of `config.columns`.
+    """Return the windows of `documents` (normalised text) in order, one row each, with the columns of `config.columns`.
 
-    With `window.pack: across_documents`, neighbours of the same language are joined by newlines before they are cut,
-    so that only the last window of such a run is short; `document` is then the one in which the window starts. Which
-    documents are given together decides what is packed, so callers give them in groups that their workers do not
-    change. Without a vocabulary the subword columns hold empty lists. The types of the columns: `COLUMN_TYPES`.
+    With `window.pack: across_documents`, neighbours of the same language are joined by newlines before they are cut, so
+    that only the last window of such a run is short. `document` is then the one in which the window starts. Callers
+    must pass documents in groups that do not depend on the number of workers, because a group decides what is packed.
+    Without a vocabulary the subword columns hold empty lists. `COLUMN_TYPES` has the types of the columns.
     """
     batches = [batch.rows for batch in iterate_windows(documents, config, vocabulary)]
     if len(batches) == 1:
@@ -60,7 +60,7 @@ def build_windows(
 def iterate_windows(
     documents: Sequence[Document], config: PreprocessConfig, vocabulary: Vocabulary | None
 ) -> Iterator[WindowBatch]:
-    """`build_windows` in parts of about half a million characters: memory stays bounded for a document of any size."""
+    """Yield `build_windows` in parts of about half a million characters, so that memory stays bounded."""
     part: list[Window] = []
     characters = 0
     for window in _windows(documents, config):
@@ -126,7 +126,7 @@ def _character_columns(windows: Sequence[Window], _: Vocabulary | None) -> dict[
 
 
 def _word_columns(windows: Sequence[Window], _: Vocabulary | None) -> dict[str, pa.Array]:
-    # Joined by a separator, which no word spans, so that the words of a window do not depend on its neighbours.
+    # No word spans the separator, so the words of a window do not depend on its neighbours.
     codepoints = codepoints_of(_SEPARATOR.join(window.text for window in windows))
     positions = byte_offsets(codepoints)
     starts, ends = byte_spans(classes_of(codepoints), positions)
@@ -168,7 +168,7 @@ def _cumulate(counts: Sequence[int]) -> np.ndarray:
 
 
 def _lists(name: str, values: np.ndarray, offsets: np.ndarray) -> pa.Array:
-    """The list column `name` whose row i is `values[offsets[i]:offsets[i + 1]]`."""
+    """Return the list column `name` whose row i is `values[offsets[i]:offsets[i + 1]]`."""
     kind = COLUMN_TYPES[name]
     return pa.ListArray.from_arrays(
         pa.array(offsets, pa.int32()), pa.array(values.astype(_NUMPY_TYPES[name], copy=False)), type=kind

@@ -32,7 +32,7 @@ NO_MODEL = "vocabulary.model: not a SentencePiece model; give the path of a .mod
 
 @dataclass(frozen=True)
 class ModelFile:
-    """The pieces with their kinds, in the order of ids, and how text becomes pieces."""
+    """The pieces with their kinds, in the order of their ids, and the settings of a SentencePiece model."""
 
     pieces: list[str]
     kinds: list[int]
@@ -47,7 +47,7 @@ def read_model(model: bytes) -> ModelFile:
     """Parse the bytes of a model.
 
     Raises:
-        UserError: they are no SentencePiece model.
+        UserError: The bytes are not a SentencePiece model.
     """
     pieces, kinds = [], []
     trainer: dict[int, int | bytes] = {}
@@ -78,7 +78,7 @@ def read_model(model: bytes) -> ModelFile:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """The fields of a protobuf message: numbers with integers (fixed-width ones left as bytes) or bytes."""
+    """Yield the fields of a protobuf message: a number and an integer or bytes (fixed-width values stay bytes)."""
     position = 0
     while position < len(message):
         tag, position = _varint(message, position)
@@ -116,25 +116,26 @@ def _expect_bytes(value: int | bytes) -> bytes:
 
 
 PAD_ID, UNKNOWN_ID = 0, 1
-_MAX_LINE_BYTES = 4192  # SentencePiece drops longer ones; they are cut into sentences here
+_MAX_LINE_BYTES = 4192  # SentencePiece drops longer sentences, so they are cut here
 _MAX_LINE_CHARACTERS = _MAX_LINE_BYTES // 4
-_THREADS = 4  # each takes every fourth sentence, so that this number, and not the machine, decides the rounding
-_PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))  # of ASCII; a space has a piece wherever there is one
+_THREADS = 4  # each takes every fourth sentence, so the rounding depends on this number and not on the machine
+_PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))  # printable ASCII; a space has a piece if there is one
 # SentencePiece drops lines with these: its own mark of an unknown character, and NUL.
 _RESERVED = str.maketrans({"▅": " ", "\0": " "})
 
 
 def train_vocabulary(texts: Iterable[str], config: VocabularyConfig, seed: int, *, log: bool = False) -> bytes:
-    """The bytes of a SentencePiece model trained on `texts` (documents, in this order; all in memory at once).
+    """Train a SentencePiece model on `texts` (documents in this order, all in memory at once) and return its bytes.
 
-    The model does not normalise, so that offsets are exact: spaces are kept, and one is put before each text so that
-    a word has the same pieces there as elsewhere. Id 0 is padding, 1 unknown; there are no marks of start and end.
-    Texts that do not hold `config.size` different pieces give as many as they hold. With `log` SentencePiece writes to
-    standard error what it does.
+    The model does not normalise, so that offsets are exact. Spaces are kept, and one is put before each text so that
+    its first word has the same pieces as elsewhere. Id 0 is padding and 1 is unknown; there are no start and end
+    symbols. Texts with fewer than `config.size` different pieces give as many as they hold. With `log`, SentencePiece
+    logs to standard error.
 
     Raises:
-        UserError: there is no text, or more characters in it than `vocabulary.size`; the size that works is named.
-        JobError: SentencePiece could not train it for another reason.
+        UserError: There is no text, or more distinct characters than `vocabulary.size`. The message names a size that
+            works.
+        JobError: SentencePiece failed for another reason.
     """
     lines = list(_lines(texts))
     try:
@@ -199,12 +200,12 @@ def _explain(message: str, size: int) -> Exception:
 __all__ = ["MAX_TEXT_CHARACTERS", "Encoding", "FlatEncoding", "Vocabulary", "train_vocabulary"]
 
 MAX_TEXT_CHARACTERS = 65_535  # offsets are uint16
-_SPACE_MARK = "▁"  # what SentencePiece makes of U+0020
-_SPACE_BYTES = ["<0xE2>", "<0x96>", "<0x81>"]  # the same where no piece holds it
+_SPACE_MARK = "▁"  # SentencePiece's symbol for U+0020
+_SPACE_BYTES = ["<0xE2>", "<0x96>", "<0x81>"]  # the same, if no piece holds it
 
 
 class Encoding(NamedTuple):
-    """The subwords of one text: ids int32 [n], and uint16 [n] codepoint offsets of the visible part of each."""
+    """The subwords of one text: ids, int32 [n], and codepoint offsets of their visible parts, uint16 [n]."""
 
     ids: np.ndarray
     starts: np.ndarray
@@ -212,9 +213,9 @@ class Encoding(NamedTuple):
 
 
 class FlatEncoding(NamedTuple):
-    """The subwords of many texts end to end: ids int32 [n], starts and ends uint16 [n], as in `Encoding`.
+    """The concatenated subwords of many texts: ids, int32 [n], starts and ends, uint16 [n], as in `Encoding`.
 
-    Those of text i are `offsets[i]:offsets[i + 1]` (int64 [texts + 1]).
+    The subwords of text i are `offsets[i]:offsets[i + 1]` (int64 [texts + 1]).
     """
 
     ids: np.ndarray
@@ -224,17 +225,17 @@ class FlatEncoding(NamedTuple):
 
 
 class Vocabulary:
-    """A SentencePiece model whose pieces come with exact codepoint offsets. Picklable; one per process is enough.
+    """A SentencePiece model that returns pieces with exact codepoint offsets. It can be pickled.
 
-    Offsets are rebuilt from the lengths of the pieces, which is exact for models without normalisation, such as
-    `train_vocabulary` makes. Texts for which it would not be (any text, for a model that normalises) go through
-    SentencePiece's own offsets, exact too, at about a quarter of the speed.
+    Offsets are computed from the lengths of the pieces, which is exact for models without normalisation, such as those
+    of `train_vocabulary`. Other texts (any text, if the model normalises) use SentencePiece's own offsets, which are
+    exact too but take about four times as long.
 
     Kudo, Richardson, "SentencePiece: A simple and language independent subword tokenizer and detokenizer for Neural
     Text Processing", https://arxiv.org/abs/1808.06226.
 
     Raises:
-        UserError: the bytes are no SentencePiece model.
+        UserError: The bytes are not a SentencePiece model.
     """
 
     def __init__(self, model: bytes) -> None:
@@ -258,10 +259,10 @@ class Vocabulary:
 
     @classmethod
     def load(cls, model: bytes) -> Vocabulary:
-        """From the bytes of a SentencePiece model; the same object for the same bytes, so a process loads them once.
+        """Return the vocabulary of a SentencePiece model. A process loads the same bytes once.
 
         Raises:
-            UserError: they are no SentencePiece model.
+            UserError: The bytes are not a SentencePiece model.
         """
         return _loaded(model)
 
@@ -269,22 +270,22 @@ class Vocabulary:
         return Vocabulary, (self.model,)
 
     def pieces(self) -> list[str]:
-        """The pieces in the order of their ids, with "▁" for a space."""
+        """Pieces in the order of their ids, with "▁" for a space."""
         return list(self._pieces)
 
     def num_byte_pieces(self, ids: np.ndarray) -> int:
-        """How many of `ids` are bytes of characters that the vocabulary lacks."""
+        """Return how many of `ids` are bytes of characters that the vocabulary lacks."""
         return int(np.count_nonzero(self._is_byte[ids]))
 
     def encode_batch(self, texts: Sequence[str]) -> list[Encoding]:
-        """The subwords of each text of at most 65,535 characters.
+        """Return the subwords of each text of at most 65,535 characters.
 
-        Starts and ends are codepoint offsets of the piece without white space at either end. Pieces of white space
-        alone are left out; byte-fallback pieces all have the span of their character; a run of unknown characters is
-        one piece. Newlines count as spaces, so that none stands inside a piece.
+        Starts and ends are codepoint offsets of the piece without surrounding white space. Pieces of white space alone
+        are left out. Byte-fallback pieces have the span of their character. A run of unknown characters is one piece.
+        Newlines count as spaces, so that no piece contains one.
 
         Raises:
-            ValueError: a text is longer.
+            ValueError: A text is longer.
         """
         flat = self.encode_flat(texts)
         bounds = flat.offsets.tolist()
@@ -294,10 +295,10 @@ class Vocabulary:
         ]
 
     def encode_flat(self, texts: Sequence[str]) -> FlatEncoding:
-        """`encode_batch` in four arrays.
+        """Return `encode_batch` as four arrays.
 
         Raises:
-            ValueError: a text is longer than 65,535 characters.
+            ValueError: A text is longer than 65,535 characters.
         """
         sizes = np.array([len(text) for text in texts], dtype=np.int64)
         if len(texts) and sizes.max() > MAX_TEXT_CHARACTERS:
@@ -321,7 +322,7 @@ class Vocabulary:
     def _spans(
         self, ids: np.ndarray, offsets: np.ndarray, bases: np.ndarray, codepoints: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Starts and ends of all pieces in the joined texts, and for which texts they are exact (bool [texts])."""
+        """Return starts and ends of all pieces in the joined texts, and whether they are exact (bool [texts])."""
         lengths = self._lengths[ids]
         sizes, counts = np.diff(bases), np.diff(offsets)
         exact = np.full(len(sizes), self._keeps_text)
@@ -333,7 +334,7 @@ class Vocabulary:
         shifts = np.repeat(bases[:-1] - ends[offsets[:-1]] - self._prefix, counts)
         starts, ends = ends[:-1] + shifts, ends[1:] + shifts
         starts -= (lengths == 0) & self._is_byte[ids]  # the second to fourth byte of the character before
-        # The space that SentencePiece adds lies outside the text, whether it is a piece, part of one, or three bytes.
+        # The space that SentencePiece adds is not in the text, whether it is a piece, part of one, or three bytes.
         starts = np.maximum(starts, np.repeat(bases[:-1], counts))
         ends = np.minimum(ends, np.repeat(bases[1:], counts))
         return starts, ends, exact
@@ -341,7 +342,7 @@ class Vocabulary:
     def _measure_unknown(
         self, unknown: np.ndarray, lengths: np.ndarray, offsets: np.ndarray, bases: np.ndarray, codepoints: np.ndarray
     ) -> np.ndarray:
-        """Set the lengths of unknown pieces: they are the runs of characters that no piece holds, in order."""
+        """Set the lengths of unknown pieces, which are the runs of characters that no piece holds."""
         num_texts = len(bases) - 1
         in_text = np.searchsorted(offsets, unknown, side="right") - 1
         if self._rare is None:
@@ -361,7 +362,7 @@ class Vocabulary:
         return exact
 
     def _exact_spans(self, text: str, base: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Ids, starts and ends of one text, from SentencePiece's own offsets, which are codepoints here."""
+        """Return ids, starts and ends of one text from SentencePiece's own codepoint offsets."""
         mapping = self._processor.encode(text, return_type="offset_mapping")
         ids = np.array(mapping["ids"], dtype=np.int32)
         spans = np.array(mapping["offsets"], dtype=np.int64).reshape(-1, 2)
@@ -379,7 +380,7 @@ def _loaded(model: bytes) -> Vocabulary:
 
 
 def _count_characters(file: ModelFile) -> np.ndarray:
-    """Characters that each piece takes from the text, int64 [size]: a byte piece one if it starts a character."""
+    """Return the characters that each piece takes from the text, int64 [size]. A byte takes 1 if it starts one."""
     return np.array(
         [
             len(piece) if kind != BYTE else int(int(piece[1:-1], 16) & 0xC0 != 0x80)
@@ -390,7 +391,7 @@ def _count_characters(file: ModelFile) -> np.ndarray:
 
 
 def _find_rare_characters(file: ModelFile) -> np.ndarray | None:
-    """For each codepoint whether no piece holds it; None where a piece holds one that is not a piece by itself.
+    """Return for each codepoint whether no piece holds it, or None if a piece holds one that is not itself a piece.
 
     Models trained by SentencePiece have a piece for each character of any piece, so that a character is unknown
     everywhere or nowhere.
@@ -413,16 +414,16 @@ def _cumulate(counts: np.ndarray) -> np.ndarray:
 
 
 def _visible(flat: FlatEncoding, bases: np.ndarray, codepoints: np.ndarray) -> FlatEncoding:
-    """Spans without white space at either end, relative to their text; pieces of white space alone left out."""
+    """Return spans without surrounding white space, relative to their text, except pieces of white space alone."""
     ids, starts, ends, offsets = flat
-    space = np.zeros(len(codepoints) + 1, dtype=bool)  # one more, for empty spans behind the last character
+    space = np.zeros(len(codepoints) + 1, dtype=bool)  # one more, for empty spans after the last character
     np.equal(class_table()[codepoints], SPACE, out=space[:-1])
     leading = np.flatnonzero(space[starts] & (starts < ends))
     while len(leading):
         starts[leading] += 1
         leading = leading[space[starts[leading]] & (starts[leading] < ends[leading])]
     trailing = np.flatnonzero(space[ends - 1] & (starts < ends))
-    while len(trailing):  # every piece left here has a visible character, so that this ends
+    while len(trailing):  # ends, because every remaining piece has a visible character
         ends[trailing] -= 1
         trailing = trailing[space[ends[trailing] - 1]]
     kept = starts < ends

@@ -1,9 +1,9 @@
-"""Training of a large vocabulary in a process of its own: its log tells how far it is, and it can be ended.
+"""Train a large vocabulary in a separate process, so that its log shows progress and it can be stopped.
 
     python -m tokenfree.preprocess.features.vocabulary_process
 
-(started by `train_watched`; pickles come on standard input, settings and seed first, then texts, then None; standard
-output gets the model or the error, standard error SentencePiece's log)
+`train_watched` starts it. Standard input has pickles: settings and seed, then texts, then None. Standard output gets
+the model or the error, and standard error SentencePiece's log.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from tokenfree.core.errors import JobError, UserError
 from tokenfree.preprocess.config import VocabularyConfig
 from tokenfree.preprocess.features.vocabulary import PAD_ID, UNKNOWN_ID, train_vocabulary
 
-WORTH_A_PROCESS = 200_000  # characters: with fewer, training takes hardly longer than the start of a process
+WORTH_A_PROCESS = 200_000  # characters; with fewer, training takes hardly longer than starting a process
 _REPORTED = 1_000_000  # characters of the sample between two reports
-_SHRINKING, _SLACK = 0.75, 1.1  # SentencePiece's: what is left of the candidates by a round, and of how many they end
+_SHRINKING, _SLACK = 0.75, 1.1  # SentencePiece's: a round keeps this share
 _ALPHABET = re.compile(r"Alphabet size=(\d+)")
 _ROUND = re.compile(r"EM sub_iter=0 size=(\d+)")
 _MERGES = re.compile(r"Merged: .*merges=(\d+)")
@@ -35,13 +35,13 @@ _MERGES = re.compile(r"Merged: .*merges=(\d+)")
 
 @dataclass(frozen=True)
 class TrainingProgress:
-    """How far the training of a vocabulary is.
+    """Progress of the training of a vocabulary.
 
     Attributes:
-        phase: `sample`: characters are read; `candidates`: pieces are sought, which is not counted; `rounds`: of
-            `unigram`, each of which leaves fewer candidates; `merges`: of `bpe`, each of which is a piece.
-        done: of the phase.
-        total: of the phase; about so many rounds. 0 where it is not counted.
+        phase: `sample` reads characters; `candidates` looks for pieces, without a count; `rounds` of `unigram` remove
+            candidates; each of the `merges` of `bpe` adds a piece.
+        done: Characters, rounds or merges done in the phase.
+        total: Characters, rounds (approximate) or merges of the phase; 0 without a count.
     """
 
     phase: Literal["sample", "candidates", "rounds", "merges"]
@@ -53,23 +53,23 @@ Report = Callable[[TrainingProgress], None]
 
 
 def train_watched(texts: Iterable[str], config: VocabularyConfig, seed: int, size: int, report: Report) -> bytes:
-    """`train_vocabulary`, whose progress `report` hears of, from threads.
+    """Call `train_vocabulary` in a process and report its progress.
 
     Args:
-        texts: see `train_vocabulary`.
-        config: see `train_vocabulary`.
-        seed: see `train_vocabulary`.
-        size: characters of all texts; a small vocabulary is trained in this process and without a report.
-        report: hears of what is new.
+        texts: See `train_vocabulary`.
+        config: See `train_vocabulary`.
+        seed: See `train_vocabulary`.
+        size: Characters of all texts. A small vocabulary is trained in this process, without reports.
+        report: Called with the progress, from threads.
 
     Raises:
-        UserError: see `train_vocabulary`.
-        JobError: see `train_vocabulary`; or the process was ended.
+        UserError: See `train_vocabulary`.
+        JobError: See `train_vocabulary`; or the process was killed.
     """
     if size < WORTH_A_PROCESS:
         return train_vocabulary(texts, config, seed)
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", __name__],  # a module of the working directory is not to be taken for another
+        [sys.executable, "-P", "-m", __name__],  # no module of the working directory may hide another
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -84,10 +84,10 @@ def train_watched(texts: Iterable[str], config: VocabularyConfig, seed: int, siz
     try:
         _send(process.stdin, texts, config, seed, size, report)
         answer = process.stdout.read()
-    except BrokenPipeError:  # it ended before it had all texts
+    except BrokenPipeError:  # the process ended before it had all texts
         answer = b""
     finally:
-        process.kill()  # of no effect where it has answered
+        process.kill()  # no effect after the process has answered
         with contextlib.suppress(BrokenPipeError), process:  # closes the pipes
             reader.join()
     if not answer:
@@ -102,10 +102,10 @@ def train_watched(texts: Iterable[str], config: VocabularyConfig, seed: int, siz
 
 
 class TrainingLog:
-    """Reads SentencePiece's log and reports what it tells of progress.
+    """A reader of SentencePiece's log that reports progress.
 
     Attributes:
-        last: the last line, without what SentencePiece puts before each.
+        last: The last line, without SentencePiece's prefix.
     """
 
     def __init__(self, config: VocabularyConfig, report: Report) -> None:
@@ -119,7 +119,7 @@ class TrainingLog:
             self.take(line.decode(errors="replace").strip())
 
     def take(self, line: str) -> None:
-        """Take in a line."""
+        """Parse a line."""
         self.last = line.rpartition("] ")[2] or self.last
         if found := _ALPHABET.search(line):
             meta = len({PAD_ID, UNKNOWN_ID}) + 256 * self._config.byte_fallback
@@ -136,7 +136,7 @@ class TrainingLog:
 def _send(
     file: IO[bytes], texts: Iterable[str], config: VocabularyConfig, seed: int, size: int, report: Report
 ) -> None:
-    """Write what the process needs; the pipe stays open, so that its end tells the process of ours."""
+    """Write what the process needs. The pipe stays open, so that its end reports the end of this process."""
     pickle.dump((config, seed), file)
     sent = reported = 0
     for text in texts:
@@ -150,8 +150,8 @@ def _send(
 
 
 def main() -> None:
-    """Read, train and answer; end at once when whoever started this process does."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # while SentencePiece works Python's own handler is not asked
+    """Read, train and answer. End at once when the parent process ends."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python's own handler does not run while SentencePiece works
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     texts = sys.stdin.buffer
@@ -165,7 +165,7 @@ def main() -> None:
 
 
 def _received(pipe: IO[bytes]) -> Iterator[str]:
-    """The texts, none of which is kept; behind the last nothing comes but the end of whoever sends them."""
+    """Yield the texts without keeping them. After the last one, the pipe ends only with the parent process."""
     yield from iter(lambda: pickle.load(pipe), None)
     threading.Thread(target=_end_with, args=(pipe,), daemon=True).start()
 

@@ -1,4 +1,4 @@
-"""Text as an array of codepoints, and what each codepoint is: the common ground of words, windows and subwords."""
+"""Text as an array of codepoints with their classes, which words, windows and subwords use."""
 
 import functools
 import sys
@@ -6,22 +6,22 @@ import unicodedata
 
 import numpy as np
 
-# Classes below WORD_PART stand between words or alone; the order is used by comparisons.
+# Characters of classes below WORD_PART separate words or are words by themselves. Comparisons use the order.
 SPACE, ALONE, WORD_PART, UPPER, LOWER, DIGIT, MARK = range(7)
 
 _CLASS_OF_CATEGORY = {"Lu": UPPER, "Lt": UPPER, "Ll": LOWER, "Nd": DIGIT, "Mn": MARK, "Mc": MARK, "Me": MARK,
                       "Cf": MARK, "Pc": ALONE, "Pd": ALONE, "Ps": ALONE, "Pe": ALONE, "Pi": ALONE, "Pf": ALONE,
                       "Po": ALONE}  # fmt: skip
-# Planes 4 to 13 are empty, 15 and 16 private: their codepoints are parts of words without looking them up.
+# Planes 4 to 13 are empty, 15 and 16 private: their codepoints are parts of words without a lookup.
 _ASSIGNED = (range(0x40000), range(0xE0000, 0xE1000))
-# The blocks of BERT's basic tokenizer, and the ideographs that Unicode has added behind them since.
+# The blocks of BERT's basic tokenizer, and the ideographs that Unicode has added since.
 _CJK = ((0x3400, 0x4DC0), (0x4E00, 0xA000), (0xF900, 0xFB00), (0x20000, 0x3FFFE))
 _ASCII_PUNCTUATION = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
 
 
 @functools.cache
 def class_table() -> np.ndarray:
-    """The class of each of the 0x110000 codepoints, uint8: built on first use in about 50 ms, then kept."""
+    """Return the class of each of the 0x110000 codepoints, uint8. The first call takes about 50 ms."""
     table = np.full(sys.maxunicode + 1, WORD_PART, dtype=np.uint8)
     for block in _ASSIGNED:
         categories = map(unicodedata.category, map(chr, block))
@@ -35,17 +35,17 @@ def class_table() -> np.ndarray:
 
 
 def codepoints_of(text: str) -> np.ndarray:
-    """`ord` of each character, uint32 [len(text)], read-only."""
+    """Return `ord` of each character, uint32 [len(text)], read-only."""
     return np.frombuffer(text.encode("utf-32-le"), dtype="<u4")
 
 
 def classes_of(codepoints: np.ndarray) -> np.ndarray:
-    """The class of each codepoint (any unsigned dtype), uint8 of the same shape."""
+    """Return the class of each codepoint (any unsigned dtype), uint8 of the same shape."""
     return class_table()[codepoints]
 
 
 def byte_offsets(codepoints: np.ndarray) -> np.ndarray:
-    """Where each character starts in UTF-8, int64 [characters + 1]; the last entry is the number of bytes."""
+    """Return where each character starts in UTF-8, int64 [characters + 1]. The last entry is the number of bytes."""
     offsets = np.zeros(len(codepoints) + 1, dtype=np.int64)
     if not len(codepoints):
         return offsets

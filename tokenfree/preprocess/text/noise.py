@@ -1,8 +1,7 @@
 """Noise for tests of robustness: dropped, repeated and upper-cased characters, random case (Lee, Guo, Qiu, 2211.12677).
 
-Every draw is a function of the seed, the scheme and the example alone (Philox is a counter-based generator), and what a
-rate strikes a higher one strikes as well. Codepoints that stand for the models' special symbols are left as they are
-and where they are.
+A draw depends on the seed, the scheme and the example alone (Philox is a counter-based generator). A character changed
+at one rate also changes at any higher rate. Codepoints of the models' special symbols stay as they are.
 """
 
 from __future__ import annotations
@@ -16,20 +15,20 @@ import numpy as np
 Scheme = Literal["drop", "repeat", "uppercase", "random_case"]
 SCHEMES: tuple[Scheme, ...] = get_args(Scheme)
 
-RATES: dict[Scheme, float] = {"drop": 0.1, "repeat": 0.2, "uppercase": 1.0, "random_case": 1.0}  # those of the paper
-_MOST_COPIES = 3  # in addition to the character itself, 1 to 3 alike
-_LAST_CASED = 0x1FFFF  # no character beyond has a case
+RATES: dict[Scheme, float] = {"drop": 0.1, "repeat": 0.2, "uppercase": 1.0, "random_case": 1.0}  # the paper's rates
+_MOST_COPIES = 3  # copies in addition to the character itself
+_LAST_CASED = 0x1FFFF  # no later codepoint has a case
 
 
 def add_noise(text: str, scheme: Scheme, *, seed: int, example: int | str, rate: float | None = None) -> str:
-    """`text` with the noise of a scheme; the same for the same arguments.
+    """Return `text` with the noise of a scheme, the same for the same arguments.
 
-    Each character is struck with probability `rate`, by default that of `RATES`. drop: it is deleted, but never the
-    whole text. repeat: it is followed by 1 to 3 copies of itself. uppercase: it is upper-cased. random_case: it is
-    upper- or lower-cased with probability 1/2 each, which never changes the number of characters.
+    Each character is chosen with probability `rate`, by default that of `RATES`. drop deletes it, but never the whole
+    text. repeat adds 1 to 3 copies of it. uppercase upper-cases it. random_case upper- or lower-cases it with
+    probability 1/2 each. Changes of case never change the number of characters.
 
     Raises:
-        ValueError: there is no such scheme, or the rate is not above 0 and at most 1.
+        ValueError: There is no such scheme, or the rate is not above 0 and at most 1.
     """
     if scheme not in SCHEMES:
         raise ValueError(f"there is no noise {scheme!r} (there are {', '.join(SCHEMES)})")
@@ -72,10 +71,10 @@ def _random_case(codepoints: np.ndarray, seed: int, example: int | str, rate: fl
 
 @functools.cache
 def _cases() -> tuple[np.ndarray, np.ndarray]:
-    """How far each codepoint is from its upper and its lower case, int64 [`_LAST_CASED` + 1] each.
+    """Return the distance of each codepoint to its upper and its lower case, int64 [`_LAST_CASED` + 1] each.
 
-    0 where the other case has another number of characters or does not come back when lower-cased, as "ß" and "ı": so
-    noise of case never changes which characters a text has.
+    It is 0 if the other case has another number of characters or does not return when lower-cased ("ß", "ı"), so that
+    noise of case never changes which letters a text has.
     """
     characters = [chr(codepoint) for codepoint in range(_LAST_CASED + 1)]
     shifts = []
@@ -92,12 +91,12 @@ def _cases() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _is_special(codepoints: np.ndarray) -> np.ndarray:
-    """Codepoints of special symbols: the bytes 0 to 4 and the first of the Private Use Area (see normalize.py)."""
+    """Return True for codepoints of special symbols: bytes 0 to 4 and the start of the Private Use Area."""
     return (codepoints <= 4) | ((codepoints >= 0xE000) & (codepoints < 0xE010))
 
 
 def _uniform(seed: int, scheme: str, example: int | str, count: int) -> np.ndarray:
-    """float64 [count] in [0, 1)."""
+    """Return random numbers, float64 [count] in [0, 1)."""
     name = "\x00".join(map(str, (seed, scheme, example)))
     key = np.frombuffer(hashlib.blake2b(name.encode(), digest_size=16).digest(), dtype="<u8")
     return (np.random.Philox(key=key).random_raw(count) >> np.uint64(11)) * 2.0**-53

@@ -1,4 +1,4 @@
-"""Unicode clean-up of documents, done once, before anything is counted, cut or hashed."""
+"""Unicode normalisation of documents, before anything is counted, cut or hashed."""
 
 import functools
 import re
@@ -8,7 +8,7 @@ import numpy as np
 
 from tokenfree.preprocess.text.characters import MARK, class_table, codepoints_of
 
-# Unicode's Stream-Safe limit (UAX #15): no real text comes near, and NFC costs quadratic time in the length of a run.
+# Unicode's Stream-Safe limit (UAX #15). No real text comes close, and NFC takes quadratic time in the length of a run.
 MAX_MARKS = 30
 # Control characters that are not white space (bytes 0x00 to 0x04 are Byte2Word's special tokens); lone surrogates,
 # which have no UTF-8; noncharacters and the byte order mark; and the private codepoints that stand for the models'
@@ -25,11 +25,11 @@ _BLANK_LINES = re.compile("\n{3,}")
 
 
 def normalize(text: str) -> str:
-    """NFC, without control characters, with white space tidied; normalising twice changes nothing.
+    """Return `text` in NFC, without control characters, with tidy white space. A second call changes nothing.
 
-    Lines end in a newline whatever ended them before; within a line, runs of white space become one space and none is
-    left at either end; at most one blank line stands in a row, and none at the start or end of the text. Of a run of
-    combining marks, those behind the thirtieth are dropped.
+    All line ends become newlines. Within a line, runs of white space become one space, and none is left at either end.
+    There is at most one blank line between lines, and none at the start or end of the text. A run of combining marks is
+    cut after the thirtieth.
     """
     text = _REMOVED.sub("", text)
     if not text.isascii():
@@ -44,7 +44,7 @@ def normalize(text: str) -> str:
 
 def _limit_marks(text: str) -> str:
     codepoints = codepoints_of(text)
-    # A run that is too long holds two neighbours of this sample.
+    # A run that is too long contains two neighbours of this sample.
     sample = _combining_table()[codepoints[:: MAX_MARKS // 2]]
     if not (sample[1:] & sample[:-1]).any():
         return text
@@ -56,7 +56,7 @@ def _limit_marks(text: str) -> str:
 
 @functools.cache
 def _combining_table() -> np.ndarray:
-    """For each codepoint whether NFC may move it, bool [0x110000]."""
+    """Return for each codepoint whether NFC may move it, bool [0x110000]."""
     table = class_table() == MARK
     for codepoint in np.flatnonzero(table).tolist():
         table[codepoint] = unicodedata.combining(chr(codepoint)) != 0

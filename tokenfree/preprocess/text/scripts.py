@@ -1,4 +1,4 @@
-"""Which writing systems a text is in, by Unicode's own table: for the counts of the dataset card and of evaluations."""
+"""Count the writing systems of a text by Unicode's own table, for the dataset card and evaluations."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections import Counter
 import numpy as np
 from fontTools.unicodedata import Scripts
 
-SAMPLING = 16  # every 16th character is looked at: the card needs shares, not exact counts
+SAMPLING = 16  # count every 16th character: the card needs shares, not exact counts
 
 # Runs of codepoints of one script, by the first of each: https://www.unicode.org/reports/tr24/.
 _STARTS = np.array(Scripts.RANGES, np.uint32)
-# What many scripts share belongs to none: spaces, most digits and marks ("Common"), accents, unassigned codepoints.
+# Characters that many scripts share belong to none: spaces, most digits and marks ("Common"), accents, unassigned ones.
 _NONE = {"Common", "Inherited", "Unknown"}
 _SCRIPTS = tuple(
     "" if (name := Scripts.NAMES[code].replace("_", " ")) in _NONE else name for code in map(str, Scripts.VALUES)
@@ -21,12 +21,12 @@ SCRIPTS = tuple(sorted({*_SCRIPTS} - {""}))
 
 
 def scripts_of(codepoints: np.ndarray) -> np.ndarray:
-    """The script of each codepoint (any integers), str of the same shape; "" for what belongs to none."""
+    """Return the script of each codepoint (any integers), str of the same shape, or "" if it belongs to none."""
     return _NAMES[np.searchsorted(_STARTS, codepoints, side="right") - 1]
 
 
 def count_scripts(text: str) -> Counter[str]:
-    """How many of every 16th character of `text` belong to each script."""
+    """Return how many of every 16th character of `text` belong to each script."""
     codepoints = np.frombuffer(text[::SAMPLING].encode("utf-32-le"), "<u4")
     runs = np.bincount(np.searchsorted(_STARTS, codepoints, side="right") - 1, minlength=len(_SCRIPTS))
     counts: Counter[str] = Counter()

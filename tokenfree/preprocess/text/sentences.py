@@ -1,7 +1,7 @@
-"""Sentence boundaries by rules for any language, and documents cut into windows at them.
+"""Find sentence boundaries by rules for any language, and cut documents into windows at them.
 
-A wrong boundary costs little and a missed one less, so that doubtful cases (initials, abbreviations, ordinals) are
-not boundaries.
+A wrong boundary costs little and a missed one less, so doubtful cases (initials, abbreviations, ordinals) are not
+boundaries.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import unicodedata
 
 import numpy as np
 
-# These end a sentence only before white space and something that can start one: Latin, Greek, Cyrillic, ...
+# These end a sentence only before white space and a character that can start one: Latin, Greek, Cyrillic, ...
 _WEAK = ".!?…‽⁇⁈⁉‼"
 # These end a sentence whatever follows (Sentence_Terminal=STerm of the Unicode Character Database, less the above):
 # Armenian, Arabic, Syriac, Devanagari and its neighbours, Burmese, Ethiopic, Khmer, Mongolian, ..., Chinese, Japanese.
@@ -22,13 +22,13 @@ _CLOSERS = "\"'”’»›)\\]}」』）】》〉〕〗〙〛］｝｣"
 _OPENERS = "\"'“‘«‹„‚([{「『（【《〈¿¡–—-"
 
 _OPENING = rf"(?:[{re.escape(_OPENERS)}]\s?){{0,3}}"
-# Matches start at the head of a run of marks only: from its middle too, a long run would cost quadratic time. One looks
-# back behind the first mark rather than before it, since `re` scans for a set three times as fast as for an assertion.
+# Matches start only at the first mark of a run, because a long run would otherwise take quadratic time. The lookbehind
+# follows the first mark, because `re` scans for a set three times as fast as for an assertion.
 _WEAK_END = re.compile(rf"[{_WEAK}](?<![{_WEAK}]{{2}})[{_WEAK}]*[{_CLOSERS}]*(\s+){_OPENING}(?=\w)")
 _STRONG_END = re.compile(rf"[{_STRONG}][{_WEAK}{_STRONG}]*([{_CLOSERS}]*)(\s*)")
 _LINE_END = re.compile(r"\n\s*")
 _HIRAGANA = range(0x3041, 0x30A0)
-_MAX_ABBREVIATION = 16  # characters looked at before a full stop
+_MAX_ABBREVIATION = 16  # characters examined before a full stop
 
 # Abbreviations that are usually followed by a capital: titles and the like. Those before numbers need no list, since
 # a number does not start a sentence after a short word.
@@ -45,11 +45,12 @@ _ABBREVIATIONS = frozenset(_TITLES.split())
 
 
 def sentence_starts(text: str) -> np.ndarray:
-    """Codepoint offsets of the sentences of `text`, uint32 [sentences], increasing from 0; none for an empty text.
+    """Return codepoint offsets of the sentences of `text`, uint32 [sentences], increasing from 0.
 
-    A sentence starts at every line with text; behind a full stop, exclamation or question mark and closing quotes,
-    where white space and a capital or a letter without case follow (with opening quotes or a dash between); and behind
-    the terminal marks of other scripts, with or without white space. Spaces alone never end one (Thai, Lao).
+    A sentence starts at every line with text. It also starts after a full stop, exclamation or question mark and
+    closing quotes, if white space and a capital or a letter without case follow (perhaps after opening quotes or a
+    dash), and after the terminal marks of other scripts, with or without white space. Spaces alone never end a sentence
+    (Thai, Lao).
     """
     starts = {match.end() for match in _LINE_END.finditer(text)}
     starts.update(match.end() for match in _STRONG_END.finditer(text) if not _is_quotation(text, match))
@@ -59,7 +60,7 @@ def sentence_starts(text: str) -> np.ndarray:
 
 
 def _is_quotation(text: str, match: re.Match[str]) -> bool:
-    """Whether a Japanese sentence goes on behind what it quotes: the particle in 「...。」と言った is Hiragana."""
+    """Return True if a Japanese sentence continues after a quotation: the particle in 「...。」と言った is Hiragana."""
     follower = text[match.end() : match.end() + 1]
     return bool(match[1] and not match[2] and follower) and ord(follower) in _HIRAGANA
 
@@ -69,7 +70,7 @@ def _is_boundary(text: str, match: re.Match[str]) -> bool:
     if follower.islower() or follower == "_":
         return False
     start, space = match.span(0)[0], match.start(1)
-    if space != start + 1 or text[start] != ".":  # only a lone full stop is ever anything but a terminal
+    if space != start + 1 or text[start] != ".":  # only a single full stop can be something else than a terminal
         return True
     word = _word_before(text, start)
     if not follower.isalpha():
@@ -78,7 +79,7 @@ def _is_boundary(text: str, match: re.Match[str]) -> bool:
 
 
 def _word_before(text: str, end: int) -> str:
-    """The word that ends at `end`, with full stops inside it, without opening marks: "U.S" before "U.S. Army"."""
+    """Return the word that ends at `end`, including full stops, without opening marks: "U.S" before "U.S. Army"."""
     words = text[max(0, end - _MAX_ABBREVIATION) : end].split()
     if not words or text[end - 1].isspace():
         return ""
@@ -100,18 +101,18 @@ def _is_abbreviation(word: str) -> bool:
     return last.casefold() in _ABBREVIATIONS
 
 
-_LONGEST_CLUSTER = 64  # characters searched backwards for a cut that leaves marks and joiners with their base
+_LONGEST_CLUSTER = 64  # characters searched backwards for a cut that keeps marks and joiners with their base
 _JOINERS = "\u200c\u200d"
 _SKIN_TONES = range(0x1F3FB, 0x1F400)
 
 
 def cut(text: str, sentence_starts: np.ndarray, max_characters: int) -> list[tuple[int, int]]:
-    """Codepoint spans of the windows of `text`, greedily filled from the left, each of at most `max_characters`.
+    """Return codepoint spans of the windows of `text`, filled greedily from the left, of at most `max_characters` each.
 
-    A window ends before the last sentence start (from `sentence_starts`, integers [sentences], increasing codepoint
-    offsets) that lets it fit; a sentence that is too long alone is cut at its last white space that fits, and a word
-    that is too long alone between characters, if possible not before a combining mark, a joiner or a skin tone. No
-    window starts or ends with white space, and all of the text but white space is in some window.
+    A window ends before the last sentence start that fits (`sentence_starts` are increasing codepoint offsets, integers
+    [sentences]). A sentence that is too long is cut at the last white space that fits, and a word that is too long
+    between characters, if possible not before a combining mark, a joiner or a skin tone. No window starts or ends with
+    white space, and every other character is in a window.
     """
     windows = []
     start = _skip_space(text, 0, len(text))
@@ -124,7 +125,7 @@ def cut(text: str, sentence_starts: np.ndarray, max_characters: int) -> list[tup
 
 def _window_end(text: str, start: int, sentence_starts: np.ndarray, max_characters: int) -> int:
     limit = start + max_characters
-    # White space between windows is dropped, so that the next one may start behind the limit.
+    # White space between windows is dropped, so the next window may start after the limit.
     latest = _skip_space(text, limit, len(text))
     if latest >= len(text):
         return start + len(text[start:limit].rstrip())
@@ -144,7 +145,7 @@ def _skip_space(text: str, start: int, end: int) -> int:
 
 
 def _cluster_end(text: str, start: int, limit: int) -> int:
-    """The last position up to `limit` where a character that is seen as one is not cut; `limit` where none is near."""
+    """Return the last position up to `limit` that cuts no grapheme, or `limit` if there is none nearby."""
     for end in range(limit, max(start, limit - _LONGEST_CLUSTER), -1):
         if not _joins_previous(text[end]) and text[end - 1] not in _JOINERS:
             return end

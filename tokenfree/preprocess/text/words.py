@@ -1,4 +1,4 @@
-"""Words as byte spans: the groups that Byte2Word pools, by the rules of BERT's basic tokenizer plus camel case.
+"""Words as byte spans, which Byte2Word pools, by the rules of BERT's basic tokenizer plus camel case.
 
 Lee, Guo, Qiu, "Word-Level Representation From Bytes For Language Modeling", https://arxiv.org/abs/2211.12677.
 """
@@ -21,12 +21,12 @@ MAX_WORD_BYTES = 128
 
 
 def word_spans(text: str) -> tuple[np.ndarray, np.ndarray]:
-    """Starts and ends of the words of `text`, both uint32 [words], as byte offsets into `text.encode()`.
+    """Return starts and ends of the words of `text`, both uint32 [words], as byte offsets into `text.encode()`.
 
-    A word ends at white space, and before and after each CJK or punctuation character, which is a word of its own; at
-    "camelCase" and "HTMLParser" (before the last capital of a run that lower case follows), marks and format
-    characters being looked through; and at a character boundary where it would be longer than 128 bytes. The words are
-    in order and together cover every character that is not white space.
+    A word ends at white space. Each CJK or punctuation character is a word. "camelCase" and "HTMLParser" are two words
+    each: a word starts before a capital after lower case, and before the last capital of a run that lower case follows.
+    Marks and format characters are ignored in this rule. A word of more than 128 bytes is cut at a character boundary.
+    The words are in order and together cover every character except white space.
     """
     codepoints = codepoints_of(text)
     starts, ends = byte_spans(classes_of(codepoints), byte_offsets(codepoints))
@@ -34,8 +34,10 @@ def word_spans(text: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def byte_spans(classes: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """`word_spans` of the text with these character classes (uint8 [n]) and byte offsets (int64 [n + 1]), as two int64
-    [words]."""
+    """Return `word_spans` of a text with these character classes (uint8 [n]) and byte offsets (int64 [n + 1]).
+
+    Starts and ends are int64 [words].
+    """
     visible = classes != SPACE
     edges = classes <= ALONE
     cuts = np.ones(len(classes) + 1, dtype=bool)
@@ -47,7 +49,7 @@ def byte_spans(classes: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np
 
 
 def _camel_cuts(classes: np.ndarray) -> np.ndarray:
-    """Positions of the capitals that start a word inside a word."""
+    """Return the positions of capitals that start a word inside a word."""
     marks = classes == MARK
     kept = np.flatnonzero(~marks) if marks.any() else None
     bases = classes if kept is None else classes[kept]
@@ -60,8 +62,10 @@ def _camel_cuts(classes: np.ndarray) -> np.ndarray:
 
 
 def limit_bytes(starts: np.ndarray, ends: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Words, all int64 [words], of which those of more than `MAX_WORD_BYTES` are cut greedily from the left, between
-    characters, which begin at `offsets` (int64 [characters + 1])."""
+    """Cut words (int64 [words]) of more than `MAX_WORD_BYTES` greedily from the left, between characters.
+
+    Characters begin at `offsets` (int64 [characters + 1]).
+    """
     too_long = ends - starts > MAX_WORD_BYTES
     if not too_long.any():
         return starts, ends
