@@ -14,7 +14,7 @@ from tokenfree.core.errors import UserError
 from tokenfree.core.settings import build
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.sweep.history import Journal, TrialState
-from tokenfree.train.sweep.recipe import LOSS, SPEED, SweepRecipe, Target
+from tokenfree.train.sweep.recipe import LOSS, SweepRecipe, Target
 from tokenfree.train.sweep.results import (
     best,
     common_amount,
@@ -22,7 +22,6 @@ from tokenfree.train.sweep.results import (
     full_amount,
     knobs,
     mean_interval,
-    pareto,
     rank,
     read,
     settings,
@@ -83,7 +82,7 @@ def test_a_mean_over_fewer_seeds_does_not_win() -> None:
     one = [trial("0", [1.0], setting=0, values={KEY: 1}), trial("1", [], "failed", setting=0, values={KEY: 1})]
     two = [trial(str(n), [3.0], setting=1, values={KEY: 2}) for n in (2, 3)]
     assert best([*one, *two]) is two[0]
-    assert [item.setting.index for item in front(rank([*one, *two]), (LOSS, SPEED), 10)] == [1]
+    assert [item.setting.index for item in front(rank([*one, *two]), LOSS, 10, "step", {"0": 1.0, "2": 1.0})] == [1]
 
 
 def test_a_trial_that_took_over_other_values_is_a_setting_of_its_own() -> None:
@@ -111,14 +110,12 @@ def test_an_interval_needs_two_values() -> None:
     assert mean_interval([]) is None
 
 
-def test_pareto_keeps_what_nothing_beats() -> None:
-    assert pareto([(1, 5), (2, 2), (3, 3), (5, 1), (2, 2)]) == [True, True, False, True, True]
-    assert pareto([]) == []
-
-
-def test_the_front_is_of_all_targets() -> None:
+def test_the_front_is_of_quality_and_cost() -> None:
     trials = [trial("1", [4.0], speed=300.0), trial("2", [3.0], speed=200.0), trial("3", [3.5], speed=100.0)]
-    assert [item.setting.name for item in front(rank(trials), (LOSS, SPEED), 10)] == ["2", "1"]
+    slowness = {name: -trial.last["characters_per_second"] for name, trial in zip("123", trials, strict=True)}
+    assert [item.setting.name for item in front(rank(trials), LOSS, 10, "step", slowness)] == ["2", "1"]
+    equal = [trial("1", [4.0]), trial("2", [4.0]), trial("3", [4.0])]
+    assert [item.setting.name for item in front(rank(equal), LOSS, 10, "step", {"1": 1, "2": 1, "3": 2})] == ["1", "2"]
     assert [item.setting.name for item in rank(trials, target=Target("characters_per_second", "max"))] == [
         "1",
         "2",

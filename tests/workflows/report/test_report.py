@@ -179,7 +179,7 @@ def make_sweep(folder: Path, trials: list[TrialState], skipped: dict[str, int] |
     lines = (json.dumps(event) + "\n" for event in events(trials, skipped or {}))
     (folder / "journal.jsonl").write_text("".join(lines))
     if all(trial.state in ("finished", "stopped", "failed") for trial in trials):
-        named = {"targets": (LOSS, SPEED), "budget": SimpleNamespace(unit="step")}
+        named = {"target": LOSS, "quality": LOSS, "budget": SimpleNamespace(unit="step")}
         sweep: Any = SimpleNamespace(space=space, best_recipe=lambda values: {"values": dict(values)}, **named)
         write(folder, sweep, trials, skipped)
     return folder

@@ -388,9 +388,9 @@ class SweepRecipe:
         return quality(self.objectives)
 
     @property
-    def targets(self) -> tuple[Target, ...]:
-        """What settings are chosen by, the first first: the objectives, then the other one of quality and speed."""
-        return tuple(dict.fromkeys((*objectives(self.objectives), self.quality, SPEED)))
+    def target(self) -> Target:
+        """What settings are ranked by: the first objective."""
+        return objectives(self.objectives)[0]
 
     def mapping(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the recipe's mapping with `values` (dotted key -> value) laid over base and overrides."""

@@ -170,61 +170,41 @@ def best(trials: Iterable[TrialState], *, target: Target = LOSS, unit: str = "st
 
 
 def front(
-    items: Sequence[Ranked],
-    targets: Sequence[Target],
-    amount: float,
-    unit: str = "step",
-    *,
-    known: Mapping[str, Mapping[str, float | None]] | None = None,
+    items: Sequence[Ranked], quality: Target, amount: float, unit: str, costs: Mapping[str, float | None]
 ) -> list[Ranked]:
-    """Return the settings that no other one equals or beats in every target and beats in one, in the order of `items`.
+    """Return the settings that no other one equals or beats in quality and cost and beats in one, in their order.
 
     Only those with the most seeds are compared: the seeds that a scheduler let go on are its luckier ones.
 
     Args:
-        items: settings that got to `amount` of `unit`, where their targets are compared.
-        targets: all of which a setting must have.
+        items: settings that got to `amount` of `unit`, where their quality is compared.
+        quality: the metric.
         amount: of `unit`.
         unit: a field of the reports.
-        known: of a metric, the value of each trial by its name, in place of what it reported itself.
+        costs: of each trial by its name, of which less is better.
     """
-    known = known or {}
-    costs, kept = [], []
     most = max((item.interval.count for item in items), default=0)
+    points = []
     for item in items:
-        found: list[float | None] = []
-        for target in targets:
-            if target.metric in known:
-                found.append(known[target.metric].get(item.setting.trials[0].name))
-            else:
-                interval = item.setting.interval(target.metric, amount, unit)
-                found.append(None if interval is None else interval.mean)
-        values = [target.cost(value) for target, value in zip(targets, found, strict=True) if value is not None]
-        if item.interval.count == most and len(values) == len(targets):
-            kept.append(item)
-            costs.append(values)
-    return [item for item, on in zip(kept, pareto(costs), strict=True) if on]
+        cost, found = costs.get(item.setting.trials[0].name), item.setting.interval(quality.metric, amount, unit)
+        if item.interval.count == most and found is not None and cost is not None:
+            points.append((item, quality.cost(found.mean), cost))
+
+    def is_beaten(loss: float, cost: float) -> bool:
+        return any(one <= loss and two <= cost and (one, two) != (loss, cost) for _, one, two in points)
+
+    return [item for item, loss, cost in points if not is_beaten(loss, cost)]
 
 
-def pareto(costs: Sequence[Sequence[float]]) -> list[bool]:
-    """Return which rows of `costs` [points, targets] are not dominated; less is better in every column."""
-    if not costs:
-        return []
-    table = np.asarray(costs, dtype=float)
-    no_worse = (table[:, None] <= table[None]).all(-1)
-    better = (table[:, None] < table[None]).any(-1)
-    return np.logical_not(np.any(no_worse & better, axis=0)).tolist()
-
-
-def mean_interval(values: Sequence[float], level: float = 0.95) -> MeanInterval | None:
-    """Return the mean of independent values and its interval by Student's t; None without values."""
+def mean_interval(values: Sequence[float]) -> MeanInterval | None:
+    """Return the mean of independent values and its 95% interval by Student's t; None without values."""
     if not values:
         return None
     mean, count = float(np.mean(values)), len(values)
     if count == 1:
         return MeanInterval(mean, None, 1)
     error = float(np.std(values, ddof=1)) / math.sqrt(count)
-    return MeanInterval(mean, float(student_t.ppf((1 + level) / 2, count - 1)) * error, count)
+    return MeanInterval(mean, float(student_t.ppf(0.975, count - 1)) * error, count)
 
 
 @dataclass(frozen=True)
@@ -238,6 +218,16 @@ class TrainingCost:
 
     flops: float | None = None
     speed: float | None = None
+
+    @property
+    def arithmetic(self) -> float | None:
+        """`flops` to two digits: a smaller difference is no reason to prefer a setting."""
+        return None if self.flops is None else float(f"{self.flops:.2g}")
+
+    @property
+    def slowness(self) -> float | None:
+        """`speed` to two digits, negated, so that less is better."""
+        return None if self.speed is None else -float(f"{self.speed:.2g}")
 
 
 def costs(trials: Iterable[TrialState]) -> dict[str, TrainingCost]:
@@ -258,11 +248,6 @@ def _ratio(pairs: Iterable[tuple[Any, Any]]) -> float | None:
     known = [(above, below) for above, below in pairs if is_number(above) and is_number(below)]
     below = sum(below for _, below in known)
     return sum(above for above, _ in known) / below if below else None
-
-
-def two_digits(value: float | None) -> float | None:
-    """Round a cost: a smaller difference is no reason to prefer a setting."""
-    return None if value is None else float(f"{value:.2g}")
 
 
 def front_amount(trials: Iterable[TrialState], unit: str = "step") -> float | None:
@@ -384,16 +369,15 @@ def is_range(values: Sequence[Any]) -> bool:
 def table(sweep: SweepRecipe, trials: Sequence[TrialState]) -> str:
     """Return the text of `sweep.csv`: trial, state, a column a knob, the last report, setting, seed, front, error.
 
-    `front` is `yes` for settings that no other one beats in the sweep's targets. They are compared in the mean over
+    `front` is `yes` for settings that no other one beats in quality and speed. They are compared in the mean over
     seeds, at the amount of the budget's unit that at least three settings got to.
     """
-    unit, targets = sweep.budget.unit, sweep.targets
+    unit, leading = sweep.budget.unit, []
     amount = front_amount(trials, unit)
-    leading = []
     if amount is not None:
-        ranked = rank(trials, target=targets[0], unit=unit, amount=amount)
-        known = {SPEED.metric: {name: two_digits(cost.speed) for name, cost in costs(trials).items()}}
-        leading = front(ranked, targets, amount, unit, known=known)
+        ranked = rank(trials, target=sweep.target, unit=unit, amount=amount)
+        slowness = {name: cost.slowness for name, cost in costs(trials).items()}
+        leading = front(ranked, sweep.quality, amount, unit, slowness)
     on_front = {trial.name for item in leading for trial in item.setting.trials}
     keys = sorted({*sweep.space, *knobs(trials)})
     more = sorted({name for trial in trials for name in trial.last} - {*METRICS, *_NO_METRICS})
@@ -420,7 +404,7 @@ def write(
         skipped: how many settings were not tried, by reason; kept in `skipped.json`.
     """
     files = {}
-    winner = best(trials, target=sweep.targets[0], unit=sweep.budget.unit)
+    winner = best(trials, target=sweep.target, unit=sweep.budget.unit)
     if winner is not None:
         note = f"# The best of {len(trials)} trials ({winner.name}): {json.dumps(dict(winner.values))}\n"
         files[BEST] = note + yaml.safe_dump(sweep.best_recipe(winner.values), sort_keys=False)

@@ -163,7 +163,7 @@ def _results(sweep: "SweepRecipe", result: "SweepResult") -> Iterator[str]:
         yield from (f"  {count} x {reason}" for reason, count in sorted(result.skipped.items()))
     unit = sweep.budget.unit
     amount = full_amount(result.trials, unit)
-    ranked = rank(result.trials, target=sweep.targets[0], unit=unit, amount=amount)
+    ranked = rank(result.trials, target=sweep.target, unit=unit, amount=amount)
     if not ranked or amount is None:
         return
     setting = ranked[0].setting

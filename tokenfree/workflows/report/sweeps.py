@@ -8,7 +8,7 @@ from tokenfree.core.storage import Storage
 from tokenfree.train.sweep import results
 from tokenfree.train.sweep.history import BEST_FILE, is_number
 from tokenfree.train.sweep.recipe import LOSS, SPEED, Target, objectives, quality
-from tokenfree.train.sweep.results import METRICS, MeanInterval, Setting, TrainingCost, shown, two_digits
+from tokenfree.train.sweep.results import METRICS, MeanInterval, Setting, TrainingCost, shown
 from tokenfree.workflows.report import figures
 from tokenfree.workflows.report.figures import Dot, inline
 from tokenfree.workflows.report.load import SweepRecord, attempt_table, machine_line, state
@@ -91,11 +91,8 @@ class SweepView:
         """
         if self.front_amount is None:
             return []
-        known = {
-            SPEED.metric: {name: two_digits(cost.speed) for name, cost in self.costs.items()},
-            FLOPS.metric: {name: two_digits(cost.flops) for name, cost in self.costs.items()},
-        }
-        found = results.front(self.front_ranked, (LOSS, target), self.front_amount, self.unit, known=known)
+        costs = {name: cost.arithmetic if target == FLOPS else cost.slowness for name, cost in self.costs.items()}
+        found = results.front(self.front_ranked, LOSS, self.front_amount, self.unit, costs)
         return [item.setting.name for item in found]
 
     def short_name(self, setting: Setting) -> str:
@@ -174,7 +171,7 @@ def _cheaper(view: SweepView, winner: Setting) -> Iterator[Card]:
         return
     fastest = max(known, key=lambda setting: view.cost(setting).speed or 0.0)
     ratio, losses = (view.cost(fastest).speed or 0.0) / own, [view.loss(fastest), view.loss(winner)]
-    flops = [two_digits(view.cost(setting).flops) for setting in (fastest, winner)]
+    flops = [view.cost(setting).arithmetic for setting in (fastest, winner)]
     is_equal = flops[0] is not None and flops[0] == flops[1]  # equal models differ in speed by chance
     if ratio >= CHEAPER and losses[0] is not None and losses[1] is not None and not is_equal:
         note = f"{ratio:.1f} times as fast as the best setting, {losses[0] - losses[1]:+.3f} nats"
