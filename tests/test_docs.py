@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from docs.tools.draw_architecture import PICTURE
 from docs.tools.list_keys import PAGE, page
 from tests.conftest import REPOSITORY, SOURCE
@@ -55,6 +57,16 @@ def test_the_page_of_keys_lists_the_keys_that_there_are() -> None:
     assert {len(row) for row in rows} == {4}
     rates = [row[1:3] for row in rows if row[0] == "`train.learning_rate`"]
     assert rates == [["float > 0", "`0.001`"], ["float > 0", "`0.0001`"]]  # of pretraining and of fine-tuning
+
+
+@pytest.mark.parametrize(("word", "name"), [
+    ("install", "install"), ("GPU", "install"), ("license", "install"), ("resume", "resume"), ("Slurm", "slurm"),
+    ("batch size", "training"), ("tokenizer", "sources"), ("sweep", "sweeps"), ("evaluate", "quickstart"),
+    ("download", "quickstart"), ("memory", "troubleshooting"),
+])  # fmt: skip
+def test_a_word_that_users_search_is_in_a_heading_of_its_page(word: str, name: str) -> None:
+    page = (REPOSITORY / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    assert re.search(rf"(?im)^#+ .*\b{word}", page)
 
 
 def test_contributing_names_the_folders_in_import_order() -> None:
