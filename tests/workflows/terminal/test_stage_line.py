@@ -10,7 +10,7 @@ from tokenfree.workflows.terminal.progress import StageLine, counted
 
 
 @pytest.fixture
-def line(monkeypatch: pytest.MonkeyPatch) -> StageLine:
+def line(monkeypatch: pytest.MonkeyPatch, wide: None) -> StageLine:
     """A line whose clock stands at 100 seconds."""
     monkeypatch.setattr(console.time, "monotonic", lambda: 100.0)
     return StageLine(Terminal())
@@ -58,8 +58,23 @@ def test_stages_follow_one_another_on_lines_of_their_own(line: StageLine, monkey
     line.close()
     written = line.stream
     assert isinstance(written, Terminal)
-    assert written.getvalue().count("\n") == 3
-    assert "read       1 of 1 split · 0:00 · 1.0 MB · 7 characters\n" in written.getvalue()
+    read, vocabulary, build, end = written.screen()
+    assert read == "read       1 of 1 split · 0:00 · 1.0 MB · 7 characters"
+    assert vocabulary.startswith("vocabulary · 0:00")
+    assert build.startswith("build      1 of 2 shards")
+    assert end == ""
+
+
+def test_a_stage_that_ends_between_two_looks_is_whole(line: StageLine) -> None:
+    line(Progress("read", 0, 1, 0, 0))
+    line(Progress("finish", 1, 1, 5_000_000, 7))
+    line.close()
+    assert isinstance(line.stream, Terminal)
+    assert line.stream.screen() == [
+        "read       1 of 1 split · 0:00",
+        "finish     1 of 1 shard · 0:00 · 5.0 MB · 7 characters",
+        "",
+    ]
 
 
 def test_counted() -> None:

@@ -1,21 +1,18 @@
-"""What changes in a terminal while a command works: live lines, one a kind of work."""
+"""What commands show while they work: a region that redraws itself in a terminal, plain lines in a log."""
 
 from __future__ import annotations
 
 import collections
 import sys
-import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
 
-from rich.cells import cell_len
 from rich.console import Console
-from rich.control import Control
-from rich.live_render import LiveRender
-from rich.segment import ControlType, Segment
+from rich.live import Live
+from rich.segment import Segment
 from rich.text import Text
 from typing_extensions import Self
 
@@ -26,8 +23,9 @@ if TYPE_CHECKING:
     from tokenfree.preprocess.download import Progress
     from tokenfree.train.inference.embed import ShardRecord
 
-
 _PIPE = 1_000_000  # columns: nothing that is to be read by a program is ever wrapped
+_REFRESHES = 8  # a second
+LOG_INTERVAL = 10.0  # seconds between lines where the output is no terminal
 
 
 class PlainConsole(Console):
@@ -42,94 +40,69 @@ class PlainConsole(Console):
         super().__init__(file=stream, width=width, highlight=False, markup=False, emoji=False)
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """The string as text, made printable before it is measured."""
+        """Return the string as text, made printable before it is measured."""
         return super().render_str(printable(text), **{**options, "markup": False})
 
     def render(self, *arguments: Any, **options: Any) -> Iterator[Segment]:
-        """The segments of anything that can be printed, printable but for those that move the cursor."""
+        """Yield the segments of anything that can be printed, printable except those that move the cursor."""
         for segment in super().render(*arguments, **options):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
+    def show_cursor(self, show: bool = True) -> bool:
+        """Leave the cursor visible, so that a killed command leaves a terminal as it should be."""
+        return False
+
 
 def console() -> PlainConsole:
-    """Standard output; numbers and paths stay as they are, without colours of their own."""
+    """Return standard output; numbers and paths stay as they are, without colours of their own."""
     return PlainConsole(sys.stdout, None if sys.stdout.isatty() else _PIPE)
 
 
-class Frame:
-    """Lines that are written over the last ones in a single piece, each cut to the terminal's width.
-
-    Unlike `rich.live.Live` it leaves the cursor visible, so that a killed command leaves a terminal as it should be.
+class Display:
+    """The last lines of a terminal, redrawn while a command works. What it prints meanwhile stands above them.
 
     Args:
-        stream: is drawn on only where `live` says that it can be.
+        stream: A terminal, if anything is to be drawn.
+        draw: Returns the lines as they stand.
+        verbosity: Only `normal` draws.
+
+    Attributes:
+        live: Whether there is a terminal that can move its cursor.
     """
 
-    def __init__(self, stream: TextIO) -> None:
-        self._console = PlainConsole(stream)
-        self._drawn = LiveRender(Text())  # knows how many lines it has in the terminal
-        self._size = self.size
-        self.live = stream.isatty() and self._console.is_interactive  # a terminal that can move its cursor
+    def __init__(self, stream: TextIO, draw: Callable[[], Text], verbosity: Verbosity) -> None:
+        self.console = PlainConsole(stream)
+        self.live = verbosity == "normal" and stream.isatty() and self.console.is_interactive
+        self._draw = draw
+        self._shown: Live | None = None
 
-    @property
-    def size(self) -> tuple[int, int]:
-        """Columns and lines of the terminal as it is now."""
-        return self._console.size.width, self._console.size.height
+    def show(self) -> None:
+        """Begin to draw, below what was drawn before."""
+        if self.live and self._shown is None:
+            self._shown = Live(
+                get_renderable=self._draw,
+                console=self.console,
+                refresh_per_second=_REFRESHES,
+                redirect_stdout=sys.stdout.isatty(),  # not what is to go into a file
+            )
+            self._shown.start(refresh=True)
 
-    def draw(self, lines: Sequence[str]) -> None:
-        """Write `lines` over those drawn before; the cursor stays at the end of the last one."""
-        with self._console:  # in a single piece
-            if self.size != self._size:  # the terminal has moved its lines, nobody knows where to
-                self._size = self.size
-                self._begin_below()
-            self._console.print(self._back())
-            self._drawn.set_renderable(Text("\n".join(map(one_line, lines)), no_wrap=True, overflow="ellipsis"))
-            self._console.print(self._drawn)
+    def message(self, text: str) -> None:
+        """Print a line, whole, above what is drawn."""
+        self.console.print(Text(one_line(text)), soft_wrap=True)
 
-    def above(self, text: str) -> None:
-        """Write `text`, whole, above the lines that are drawn."""
-        with self._console:
-            self._console.print(self._back())
-            self._console.print(Text(text), soft_wrap=True)
-            self._console.print(self._drawn)
-
-    def finish(self, text: str) -> None:
-        """Write `text`, whole, in place of what is drawn, and begin below it."""
-        with self._console:
-            self._console.print(self._back())
-            self._console.print(Text(text), soft_wrap=True)
-        self._drawn = LiveRender(Text())
-
-    def clear(self) -> None:
-        """Take away what is drawn."""
-        self._console.control(self._back())
-        self._drawn = LiveRender(Text())
-
-    def _begin_below(self) -> None:
-        if self._drawn.last_render_height:
-            self._console.line()
-        self._drawn = LiveRender(Text())
-
-    def _back(self) -> Control:
-        """Back to where drawing began, all from there erased; at first, whatever stands in the cursor's line."""
-        if self._drawn.last_render_height:
-            return self._drawn.position_cursor()
-        return Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
-
-
-LOG_INTERVAL = 10.0  # seconds between lines where the output is no terminal
-
-
-_LIVE_INTERVAL = 0.1  # where it is one
-
-
-_TICK = 1.0  # seconds between two looks at the clock
+    def stop(self, *, keep: bool) -> None:
+        """Draw for the last time and go to a fresh line, or take away what is drawn."""
+        if self._shown is not None:
+            self._shown.transient = not keep
+            self._shown.stop()
+            self._shown = None
 
 
 class LiveLine:
     """A line that is drawn over itself in a terminal, and written anew every `interval` seconds in a log file.
 
-    It has parts, the most important first. A terminal shows as many of them as fit into a line; a log file has them
+    It has parts, the most important first. A terminal shows as much of them as fits into a line; a log file has them
     all, after the time of the day.
 
     Args:
@@ -144,72 +117,54 @@ class LiveLine:
         self, stream: TextIO | None = None, *, interval: float = LOG_INTERVAL, verbosity: Verbosity = "normal"
     ) -> None:
         self.stream = sys.stderr if stream is None else stream
-        self._frame = Frame(self.stream)
-        self.live = self._frame.live and verbosity == "normal"
+        self.shown: tuple[str, ...] = ()  # what is drawn, or not yet written into a log
+        self.began = time.monotonic()
+        self.interval, self.time = interval, self.began  # seconds between lines of a log, and that of the last one
+        self._display = Display(self.stream, self._line, verbosity)
         self._quiet = verbosity == "quiet"
-        self.interval = _LIVE_INTERVAL if self.live else interval
-        self.shown: tuple[str, ...] = ()  # what is not kept yet
-        self.time = float("-inf") if self.live else time.monotonic()  # of the last line written
-        self._waiting: threading.Event | None = None  # set when the wait is over
-        self._drawing = threading.Lock()
+        self._waiting: tuple[str, float] | None = None  # what for, since when
+
+    @property
+    def live(self) -> bool:
+        return self._display.live
 
     def show(self, *parts: str, final: bool = False) -> None:
-        """Show `parts` in place of the last ones, unless those are too new; final ones are shown at once and stay."""
-        if self._quiet:
-            return
-        now = time.monotonic()
-        due = final or now - self.time >= self.interval
-        if due:
-            self._end_wait()
-            self.time = now
-            if not self.live:
-                self._log(self.separator.join(parts))
-            elif final:
-                self._frame.finish(self._fitted(parts))
-            else:
-                self._frame.draw([self._fitted(parts)])
-        self.shown = () if final or (due and not self.live) else parts
+        """Show `parts` in place of the last ones; a log waits for `interval` to pass. Final ones are kept at once."""
+        self.shown, self._waiting = () if self._quiet else parts, None
+        if self.live:
+            self._display.show()
+        if final or (not self.live and time.monotonic() - self.time >= self.interval):
+            self.close()
 
     def message(self, text: str) -> None:
         """Write `text` as a line of its own, above the live one."""
         if self.live:
-            with self._drawing:
-                self._frame.above(one_line(text))
+            self._display.message(text)
         else:
             self._log(text)
 
     def wait(self, text: str) -> None:
         """Show `text` and for how long it has been shown, until there is something else to show."""
-        if self._quiet:
-            return None
-        if not self.live:
-            return self._log(text)
-        self._end_wait()
-        over, began = threading.Event(), time.monotonic()
-        self._waiting = over
-
-        def tick() -> None:
-            while True:
-                with self._drawing:
-                    if over.is_set():
-                        return
-                    self._frame.draw([self._fitted((clock(int(time.monotonic() - began)), text))])
-                over.wait(_TICK)
-
-        threading.Thread(target=tick, daemon=True).start()
+        if self.live:
+            self._waiting = text, time.monotonic()
+            self._display.show()
+        elif not self._quiet:
+            self._log(text)
 
     def clear(self) -> None:
         """Forget what is shown, so that plain lines can follow."""
-        self._end_wait()
-        if self.live and self.shown:
-            self._frame.clear()
-        self.shown = ()
+        self.shown, self._waiting = (), None
+        self._display.stop(keep=False)
 
     def close(self) -> None:
         """Keep what is shown and move to a fresh line."""
-        self._end_wait()
-        if self.shown:
-            self.show(*self.shown, final=True)
+        self._waiting = None
+        if self.live:
+            self._display.stop(keep=bool(self.shown))
+        elif self.shown:
+            self._log(self.separator.join(self.shown))
+            self.time = time.monotonic()
+        self.shown = ()
 
     def __enter__(self) -> Self:
         return self
@@ -219,32 +174,19 @@ class LiveLine:
     ) -> None:
         self.close()
 
-    def _end_wait(self) -> None:
-        if self._waiting is None:
-            return
-        with self._drawing:
-            self._waiting.set()
-            self._waiting = None
-            self._frame.clear()
-
-    def _fitted(self, parts: tuple[str, ...]) -> str:
-        return fitted([one_line(part) for part in parts], self.separator, self._frame.size[0] - 1)
+    def _line(self) -> Text:
+        waiting, parts = self._waiting, self.shown  # another thread draws
+        if waiting is not None:
+            parts = (clock(int(time.monotonic() - waiting[1])), waiting[0])
+        return Text(one_line(self.separator.join(parts)), no_wrap=True, overflow="ellipsis")
 
     def _log(self, text: str) -> None:
         self.stream.write(f"{time.strftime('%H:%M:%S')}  {one_line(text)}\n")
         self.stream.flush()
 
 
-def fitted(parts: Sequence[str], separator: str, width: int) -> str:
-    """The parts from the left that fit into `width` columns: the first one at least."""
-    kept = 1
-    while kept < len(parts) and cell_len(separator.join(parts[: kept + 1])) <= width:
-        kept += 1
-    return separator.join(parts[:kept])
-
-
 def short(number: float) -> str:
-    """A number in a few characters: 950, 1.2k, 3.4M."""
+    """Return a number in a few characters: 950, 1.2k, 3.4M."""
     for size, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= size:
             return f"{number / size:.1f}{suffix}"
@@ -252,7 +194,7 @@ def short(number: float) -> str:
 
 
 def clock(seconds: float) -> str:
-    """A time as 0:07 or 1:02:03."""
+    """Return a time as 0:07 or 1:02:03."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
@@ -263,24 +205,17 @@ class DownloadLine(LiveLine):
 
     separator = " · "
 
-    def __init__(self, stream: TextIO | None = None, *, verbosity: Verbosity = "normal") -> None:
-        super().__init__(stream, verbosity=verbosity)
-        self.start: float | None = None
-
     def __call__(self, progress: Progress) -> None:
         """Show how far the files are."""
-        now = time.monotonic()
-        if self.start is None:
-            self.start = now
+        seconds = time.monotonic() - self.began
         of = "" if progress.total is None else f" of {progress.total / 1e6:,.1f}"
         wiki = progress.name.partition("-pages")[0]  # whole names would wrap the line
         parts = [wiki, f"{progress.done / 1e6:,.1f}{of} MB"]
-        if now - self.start > 1:
-            rate = progress.received / (now - self.start)
+        if seconds > 1 and progress.received:
+            rate = progress.received / seconds
             parts.append(f"{rate / 1e6:.1f} MB/s")
             if progress.total is not None and progress.done < progress.total:
-                minutes, seconds = divmod(int((progress.total - progress.done) / rate), 60)
-                parts.append(f"{minutes}:{seconds:02} left")
+                parts.append(f"{clock(int((progress.total - progress.done) / rate))} left")
         self.show(*parts)
 
 
@@ -292,19 +227,18 @@ class StageLine(LiveLine):
 
     separator = " · "
 
-    def __init__(self, stream: TextIO | None = None, *, verbosity: Verbosity = "normal") -> None:
-        super().__init__(stream, verbosity=verbosity)
-        self.stage = ""
-        self.first: Any = None
-        self.last: Any = None
-        self.start = self.changed = 0.0
+    stage = ""
+    first: Any = None
+    last: Any = None
+    start = changed = 0.0
 
     def __call__(self, progress: Any) -> None:
         """Show a `tokenfree.pipelines.progress.Progress`; one that is shown again only moves the clock."""
         now = time.monotonic()
-        if self.stage and self.stage == _STAGE_BEFORE.get(progress.stage):
-            self(replace(progress, stage=self.stage))  # whose end may have come between two looks
         if progress.stage != self.stage:
+            if self.stage:  # its end may have come between two looks
+                ended = progress if self.stage == _STAGE_BEFORE.get(progress.stage) else self.last
+                self(replace(ended, stage=self.stage, done=ended.total))
             self.close()
             self.stage, self.first, self.start = progress.stage, progress, now
         if progress != self.last:
@@ -320,11 +254,11 @@ class StageLine(LiveLine):
         return f"{self.stage:<11}{self.last.done:,} of {counted(self.last.total, noun)}"
 
     def _bytes(self) -> list[str]:
-        """Megabytes, and those of a second since the stage began; what an earlier, killed job had done counts not."""
+        """Return megabytes, and those of a second since the stage began, without those of an earlier, killed job."""
         if not self.last.bytes or self.stage == "vocabulary":
             return []
-        seconds = self.changed - self.start
-        rate = f", {(self.last.bytes - self.first.bytes) / seconds / 1e6:,.1f} MB/s" if seconds > 1 else ""
+        seconds, made = self.changed - self.start, self.last.bytes - self.first.bytes
+        rate = f", {made / seconds / 1e6:,.1f} MB/s" if made and seconds > 1 else ""
         return [f"{self.last.bytes / 1e6:,.1f} MB{rate}"]
 
     def _left(self, now: float) -> list[str]:
@@ -336,7 +270,7 @@ class StageLine(LiveLine):
 
 
 def _trained(training: Any) -> str:
-    """How far a `tokenfree.preprocess.features.vocabulary_process.TrainingProgress` is, in words."""
+    """Return how far a `tokenfree.preprocess.features.vocabulary_process.TrainingProgress` is, in words."""
     if training is None:
         return ""
     done, total = f"{training.done:,}", f"{training.total:,}"
@@ -349,23 +283,20 @@ def _trained(training: Any) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 shard`, `2 shards`, `1,000 shards`."""
+    """Return `1 shard`, `2 shards`, `1,000 shards`."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 class EmbeddingLine(LiveLine):
-    """Shows the texts that stand as shards: how many, with how many characters, and how many of these a second."""
+    """The live line of embedding: texts that are in shards, their characters, and how many of these a second."""
 
     separator = " · "
 
-    def __init__(self, stream: TextIO | None = None, *, verbosity: Verbosity = "normal") -> None:
-        super().__init__(stream, verbosity=verbosity)
-        self._start = time.monotonic()
-        self._shards = self._texts = self._characters = self._made = 0
+    _shards = _texts = _characters = _made = 0
 
     def __call__(self, record: ShardRecord, made: bool) -> None:
         """Take a shard that was made now, or had been before."""
-        seconds = time.monotonic() - self._start
+        seconds = time.monotonic() - self.began
         self._shards += 1
         self._texts += record.texts
         self._characters += record.characters
@@ -379,7 +310,7 @@ _RECENT = 20  # steps over which speeds are averaged
 
 
 class ProgressLine(LiveLine):
-    """Shows the newest line of metrics: `with ProgressLine(steps=1000) as progress: pretrain(..., progress=progress)`.
+    """The newest line of metrics: `with ProgressLine(steps=1000) as progress: pretrain(..., progress=progress)`.
 
     Args:
         steps: of the whole run, for the time left.
@@ -416,7 +347,7 @@ class ProgressLine(LiveLine):
             self.show(*self.parts(), final=line["step"] == self._steps and not self.live)
 
     def parts(self) -> list[str]:
-        """The line as it stands, such as `step 120/1,000`, `loss 4.312`, `held-out 4.401`, `8:15 left` and so on."""
+        """Return the parts as they stand, such as `step 120/1,000`, `loss 4.312`, `held-out 4.401` and `8:15 left`."""
         recent, last = self._recent, self._recent[-1]
         seconds = sum(line["seconds"] for line in recent)
         parts = [f"step {last['step']:,}/{self._steps:,}", f"loss {last['loss']:.3f}"]

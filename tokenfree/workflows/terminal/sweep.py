@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import sys
 import textwrap
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
+from rich.text import Text
+
 from tokenfree.core.errors import one_line
 from tokenfree.train.sweep.history import Event, History, TrialState
 from tokenfree.train.sweep.recipe import LOSS, Scheduler, Target, expected_reports
 from tokenfree.train.sweep.results import is_number, short_names, shown
-from tokenfree.workflows.terminal.progress import Frame, clock, counted, fitted, short
+from tokenfree.workflows.terminal.progress import Display, clock, counted, short
 from tokenfree.workflows.terminal.verbosity import Verbosity
 
 if TYPE_CHECKING:
@@ -83,9 +84,6 @@ def _budget(sweep: SweepRecipe, costs: list[TrialCost], runs: int) -> Iterator[s
     yield f"all trials: {most}{steps:,.0f} steps, {characters:,.3g} characters, {flops:.3g} FLOPs"
 
 
-TICK = 1.0  # seconds between two drawings of the clock
-
-
 class SweepTable:
     """Shows the trials of a sweep: `with SweepTable() as table: run_sweep(..., progress=table)`.
 
@@ -108,56 +106,47 @@ class SweepTable:
         scheduler: Scheduler | None = None,
     ) -> None:
         self._stream = sys.stderr if stream is None else stream
-        self._frame = Frame(self._stream)
-        self._live = self._frame.live and verbosity == "normal"
+        self._display = Display(self._stream, self._draw, verbosity)
         self._quiet = verbosity == "quiet"
         self.pace = SweepPace(time.monotonic(), scheduler)
         self._history = History(seeds=1, reports=1)  # after the last event
         self._states: dict[str, str] = {}  # of the trials, as the log says
-        self._lock = threading.Lock()
-        self._done = threading.Event()
-        self._ticker = threading.Thread(target=self._tick, daemon=True)
 
     def __call__(self, event: Event, history: History) -> None:
         """Show an event, with what is known after it."""
-        with self._lock:
-            self._history = history
-            if event["event"] == "lost":
-                self._tell(event["message"])
-                return
-            self.pace.hear(event, history, time.monotonic())
-            if self._live:
-                self._frame.draw(self._lines_that_fit())
-            elif self._quiet:
-                return
-            elif event["event"] == "resume":
-                for trial in history.trials.values():
-                    if trial.ended:
-                        self._write(trial, history)
-            elif "trial" in event:
-                self._log(event, history)
+        self._history = history
+        if event["event"] == "lost":
+            self._tell(event["message"])
+            return
+        self.pace.hear(event, history, time.monotonic())
+        if self._display.live:
+            self._display.show()
+        elif self._quiet:
+            return
+        elif event["event"] == "resume":
+            for trial in history.trials.values():
+                if trial.ended:
+                    self._write(trial, history)
+        elif "trial" in event:
+            self._log(event, history)
 
     def lines(self, width: int, height: int) -> list[str]:
         """Return the frame as it stands, at most `height` lines of at most `width` characters."""
         return frame(self._history, self.pace, time.monotonic(), width, height)
 
     def __enter__(self) -> SweepTable:
-        if self._live:
-            self._ticker.start()
+        self._display.show()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._done.set()
-        with self._lock:
-            if self._live and self._history.trials:
-                self._frame.finish("\n".join(self._lines_that_fit()))
+        self._display.stop(keep=bool(self._history.trials))
 
     def _tell(self, message: str) -> None:
         """Show a message that is of no trial, above the table or as a line of its own."""
-        if self._live:
-            self._frame.above(one_line(message))
+        if self._display.live:
+            self._display.message(message)
         elif not self._quiet:
             self._stream.write(one_line(message) + "\n")
             self._stream.flush()
@@ -174,14 +163,10 @@ class SweepTable:
         self._stream.write(one_line(news(trial, history, self.pace, time.monotonic())) + "\n")
         self._stream.flush()
 
-    def _lines_that_fit(self) -> list[str]:
-        columns, rows = self._frame.size
-        return self.lines(columns - 1, rows - 1)
-
-    def _tick(self) -> None:
-        while not self._done.wait(TICK):
-            with self._lock:
-                self._frame.draw(self._lines_that_fit())
+    def _draw(self) -> Text:
+        columns, rows = self._display.console.size
+        lines = map(one_line, self.lines(columns - 1, rows - 1))
+        return Text("\n".join(lines), no_wrap=True, overflow="ellipsis")
 
 
 class SweepPace:
@@ -265,7 +250,7 @@ def frame(history: History, pace: SweepPace, now: float, width: int, height: int
         if _width(widths) > width:
             del widths[number]
     widths[_SETTINGS] -= max(0, min(_width(widths) - width, widths[_SETTINGS] - _LEAST_SETTINGS))
-    lines = [fitted(_summary(history, pace, now), _SEPARATOR, width), *_lines(header, widths)]
+    lines = [_SEPARATOR.join(_summary(history, pace, now)), *_lines(header, widths)]
     for number, row in enumerate(rows[1:]):
         found, last = _lines(row, widths), number == len(trials) - 1
         if len(lines) + len(found) + (not last) > height:
