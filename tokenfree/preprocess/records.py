@@ -1,4 +1,4 @@
-"""The records that travel through preprocessing: pages, documents, input splits, sites, and the schema of windows."""
+"""Records of preprocessing: pages, documents, input splits, sites, and the schema of windows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KEY_BYTES = 16
 
 @dataclass(frozen=True)
 class Document:
-    """One article or book, clean: `id` is `source:page_id:revision_id` or `source:book`, `language` BCP 47."""
+    """A clean article or book. `id` is `source:page_id:revision_id` or `source:book`; `language` is BCP 47."""
 
     id: str
     language: str
@@ -28,7 +28,7 @@ class Document:
 
 @dataclass(frozen=True)
 class Failure:
-    """One page that could not become a document: kept with its raw text so that it can be replayed."""
+    """A page that could not become a document, with its raw text so that it can be replayed."""
 
     id: str
     reason: str
@@ -36,11 +36,11 @@ class Failure:
 
 
 def document_key(text: str) -> bytes:
-    """The 16 bytes by which documents are sorted, deduplicated and split: BLAKE2b-128 of the normalised text."""
+    """Return BLAKE2b-128 of the normalised text, by which documents are sorted, deduplicated and split."""
     return hashlib.blake2b(text.encode(), digest_size=KEY_BYTES).digest()
 
 
-# What MediaWiki understands on every wiki, whatever its language (includes/language: $namespaceNames and aliases).
+# Names that MediaWiki understands on every wiki (includes/language: $namespaceNames and aliases).
 CANONICAL_NAMESPACES: dict[int, tuple[str, ...]] = {
     -2: ("Media",),
     -1: ("Special",),
@@ -69,7 +69,7 @@ _LANGUAGE = re.compile(r'<mediawiki\b[^<>]*?\bxml:lang="([^"]+)"')
 
 @dataclass(frozen=True)
 class Site:
-    """One wiki: `database` such as `enwiki`, `language` as BCP 47, names of each namespace, the local one first."""
+    """A wiki: `database` such as `enwiki`, `language` as BCP 47, and the names of each namespace, local ones first."""
 
     database: str
     language: str
@@ -80,9 +80,9 @@ class Site:
 
     @classmethod
     def from_siteinfo(cls, xml: str, *, database: str | None = None, language: str | None = None) -> Site:
-        """The site that the head of a dump describes; `database` and `language`, where given, win over the head.
+        """Return the site that the head of a dump describes. `database` and `language` override the head.
 
-        A head without <siteinfo> gives the names that every wiki understands, and `wiki` and `und` for what is unknown.
+        A head without <siteinfo> gives the names that every wiki understands, and `wiki` and `und` for unknown values.
         """
         names = {key: list(canonical) for key, canonical in CANONICAL_NAMESPACES.items()}
         for key, name in _NAMESPACE.findall(xml):
@@ -98,7 +98,7 @@ class Site:
         )
 
     def namespace_of(self, title: str) -> int:
-        """The namespace that the title's prefix names, 0 where it names none: for dumps too old to carry <ns>."""
+        """Return the namespace that the title's prefix names, or 0, for dumps that are too old to have <ns>."""
         prefix, colon, _ = title.partition(":")
         wanted = prefix.replace("_", " ").strip().casefold()
         if not colon or not wanted:
@@ -106,13 +106,13 @@ class Site:
         return next((key for key, names in self.namespaces.items() if wanted in map(str.casefold, names)), 0)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values that JSON can hold; `from_dict` takes them back."""
+        """Return values for JSON, from which `from_dict` makes the site again."""
         namespaces = {str(key): list(names) for key, names in self.namespaces.items()}
         return {"database": self.database, "language": self.language, "namespaces": namespaces}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Site:
-        """The site that `to_dict` described."""
+        """Return the site that `to_dict` described."""
         namespaces = {int(key): tuple(names) for key, names in values["namespaces"].items()}
         return cls(database=values["database"], language=values["language"], namespaces=namespaces)
 
@@ -124,11 +124,11 @@ Format = Literal["xml", "bz2", "gz", "xz", "zst", "text", "jsonl", "parquet", "h
 class InputSplit:
     """A part of the inputs that one worker reads at once.
 
-    A dump's part is the pages that start in `[start, end)` of its only input (bytes of the file as it is stored; for
-    bz2, in the streams that start there). Parts of JSONL are byte ranges too, those of Parquet ranges of row
-    groups, those of a Hugging Face dataset ranges of rows.
-    Text books come several files together, read whole. `names` are the inputs' names in ids, `versions` tell whether
-    an input has changed since (size and ETag or time), and `size` estimates the bytes after decompression.
+    A part of a dump is the pages that start in `[start, end)` of its only input (bytes of the stored file; for bz2, of
+    the streams that start there). Parts of JSONL are byte ranges too, those of Parquet ranges of row groups, and those
+    of a Hugging Face dataset ranges of rows. A part of text books is several whole files. `names` are the inputs' names
+    in ids. `versions` show whether an input has changed (size and ETag or time). `size` estimates the bytes after
+    decompression.
     """
 
     kind: Literal["wikipedia", "books"]
@@ -140,18 +140,18 @@ class InputSplit:
     start: int
     end: int
     size: int
-    language_given: bool = False  # by the job, so that it wins over what a line of a table says
+    language_given: bool = False  # given by the job, so it overrides that of a line of a table
     site: Site | None = None
     encoding: str = "utf-8"
     rooted: bool = False  # the dump opens with <mediawiki>, so one without </mediawiki> has lost its end
-    text_column: str = "text"  # this one and the next two: of a table
+    text_column: str = "text"  # this and the next two belong to a table
     id_column: str = "id"
     language_column: str = "language"
     needs_ns: bool = False  # export formats from 0.6 on carry <ns>; a page without it is broken
 
     @property
     def id(self) -> str:
-        """A name for files, unique among the splits of a job and the same in each run of it, in any order of inputs."""
+        """Name for files, unique among the splits of a job and the same in each run, in any order of inputs."""
         label = self.site.database if self.site else "books"
         extent = json.dumps([self.kind, self.inputs, self.start, self.end]).encode()
         return f"{label}-{hashlib.blake2b(extent, digest_size=8).hexdigest()}"
@@ -164,7 +164,7 @@ class InputSplit:
 
     @classmethod
     def from_json(cls, line: str) -> InputSplit:
-        """The split that `to_json` described."""
+        """Return the split that `to_json` described."""
         values = json.loads(line)
         for name in ("inputs", "names", "versions", "languages"):
             values[name] = tuple(values[name])
@@ -174,10 +174,10 @@ class InputSplit:
 
 @dataclass(frozen=True)
 class Page:
-    """One page of a wiki or one book, not yet cleaned.
+    """A page of a wiki or a book, before cleaning.
 
-    `id` is `enwiki:PAGE:REVISION` or `books:NAME`; `text` is wikitext or, for a book, plain text, and always encodes to
-    UTF-8; `model` is MediaWiki's content model (`wikitext`, `css`, `Scribunto` ...), `plain` for a book.
+    `id` is `enwiki:PAGE:REVISION` or `books:NAME`. `text` is wikitext or, for a book, plain text, and always encodes to
+    UTF-8. `model` is MediaWiki's content model (`wikitext`, `css`, `Scribunto` ...), or `plain` for a book.
     """
 
     id: str
@@ -211,16 +211,15 @@ COLUMN_TYPES: dict[str, pa.DataType] = {
 SUBWORD_COLUMNS = frozenset({"subword_ids", "subword_starts", "subword_ends"})
 
 SCHEMA_VERSION = 1
-MAX_WINDOW_CHARACTERS = 16_383  # 4 bytes a character at most, and byte offsets are uint16
+MAX_WINDOW_CHARACTERS = 16_383  # at most 4 bytes a character, and byte offsets are uint16
 MAX_BATCH_ROWS = 1000
 
 
 def schema(columns: Iterable[str] = tuple(COLUMN_TYPES)) -> pa.Schema:
-    """The schema of windows with these columns, none of them nullable, in the order of `COLUMN_TYPES` whatever the
-    order given.
+    """Return the schema of windows with these columns, not nullable, in the order of `COLUMN_TYPES`.
 
     Raises:
-        ValueError: there is no such column.
+        ValueError: There is no such column.
     """
     chosen = set(columns)
     unknown = chosen - COLUMN_TYPES.keys()

@@ -27,10 +27,10 @@ LONGEST_PIECE = 4 << 20
 
 
 def clean(wikitext: str, site: Site) -> str:
-    """The text of an article as its readers see it: paragraphs, section titles and list items, one a line.
+    """Return the text of an article as readers see it: paragraphs, section titles and list items, one per line.
 
-    Templates other than those for text (numbers, units, dates, languages, quotations ...), tables, files, categories,
-    references and formulas are left out. Time and memory are linear in the length of the page, whatever it holds.
+    Tables, files, categories, references, formulas and most templates are left out; templates for numbers, units,
+    dates, languages, quotations and the like are kept. Time and memory are linear in the length of any page.
     """
     if len(wikitext) <= LONGEST_PIECE:
         return _clean(wikitext, site)
@@ -38,7 +38,7 @@ def clean(wikitext: str, site: Site) -> str:
 
 
 def _pieces(wikitext: str) -> Iterator[str]:
-    """Cuts at the last line break, else the last space, else anywhere."""
+    """Cut at the last line break, else at the last space, else anywhere."""
     start = 0
     while start < len(wikitext):
         end = start + LONGEST_PIECE

@@ -1,6 +1,6 @@
-"""Links: what a reader sees of `[[internal]]` and `[http://external labelled]` ones.
+"""Replace links by the text that a reader sees: `[[internal]]` and `[http://external labelled]` ones.
 
-Namespace names come from the siteinfo of the dump. Others are added, because some dumps carry that of another wiki.
+Namespace names come from the siteinfo of the dump. Others are added, because some dumps have that of another wiki.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _names(table: str) -> frozenset[str]:
 
 @lru_cache(maxsize=64)
 def hidden_prefixes(site: Site) -> frozenset[str]:
-    """The prefixes, in lower case, of links that show no text on this wiki."""
+    """Return the prefixes, in lower case, of links that show no text on this wiki."""
     local = (name for number in (FILE, CATEGORY) for name in site.namespaces.get(number, ()))
     hidden = {*_names(_FILE_NAMES), *_names(_CATEGORY_NAMES), *LANGUAGE_CODES}
     hidden.update(name.replace("_", " ").strip().lower() for name in local if name)
@@ -83,7 +83,7 @@ _MAX_DEPTH = 6
 
 
 def replace_links(text: str, hidden: frozenset[str]) -> str:
-    """Labels for links, nothing for those whose prefix is in `hidden`; brackets that match nothing are removed."""
+    """Replace links by their labels, and links with a prefix in `hidden` by nothing. Remove unmatched brackets."""
 
     def shown(match: re.Match[str]) -> str:
         target, label = match.groups()

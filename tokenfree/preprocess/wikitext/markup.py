@@ -8,7 +8,7 @@ from html.entities import html5
 STASH = "\x02"  # STASH digits STASH: literal text set aside (nowiki, pre)
 PIPE = "\x03"  # a pipe written as {{!}}: not a separator of template arguments
 HEADING = "\x04"  # at the start of a line, before the level digit of a section title
-GONE = "\x05"  # something was dropped here: the tidy pass looks only around these
+GONE = "\x05"  # something was dropped here; the tidy pass looks only around these
 PHONETIC = "\x07"  # around a transcription: dropped from brackets, kept in running text
 EQUALS = "\x06"  # an equals sign written as {{=}}: not the mark of a named argument
 
@@ -20,7 +20,7 @@ BEFORE_GONE = frozenset(" \t\n\xa0\u3000([{（［「『【〔,;:/、，；：،�
 
 
 def strip_controls(text: str) -> str:
-    """The text without control characters but tabs and line breaks. Character by character is faster than a regex."""
+    """Remove control characters except tabs and line breaks. One replacement per character is faster than a regex."""
     return _CONTROL_RUN.sub("", text) if any(control in text for control in _CONTROLS) else text
 
 
@@ -44,7 +44,7 @@ _ENTITY = re.compile(r"&(?:#([0-9]{1,7})|#[xX]([0-9A-Fa-f]{1,6})|([A-Za-z][A-Za-
 
 
 def strip_tags(text: str) -> str:
-    """Removes the tags of HTML elements, keeping what they hold; block tags and <br> become line breaks."""
+    """Remove the tags of HTML elements and keep their content. Block tags and <br> become line breaks."""
     return _TAG.sub(_tag_text, text) if "<" in text else text
 
 
@@ -56,16 +56,16 @@ def _tag_text(match: re.Match[str]) -> str:
 
 
 def strip_quotes(text: str) -> str:
-    """Removes the apostrophes of bold and italic but not those of words: l'''Aida'' is l'Aida, as in MediaWiki."""
+    """Remove the apostrophes of bold and italic, but not those of words: l'''Aida'' is l'Aida, as in MediaWiki."""
     if "''" not in text:
         return text
     if _ELISION.search(text):
-        text = _mend_elisions(text)
+        text = _fix_elisions(text)
     return text.replace("'''''", "").replace("'''", "").replace("''", "")
 
 
-def _mend_elisions(text: str) -> str:
-    """On a line where neither bold nor italic is balanced, MediaWiki takes one apostrophe of three for a letter."""
+def _fix_elisions(text: str) -> str:
+    """Read one apostrophe of three as a letter on a line with unbalanced bold and italic, as MediaWiki does."""
     lines = text.split("\n")
     for number, line in enumerate(lines):
         mark = _ELISION.search(line) if "'''" in line else None
@@ -79,7 +79,7 @@ def _mend_elisions(text: str) -> str:
 
 
 def mark_titles(text: str) -> str:
-    """Section titles without equals signs, behind HEADING and the level. The text must begin with a line break."""
+    """Replace equals signs of section titles by HEADING and the level. The text must begin with a line break."""
     if "\n" + GONE in text:
         text = _GONE_BEFORE_MARK.sub("\n", text)
     return _TITLE.sub(_title, text) if "\n=" in text else text
@@ -95,7 +95,7 @@ def _title(match: re.Match[str]) -> str:
 
 
 def strip_line_marks(text: str) -> str:
-    """List items without their marks, no rules, no behaviour switches. The text must begin with a line break."""
+    """Remove list marks, rules and behaviour switches. The text must begin with a line break."""
     text = _LIST.sub("\n", text)
     if "\n----" in text:
         text = _RULE.sub("\n", text)
@@ -108,7 +108,7 @@ def _switch(match: re.Match[str]) -> str:
 
 
 def resolve_entities(text: str) -> str:
-    """Named and numeric character references as characters; those that MediaWiki does not know stay as they are."""
+    """Replace character references by their characters, except those that MediaWiki does not know."""
     return _ENTITY.sub(_character, text) if "&" in text else text
 
 
@@ -121,7 +121,7 @@ def _character(match: re.Match[str]) -> str:
 
 
 def is_valid(code: int) -> bool:
-    """MediaWiki's rule for numeric references (Sanitizer::validateCodepoint): what XML 1.0 allows, without controls."""
+    """Return True for what XML 1.0 allows without controls, as MediaWiki does (Sanitizer::validateCodepoint)."""
     return (
         code in (0x09, 0x0A, 0x20)
         or 0x20 < code < 0x7F
@@ -135,7 +135,7 @@ _REFERENCE = re.compile(rf"{STASH}([0-9]+){STASH}")
 
 
 def restore(text: str, stash: list[str]) -> str:
-    """The text with each mark of the stash replaced by the literal text, entities resolved."""
+    """Replace each mark of the stash by its literal text, with entities resolved."""
     return _REFERENCE.sub(lambda match: resolve_entities(stash[int(match[1])]), text)
 
 
@@ -146,7 +146,7 @@ dynamicpagelist phonos listing ordertable
 """
 _LITERAL = ("nowiki", "pre")
 
-# The attributes stop at the next "<", so a tag that never ends is read once only.
+# The attributes stop at the next "<", so an unclosed tag is read only once.
 _OPENING = re.compile(rf"<(?:!--|({'|'.join((*_DROPPED.split(), *_LITERAL))})(?![\w-])([^<>]*)>)", re.IGNORECASE)
 _CLOSING = {
     name: re.compile("</" + "".join(f"[{letter}{letter.upper()}]" for letter in name) + r"\s*>")
@@ -155,10 +155,10 @@ _CLOSING = {
 
 
 def set_aside(text: str) -> tuple[str, list[str]]:
-    """The text without comments and dropped extension tags, and the literal texts that STASH marks in it refer to."""
+    """Return the text without comments and dropped extension tags, and the literal texts of its STASH marks."""
     stash: list[str] = []
     pieces: list[str] = []
-    unclosed: set[str] = set()  # names with no closing tag further on: never searched again, so the pass stays linear
+    unclosed: set[str] = set()  # names without a further closing tag: the pass stays linear
     position = 0
     opening = _OPENING.search(text)
     while opening:
@@ -186,7 +186,7 @@ def set_aside(text: str) -> tuple[str, list[str]]:
 
 
 def _content(text: str, name: str, opening: re.Match[str], unclosed: set[str]) -> tuple[int, int]:
-    """Where the content of an extension tag ends and where the text goes on; an unclosed tag is taken as empty."""
+    """Return the end of an extension tag's content and the start of the following text. An unclosed tag is empty."""
     end = opening.end()
     if opening[2].endswith("/") or name in unclosed:
         return end, end
@@ -198,7 +198,7 @@ def _content(text: str, name: str, opening: re.Match[str], unclosed: set[str]) -
 
 
 def _join_around_comment(pieces: list[str], text: str, position: int) -> None:
-    """A comment alone on its line goes with the line, as in MediaWiki: otherwise it would part a paragraph."""
+    """Remove the line of a comment that is alone on it, as MediaWiki does. Otherwise it would split a paragraph."""
     if pieces and pieces[-1].endswith("\n") and text.startswith("\n", position):
         pieces[-1] = pieces[-1][:-1]
 
@@ -212,7 +212,7 @@ _RESIDUE = re.compile(r"\n[ \t:*#;\x05]*(?:\{\||\|)[^\n]*")
 
 
 def drop_tables(text: str) -> str:
-    """Removes tables however deeply nested. Of a table that never ends only the lines in table markup are removed."""
+    """Remove tables at any depth. Of an unclosed table, only the lines in table markup are removed."""
     if "{|" in text or "<table" in text:
         text = _drop_closed(text)
     return _RESIDUE.sub("", text)
@@ -246,7 +246,7 @@ _PHONETIC = re.compile(rf"{PHONETIC}[^\n{PHONETIC}]*{PHONETIC}")
 _ORPHAN_BEFORE = re.compile(r"[,;:،؛、，；：][ \xa0]*\x05[\x05 \xa0]*(?=[,;:.)!?،؛、，；：。）])")
 _ORPHAN_AFTER = re.compile(r"(^|[(（])[ \xa0]*\x05[\x05 \xa0]*[,;:،؛、，；：][ \xa0]*")
 _SEPARATOR = re.compile(r"([;,；，、،؛:：])")
-# A label of which only the dropped pronunciation is left: "(German: ; born 1900)", "(pronounced )", "（発音：）".
+# A label whose pronunciation was dropped: "(German: ; born 1900)", "(pronounced )", "（発音：）".
 _LABEL = re.compile(
     r"[^\d;,；，、،؛:：]{0,40}[:：][\s\x05]*\x05[\s\x05]*"
     r"|\s*(?<!\w)(?:pronounced|pronunciation|pronunciación|prononcé|Aussprache|phát âm|phiên âm|发音|發音|発音|读音|"
@@ -257,13 +257,13 @@ _RUN = re.compile(r"[ \xa0]*\x05[\x05 \xa0]*")
 _JUNK_OF_LINE = _JUNK + ".。*"
 _CLOSERS = frozenset(",.;:!?)]}，。；：！？、）］」』】»”%\n")
 _OPENERS = frozenset(" \n([{（［「『【\u3000")
-# A title of which nothing is left goes with its line.
+# An empty title is removed with its line.
 _TITLE_MARK = re.compile(rf"{HEADING}[1-6]\s*")
 _SPACES = re.compile(r"  +")
 
 
 def tidy(text: str) -> str:
-    """Clean lines joined by single line breaks."""
+    """Return the clean lines, joined by single line breaks."""
     if PHONETIC in text:
         text = _BRACKETED_PHONETIC.sub(_drop_phonetic, text).replace(PHONETIC, "")
     if "\xa0" in text:
@@ -272,30 +272,30 @@ def tidy(text: str) -> str:
         text = text.replace("\t", " ")
     if "  " in text:
         text = _SPACES.sub(" ", text)
-    lines = [line for raw in text.split("\n") if (line := (_mend(raw) if GONE in raw else raw).strip())]
+    lines = [line for raw in text.split("\n") if (line := (_fix_line(raw) if GONE in raw else raw).strip())]
     text = "\n".join(lines)
     return _drop_empty_sections(text) if HEADING in text else text
 
 
 def _drop_phonetic(match: re.Match[str]) -> str:
-    """Transcriptions go from an opening bracket up to the next bracket: there they tell how the title is pronounced."""
+    """Drop transcriptions between an opening bracket and the next one, where they give the pronunciation."""
     return _PHONETIC.sub(GONE, match[0])
 
 
-def _mend(line: str) -> str:
-    """A line in which something was dropped, without what that left behind."""
+def _fix_line(line: str) -> str:
+    """Remove the punctuation that is left over in a line where something was dropped."""
     if not line.strip(_JUNK_OF_LINE):
         return ""
     for _ in range(2):  # brackets in brackets
-        line, count = _BRACKETS.subn(_mend_bracket, line)
+        line, count = _BRACKETS.subn(_fix_bracket, line)
         if not count:
             break
     line = _ORPHAN_AFTER.sub(r"\1", _ORPHAN_BEFORE.sub("", line))
     return _SPACES.sub(" ", _RUN.sub(_close_gap, line))
 
 
-def _mend_bracket(match: re.Match[str]) -> str:
-    """The content of a bracket without the pieces, between separators, of which nothing is left."""
+def _fix_bracket(match: re.Match[str]) -> str:
+    """Return the content of a bracket without its empty pieces between separators."""
     inner = match[1] or match[2]
     kept: list[str] = []
     separator = ""
@@ -318,7 +318,7 @@ def _mend_bracket(match: re.Match[str]) -> str:
 
 
 def _close_gap(match: re.Match[str]) -> str:
-    """One space where something between two words was dropped, none beside punctuation or where there was none."""
+    """Return one space if something between two words was dropped, but none next to punctuation."""
     text = match.string
     before = text[match.start() - 1] if match.start() else "\n"
     after = text[match.end()] if match.end() < len(text) else "\n"
@@ -328,7 +328,7 @@ def _close_gap(match: re.Match[str]) -> str:
 
 
 def _drop_empty_sections(text: str) -> str:
-    """Removes titles of sections of which no text is left, from the deepest level up, then the marks of the others."""
+    """Remove titles of empty sections, from the deepest level up, then the marks of the others."""
     text += "\n"
     for level in range(6, 0, -1):
         mark = f"{HEADING}{level}"
@@ -349,7 +349,7 @@ _MAX_DEPTH = 4
 
 
 def choose_variant(text: str) -> str:
-    """Replaces every conversion rule by what a reader of the chosen variant sees."""
+    """Replace every conversion rule by what a reader of the chosen variant sees."""
     for _ in range(_MAX_DEPTH):
         text, count = _INNERMOST.subn(_shown, text)
         if not count:

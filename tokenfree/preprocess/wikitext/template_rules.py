@@ -1,6 +1,6 @@
-"""Which templates show text, and what: names of English Wikipedia and local ones.
+"""Rules for templates that show text, by their English and local names.
 
-A name that is in no table is dropped: boxes, references, pronunciations, maintenance notes, links to sister projects.
+A template in no table is dropped: boxes, references, pronunciations, maintenance notes, links to sister projects.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ LOCAL: dict[str, list[tuple[Rule, str]]] = {
     "lt": [(first, "vok|de|en|ru|pl|fr|lat")],
 }
 
-# Families of templates named by what stands before their first hyphen.
+# Families of templates, by the part of the name before the first hyphen.
 PREFIXES: dict[str, Rule] = {
     "lang-": abbreviated,
     "vol-": abbreviated,
@@ -206,7 +206,7 @@ PREFIXES: dict[str, Rule] = {
 
 _NBSP = "\xa0"
 
-# Rule and names; names are lower case and parted by "|" or line breaks.
+# Rule and names, in lower case and separated by "|" or line breaks.
 _COMMON: list[tuple[Rule, str]] = [
     (
         first,
@@ -390,7 +390,7 @@ tur tuv twn tza uae uga ukr urs uru ury usa uzb vat vct ven vie vnm vut wsm yem 
 
 
 def _country(code: str, arguments: dict[str, str]) -> str:
-    """`{{USA}}` stands for a flag and a name; the code is what can be told of the name."""
+    """`{{USA}}` shows a flag and a name. The code takes the place of the name."""
     return get(arguments, "1") or code
 
 

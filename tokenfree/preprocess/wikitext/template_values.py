@@ -24,19 +24,19 @@ _MONTHS = {
 
 
 def _month(number: str, language: str) -> str:
-    """The name of a month; the argument itself if it is not a number of one."""
+    """Return the name of a month, or the argument itself if it is not the number of a month."""
     names = _MONTHS.get(language, _MONTHS["en"]).split()
     return names[int(number) - 1] if number.isascii() and number.isdigit() and 1 <= int(number[:3]) <= 12 else number
 
 
 def _number_of(month: str) -> str:
-    """The number of a month given by its English name, as templates filled in by translation tools have it."""
+    """Return the number of a month with an English name, which translation tools put into templates."""
     names = _MONTHS["en"].split()
     return str(names.index(month) + 1) if month in names else month
 
 
 def written_date(year: str, month: str, day: str, language: str, *, day_first: bool = False) -> str:
-    """A date in words, as the language writes it; the month, or the day, may be missing."""
+    """Return a date in words, as the language writes it. The month or the day may be missing."""
     if not month:
         return year
     month = _number_of(month)
@@ -179,7 +179,7 @@ _COMPOUND = frozenset((("ft", "in"), ("lb", "oz"), ("st", "lb"), ("mi", "yd"), (
 
 
 def grouped(number: str, language: str) -> str:
-    """A plain number ("1234567.8") as the wiki's language writes it; what is not one stays as it is."""
+    """Return a plain number ("1234567.8") as the wiki's language writes it, and anything else as it is."""
     match = _NUMBER.fullmatch(number) if len(number) < 40 else None
     if match is None:
         return number

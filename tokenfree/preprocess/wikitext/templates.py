@@ -1,4 +1,4 @@
-"""Templates and parser functions: braces matched with one stack over the page."""
+"""Replace templates and parser functions, whose braces are matched with one stack over the page."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def parse(body: str) -> dict[str, str]:
 
 
 def positional(arguments: dict[str, str]) -> list[str]:
-    """The unnamed arguments in order, up to the first that is missing, without outer white space."""
+    """Return the unnamed arguments in order, up to the first missing one, without outer white space."""
     values = []
     while (value := arguments.get(str(len(values) + 1))) is not None:
         values.append(value.strip())
@@ -33,7 +33,7 @@ def positional(arguments: dict[str, str]) -> list[str]:
 
 
 def get(arguments: dict[str, str], *names: str) -> str:
-    """The first of the named arguments that is not empty, or the empty string."""
+    """Return the first of the named arguments that is not empty, or an empty string."""
     for name in names:
         value = arguments.get(name)
         if value and (value := value.strip()) and value != GONE:
@@ -42,7 +42,7 @@ def get(arguments: dict[str, str], *names: str) -> str:
 
 
 def _split(body: str) -> list[str]:
-    """Splits at the pipes that are not inside a link."""
+    """Split at the pipes that are not inside a link."""
     if "[[" not in body:
         return body.split("|")
     parts: list[str] = []
@@ -62,7 +62,7 @@ def _split(body: str) -> list[str]:
 
 
 def _is_name(name: str) -> bool:
-    # An equals sign in a URL or in an HTML attribute is not the mark of a named argument that a reader meant.
+    # An equals sign in a URL or an HTML attribute does not make a named argument.
     return len(name) < 60 and not any(mark in name for mark in "[<&/")
 
 
@@ -80,7 +80,7 @@ _NO_CHILDREN: list[Node] = []
 
 
 def replace_templates(text: str, lookup: Lookup) -> str:
-    """Drops or replaces every template; `lookup` gives the rule for a name in lower case, None to drop it."""
+    """Drop or replace every template. `lookup` returns the rule for a name in lower case, or None to drop it."""
     nodes = _match(text)
     if nodes:
         text = _splice(text, 0, len(text), nodes, lookup, 0)
@@ -92,7 +92,7 @@ def replace_templates(text: str, lookup: Lookup) -> str:
 
 
 def _match(text: str) -> list[Node]:
-    """The outermost matched pairs in order, each with those inside it. Unmatched braces are in none of them."""
+    """Return the outermost matched pairs in order, each with those inside it. Unmatched braces are in none."""
     opened: list[list[int]] = []  # runs of opening braces: position, number not yet matched
     done: list[Node] = []
     for token in _BRACES.finditer(text):
@@ -121,7 +121,7 @@ def _match(text: str) -> list[Node]:
 
 
 def _splice(text: str, start: int, end: int, nodes: list[Node], lookup: Lookup, depth: int) -> str:
-    """text[start:end] with each of `nodes` replaced."""
+    """Return text[start:end] with each of `nodes` replaced."""
     pieces: list[str] = []
     for node in nodes:
         pieces.append(text[start : node[0]])
@@ -142,7 +142,7 @@ def _expand(text: str, node: Node, lookup: Lookup, depth: int) -> str:
     start += 2
     end -= 2
     name_end = _NAME_END.search(text, start, end)
-    # A name made by a template inside it cannot be known: it ends at those braces, and no rule will match.
+    # A name that contains a template is unknown: it ends at those braces, and no rule matches.
     stop = name_end.start() if name_end else end
     if children and children[0][0] < stop:
         stop = children[0][0]
@@ -170,7 +170,7 @@ def _canonical(name: str) -> str:
 
 
 def first_rule(tables: Mapping[str, Rule], prefixes: Mapping[str, Rule]) -> Lookup:
-    """A lookup in `tables`, then by the part of the name up to its first hyphen in `prefixes`."""
+    """Return a lookup in `tables`, then by the part of the name up to its first hyphen in `prefixes`."""
 
     def lookup(name: str) -> Rule | None:
         rule = tables.get(name)
