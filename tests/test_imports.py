@@ -53,7 +53,8 @@ FLOORS: dict[str, list[set[str]]] = {
     ],
     "workflows": [
         {"demo_corpus", "inspection", "recipes"},
-        {"api", "doctor", "report", "terminal"},
+        {"terminal"},
+        {"api", "doctor", "report"},
         {"cluster", "demo"},
         {"commands"},
         {"cli"},
