@@ -14,6 +14,7 @@ import itertools
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ from pydantic import Field, with_config
 from typing_extensions import NotRequired, TypedDict
 
 from tokenfree.core.storage import Storage
-from tokenfree.core.stored_files import OPEN, StoredFile, whole_lines
+from tokenfree.core.stored_files import OPEN, StoredFile, cut_torn_line
 from tokenfree.train.runs.config import SWEEP_FORMAT, Attempt, Count, Format, Number
 from tokenfree.train.sweep.recipe import LOSS, Objective, Target, Values
 
@@ -46,7 +47,7 @@ class TrialState:
     """One trial: a setting with one of its seeds, and what came of it so far.
 
     Attributes:
-        name: `trial_003`; see `trial_name`.
+        name: `trial_003`, or `trial_003_seed_1` where settings have several seeds.
         setting: number of its setting, from 0.
         seed: added to the recipe's own seed.
         values: by dotted key.
@@ -110,25 +111,17 @@ class TrialState:
         return self.state in ("finished", "stopped", "failed")
 
     def after(self, event: Event) -> TrialState:
-        """Return the trial after an event of its own.
-
-        Raises:
-            ValueError: there is no such event.
-        """
+        """Return the trial after an event of its own."""
         match event["event"]:
             case "begin":
                 return dataclasses.replace(self, running=True, error="")
-            case "report":
-                new = dataclasses.replace(self, reports=(*self.reports, event["report"]), verdict=event["verdict"])
-                return dataclasses.replace(new, running=self.running and not new.ended)
-            case "verdict":
-                new = dataclasses.replace(self, verdict=event["verdict"])
-                return dataclasses.replace(new, running=self.running and not new.ended)
-            case "exploit":
-                return dataclasses.replace(self, values=event["values"])
             case "failure":
                 return dataclasses.replace(self, failures=self.failures + 1, error=event["error"], running=False)
-        raise ValueError(f"no event of a trial: {event}")
+            case "exploit":
+                return dataclasses.replace(self, values=event["values"])
+        reports = (*self.reports, event["report"]) if event["event"] == "report" else self.reports
+        new = dataclasses.replace(self, reports=reports, verdict=event["verdict"])
+        return dataclasses.replace(new, running=self.running and not new.ended)
 
 
 @dataclass(frozen=True)
@@ -179,18 +172,10 @@ class History:
 
     def reasons(self) -> dict[str, int]:
         """Return how many settings were skipped, by reason."""
-        counts: dict[str, int] = {}
-        for _, reasons in self.skipped:
-            for reason in reasons:
-                counts[reason] = counts.get(reason, 0) + 1
-        return counts
+        return dict(Counter(reason for _, reasons in self.skipped for reason in reasons))
 
     def after(self, event: Event) -> History:
-        """Return what is known after an event.
-
-        Raises:
-            ValueError: there is no such event.
-        """
+        """Return what is known after an event."""
         match event["event"]:
             case "start":
                 idle = {name: dataclasses.replace(trial, running=False) for name, trial in self.trials.items()}
@@ -198,24 +183,15 @@ class History:
             case "skip":
                 return dataclasses.replace(self, skipped=(*self.skipped, (event["values"], tuple(event["reasons"]))))
             case "propose":
-                setting, values = event["setting"], event["values"]
-                names = [trial_name(setting, seed, self.seeds) for seed in range(self.seeds)]
-                new = {
-                    name: TrialState(name, setting, seed, values, self.reports, target=self.target)
-                    for seed, name in enumerate(names)
-                }
+                setting, values, new = event["setting"], event["values"], {}
+                for seed in range(self.seeds):
+                    name = f"trial_{setting:03d}" + (f"_seed_{seed}" if self.seeds > 1 else "")
+                    new[name] = TrialState(name, setting, seed, values, self.reports, target=self.target)
                 return dataclasses.replace(self, trials={**self.trials, **new}, proposed=(*self.proposed, values))
             case "exhausted":
                 return dataclasses.replace(self, exhausted=True)
-        if "trial" not in event:
-            raise ValueError(f"no event of a sweep: {event}")
         trial = self.trials[event["trial"]].after(event)
         return dataclasses.replace(self, trials={**self.trials, trial.name: trial})
-
-
-def trial_name(setting: int, seed: int, seeds: int) -> str:
-    """Return `trial_003`, or `trial_003_seed_1` where settings have several seeds."""
-    return f"trial_{setting:03d}" + (f"_seed_{seed}" if seeds > 1 else "")
 
 
 class Journal:
@@ -231,11 +207,9 @@ class Journal:
         Raises:
             UserError: a whole line of it is damaged.
         """
-        file = self._file = self.path.open("a+b")
-        file.seek(0)
-        lines = list(whole_lines(file))
-        file.truncate(sum(map(len, lines)))
-        return EVENT_LINE.from_json_lines(lines, str(self.path))
+        cut_torn_line(self.path)
+        self._file = self.path.open("ab")
+        return EVENT_LINE.json_lines(Storage.at(str(self.path.parent)), self.path.name)
 
     def append(self, event: Event) -> None:
         """Write one event; it is on disk when this returns."""
