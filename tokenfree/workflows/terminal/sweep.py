@@ -230,8 +230,9 @@ LOSS_COLUMN = "loss"
 _HEADER = ("trial", "settings", "step", LOSS_COLUMN, "chars/s", "state", "left")
 _SEPARATOR = " · "
 _FLUSH_RIGHT = frozenset({2, 3, 4, 6})
-_SETTINGS, _LEAST_SETTINGS = 1, 8  # the column that is wrapped, and the width that it has at least
-_GIVE_WAY = (6, 4, 2, 5)  # columns that are left out where there is no room for the settings, the first one first
+_SETTINGS, _LEAST_SETTINGS = 1, 12  # the column that is wrapped, and the width that it has at least
+_GIVE_WAY = (6, 4, 2)  # columns that are left out before settings are wrapped, the first one first
+_STATE = 5  # one that is left out where wrapped settings have no room
 
 
 def frame(history: History, pace: SweepPace, now: float, width: int, height: int) -> list[str]:
@@ -249,6 +250,8 @@ def frame(history: History, pace: SweepPace, now: float, width: int, height: int
     for number in _GIVE_WAY:
         if _width(widths) > width:
             del widths[number]
+    if _width({**widths, _SETTINGS: _LEAST_SETTINGS}) > width:
+        del widths[_STATE]
     widths[_SETTINGS] -= max(0, min(_width(widths) - width, widths[_SETTINGS] - _LEAST_SETTINGS))
     lines = [_SEPARATOR.join(_summary(history, pace, now)), *_lines(header, widths)]
     for number, row in enumerate(rows[1:]):

@@ -112,7 +112,7 @@ def test_before_the_first_trial_there_is_a_clock(at: Callable[[float], None]) ->
     assert table.lines(100, 10) == ["sweep  begins · 0:07"]
 
 
-@pytest.mark.parametrize(("width", "height"), [(40, 5), (79, 9), (20, 3), (200, 50)])
+@pytest.mark.parametrize(("width", "height"), [(44, 5), (79, 9), (20, 3), (200, 50)])
 def test_it_fits_the_terminal(at: Callable[[float], None], width: int, height: int) -> None:
     table = SweepTable(io.StringIO())
     sweep = Sweep(table, trials=30)
@@ -140,7 +140,7 @@ def test_searched_values_are_never_cut(at: Callable[[float], None]) -> None:
     assert max(map(len, lines)) <= 80
     for part in ("buckets=16384", "rate=4", "alpha=-0.4375", "learning_rate=0.001234", "optimizer.name=adamw"):
         assert part in " ".join(rows).split()
-    assert header.split() == ["trial", "settings", "loss"]
+    assert header.split() == ["trial", "settings", "loss", "state"]
     assert [row.split()[0] for row in rows if not row.startswith(" ")] == ["trial_000", "trial_001"]
     assert table.lines(80, 4) == [lines[0], header, "and 2 more"]  # a trial is shown whole or not at all
     wide = table.lines(160, 24)
