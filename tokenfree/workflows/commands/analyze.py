@@ -2,16 +2,16 @@
 
 similarity  Spearman's correlation of the cosine of word vectors with five measures of spelling, on word pairs from
             UniMorph files or a folder of such (--data), with intervals by bootstrap over lemmas
-attention   mean distance of attention by layer and head, its entropy, and its shares on CLS and SEP
-ranks       ranks of attention matrices before softmax; how much of a position code is a function of i - j; segments
-collisions  characters of a corpus that share buckets of a hash embedder, by language and script, beside the number
-            expected by chance
+attention   mean attention distance by layer and head, entropy, and shares of attention on CLS and SEP
+ranks       ranks of attention matrices before softmax, the part of a position code that depends on i - j, segments
+collisions  characters of a corpus that share buckets of a hash embedder, by language and script, compared with the
+            number expected by chance
 noise       scores of a fine-tuned run on a file of examples (--data, by default its --dev) with characters dropped,
-            repeated, upper-cased or of random case, each for several shares of the characters (--strengths)
+            repeated, upper-cased or of random case, for several shares of the characters (--strengths)
 
-RUN is the folder of a run, or one that `tokenfree export --to huggingface` or transformers wrote. Attention and ranks
-are those of the deep stack, on held-out windows of a data directory or on the lines of a text file (--data); by
-default, like collisions, on the data that the run was pretrained on.
+RUN is the folder of a run, or a folder written by `tokenfree export --to huggingface` or transformers. `attention` and
+`ranks` examine the trunk on held-out windows of a data directory or on lines of a text file (--data). By default they
+and `collisions` use the data that the run was pretrained on.
 
 Examples:
   tokenfree analyze similarity runs/byte2word --data unimorph/eng --output similarity.csv
@@ -42,12 +42,12 @@ _ONLY = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`ANALYSIS RUN [--data PATH]`."""
     parser.add_argument("analysis", metavar="ANALYSIS", choices=ANALYSES, help=f"one of: {', '.join(ANALYSES)}")
-    parser.add_argument("run_folder", metavar="RUN", help="the folder of a run, or a folder of transformers")
+    parser.add_argument("run_folder", metavar="RUN", help="folder of a run, or a transformers folder")
     parser.add_argument(
         "--data",
         metavar="PATH",
         nargs="+",
-        help="a data directory or a text file; of similarity UniMorph files or folders; of noise a file of the task",
+        help="data directory or text file; for similarity, UniMorph files or folders; for noise, a file of the task",
     )
     parser.add_argument(
         "--size",
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "that are counted for collisions (default all), or examples that get noise (default all)",
     )
     parser.add_argument(
-        "--seed", metavar="N", type=int, help="of similarity's pairs and intervals, or of noise (default 0)"
+        "--seed", metavar="N", type=int, help="seed of similarity's pairs and intervals, or of the noise (default 0)"
     )
     parser.add_argument(
         "--vectors",
@@ -75,13 +75,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="X",
         nargs="+",
         type=float,
-        help="of noise: multiples of the share of the characters that a scheme strikes in its paper (default 0.5 1 2)",
+        help="for noise: multiples of the share of changed characters in the paper (default 0.5 1 2)",
     )
     parser.add_argument(
         "--output", metavar="FILE", nargs="+", help="also write .json, .csv or .md (a row a head, ...), .png or .svg"
     )
     add_step_argument(parser)
-    parser.add_argument("--trust-code", action="store_true", help="run the code outside tokenfree that RUN names")
+    parser.add_argument("--trust-code", action="store_true", help="allow code outside tokenfree that RUN names")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 

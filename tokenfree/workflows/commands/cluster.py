@@ -56,18 +56,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             where = f"the cluster's dashboard (default: the local cluster's, or {cluster_actions.DEFAULT_ADDRESS})"
             action.add_argument("--address", metavar="URL", help=where)
         if name in ("logs", "stop"):
-            action.add_argument("job", metavar="JOB", help="its name, as submit and jobs print it")
+            action.add_argument("job", metavar="JOB", help="name of the job, as submit and jobs print it")
         if name in ("up", "local"):
-            action.add_argument("--no-token", action="store_true", help="let Ray take anybody's commands")
+            action.add_argument("--no-token", action="store_true", help="let Ray accept commands without a token")
     by_name = actions.choices
     by_name["profiles"].add_argument("profile", metavar="NAME", nargs="?", help="the profile to print")
-    by_name["logs"].add_argument("--now", action="store_true", help="only what there is, without waiting for more")
+    by_name["logs"].add_argument("--now", action="store_true", help="print what exists without waiting for more")
     by_name["jobs"].add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     local = by_name["local"]
-    local.add_argument("--nodes", metavar="N", type=int, default=3, help="nodes, with the head (default 3)")
-    local.add_argument("--cpus", metavar="N", type=int, help="CPUs of each (default: this machine's shared out)")
-    local.add_argument("--hosts", metavar="NAME", nargs="+", help="network namespaces (ip netns), a node in each")
-    local.add_argument("--dashboard-host", metavar="ADDRESS", default="127.0.0.1", help="what the dashboard listens on")
+    local.add_argument(
+        "--nodes", metavar="N", type=int, default=3, help="number of nodes, including the head (default 3)"
+    )
+    local.add_argument(
+        "--cpus", metavar="N", type=int, help="CPUs of each node (default: an even share of this machine's)"
+    )
+    local.add_argument("--hosts", metavar="NAME", nargs="+", help="network namespaces (ip netns), one per node")
+    local.add_argument(
+        "--dashboard-host", metavar="ADDRESS", default="127.0.0.1", help="address that the dashboard listens on"
+    )
     submit = by_name["submit"]
     submit.add_argument(
         "--send", metavar="PATH", action="append", default=[], help="a file or folder that the job needs; repeatable"

@@ -1,6 +1,6 @@
-"""Print a script with which a shell completes commands and options when TAB is pressed.
+"""Print a script that completes commands and options in a shell when TAB is pressed.
 
-The script starts no Python, so that TAB answers at once; make it anew when tokenfree was updated.
+The script does not start Python, so completion is immediate. Write it again after an update of tokenfree.
 
 Examples:
   tokenfree completion bash > ~/.tokenfree.bash && echo "source ~/.tokenfree.bash" >> ~/.bashrc

@@ -1,7 +1,7 @@
-"""Run the whole path on this machine, in minutes: text, shards, pretraining, sweep, report.
+"""Preprocess a small corpus, pretrain, sweep and write a report on this machine, in minutes.
 
-Without --dump it writes a small corpus of its own (a MediaWiki export in many languages, and books). The same command
-goes on where it was stopped.
+Without --dump, the demo writes its own English corpus: a small Wikipedia dump, and docstrings as books. Run the same
+command again to resume a demo that was stopped.
 
 Examples:
   tokenfree demo
@@ -15,9 +15,9 @@ from tokenfree.core.errors import UserError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`[--dump PATH] [--output DIR]`."""
-    parser.add_argument("--dump", metavar="PATH", help="a Wikipedia dump to use in place of the demo's own corpus")
-    parser.add_argument("--output", metavar="DIR", default="demo", help="where everything is written (default: demo)")
-    parser.add_argument("--workers", metavar="N", type=int, default=2, help="training processes (default 2)")
+    parser.add_argument("--dump", metavar="PATH", help="Wikipedia dump to use instead of the demo's own corpus")
+    parser.add_argument("--output", metavar="DIR", default="demo", help="folder to write to (default: demo)")
+    parser.add_argument("--workers", metavar="N", type=int, default=2, help="number of training workers (default 2)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,11 +1,10 @@
-"""Say what is missing on this machine, and how to get it.
+"""Report what is missing on this machine, and how to get it.
 
-Looks at Python, packages, cores, GPUs, memory, limits, Java and storage. With a RECIPE of pretraining it also says
-whether a step of it fits this machine's memory, and in which precision it is faster.
+Checks Python, packages, cores, GPUs, memory, limits, Java and storage. With a pretraining RECIPE, also reports whether
+a step fits the machine's memory, and which precision is faster.
 
-With --cluster each node of the Ray cluster of RAY_ADDRESS is asked too: whether it has the same versions, the same
-clock, room on its disk and in shared memory, enough open files, the GPUs that Ray counts on it, and whether it reads
-and writes what --storage names.
+With --cluster, also checks each node of the Ray cluster at RAY_ADDRESS: versions, clock, disk, shared memory, limit of
+open files, GPUs, and access to the places of --storage.
 
 Examples:
   tokenfree doctor --storage runs s3://bucket/runs
@@ -24,10 +23,10 @@ COLOURS = {"ok": "green", "note": "yellow", "missing": "red"}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`[RECIPE] [--storage URL ...]`."""
     parser.add_argument(
-        "recipe", metavar="RECIPE", nargs="?", help="a pretraining recipe, to check its memory and precision"
+        "recipe", metavar="RECIPE", nargs="?", help="pretraining recipe whose memory and precision to check"
     )
-    parser.add_argument("--storage", metavar="URL", nargs="+", default=["."], help="folders or URLs to be written to")
-    parser.add_argument("--cluster", action="store_true", help="look at each node of the Ray cluster of RAY_ADDRESS")
+    parser.add_argument("--storage", metavar="URL", nargs="+", default=["."], help="folders or URLs to write to")
+    parser.add_argument("--cluster", action="store_true", help="check each node of the Ray cluster at RAY_ADDRESS")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 

@@ -1,7 +1,7 @@
-"""Download Wikipedia dumps, going on where an earlier download stopped, and check them.
+"""Download Wikipedia dumps and check them. An interrupted download resumes.
 
-Takes the multistream dump, which `tokenfree preprocess` reads in parallel, and its index. A file that is there and has
-the SHA-1 that the mirror lists is left alone. The last lines show the command that turns the files into windows.
+Fetches the multistream dump, which `tokenfree preprocess` reads in parallel, and its index. A file that already has the
+SHA-1 listed by the mirror is not fetched again. The last lines show the command that preprocesses the files.
 
 Examples:
   tokenfree download sw --output dumps
@@ -33,11 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`LANGUAGE_OR_WIKI [...] --output DIR [--mirror URL] [--date latest|YYYYMMDD] [--max-gb GB] [--allow-http]
     [--dry-run]`."""
     parser.add_argument("names", metavar="LANGUAGE_OR_WIKI", nargs="+", help="a language (sw) or a database (swwiki)")
-    parser.add_argument("--output", metavar="DIR", required=True, help="the folder for the files")
+    parser.add_argument("--output", metavar="DIR", required=True, help="folder for the files")
     parser.add_argument(
         "--mirror", metavar="URL", help=f"default: ${MIRROR_VARIABLE}, or else https://dumps.wikimedia.org"
     )
-    parser.add_argument("--date", metavar="YYYYMMDD", default="latest", help="which dump; default: latest")
+    parser.add_argument("--date", metavar="YYYYMMDD", default="latest", help="date of the dump (default: latest)")
     parser.add_argument(
         "--max-gb",
         metavar="GB",
@@ -45,8 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=UNSIZED_GB,
         help=f"at most taken of a file whose size the mirror does not tell; default: {UNSIZED_GB}",
     )
-    parser.add_argument("--allow-http", action="store_true", help="also take lists and files without encryption")
-    parser.add_argument("--dry-run", action="store_true", help="only show the files and their sizes")
+    parser.add_argument("--allow-http", action="store_true", help="allow lists and files without encryption")
+    parser.add_argument("--dry-run", action="store_true", help="show the files and their sizes, and exit")
 
 
 def run(args: argparse.Namespace) -> int:

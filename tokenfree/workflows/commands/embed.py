@@ -1,16 +1,15 @@
-"""Write the vectors of a corpus as Arrow shards.
+"""Write the embeddings of a corpus as Arrow shards.
 
-The corpus is a file with a text a line (an empty line is an empty text), JSON lines (.jsonl, the field of --field),
-either packed or not, standard input (-), or a data directory, all of its windows. RUN is a run of pretraining or of
-fine-tuning, or one that `tokenfree import` made. `datasets.load_from_disk(DIR)` opens the result; row i is text i.
+The corpus is a file with one text per line (an empty line is an empty text), JSON lines (.jsonl, the field of --field),
+either compressed or not, standard input (-), or all windows of a data directory. RUN is a pretraining or fine-tuning
+run, or a run made by `tokenfree import`. `datasets.load_from_disk(DIR)` opens the result; row i is text i.
 
---vectors texts gives one vector a text: the mean over its characters, or what --pooling names; words gives one a word,
-characters one a character. A text longer than the model reads is cut into windows, between sentences where possible,
-and the column `windows` says into how many; --long refuse refuses it.
+--vectors texts writes one embedding per text: the mean over its characters, or what --pooling names; words writes one
+per word, characters one per character. A text that is too long for the model is cut into windows, between sentences if
+possible, and the column `windows` has their number. With --long refuse it is an error.
 
-The same command goes on where it was killed, and says so where the folder is complete. The bytes are the same with any
-number of workers: each computes with one thread. Without --workers there is one, and no Ray; with it they are on the
-cluster of RAY_ADDRESS or on this machine.
+Run the same command again to resume. The bytes do not depend on the number of workers. Without --workers the command
+uses one process without Ray. With --workers, Ray runs them on the cluster of RAY_ADDRESS or on this machine.
 
 Examples:
   tokenfree embed runs/tiny texts.txt --output vectors/texts --workers 4
@@ -31,17 +30,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`RUN FILE|- --output DIR [--vectors texts|words|characters] [--workers N]`."""
     parser.add_argument("run_folder", metavar="RUN", help="the folder of a run")
     parser.add_argument("source", metavar="PATH", help="a file, - for standard input, or a data directory")
-    parser.add_argument("--output", metavar="DIR", required=True, help="the folder of the vectors")
-    parser.add_argument("--vectors", choices=VECTORS, default="texts", help="one for each of these (default texts)")
+    parser.add_argument("--output", metavar="DIR", required=True, help="folder of the embeddings")
+    parser.add_argument("--vectors", choices=VECTORS, default="texts", help="what gets an embedding (default texts)")
     pooling = "the vector of a text (default mean): of its characters; of CLS; CLS and the largest values; the pooler's"
     parser.add_argument("--pooling", choices=POOLINGS, help=pooling)
     long = "what is done with a text longer than the model reads (default windows)"
     parser.add_argument("--long", choices=("windows", "refuse"), default="windows", help=long)
-    parser.add_argument("--field", metavar="NAME", default="text", help="of JSON lines, with the text (default text)")
-    parser.add_argument("--workers", metavar="N", type=int, help="processes of Ray (default: this one, without Ray)")
-    parser.add_argument("--device", metavar="NAME", default="cpu", help="such as cuda (default cpu)")
+    parser.add_argument(
+        "--field", metavar="NAME", default="text", help="field of JSON lines with the text (default text)"
+    )
+    parser.add_argument("--workers", metavar="N", type=int, help="number of Ray workers (default: none, without Ray)")
+    parser.add_argument("--device", metavar="NAME", default="cpu", help="device, such as cuda (default cpu)")
     add_step_argument(parser)
-    parser.add_argument("--trust-code", action="store_true", help="run the code outside tokenfree that RUN names")
+    parser.add_argument("--trust-code", action="store_true", help="allow code outside tokenfree that RUN names")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,13 +1,13 @@
 """Evaluate a run on held-out windows of a data directory, or a fine-tuned one on a file of examples.
 
-The windows and the masks are the same in every evaluation, so the losses of different runs can be compared. Beside the
-loss stand baselines that need no context, on the same targets, and the loss of the model itself without its context:
-with all text but white space hidden (probe_blank), and with the text of another window (probe_other). The hidden
-targets are also counted by the language of their window and by their own script, where there are several.
+Windows and masks are the same in every evaluation, so losses of different runs can be compared. The command also prints
+context-free baselines on the same targets, and the model's own loss without context: with all text except white space
+hidden (probe_blank), and with the text of another window (probe_other). Hidden targets are also listed by language and
+by script if there are several.
 
-Of a fine-tuned run, --data is a file of its task with the right answers, and the scores are printed; a task that makes
-its own examples, such as mirrored_summation, needs none. --noise puts noise into the texts of a classification, of
-pairs or of tagged words, in place of what the run has as task.noise; `tokenfree analyze noise` tries all schemes.
+For a fine-tuned run, --data is a file of the task with the right answers, and the scores are printed. A task that makes
+its own examples, such as mirrored_summation, needs no file. --noise replaces the run's task.noise, for classification,
+pairs and tagging; `tokenfree analyze noise` tries all schemes.
 
 Examples:
   tokenfree evaluate runs/tiny --data data/en
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown = f"{SHOWN}; of a fine-tuned run, a file of examples"
     add_data_argument(parser, shown, metavar="PATH")
     parser.add_argument(
-        "--windows", metavar="N", type=int, help="windows, spaced evenly (default: train.validation_windows)"
+        "--windows", metavar="N", type=int, help="number of evenly spaced windows (default: train.validation_windows)"
     )
     parser.add_argument(
         "--noise",
@@ -45,10 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("none", *NOISES),
         help=f"of a fine-tuned run, in the texts: one of none, {', '.join(NOISES)}",
     )
-    parser.add_argument("--noise-rate", metavar="SHARE", type=float, help="of the characters (default: of the scheme)")
-    parser.add_argument("--noise-seed", metavar="N", type=int, help="of the draws (default 0)")
+    parser.add_argument(
+        "--noise-rate", metavar="SHARE", type=float, help="share of changed characters (default: that of the scheme)"
+    )
+    parser.add_argument("--noise-seed", metavar="N", type=int, help="seed of the noise (default 0)")
     add_step_argument(parser)
-    parser.add_argument("--trust-code", action="store_true", help="run the code outside tokenfree that RUN names")
+    parser.add_argument("--trust-code", action="store_true", help="allow code outside tokenfree that RUN names")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 

@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", metavar="FORMAT", required=True, choices=FORMATS, help=f"one of: {', '.join(FORMATS)}")
     parser.add_argument("folder", metavar="DIR", help="a new or empty folder to write")
     add_step_argument(parser)
-    parser.add_argument("--trust-code", action="store_true", help="run the code outside tokenfree that RUN names")
+    parser.add_argument("--trust-code", action="store_true", help="allow code outside tokenfree that RUN names")
 
 
 def run(args: argparse.Namespace) -> int:

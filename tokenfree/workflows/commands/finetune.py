@@ -1,12 +1,12 @@
 """Fine-tune a model for a task, and evaluate it.
 
-The recipe says the task: classification, pairs, ner, pos and others. Files have the format of the data set they are of;
-labels are those of --train. The checkpoint that scores best on --dev is the one that counts; it is evaluated on --test
-once, at the end. The scores are in RUN/result.json, what was predicted in RUN/predictions. The same command goes on
-where a run was stopped or killed.
+The recipe names the task: classification, pairs, ner, pos and others. Files have the format of their data set; labels
+are those of --train. The checkpoint that scores best on --dev is kept, and evaluated on --test once, at the end. Scores
+are in RUN/result.json, predictions in RUN/predictions. Run the same command again to resume a run that was stopped or
+killed.
 
---init-from begins with the weights of a run, or of a folder of transformers, whose model takes the place of the
-recipe's; without it the model of the recipe learns from scratch. Keys of the recipe are options too.
+--init-from starts from the weights and the model of a run or a transformers folder. Without it, the model of the recipe
+is trained from scratch. Keys of the recipe are options too.
 
 Examples:
   tokenfree finetune classification --train sst/stsa.binary.train --dev sst/stsa.binary.dev --output runs/sst
@@ -33,19 +33,17 @@ KIND = FINETUNING  # of recipe that the command reads
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`RECIPE [--init-from RUN|FOLDER] --train FILE [--dev FILE] [--test FILE] --output RUN`."""
     recipe_options.add_arguments(parser, KIND)
-    parser.add_argument("--train", metavar="FILE", help="the examples to learn from")
-    parser.add_argument("--dev", metavar="FILE", help="the development set, which chooses the checkpoint")
-    parser.add_argument("--test", metavar="FILE", help="the test set, evaluated once, at the end")
+    parser.add_argument("--train", metavar="FILE", help="training examples")
+    parser.add_argument("--dev", metavar="FILE", help="development set, which chooses the checkpoint")
+    parser.add_argument("--test", metavar="FILE", help="test set, evaluated once, at the end")
     parser.add_argument("--output", metavar="RUN", required=True, help="the folder of the run")
-    parser.add_argument(
-        "--init-from", metavar="RUN|FOLDER", help="model and weights: a run, or a folder of transformers"
-    )
-    parser.add_argument("--vocabulary", metavar="FILE", help="SentencePiece, for a model of subwords from scratch")
-    parser.add_argument("--workers", metavar="N | MIN:MAX", default="1", help="training processes (default 1)")
+    parser.add_argument("--init-from", metavar="RUN|FOLDER", help="model and weights: a run, or a transformers folder")
+    parser.add_argument("--vocabulary", metavar="FILE", help="SentencePiece model, for a subword model from scratch")
+    parser.add_argument("--workers", metavar="N | MIN:MAX", default="1", help="number of training workers (default 1)")
     code = "run the code outside tokenfree that the run of --init-from names"
     parser.add_argument("--trust-code", action="store_true", help=code)
-    parser.add_argument("--profile", action="store_true", help="leave a Chrome trace of a few steps in RUN/profile")
-    parser.add_argument("--dry-run", action="store_true", help="only check the recipe, the files and the weights")
+    parser.add_argument("--profile", action="store_true", help="write a Chrome trace of a few steps to RUN/profile")
+    parser.add_argument("--dry-run", action="store_true", help="check the recipe, the files and the weights, and exit")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,8 +1,8 @@
-"""Make a run of a CANINE (or BERT) in a folder of the library transformers, such as the official weights.
+"""Make a run from a CANINE or BERT in a transformers folder, such as the official weights.
 
-The run has one checkpoint, at step 0, to encode texts with, to fine-tune, or to train on with `pretrain --init-from`.
-Keys of the recipe lay other settings over those of the folder, as far as its weights serve them: another attention
-pattern, a longer input.
+The run has one checkpoint, at step 0, which can embed texts, be fine-tuned, or be trained further with `pretrain
+--init-from`. Keys of the recipe override settings of the folder if its weights permit it, such as another attention
+pattern or a longer input.
 
 Examples:
   tokenfree import downloads/canine-s --output runs/canine-s
@@ -19,8 +19,8 @@ KIND = IMPORTED  # of recipe whose keys the command takes
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`DIR --output RUN`."""
-    parser.add_argument("folder", metavar="DIR", help="a folder with config.json and model.safetensors")
-    parser.add_argument("--output", metavar="RUN", required=True, help="the folder of the run to make")
+    parser.add_argument("folder", metavar="DIR", help="folder with config.json and model.safetensors")
+    parser.add_argument("--output", metavar="RUN", required=True, help="folder of the new run")
     add_help_keys(parser, KIND)
 
 

@@ -1,8 +1,8 @@
-"""Show what a data directory or a folder of vectors holds: counts, columns, and a few windows or texts.
+"""Show what a data directory or a folder of embeddings holds: counts, columns, and a few windows or texts.
 
-Of a data directory, words and subwords alternate in colour; masked characters are shown as a block, replaced ones are
-underlined. Without colours words are parted by `|`, subwords by `·`. A run of characters that the
-vocabulary lacks is drawn as one subword, in `<>`.
+Words and subwords of a data directory alternate in colour. Masked characters are shown as blocks, replaced ones are
+underlined. Without colours, `|` separates words and `·` subwords. A run of characters that the vocabulary lacks is one
+subword in `<>`.
 
 Examples:
   tokenfree inspect data/en --sample 2

@@ -1,6 +1,6 @@
-"""Print the parts of a recipe's model: shapes along the way, parameters, multiply-accumulates, memory of a step.
+"""Print the parts of a recipe's model: shapes, parameters, multiply-accumulates, and the memory of a step.
 
-Multiply-accumulates are those of one example's forward pass, with targeted upsampling as in pretraining.
+Multiply-accumulates are those of the forward pass of one example, with targeted upsampling as in pretraining.
 
 Example:
   tokenfree model canine-s-base --model.downsampler.rate 2
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`RECIPE`, or `--list` or `--show RECIPE` in its place."""
     recipe_options.add_arguments(parser, KIND)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
-    parser.add_argument("--list", action=_List, nargs=0, help="show all recipes that come with tokenfree, and exit")
+    parser.add_argument("--list", action=_List, nargs=0, help="list the recipes of tokenfree, and exit")
     shown = "print a recipe of any kind with the settings of its bases, as YAML, and exit"
     parser.add_argument("--show", action=_Show, metavar="RECIPE", help=shown)
 

@@ -1,7 +1,7 @@
-"""What pretraining a recipe would take: hours, memory of a device, bytes on disk, money. Nothing is trained to the end.
+"""Estimate what pretraining a recipe takes: hours, device memory, bytes on disk, money. Nothing is trained.
 
-Time is the recipe's arithmetic, divided by the maker's peak and the share of it that training reaches (--utilisation).
-The last lines list the assumptions.
+The time is the recipe's arithmetic divided by the peak of the GPU and the share of it that training reaches
+(--utilisation). The last lines list the assumptions.
 
 Examples:
   tokenfree plan canine-s-base --gpus 8 --gpu h100 --price 3
@@ -30,13 +30,13 @@ _UTILISATION = 0.3
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`RECIPE --gpus N [--nodes M] [--gpu KIND] [--data DIR] [--utilisation X] [--price P] [--json]`."""
     recipe_options.add_arguments(parser, KIND)
-    parser.add_argument("--gpus", metavar="N", type=int, required=True, help="GPUs in all, a worker each")
-    parser.add_argument("--nodes", metavar="M", type=int, default=1, help="machines that share them (default 1)")
+    parser.add_argument("--gpus", metavar="N", type=int, required=True, help="total number of GPUs, one worker each")
+    parser.add_argument("--nodes", metavar="M", type=int, default=1, help="number of machines (default 1)")
     parser.add_argument("--gpu", choices=tuple(ACCELERATORS), default="h100", help="kind of GPU (default h100)")
     add_data_argument(parser, "a data directory, or several as for pretrain; without it windows count as full")
     shown = f"share of the peak that training reaches on GPUs, 0 to 1 (default {_UTILISATION}, assumed)"
     parser.add_argument("--utilisation", metavar="X", type=float, help=shown)
-    parser.add_argument("--price", metavar="P", type=float, help="of a GPU for an hour")
+    parser.add_argument("--price", metavar="P", type=float, help="price of a GPU per hour")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 

@@ -1,12 +1,12 @@
-"""Say what a fine-tuned run finds in texts, or guess what stands behind [MASK], by a pretraining run.
+"""Predict labels of texts with a fine-tuned run, or the text behind [MASK] with a pretraining run.
 
-A fine-tuned run gives labels with their probabilities, tags, or spans with the characters of the text that they are;
-two texts of a pair have a tab between, and so have a question and the text that is to answer it. In the place of TEXT,
-a file or `-` (standard input) has a text a line.
+A fine-tuned run prints labels with probabilities, tags, or spans with their character offsets. A tab separates the two
+texts of a pair, and a question from the text that answers it. TEXT can be a file or `-` (standard input) with one text
+per line.
 
-CANINE-S and a subword BERT guess subwords, Byte2Word words, CANINE-C and character BERT the characters of a word.
-Models of characters see how many are hidden: [MASK:5] says five; after [MASK] alone several lengths are tried and count
-alike.
+CANINE-S and a subword BERT predict subwords, Byte2Word predicts words, CANINE-C and a character BERT predict the
+characters of a word. Character models see how many characters are hidden: [MASK:5] hides five. For [MASK] alone,
+several lengths are tried with equal weight.
 
 Examples:
   tokenfree predict runs/sst "A film to see twice."
@@ -31,10 +31,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`RUN TEXT...`."""
     parser.add_argument("run_folder", metavar="RUN", help="the folder of a run")
     parser.add_argument("texts", metavar="TEXT", nargs="+", help="a text, a file of them, or - for standard input")
-    parser.add_argument("--data", metavar="DIR", help="the data with its vocabulary (default: what it was trained on)")
-    parser.add_argument("--top", metavar="N", type=int, default=5, help="guesses for each (default 5)")
+    parser.add_argument(
+        "--data", metavar="DIR", help="data directory with the vocabulary (default: that of the training data)"
+    )
+    parser.add_argument("--top", metavar="N", type=int, default=5, help="number of predictions (default 5)")
     add_step_argument(parser)
-    parser.add_argument("--trust-code", action="store_true", help="run the code outside tokenfree that RUN names")
+    parser.add_argument("--trust-code", action="store_true", help="allow code outside tokenfree that RUN names")
     parser.add_argument("--json", action="store_true", help="print one JSON object for each text")
 
 

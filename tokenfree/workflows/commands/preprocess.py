@@ -1,9 +1,9 @@
 """Turn Wikipedia dumps and books into sharded Arrow windows.
 
-Reads dumps (.xml, .bz2, .gz, .xz, .zst; multistream in parallel) and books (.txt, .jsonl, either compressed or not, and
-.parquet), cleans them, trains a subword vocabulary (or takes --vocabulary.model), and writes shards that
-`datasets.load_from_disk` opens. A job that was killed goes on when the same command is given again. Paths are files,
-folders (links in them are followed), globs or fsspec URLs (s3://, gs://, memory://).
+Reads dumps (.xml, .bz2, .gz, .xz, .zst; multistream in parallel) and books (.txt and .jsonl, compressed or not, and
+.parquet), cleans them, trains a subword vocabulary (or uses --vocabulary.model), and writes shards that
+`datasets.load_from_disk` opens. Run the same command again to resume a job that was killed. Paths are files, folders
+(including their links), globs or fsspec URLs (s3://, gs://, memory://).
 
 Examples:
   tokenfree preprocess --wikipedia enwiki-latest-pages-articles-multistream.xml.bz2 --output data/en
@@ -52,21 +52,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="text, JSON lines (both also .gz, .bz2, .xz, .zst), Parquet",
     )
     parser.add_argument("--hf-dataset", metavar="NAME", nargs="+", help="Hugging Face datasets: NAME[:CONFIG][@SPLIT]")
-    parser.add_argument("--output", metavar="DIR", required=True, help="the data directory to make")
+    parser.add_argument("--output", metavar="DIR", required=True, help="data directory to write")
     engine = parser.add_mutually_exclusive_group()
     engine.add_argument("--runner", choices=("direct", "ray", "flink", "spark", "dataflow", "prism"), default="direct")
-    engine.add_argument("--profile", metavar="FILE", help="options of a runner, as in pipelines/beam_profiles/*.yaml")
+    engine.add_argument(
+        "--profile", metavar="FILE", help="file with options of a runner, as in pipelines/beam_profiles/*.yaml"
+    )
     parser.add_argument(
         "--workers",
         metavar="N",
         type=int,
-        help="processes of the direct runner (default 1), or tasks at a time of a cluster; 0: one per CPU",
+        help="number of processes (default 1), or of tasks at a time on a cluster; 0: one per CPU",
     )
     parser.add_argument(
-        "--check-inputs", action="store_true", help="hash all inputs of a finished job, whatever their times say"
+        "--check-inputs", action="store_true", help="hash all inputs of a complete job, whatever their times"
     )
-    parser.add_argument("--dry-run", action="store_true", help="only show splits, shards, bytes and time to come")
-    parser.add_argument("--price", metavar="P", type=float, help="of a worker for an hour, for the money of --dry-run")
+    parser.add_argument("--dry-run", action="store_true", help="show splits, shards, bytes and time, and exit")
+    parser.add_argument(
+        "--price", metavar="P", type=float, help="price of a worker per hour, for the cost in --dry-run"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,19 +1,19 @@
 """Pretrain a model on a data directory.
 
-The same command resumes a run that was stopped or killed; so does `tokenfree pretrain --output RUN`. With one worker
-training runs in this process, with more under Ray Train. The batches do not depend on the number of workers. Keys of
-the recipe are options too.
+Run the same command, or `tokenfree pretrain --output RUN`, to resume a run that was stopped or killed. One worker
+trains in this process, several train under Ray Train. Batches do not depend on the number of workers. Keys of the
+recipe are options too.
 
-Several data directories are mixed: `--data A:0.7 B:0.3` takes seven of ten samples from A, in an order as fixed as that
-of one. Without weights each gives samples in proportion to its characters. They share one subword vocabulary. The
-validation windows are shared out alike; the loss on each is `validation_loss_data_1` and so on. A number after the last
-colon is a weight, unless a folder has the whole for its name.
+Several data directories are mixed: `--data A:0.7 B:0.3` takes seven of ten samples from A, in a fixed order. Without
+weights, samples are in proportion to characters. The directories must share one subword vocabulary. Validation windows
+are divided in the same proportions; the losses are `validation_loss_data_1` and so on. A number after the last colon is
+a weight, unless a folder has that name.
 
---init-from begins a new run with weights of another run, or of a folder of transformers, such as the official CANINE:
-what fits by name and shape is loaded, and what is new or was left is printed. Optimizer and step begin afresh.
+--init-from starts a new run from the weights of another run or of a transformers folder, such as the official CANINE.
+Tensors that match by name and shape are loaded; the others are listed. Optimizer and step start from zero.
 
---extend-to makes an existing run longer, finished or not. The learning rate of the steps that are left is that of a run
-of so many steps: after a finished run, where it was nearly 0, it jumps up, and the line printed says from what to what.
+--extend-to makes an existing run longer, finished or not. The remaining steps have the learning rates of a run of that
+length, so the rate of a finished run jumps up; the printed line shows both rates.
 
 Examples:
   tokenfree pretrain canine-s-tiny --data data/en --output runs/tiny --workers 2
@@ -48,17 +48,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     recipe_options.add_arguments(parser, KIND, optional=True, shown=shown)
     add_data_argument(parser)
     parser.add_argument("--output", metavar="RUN", required=True, help="the folder of the run")
-    parser.add_argument("--workers", metavar="N | MIN:MAX", default="1", help="training processes (default 1)")
-    parser.add_argument(
-        "--init-from", metavar="RUN|FOLDER", help="weights to begin with: a run, or a folder of transformers"
-    )
-    parser.add_argument(
-        "--extend-to", metavar="STEPS", type=int, help="the steps that this run is to have, in place of train.steps"
-    )
+    parser.add_argument("--workers", metavar="N | MIN:MAX", default="1", help="number of training workers (default 1)")
+    parser.add_argument("--init-from", metavar="RUN|FOLDER", help="initial weights: a run, or a transformers folder")
+    parser.add_argument("--extend-to", metavar="STEPS", type=int, help="new total number of steps of this run")
     code = "run the code outside tokenfree that the run of --init-from names"
     parser.add_argument("--trust-code", action="store_true", help=code)
-    parser.add_argument("--profile", action="store_true", help="leave a Chrome trace of a few steps in RUN/profile")
-    parser.add_argument("--dry-run", action="store_true", help="check all inputs, and time a few steps")
+    parser.add_argument("--profile", action="store_true", help="write a Chrome trace of a few steps to RUN/profile")
+    parser.add_argument("--dry-run", action="store_true", help="check all inputs, time a few steps, and exit")
 
 
 def run(args: argparse.Namespace) -> int:

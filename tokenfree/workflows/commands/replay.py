@@ -1,7 +1,7 @@
-"""Try the failed pages of a data directory again, after a fix.
+"""Process the failed pages of a data directory again, after a fix.
 
-Pages that now succeed are written to `failures/replayed.jsonl`, which `tokenfree preprocess --books` reads. The data
-directory itself is finished and does not change.
+Pages that succeed are written to `failures/replayed.jsonl`, which `tokenfree preprocess --books` reads. The data
+directory itself does not change.
 
 Example:
   tokenfree replay data/en

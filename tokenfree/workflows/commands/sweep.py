@@ -41,9 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`RECIPE --data DIR ... | --train FILE --dev FILE [--test FILE] --output RUN [--trials N] [--concurrent N]`."""
     recipe_options.add_arguments(parser, KIND)
     add_data_argument(parser)
-    parser.add_argument("--train", metavar="FILE", help="of a task: the examples to learn from")
-    parser.add_argument("--dev", metavar="FILE", help="of a task: the development set, by which settings are judged")
-    parser.add_argument("--test", metavar="FILE", help="of a task: the test set, for the best setting alone")
+    parser.add_argument("--train", metavar="FILE", help="for a task: training examples")
+    parser.add_argument("--dev", metavar="FILE", help="for a task: development set, which decides between settings")
+    parser.add_argument("--test", metavar="FILE", help="for a task: test set, for the best setting alone")
     init = "of a task: model and weights that trials begin with, a run or a folder of transformers"
     parser.add_argument("--init-from", metavar="RUN|FOLDER", help=init)
     subwords = "of a task: SentencePiece, for a model of subwords from scratch"
@@ -51,8 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     code = "run the code outside tokenfree that the run of --init-from names"
     parser.add_argument("--trust-code", action="store_true", help=code)
     parser.add_argument("--output", metavar="RUN", required=True, help="the folder of the sweep")
-    parser.add_argument("--dry-run", action="store_true", help="only show settings, placement and costs")
-    parser.add_argument("--trials", metavar="N", type=int, help="settings to try")
+    parser.add_argument("--dry-run", action="store_true", help="show settings, placement and costs, and exit")
+    parser.add_argument("--trials", metavar="N", type=int, help="number of settings to try")
     room = "most trials side by side (default: as many as the CPUs and GPUs have room for)"
     parser.add_argument("--concurrent", metavar="N", type=int, help=room)
 

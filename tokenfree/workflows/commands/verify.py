@@ -1,7 +1,7 @@
-"""Check every hash and every invariant of a data directory, or every hash of a run, a sweep or a folder of vectors.
+"""Check every hash and invariant of a data directory, or every hash of a run, a sweep or a folder of embeddings.
 
-Exit status 1 names the first file that is broken, of a shard also the row. Of a run or a sweep that still trains, the
-checkpoints are checked.
+If something is wrong, the exit status is 1, and the message names the first invalid file and the row of a shard. Of a
+run or sweep that is still training, only the checkpoints are checked.
 
 Examples:
   tokenfree verify data/en
