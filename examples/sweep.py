@@ -20,7 +20,7 @@ tokenfree.run_preprocess(config, str(OUTPUT / "data"))
 
 # %%
 # Any key of a recipe can be searched. ASHA stops the worse trials early. `tokenfree sweep` reads the same file.
-RECIPE = OUTPUT / "knobs.yaml"
+RECIPE = OUTPUT / "search.yaml"
 RECIPE.write_text("""\
 base: canine-fast-tiny
 space:

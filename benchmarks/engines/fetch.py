@@ -166,7 +166,7 @@ def _manifest(main_class: str, class_path: list[str]) -> str:
     lines = ["Manifest-Version: 1.0", f"Main-Class: {main_class}", "Multi-Release: true"]
     if class_path:
         lines.append(f"Class-Path: {' '.join(class_path)}")
-    # A line has at most 72 bytes; what begins with a space goes on.
+    # A line has at most 72 bytes; a line that begins with a space continues the last one.
     return "".join("\r\n ".join(re.findall(".{1,70}", line)) + "\r\n" for line in lines) + "\r\n"
 
 

@@ -89,7 +89,7 @@ class FlinkCluster:
         self.processes[f"pool-{number}"] = worker_pool(number, self.pool_port, self.folder)
 
     def await_task_managers(self, number: int) -> None:
-        """Wait until so many are known to the job manager."""
+        """Wait until the job manager knows this number of them."""
         began = time.monotonic()
         while self.ask("overview")["taskmanagers"] != number:
             if time.monotonic() - began > SECONDS_TO_START:

@@ -68,7 +68,7 @@ class SparkCluster:
         self.processes[f"pool-{number}"] = worker_pool(number, self.pool_port, self.folder)
 
     def await_workers(self, number: int) -> None:
-        """Wait until so many are known to the master."""
+        """Wait until the master knows this number of them."""
         began = time.monotonic()
         while self.ask()["aliveworkers"] != number:
             if time.monotonic() - began > SECONDS_TO_START:

@@ -2,7 +2,7 @@
 
     python -m benchmarks.mutation --sample 500 --seed 0
 
-Results are kept in a file, a line each, so that what was stopped goes on. A mutant counts as killed where a test fails
+Results are kept in a file, a line each, so that a stopped command resumes. A mutant counts as killed where a test fails
 or does not end in time. Survivors are listed; `--again` tries them with the tests as they are now. Those of which
 `equivalent.tsv` says why no test can tell them from the code are counted apart: they are survivors all the same.
 """

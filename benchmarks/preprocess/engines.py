@@ -146,7 +146,7 @@ def cluster(engine: str, slots: int, folder: Path) -> Iterator[tuple[list[str], 
 
 
 def times(dump: Path, output: Path) -> Times:
-    """What one direct worker takes, told by when it commits which file."""
+    """What one direct worker takes, by the times at which it commits its files."""
     committed: dict[str, float] = {}
     work = output / "_work"
 
@@ -185,7 +185,7 @@ def reckon(committed: Mapping[str, float], began: float, ended: float) -> Times:
 
 
 def project(times: Times, workers: int, growth: float, smaller: Times) -> tuple[float, str]:
-    """Seconds of so many workers, and the longest part that they cannot share.
+    """Seconds of a number of workers, and the longest part that they cannot share.
 
     Args:
         times: of the dump.

@@ -2,7 +2,7 @@
 
     python -m benchmarks.preprocess.preprocess_stages --model subwords.model [DUMP]
 
-Every stage is run by itself over all pages of a small dump, the best of three runs; what windows cost is told apart by
+Every stage is run by itself over all pages of a small dump, the best of three runs; the cost of windows is split by
 building them with more and more columns. Prints milliseconds for each megabyte of clean text.
 """
 

@@ -10,7 +10,7 @@ at equal steps and at equal time, and every trial. For a fine-tuned run it shows
 each label, and which labels it confuses. The predictions are in RUN/predictions.
 
 Examples:
-  tokenfree report data/en runs/tiny sweeps/knobs --output report.html
+  tokenfree report data/en runs/tiny sweeps/first --output report.html
 """
 
 import argparse

@@ -9,7 +9,7 @@ seeds and judged by the main score on --dev; only the best one is evaluated on -
 scores are in `result.json`.
 
 Examples:
-  tokenfree sweep three-knobs-tiny --data data/en --output sweeps/knobs --trials 24 --concurrent 4
+  tokenfree sweep three-knobs-tiny --data data/en --output sweeps/first --trials 24 --concurrent 4
   tokenfree sweep learning-rates --base ner --train train.txt --dev dev.txt --test test.txt --output sweeps/rates
 """
 
