@@ -5,7 +5,7 @@ wikiextractor.
     python -m benchmarks.preprocess.text_quality --check
 
 Every snippet is looked up in its page, so the table cannot hold wikitext that no editor wrote. `--check` writes nothing
-and fails if the file on disk is not what would be written, except for the column of wikiextractor, which it does not need.
+and fails if the file on disk is not what would be written, except for the column of wikiextractor, which is not needed.
 """
 
 import argparse

@@ -72,9 +72,9 @@ def page_tables(lines: Mapping[str, Line]) -> str:
     return "\n\n".join(
         [
             "### Names: F1, all names and names not seen in training",
-            _table(*_names(scores)),
+            _table(*_that_ran(*_names(scores))),
             "### Texts: accuracy",
-            _table(*_texts(scores)),
+            _table(*_that_ran(*_texts(scores))),
             *_sentences(scores, lines),
         ]
     )
@@ -97,6 +97,16 @@ def _texts(scores: Scores) -> tuple[list[str], list[list[str]]]:
         cells = [_number(scores.mean(name, predictor, "accuracy")) for predictor in COMPARED[""]]
         rows.append([SETS[name].label, *cells, _bar(scores, name, "accuracy", (NGRAMS,))])
     return ["set", *COMPARED[""], "best row at n-grams or above"], rows
+
+
+def _that_ran(head: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
+    """Return a table without the columns of what has not run for any set."""
+    columns = [
+        (name, cells)
+        for name, cells in zip(head, zip(*rows, strict=True), strict=True)
+        if any(cell != NONE for cell in cells)
+    ]
+    return [name for name, _ in columns], [list(row) for row in zip(*(cells for _, cells in columns), strict=True)]
 
 
 def _bar(scores: Scores, name: str, score: str, baselines: Sequence[str]) -> str:
@@ -122,13 +132,16 @@ def _sentences(scores: Scores, lines: Mapping[str, Line]) -> list[str]:
         and (theirs := scores.mean(name, UNTRAINED, score)) is not None
     ]
     names, texts = ([row[-1] for row in made[1] if row[-1] != NONE] for made in (_names(scores), _texts(scores)))
-    return [
+    of_models = [
         f"Of the sets that have run, {names.count(MET)} of {len(names)} of names are above the most frequent tag, and "
         f"{texts.count(MET)} of {len(texts)} of texts at n-grams or above.",
         f"Pretraining helps on {sum(helped)} of {len(helped)}.",
-        f"Learning rates that the sweeps chose on development parts: {rates or 'not run'}.",
+        f"Learning rates that the sweeps chose on development parts: {rates}.",
+    ]
+    return [
+        f"{done} of {len(runs())} runs are done" + ("." if helped else ", none of them of a model yet."),
+        *(of_models if helped else ()),
         f"The papers' {len(CLAIMS)} claims: {counts}.",
-        f"Of {len(runs())} runs of the queue {done} are done.",
     ]
 
 
