@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from tokenfree.preprocess.config import PreprocessConfig
+from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.batches.base import Arrays
 from tokenfree.train.config import PretrainRecipe, TrainConfig
 from tokenfree.train.data.loader import Loader
@@ -63,10 +64,7 @@ def work_of(recipe: PretrainRecipe, data: Data | None) -> Work:
     else:
         manifest, vocabulary = load_data_manifest(data), load_data_vocabulary(data)
         size = vocabulary.size if vocabulary is not None else 0
-        collator = recipe.objective.collator(vocabulary, train.length, train.seed)
-        arrays = Loader(
-            data, global_batch=_SAMPLED, seed=train.seed, smoothing=train.smoothing, streams=1, collator=collator
-        ).batch(0)
+        arrays = sampled(recipe, data, vocabulary)
         source = f"{_SAMPLED} examples of {data}"
         data_bytes = sum(shard.bytes for split in manifest.splits.values() for shard in split.shards)
         epochs = train.steps * train.global_batch / manifest.splits["train"].rows
@@ -86,6 +84,16 @@ def work_of(recipe: PretrainRecipe, data: Data | None) -> Work:
         epochs=epochs,
         source=source,
     )
+
+
+def sampled(recipe: PretrainRecipe, data: Data, vocabulary: Vocabulary | None) -> Arrays:
+    """Return the arrays of some examples of `data`, whose shapes stand for all."""
+    train = recipe.train
+    collator = recipe.objective.collator(vocabulary, train.length, train.seed)
+    loader = Loader(
+        data, global_batch=_SAMPLED, seed=train.seed, smoothing=train.smoothing, streams=1, collator=collator
+    )
+    return loader.batch(0)
 
 
 NETWORK = 100e9 / 8  # bytes a second between nodes: 100 Gbit/s, assumed

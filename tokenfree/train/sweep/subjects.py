@@ -19,7 +19,6 @@ from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.batches.base import Arrays
 from tokenfree.train.config import FinetuneRecipe, PretrainRecipe, check, check_finetuning
 from tokenfree.train.data import mixture
-from tokenfree.train.data.loader import Loader
 from tokenfree.train.data.mixture import Data, load_data_manifest, load_data_vocabulary
 from tokenfree.train.finetune import PreparedRun, prepare
 from tokenfree.train.jobs.start import begun
@@ -28,11 +27,11 @@ from tokenfree.train.loop.finetuning import FinetuneJob, TaskFiles, TaskSource
 from tokenfree.train.loop.pretraining import Loop
 from tokenfree.train.loop.step import Task, pretraining_task
 from tokenfree.train.loop.trainer import TrainingLoop
+from tokenfree.train.planning import sampled
 from tokenfree.train.sweep.recipe import ERROR, SCORE, TASK, SweepRecipe, Target
 from tokenfree.train.tasks.base import Split
 
 _MEASURE = ("objective", "train.length", "train.validation_windows")  # what decides on validation samples and masks
-_SAMPLED = 256  # examples, by which arithmetic is estimated
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,16 +125,7 @@ class PretrainingSubject(Subject):
         return Loop(recipe, self.data, rank=rank, world_size=world_size, device=device)
 
     def batch(self, recipe: PretrainRecipe) -> Arrays:
-        train = recipe.train
-        loader = Loader(
-            self.data,
-            global_batch=_SAMPLED,
-            seed=train.seed,
-            smoothing=train.smoothing,
-            streams=1,
-            collator=recipe.objective.collator(self._vocabulary, train.length, train.seed),
-        )
-        return loader.batch(0)
+        return sampled(recipe, self.data, self._vocabulary)
 
     def build(self, recipe: PretrainRecipe) -> Task:
         return pretraining_task(recipe, self._vocabulary.size if self._vocabulary is not None else 0)
