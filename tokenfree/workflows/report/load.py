@@ -44,23 +44,14 @@ _PREDICTIONS: StoredFile[Line] = StoredFile(_Prediction, "put a copy of it back,
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A run of pretraining or fine-tuning.
-
-    Attributes:
-        path: Its folder.
-        config: Content of config.yaml.
-        steps: Lines of its metrics with a training loss.
-        validations: Lines of its metrics with a validation loss.
-        events: Lines of its events.
-        result: Content of result.json; empty until the run has ended.
-    """
+    """A run of pretraining or fine-tuning, by the files in its folder."""
 
     path: Path
     config: Mapping[str, Any]
-    steps: Sequence[Line]
-    validations: Sequence[Line]
+    steps: Sequence[Line]  # lines of its metrics with a training loss
+    validations: Sequence[Line]  # those with a validation loss
     events: Sequence[Line]
-    result: Mapping[str, Any]
+    result: Mapping[str, Any]  # empty until the run has ended
 
     @property
     def recipe(self) -> Mapping[str, Any]:
@@ -95,8 +86,7 @@ class RunRecord:
         return [line.get("characters", 0) / line["seconds"] if line.get("seconds") else 0.0 for line in self.steps]
 
     @property
-    def speed(self) -> float:
-        """Median of the characters per second; 0 before the first step."""
+    def median_speed(self) -> float:
         return statistics.median(self.speeds or [0.0])
 
     @property
@@ -107,27 +97,16 @@ class RunRecord:
 
 @dataclass(frozen=True)
 class SweepRecord:
-    """A sweep as far as it is.
-
-    Attributes:
-        path: Its folder.
-        recipe: Recipe of the sweep.
-        trials: All trials.
-        skipped: Number of settings that were not tried, by reason.
-        ended: Whether all trials have ended.
-        scores: Content of result.json, which a sweep of a task has at its end.
-        attempts: Commands that ran it.
-        data: Fingerprint of its data.
-    """
+    """A sweep as far as it is."""
 
     path: Path
     recipe: Mapping[str, Any]
     trials: Sequence[TrialState]
-    skipped: Mapping[str, int]
+    skipped: Mapping[str, int]  # number of settings that were not tried, by reason
     ended: bool
-    scores: Mapping[str, Any]
-    attempts: Sequence[Line]
-    data: str
+    scores: Mapping[str, Any]  # content of result.json, which a sweep of a task has at its end
+    attempts: Sequence[Line]  # commands that ran it
+    data: str  # fingerprint
 
 
 @dataclass(frozen=True)

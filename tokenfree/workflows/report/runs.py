@@ -68,7 +68,7 @@ def comparison_section(runs: Sequence[RunRecord], asked: Sequence[Asked]) -> Sec
         rows.append([
             name, plus_minus(mean, half, 2), decimal(each.context.get("probe"), 2),
             decimal(last.get("validation_loss")), decimal(at_shared), percent(last.get("validation_accuracy")),
-            f"{run.num_steps:,}", count(sum(run.characters[-1:])), count(run.speed),
+            f"{run.num_steps:,}", count(sum(run.characters[-1:])), count(run.median_speed),
             duration(sum(run.seconds[-1:])), str(run.restarts),
         ])  # fmt: skip
     levels = [level for run in runs if (level := _level(run)) is not None]
@@ -138,7 +138,7 @@ def _training_cards(run: RunRecord) -> Iterator[Card]:
     value = f"{run.num_steps:,} of {planned:,} steps" if planned else f"{run.num_steps:,} steps"
     yield Card("Steps", value, f"{count(sum(run.characters[-1:]))} characters in {duration(sum(run.seconds[-1:]))}.")
     note = f"Median of the steps. {counted(run.restarts, 'restart')} after a lost worker."
-    yield Card("Speed", f"{count(run.speed)} characters/s", note)
+    yield Card("Speed", f"{count(run.median_speed)} characters/s", note)
 
 
 def _curves(run: RunRecord) -> Block:
@@ -202,7 +202,7 @@ def finetuned_section(run: RunRecord) -> Section:
     ]
     if not scored and run.validations:
         cards.append(Card(f"{_words(main)}, {SPLITS['dev']}, so far", decimal(_number(run.validations[-1], "main"))))
-    best = _best_step(run)
+    best = run.result.get("best_step")
     if best is not None:
         cards.append(Card("Step kept", f"{best:,}", "The best one on the development set."))
     blocks = [_score_curves(run, main)]
@@ -219,7 +219,7 @@ def finetuned_comparison(runs: Sequence[RunRecord]) -> Section:
     """Return a table of where several fine-tuned runs ended."""
     rows = []
     for run in runs:
-        best = _best_step(run)
+        best = run.result.get("best_step")
         scores = [next(iter(_scores(run.result.get(split)).values()), None) for split in SPLITS]
         kept, time = "–" if best is None else f"{best:,}", duration(sum(run.seconds[-1:]))
         rows.append(
@@ -235,12 +235,6 @@ def _main(run: RunRecord) -> str:
     return found or next(iter(_validated(run)), "score")
 
 
-def _best_step(run: RunRecord) -> int | None:
-    """Return the step whose checkpoint counts; None if it is not known, or is the last one."""
-    found = run.result.get("best_step")
-    return found if isinstance(found, int) else None
-
-
 def _task(run: RunRecord) -> str:
     task = run.recipe.get("task")
     return str(task.get("name", "task") if isinstance(task, Mapping) else task)
@@ -252,7 +246,7 @@ def _score_curves(run: RunRecord, main: str) -> Block:
     drawn = [_loss_figure(run, "nats per target", "development set")]
     if not run.validations:
         return Block("", "It has no development set: the last checkpoint counts.", figures=drawn)
-    steps, best = [line["step"] for line in run.validations], _best_step(run)
+    steps, best = [line["step"] for line in run.validations], run.result.get("best_step")
     shown = [name for name in dict.fromkeys([main, *_validated(run)]) if "/" not in name][:MOST_SCORES]
     scores = [
         Curve(_words(name), steps, [_number(line, name, float("nan")) for line in run.validations], True)

@@ -25,33 +25,20 @@ _MOST_READ = 2**16  # characters that a page evaluates a run on: seconds for a s
 
 
 class Model(NamedTuple):
-    """A model to evaluate and to ask for predictions.
+    """A model to evaluate and to ask for predictions."""
 
-    Attributes:
-        folder: Folder with its checkpoints.
-        recipe: Its resolved recipe.
-        fingerprint: Fingerprint of the data that it was trained on.
-        recorded: Where these data were; None if that is not recorded.
-    """
-
-    folder: Path
+    folder: Path  # with its checkpoints
     recipe: Mapping[str, Any]
-    fingerprint: str
-    recorded: Data | None
+    fingerprint: str  # of the data that it was trained on
+    recorded: Data | None  # where these data were, if that is recorded
 
 
 class Asked(NamedTuple):
-    """What a model showed when it was evaluated and asked.
+    """What a model showed when it was evaluated and asked."""
 
-    Attributes:
-        context: `margin` with its ends and `probe` of `tokenfree.train.evaluate.evaluate`; empty where unknown.
-        examples: Tables of predictions, one or none.
-        problem: Why there is none, or what is wrong with its checkpoints.
-    """
-
-    context: Mapping[str, float] = {}
-    examples: Sequence[Table] = ()
-    problem: str = ""
+    context: Mapping[str, float] = {}  # `margin` with its ends and `probe` of `train.evaluate.evaluate`, if known
+    examples: Sequence[Table] = ()  # of predictions, one or none
+    problem: str = ""  # why there is none, or what is wrong with its checkpoints
 
 
 def model_of(run: RunRecord) -> Model | None:

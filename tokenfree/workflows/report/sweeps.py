@@ -35,41 +35,27 @@ MOST_FIGURED = 400  # trials in one figure
 MOST_ROWS = 20  # settings in a table that is open
 LEAST_TRIALS = 6  # for shares of a variance
 MOST_NAMING = 4  # hyperparameters by whose values settings are named in figures
-SAME_COST = 1.01  # ratio of costs up to which a figure of cost says nothing
 CHEAPER = 1.05  # ratio of speeds from which a faster setting is worth a card
 
 
 class SweepView:
-    """A sweep with its settings ranked where they are compared: at the same amount of what the budget counts.
-
-    Attributes:
-        sweep: The sweep.
-        trials: All its trials.
-        names: A short name for each dotted key that they set.
-        unit: Field of the reports that the budget counts.
-        targets: What settings are ranked by, the first one first.
-        quality: What says how good a trial is: the held-out loss or, of a task, the score.
-        quality_name: Its name on the page.
-        amount: Amount of `unit` at which settings are ranked; None before the first report.
-        ranked: Settings that got to `amount`, best first.
-        front_amount: Amount of `unit` at which loss is compared with cost.
-        front_ranked: Settings that got to `front_amount`.
-        costs: Cost of each trial by its name.
-    """
+    """A sweep with its settings ranked where they are compared: at the same amount of what the budget counts."""
 
     def __init__(self, sweep: SweepRecord) -> None:
         self.sweep, self.trials = sweep, list(sweep.trials)
         keys = results.knobs(self.trials)
-        self.names = dict(zip(keys, results.short_names(keys), strict=True))
+        self.names = dict(zip(keys, results.short_names(keys), strict=True))  # by dotted key
         budget = sweep.recipe.get("budget") or {}
+        # The field of the reports that the budget counts.
         self.unit = next((field for key, field in BUDGETS.items() if budget.get(key) is not None), "step")
         names = sweep.recipe.get("objectives") or [LOSS.metric]
-        self.targets, self.quality = objectives(names), quality(names)
-        self.quality_name = LOSS_NAME if self.quality == LOSS else self.quality.metric.replace("_", " ")
-        self.amount = results.full_amount(self.trials, self.unit)
-        self.ranked = results.rank(self.trials, target=self.targets[0], unit=self.unit, amount=self.amount)
+        # What settings are ranked by, and what says how good a trial is: the held-out loss or the score of a task.
+        self.target, self.quality = objectives(names)[0], quality(names)
+        self.amount = results.full_amount(self.trials, self.unit)  # None before the first report
+        self.ranked = results.rank(self.trials, target=self.target, unit=self.unit, amount=self.amount)
+        # Loss is compared with cost at an amount that three settings got to.
         self.front_amount, self.costs = results.front_amount(self.trials, self.unit), results.costs(self.trials)
-        self.front_ranked = results.rank(self.trials, target=self.targets[0], unit=self.unit, amount=self.front_amount)
+        self.front_ranked = results.rank(self.trials, target=self.target, unit=self.unit, amount=self.front_amount)
 
     def at(self, amount: float) -> str:
         """Return an amount of the budget in words, such as `step 90`."""
@@ -120,11 +106,15 @@ def best_model(view: SweepView) -> Model | None:
     """Return the best trial of a sweep of pretraining that has ended, if it has checkpoints."""
     if not view.sweep.ended or view.quality != LOSS:
         return None
-    winner = results.best(view.trials, target=view.targets[0], unit=view.unit)
+    winner = results.best(view.trials, target=view.target, unit=view.unit)
     if winner is None or not has_checkpoints(view.sweep.path / "trials" / winner.name):
         return None
     recipe = BEST_FILE.yaml(Storage.at(str(view.sweep.path)), results.BEST)
     return Model(view.sweep.path / "trials" / winner.name, recipe, view.sweep.data, None)
+
+
+def _name(target: Target) -> str:
+    return LOSS_NAME if target == LOSS else target.metric.replace("_", " ")
 
 
 def _interval(found: MeanInterval | None, digits: int = 4) -> str:
@@ -137,12 +127,12 @@ def _cards(view: SweepView) -> Iterator[Card]:
         found = setting.interval(view.quality.metric, view.amount, view.unit)
         seeds = "one seed" if found is None or found.count == 1 else f"mean of {found.count} seeds, 95% interval"
         yield Card("Best setting", view.short_name(setting), f"{setting.name}: {view.described(setting.values)}")
-        yield Card(f"Best {view.quality_name}", _interval(found, 3), f"At {view.at(view.amount)}, {seeds}.")
-        for first, second in zip(view.ranked[:1], view.ranked[1:2], strict=False):
-            lead = abs(second.interval.mean - first.interval.mean)
-            yield Card(
-                "Lead over the next setting", f"{lead:.4f}", f"{second.setting.name}: {_interval(second.interval)}"
-            )
+        yield Card(f"Best {_name(view.quality)}", _interval(found, 3), f"At {view.at(view.amount)}, {seeds}.")
+        for item in view.ranked[1:2]:
+            lead = abs(item.interval.mean - view.ranked[0].interval.mean)
+            if item.interval.count == view.ranked[0].interval.count:
+                note = f"{item.setting.name}: {_interval(item.interval)}"
+                yield Card("Lead over the next setting", f"{lead:.4f}", note)
         yield from _cheaper(view, setting)
     for name, value in view.sweep.scores.get("test", {}).items():
         if "/" not in name:
@@ -155,9 +145,8 @@ def _cards(view: SweepView) -> Iterator[Card]:
     seconds = sum(trial.last.get("train_seconds", 0.0) for trial in view.trials)
     if seconds:
         yield Card("Training time", duration(seconds), "Of all trials together.")
-    machines = {
-        machine_line(report["machine"]) for trial in view.trials for report in trial.reports if "machine" in report
-    }
+    found = [report["machine"] for trial in view.trials for report in trial.reports if report.get("machine")]
+    machines = set(map(machine_line, found))
     if len(machines) > 1:
         yield Card("Machines", str(len(machines)), "Speeds of trials on different machines do not compare.")
 
@@ -219,7 +208,10 @@ def _effects(view: SweepView) -> Iterator[Block]:
 
 
 def _cost(view: SweepView) -> Iterator[Block]:
-    """Yield loss against cost, for each cost in which settings differ."""
+    """Yield loss against cost, for each cost in which settings differ; equal models differ in speed by chance."""
+    models = {view.cost(item.setting).arithmetic for item in view.front_ranked}
+    if len(models) == 1 and None not in models:
+        return
     drawn = []
     for target, title, x, field in (
         (FLOPS, "Loss against arithmetic", "FLOPs for each character read", "flops"),
@@ -233,7 +225,7 @@ def _cost(view: SweepView) -> Iterator[Block]:
             if cost is not None and (loss := view.loss(setting)) is not None
         ]
         spent = [dot.cost for dot in dots]
-        if len(dots) > 1 and max(spent) >= SAME_COST * min(spent):
+        if len(dots) > 1 and max(spent) > min(spent):
             more = target.mode == "max"
             figure = figures.cost_against_loss(dots, title=title, x=x, y=LOSS_NAME, more_is_better=more)
             drawn.append(inline(figure, f"{title} of every setting"))
@@ -251,8 +243,8 @@ def _parallel(view: SweepView) -> Iterator[Block]:
     }
     lines = [(item.setting.values, item.interval.mean) for item in view.ranked[:MOST_FIGURED]]
     if len(names) > 1 and len(lines) > 2 and lines[0][1] != lines[-1][1]:
-        figure = figures.parallel(lines, names, y=view.quality_name)
-        yield Block("", figures=[inline(figure, f"All settings and their {view.quality_name}")])
+        figure = figures.parallel(lines, names, y=_name(view.target))
+        yield Block("", figures=[inline(figure, f"All settings and their {_name(view.target)}")])
 
 
 def _settings(view: SweepView) -> Iterator[Block]:
@@ -272,7 +264,7 @@ def _settings(view: SweepView) -> Iterator[Block]:
             _interval(item.interval), str(item.interval.count), "–" if cost.flops is None else count(cost.flops),
             "–" if cost.speed is None else count(cost.speed), leads, places.get(setting.name, "–"),
         ])  # fmt: skip
-    header = ["rank", "setting", *view.names.values(), view.quality_name, "seeds", "FLOPs a character", "characters/s"]
+    header = ["rank", "setting", *view.names.values(), _name(view.target), "seeds", "FLOPs a character", "characters/s"]
     header += ["best for its", "rank at equal time"]
     caption = f"Settings at {view.at(view.amount)}, best first"
     yield Block("Settings compared", tables=[Table(caption, header, rows, folded=len(rows) > MOST_ROWS)])

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def told(plan: PlanDescription, workers: int, price: float | None) -> str:
-    """What a job would do, a line each; `price` is that of a worker for an hour."""
+    """Return what a job would do, a line each; `price` is that of a worker for an hour."""
     reading = plan.estimated_seconds / min(workers, plan.splits)  # a split is read by one worker
     seconds = reading + plan.vocabulary_seconds
     vocabulary, included, most = "", "", WORKER_BYTES
@@ -38,53 +38,34 @@ def told(plan: PlanDescription, workers: int, price: float | None) -> str:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """A planned run.
-
-    Attributes:
-        recipe: its name.
-        steps, global_batch: of the recipe.
-        work: of the run.
-        where: the devices, in words.
-        devices: how many are paid for.
-        examples: that a device holds at once.
-        step_seconds: of a step, with the exchange of gradients.
-        exchange_seconds: of the exchange alone.
-        seconds: of the run.
-        memory: of a device.
-        device_bytes: that a device has.
-        checkpoint_bytes: of a checkpoint.
-        num_checkpoints: kept at the end.
-        metrics_bytes: of the metrics.
-        price: of a device for an hour; None where it was not given.
-        measured, assumed: what the figures rest on, a line each.
-    """
+    """A planned run. Bytes are those of a device, or on disk; seconds are those of a step and of the whole run."""
 
     recipe: str
     steps: int
     global_batch: int
     work: Work
-    where: str
-    devices: int
-    examples: int
-    step_seconds: float
+    where: str  # the devices, in words
+    devices: int  # that are paid for
+    examples: int  # that a device holds at once
+    step_seconds: float  # with the exchange of gradients
     exchange_seconds: float
     seconds: float
     memory: Memory
     device_bytes: float
     checkpoint_bytes: int
-    num_checkpoints: int
+    num_checkpoints: int  # kept at the end
     metrics_bytes: int
-    price: float | None
-    measured: tuple[str, ...]
+    price: float | None  # of a device for an hour
+    measured: tuple[str, ...]  # what the numbers rest on, a line each
     assumed: tuple[str, ...]
 
     @property
     def cost(self) -> float | None:
-        """Of the whole run, in the currency of the price."""
+        """Cost of the whole run, in the currency of the price."""
         return None if self.price is None else self.price * self.devices * self.seconds / 3600
 
     def numbers(self) -> dict[str, object]:
-        """For `--json`."""
+        """Return the keys of `--json`."""
         return {
             "steps": self.steps,
             "flops": self.work.example_flops * self.global_batch * self.steps,
@@ -106,7 +87,7 @@ class RunPlan:
 
 
 def run_plan_lines(plan: RunPlan) -> Iterator[str]:
-    """The plan, a line each."""
+    """Yield the plan, a line each."""
     work = plan.work
     yield f"{plan.recipe} on {plan.where}: an estimate"
     yield f"work      {counted(plan.steps, 'step')} of {counted(plan.global_batch, 'example')}, " + (
