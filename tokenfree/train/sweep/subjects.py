@@ -45,11 +45,7 @@ class Subject(ABC):
     @property
     @abstractmethod
     def content(self) -> str:
-        """A fingerprint of the data, and of given weights where trials begin with such.
-
-        Raises:
-            UserError: there are no such data.
-        """
+        """A fingerprint of the data, and of given weights where trials begin with such."""
 
     @abstractmethod
     def problems(self, recipe: Any, workers: tuple[int, int]) -> list[str]:
@@ -61,11 +57,7 @@ class Subject(ABC):
 
     @abstractmethod
     def make_loop(self, recipe: Any, *, rank: int = 0, world_size: int = 1, device: str = "cpu") -> TrainingLoop[Any]:
-        """Return a fresh loop of one worker.
-
-        Raises:
-            UserError: there are no such data, or the recipe cannot be trained on them.
-        """
+        """Return a fresh loop of one worker."""
 
     def first_loop(self, recipe: Any) -> TrainingLoop[Any] | None:
         """Return a loop in this process with the weights that a trial begins with; None where those are fresh.
@@ -78,21 +70,14 @@ class Subject(ABC):
 
     @abstractmethod
     def batch(self, recipe: Any) -> Arrays:
-        """Return the arrays of some examples, by which the arithmetic of a step is estimated.
-
-        Raises:
-            UserError: the data cannot be read.
-        """
+        """Return the arrays of some examples, by which the arithmetic of a step is estimated."""
 
     @abstractmethod
     def build(self, recipe: Any) -> Task:
         """Return the model of a recipe with its head, fresh."""
 
     def judged(self, badness: float) -> dict[str, float]:
-        """Return what a report says of the best validation so far, see `Source.badness`.
-
-        Nothing by default: the last validation counts.
-        """
+        """Return what a report adds of the best validation so far; by default nothing, as the last one counts."""
         return {}
 
 
@@ -184,12 +169,6 @@ class FinetuningSubject(Subject):
         return FinetuneJob(recipe, self._untested, run="").make_loop(rank=rank, world_size=world_size, device=device)
 
     def first_loop(self, recipe: FinetuneRecipe) -> TrainingLoop[FinetuneRecipe] | None:
-        """Return a loop with the given weights.
-
-        Raises:
-            UserError: the weights cannot be read.
-            JobError: they are others than when the sweep began.
-        """
         if self.init_from is None:
             return None
         given = read_weights(self.init_from, trust_code=self.trust_code)
@@ -198,7 +177,7 @@ class FinetuningSubject(Subject):
         return begun(recipe, self.make_loop, given)[0]
 
     def batch(self, recipe: FinetuneRecipe) -> Arrays:
-        return self._source(recipe).loader.batch(0)
+        return TaskSource(recipe, self._untested, rank=0, world_size=1).loader.batch(0)
 
     def build(self, recipe: FinetuneRecipe) -> Task:
         return Task(recipe.model.build(), recipe.task.build(recipe.model))
@@ -224,9 +203,6 @@ class FinetuningSubject(Subject):
             examples = repr(list(recipe.task.examples("dev", self.files.paths["dev"])))
             self._dev_sets[task] = hashlib.sha256(examples.encode("utf-8", "surrogatepass")).hexdigest()
         return self._dev_sets.get(task, task)
-
-    def _source(self, recipe: FinetuneRecipe) -> TaskSource:
-        return TaskSource(recipe, self._untested, rank=0, world_size=1)
 
 
 def open_files(sweep: SweepRecipe, given: TaskInput, run: str) -> tuple[SweepRecipe, FinetuningSubject]:
