@@ -15,12 +15,6 @@ from tokenfree.workflows.terminal.progress import LiveLine
 TIME = re.compile(r"^\d\d:\d\d:\d\d  ", re.MULTILINE)  # before each line of a log file
 
 
-class Parts(LiveLine):
-    """A line with a separator of its own."""
-
-    separator = " · "
-
-
 pytestmark = pytest.mark.usefixtures("resize")
 
 
@@ -40,7 +34,7 @@ def test_a_line_is_cut_by_the_width_of_its_characters(
 ) -> None:
     resize(columns, 5)
     terminal = Terminal()
-    with Parts(terminal) as line:
+    with LiveLine(terminal) as line:
         line.show("a", "bb", "日本", "[red]:x:")  # two columns each of the Japanese
     assert terminal.screen() == [shown, ""]
 
@@ -98,7 +92,7 @@ def test_a_terminal_that_cannot_go_back_gets_the_lines_of_a_log_file(monkeypatch
 
 def test_a_log_file_has_all_parts() -> None:
     log = io.StringIO()
-    with Parts(log) as line:
+    with LiveLine(log) as line:
         line.show("a" * 50, "b" * 50, final=True)
     assert TIME.sub("", log.getvalue()) == f"{'a' * 50} · {'b' * 50}\n"
 

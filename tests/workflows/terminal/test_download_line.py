@@ -17,7 +17,7 @@ def test_bytes_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     line, shown = DownloadLine(terminal), []
     for clock[0], done in ((0.0, 1), (100.0, 3), (104.0, 9)):
         line(Progress(NAME, done * 1_000_000, 90_000_000, done * 1_000_000))
-        shown.append(line.separator.join(line.shown))
+        shown.append(" · ".join(line.shown))
     line.clear()
     assert shown == [
         "swwiki-20260301 · 1.0 of 90.0 MB",

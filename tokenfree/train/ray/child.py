@@ -311,7 +311,8 @@ def work_on_ray(job: Job, workers: tuple[int, int], progress: OnLine | None) -> 
             parts of it were lost too often.
     """
     if progress is not None:
-        progress({"event": "launch", "step": None, "message": f"starting {workers[1]} workers under Ray"})
+        noun = "worker" if workers[1] == 1 else "workers"
+        progress({"event": "launch", "step": None, "message": f"starting {workers[1]} {noun} under Ray"})
     run = Run(job.run, job.owner)
     child = RayChild(
         _DRIVER,

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _PIPE = 1_000_000  # columns: nothing that is to be read by a program is ever wrapped
 _REFRESHES = 8  # a second
+SEPARATOR = " · "
 LOG_INTERVAL = 10.0  # seconds between lines where the output is no terminal
 
 
@@ -111,8 +112,6 @@ class LiveLine:
         verbosity: `quiet` leaves only messages, `verbose` writes lines as in a log file.
     """
 
-    separator = "  "
-
     def __init__(
         self, stream: TextIO | None = None, *, interval: float = LOG_INTERVAL, verbosity: Verbosity = "normal"
     ) -> None:
@@ -162,7 +161,7 @@ class LiveLine:
         if self.live:
             self._display.stop(keep=bool(self.shown))
         elif self.shown:
-            self._log(self.separator.join(self.shown))
+            self._log(SEPARATOR.join(self.shown))
             self.time = time.monotonic()
         self.shown = ()
 
@@ -178,7 +177,7 @@ class LiveLine:
         waiting, parts = self._waiting, self.shown  # another thread draws
         if waiting is not None:
             parts = (clock(int(time.monotonic() - waiting[1])), waiting[0])
-        return Text(one_line(self.separator.join(parts)), no_wrap=True, overflow="ellipsis")
+        return Text(one_line(SEPARATOR.join(parts)), no_wrap=True, overflow="ellipsis")
 
     def _log(self, text: str) -> None:
         self.stream.write(f"{time.strftime('%H:%M:%S')}  {one_line(text)}\n")
@@ -203,8 +202,6 @@ def clock(seconds: float) -> str:
 class DownloadLine(LiveLine):
     """The live line of a download: wiki, bytes of all files, rate and time left; or why nothing moves."""
 
-    separator = " · "
-
     def __call__(self, progress: Progress) -> None:
         """Show how far the files are."""
         seconds = time.monotonic() - self.began
@@ -224,8 +221,6 @@ _STAGE_BEFORE = {"vocabulary": "read", "finish": "build"}  # stages that count t
 
 class StageLine(LiveLine):
     """The live line of preprocessing: stage, input splits or shards done, rate and time left."""
-
-    separator = " · "
 
     stage = ""
     first: Any = None
@@ -289,8 +284,6 @@ def counted(number: int, noun: str) -> str:
 
 class EmbeddingLine(LiveLine):
     """The live line of embedding: texts that are in shards, their characters, and how many of these a second."""
-
-    separator = " · "
 
     _shards = _texts = _characters = _made = 0
 

@@ -16,7 +16,7 @@ from tokenfree.core.errors import one_line
 from tokenfree.train.sweep.history import Event, History, TrialState
 from tokenfree.train.sweep.recipe import LOSS, Scheduler, Target, expected_reports
 from tokenfree.train.sweep.results import is_number, short_names, shown
-from tokenfree.workflows.terminal.progress import Display, clock, counted, short
+from tokenfree.workflows.terminal.progress import SEPARATOR, Display, clock, counted, short
 from tokenfree.workflows.terminal.verbosity import Verbosity
 
 if TYPE_CHECKING:
@@ -228,7 +228,6 @@ class SweepPace:
 
 LOSS_COLUMN = "loss"
 _HEADER = ("trial", "settings", "step", LOSS_COLUMN, "chars/s", "state", "left")
-_SEPARATOR = " · "
 _FLUSH_RIGHT = frozenset({2, 3, 4, 6})
 _SETTINGS, _LEAST_SETTINGS = 1, 12  # the column that is wrapped, and the width that it has at least
 _GIVE_WAY = (6, 4, 2)  # columns that are left out before settings are wrapped, the first one first
@@ -253,7 +252,7 @@ def frame(history: History, pace: SweepPace, now: float, width: int, height: int
     if _width({**widths, _SETTINGS: _LEAST_SETTINGS}) > width:
         del widths[_STATE]
     widths[_SETTINGS] -= max(0, min(_width(widths) - width, widths[_SETTINGS] - _LEAST_SETTINGS))
-    lines = [_SEPARATOR.join(_summary(history, pace, now)), *_lines(header, widths)]
+    lines = [SEPARATOR.join(_summary(history, pace, now)), *_lines(header, widths)]
     for number, row in enumerate(rows[1:]):
         found, last = _lines(row, widths), number == len(trials) - 1
         if len(lines) + len(found) + (not last) > height:
@@ -288,7 +287,7 @@ def news(trial: TrialState, history: History, pace: SweepPace, now: float) -> st
     parts = [name, state if state != "failed" else f"failed: {trial.error or 'no message'}"]
     quality = quality_name(history.target)
     parts += [f"step {step}"] * bool(step) + [f"{quality} {loss}"] * bool(loss) + [f"{rate} characters/s"] * bool(rate)
-    return "  ".join(parts) + "  |  " + _SEPARATOR.join(_summary(history, pace, now))
+    return "  ".join(parts) + "  |  " + SEPARATOR.join(_summary(history, pace, now))
 
 
 def quality_name(target: Target) -> str:
