@@ -19,7 +19,7 @@ ATTENTION = "model.trunk.attention.name"
 ALPHA = "model.trunk.attention.alpha"
 
 
-def make(searcher: str = "even", **over: Any) -> SweepRecipe:
+def make(searcher: Any = "even", **over: Any) -> SweepRecipe:
     space = {"train.seed": {"integer": [0, 9]}, "train.learning_rate": {"uniform": [0.1, 0.2]}}
     return build(SweepRecipe, {"base": {}, "space": space, "searcher": searcher, **over}, source="test")
 
@@ -122,3 +122,19 @@ def test_every_value_of_every_choice_gets_its_share() -> None:
     for key, values in choices.items():
         counts = Counter(setting[key] for setting in drawn)
         assert all(abs(counts[value] - 48 / len(values)) <= 3 for value in values), (key, counts)
+
+
+def test_tpe_knows_keys_under_conditions() -> None:
+    rate = {"uniform": [0.0, 1.0], "when": {"train.seed": 1}}
+    sweep = make({"name": "tpe", "startup": 4}, space={"train.seed": {"choice": [0, 1]}, "train.learning_rate": rate})
+    history = History(seeds=1, reports=1)
+    for setting in range(16):
+        values = next(candidates(sweep, history))
+        assert ("train.learning_rate" in values) == (values["train.seed"] == 1)
+        history = history.after({"event": "propose", "setting": setting, "values": values})
+        report = {"report": 1, "validation_loss": values.get("train.learning_rate", 0.5)}
+        trial = f"trial_{setting:03d}"
+        history = history.after({"event": "report", "trial": trial, "verdict": "go", "report": report})
+    rates = [values["train.learning_rate"] for values in history.proposed[8:] if "train.learning_rate" in values]
+    assert len(rates) > 4
+    assert sum(rates) / len(rates) < 0.4

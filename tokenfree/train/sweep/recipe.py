@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -108,19 +109,17 @@ Space = Mapping[str, Knob]
 
 
 def ordered(space: Space) -> list[str]:
-    """Return the keys, sorted, each after those that its condition names.
+    """Return the keys, each after those that its condition names.
 
     Raises:
         UserError: conditions go round in a circle.
     """
-    left, done = sorted(space), []
-    while left:
-        ready = [key for key in left if not (set(space[key].when) & set(left))]
-        if not ready:
-            raise UserError(f"space: the conditions (when) of {', '.join(left)} need each other; leave one out")
-        done += ready
-        left = [key for key in left if key not in ready]
-    return done
+    needed = {key: sorted(set(space[key].when) & set(space)) for key in sorted(space)}
+    try:
+        return list(TopologicalSorter(needed).static_order())
+    except CycleError as error:
+        circle = ", ".join(sorted(set(error.args[1])))
+        raise UserError(f"space: the conditions (when) of {circle} need each other; leave one out") from None
 
 
 def active(space: Space, drawn: Values, fixed: Fixed) -> Values:

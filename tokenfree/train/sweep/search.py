@@ -187,7 +187,7 @@ def _suggestions(sweep: SweepRecipe, history: History) -> Iterator[Values]:
     import optuna  # takes a second, and only this searcher needs it
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    distributions = {key: _distribution(sweep.space[key]) for key in spaces.ordered(sweep.space)}
+    distributions = {key: _distribution(sweep.space[key]) for key in sorted(sweep.space)}
     known = [_known(sweep, distributions, trials) for trials in history.settings().values()]
     seed = int(fingerprint({"seed": sweep.seed, "settings": len(known)})[:8], 16)
     with warnings.catch_warnings():
