@@ -234,7 +234,11 @@ def test_all_modules_can_be_imported() -> None:
     ("module", "absent"),
     [
         ("tokenfree", {"torch", "ray", "apache_beam", "pyarrow", "numpy"}),
-        ("tokenfree.workflows.cli", {"torch", "ray", "apache_beam", "pyarrow", "numpy", "rich"}),
+        ("tokenfree.workflows.cli", {"torch", "ray", "apache_beam", "pyarrow", "numpy", "rich", "pydantic"}),
+        *(
+            (f"tokenfree.workflows.commands.{name}", {"pyarrow", "numpy", "rich", "pydantic", "fsspec"})
+            for name in ("cluster", "doctor", "download", "preprocess", "pretrain", "sweep")
+        ),
         ("tokenfree.train.data.loader", {"torch", "ray"}),
         ("tokenfree.train.loop.worker", {"ray", "torch.distributed.fsdp", "torch._dynamo", "scipy", "pandas"}),
         ("tokenfree.train.sweep.tune", {"scipy", "sklearn", "optuna"}),  # each trial is a process that imports it

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import importlib.metadata
 import os
 import signal
 from pathlib import Path
@@ -12,6 +11,8 @@ from pathlib import Path
 
 def own_version() -> str:
     """Return the version of tokenfree, or "unknown" if it is not installed."""
+    import importlib.metadata  # a tenth of a second, for few commands
+
     try:
         return importlib.metadata.version("tokenfree")
     except importlib.metadata.PackageNotFoundError:
@@ -20,6 +21,8 @@ def own_version() -> str:
 
 def own_requirements() -> list[str]:
     """Return the requirements that tokenfree declares; none if it is not installed."""
+    import importlib.metadata  # a tenth of a second, for few commands
+
     try:
         return importlib.metadata.requires("tokenfree") or []
     except importlib.metadata.PackageNotFoundError:

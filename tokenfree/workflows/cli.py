@@ -162,6 +162,9 @@ def _run(argv: list[str]) -> int:
         rest, overrides = parted(name, own[start:], options, kind)
         own = own[:start] + rest
     args = parser.parse_args(own)
+    if args.version:
+        print(f"tokenfree {own_version()}")
+        return 0
     if not args.command:
         parser.print_help()
         return 0
@@ -201,7 +204,7 @@ def _imported(names: Sequence[str]) -> dict[str, ModuleType]:
 
 def _parser(modules: dict[str, ModuleType]) -> Parser:
     parser = Parser(prog="tokenfree", description="Pretrain token-free language encoders.", epilog=EPILOG)
-    parser.add_argument("--version", action="version", version=f"tokenfree {own_version()}")
+    parser.add_argument("--version", action="store_true", help="show the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=Parser)
     for name, module in modules.items():
         text = (module.__doc__ or "").strip()

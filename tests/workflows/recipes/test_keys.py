@@ -86,7 +86,7 @@ def _nested(dotted: list[tuple[str, str | None]]) -> dict[str, Any]:
 
 def test_types_ranges_and_defaults_are_those_of_the_fields() -> None:
     assert key(PRETRAINING, "train.seed") == Key(
-        "train.seed", "int >= 0", "0", "of the weights, the order of the data, the masks and dropout."
+        "train.seed", "int >= 0", "0", "seed of the weights, data order, masks and dropout."
     )
     assert key(PRETRAINING, "train.compile").default == "false"
     assert key(PRETRAINING, "train.checkpoint_every_seconds").type == "float > 0 | null"

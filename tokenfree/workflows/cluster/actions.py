@@ -18,7 +18,6 @@ from tokenfree.core.errors import JobError, UserError
 from tokenfree.workflows.cluster import local as local_cluster
 from tokenfree.workflows.cluster import profiles, tokens
 from tokenfree.workflows.cluster.profiles import LOOPBACK
-from tokenfree.workflows.terminal.progress import console, counted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -101,6 +100,8 @@ def status(args: argparse.Namespace) -> int:
     if found is None:
         print("no local cluster runs; tokenfree cluster local starts one")
         return 1
+    from tokenfree.workflows.terminal.progress import counted
+
     print(f"a local cluster of {counted(len(found.nodes), 'node')} takes jobs at {found.address}")
     print(f"  {len(found.processes())} processes; logs in {found.folder}")
     return 0
@@ -140,6 +141,8 @@ def local(args: argparse.Namespace) -> int:
       tokenfree cluster local --nodes 3
       tokenfree cluster local --nodes 2 --cpus 2
     """
+    from tokenfree.workflows.terminal.progress import counted
+
     if args.nodes < 1 or (args.cpus is not None and args.cpus < 1):
         raise UserError("--nodes and --cpus must be at least 1")
     if args.dashboard_host not in LOOPBACK:
@@ -180,6 +183,8 @@ def submit(args: argparse.Namespace) -> int:
       tokenfree cluster submit --send mine.yaml --send parts.py --gpus 1 -- pretrain mine.yaml --data s3://bucket/en \\
           --output s3://bucket/run
     """
+    from tokenfree.workflows.terminal.progress import counted
+
     words = args.passed_on
     if any(map(_SECRET.search, words)):
         raise UserError("an address holds a password, which anyone who sees the job can read. Give it to the nodes")
@@ -245,9 +250,10 @@ def list_jobs(args: argparse.Namespace) -> int:
       tokenfree cluster jobs
       tokenfree cluster jobs --json
     """
-    jobs = _jobs(_address(args)).list()
     from tokenfree.workflows.cluster.jobs import as_json
+    from tokenfree.workflows.terminal.progress import console
 
+    jobs = _jobs(_address(args)).list()
     if args.json:
         print(as_json(jobs))
     elif not jobs:

@@ -14,7 +14,6 @@ from typing import Any
 import yaml
 
 from tokenfree.core.errors import UserError
-from tokenfree.core.settings import flatten
 
 _PLACE = re.compile(r"<[a-z]+(?:-[a-z]+)*>")  # to be replaced by a value of the user's
 _DASHBOARD = re.compile(r"--dashboard-host[= ](\S+)")
@@ -88,6 +87,8 @@ def _schema_problems(mapping: Mapping[str, Any]) -> list[str]:
 
 def costs(profile: Profile) -> list[str]:
     """The machines that the profile may start, a line for each kind, as a person reads them."""
+    from tokenfree.core.settings import flatten
+
     mapping, lines = profile.mapping, []
     provider = mapping["provider"]
     if not profile.is_paid:

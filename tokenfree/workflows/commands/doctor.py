@@ -15,8 +15,6 @@ import argparse
 import dataclasses
 import json
 
-from tokenfree.workflows.doctor.machine import CHECKS, storage, training_step
-
 COLOURS = {"ok": "green", "note": "yellow", "missing": "red"}
 
 
@@ -35,6 +33,7 @@ def run(args: argparse.Namespace) -> int:
     from rich.table import Table
     from rich.text import Text
 
+    from tokenfree.workflows.doctor.machine import CHECKS, storage, training_step
     from tokenfree.workflows.terminal.progress import console
     from tokenfree.workflows.terminal.results import next_command
 

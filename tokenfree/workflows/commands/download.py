@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tokenfree.core.errors import UserError
-from tokenfree.workflows.terminal.progress import DownloadLine
 
 if TYPE_CHECKING:
     from tokenfree.preprocess.download import Dump, Item
@@ -56,6 +55,7 @@ def run(args: argparse.Namespace) -> int:
         UserError: the folder is an address, the mirror lacks the dump, or there is no room for it.
     """
     from tokenfree.preprocess.download import MIRROR, Client, Mirror, check_room, database, download, plan
+    from tokenfree.workflows.terminal.progress import DownloadLine
 
     if "://" in args.output:
         raise UserError(f"--output {args.output}: downloads need a folder of this machine")

@@ -17,7 +17,6 @@ Examples:
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from tokenfree.core.settings import nest
 from tokenfree.workflows.commands.pretrain import parse_workers
 from tokenfree.workflows.recipes import options as recipe_options
 from tokenfree.workflows.recipes.keys import FINETUNING
@@ -52,6 +51,7 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         UserError: recipe, files, weights, workers and run do not fit together.
     """
+    from tokenfree.core.settings import nest
     from tokenfree.train.config import FinetuneRecipe
     from tokenfree.train.finetune import finetune, prepare
     from tokenfree.workflows.terminal.progress import ProgressLine

@@ -23,9 +23,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tokenfree.core.errors import UserError
-from tokenfree.core.files import write_atomically
-from tokenfree.core.settings import problems_of
-from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.workflows.recipes import options as recipe_options
 from tokenfree.workflows.recipes.keys import PREPROCESSING
 
@@ -33,6 +30,7 @@ if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
 
     from tokenfree.pipelines.beam import DataflowJob
+    from tokenfree.preprocess.config import PreprocessConfig
     from tokenfree.preprocess.dataset.manifest import Manifest
 
 KIND = PREPROCESSING  # of recipe that the command reads
@@ -158,12 +156,15 @@ def _print_byte_shares(manifest: "Manifest") -> None:
         )
 
 
-def _config(args: argparse.Namespace) -> PreprocessConfig:
+def _config(args: argparse.Namespace) -> "PreprocessConfig":
     """The settings of the job.
 
     Raises:
         UserError: with all problems of them, or there is nothing to read.
     """
+    from tokenfree.core.settings import problems_of
+    from tokenfree.preprocess.config import PreprocessConfig
+
     made = recipe_options.drafted(
         PreprocessConfig, args, wikipedia=args.wikipedia, books=args.books, hf_dataset=args.hf_dataset
     )
@@ -176,7 +177,7 @@ def _config(args: argparse.Namespace) -> PreprocessConfig:
     return config
 
 
-def _problems_of_inputs(config: PreprocessConfig) -> Iterator[str]:
+def _problems_of_inputs(config: "PreprocessConfig") -> Iterator[str]:
     if not config.wikipedia and not config.books and not config.hf_dataset:
         yield "nothing to read: give --wikipedia PATH, --books PATH or --hf-dataset NAME"
 
@@ -184,6 +185,8 @@ def _problems_of_inputs(config: PreprocessConfig) -> Iterator[str]:
 def _submitted(job: "DataflowJob", options: "PipelineOptions") -> str:
     """What Dataflow would be sent, in a line; writes the whole of it where the option `dataflow_job_file` says."""
     from apache_beam.options.pipeline_options import DebugOptions, GoogleCloudOptions
+
+    from tokenfree.core.files import write_atomically
 
     target = options.view_as(DebugOptions).dataflow_job_file
     if target:

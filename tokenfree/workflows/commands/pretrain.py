@@ -28,8 +28,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tokenfree.core.errors import UserError
-from tokenfree.core.settings import draft, merge, nest, override, to_mapping
-from tokenfree.core.storage import Storage
 from tokenfree.workflows.recipes import options as recipe_options
 from tokenfree.workflows.recipes.keys import PRETRAINING
 from tokenfree.workflows.recipes.options import add_data_argument, told, trust_of
@@ -161,6 +159,8 @@ def _drafted(args: argparse.Namespace) -> "Draft[PretrainRecipe]":
     Raises:
         UserError: there is no such run.
     """
+    from tokenfree.core.settings import draft, merge, nest, override, to_mapping
+    from tokenfree.core.storage import Storage
     from tokenfree.train.config import PretrainRecipe
     from tokenfree.train.data.mixture import words_of
     from tokenfree.train.runs.config import read_config

@@ -19,12 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tokenfree.core.errors import JobError, UserError
-from tokenfree.core.settings import draft, merge, nest, override, problems_of
 from tokenfree.workflows.recipes import library
 from tokenfree.workflows.recipes import options as recipe_options
 from tokenfree.workflows.recipes.keys import SWEEP
 from tokenfree.workflows.recipes.options import add_data_argument, data_of
-from tokenfree.workflows.terminal.progress import counted
 
 if TYPE_CHECKING:
     from tokenfree.train.data.mixture import Data
@@ -106,6 +104,7 @@ def _sweep(args: argparse.Namespace) -> "SweepRecipe":
     Raises:
         UserError: a file is no sweep recipe, or keys, values and knobs do not fit together; all of them are named.
     """
+    from tokenfree.core.settings import draft, merge, nest, override, problems_of
     from tokenfree.train.sweep.recipe import SweepRecipe, space_problems
 
     for given in filter(None, (args.recipe, args.config)):
@@ -153,6 +152,7 @@ def _results(sweep: "SweepRecipe", result: "SweepResult") -> Iterator[str]:
     """What is said at the end: what became of the trials, and the best setting."""
     from tokenfree.train.sweep.recipe import LOSS
     from tokenfree.train.sweep.results import STATES, full_amount, rank
+    from tokenfree.workflows.terminal.progress import counted
 
     states = [trial.state for trial in result.trials]
     told = [f"{states.count(state)} {state}" for state in STATES if state in states]

@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from tokenfree.core.errors import UserError
-from tokenfree.core.settings import slot_of
 
 _WORDS = {int: "int", float: "float", bool: "true | false", str: "text", Any: "anything", type(None): "null"}
 _SIGNS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<", "multiple_of": "a multiple of"}
@@ -100,6 +99,8 @@ def _names(group: KeyGroup) -> Iterator[str]:
 
 def _groups(settings: type, defaults: Any, name: str, part: str | None) -> Iterator[KeyGroup]:
     """The group of a class and those of the classes inside it; `defaults`: the class, or an instance of it."""
+    from tokenfree.core.settings import slot_of
+
     hints, prefix = get_type_hints(settings, include_extras=True), f"{name}." if name else ""
     keys: list[Key] = []
     inner: list[KeyGroup] = []

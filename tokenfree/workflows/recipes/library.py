@@ -16,7 +16,6 @@ from typing import Any
 import yaml
 
 from tokenfree.core.errors import UserError
-from tokenfree.core.settings import merge, value_at
 from tokenfree.workflows.recipes.keys import FINETUNING, PRETRAINING, RecipeKind, expect
 
 FOLDER = Path(__file__).parent
@@ -59,6 +58,8 @@ def read_based(recipe: str) -> dict[str, Any]:
     Raises:
         UserError: as `read`, for the recipe or one that it is based on; or it is based on itself.
     """
+    from tokenfree.core.settings import merge
+
     layers, seen = [read(recipe)], [recipe]
     while "base" in layers[-1]:
         base = layers[-1].pop("base")
@@ -90,6 +91,7 @@ def resolve_sweep(mapping: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         UserError: as `read`, for a recipe that is named; or it is none of pretraining or fine-tuning.
     """
+    from tokenfree.core.settings import value_at
     from tokenfree.train.sweep.recipe import with_task_defaults  # which takes seconds to import
 
     mapping = dict(mapping)

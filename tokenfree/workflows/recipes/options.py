@@ -8,14 +8,13 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tokenfree.core import own_code
 from tokenfree.core.errors import UserError
-from tokenfree.core.settings import Draft, build, draft, merge, nest, override
 from tokenfree.workflows.recipes import library
 from tokenfree.workflows.recipes.keys import HelpKeys, RecipeKind, kind_of, nearest
 from tokenfree.workflows.recipes.library import check_kind, read, read_based
 
 if TYPE_CHECKING:
+    from tokenfree.core.settings import Draft
     from tokenfree.train.data.mixture import Data
     from tokenfree.train.runs.checkpoints import Checkpoint
 
@@ -46,6 +45,8 @@ def resolve(recipe: str | None, config_file: str | None) -> dict[str, Any]:
     Raises:
         UserError: a file cannot be read as a recipe.
     """
+    from tokenfree.core.settings import merge
+
     mapping = {} if recipe is None else read(recipe)
     if config_file is not None:
         mapping = merge(mapping, read(config_file))
@@ -58,6 +59,8 @@ def mapping_of(kind: RecipeKind, args: argparse.Namespace, **options: Any) -> di
     Raises:
         UserError: a file cannot be read as a recipe, or it is one of another kind; or an override contradicts another.
     """
+    from tokenfree.core.settings import merge, nest, override
+
     for given in (each for each in (args.recipe, args.config) if each is not None):
         check_kind(kind, given)
     mapping = resolve(args.recipe, args.config)
@@ -87,6 +90,8 @@ def drafted(cls: type[T], args: argparse.Namespace, **options: Any) -> Draft[T]:
     Raises:
         UserError: see `mapping_of`.
     """
+    from tokenfree.core.settings import draft
+
     return draft(cls, mapping_of(kind_of(cls), args, **options))
 
 
@@ -96,6 +101,8 @@ def load(cls: type[T], args: argparse.Namespace, **options: Any) -> T:
     Raises:
         UserError: see `mapping_of`; or keys or values do not fit `cls`, all of which are named.
     """
+    from tokenfree.core.settings import build
+
     return build(cls, mapping_of(kind_of(cls), args, **options), source=source(args))
 
 
@@ -219,6 +226,8 @@ def add_step_argument(parser: argparse.ArgumentParser) -> None:
 
 def trust_of(recipe: Any) -> list[str]:
     """Return the option that commands need to read a run of `recipe`, if it names code outside tokenfree."""
+    from tokenfree.core import own_code
+
     return ["--trust-code"] if own_code.hashes(recipe) else []
 
 

@@ -6,10 +6,6 @@ import sys
 import time
 from typing import Any, Literal
 
-import yaml
-
-from tokenfree.core.settings import to_mapping
-
 Verbosity = Literal["quiet", "normal", "verbose"]
 
 
@@ -43,6 +39,10 @@ def set_logging(verbosity: Verbosity, *, debug: bool) -> None:
 def show_settings(verbosity: Verbosity, settings: Any) -> None:
     """When verbose, all keys of resolved settings with their values, as YAML."""
     if verbosity == "verbose":
+        import yaml
+
+        from tokenfree.core.settings import to_mapping
+
         print(f"settings\n{yaml.safe_dump(to_mapping(settings), sort_keys=False, allow_unicode=True)}", file=sys.stderr)
 
 
