@@ -20,7 +20,8 @@ from tokenfree.train.inference.vectors import read_texts as read_corpus
 from tokenfree.train.tasks.examples.files import decode, read_lines
 from tokenfree.train.tasks.examples.tagged import read_tagged
 from tokenfree.train.tasks.examples.texts import read_texts
-from tokenfree.train.tasks.qa.files import read_squad, read_tydi
+from tokenfree.train.tasks.qa_squad import read_squad
+from tokenfree.train.tasks.qa_tydi import read_tydi
 from tokenfree.workflows import cli
 
 KEPT = Path(__file__).parents[1] / "formats" / "1"
@@ -198,7 +199,7 @@ def test_an_encoding_that_can_spell_half_characters(encoding: str) -> None:
 def test_numbers_of_too_many_digits(tmp_path: Path) -> None:
     (tmp_path / "tydi.jsonl").write_text('{"example_id": ' + "9" * 5000 + "}")
     (tmp_path / "squad.json").write_text('{"data": ' + "9" * 5000 + "}")
-    with pytest.raises(UserError, match=r"tydi\.jsonl:1: no JSON"):
+    with pytest.raises(UserError, match=r"tydi\.jsonl: line 1: no JSON"):
         list(read_tydi(str(tmp_path / "tydi.jsonl")))
     with pytest.raises(UserError, match=r"squad\.json: no JSON"):
         read_squad(str(tmp_path / "squad.json"))

@@ -178,7 +178,7 @@ def test_subwords_bring_their_vocabulary_with_them(
     shutil.copytree(corpus, copy)
     pretrain(make_recipe_for({"name": "masked_subwords"}), copy, first)
     recipe = make_task("tagging", "subwords", length=64)
-    with pytest.raises(UserError, match="give the run whose vocabulary they are of as --init-from"):
+    with pytest.raises(UserError, match=r"reads subwords\. Give the run with their vocabulary as --init-from"):
         finetune(recipe, splits(files, "tags_"), str(tmp_path / "scratch"))
     finetune(recipe, splits(files, "tags_"), str(tmp_path / "run"), init_from=first)
     shutil.rmtree(copy)
@@ -202,8 +202,8 @@ def test_a_damaged_best_checkpoint_is_told(run: str, tmp_path: Path) -> None:
     [
         ("classification", {"train": None}, "task.name: classification learns from examples; give a file .* --train"),
         ("classification", {"train": "/nowhere.tsv"}, "/nowhere.tsv: there is no such file"),
-        ("classification", {"train": "pairs_train"}, "there are pairs of texts; set task.name to pairs"),
-        ("pairs", {"train": "train"}, "there are no pairs of texts; name their columns"),
+        ("classification", {"train": "pairs_train"}, "there are pairs of texts. Set task.name to pairs"),
+        ("pairs", {"train": "train"}, "there are no pairs of texts. Name their columns"),
         ("classification", {"dev": "other"}, "other.tsv: line 2: column 'label' holds 'none', which is no label"),
         (
             {"name": "classification", "long_texts": "refuse"},

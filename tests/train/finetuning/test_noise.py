@@ -17,7 +17,7 @@ from tokenfree.train.config import FinetuneRecipe, check_finetuning
 from tokenfree.train.finetune import finetune
 from tokenfree.train.inference.finetuned import FinetunedModel
 from tokenfree.train.loop.finetuning import TaskFiles, TaskSource
-from tokenfree.train.tasks.examples.noise import IN_WORDS, Noise, noisy_text
+from tokenfree.train.tasks.examples.noise import IN_WORDS, Noise, noisy
 from tokenfree.train.tasks.inputs import text_inputs
 
 Files = Mapping[str, str]
@@ -43,7 +43,7 @@ def test_what_is_read_depends_neither_on_batches_nor_on_workers(
     world_size: int, train: Mapping[str, Any], make_task: MakeTask, files: Files
 ) -> None:
     clean = make_task("classification").task.examples("train", files["train"])
-    expected = {noisy_text(example, "drop", 0, 0.3).text for example in clean}
+    expected = {noisy(example, "drop", 0, 0.3).text for example in clean}
     recipe = make_task({"name": "classification", "noise": {"train": "drop", "rate": 0.3}}, **train)
     recipe = dataclasses.replace(recipe, task=recipe.task.fitted(clean))
     found: set[str] = set()
@@ -139,7 +139,7 @@ def test_noise_after_words_is_for_models_of_words(make_task: MakeTask, files: Fi
         assert problem.startswith("task.noise.evaluation: random_case_in_words is for models of words")
         assert not check_finetuning(make_task({"name": task, "noise": {"evaluation": IN_WORDS}}, "words"))
     finetune(make_task("classification", steps=1), {"train": files["train"]}, str(tmp_path / "run"))
-    with pytest.raises(UserError, match="is for models of words, which this is none of; take random_case"):
+    with pytest.raises(UserError, match=r"is for models of words, which this is none of\. Give random_case"):
         load_finetuned(tmp_path / "run").evaluate(files["test"], Noise(evaluation=IN_WORDS))
 
 

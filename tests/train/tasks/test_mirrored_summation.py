@@ -214,7 +214,7 @@ def test_tasks_of_texts_refuse_a_model_of_vectors(task: str, tmp_path: Path) -> 
     file.write_text(lines[task])
     mapping = {**library.read_based(FLEX), "task": {"name": task}}
     recipe = build(FinetuneRecipe, mapping, source="test")
-    with pytest.raises(UserError, match=r"^model\.embedder\.name: vectors reads vectors, which texts have none of; "):
+    with pytest.raises(UserError, match=r"^model\.embedder\.name: vectors reads vectors, which texts have none of\. "):
         finetune(recipe, {"train": str(file)}, str(tmp_path / "run"))
     with pytest.raises(UserError):
         text_inputs(recipe.model, 101, None).missing([])

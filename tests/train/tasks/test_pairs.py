@@ -12,7 +12,7 @@ from tokenfree.core.settings import build
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.tasks.examples.texts import TextExample
 from tokenfree.train.tasks.inputs import text_inputs
-from tokenfree.train.tasks.pairs import Config, TextPairCollator
+from tokenfree.train.tasks.pairs import Config
 
 SMALL = {
     "embedder": {"name": "codepoint_hash", "hashes": 2, "buckets": 64, "max_characters": 64},
@@ -27,7 +27,7 @@ def said_of(model: dict[str, Any], length: int, encode: str, pairs: list[TextExa
     config = build(ModelConfig, {"width": 12, "trunk": {"layers": 1, "heads": 2}, **model}, source="test")
     task = build(Config, {"encode": encode}, source="test")
     try:
-        TextPairCollator(task, text_inputs(config, length, None)).items(pairs, training=True)
+        task.collator(text_inputs(config, length, None), 0).items(pairs, training=True)
     except UserError as error:
         return str(error)
     return ""
@@ -43,7 +43,7 @@ def test_what_is_advised_is_enough(length: int, rate: int, encode: str) -> None:
     told = said_of(model, length, encode, PAIRS)
     assert told.startswith("file:151: this example is ")
     assert ("2 are too long, this one the most" in told) == (encode == "together")  # apart, 97 fits
-    (advised,) = re.findall(r"make train.length larger, such as (\d+), or leave", told)
+    (advised,) = re.findall(r"Increase train.length to (\d+), or leave", told)
     assert not said_of(model, int(advised), encode, PAIRS)
 
 
@@ -78,4 +78,4 @@ def test_words_are_told_without_a_number() -> None:
         "upsampler": {"name": "subword_queries"},
     }
     told = said_of(model, 192, "together", PAIRS[2:3])
-    assert re.search(r"words and bytes longer .*; make train.length larger, or leave it out$", told)
+    assert re.search(r"words and bytes longer .*\. Increase train.length, or leave it out\.$", told)

@@ -9,8 +9,8 @@ import numpy as np
 
 from tokenfree.core.errors import UserError
 from tokenfree.train.inference.finetuned import FinetunedModel
+from tokenfree.train.tasks.base import Metrics
 from tokenfree.train.tasks.examples.noise import IN_WORDS, Noise, NoiseScheme, paper_rate, reads_words
-from tokenfree.train.tasks.metrics import Metrics
 
 REPLICATES = 200
 STRENGTHS = (0.5, 1.0, 2.0)  # times the share of the characters that the paper strikes

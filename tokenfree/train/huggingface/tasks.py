@@ -33,7 +33,7 @@ from tokenfree.train.runs.config import RunConfig, read_finetuned
 from tokenfree.train.runs.run import Run
 from tokenfree.train.tasks.base import DownstreamTask, TaskHead
 from tokenfree.train.tasks.heads import PlaceHead, TextHead
-from tokenfree.train.tasks.qa.task import SpanHead
+from tokenfree.train.tasks.questions import SpanHead
 
 Fields = dict[str, Any]
 

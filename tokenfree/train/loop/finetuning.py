@@ -32,11 +32,10 @@ from tokenfree.train.loop.stopping import Stop
 from tokenfree.train.loop.trainer import TrainingLoop
 from tokenfree.train.runs import checkpoints
 from tokenfree.train.runs.checkpoints import RunProgress
-from tokenfree.train.tasks.base import DownstreamTask, Item, Outputs, Split, TaskCollator, TaskHead
+from tokenfree.train.tasks.base import DownstreamTask, Item, Metrics, Outputs, Split, TaskCollator, TaskHead
 from tokenfree.train.tasks.examples.files import hash_of
 from tokenfree.train.tasks.examples.texts import SCHEME, parallel_paths
 from tokenfree.train.tasks.inputs import text_inputs
-from tokenfree.train.tasks.metrics import Metrics
 
 _MOST = 32  # items of a batch, as far as `train.micro_batch` allows so many
 

@@ -15,7 +15,7 @@ from tokenfree.train.tasks.base import Item, Split
 from tokenfree.train.tasks.examples.texts import TextExample
 from tokenfree.train.tasks.heads import TextHead
 from tokenfree.train.tasks.inputs import TextInputs, compact, cut, measured
-from tokenfree.train.tasks.labelled_texts import LabelledCollator, LabelledTexts, TextWindow, count_characters, too_long
+from tokenfree.train.tasks.labelled_texts import LabelledCollator, LabelledTexts, TextWindow, too_long
 
 
 @settings
@@ -33,22 +33,15 @@ class Config(LabelledTexts):
     stride: Annotated[float, Field(gt=0, le=1)] = 0.5
 
     def examples(self, split: Split, path: str | None) -> Sequence[TextExample]:
-        """See `DownstreamTask.examples`.
-
-        Raises:
-            UserError: see `read_texts`; or there are pairs of texts.
-        """
         found = super().examples(split, path)
         if found[0].second is not None:
-            raise UserError(f"{path}: there are pairs of texts; set task.name to pairs, or name a task.text_column")
+            raise UserError(f"{path}: there are pairs of texts. Set task.name to pairs, or name a task.text_column.")
         return found
 
     def raw(self, key: str, text: str) -> TextExample:
-        """Any text."""
         return TextExample(key, text)
 
     def build(self, model: ModelConfig) -> TextHead:
-        """The head."""
         return self.build_head(model)
 
     def collator(self, inputs: TextInputs, seed: int) -> ClassificationCollator:
@@ -56,18 +49,13 @@ class Config(LabelledTexts):
 
 
 class ClassificationCollator(LabelledCollator):
-    """Texts, and windows of long ones, to arrays; see `LabelledCollator`."""
+    """Makes arrays of texts, and of windows of long ones."""
 
     def __init__(self, task: Config, inputs: TextInputs) -> None:
         super().__init__(task, inputs)
         self._config = task
 
     def items(self, examples: Sequence[TextExample], *, training: bool) -> list[Item]:
-        """See `TaskCollator.items`.
-
-        Raises:
-            UserError: a text is too long, and is not to be cut into windows.
-        """
         return [item for number, example in enumerate(examples) for item in self._items(number, example)]
 
     def _items(self, number: int, example: TextExample) -> Iterator[Item]:
@@ -79,8 +67,7 @@ class ClassificationCollator(LabelledCollator):
             return
         if self._config.long_texts == "refuse":
             missing = self.inputs.missing([measured(self.inputs.chunks(text, before))])
-            remedy = "set task.long_texts to window, or make train.length larger"
-            raise too_long(example.key, missing, self.inputs.symbols, remedy)
+            action = "Set task.long_texts to window, or increase train.length"
+            raise too_long(example.key, missing, self.inputs.symbols, action)
         for part in itertools.chain([first, second], windows):
-            content = TextWindow(example, compact(part), count_characters(part))
-            yield Item(number, self.inputs.size([part]), content)
+            yield Item(number, self.inputs.size([part]), TextWindow(example, compact(part), part.num_characters))

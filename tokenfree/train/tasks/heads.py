@@ -15,63 +15,55 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from tokenfree.train.model.common.basic import Dense, Dropout, initialise
-from tokenfree.train.model.encoder import ModelConfig, mean_of_text
+from tokenfree.train.model.encoder import EncoderOutput, ModelConfig, mean_of_text
 from tokenfree.train.objectives.base import Loss
 from tokenfree.train.tasks.base import TaskHead
 
+Representation = Literal["mean", "pooled", "class_max"]
+Combine = Literal["difference", "product"]
 _GIVEN = {"segments_BC": "segments", "unit_ends_BU": "unit_ends", "global_BC": "global"}
+_NO_TARGET = -100
+
+
+def _given(batch: Mapping[str, Tensor], prefix: str = "") -> dict[str, Tensor]:
+    return {name: batch[prefix + key] for name, key in _GIVEN.items() if prefix + key in batch}
 
 
 def encode_units(encoder: Any, batch: Mapping[str, Tensor], prefix: str = "") -> tuple[Tensor, Tensor]:
-    """The units [B, U, D] and which of them are real, bool [B, U], CLS and SEP included; nothing is upsampled.
+    """Return the units [B, U, D] and which of them are real, bool [B, U], CLS and SEP included; nothing is upsampled.
 
-    Args:
-        encoder: an `Encoder`.
-        batch: of a task's collator.
-        prefix: before the names of the arrays that are read.
+    `prefix` is that of the names of the arrays of `batch`.
     """
-    given = {name: batch[prefix + key] for name, key in _GIVEN.items() if prefix + key in batch}
-    down, units_BUD = encoder.encode(batch[f"{prefix}codepoints"], batch[f"{prefix}mask"], **given)
+    down, units_BUD = encoder.encode(batch[f"{prefix}codepoints"], batch[f"{prefix}mask"], **_given(batch, prefix))
     return units_BUD, down.valid_BU
 
 
+def _upsampled(encoder: Any, batch: Mapping[str, Tensor], prefix: str = "", **options: Any) -> EncoderOutput:
+    return encoder(batch[f"{prefix}codepoints"], batch[f"{prefix}mask"], **options, **_given(batch, prefix))
+
+
 def encode_places(encoder: Any, batch: Mapping[str, Tensor]) -> Tensor:
-    """The vectors [B, P, D] at the `places` of a batch, int64 [B, P]: of units where units are words of the text, else
-    of symbols, of which only these are upsampled.
+    """Return the vectors [B, P, D] at the `places` of a batch, int64 [B, P]: of units where units are words of the
+    text, else of symbols, of which only these are upsampled.
     """
     places_BP = batch["places"]
     if "unit_ends" in batch:
         units_BUD, _ = encode_units(encoder, batch)
         return units_BUD.gather(1, places_BP[..., None].expand(-1, -1, units_BUD.shape[-1]))
-    given = {name: batch[key] for name, key in _GIVEN.items() if key in batch}
-    return encoder(batch["codepoints"], batch["mask"], targets_BP=places_BP, **given).characters
+    return _upsampled(encoder, batch, targets_BP=places_BP).characters
 
 
 def encode_all(encoder: Any, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-    """All vectors [B, P, D], of units where units are words of the text, else of symbols; and the pooled one [B, D]."""
+    """Return all vectors [B, P, D], of units where units are words of the text, else of symbols, and the pooled one."""
     if "unit_ends" in batch:
         units_BUD, _ = encode_units(encoder, batch)
         return units_BUD, encoder.pool(units_BUD)
-    given = {name: batch[key] for name, key in _GIVEN.items() if key in batch}
-    out = encoder(batch["codepoints"], batch["mask"], **given)
+    out = _upsampled(encoder, batch)
     return out.characters, out.pooled
 
 
-def encode_mean(encoder: Any, batch: Mapping[str, Tensor], prefix: str = "") -> Tensor:
-    """Return the means [B, D] of `load_encoder`: over the characters of each text, or its words where units are words.
-
-    Args:
-        encoder, batch, prefix: as of `encode_units`.
-    """
-    if f"{prefix}unit_ends" in batch:
-        return mean_of_text(*encode_units(encoder, batch, prefix))
-    given = {name: batch[prefix + key] for name, key in _GIVEN.items() if prefix + key in batch}
-    mask_BC = batch[f"{prefix}mask"]
-    return mean_of_text(encoder(batch[f"{prefix}codepoints"], mask_BC, **given).characters, mask_BC)
-
-
 def class_and_maximum(units_BUD: Tensor, valid_BU: Tensor) -> Tensor:
-    """The class node beside the largest value of each feature over all real units, it included: [B, 2 D].
+    """Return the class node and the largest value of each feature over all real units, it included: [B, 2 D].
 
     Guo et al., Multi-Scale Self-Attention for Text Classification, https://arxiv.org/abs/1912.00544, section 3.2.
     """
@@ -79,18 +71,13 @@ def class_and_maximum(units_BUD: Tensor, valid_BU: Tensor) -> Tensor:
     return torch.cat([units_BUD[:, 0], largest_BD], dim=-1)
 
 
-Representation = Literal["mean", "pooled", "class_max"]
-Combine = Literal["difference", "product"]
-_NO_TARGET = -100
-
-
 class TextVector(nn.Module):
     """One vector of a text.
 
     Args:
-        representation: `mean`: the mean over its characters, as `load_encoder` has it; `pooled`: tanh of a dense layer
-            on the unit of CLS, as BERT and CANINE have it; `class_max`: the class node and the maximum over all units,
-            as the multi-scale Transformer has it. Only `mean` upsamples.
+        representation: `mean`: the mean over its characters, as `load_encoder` has it, or over its words where units
+            are words; `pooled`: tanh of a dense layer on the unit of CLS, as BERT and CANINE have it; `class_max`: the
+            class node and the maximum over all units, as the multi-scale Transformer has it. Only `mean` upsamples.
         width: of the encoder.
     """
 
@@ -100,10 +87,12 @@ class TextVector(nn.Module):
         self.width = 2 * width if representation == "class_max" else width
 
     def forward(self, encoder: Any, batch: Mapping[str, Tensor], prefix: str = "") -> Tensor:
-        """The vectors [B, V] of the texts whose arrays have the `prefix`."""
-        if self.representation == "mean":
-            return encode_mean(encoder, batch, prefix)
+        """Return the vectors [B, V] of the texts whose arrays have the `prefix`."""
+        if self.representation == "mean" and f"{prefix}unit_ends" not in batch:
+            return mean_of_text(_upsampled(encoder, batch, prefix).characters, batch[f"{prefix}mask"])
         units_BUD, valid_BU = encode_units(encoder, batch, prefix)
+        if self.representation == "mean":
+            return mean_of_text(units_BUD, valid_BU)
         return encoder.pool(units_BUD) if self.representation == "pooled" else class_and_maximum(units_BUD, valid_BU)
 
 
@@ -125,14 +114,30 @@ class Classifier(nn.Module):
         self.apply(initialise)
 
     def forward(self, x_BV: Tensor) -> Tensor:
-        """Values [..., K], float32."""
+        """Return values [..., K], float32."""
         x_BV = self.dropout(x_BV)
         if self.hidden is not None:
             x_BV = self.dropout(torch.relu(self.hidden(x_BV)))
         return self.output(x_BV).float()
 
 
-class TextHead(TaskHead):
+class ClassHead(TaskHead):
+    """A head with `logits` [..., K]: classes, or with `regression` a number."""
+
+    regression = False
+
+    def loss(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> Loss:
+        """Return cross-entropy in nats, or half the squared error of numbers, of which none counts as correct."""
+        logits_NK, wanted_N = outputs["logits"].flatten(end_dim=-2), batch["target_mask"].flatten()
+        if self.regression:
+            total = 0.5 * ((logits_NK[:, 0] - batch["numbers"]).square() * wanted_N).sum()
+            return Loss(total, wanted_N.sum(), wanted_N.sum().new_zeros(()))
+        gold_N = batch["classes"].flatten().masked_fill(~wanted_N, _NO_TARGET)
+        total = functional.cross_entropy(logits_NK, gold_N, ignore_index=_NO_TARGET, reduction="sum")
+        return Loss(total, wanted_N.sum(), (logits_NK.argmax(dim=-1) == gold_N).sum())
+
+
+class TextHead(ClassHead):
     """Classes, or a number, of texts and pairs of texts.
 
     Args:
@@ -163,7 +168,7 @@ class TextHead(TaskHead):
         self.classifier = Classifier(features, hidden, size, dropout)
 
     def outputs(self, encoder: nn.Module, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """`logits` [B, K]."""
+        """Return `logits` [B, K]."""
         x_BV = self.vector(encoder, batch)
         if self.combine is not None:
             other_BV = self.vector(encoder, batch, "second_")
@@ -172,41 +177,18 @@ class TextHead(TaskHead):
             x_BV = torch.cat([x_BV, other_BV, difference_BV.abs(), last_BV], dim=-1)
         return {"logits": self.classifier(x_BV)}
 
-    def loss(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> Loss:
-        """Cross-entropy in nats, or half the squared error of numbers, of which none counts as correct."""
-        logits_BK, count = outputs["logits"], batch["target_mask"].sum()
-        if self.regression:
-            total = 0.5 * ((logits_BK[:, 0] - batch["numbers"]).square() * batch["target_mask"][:, 0]).sum()
-            return Loss(total, count, torch.zeros_like(count))
-        gold_B = batch["classes"].masked_fill(~batch["target_mask"][:, 0], _NO_TARGET)
-        total = functional.cross_entropy(logits_BK, gold_B, ignore_index=_NO_TARGET, reduction="sum")
-        return Loss(total, count, (logits_BK.argmax(dim=-1) == gold_B).sum())
 
-
-class PlaceHead(TaskHead):
-    """Classes of the vectors at some places of a text.
-
-    Args:
-        width: of the encoder.
-        size: classes.
-        dropout: of the head.
-    """
+class PlaceHead(ClassHead):
+    """Classes of the vectors at some places of a text."""
 
     def __init__(self, width: int, size: int, *, dropout: float) -> None:
         super().__init__()
         self.classifier = Classifier(width, None, size, dropout)
 
     def outputs(self, encoder: nn.Module, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """`logits` [B, P, K]."""
+        """Return `logits` [B, P, K]."""
         return {"logits": self.classifier(encode_places(encoder, batch))}
 
     def everywhere(self, encoder: nn.Module, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """`logits` [B, P, K] of all vectors, of which the task reads some."""
+        """Return `logits` [B, P, K] of all vectors, of which the task reads some."""
         return {"logits": self.classifier(encode_all(encoder, batch)[0])}
-
-    def loss(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> Loss:
-        """Cross-entropy, nats."""
-        gold_BP = batch["classes"].masked_fill(~batch["target_mask"], _NO_TARGET)
-        logits = outputs["logits"].flatten(end_dim=-2)
-        total = functional.cross_entropy(logits, gold_BP.flatten(), ignore_index=_NO_TARGET, reduction="sum")
-        return Loss(total, batch["target_mask"].sum(), (logits.argmax(dim=-1) == gold_BP.flatten()).sum())

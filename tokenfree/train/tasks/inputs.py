@@ -5,8 +5,9 @@ An input is [CLS] text [SEP], or [CLS] text [SEP] second [SEP] with the second t
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,35 +27,12 @@ from tokenfree.preprocess.text.specials import (
 from tokenfree.train.batches.base import Arrays
 from tokenfree.train.batches.characters import ragged_range
 from tokenfree.train.batches.padding import Padding, round_up
-from tokenfree.train.batches.words import room_for_words, text_words
+from tokenfree.train.batches.words import NOWHERE, NUM_FRAME, room_for_words, text_words
 from tokenfree.train.model.encoder import ModelConfig
 
-
-class NoTexts:
-    """See `tokenfree.train.tasks.inputs.TextInputs`, of which it refuses everything.
-
-    Args:
-        embedder: the name of the model's.
-        length: the most positions of an input.
-    """
-
-    symbols = "vectors"
-
-    def __init__(self, embedder: str, length: int) -> None:
-        self._embedder, self.length = embedder, length
-
-    def _refuse(self, *given: object, **named: object) -> Any:
-        raise UserError(
-            f"model.embedder.name: {self._embedder} reads vectors, which texts have none of; choose another embedder, "
-            "or task.name: mirrored_summation"
-        )
-
-    encode = chunks = missing = size = fitting = arrays = offsets = _refuse
-
-
-NOWHERE = -1
 _NOTHING = np.zeros(0, dtype=np.int64)
-NUM_FRAME = 2  # CLS, and SEP after a single text
+_BUCKET = 8  # lengths of batches are multiples of this
+_REPLACEMENT = 0xFFFD
 
 
 class TextSymbols(NamedTuple):
@@ -66,8 +44,13 @@ class TextSymbols(NamedTuple):
 
     @property
     def num_vectors(self) -> int:
-        """How many vectors the text has; a vector for each symbol where units are not words."""
+        """Number of vectors of the text: one per symbol, unless units are words."""
         return len(self.symbols) if self.unit_ends is None else len(self.unit_ends)
+
+    @property
+    def num_characters(self) -> int:
+        """Number of characters that have a vector."""
+        return int((self.vectors != NOWHERE).sum())
 
 
 def joined(texts: Iterable[TextSymbols]) -> TextSymbols:
@@ -118,54 +101,75 @@ def compact(text: TextSymbols) -> TextSymbols:
     return TextSymbols(symbols, _NOTHING, unit_ends)
 
 
-class TextInputs(Protocol):
-    """Texts to arrays for one model."""
+class TextInputs(ABC):
+    """Texts to arrays for one model.
 
-    @property
-    def symbols(self) -> str:
-        """What they are called in messages, such as "characters"."""
-        ...
+    Attributes:
+        symbols: name of the symbols in messages, such as "characters".
+        length: most positions of an input, as the recipe has it.
+    """
 
-    @property
-    def length(self) -> int:
-        """The most positions of an input, as the recipe has it."""
-        ...
+    symbols = "symbols"
+    chunk = 4096  # characters that are encoded at once
+    length: int
+
+    @abstractmethod
+    def encode_chunk(self, text: str) -> TextSymbols:
+        """Return at most `chunk` characters as the model reads them."""
+
+    def chunks(self, text: str, before: str | None = None) -> Iterator[TextSymbols]:
+        """Yield `encode` in consecutive parts, none of which is large; at least one."""
+        for start in range(0, max(1, len(text)), self.chunk):
+            yield self.encode_chunk(text[start : start + self.chunk])
 
     def encode(self, text: str, before: str | None = None) -> TextSymbols:
-        """A text as the model reads it, of any length.
+        """Return a text of any length as the model reads it.
 
         Args:
             text: to be read.
-            before: the text as it was before its case changed, whose words a model of words is to read; others are
-                given none.
+            before: the text before its case changed, whose words a model of words reads; other models ignore it.
         """
-        ...
-
-    def chunks(self, text: str, before: str | None = None) -> Iterator[TextSymbols]:
-        """`encode` in consecutive parts, none of which is large; at least one."""
-        ...
-
-    def missing(self, parts: Sequence[TextSymbols]) -> int:
-        """How many positions too few an input has for these texts; 0 where they fit."""
-        ...
+        return joined(self.chunks(text, before))
 
     def size(self, parts: Sequence[TextSymbols]) -> int:
-        """The positions of an input of these texts, special ones included."""
-        ...
+        """Return the positions of an input of these texts, special ones included."""
+        return 1 + sum(len(part.symbols) + 1 for part in parts)
 
+    @abstractmethod
+    def missing(self, parts: Sequence[TextSymbols]) -> int:
+        """Return how many positions too few an input has for these texts; 0 where they fit."""
+
+    @abstractmethod
     def fitting(self, text: TextSymbols) -> int:
-        """How many vectors of a text, from its first, fit into an input."""
-        ...
+        """Return how many vectors of a text, from its first, fit into an input."""
 
-    def arrays(self, inputs: Sequence[Sequence[TextSymbols]]) -> Arrays:
-        """`codepoints` int64 [b, length] and `mask` bool alike; `segments` int64 where there are second texts;
-        `unit_ends` int64 [b, units] where units are words.
+    @abstractmethod
+    def arrays(self, inputs: Sequence[Sequence[TextSymbols]], length: int | None = None) -> Arrays:
+        """Return `codepoints` int64 [b, length] and `mask` bool; `segments` int64 where there are second texts;
+        `unit_ends` int64 [b, units] where units are words. Without `length`, it is the shortest that fits.
         """
-        ...
 
     def offsets(self, parts: Sequence[TextSymbols]) -> list[int]:
-        """The number, in the input, of the first vector of each text."""
-        ...
+        """Return the number, in the input, of the first vector of each text."""
+        return _begins([part.num_vectors for part in parts])
+
+    def _framed(self, inputs: Sequence[Sequence[TextSymbols]], length: int, cls: int, sep: int) -> Arrays:
+        codepoints, segments = (np.zeros((len(inputs), length), dtype=np.int64) for _ in range(2))
+        codepoints[:, 0] = cls
+        for row, parts in enumerate(inputs):
+            begins = _begins([len(part.symbols) for part in parts])
+            for number, (part, begin) in enumerate(zip(parts, begins, strict=True)):
+                end = begin + len(part.symbols)
+                codepoints[row, begin:end], codepoints[row, end] = part.symbols, sep
+                segments[row, begin : end + 1] = number
+        sizes = np.array([self.size(parts) for parts in inputs])
+        arrays = {"codepoints": codepoints, "mask": np.arange(length) < sizes[:, None]}
+        return arrays | ({"segments": segments} if len(inputs[0]) > 1 else {})
+
+
+def _begins(sizes: Sequence[int]) -> list[int]:
+    """Return where each of some parts begins, with CLS before the first and SEP after each."""
+    return (1 + np.cumsum([0, *(size + 1 for size in sizes)]))[:-1].tolist()
 
 
 def cut(inputs: TextInputs, text: str, before: str | None, stride: float) -> Iterator[TextSymbols]:
@@ -186,24 +190,17 @@ def cut(inputs: TextInputs, text: str, before: str | None, stride: float) -> Ite
         read = part_of(read, max(1, int(count * stride)), read.num_vectors)
 
 
-_BUCKET = 8  # lengths of batches are multiples of this
-_REPLACEMENT = 0xFFFD
-
-
-class SymbolInputs:
-    """See `tokenfree.train.tasks.inputs.TextInputs`; a subclass says what symbols are.
+class SymbolInputs(TextInputs):
+    """Inputs with a vector for each symbol; a subclass says what symbols are.
 
     Args:
         model: that reads them.
-        length: the most positions of an input.
-        cls, sep: the special symbols.
+        length: most positions of an input.
+        cls, sep: special symbols.
 
     Raises:
         UserError: no text fits into `length`.
     """
-
-    symbols = "symbols"
-    chunk = 4096  # characters that are encoded at once
 
     def __init__(self, model: ModelConfig, length: int, *, cls: int, sep: int) -> None:
         self.length = length
@@ -211,55 +208,18 @@ class SymbolInputs:
         self._room = self._padding.length - self._padding.spare
         self._cls, self._sep = cls, sep
         if self._room <= NUM_FRAME:
-            raise UserError(
-                f"train.length: {length} positions leave none for text; make it at least "
-                f"{NUM_FRAME + self._padding.spare + 1}"
-            )
-
-    def encode(self, text: str, before: str | None = None) -> TextSymbols:
-        """See `TextInputs.encode`."""
-        return joined(self.chunks(text, before))
-
-    def chunks(self, text: str, before: str | None = None) -> Iterator[TextSymbols]:
-        """See `TextInputs.chunks`."""
-        for start in range(0, max(1, len(text)), self.chunk):
-            yield self.encode_chunk(text[start : start + self.chunk])
-
-    def encode_chunk(self, text: str) -> TextSymbols:
-        """At most `chunk` characters as the model reads them."""
-        raise NotImplementedError
-
-    def size(self, parts: Sequence[TextSymbols]) -> int:
-        """See `TextInputs.size`."""
-        return 1 + sum(len(part.symbols) + 1 for part in parts)
+            least = NUM_FRAME + self._padding.spare + 1
+            raise UserError(f"train.length: {length} positions leave none for text. Make it at least {least}.")
 
     def missing(self, parts: Sequence[TextSymbols]) -> int:
-        """See `TextInputs.missing`."""
         return max(0, self.size(parts) - self._room)
 
     def fitting(self, text: TextSymbols) -> int:
-        """See `TextInputs.fitting`."""
         return min(len(text.symbols), self._room - NUM_FRAME)
 
-    def arrays(self, inputs: Sequence[Sequence[TextSymbols]]) -> Arrays:
-        """See `TextInputs.arrays`."""
-        sizes = np.array([self.size(parts) for parts in inputs])
-        length = self._padding.padded(sizes.tolist())
-        codepoints, segments = (np.zeros((len(inputs), length), dtype=np.int64) for _ in range(2))
-        codepoints[:, 0] = self._cls
-        for row, parts in enumerate(inputs):
-            for number, (part, offset) in enumerate(zip(parts, self.offsets(parts), strict=True)):
-                end = offset + len(part.symbols)
-                codepoints[row, offset:end] = part.symbols
-                codepoints[row, end] = self._sep
-                segments[row, offset : end + 1] = number
-        arrays = {"codepoints": codepoints, "mask": np.arange(length) < sizes[:, None]}
-        return arrays | ({"segments": segments} if len(inputs[0]) > 1 else {})
-
-    def offsets(self, parts: Sequence[TextSymbols]) -> list[int]:
-        """See `TextInputs.offsets`."""
-        sizes = np.array([len(part.symbols) + 1 for part in parts])
-        return (1 + np.cumsum(sizes) - sizes).tolist()
+    def arrays(self, inputs: Sequence[Sequence[TextSymbols]], length: int | None = None) -> Arrays:
+        length = length or self._padding.padded(map(self.size, inputs))
+        return self._framed(inputs, length, self._cls, self._sep)
 
 
 class CharacterInputs(SymbolInputs):
@@ -271,14 +231,13 @@ class CharacterInputs(SymbolInputs):
         super().__init__(model, length, cls=CLS, sep=SEP)
 
     def encode_chunk(self, text: str) -> TextSymbols:
-        """A vector for each character."""
         codepoints = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4").copy()
         codepoints[np.isin(codepoints, RESERVED)] = _REPLACEMENT
         return TextSymbols(codepoints, np.arange(len(codepoints)))
 
 
 class SubwordInputs(SymbolInputs):
-    """Inputs of the ids of subwords; CLS, SEP and MASK come behind those of the vocabulary."""
+    """Inputs of the ids of subwords, with special symbols after those of the vocabulary; white space has no vector."""
 
     symbols = "subwords"
     chunk = MAX_TEXT_CHARACTERS
@@ -289,8 +248,11 @@ class SubwordInputs(SymbolInputs):
         self._vocabulary = vocabulary
 
     def encode_chunk(self, text: str) -> TextSymbols:
-        """A vector for each subword; white space has none."""
-        (encoding,) = self._vocabulary.encode_batch([_clean(text)])
+        try:
+            text.encode()
+        except UnicodeEncodeError:  # SentencePiece takes no lone surrogates; the length must stay
+            text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        (encoding,) = self._vocabulary.encode_batch([text])
         vectors = np.full(len(text), NOWHERE)
         spans = zip(encoding.starts.tolist(), encoding.ends.tolist(), strict=True)
         for place, (start, end) in reversed(list(enumerate(spans))):  # the first of those of a character
@@ -298,21 +260,11 @@ class SubwordInputs(SymbolInputs):
         return TextSymbols(encoding.ids, vectors)
 
 
-def _clean(text: str) -> str:
-    """The text without lone surrogates, which SentencePiece does not take, at the same length."""
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace") if not _is_valid(text) else text
-
-
-def _is_valid(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 class ByteInputs(SymbolInputs):
-    """Inputs of bytes; what stands for special symbols, U+0000 to U+0004, becomes UNK."""
+    """Inputs of bytes; what stands for special symbols, U+0000 to U+0004, becomes UNK.
+
+    The vector of a character is that of its first byte.
+    """
 
     symbols = "bytes"
 
@@ -320,21 +272,17 @@ class ByteInputs(SymbolInputs):
         super().__init__(model, length, cls=BYTE_CLS, sep=BYTE_SEP)
 
     def encode_chunk(self, text: str) -> TextSymbols:
-        """A vector for each byte; that of a character is the one of its first byte."""
         encoded = np.frombuffer(text.encode("utf-8", "surrogatepass"), dtype=np.uint8)
         is_first = (encoded & 0xC0) != 0x80
         return TextSymbols(np.where(encoded <= BYTE_MASK, BYTE_UNK, encoded), np.flatnonzero(is_first))
 
 
-_CHUNK = 4096  # characters that are encoded at once
-
-
-class WordInputs:
-    """See `tokenfree.train.tasks.inputs.TextInputs`.
+class WordInputs(TextInputs):
+    """Inputs of the bytes of words, with a vector for each word; white space and special symbols have none.
 
     Args:
         model: whose downsampler takes words of the text.
-        length: the most bytes of an input.
+        length: most bytes of an input.
     """
 
     symbols = "words and bytes"
@@ -343,20 +291,14 @@ class WordInputs:
         self.length = length
         self._num_words, self._num_bytes = room_for_words(length, model.downsampler.bytes_per_word)
 
-    def encode(self, text: str, before: str | None = None) -> TextSymbols:
-        """A vector for each word; white space and what stands for special symbols have none.
-
-        Args:
-            text: to be read.
-            before: see `text_words`.
-        """
-        return joined(self.chunks(text, before))
+    def encode_chunk(self, text: str) -> TextSymbols:
+        return self.encode(text)
 
     def chunks(self, text: str, before: str | None = None) -> Iterator[TextSymbols]:
-        """See `TextInputs.chunks`; a word that may go on is left to the next one."""
+        """Yield consecutive parts; a word that may go on is left to the next one."""
         stop = 0
         while True:
-            start, stop = stop, min(len(text), stop + _CHUNK)
+            start, stop = stop, min(len(text), stop + self.chunk)
             utf8, starts, ends, vectors = text_words(text[start:stop], before and before[start:stop])
             if stop < len(text) and len(starts) > 1 and not text[stop - 1].isspace():
                 starts, ends = starts[:-1], ends[:-1]
@@ -367,53 +309,57 @@ class WordInputs:
             if stop == len(text):
                 return
 
-    def size(self, parts: Sequence[TextSymbols]) -> int:
-        """Bytes; they stand for the words too."""
-        return 1 + sum(len(part.symbols) + 1 for part in parts)
-
     def missing(self, parts: Sequence[TextSymbols]) -> int:
-        """See `TextInputs.missing`."""
         words = sum(part.num_vectors + 1 for part in parts) + 1 - NUM_FRAME
         return max(0, self.size(parts) - NUM_FRAME - self._num_bytes, words - self._num_words)
 
     def fitting(self, text: TextSymbols) -> int:
-        """See `TextInputs.fitting`; windows begin and end with whole words."""
+        """Return how many whole words fit."""
         ends = text.unit_ends
         assert ends is not None, "words"
         return min(self._num_words, int(np.searchsorted(ends, self._num_bytes, side="right")))
 
-    def arrays(self, inputs: Sequence[Sequence[TextSymbols]]) -> Arrays:
-        """See `TextInputs.arrays`."""
+    def arrays(self, inputs: Sequence[Sequence[TextSymbols]], length: int | None = None) -> Arrays:
+        sizes = [self.size(parts) for parts in inputs]
+        arrays = self._framed(inputs, length or round_up(max(sizes), _BUCKET), BYTE_CLS, BYTE_SEP)
         most = max(sum(part.num_vectors + 1 for part in parts) + 1 for parts in inputs)
         num_units = min(round_up(most, _BUCKET // 4), self._num_words + NUM_FRAME)
-        sizes = np.array([self.size(parts) for parts in inputs])
-        length = round_up(int(sizes.max()), _BUCKET)
-        codepoints, segments = (np.zeros((len(inputs), length), dtype=np.int64) for _ in range(2))
-        unit_ends = np.repeat(sizes[:, None], num_units, axis=1)
-        codepoints[:, 0], unit_ends[:, 0] = BYTE_CLS, 1
+        unit_ends = np.repeat(np.array(sizes)[:, None], num_units, axis=1)
+        unit_ends[:, 0] = 1
         for row, parts in enumerate(inputs):
-            at = unit = 1
-            for number, part in enumerate(parts):
+            at = 1
+            for part, unit in zip(parts, self.offsets(parts), strict=True):
                 assert part.unit_ends is not None, "words"
-                end, last = at + len(part.symbols), unit + part.num_vectors
-                codepoints[row, at:end], codepoints[row, end] = part.symbols, BYTE_SEP
-                segments[row, at : end + 1] = number
-                unit_ends[row, unit:last], unit_ends[row, last] = at + part.unit_ends, end + 1
-                at, unit = end + 1, last + 1
-        arrays = {"codepoints": codepoints, "mask": np.arange(length) < sizes[:, None], "unit_ends": unit_ends}
-        return arrays | ({"segments": segments} if len(inputs[0]) > 1 else {})
+                last = unit + part.num_vectors
+                unit_ends[row, unit:last], unit_ends[row, last] = at + part.unit_ends, at + len(part.symbols) + 1
+                at += len(part.symbols) + 1
+        return arrays | {"unit_ends": unit_ends}
 
-    def offsets(self, parts: Sequence[TextSymbols]) -> list[int]:
-        """See `TextInputs.offsets`."""
-        counts = np.array([part.num_vectors + 1 for part in parts])
-        return (1 + np.cumsum(counts) - counts).tolist()
+
+class NoTexts(TextInputs):
+    """Inputs of a model of vectors, which refuse every text.
+
+    Args:
+        embedder: name of the model's.
+        length: most positions of an input.
+    """
+
+    symbols = "vectors"
+
+    def __init__(self, embedder: str, length: int) -> None:
+        self._embedder, self.length = embedder, length
+
+    def _refuse(self, *given: object, **named: object) -> Any:
+        raise UserError(
+            f"model.embedder.name: {self._embedder} reads vectors, which texts have none of. Choose another embedder, "
+            "or task.name: mirrored_summation."
+        )
+
+    encode_chunk = encode = chunks = missing = size = fitting = arrays = offsets = _refuse
 
 
 def text_inputs(model: ModelConfig, length: int, vocabulary: Vocabulary | None) -> TextInputs:
-    """How texts become inputs of at most `length` positions of a model.
-
-    Args:
-        vocabulary: of subwords, for models that read them.
+    """Return how texts become inputs of at most `length` positions of a model; `vocabulary` is that of subwords.
 
     Raises:
         UserError: the model reads subwords of no vocabulary or of a larger one, or no text fits into `length`.
@@ -428,12 +374,13 @@ def text_inputs(model: ModelConfig, length: int, vocabulary: Vocabulary | None) 
         return ByteInputs(model, length)
     if vocabulary is None:
         raise UserError(
-            f"model.embedder.name: {model.embedder.name} reads subwords; give the run whose vocabulary they are of as "
-            "--init-from, or a SentencePiece model as --vocabulary"
+            f"model.embedder.name: {model.embedder.name} reads subwords. Give the run with their vocabulary as "
+            "--init-from, or a SentencePiece model as --vocabulary."
         )
-    if model.embedder.size < vocabulary.size + NUM_SUBWORD_SPECIALS:
+    least = vocabulary.size + NUM_SUBWORD_SPECIALS
+    if model.embedder.size < least:
         raise UserError(
             f"model.embedder.size: {model.embedder.size} rows are too few for the {vocabulary.size} subwords of the "
-            f"vocabulary and CLS, SEP and MASK; set it to {vocabulary.size + NUM_SUBWORD_SPECIALS}"
+            f"vocabulary and CLS, SEP and MASK. Set it to {least}."
         )
     return SubwordInputs(model, length, vocabulary)

@@ -14,13 +14,12 @@ from tokenfree.core.errors import UserError
 from tokenfree.core.settings import known, problems_of, settings
 from tokenfree.train.batches.base import Arrays
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.tasks.base import DownstreamTask, Item, Outputs, Split
+from tokenfree.train.tasks.base import DownstreamTask, Item, Metrics, Outputs, Split, TaskCollator
 from tokenfree.train.tasks.examples.noise import Noise
-from tokenfree.train.tasks.examples.texts import GLUE, Columns, TextExample, TextOptions, read_texts
+from tokenfree.train.tasks.examples.texts import GLUE, TextExample, TextFormat, TextOptions, read_texts
 from tokenfree.train.tasks.heads import Combine, Representation, TextHead
-from tokenfree.train.tasks.inputs import NOWHERE, TextInputs, TextSymbols
-from tokenfree.train.tasks.metrics import Metrics
-from tokenfree.train.tasks.scores import NUMBER_METRICS, label_metrics, number_metrics
+from tokenfree.train.tasks.inputs import TextInputs, TextSymbols
+from tokenfree.train.tasks.metrics import NUMBER_METRICS, label_metrics, number_metrics
 
 DIGITS = 6  # of the numbers in predictions
 GlueName = Literal["cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli", "ax"]
@@ -56,7 +55,7 @@ class LabelledTexts(DownstreamTask):
     metrics: tuple[MetricName, ...] = ()
     positive: str | None = None
     glue: GlueName | None = None
-    format: Literal["sst", "mtl-16", "parallel", "csv", "tsv", "json"] | None = None
+    format: TextFormat | None = None
     text_column: str | None = None
     second_column: str | None = None
     label_column: str | None = None
@@ -70,10 +69,12 @@ class LabelledTexts(DownstreamTask):
     @property
     def options(self) -> TextOptions:
         """How files are read."""
-        if self.glue is not None:
-            return dataclasses.replace(GLUE[self.glue].options, labels=self.labels or GLUE[self.glue].options.labels)
-        columns = Columns(self.text_column, self.second_column, self.label_column)
-        return TextOptions(self.format, columns, self.encoding, self.is_number, self.labels or None)
+        if self.glue is None:
+            columns = self.text_column, self.second_column, self.label_column
+            return TextOptions(self.format, *columns, self.encoding, self.is_number, self.labels or None)
+        task = GLUE[self.glue]
+        labels = self.labels or task.labels or None
+        return TextOptions(None, task.text, task.second, "label", regression=self.is_number, labels=labels)
 
     @property
     def is_number(self) -> bool:
@@ -82,20 +83,22 @@ class LabelledTexts(DownstreamTask):
 
     @property
     def score_names(self) -> tuple[str, ...]:
-        """The names of the scores, the main one first."""
+        """Names of the scores, the main one first."""
         if self.metrics:
             return self.metrics
         if self.glue is not None:
             return GLUE[self.glue].metrics
         return NUMBER_METRICS if self.is_number else ("accuracy", "macro_f1")
 
+    @property
+    def _positive(self) -> str | None:
+        return self.positive if self.positive is not None or self.glue is None else GLUE[self.glue].positive
+
     def check(self, model: ModelConfig, length: int) -> list[str]:
-        """Scores that are not for these labels, noise that is not for the model."""
         return problems_of(self._problems_of_metrics, self._problems_of_labels, lambda: self.noise.check(model))
 
     def _problems_of_metrics(self) -> Iterator[str]:
-        of_numbers = set(NUMBER_METRICS)
-        wrong = [name for name in self.score_names if (name in of_numbers) != self.is_number]
+        wrong = [name for name in self.score_names if (name in NUMBER_METRICS) != self.is_number]
         if wrong:
             kind = "numbers" if self.is_number else "classes"
             yield f"task.metrics: {', '.join(wrong)} is no score of {kind}; leave it out"
@@ -110,50 +113,33 @@ class LabelledTexts(DownstreamTask):
         if self.positive is not None and self.labels and self.positive not in self.labels:
             yield f"task.positive: {self.positive!r} is none of task.labels, {', '.join(self.labels)}"
 
-    @property
-    def _positive(self) -> str | None:
-        return self.positive if self.positive is not None or self.glue is None else GLUE[self.glue].positive
-
     def examples(self, split: Split, path: str | None) -> Sequence[TextExample]:
         assert path is not None, "the task needs files"
         return self.noise.add(read_texts(path, self.options), split)
 
     def texts(self, example: TextExample) -> Sequence[str]:
-        """The text, or both."""
         return [example.text] if example.second is None else [example.text, example.second]
 
     def fitted(self, examples: Sequence[TextExample]) -> Self:
-        """With the names of its classes.
-
-        Raises:
-            UserError: examples have no labels, or all the same.
-        """
         bare = next((example for example in examples if example.label is None), None)
         if bare is not None:
-            raise UserError(f"{bare.key}: the training examples have no labels; name their column as task.label_column")
+            raise UserError(f"{bare.key}: the training examples have no labels. Name the column as task.label_column.")
         if self.is_number:
             return self
         found = self.options.labels or sorted({str(example.label) for example in examples})
         if len(found) < 2:
-            raise UserError(f"{examples[0].key}: all training examples are labelled {list(found)}; there is no choice")
+            raise UserError(f"{examples[0].key}: all training examples have the label {found[0]!r}. Give more labels.")
         return dataclasses.replace(self, labels=tuple(found))
 
-    def build_head(self, model: ModelConfig, *, combine: Combine | None = None) -> TextHead:
-        """The head; with `combine`, over the vectors of both texts of a pair."""
-        size = 1 if self.is_number else len(self.labels)
-        return TextHead(
-            model,
-            self.representation,
-            size,
-            dropout=self.dropout,
-            combine=combine,
-            regression=self.is_number,
-        )
+    def build_head(self, model: ModelConfig, combine: Combine | None = None) -> TextHead:
+        """Return the head; with `combine`, over the vectors of both texts of a pair."""
+        size, number = 1 if self.is_number else len(self.labels), self.is_number
+        return TextHead(model, self.representation, size, dropout=self.dropout, combine=combine, regression=number)
 
     def predictions(
         self, examples: Sequence[TextExample], items: Sequence[Item], outputs: Sequence[Outputs]
     ) -> list[dict[str, Any]]:
-        """`key`, `label` and, of classes, `probabilities`: the mean over the windows of a text; `gold` where given."""
+        """Return `key`, `label` and, of classes, `probabilities`: means over the windows of a text; `gold` if given."""
         size = 1 if self.is_number else len(self.labels)
         sums, counts = np.zeros((len(examples), size)), np.zeros((len(examples), 1))
         for item, output in zip(items, outputs, strict=True):
@@ -190,63 +176,56 @@ class TextWindow:
     num_characters: int = 0  # that have vectors in `part`, which holds its symbols alone
 
 
-class LabelledCollator:
-    """What makes arrays of labelled texts; a subclass makes the items.
+class LabelledCollator(TaskCollator):
+    """Makes arrays of labelled texts for a fitted task; a subclass makes the items.
 
-    Args:
-        task: fitted.
-        inputs: of the model.
-        two_vectors: whether each text of a pair is an input of its own, the arrays of the second named `second_`.
+    With `two_vectors`, each text of a pair is an input of its own, and the arrays of the second are named `second_`.
     """
 
     def __init__(self, task: LabelledTexts, inputs: TextInputs, *, two_vectors: bool = False) -> None:
-        self.inputs = inputs
-        self._task, self._two_vectors = task, two_vectors
+        self.inputs, self.two_vectors = inputs, two_vectors
+        self._task = task
         self._classes = {label: number for number, label in enumerate(task.labels)}
 
-    def encode(self, example: TextExample) -> tuple[TextSymbols, ...]:
-        """The texts of an example as the model reads them."""
-        return tuple(self.inputs.encode(*each) for each in self.texts(example))
-
     def texts(self, example: TextExample) -> list[tuple[str, str | None]]:
-        """The texts of an example, each with what it was before its case changed."""
+        """Return the texts of an example, each with what it was before its case changed."""
         texts = self._task.texts(example)
         return list(zip(texts, example.before or [None] * len(texts), strict=True))
 
     def __call__(self, items: Sequence[Item], sample_ids: np.ndarray) -> Arrays:
-        """`codepoints`, `mask` and so on of the texts; `classes` int64 [b] or `numbers` float32 [b]."""
+        """Return `codepoints`, `mask` and so on of the texts; `classes` int64 [b] or `numbers` float32 [b]."""
         windows: list[TextWindow] = [item.content for item in items]
-        parts = [self.encode(each.example) if each.part is None else (each.part,) for each in windows]
-        if self._two_vectors:
+        parts = [
+            [self.inputs.encode(*text) for text in self.texts(each.example)] if each.part is None else [each.part]
+            for each in windows
+        ]
+        if self.two_vectors:
             arrays = self.inputs.arrays([each[:1] for each in parts])
             second = self.inputs.arrays([each[1:] for each in parts])
             arrays |= {f"second_{name}": values for name, values in second.items()}
         else:
             arrays = self.inputs.arrays(parts)
         labels = [window.example.label for window in windows]
-        known = np.array([label is not None for label in labels])
         num_characters = [
-            window.num_characters or sum(map(count_characters, each))
+            window.num_characters or sum(part.num_characters for part in each)
             for window, each in zip(windows, parts, strict=True)
         ]
-        arrays |= {"target_mask": known[:, None], "num_characters": np.array(num_characters, dtype=np.int64)}
+        arrays |= {
+            "target_mask": np.array([[label is not None] for label in labels]),
+            "num_characters": np.array(num_characters, dtype=np.int64),
+        }
         if self._task.is_number:
             return arrays | {"numbers": np.array([float(label or 0) for label in labels], dtype=np.float32)}
         classes = [self._classes[str(label)] if label is not None else 0 for label in labels]
         return arrays | {"classes": np.array(classes, dtype=np.int64)}
 
 
-def count_characters(text: TextSymbols) -> int:
-    """How many characters have a vector."""
-    return int((text.vectors != NOWHERE).sum())
-
-
 def softmax(logits: np.ndarray) -> np.ndarray:
-    """Probabilities [..., K] of logits, float64."""
+    """Return probabilities [..., K] of logits, float64."""
     powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
-def too_long(key: str, missing: int, symbols: str, remedy: str) -> UserError:
-    """What is said of an example that the model cannot read at once."""
-    return UserError(f"{key}: this example is {missing} {symbols} longer than the model reads at once; {remedy}")
+def too_long(key: str, missing: int, symbols: str, action: str) -> UserError:
+    """Return the error for an example that the model cannot read at once."""
+    return UserError(f"{key}: this example is {missing} {symbols} longer than the model reads at once. {action}.")

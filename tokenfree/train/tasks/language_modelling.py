@@ -23,12 +23,11 @@ from tokenfree.train.batches.base import Arrays
 from tokenfree.train.model.embedders.byte_table import NUM_BYTES
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.base import Loss
-from tokenfree.train.tasks.base import DownstreamTask, Item, Outputs, Split, TaskHead
+from tokenfree.train.tasks.base import DownstreamTask, Item, Metrics, Outputs, Split, TaskCollator, TaskHead
 from tokenfree.train.tasks.examples.files import base_name, decode, read_bytes
 from tokenfree.train.tasks.examples.texts import TextExample
 from tokenfree.train.tasks.heads import Classifier, encode_units
 from tokenfree.train.tasks.inputs import TextInputs, TextSymbols
-from tokenfree.train.tasks.metrics import Metrics, bits_per_byte
 
 DIGITS = 6  # of the bits in predictions
 _MANY = 1 << 30  # positions: more than any model reads
@@ -53,26 +52,15 @@ class Config(DownstreamTask):
     lower_is_better = True
 
     def examples(self, split: Split, path: str | None) -> Sequence[TextExample]:
-        """The text of a file.
-
-        Raises:
-            UserError: it cannot be read, or there is nothing in it.
-        """
         assert path is not None, "the task needs files"
         return [self.raw(base_name(path), decode(path, read_bytes(path), self.encoding))]
 
     def raw(self, key: str, text: str) -> TextExample:
-        """Any text with a byte in it.
-
-        Raises:
-            UserError: it has none.
-        """
         if not text:
-            raise UserError(f"{key}: there is no text, of which each byte could be predicted; give some")
+            raise UserError(f"{key}: there is no text to predict bytes of. Give some.")
         return TextExample(key, text)
 
     def check(self, model: ModelConfig, length: int) -> list[str]:
-        """A model of other symbols than bytes, or one that sees what it is to predict."""
         return list(self._problems(model))
 
     def _problems(self, model: ModelConfig) -> Iterator[str]:
@@ -93,32 +81,29 @@ class Config(DownstreamTask):
             )
 
     def build(self, model: ModelConfig) -> NextByteHead:
-        """The head."""
         return NextByteHead(model.width, dropout=self.dropout)
 
     def collator(self, inputs: TextInputs, seed: int) -> WindowCollator:
-        """The collator; nothing of it is random."""
         return WindowCollator(inputs, self.stride)
 
     def predictions(
         self, examples: Sequence[TextExample], items: Sequence[Item], outputs: Sequence[Outputs]
     ) -> list[dict[str, Any]]:
-        """`bits` and `bytes` of each text, and the one over the other."""
+        """Return `bits` and `bytes` of each text, and `bits_per_byte`."""
         nats = np.zeros(len(examples))
         for item, output in zip(items, outputs, strict=True):
             nats[item.example] += float(output["nats"])
         lines = []
         for example, total in zip(examples, nats.tolist(), strict=True):
-            size = _num_bytes(example.text)
-            share = bits_per_byte(total, size).score
-            bits = round(total / math.log(2), DIGITS)
-            lines.append({"key": example.key, "bits_per_byte": round(share, DIGITS), "bits": bits, "bytes": size})
+            size, bits = len(example.text.encode("utf-8", "surrogatepass")), total / math.log(2)
+            shares = {"bits_per_byte": round(bits / size, DIGITS), "bits": round(bits, DIGITS)}
+            lines.append({"key": example.key, **shares, "bytes": size})
         return lines
 
     def scores(self, examples: Sequence[TextExample], predictions: Sequence[Mapping[str, Any]]) -> Metrics:
-        """`bits_per_byte` of all texts together."""
-        nats = math.log(2) * math.fsum(prediction["bits"] for prediction in predictions)
-        return bits_per_byte(nats, sum(prediction["bytes"] for prediction in predictions))
+        """Return `bits_per_byte` of all texts together."""
+        bits = math.log(2) * math.fsum(prediction["bits"] for prediction in predictions) / math.log(2)
+        return Metrics({"bits_per_byte": bits / sum(line["bytes"] for line in predictions)}, "bits_per_byte")
 
 
 class ByteWindow(NamedTuple):
@@ -128,20 +113,15 @@ class ByteWindow(NamedTuple):
     start: int
 
 
-class WindowCollator:
-    """Windows of texts to arrays; see `TaskCollator`.
-
-    Args:
-        inputs: of bytes.
-        stride: of evaluation, see `Config`.
-    """
+class WindowCollator(TaskCollator):
+    """Makes arrays of windows of texts; `stride` is that of evaluation."""
 
     def __init__(self, inputs: TextInputs, stride: float) -> None:
         self._inputs, self._stride = inputs, stride
         self._room = _MANY - inputs.missing([TextSymbols(np.broadcast_to(np.int64(0), _MANY), np.zeros(0, np.int64))])
 
     def items(self, examples: Sequence[TextExample], *, training: bool) -> list[Item]:
-        """The windows of each text, from left to right: every byte is predicted in one of them."""
+        """Return the windows of each text, from left to right; every byte is predicted in exactly one of them."""
         step = self._room if training else max(1, int(self._room * self._stride))
         return [item for number, example in enumerate(examples) for item in self._windows(number, example, step)]
 
@@ -155,7 +135,7 @@ class WindowCollator:
                 return
 
     def __call__(self, items: Sequence[Item], sample_ids: np.ndarray) -> Arrays:
-        """`codepoints` and `mask`; `target_mask` [b, C] tells at which positions the next byte is predicted."""
+        """Return `codepoints` and `mask`; `target_mask` [b, C] tells at which positions the next byte is predicted."""
         windows: list[ByteWindow] = [item.content for item in items]
         arrays = self._inputs.arrays([[window.part] for window in windows])
         starts, ends = (
@@ -168,19 +148,14 @@ class WindowCollator:
 
 
 class NextByteHead(TaskHead):
-    """The next byte, of each unit.
-
-    Args:
-        width: of the encoder.
-        dropout: of the head.
-    """
+    """Predicts the next byte at each unit."""
 
     def __init__(self, width: int, *, dropout: float) -> None:
         super().__init__()
         self.classifier = Classifier(width, None, NUM_BYTES, dropout)
 
     def outputs(self, encoder: Any, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """`nats` [B], summed over the targets, and how many of these are `correct` [B]."""
+        """Return `nats` [B], summed over the targets, and how many of these are `correct` [B]."""
         units_BUD, _ = encode_units(encoder, batch)
         logits_BCV, next_BC = self.classifier(units_BUD[:, :-1]), batch["codepoints"][:, 1:]
         wanted_BC = batch["target_mask"][:, :-1]
@@ -189,9 +164,4 @@ class NextByteHead(TaskHead):
         return {"nats": (nats_BC * wanted_BC).sum(dim=1), "correct": correct_BC.sum(dim=1)}
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> Loss:
-        """Cross-entropy, nats."""
         return Loss(outputs["nats"].sum(), batch["target_mask"].sum(), outputs["correct"].sum())
-
-
-def _num_bytes(text: str) -> int:
-    return len(text.encode("utf-8", "surrogatepass"))

@@ -1,35 +1,93 @@
-"""The shape that all scores have, and bits per byte."""
+"""Scores of labels, numbers and tags."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Mapping
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import sklearn.metrics
+from scipy import stats
+
+from tokenfree.train.tasks.base import Metrics
+from tokenfree.train.tasks.examples.tagged import spans
+
+LABEL_METRICS = ("accuracy", "macro_f1", "f1", "matthews")
+NUMBER_METRICS = ("pearson", "spearman")
+Tags = Sequence[Sequence[str]]  # of each word of each sentence
+_f1_score: Any = sklearn.metrics.f1_score  # its zero_division takes 0, which its types do not know
 
 
-@dataclasses.dataclass(frozen=True)
-class Metrics:
-    """Scores by name. Shares and correlations are between -1 and 1, never percent."""
-
-    values: Mapping[str, float]
-    main: str  # the one by which runs are compared
-
-    @property
-    def score(self) -> float:
-        """The main one."""
-        return self.values[self.main]
-
-
-def bits_per_byte(nats: float, num_bytes: int) -> Metrics:
-    """A language model's summed negative log-likelihood as bits for each byte of UTF-8 of the text; less is better.
+def label_metrics(
+    gold: Sequence[str], predicted: Sequence[str], names: Sequence[str], positive: str | None = None
+) -> Metrics:
+    """Return the named scores of classes; the first name is the main one.
 
     Args:
-        nats: the sum over all targets, in natural units.
-        num_bytes: of the whole text that the targets stand for.
-
-    Raises:
-        ValueError: there is no text.
+        gold: class of each example.
+        predicted: class that the model predicts.
+        names: of `LABEL_METRICS`. `macro_f1` is the mean over the classes that occur in either.
+        positive: class whose F1 is `f1`, which is 0 where there is neither.
     """
-    if num_bytes < 1:
-        raise ValueError(f"{num_bytes} bytes of text; bits per byte need one or more")
-    return Metrics({"bits_per_byte": nats / math.log(2) / num_bytes}, "bits_per_byte")
+    ours, theirs = [one == positive for one in gold], [one == positive for one in predicted]
+    functions = {
+        "accuracy": lambda: sklearn.metrics.accuracy_score(gold, predicted),
+        "matthews": lambda: sklearn.metrics.matthews_corrcoef(gold, predicted),
+        "macro_f1": lambda: _f1_score(gold, predicted, average="macro", zero_division=0),
+        "f1": lambda: _f1_score(ours, theirs, zero_division=0),
+    }
+    return Metrics({name: float(functions[name]()) for name in names}, names[0])
+
+
+def number_metrics(gold: Sequence[float], predicted: Sequence[float], names: Sequence[str] = NUMBER_METRICS) -> Metrics:
+    """Return the correlations of numbers; the first name is the main one. 0 where all of a side are equal."""
+    functions = {"pearson": stats.pearsonr, "spearman": stats.spearmanr}
+    return Metrics({name: _correlation(functions[name], gold, predicted) for name in names}, names[0])
+
+
+def _correlation(function: Any, gold: Sequence[float], predicted: Sequence[float]) -> float:
+    if len(gold) < 2:
+        return 0.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", stats.ConstantInputWarning)
+        warnings.simplefilter("ignore", stats.NearConstantInputWarning)
+        value = float(function(gold, predicted).statistic)
+    return 0.0 if math.isnan(value) else value
+
+
+def tag_metrics(gold: Tags, predicted: Tags) -> Metrics:
+    """Return the share of words whose tag is right."""
+    right = sum(
+        one == other
+        for ours, theirs in zip(gold, predicted, strict=True)
+        for one, other in zip(ours, theirs, strict=True)
+    )
+    return Metrics({"accuracy": right / sum(map(len, gold))}, "accuracy")
+
+
+def span_metrics(gold: Tags, predicted: Tags) -> Metrics:
+    """Return F1, precision and recall of spans over all sentences, F1 by type (`f1/PER`), and the accuracy of tags.
+
+    Tags are BIO. A span is right if its words and its type are. An I- without a span of its type begins one. A score is
+    0 where it is not defined, as in conlleval.
+    """
+    correct, said, there = Counter[str](), Counter[str](), Counter[str]()
+    for ours, theirs in zip(map(spans, gold), map(spans, predicted), strict=True):
+        correct.update(label for *_, label in set(ours).intersection(theirs))
+        said.update(label for *_, label in theirs)
+        there.update(label for *_, label in ours)
+    total, num_said, num_there = correct.total(), said.total(), there.total()
+    values = {
+        "f1": _f1(total, num_said, num_there),
+        "precision": total / max(num_said, 1),
+        "recall": total / max(num_there, 1),
+        **tag_metrics(gold, predicted).values,
+    }
+    by_type = {f"f1/{name}": _f1(correct[name], said[name], there[name]) for name in sorted(said | there)}
+    return Metrics(values | by_type, "f1")
+
+
+def _f1(correct: int, said: int, there: int) -> float:
+    return 2 * correct / max(said + there, 1)

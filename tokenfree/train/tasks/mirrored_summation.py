@@ -23,10 +23,9 @@ from tokenfree.train.batches.base import Arrays
 from tokenfree.train.batches.counter_random import uniform
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.base import Loss
-from tokenfree.train.tasks.base import DownstreamTask, Item, Outputs, Split, TaskHead
+from tokenfree.train.tasks.base import DownstreamTask, Item, Metrics, Outputs, Split, TaskCollator, TaskHead
 from tokenfree.train.tasks.heads import Classifier, class_and_maximum
 from tokenfree.train.tasks.inputs import TextInputs
-from tokenfree.train.tasks.metrics import Metrics
 
 DIGITS = 8  # of the errors in predictions
 _VARIANCE = 7 / 144  # of the product of two numbers of U(0, 1); 6 / 144 of it is a sum of functions of either
@@ -87,26 +86,15 @@ class Config(DownstreamTask):
         return int(self.length % 2 == 1 and 2 * self.pairs > self.length)
 
     def examples(self, split: Split, path: str | None) -> Sequence[MirroredExample]:
-        """The sequences of a split, which are made from `seed`.
-
-        Raises:
-            UserError: there is a path.
-        """
         if path is not None:
-            raise UserError(f"{path}: task.name: {self.name} makes its examples itself; leave out the file")
+            raise UserError(f"{path}: task.name: {self.name} makes its examples itself. Leave out the file.")
         sizes = {"train": self.train_examples, "dev": self.dev_examples, "test": self.test_examples}
         return [MirroredExample(split, number) for number in range(sizes[split])]
 
     def raw(self, key: str, text: str) -> NoReturn:
-        """See `DownstreamTask.raw`.
-
-        Raises:
-            UserError: always; sequences are no texts.
-        """
-        raise UserError(f"{key}: task.name: {self.name} reads vectors, not texts; evaluate the run instead")
+        raise UserError(f"{key}: task.name: {self.name} reads vectors, not texts. Evaluate the run instead.")
 
     def check(self, model: ModelConfig, length: int) -> list[str]:
-        """A model of texts, of vectors of another size or of other units than vectors; sequences that are too long."""
         return list(self._problems(model, length))
 
     def _problems(self, model: ModelConfig, length: int) -> Iterator[str]:
@@ -131,19 +119,13 @@ class Config(DownstreamTask):
             )
 
     def build(self, model: ModelConfig) -> SumHead:
-        """The head."""
         return SumHead(model.width, self.size, self.mean)
 
     def collator(self, inputs: TextInputs, seed: int) -> SequenceCollator:
-        """The collator; nothing of it is random."""
         return SequenceCollator(self)
 
     def sequences(self, examples: Sequence[MirroredExample]) -> np.ndarray:
-        """Float32 [b, n, S], numbers of U(0, 1): each a function of seed, split, n, S and the example's number alone.
-
-        Raises:
-            ValueError: there are examples of several splits.
-        """
+        """Return float32 [b, n, S], of U(0, 1), which depends on seed, split, n, S and the example's number only."""
         (split,) = {example.split for example in examples}
         purpose = f"mirrored summation, {split}, {self.length} of {self.size}"
         numbers = np.array([example.number for example in examples], dtype=np.int64)
@@ -151,37 +133,36 @@ class Config(DownstreamTask):
         return drawn.reshape(-1, self.length, self.size).astype(np.float32)
 
     def targets(self, sequences: np.ndarray) -> np.ndarray:
-        """The sum of a_i * a_{n-i+1} over i from 1 to `pairs`: float32 [b, S] of sequences [b, n, S]."""
+        """Return the sum of a_i * a_{n-i+1} over i from 1 to `pairs`: float32 [b, S] of sequences [b, n, S]."""
         first, last = sequences[:, : self.pairs], sequences[:, ::-1][:, : self.pairs]
         return (first * last).sum(axis=1, dtype=np.float64).astype(np.float32)
 
     def predictions(
         self, examples: Sequence[MirroredExample], items: Sequence[Item], outputs: Sequence[Outputs]
     ) -> list[dict[str, Any]]:
-        """`squared_error` of each sequence, the mean over the numbers of its sum."""
+        """Return `squared_error` of each sequence, the mean over the numbers of its sum."""
         return [
             {"key": f"{example.split} {example.number}", "squared_error": round(float(each["squared_error"]), DIGITS)}
             for example, each in zip(examples, outputs, strict=True)
         ]
 
     def scores(self, examples: Sequence[MirroredExample], predictions: Sequence[Mapping[str, Any]]) -> Metrics:
-        """`mse`, the mean squared error, and `relative_mse`, its share of that of the best constant."""
+        """Return `mse`, the mean squared error, and `relative_mse`, its share of that of the best constant."""
         error = float(np.mean([prediction["squared_error"] for prediction in predictions]))
         return Metrics({"mse": error, "relative_mse": error / self.variance}, "mse")
 
 
-class SequenceCollator:
-    """Sequences behind a class node to arrays; see `TaskCollator`."""
+class SequenceCollator(TaskCollator):
+    """Makes arrays of sequences behind a class node."""
 
     def __init__(self, task: Config) -> None:
         self._task = task
 
     def items(self, examples: Sequence[MirroredExample], *, training: bool) -> list[Item]:
-        """An item for each example, all of one size."""
         return [Item(number, 1 + self._task.length, example) for number, example in enumerate(examples)]
 
     def __call__(self, items: Sequence[Item], sample_ids: np.ndarray) -> Arrays:
-        """`vectors` float32 [b, 1 + n, S], of CLS zeros, `sums` float32 [b, S], and what all collators give."""
+        """Return `vectors` float32 [b, 1 + n, S], of CLS zeros, `sums` float32 [b, S], and what all collators give."""
         task, count = self._task, len(items)
         sequences = task.sequences([item.content for item in items])
         codepoints = np.zeros((count, 1 + task.length), dtype=np.int64)
@@ -211,12 +192,11 @@ class SumHead(TaskHead):
         nn.init.constant_(self.classifier.output.bias, mean)
 
     def outputs(self, encoder: Any, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """`squared_error` [B], the mean over the numbers of a sum."""
+        """Return `squared_error` [B], the mean over the numbers of a sum."""
         down, units_BUD = encoder.encode(batch["vectors"], batch["mask"])
         found_BS = self.classifier(class_and_maximum(units_BUD, down.valid_BU))
         return {"squared_error": (found_BS - batch["sums"]).square().mean(dim=-1)}
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> Loss:
-        """The mean squared error, of which none counts as correct."""
         count = batch["target_mask"].sum()
         return Loss(outputs["squared_error"].sum(), count, count.new_zeros(()))

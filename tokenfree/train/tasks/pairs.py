@@ -7,6 +7,7 @@ from typing import Literal
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import settings
+from tokenfree.train.batches.padding import round_up
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.tasks.base import Item, Split
 from tokenfree.train.tasks.examples.texts import TextExample
@@ -33,77 +34,48 @@ class Config(LabelledTexts):
     combine: Combine = "difference"
 
     def check(self, model: ModelConfig, length: int) -> list[str]:
-        """The problems of the settings, and of an embedder that cannot tell two segments apart."""
-        segments = getattr(model.embedder, "segments", 2)
         problems = super().check(model, length)
-        if self.encode == "together" and segments == 1:
+        if self.encode == "together" and getattr(model.embedder, "segments", 2) == 1:
             problems.append("model.embedder.segments: 1 is too few for pairs; set it to 2, or task.encode to apart")
         return problems
 
     def examples(self, split: Split, path: str | None) -> Sequence[TextExample]:
-        """See `DownstreamTask.examples`.
-
-        Raises:
-            UserError: see `read_texts`; or there are no pairs.
-        """
         found = super().examples(split, path)
         if found[0].second is None:
-            raise UserError(
-                f"{path}: there are no pairs of texts; name their columns as task.text_column and task.second_column"
-            )
+            action = "Name their columns as task.text_column and task.second_column"
+            raise UserError(f"{path}: there are no pairs of texts. {action}.")
         return found
 
     def raw(self, key: str, text: str) -> TextExample:
-        """Two texts with a tab between.
-
-        Raises:
-            UserError: there is none, or more than one.
-        """
+        """Return two texts with a tab between."""
         texts = text.split("\t")
         if len(texts) != 2:
-            raise UserError(f"{key}: a pair is two texts with a tab between; there are {len(texts)}")
-        first, second = texts
-        return TextExample(key, first, second)
+            raise UserError(f"{key}: {len(texts)} texts are no pair. Give two texts with a tab between.")
+        return TextExample(key, texts[0], texts[1])
 
     def build(self, model: ModelConfig) -> TextHead:
-        """The head."""
-        return self.build_head(model, combine=self.combine if self.encode == "apart" else None)
+        return self.build_head(model, self.combine if self.encode == "apart" else None)
 
     def collator(self, inputs: TextInputs, seed: int) -> TextPairCollator:
-        return TextPairCollator(self, inputs)
+        return TextPairCollator(self, inputs, two_vectors=self.encode == "apart")
 
 
 class TextPairCollator(LabelledCollator):
-    """Pairs to arrays; see `LabelledCollator`."""
-
-    def __init__(self, task: Config, inputs: TextInputs) -> None:
-        super().__init__(task, inputs, two_vectors=task.encode == "apart")
-        self._apart = task.encode == "apart"
+    """Makes arrays of pairs."""
 
     def items(self, examples: Sequence[TextExample], *, training: bool) -> list[Item]:
-        """See `TaskCollator.items`.
+        items, missing = list[Item](), list[int]()
+        for number, example in enumerate(examples):
+            parts = [measured(self.inputs.chunks(*each)) for each in self.texts(example)]
+            inputs = [[part] for part in parts] if self.two_vectors else [parts]
+            items.append(Item(number, sum(map(self.inputs.size, inputs)), TextWindow(example)))
+            missing.append(max(map(self.inputs.missing, inputs)))
+        if any(missing):
+            raise self._too_long(examples[missing.index(max(missing))].key, max(missing), sum(map(bool, missing)))
+        return items
 
-        Raises:
-            UserError: a pair is too long.
-        """
-        found = [self._measured(example) for example in examples]
-        if any(missing for _, missing in found):
-            raise self._too_long(examples, [missing for _, missing in found])
-        return [
-            Item(number, size, TextWindow(example))
-            for number, (example, (size, _)) in enumerate(zip(examples, found, strict=True))
-        ]
-
-    def _measured(self, example: TextExample) -> tuple[int, int]:
-        """The positions that a pair takes, and how many are missing."""
-        parts = [measured(self.inputs.chunks(*each)) for each in self.texts(example)]
-        inputs = [[part] for part in parts] if self._apart else [parts]
-        return sum(map(self.inputs.size, inputs)), max(map(self.inputs.missing, inputs))
-
-    def _too_long(self, examples: Sequence[TextExample], missing: Sequence[int]) -> UserError:
-        most, count = max(missing), sum(map(bool, missing))
-        enough = -(-(self.inputs.length + most + ROUNDING) // TIDY) * TIDY
-        larger = "larger" if self.inputs.symbols == WordInputs.symbols else f"larger, such as {enough}"
-        many, them = (f"{count} are too long, this one the most: ", "them") if count > 1 else ("", "it")
-        remedy = f"{many}make train.length {larger}, or leave {them} out"
-        return too_long(examples[missing.index(most)].key, most, self.inputs.symbols, remedy)
+    def _too_long(self, key: str, most: int, count: int) -> UserError:
+        enough = round_up(self.inputs.length + most + ROUNDING, TIDY)
+        to = "" if self.inputs.symbols == WordInputs.symbols else f" to {enough}"
+        many, them = (f"{count} are too long, this one the most. ", "them") if count > 1 else ("", "it")
+        return too_long(key, most, self.inputs.symbols, f"{many}Increase train.length{to}, or leave {them} out")

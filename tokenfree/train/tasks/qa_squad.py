@@ -1,23 +1,120 @@
-"""Questions about a context, in the form of SQuAD 1.1 and 2.0; so come TyDi QA's gold passages, MLQA and XQuAD too."""
+"""Questions about a context, in the form of SQuAD 1.1 and 2.0; TyDi QA's gold passages, MLQA and XQuAD have it too.
+
+Exact match and F1 of words follow the official scripts. TyDi QA's gold passages are judged by SQuAD 1.1's rules in
+every language; MLQA has rules of its own for seven. All values are shares, from 0 to 1.
+"""
 
 from __future__ import annotations
 
+import collections
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+import re
+import string
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePath
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import Field
-from typing_extensions import Self
+from pydantic import Field, StrictInt
+from typing_extensions import Self, TypedDict
 
+from tokenfree.core.errors import UserError
 from tokenfree.core.settings import settings
-from tokenfree.train.tasks.base import Item, Outputs, Split
-from tokenfree.train.tasks.metrics import Metrics
-from tokenfree.train.tasks.qa.files import SquadExample, encoded, read_squad
-from tokenfree.train.tasks.qa.squad import Rules, best_with_threshold, languages_of, mean_of_languages, score_squad
-from tokenfree.train.tasks.qa.task import QuestionAnswering, shown, split_raw
-from tokenfree.train.tasks.qa.windows import AnswerTarget, Passage, Readable, SpanAnswer, squad_target
+from tokenfree.train.tasks.base import Item, Metrics, Outputs, Split
+from tokenfree.train.tasks.examples.files import parse_form, read_bytes
+from tokenfree.train.tasks.questions import (
+    MINIMAL,
+    AnswerTarget,
+    Passage,
+    QuestionAnswering,
+    Readable,
+    SpanAnswer,
+    UnusableAnswer,
+    answer_fields,
+    split_raw,
+)
 
 LEAST_SCORE = -1e9  # of no span at all; JSON has no infinity
+Rules = Literal["squad", "ar", "de", "en", "es", "hi", "vi", "zh"]
+
+# Articles that do not count; in Arabic one is part of a word, and MLQA takes its letters away wherever they stand.
+_ARTICLES: dict[Rules, str] = {
+    "squad": r"\b(a|an|the)\b",
+    "en": r"\b(a|an|the)\b",
+    "es": r"\b(un|una|unos|unas|el|la|los|las)\b",
+    "vi": r"\b(của|là|cái|chiếc|những)\b",
+    "de": r"\b(ein|eine|einen|einem|eines|einer|der|die|das|den|dem|des)\b",
+    "ar": "ال",
+}
+TYDI_LANGUAGES = frozenset(
+    ("arabic", "bengali", "english", "finnish", "indonesian", "japanese", "korean", "russian", "swahili", "telugu",
+     "thai")
+)  # fmt: skip
+_HAN = re.compile("([\u4e00-\u9fa5])")
+
+
+class SquadAnswer(TypedDict):
+    """An answer and the character of the context at which it begins."""
+
+    text: str
+    answer_start: StrictInt
+
+
+class _Question(TypedDict):
+    id: str
+    question: str
+    answers: list[SquadAnswer]
+
+
+class _Paragraph(TypedDict):
+    context: str
+    qas: list[_Question]
+
+
+class _Article(TypedDict):
+    paragraphs: list[_Paragraph]
+
+
+class _File(TypedDict):
+    data: list[_Article]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)  # compared by identity: contexts are long
+class SquadExample:
+    """A question and the context that may answer it."""
+
+    key: str  # its place, such as "dev.json: data[3].paragraphs[0].qas[2]"
+    question_id: str
+    question: str
+    context: str
+    answers: Sequence[SquadAnswer] | None  # all that count as right; none where there is no answer; None: not given
+
+
+def read_squad(path: str) -> list[SquadExample]:
+    """Return the questions of a file, in its order.
+
+    Raises:
+        UserError: the file cannot be read or has another form; the message names the place and the field.
+    """
+    file: _File = parse_form(_File, read_bytes(path), path)
+    examples: dict[str, SquadExample] = {}
+    for i, article in enumerate(file["data"]):
+        for j, paragraph in enumerate(article["paragraphs"]):
+            for k, question in enumerate(paragraph["qas"]):
+                key = f"{PurePath(path).name}: data[{i}].paragraphs[{j}].qas[{k}]"
+                name, context, answers = question["id"], paragraph["context"], question["answers"]
+                if name in examples:
+                    raise UserError(f"{path}: {key}: id {name!r} is that of {examples[name].key} too. Remove one.")
+                for answer in answers:
+                    if not 0 <= answer["answer_start"] <= len(context):
+                        raise UserError(
+                            f"{path}: {key}: answer_start is {answer['answer_start']}, but the context has "
+                            f"{len(context)} characters. Fix the offset."
+                        )
+                examples[name] = SquadExample(key, name, question["question"], context, answers)
+    if not examples:
+        raise UserError(f"{path}: holds no questions. Give a file in the form of SQuAD.")
+    return list(examples.values())
 
 
 @settings
@@ -40,7 +137,6 @@ class Config(QuestionAnswering):
         return read_squad(path)
 
     def raw(self, key: str, text: str) -> SquadExample:
-        """A question and, behind a tab, its context."""
         question, context = split_raw(key, text)
         return SquadExample(key, key, question, context.decode("utf-8", "surrogatepass"), None)
 
@@ -50,33 +146,38 @@ class Config(QuestionAnswering):
         return dataclasses.replace(self, unanswerable=not all(example.answers for example in examples))
 
     def passages(self, example: SquadExample) -> list[Passage]:
-        """The context."""
-        return [Passage(0, 0, encoded(example.context))]
+        return [Passage(0, 0, _encoded(example.context))]
 
     def target(self, example: SquadExample, text: Readable) -> AnswerTarget | None:
-        """See `QuestionAnswering.target`."""
-        return squad_target(example, text)
+        """Return the first answer, None where the context does not answer."""
+        if not example.answers:
+            return None
+        answer, start = example.answers[0]["text"], example.answers[0]["answer_start"]
+        begin, end = (len(_encoded(example.context[:at])) for at in (start, start + len(answer)))
+        vectors = text.find((begin, end), 0)
+        if vectors is None or not example.context.startswith(answer, start):
+            raise UnusableAnswer(f"{example.key}: {answer!r} is not at character {start} of the context")
+        return AnswerTarget(MINIMAL, vectors)
 
     def is_annotated(self, example: SquadExample) -> bool:
-        """See `QuestionAnswering.is_annotated`."""
         return example.answers is not None
 
     def predictions(
         self, examples: Sequence[SquadExample], items: Sequence[Item], outputs: Sequence[Outputs]
     ) -> list[dict[str, Any]]:
-        """`key`, `id`, the `answer` as text, empty for nothing, and the `score` of the best `span`: `text`, `start` and
-        `end` in characters, `start_byte` and `end_byte`; `gold` where given.
+        """Return `key`, `id`, the `answer` as text, empty for nothing, and the `score` of the best `span`: `text`,
+        `start` and `end` in characters, `start_byte` and `end_byte`; `gold` where given.
         """
         answers = self.answers(examples, items, outputs)
         return [self._prediction(*each) for each in zip(examples, answers, strict=True)]
 
     def scores(self, examples: Sequence[SquadExample], predictions: Sequence[Mapping[str, Any]]) -> Metrics | None:
-        """Exact match and F1.
+        """Return exact match and F1.
 
         Where questions have no answer, also of those with and without one, and the best that a threshold of the score
         gives. Of TyDi QA's gold passages, whose ids name the language, the means are over languages without English.
         """
-        gold = {e.question_id: [a.text for a in e.answers] for e in examples if e.answers is not None}
+        gold = {e.question_id: [a["text"] for a in e.answers] for e in examples if e.answers is not None}
         if len(gold) < len(examples):
             return None
         answers = {line["id"]: line["answer"] for line in predictions}
@@ -86,22 +187,139 @@ class Config(QuestionAnswering):
             values |= {f"f1/{kind}": found[kind].f1, f"exact_match/{kind}": found[kind].exact_match}
         if self.unanswerable:
             spans = {line["id"]: "" if line["span"] is None else line["span"]["text"] for line in predictions}
-            best, _ = best_with_threshold(gold, spans, {line["id"]: line["score"] for line in predictions}, self.rules)
+            best = best_with_threshold(gold, spans, {line["id"]: line["score"] for line in predictions}, self.rules)
             values |= {"f1/best_threshold": best.f1, "exact_match/best_threshold": best.exact_match}
-        languages = languages_of(gold)
-        if languages:
-            of_each = {
-                name: score_squad({key: gold[key] for key in keys}, answers, self.rules)["all"]
-                for name, keys in languages.items()
+        of_each = {
+            language: score_squad({key: gold[key] for key in keys}, answers, self.rules)["all"]
+            for language, keys in _languages_of(gold).items()
+        }
+        if of_each:
+            averaged = [of for language, of in of_each.items() if language != "english"] or list(of_each.values())
+            values |= {
+                "exact_match": sum(of.exact_match for of in averaged) / len(averaged),
+                "f1": sum(of.f1 for of in averaged) / len(averaged),
+                **{f"f1/{language}": of.f1 for language, of in of_each.items()},
             }
-            mean = mean_of_languages(of_each)
-            values |= {"exact_match": mean.exact_match, "f1": mean.f1}
-            values |= {f"f1/{name}": scores.f1 for name, scores in of_each.items()}
         return Metrics(values, "f1")
 
     def _prediction(self, example: SquadExample, answer: SpanAnswer | None) -> dict[str, Any]:
-        found = shown(encoded(example.context), answer)
+        found = answer_fields(_encoded(example.context), answer)
         score = LEAST_SCORE if answer is None else answer.score
         nothing = {"answer": ""} if self.unanswerable and score <= 0 else {}
-        gold = {} if example.answers is None else {"gold": [each.text for each in example.answers]}
+        gold = {} if example.answers is None else {"gold": [each["text"] for each in example.answers]}
         return {"key": example.key, "id": example.question_id, **found, **nothing, "score": score, **gold}
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+class SquadScores(NamedTuple):
+    """Means over questions: the share of exact answers, and the F1 of words with the most similar right answer."""
+
+    exact_match: float
+    f1: float
+
+
+def normalized(answer: str, rules: Rules = "squad") -> str:
+    """Return the words of an answer that count: in lower case, without punctuation and articles, one space between.
+
+    By the rules of MLQA, punctuation is that of Unicode, and each Chinese character is a word; by `squad`, that of
+    ASCII.
+    """
+    answer = "".join(character for character in answer.lower() if not _is_punctuation(character, rules))
+    if rules in _ARTICLES:
+        answer = re.sub(_ARTICLES[rules], " ", answer)
+    if rules == "zh":
+        answer = _HAN.sub(r" \1 ", answer)
+    return " ".join(answer.split())
+
+
+def _is_punctuation(character: str, rules: Rules) -> bool:
+    return character in string.punctuation or (rules != "squad" and unicodedata.category(character)[0] == "P")
+
+
+def word_f1(gold: str, answer: str, rules: Rules = "squad") -> float:
+    """Return the F1 of the words that count of both; 0 where either has none."""
+    gold_words, words = normalized(gold, rules).split(), normalized(answer, rules).split()
+    common = (collections.Counter(gold_words) & collections.Counter(words)).total()
+    return 2 * common / (len(gold_words) + len(words)) if common else 0.0
+
+
+def score_squad(
+    gold: Mapping[str, Sequence[str]], answers: Mapping[str, str], rules: Rules = "squad"
+) -> dict[str, SquadScores]:
+    """Return the scores of `all` questions, and where some have no answer, those with and without one apart.
+
+    If all have an answer the rules are those of SQuAD 1.1, else of 2.0: nothing is then a right answer as well.
+
+    Args:
+        gold: right answers by the id of the question; none where the context does not answer.
+        answers: given answers; empty for nothing. A question that is missing gets no credit.
+        rules: of normalisation.
+    """
+    credits = {name: _credits(texts, answers.get(name), rules) for name, texts in _right_answers(gold, rules).items()}
+    scores = {"all": _mean(credits.values())}
+    without = {name for name, texts in gold.items() if not texts}
+    if without:
+        scores["answerable"] = _mean(credits[name] for name in credits if name not in without)
+        scores["unanswerable"] = _mean(credits[name] for name in without)
+    return scores
+
+
+def best_with_threshold(
+    gold: Mapping[str, Sequence[str]], answers: Mapping[str, str], scores: Mapping[str, float], rules: Rules = "squad"
+) -> SquadScores:
+    """Return the best F1, with its exact match, of answering only above some score.
+
+    Args:
+        gold: as for `score_squad`.
+        answers: best span of every question, whatever its score.
+        scores: of these spans.
+        rules: of normalisation.
+    """
+    right = _right_answers(gold, rules)
+    ordered = sorted(right, key=lambda name: -scores[name])
+    refused = {name: _credits(right[name], "", rules) for name in ordered}
+    current = [sum(column) for column in zip(*refused.values(), strict=True)]
+    best = list(current)
+    for index, name in enumerate(ordered):
+        given = _credits(right[name], answers[name], rules)
+        current = [total + now - before for total, now, before in zip(current, given, refused[name], strict=True)]
+        if index + 1 < len(ordered) and scores[ordered[index + 1]] == scores[name]:
+            continue  # no threshold lies between equals
+        if current[1] > best[1]:
+            best = list(current)
+    return SquadScores(best[0] / len(right), best[1] / len(right))
+
+
+def _languages_of(ids: Iterable[str]) -> dict[str, list[str]]:
+    """Return the ids of questions by the language that they name, as TyDi QA's do; nothing if one names none."""
+    found: dict[str, list[str]] = {}
+    for name in ids:
+        language = name.split("-")[0]
+        if language not in TYDI_LANGUAGES:
+            return {}
+        found.setdefault(language, []).append(name)
+    return found
+
+
+def _right_answers(gold: Mapping[str, Sequence[str]], rules: Rules) -> dict[str, list[str]]:
+    """Return the answers of each question; in SQuAD 2.0 an empty text for none, and without those of no word."""
+    if all(gold.values()):
+        return {name: list(texts) for name, texts in gold.items()}
+    return {name: [text for text in texts if normalized(text, rules)] or [""] for name, texts in gold.items()}
+
+
+def _credits(right: Sequence[str], answer: str | None, rules: Rules) -> tuple[float, float]:
+    """Return exact match and F1 with the right answer for which each is best."""
+    if answer is None:
+        return 0.0, 0.0
+    exact = max(float(normalized(gold, rules) == normalized(answer, rules)) for gold in right)
+    return exact, exact if "" in right else max(word_f1(gold, answer, rules) for gold in right)
+
+
+def _mean(credits: Iterable[tuple[float, float]]) -> SquadScores:
+    credits = list(credits)
+    count = max(1, len(credits))
+    return SquadScores(sum(exact for exact, _ in credits) / count, sum(f1 for _, f1 in credits) / count)

@@ -22,14 +22,21 @@ from tokenfree.core.settings import problems_of, settings
 from tokenfree.preprocess.text.characters import ALONE, SPACE, class_table
 from tokenfree.train.batches.base import Arrays
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.tasks.base import DownstreamTask, Item, Outputs, Split
+from tokenfree.train.tasks.base import DownstreamTask, Item, Metrics, Outputs, Split, TaskCollator
 from tokenfree.train.tasks.examples.noise import Noise
-from tokenfree.train.tasks.examples.tagged import TaggedExample, TaggedOptions, are_bio, read_tagged, spans
+from tokenfree.train.tasks.examples.tagged import (
+    Scheme,
+    TaggedExample,
+    TaggedFormat,
+    TaggedOptions,
+    are_bio,
+    read_tagged,
+    spans,
+)
 from tokenfree.train.tasks.heads import PlaceHead
 from tokenfree.train.tasks.inputs import NOWHERE, TextInputs, TextSymbols, joined, measured
 from tokenfree.train.tasks.labelled_texts import DIGITS, softmax
-from tokenfree.train.tasks.metrics import Metrics
-from tokenfree.train.tasks.scores import span_metrics, tag_metrics
+from tokenfree.train.tasks.metrics import span_metrics, tag_metrics
 
 OUTSIDE = "O"
 Words = tuple[str, ...]
@@ -56,10 +63,10 @@ class Config(DownstreamTask):
 
     name: Literal["tagging"] = "tagging"
     labels: tuple[str, ...] = ()
-    scheme: Literal["bio", "strict_bio", "words"] | None = None
+    scheme: Scheme | None = None
     targets: Literal["first", "all"] = "first"
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
-    format: Literal["conll", "conllu", "json"] | None = None
+    format: TaggedFormat | None = None
     words_column: str | None = None
     tags_column: str | None = None
     encoding: str | None = None
@@ -67,48 +74,38 @@ class Config(DownstreamTask):
 
     @property
     def has_spans(self) -> bool:
-        """Whether tags are spans; known when it is fitted."""
+        """Whether tags are spans; needs a fitted task."""
         return self.scheme != "words" and are_bio(self.labels)
 
     def check(self, model: ModelConfig, length: int) -> list[str]:
-        """Noise that is not for the model."""
         return problems_of(lambda: self.noise.check(model))
 
     def examples(self, split: Split, path: str | None) -> Sequence[TaggedExample]:
         assert path is not None, "the task needs files"
-        labels = None if split == "train" and not self.labels else self.labels
-        options = TaggedOptions(
-            self.format, self.words_column, self.tags_column, self.encoding, self.scheme, labels or None
-        )
+        columns = self.words_column, self.tags_column
+        options = TaggedOptions(self.format, *columns, self.encoding, self.scheme, self.labels or None)
         return self.noise.add(read_tagged(path, options), split)
 
     def raw(self, key: str, text: str) -> RawSentence:
-        """Any text: words end at white space, and punctuation and ideographs are words by themselves."""
+        """Return a text as words, which end at white space; punctuation marks and ideographs are words of their own."""
         starts, words = zip(*_words(text), strict=True) if text.strip() else ((), ())
         return RawSentence(key, words, text=text, starts=starts)
 
     def texts(self, example: TaggedExample) -> Sequence[str]:
-        """The words."""
         return example.words
 
     def fitted(self, examples: Sequence[TaggedExample]) -> Self:
-        """With the names of its tags.
-
-        Raises:
-            UserError: examples have no tags, or all the same.
-        """
         bare = next((example for example in examples if example.tags is None), None)
         if bare is not None:
-            raise UserError(f"{bare.key}: the training examples have no tags; name their column as task.tags_column")
+            raise UserError(f"{bare.key}: the training examples have no tags. Name their column as task.tags_column.")
         found = set(self.labels or (tag for example in examples for tag in example.tags or ()))
-        if are_bio(found) and self.scheme != "words":  # characters inside of a word go on with its span
+        if are_bio(found) and self.scheme != "words":  # characters inside a word continue its span
             found |= {f"I{tag[1:]}" for tag in found if tag.startswith("B-")} | {OUTSIDE}
         if len(found) < 2:
-            raise UserError(f"{examples[0].key}: all words are tagged {next(iter(found))!r}; there is no choice")
+            raise UserError(f"{examples[0].key}: all words are tagged {next(iter(found))!r}. Give more tags.")
         return dataclasses.replace(self, labels=tuple(sorted(found)))
 
     def build(self, model: ModelConfig) -> PlaceHead:
-        """The head."""
         return PlaceHead(model.width, len(self.labels), dropout=self.dropout)
 
     def collator(self, inputs: TextInputs, seed: int) -> TaggingCollator:
@@ -117,8 +114,8 @@ class Config(DownstreamTask):
     def predictions(
         self, examples: Sequence[TaggedExample], items: Sequence[Item], outputs: Sequence[Outputs]
     ) -> list[dict[str, Any]]:
-        """`key`, `words`, `tags` and the `probabilities` of these; `gold` where given; in BIO the `spans`: `label`,
-        `start` and `end` in characters of the text (the words joined with spaces, or what was given), and `text`.
+        """Return `key`, `words`, `tags`, their `probabilities`; `gold` if given; in BIO the `spans`: `label`, `start`
+        and `end` in characters of the text (the words joined with spaces, or the given one), and `text`.
         """
         default = OUTSIDE if OUTSIDE in self.labels else self.labels[0]
         tags = [[default] * len(example.words) for example in examples]
@@ -134,7 +131,6 @@ class Config(DownstreamTask):
         return [self._prediction(*each) for each in zip(examples, tags, sure, strict=True)]
 
     def scores(self, examples: Sequence[TaggedExample], predictions: Sequence[Mapping[str, Any]]) -> Metrics | None:
-        """The F1 of spans, of tags of single words their accuracy."""
         gold = [example.tags for example in examples]
         given = [tags for tags in gold if tags is not None]
         if len(given) < len(gold):
@@ -157,7 +153,7 @@ class RawSentence(TaggedExample):
 
 
 class TaggedWindow(NamedTuple):
-    """Some words of a sentence, that are read at once."""
+    """Some words of a sentence that are read at once."""
 
     begin: int  # the number of the first
     text: TextSymbols
@@ -166,13 +162,8 @@ class TaggedWindow(NamedTuple):
     firsts: np.ndarray  # int64 [words]: which of the places gives the word its tag; -1: none
 
 
-class TaggingCollator:
-    """Sentences to arrays.
-
-    Args:
-        task: fitted.
-        inputs: of the model.
-    """
+class TaggingCollator(TaskCollator):
+    """Makes arrays of sentences for a fitted task."""
 
     def __init__(self, task: Config, inputs: TextInputs) -> None:
         self._inputs, self._has_spans, self._targets = inputs, task.has_spans, task.targets
@@ -180,8 +171,8 @@ class TaggingCollator:
         self._classes = {label: number for number, label in enumerate(task.labels)}
 
     def items(self, examples: Sequence[TaggedExample], *, training: bool) -> list[Item]:
-        """See `TaskCollator.items`; sentences that are too long are halved, between words, until they fit, and a word
-        that alone is too long is read by its first characters.
+        """Halve sentences that are too long, between words, until they fit; of a single word that is too long, read the
+        first characters.
         """
         self._cut.clear()
         items = [
@@ -198,7 +189,7 @@ class TaggingCollator:
         return items
 
     def __call__(self, items: Sequence[Item], sample_ids: np.ndarray) -> Arrays:
-        """`codepoints`, `mask` and so on; `places`, `classes` int64 and `target_mask` bool [b, P]."""
+        """Return `codepoints`, `mask` and so on; `places`, `classes` int64 and `target_mask` bool [b, P]."""
         windows: list[TaggedWindow] = [item.content for item in items]
         most = max(1, *(len(window.places) for window in windows))
         places, classes = np.zeros((len(items), most), dtype=np.int64), np.full((len(items), most), -1)
@@ -233,7 +224,7 @@ class TaggingCollator:
         yield from self._windows(example, middle, end)
 
     def _encode(self, words: Words, before: Words | None) -> TextSymbols | None:
-        """The words as the model reads them, None where they are too long for it."""
+        """Return the words as the model reads them, None if they are too long."""
         read = list[TextSymbols]()
         for chunk in self._inputs.chunks(" ".join(words), " ".join(before) if before else None):
             read.append(chunk)
@@ -260,17 +251,16 @@ class TaggingCollator:
         return TaggedWindow(begin, text, found + self._inputs.offsets([text])[0], classes, firsts)
 
     def _inside(self, tag: str) -> str:
-        """The tag of the characters of a word after the first."""
+        """Return the tag of the characters of a word after the first."""
         return f"I{tag[1:]}" if self._has_spans and tag.startswith("B-") else tag
 
 
 def _heads(words: Words | None, size: int) -> Words:
-    """The first characters of each word."""
     return tuple(word[:size] for word in words or ())
 
 
 def _words(text: str) -> list[tuple[int, str]]:
-    """The words of a text, each with where it begins."""
+    """Return the words of a text, each with where it begins."""
     kinds = class_table()[np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")]
     edges, visible = kinds <= ALONE, kinds != SPACE
     cuts = np.ones(len(text) + 1, dtype=bool)
@@ -280,7 +270,6 @@ def _words(text: str) -> list[tuple[int, str]]:
 
 
 def _spans(example: TaggedExample, tags: Sequence[str]) -> list[dict[str, Any]]:
-    """The spans that tags in BIO say; an I- that goes on with no span of its type begins one."""
     sizes = [len(word) for word in example.words]
     if isinstance(example, RawSentence):
         text, starts = example.text, example.starts

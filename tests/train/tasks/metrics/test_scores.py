@@ -1,11 +1,10 @@
-"""Scores of labels, numbers and language models against values worked out by hand."""
+"""Scores of labels and numbers against values worked out by hand."""
 
 import math
 
 import pytest
 
-from tokenfree.train.tasks.metrics import bits_per_byte
-from tokenfree.train.tasks.scores import LABEL_METRICS, label_metrics, number_metrics
+from tokenfree.train.tasks.metrics import LABEL_METRICS, label_metrics, number_metrics
 
 # a: 2 right of 3 there and 3 said; b: 1 of 2 and 2; c: 0 of 1 and 1
 GOLD, SAID = ["a", "a", "a", "b", "b", "c"], ["a", "a", "b", "b", "c", "a"]
@@ -41,23 +40,3 @@ def test_numbers() -> None:
 def test_numbers_that_are_all_alike() -> None:
     assert number_metrics([1, 2, 3], [0.1, 0.1, 0.1]).values == {"pearson": 0, "spearman": 0}
     assert number_metrics([1], [2]).values == {"pearson": 0, "spearman": 0}
-
-
-def test_bits_per_byte() -> None:
-    found = bits_per_byte(nats=800 * math.log(2), num_bytes=400)
-    assert (found.main, found.score) == ("bits_per_byte", pytest.approx(2))
-
-
-def test_what_cannot_be_scored() -> None:
-    with pytest.raises(ValueError, match="2 examples and 1 predictions"):
-        label_metrics(["a", "b"], ["a"], ("accuracy",))
-    with pytest.raises(ValueError, match="0 examples"):
-        number_metrics([], [])
-    with pytest.raises(ValueError, match="no score bleu; there are accuracy"):
-        label_metrics(["a"], ["a"], ("bleu",))
-    with pytest.raises(ValueError, match="no score is named"):
-        label_metrics(["a"], ["a"], ())
-    with pytest.raises(ValueError, match="f1 is of one class"):
-        label_metrics(["a"], ["a"], ("f1",))
-    with pytest.raises(ValueError, match="0 bytes of text"):
-        bits_per_byte(1, 0)

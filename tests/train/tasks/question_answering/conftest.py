@@ -11,8 +11,8 @@ import pytest
 from tokenfree.core.settings import build
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.tasks.inputs import CharacterInputs, TextInputs
-from tokenfree.train.tasks.qa.files import TydiExample
-from tokenfree.train.tasks.qa.windows import Readable, readable, tydi_passages
+from tokenfree.train.tasks.qa_tydi import Config, TydiExample
+from tokenfree.train.tasks.questions import Readable, readable
 
 CHARACTERS: dict[str, Any] = {
     "width": 16,
@@ -58,7 +58,7 @@ def characters(length: int) -> TextInputs:
 
 def article_of(example: TydiExample, most: int = 45) -> Readable:
     """What a model of characters reads of an article."""
-    return readable(tydi_passages(example, most), characters(512), markers=True)
+    return readable(Config(max_passages=most).passages(example), characters(512), markers=True)
 
 
 def text_of(codepoints: np.ndarray) -> str:

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from tests.train.tasks.question_answering.conftest import CHARACTERS
 from tokenfree.core.settings import build
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.tasks.qa.task import SpanHead
-from tokenfree.train.tasks.qa.windows import SpanDecoder
+from tokenfree.train.tasks.questions import SpanDecoder, SpanHead
 
 
 @pytest.fixture

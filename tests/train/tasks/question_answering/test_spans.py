@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from tests.train.tasks.question_answering.conftest import Write, article_of, characters, record
-from tokenfree.train.tasks.qa.files import TydiExample, read_tydi
-from tokenfree.train.tasks.qa.tydi import tydi_prediction
-from tokenfree.train.tasks.qa.windows import SpanAnswer, SpanDecoder, Window, WindowReader, best_of_windows
+from tokenfree.train.tasks.qa_tydi import TydiExample, official_prediction, read_tydi
+from tokenfree.train.tasks.questions import SpanAnswer, SpanDecoder, Window, WindowReader, best_of_windows
 
 PASSAGES = ["Äiti on 🙂, mutta ei aina.", "日本語と漢字", "Se on 1869, ja sitten 1870."]
 LENGTH = 40
@@ -77,9 +76,11 @@ def test_the_best_window_answers_and_the_first_of_equals() -> None:
 def test_the_passage_is_the_first_that_holds_the_answer_else_the_first_of_all(example: TydiExample) -> None:
     begin, end = example.passages[1]
     for span in ((begin, begin + 6), (begin, end)):
-        prediction = tydi_prediction(example, SpanAnswer(span, 1.5))
-        assert (prediction.passage, prediction.span) == (1, span)
-        assert prediction.passage_score == prediction.span_score == 1.5
-    assert tydi_prediction(example, SpanAnswer((begin, end + 4), 1.5)).passage == 0
-    nothing = tydi_prediction(example, None)
-    assert (nothing.passage, nothing.span, nothing.yes_no) == (-1, (-1, -1), "NONE")
+        prediction = official_prediction(example, SpanAnswer(span, 1.5))
+        assert prediction["passage_answer_index"] == 1
+        assert tuple(prediction["minimal_answer"].values()) == span
+        assert prediction["passage_answer_score"] == prediction["minimal_answer_score"] == 1.5
+    assert official_prediction(example, SpanAnswer((begin, end + 4), 1.5))["passage_answer_index"] == 0
+    nothing = official_prediction(example, None)
+    assert nothing["minimal_answer"] == {"start_byte_offset": -1, "end_byte_offset": -1}
+    assert (nothing["passage_answer_index"], nothing["yes_no_answer"]) == (-1, "NONE")

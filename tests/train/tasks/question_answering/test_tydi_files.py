@@ -7,7 +7,7 @@ import pytest
 
 from tests.train.tasks.question_answering.conftest import Write, annotation, record
 from tokenfree.core.errors import UserError
-from tokenfree.train.tasks.qa.files import NO_SPAN, Annotation, read_tydi
+from tokenfree.train.tasks.qa_tydi import NO_SPAN, Annotation, read_tydi
 
 PASSAGES = ["Kokemäki on kaupunki.", "Se perustettiin 1869."]
 
@@ -23,11 +23,11 @@ def test_reads_what_a_line_says(write: Write) -> None:
     )
     assert example.article == "\n".join(PASSAGES).encode()
     assert [example.article[slice(*passage)].decode() for passage in example.passages] == PASSAGES
-    assert example.annotations == (
+    assert example.annotations == [
         Annotation(1, (38, 42), "NONE"),
         Annotation(0, NO_SPAN, "YES"),
         Annotation(-1, NO_SPAN, "NONE"),
-    )
+    ]
 
 
 def test_reads_gzip_and_files_without_annotations(write: Write, tmp_path: Path) -> None:
@@ -66,27 +66,27 @@ def without(name: str) -> dict[str, Any]:
 
 BROKEN = [
     ("{", "no JSON"),
-    ("[1]", "each line is to be a JSON object, not a list"),
+    ("[1]", "should be"),
     *(
-        (without(name), f"has no {name}")
+        (without(name), name)
         for name in record(PASSAGES)
         if name not in ("annotations", "document_title", "document_url")
     ),
-    (record(PASSAGES, example_id="7"), 'example_id is to be an integer, not "7"'),
-    (record(PASSAGES, example_id=True), "example_id is to be an integer, not true"),
-    (record(PASSAGES, question_text=None), "question_text is to be a text, not null"),
-    (record(PASSAGES, annotations={}), "annotations is to be a list"),
-    (record(PASSAGES, annotations=[3]), "annotations[0] is to be an object, not a int"),
+    (record(PASSAGES, example_id="7"), "example_id"),
+    (record(PASSAGES, example_id=True), "example_id"),
+    (record(PASSAGES, question_text=None), "question_text"),
+    (record(PASSAGES, annotations={}), "annotations"),
+    (record(PASSAGES, annotations=[3]), "annotations.0"),
     (
         record(PASSAGES, annotations=[annotation(2)]),
-        "annotations[0].passage_answer.candidate_index is 2, but there are 2",
+        "candidate_index is 2, but there are 2",
     ),
-    (record(PASSAGES, annotations=[annotation(0, (3, 99))]), "annotations[0].minimal_answer has bytes 3 to 99, but"),
-    (record(PASSAGES, annotations=[annotation(0, (9, 3))]), "annotations[0].minimal_answer has bytes 9 to 3"),
-    (record(PASSAGES, annotations=[annotation(0, (6, 9))]), "plaintext_start_byte 6 is inside of a character"),
+    (record(PASSAGES, annotations=[annotation(0, (3, 99))]), "bytes 3 to 99 of"),
+    (record(PASSAGES, annotations=[annotation(0, (9, 3))]), "bytes 9 to 3 of"),
+    (record(PASSAGES, annotations=[annotation(0, (6, 9))]), "byte 6 is inside a character"),
     (record(PASSAGES, annotations=[annotation(0, yes_no="maybe")]), "yes_no_answer is 'MAYBE'"),
-    (record(PASSAGES, annotations=[{"passage_answer": {}}]), "has no annotations[0].passage_answer.candidate_index"),
-    (record(PASSAGES, passage_answer_candidates=[{}]), "has no passage_answer_candidates[0].plaintext_start_byte"),
+    (record(PASSAGES, annotations=[{"passage_answer": {}}]), "annotations.0.passage_answer.candidate_index"),
+    (record(PASSAGES, passage_answer_candidates=[{}]), "passage_answer_candidates.0.plaintext_start_byte"),
 ]
 
 
@@ -95,14 +95,14 @@ def test_what_is_wrong_is_named_with_its_line(write: Write, line: Any, message: 
     path = write(record(PASSAGES, example_id=6), line)
     with pytest.raises(UserError) as error:
         list(read_tydi(path))
-    assert str(error.value).startswith(f"{path}:2: ")
+    assert str(error.value).startswith(f"{path}: line 2: ")
     assert message in str(error.value)
     assert "\n" not in str(error.value)
 
 
 def test_a_question_that_stands_twice(write: Write) -> None:
     path = write(record(PASSAGES), record(PASSAGES))
-    with pytest.raises(UserError, match=r"dev.jsonl:2: example_id 7 stands in dev.jsonl:1 too"):
+    with pytest.raises(UserError, match=r"dev.jsonl: line 2: example_id 7 is that of dev.jsonl:1 too"):
         list(read_tydi(path))
 
 

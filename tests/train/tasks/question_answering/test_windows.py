@@ -6,8 +6,8 @@ import pytest
 
 from tests.train.tasks.question_answering.conftest import Write, article_of, characters, record, text_of
 from tokenfree.core.errors import UserError
-from tokenfree.train.tasks.qa.files import TydiExample, read_tydi
-from tokenfree.train.tasks.qa.windows import (
+from tokenfree.train.tasks.qa_tydi import Config, TydiExample, read_tydi
+from tokenfree.train.tasks.questions import (
     MINIMAL,
     UNKNOWN,
     AnswerTarget,
@@ -15,7 +15,6 @@ from tokenfree.train.tasks.qa.windows import (
     Readable,
     Window,
     WindowReader,
-    tydi_passages,
     with_targets,
 )
 
@@ -64,7 +63,7 @@ def test_passages_beyond_the_most_and_without_text_are_left_out(write: Write) ->
 def test_windows_are_those_written_out_with_strings(test_data: Path) -> None:
     of_windows = reader(300, 20, 64, markers=True)
     for example in read_tydi(str(test_data / "tydiqa" / "tiny_dev.jsonl.gz")):
-        article = of_windows.text(tydi_passages(example, 5))
+        article = of_windows.text(Config(max_passages=5).passages(example))
         texts = [example.article[slice(*span)].decode() for span in example.passages[:5]]
         whole = " ".join(f"{chr(0xE006 + index)} {text}" for index, text in enumerate(texts))
         head = f"{CLS}{Q}{example.question[-20:]}{SEP}"
@@ -114,7 +113,7 @@ def test_strides_are_never_longer_than_a_window() -> None:
 def test_no_room_is_refused() -> None:
     reader(17, 13)
     for length, markers in ((16, False), (17, True)):
-        with pytest.raises(UserError, match="leave no room for the text beside questions of 13; make it at least"):
+        with pytest.raises(UserError, match=r"leave no room for the text next to questions of 13\. Make it at least"):
             reader(length, 13, markers=markers)
 
 

@@ -1,6 +1,6 @@
 """Examples with the noise of `preprocess/text/noise.py`: labels stay, and each word keeps its tag.
 
-What is drawn depends on the seed, the scheme and the example's key alone: an example has the same noise in every epoch,
+What is drawn depends on the seed, the scheme and the example's key only: an example has the same noise in every epoch,
 in every batch and on every machine.
 """
 
@@ -20,7 +20,6 @@ from tokenfree.train.tasks.examples.texts import TextExample
 
 NoiseScheme = Literal["drop", "repeat", "uppercase", "random_case", "random_case_in_words"]
 IN_WORDS: NoiseScheme = "random_case_in_words"
-
 E = TypeVar("E", TextExample, TaggedExample)
 
 
@@ -43,59 +42,40 @@ class Noise:
     seed: Annotated[int, Field(ge=0)] = 0
 
     def check(self, model: ModelConfig) -> Iterator[str]:
-        """What is wrong with the schemes for a model, a line each."""
+        """Yield what is wrong with the schemes for a model."""
         for key, scheme in (("train", self.train), ("evaluation", self.evaluation)):
             if scheme == IN_WORDS and not reads_words(model):
                 yield f"task.noise.{key}: {IN_WORDS} is for models of words, which this is none of; take random_case"
 
     def add(self, examples: Sequence[E], split: str) -> Sequence[E]:
-        """The examples of a split with the noise that it has."""
+        """Return the examples of a split with its noise."""
         scheme = self.train if split == "train" else self.evaluation
-        if scheme is None:
-            return examples
-        return [
-            noisy_text(example, scheme, self.seed, self.rate)
-            if isinstance(example, TextExample)
-            else noisy_tagged(example, scheme, self.seed, self.rate)
-            for example in examples
-        ]
+        return examples if scheme is None else [noisy(example, scheme, self.seed, self.rate) for example in examples]
 
 
 def reads_words(model: ModelConfig) -> bool:
-    """Whether a model parts texts into words by itself."""
+    """Return True if a model splits texts into words by itself."""
     return model.downsampler.bytes_per_word is not None
 
 
 def paper_rate(scheme: NoiseScheme) -> float:
-    """The share of the characters that Lee et al. strike."""
+    """Return the share of the characters that Lee et al. change."""
     return RATES[_of_characters(scheme)]
 
 
-def noisy_text(example: TextExample, scheme: NoiseScheme, seed: int, rate: float | None = None) -> TextExample:
-    """The example with noise in its text and, drawn apart, in the second of a pair.
-
-    Raises:
-        ValueError: there is no such scheme, or no such rate.
-    """
-    texts = [example.text] if example.second is None else [example.text, example.second]
-    text, *second = _noisy(texts, example.key, scheme, seed, rate)
-    before = tuple(texts) if scheme == IN_WORDS else None
-    return dataclasses.replace(example, text=text, second=second[0] if second else None, before=before)
-
-
-def noisy_tagged(example: TaggedExample, scheme: NoiseScheme, seed: int, rate: float | None = None) -> TaggedExample:
-    """The example with noise in each of its words, none of which is lost.
-
-    Raises:
-        ValueError: there is no such scheme, or no such rate.
-    """
-    words = tuple(_noisy(example.words, example.key, scheme, seed, rate))
-    return dataclasses.replace(example, words=words, before=example.words if scheme == IN_WORDS else None)
-
-
-def _noisy(parts: Sequence[str], key: str, scheme: NoiseScheme, seed: int, rate: float | None) -> list[str]:
-    own = _of_characters(scheme)
-    return [add_noise(part, own, seed=seed, example=f"{key}#{n}", rate=rate) for n, part in enumerate(parts)]
+def noisy(example: E, scheme: NoiseScheme, seed: int, rate: float | None = None) -> E:
+    """Return the example with noise in each of its texts or words, drawn separately; no word is lost."""
+    if isinstance(example, TextExample):
+        parts = (example.text,) if example.second is None else (example.text, example.second)
+    else:
+        parts = example.words
+    own, before = _of_characters(scheme), parts if scheme == IN_WORDS else None
+    found = tuple(
+        add_noise(part, own, seed=seed, example=f"{example.key}#{n}", rate=rate) for n, part in enumerate(parts)
+    )
+    if isinstance(example, TextExample):
+        return dataclasses.replace(example, text=found[0], second=found[1] if len(found) > 1 else None, before=before)
+    return dataclasses.replace(example, words=found, before=before)
 
 
 def _of_characters(scheme: NoiseScheme) -> Scheme:

@@ -13,8 +13,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple, get_args
 
 from tokenfree.core.errors import UserError
-from tokenfree.train.tasks.examples.files import base_name, read_lines, short_names, shown
-from tokenfree.train.tasks.examples.texts import SCHEME, ExampleTable, dataset_table, json_table, tag_columns, text_of
+from tokenfree.train.tasks.examples.files import JSON_LINES, base_name, read_lines, shown
+from tokenfree.train.tasks.examples.texts import SCHEME, ExampleTable, dataset_table, json_table, text_of
+
+TaggedFormat = Literal["conll", "conllu", "json"]
+FORMATS: tuple[TaggedFormat, ...] = get_args(TaggedFormat)
+Scheme = Literal["bio", "strict_bio", "words"]
+WORDS = ("tokens", "words", "forms")
+TAGS = ("ner_tags", "tags", "pos_tags", "upos", "labels")
+MENDED = "i_without_b"  # counts tags, not examples
+CONLLU_COLUMNS = 10
+_BIO = re.compile(r"O|[BI]-.+")
+_BLANK = " \t\ufeff"  # a byte order mark may stand in the middle where files were joined
+_DOCUMENT = "-DOCSTART-"  # of CoNLL-2003: a line that is no sentence
+_NO_WORD = re.compile(r"[0-9]+[-.][0-9]+")  # of CoNLL-U: a range of words, or a word that the text does not have
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -28,33 +40,31 @@ class TaggedExample:
     before: tuple[str, ...] | None = dataclasses.field(default=None, repr=False)
 
 
-_BIO = re.compile(r"O|[BI]-.+")
-_SPANS = re.compile(r"[BI]-.+")
+@dataclasses.dataclass(frozen=True)
+class TaggedOptions:
+    """How a file of tagged words is read. What is not given is detected."""
+
+    format: TaggedFormat | None = None
+    words: str | None = None  # the column of words, by number from 1, of JSON and datasets by name
+    tags: str | None = None
+    encoding: str | None = None  # UTF-8
+    scheme: Scheme | None = None
+    """`bio`: spans; an I- without a span of its type begins one, as in conlleval, so IOB1 is read too. `strict_bio`:
+    such an I- is refused. `words`: tags of single words, such as parts of speech. By default bio if a tag begins with
+    B- or I-.
+    """
+    labels: Sequence[str] | None = None  # the only tags that are right
 
 
 def are_bio(tags: Iterable[str]) -> bool:
-    """Whether tags are meant as BIO: one of them, or more, begins or continues a span (POS tags have none such)."""
-    return any(_SPANS.fullmatch(tag) for tag in tags)
-
-
-def is_bio(tag: str) -> bool:
-    """Whether this is `O`, `B-TYPE` or `I-TYPE`."""
-    return _BIO.fullmatch(tag) is not None
+    """Return True if tags are meant as BIO: at least one begins or continues a span."""
+    return any(tag != "O" and _BIO.fullmatch(tag) for tag in tags)
 
 
 def find_misfits(tags: Sequence[str]) -> list[int]:
-    """Where an `I-TYPE` follows neither `B-TYPE` nor `I-TYPE`."""
+    """Return where an `I-TYPE` follows neither `B-TYPE` nor `I-TYPE`."""
     before = ("O", *tags)
     return [n for n, tag in enumerate(tags) if tag[:2] == "I-" and not (before[n] != "O" and before[n][2:] == tag[2:])]
-
-
-def mended(tags: Sequence[str]) -> tuple[str, ...]:
-    """The tags with `B-` for each `I-` that goes on with no span: the spans that conlleval finds in them.
-
-    This turns IOB1, in which `B-` stands only between two spans of a type, into BIO (IOB2).
-    """
-    wrong = set(find_misfits(tags))
-    return tuple(f"B{tag[1:]}" if n in wrong else tag for n, tag in enumerate(tags))
 
 
 def spans(tags: Sequence[str]) -> list[tuple[int, int, str]]:
@@ -70,17 +80,115 @@ def spans(tags: Sequence[str]) -> list[tuple[int, int, str]]:
     return found
 
 
-CONLLU_COLUMNS = 10
-_BLANK = " \t\ufeff"  # a byte order mark may stand in the middle where files were joined
-_DOCUMENT = "-DOCSTART-"  # of CoNLL-2003: a line that is no sentence
-_NO_WORD = re.compile(r"[0-9]+[-.][0-9]+")  # of CoNLL-U: a range of words, or a word that the text has not
+class _Sentence(NamedTuple):
+    """Words and tags before they are checked, with the place of each word for messages."""
+
+    key: str
+    words: Sequence[str]
+    tags: Sequence[str] | None
+    places: Sequence[str]
 
 
-class Sentence(NamedTuple):
-    """The lines of a sentence, without comments."""
+def read_tagged(
+    path: str, options: TaggedOptions | None = None, changed: Counter[str] | None = None
+) -> list[TaggedExample]:
+    """Return the sentences of a file of any fsspec address or of a dataset (`hf:NAME[:CONFIG][@SPLIT]`), in order.
 
-    lines: list[int]  # the number of each
-    rows: list[list[str]]  # and its columns
+    Args:
+        path: of the file.
+        options: how it is read.
+        changed: counts the tags I- that were read as B- (`i_without_b`).
+
+    Raises:
+        UserError: what is wrong with the file, with its line and the action.
+    """
+    options = options or TaggedOptions()
+    changed = Counter() if changed is None else changed
+    sentences = _sentences(path, options)
+    if not sentences:
+        raise UserError(f"{path}: no sentence is in this file. Give one with a word and its tag per line.")
+    everything = (tag for sentence in sentences for tag in sentence.tags or ())
+    is_bio = are_bio(everything) if options.scheme is None else options.scheme != "words"
+    found: list[TaggedExample] = []
+    for sentence in sentences:
+        given = sentence.tags
+        tags = None if given is None else tuple(_checked(sentence, given, options, is_bio, changed))
+        found.append(TaggedExample(sentence.key, tuple(sentence.words), tags))
+    return found
+
+
+def _checked(
+    sentence: _Sentence, tags: Sequence[str], options: TaggedOptions, is_bio: bool, changed: Counter[str]
+) -> Iterator[str]:
+    """Yield the tags of a sentence, with `B-` for each `I-` that continues no span: the spans that conlleval finds."""
+    misfits = set(find_misfits(tags)) if is_bio else set[int]()
+    if options.scheme != "strict_bio":
+        changed[MENDED] += len(misfits)
+    for number, (tag, word, place) in enumerate(zip(tags, sentence.words, sentence.places, strict=True)):
+        wrong = ""
+        if is_bio and not _BIO.fullmatch(tag):
+            wrong = "is neither O nor B-TYPE nor I-TYPE. Fix it, or give the scheme words."
+        elif number in misfits and options.scheme == "strict_bio":
+            wrong = "continues no span. Write B-, or give the scheme bio, which reads it so."
+        elif options.labels is not None and tag not in options.labels:
+            wrong = f"is no tag. Fix it. There are {', '.join(options.labels)}."
+        if wrong:
+            raise UserError(f"{place}: the tag {shown(tag)} of {shown(word)} {wrong}")
+        yield f"B{tag[1:]}" if number in misfits else tag
+
+
+def _sentences(path: str, options: TaggedOptions) -> list[_Sentence]:
+    if path.startswith(SCHEME):
+        return _from_table(dataset_table(path), options)
+    lines = list(read_lines(path, options.encoding))
+    name = base_name(path)
+    is_json = name.lower().endswith((*JSON_LINES, ".json")) or lines[0].startswith('{"')
+    if options.format == "json" or (options.format is None and is_json):
+        return _from_table(json_table(path, iter(lines)), options)
+    format = options.format or ("conllu" if name.lower().endswith(".conllu") else None)
+    layout = Layout.of(lines, format, _column(options.words, "words"), _column(options.tags, "tags"))
+    return [
+        _Sentence(
+            f"{name}:{rows[0][0]}",
+            [row[layout.word] for _, row in rows],
+            [row[layout.tag].strip() for _, row in rows],
+            [f"{path}: line {number}" for number, _ in rows],
+        )
+        for rows in layout.sentences(path, lines)
+    ]
+
+
+def _column(given: str | None, option: str) -> int | None:
+    if given is None:
+        return None
+    if not (given.isascii() and given.isdigit() and int(given[:9]) > 0):
+        raise UserError(f"{option}: {shown(given)} is no column. Give its number, from 1.")
+    return int(given[:9])
+
+
+def _from_table(table: ExampleTable, options: TaggedOptions) -> list[_Sentence]:
+    words = options.words if options.words is not None else next(iter(table.usual(WORDS)), None)
+    tags = options.tags if options.tags is not None else next(iter(table.usual(TAGS)), None)
+    table.check((words, tags), "words")
+    found = []
+    for number, row in table.rows:
+        place = table.place(number)
+        columns = [column for column in (words, tags) if column is not None]
+        values = [_texts(row.get(column), place, column) for column in columns]
+        if len(values[0]) != len(values[-1]):
+            said = f"{len(values[0])} {words} and {len(values[-1])} {tags}"
+            raise UserError(f"{place}: {said}. Each word must have one tag.")
+        if values[0]:
+            given = None if tags is None else values[-1]
+            found.append(_Sentence(table.key(number), values[0], given, [place] * len(values[0])))
+    return found
+
+
+def _texts(value: object, place: str, column: str) -> list[str]:
+    if not isinstance(value, list):
+        said = f"column {shown(column)} holds {shown(value)}, no list"
+        raise UserError(f"{place}: {said}. Fix it, or name the columns of words and tags.")
+    return [text_of(str(one) if type(one) is int else one, place, column) for one in value]
 
 
 class Layout(NamedTuple):
@@ -91,222 +199,73 @@ class Layout(NamedTuple):
     word: int
     tag: int  # -1: the last
 
+    @classmethod
+    def of(cls, lines: list[str], format: str | None, word_column: int | None, tag_column: int | None) -> Layout:
+        """Detect the layout of a file.
 
-def layout_of(lines: list[str], format: str | None, word_column: int | None, tag_column: int | None) -> Layout:
-    """The layout of a file, from its lines.
+        A first column that counts words from 1 is no word, and then lines that begin with # are comments. Columns are
+        separated by tabs where there are any, else by spaces.
 
-    A first column that counts words from 1 is no word, and then lines that begin with # are comments. Columns stand
-    between tabs where there are any, else between spaces.
+        Args:
+            lines: of the file.
+            format: `conllu` or `conll`; None: CoNLL-U is detected by its ten columns.
+            word_column: of the words, counted from 1; by default the first, or the second after a counter.
+            tag_column: of the tags; by default the last, the one after the words after a counter, UPOS of CoNLL-U.
+        """
+        separator = "\t" if any("\t" in line.strip(_BLANK) for line in lines) else " "
+        first: list[list[str]] = []  # the first sentence, without what would be comments
+        for line in lines:
+            if line.strip(_BLANK) and not line.startswith("#"):
+                first.append(line.split(separator))
+            elif first and not line.startswith("#"):
+                break
+        numbers = [row[0] for row in first if not _NO_WORD.fullmatch(row[0])]
+        num_columns = len(first[0]) if first else 1
+        counts = num_columns > 2 and numbers == [str(number) for number in range(1, len(numbers) + 1)]
+        counted = counts or format == "conllu"
+        is_conllu = format == "conllu" or (format is None and counts and num_columns == CONLLU_COLUMNS)
+        word = word_column - 1 if word_column else int(counted)
+        tag = tag_column - 1 if tag_column else 3 if is_conllu else 2 if counted else -1
+        return cls(separator, counted, word, tag)
 
-    Args:
-        lines: of the file.
-        format: `conllu` or `conll`; None: CoNLL-U is told by its ten columns.
-        word_column: of the words, counted from 1; by default the first, or the second after a counter.
-        tag_column: of the tags; by default the last, the one after the words after a counter, UPOS of CoNLL-U.
-    """
-    separator = "\t" if any("\t" in line.strip(_BLANK) for line in lines) else " "
-    first = _first_sentence(lines, separator)
-    numbers = [row[0] for row in first if not _NO_WORD.fullmatch(row[0])]
-    counts = len(first[0]) > 2 and numbers == [str(number) for number in range(1, len(numbers) + 1)]
-    counted = counts or format == "conllu"
-    is_conllu = format == "conllu" or (format is None and counts and len(first[0]) == CONLLU_COLUMNS)
-    word = word_column - 1 if word_column else int(counted)
-    if tag_column:
-        return Layout(separator, counted, word, tag_column - 1)
-    return Layout(separator, counted, word, 3 if is_conllu else 2 if counted else -1)
+    def sentences(self, path: str, lines: list[str]) -> Iterator[list[tuple[int, list[str]]]]:
+        """Yield the sentences of a file: the number and the columns of each word's line.
 
+        Lines of CoNLL-U for ranges of words and for words that are not in the text are left out.
 
-def sentences(path: str, lines: list[str], layout: Layout) -> Iterator[Sentence]:
-    """The sentences of a file. Lines of CoNLL-U for ranges of words and for words that are not there are left out.
+        Raises:
+            UserError: a line lacks a column, or the numbers of columns differ.
+        """
+        sentence: list[tuple[int, list[str]]] = []
+        width = 0
+        for number, line in enumerate([*lines, ""], 1):
+            if not line.strip(_BLANK):
+                if sentence:
+                    yield sentence
+                sentence = []
+                continue
+            if self.has_comments and line.startswith("#"):
+                continue
+            row = (line if self.separator == "\t" else line.rstrip(" ")).split(self.separator)
+            if row[0] == _DOCUMENT or (self.has_comments and _NO_WORD.fullmatch(row[0])):
+                continue
+            width = width or len(row)
+            self._check(f"{path}: line {number}", line, row, width)
+            sentence.append((number, row))
 
-    Raises:
-        UserError: a line lacks a column, or the sentences' own numbers of columns differ.
-    """
-    sentence, width = Sentence([], []), 0
-    for number, line in enumerate([*lines, ""], 1):
-        if not line.strip(_BLANK):
-            if sentence.rows:
-                yield sentence
-            sentence = Sentence([], [])
-            continue
-        if layout.has_comments and line.startswith("#"):
-            continue
-        row = line.split(layout.separator) if layout.separator == "\t" else line.rstrip(" ").split(layout.separator)
-        if row[0] == _DOCUMENT or (layout.has_comments and _NO_WORD.fullmatch(row[0])):
-            continue
-        width = width or len(row)
-        _check_row(path, number, line, row, layout, width)
-        sentence.lines.append(number)
-        sentence.rows.append(row)
-
-
-def _check_row(path: str, number: int, line: str, row: list[str], layout: Layout, width: int) -> None:
-    place = f"{path}: line {number}"
-    if len(row) != width:
-        what = "column" if len(row) == 1 else "columns"
-        raise UserError(f"{place}: {len(row)} {what} in {shown(line)}, and the first word has {width}; mend the line")
-    tag = width - 1 if layout.tag < 0 else layout.tag
-    for column, what in ((layout.word, "word"), (tag, "tag")):
-        if column >= width:
-            raise UserError(f"{place}: there is no column {column + 1} for the {what}, only {width}; give another one")
-        if not row[column].strip():
-            raise UserError(f"{place}: the {what} in column {column + 1} of {shown(line)} is empty; mend the line")
-    if layout.word == tag:
-        remedy = "give the columns of words and tags, or a file of two columns at least"
-        raise UserError(f"{place}: words and tags are both column {layout.word + 1} of {shown(line)}; {remedy}")
-
-
-def _first_sentence(lines: list[str], separator: str) -> list[list[str]]:
-    """The columns of the first sentence's lines, without what would be comments; one empty column if there is none."""
-    rows: list[list[str]] = []
-    for line in lines:
-        if line.strip(_BLANK) and not line.startswith("#"):
-            rows.append(line.split(separator))
-        elif rows and not line.startswith("#"):
-            break
-    return rows or [[""]]
-
-
-TaggedFormat = Literal["conll", "conllu", "json"]
-FORMATS: tuple[TaggedFormat, ...] = get_args(TaggedFormat)
-Scheme = Literal["bio", "strict_bio", "words"]
-SCHEMES: tuple[Scheme, ...] = get_args(Scheme)
-MENDED = "i_without_b"  # counts tags, not examples
-
-
-@dataclasses.dataclass(frozen=True)
-class TaggedOptions:
-    """How a file of tagged words is read; what is not given is told by the file."""
-
-    format: TaggedFormat | None = None
-    words: str | None = None  # the column of words, by number from 1, of JSON and datasets by name
-    tags: str | None = None
-    encoding: str | None = None  # UTF-8
-    scheme: Scheme | None = None
-    """`bio`: spans; an I- that goes on with no span is read as B-, as conlleval does (so IOB1 is read too).
-    `strict_bio`: that is refused. `words`: tags of single words, such as parts of speech. By default bio if a tag
-    begins with B- or I-.
-    """
-    labels: Sequence[str] | None = None  # the only tags that are right
-
-
-def read_tagged(
-    paths: str | Sequence[str], options: TaggedOptions | None = None, changed: Counter[str] | None = None
-) -> list[TaggedExample]:
-    """The sentences of files of any fsspec address or of datasets (`hf:NAME[:CONFIG][@SPLIT]`), in order.
-
-    Args:
-        paths: one or more.
-        options: how they are read.
-        changed: counts the tags I- that were read as B- (`i_without_b`).
-
-    Raises:
-        UserError: what is wrong with a file, with its line and the remedy.
-    """
-    options = options or TaggedOptions()
-    if options.scheme not in (None, *SCHEMES):
-        raise UserError(f"scheme: there is no {shown(options.scheme)}; give one of {', '.join(SCHEMES)}")
-    found: list[TaggedExample] = []
-    for path, name in short_names([paths] if isinstance(paths, str) else paths).items():
-        sentences = _sentences(path, name, options)
-        if not sentences:
-            raise UserError(f"{path}: no sentence is in this file; give one with a word and its tag a line")
-        found += _checked(sentences, options, Counter() if changed is None else changed)
-    if not found:
-        raise UserError("data: no file is named; give one with a word and its tag a line")
-    return found
-
-
-class _Sentence:
-    """A sentence before its tags are checked: where each word stands is for messages."""
-
-    __slots__ = ("example", "places")
-
-    def __init__(self, example: TaggedExample, places: Sequence[str]) -> None:
-        self.example, self.places = example, places
-
-
-def _sentences(path: str, name: str, options: TaggedOptions) -> list[_Sentence]:
-    if path.startswith(SCHEME):
-        return _from_table(dataset_table(path), options)
-    if options.format not in (None, *FORMATS):
-        raise UserError(f"{path}: there is no format {shown(options.format)}; give one of {', '.join(FORMATS)}")
-    lines = list(read_lines(path, options.encoding))
-    is_json = base_name(path).lower().endswith((".json", ".jsonl", ".ndjson")) or lines[0].startswith('{"')
-    if options.format == "json" or (options.format is None and is_json):
-        return _from_table(json_table(path, name, iter(lines)), options)
-    word, tag = _column(options.words, "words"), _column(options.tags, "tags")
-    format = options.format or ("conllu" if base_name(path).lower().endswith(".conllu") else None)
-    layout = layout_of(lines, format, word, tag)
-    return [
-        _Sentence(
-            TaggedExample(
-                f"{name}:{sentence.lines[0]}",
-                tuple(row[layout.word] for row in sentence.rows),
-                tuple(row[layout.tag].strip() for row in sentence.rows),
-            ),
-            [f"{path}: line {number}" for number in sentence.lines],
-        )
-        for sentence in sentences(path, lines, layout)
-    ]
-
-
-def _column(given: str | None, option: str) -> int | None:
-    if given is None:
-        return None
-    if not (given.isascii() and given.isdigit() and int(given[:9]) > 0):
-        raise UserError(f"{option}: {shown(given)} is no column; give its number, from 1")
-    return int(given[:9])
-
-
-def _from_table(table: ExampleTable, options: TaggedOptions) -> list[_Sentence]:
-    words, tags = tag_columns(table, options.words, options.tags)
-    found = []
-    for number, row in table.rows:
-        place = table.place(number)
-        columns = [words] if tags is None else [words, tags]
-        values = [_texts(row.get(column), place, column) for column in columns]
-        if len(values[0]) != len(values[-1]):
-            said = f"{len(values[0])} {words} and {len(values[-1])} {tags}"
-            raise UserError(f"{place}: {said}; each word must have one tag")
-        if values[0]:
-            given = None if tags is None else values[-1]
-            found.append(_Sentence(TaggedExample(table.key(number), values[0], given), [place] * len(values[0])))
-    return found
-
-
-def _texts(value: object, place: str, column: str) -> tuple[str, ...]:
-    if not isinstance(value, list):
-        said = f"column {shown(column)} holds {shown(value)}, no list"
-        raise UserError(f"{place}: {said}; mend it, or name the columns of words and tags")
-    return tuple(text_of(str(one) if type(one) is int else one, place, column) for one in value)
-
-
-def _checked(sentences: list[_Sentence], options: TaggedOptions, changed: Counter[str]) -> list[TaggedExample]:
-    tags = {tag for sentence in sentences for tag in sentence.example.tags or ()}
-    spans = are_bio(tags) if options.scheme is None else options.scheme != "words"
-    wrong = {tag for tag in tags if spans and not is_bio(tag)}
-    unknown = tags.difference(options.labels) if options.labels is not None else set()
-    found = []
-    for sentence in sentences:
-        example, places = sentence.example, sentence.places
-        if example.tags is not None and spans:
-            _refuse(example, places, wrong, "is neither O nor B-TYPE nor I-TYPE; mend it, or give the scheme words")
-            misfits = find_misfits(example.tags)
-            if misfits and options.scheme == "strict_bio":
-                first = misfits[0]
-                said = f"{shown(example.tags[first])} goes on with no span"
-                raise UserError(f"{places[first]}: {said}; write B-, or give the scheme bio, which reads it so")
-            changed[MENDED] += len(misfits)
-            example = dataclasses.replace(example, tags=mended(example.tags)) if misfits else example
-        if options.labels is not None:
-            _refuse(example, places, unknown, f"is no tag; mend it, there are {', '.join(options.labels)}")
-        found.append(example)
-    return found
-
-
-def _refuse(example: TaggedExample, places: Sequence[str], wrong: set[str], said: str) -> None:
-    tags = example.tags or ()
-    if wrong and not wrong.isdisjoint(tags):
-        first = next(number for number, tag in enumerate(tags) if tag in wrong)
-        raise UserError(f"{places[first]}: the tag {shown(tags[first])} of {shown(example.words[first])} {said}")
+    def _check(self, place: str, line: str, row: list[str], width: int) -> None:
+        if len(row) != width:
+            what = "column" if len(row) == 1 else "columns"
+            said = f"{len(row)} {what} in {shown(line)}, and the first word has {width}"
+            raise UserError(f"{place}: {said}. Fix the line.")
+        tag = width - 1 if self.tag < 0 else self.tag
+        for column, what in ((self.word, "word"), (tag, "tag")):
+            if column >= width:
+                said = f"there is no column {column + 1} for the {what}, only {width}"
+                raise UserError(f"{place}: {said}. Give another one.")
+            if not row[column].strip():
+                said = f"the {what} in column {column + 1} of {shown(line)} is empty"
+                raise UserError(f"{place}: {said}. Fix the line.")
+        if self.word == tag:
+            said = f"words and tags are both column {tag + 1} of {shown(line)}"
+            raise UserError(f"{place}: {said}. Give the columns of words and tags, or a file of at least two columns.")

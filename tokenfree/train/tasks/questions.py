@@ -1,0 +1,520 @@
+"""Question answering: windows over a question and a text, the head that finds spans, and what both tasks share.
+
+A window is [CLS] question [SEP] part of the text [SEP], in segments 0 and 1. For models of characters it is that of
+CANINE's code for TyDi QA, padded to a fixed length (https://arxiv.org/abs/2103.06874, section 4.1). Other models pad
+less. Positions of answers are positions of vectors, the last one included.
+
+B batch, W windows, L positions, P vectors of a window, K candidates, D width, T types of answers
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import functools
+import logging
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional
+
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings import settings
+from tokenfree.preprocess.text.specials import FIRST_PASSAGE_MARKER, QUESTION_MARKER
+from tokenfree.train.batches import counter_random as random
+from tokenfree.train.batches.base import Arrays
+from tokenfree.train.model.attention import sliding_global
+from tokenfree.train.model.common.basic import initialise
+from tokenfree.train.model.encoder import ModelConfig
+from tokenfree.train.objectives.base import Loss
+from tokenfree.train.tasks.base import DownstreamTask, Item, Outputs, TaskCollator, TaskHead
+from tokenfree.train.tasks.heads import encode_all
+from tokenfree.train.tasks.inputs import NOWHERE, TextInputs, TextSymbols, joined, part_of
+
+UNKNOWN, YES, NO, MINIMAL, PASSAGE = range(5)  # types of answers, in the order of CANINE's code
+NUM_TYPES = 5
+Span = tuple[int, int]  # begin and end in bytes
+_SPACE = 0x20
+logger = logging.getLogger("tokenfree")
+
+
+class UnusableAnswer(Exception):
+    """An annotated answer that is not where the file says; the question is left out of training."""
+
+
+class Passage(NamedTuple):
+    """A part of the original that is read."""
+
+    index: int
+    begin: int  # the first byte
+    text: bytes  # UTF-8
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Readable:
+    """What the model reads of a text, in vectors of characters, subwords or words.
+
+    Attributes:
+        symbols: what the embedder reads, int64 [symbols].
+        starts: byte of the original at which each vector begins, int64 [vectors]; -1 for markers and the like.
+        ends: byte after its last one; -1 likewise.
+        passages: vectors of each passage, by its index.
+        unit_ends: symbols up to which each vector reaches, int64 [vectors]; None: each symbol has a vector.
+    """
+
+    symbols: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+    passages: dict[int, range]
+    unit_ends: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def part(self, vectors: range) -> TextSymbols:
+        return part_of(TextSymbols(self.symbols, self.starts[:0], self.unit_ends), vectors.start, vectors.stop)
+
+    def find(self, span: Span, passage: int) -> range | None:
+        """Return the vectors of a passage that hold the bytes of `span`; None if it is empty or not all inside."""
+        among = self.passages.get(passage, range(0))
+        starts, ends = (each[among.start : among.stop] for each in (self.starts, self.ends))
+        begin, end = span
+        inside = np.flatnonzero((starts != NOWHERE) & (starts < end) & (ends > begin))
+        if begin >= end or not len(inside) or begin < starts[starts != NOWHERE].min() or end > ends.max():
+            return None
+        return range(among.start + int(inside[0]), among.start + int(inside[-1]) + 1)
+
+
+def readable(passages: Iterable[Passage], inputs: TextInputs, *, markers: bool) -> Readable:
+    """Join passages; with `markers`, with spaces, and each behind its marker and a space."""
+    none = np.zeros(0, dtype=np.int64)
+    texts, starts, ends, ranges, length = list[TextSymbols](), [none], [none], dict[int, range](), 0
+    for passage in passages:
+        if markers:
+            marker = [*([_SPACE] if texts else []), FIRST_PASSAGE_MARKER + passage.index, _SPACE]
+            nowhere = np.full(len(marker), NOWHERE, dtype=np.int64)
+            texts.append(TextSymbols(np.array(marker, dtype=np.int64), nowhere))
+            starts.append(nowhere)
+            ends.append(nowhere)
+            length += len(marker)
+        text = inputs.encode(passage.text.decode("utf-8", "surrogatepass"))
+        first, last = _places(text, passage)
+        texts.append(text)
+        starts.append(first)
+        ends.append(last)
+        ranges[passage.index] = range(length, length + text.num_vectors)
+        length += text.num_vectors
+    read = joined(texts)
+    return Readable(read.symbols, np.concatenate(starts), np.concatenate(ends), ranges, read.unit_ends)
+
+
+def _places(text: TextSymbols, passage: Passage) -> tuple[np.ndarray, np.ndarray]:
+    """Where, in bytes of the original, each vector of a passage begins and ends; -1 for one of no character."""
+    is_first = (np.frombuffer(passage.text, dtype=np.uint8) & 0xC0) != 0x80
+    byte = np.append(np.flatnonzero(is_first), len(passage.text)) + passage.begin
+    starts, ends = (np.full(text.num_vectors, NOWHERE, dtype=np.int64) for _ in range(2))
+    seen = np.flatnonzero(text.vectors >= 0)
+    ends[text.vectors[seen]] = byte[seen + 1]  # of several characters of a vector, the last is written last
+    starts[text.vectors[seen[::-1]]] = byte[seen[::-1]]
+    return starts, ends
+
+
+class AnswerTarget(NamedTuple):
+    """The answer to learn: its type, and its vectors in the text that is read."""
+
+    kind: int
+    vectors: range
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Window:
+    """A part of a text, next to the question.
+
+    Attributes:
+        question: as it is read, with the marker if there is one.
+        text: what is read.
+        part: which of its vectors.
+        first: first vector of the answer, by its number in the input; 0, that of CLS, for none.
+        last: its last vector.
+        kind: type of the answer, `UNKNOWN` for none.
+    """
+
+    question: TextSymbols
+    text: Readable
+    part: range
+    first: int = 0
+    last: int = 0
+    kind: int = UNKNOWN
+
+    @property
+    def offset(self) -> int:
+        """Number, in the input, of the first vector of the part."""
+        return self.question.num_vectors + 2
+
+
+class WindowReader:
+    """Reads windows for a model; lengths are in vectors.
+
+    Args:
+        inputs: of the model.
+        max_question: of a question, its last vectors.
+        stride: from one window's begin to that of the next.
+        markers: before the question and each passage, if the model reads characters.
+
+    Raises:
+        UserError: no text fits next to the longest question.
+    """
+
+    def __init__(self, inputs: TextInputs, *, max_question: int, stride: int, markers: bool) -> None:
+        self._inputs, self._max_question, self._stride = inputs, max_question, stride
+        self._is_characters = inputs.symbols == "characters"
+        self._markers = markers and self._is_characters
+        least = max_question + 4 + self._markers  # CLS, two SEP and something of the text
+        if inputs.length < least:
+            raise UserError(
+                f"train.length: {inputs.length} positions leave no room for the text next to questions of "
+                f"{max_question}. Make it at least {least}, or task.max_question smaller."
+            )
+
+    def text(self, passages: Sequence[Passage]) -> Readable:
+        return readable(passages, self._inputs, markers=self._markers)
+
+    def question(self, text: str) -> TextSymbols:
+        """Return the last vectors of a question, behind the marker if there is one."""
+        encoded = self._inputs.encode(text)
+        kept = part_of(encoded, max(0, encoded.num_vectors - self._max_question), encoded.num_vectors)
+        return kept._replace(symbols=np.append(QUESTION_MARKER, kept.symbols)) if self._markers else kept
+
+    def cut(self, question: TextSymbols, text: Readable) -> list[Window]:
+        """Return the windows of a text, from left to right; the last one ends where the text does.
+
+        Raises:
+            UserError: not even one vector fits next to the question.
+        """
+        windows, start, end = list[Window](), 0, 0
+        while end < len(text):
+            end = self._end(question, text, start)
+            windows.append(Window(question, text, range(start, end)))
+            start += min(end - start, self._stride)
+        return windows
+
+    def arrays(self, windows: Sequence[Window]) -> Arrays:
+        """Return the arrays that the encoder reads, with `global`, bool like `mask`: CLS, the question and its SEP.
+
+        `starts` and `ends`, int64 [W, P], are the bytes of the original of each vector, -1 for none. `choices`, bool,
+        are the vectors of the softmax: with characters all of them, padding too, as in CANINE's code.
+        """
+        length = self._inputs.length if self._is_characters else None
+        arrays = self._inputs.arrays([_texts(window) for window in windows], length)
+        shape = arrays["unit_ends"].shape if "unit_ends" in arrays else arrays["codepoints"].shape
+        starts, ends = (np.full(shape, NOWHERE, dtype=np.int64) for _ in range(2))
+        choices = np.full(shape, self._is_characters)
+        for row, window in enumerate(windows):
+            part, begin = slice(window.part.start, window.part.stop), window.offset
+            end = begin + len(window.part)
+            starts[row, begin:end], ends[row, begin:end] = window.text.starts[part], window.text.ends[part]
+            choices[row, : end + 1] = True
+        of_question = arrays["mask"] & (arrays["segments"] == 0)
+        return arrays | {"global": of_question, "starts": starts, "ends": ends, "choices": choices}
+
+    def size(self, window: Window) -> int:
+        return self._inputs.length if self._is_characters else self._inputs.size(_texts(window))
+
+    def _end(self, question: TextSymbols, text: Readable, start: int) -> int:
+        """Return the end of the window that begins at `start`."""
+        if self._is_characters:
+            return min(len(text), start + self._inputs.length - question.num_vectors - 3)
+        most = range(start + 1, min(len(text), start + self._inputs.length) + 1)
+        end = start + bisect.bisect_left(
+            most, True, key=lambda end: bool(self._inputs.missing((question, text.part(range(start, end)))))
+        )
+        if end == start:
+            raise UserError(
+                f"train.length: {self._inputs.length} positions leave no room for the text next to a question. Make it "
+                "larger, or task.max_question smaller."
+            )
+        return end
+
+
+def _texts(window: Window) -> tuple[TextSymbols, TextSymbols]:
+    return window.question, window.text.part(window.part)
+
+
+def with_targets(
+    windows: Sequence[Window], target: AnswerTarget | None, *, share_of_others: float, seed: int, sample: int
+) -> list[Window]:
+    """Return the windows of a text to learn from: those with the whole answer, and at random a share of the others.
+
+    The draws depend on `seed` and `sample`, the number of the question.
+    """
+    draws = random.uniform(seed, "windows without the answer", np.array([sample]), max(1, len(windows)))[0]
+    found = []
+    for window, draw in zip(windows, draws.tolist(), strict=False):
+        if target is not None and window.part.start <= target.vectors[0] <= target.vectors[-1] < window.part.stop:
+            shift = window.offset - window.part.start
+            first, last = target.vectors[0] + shift, target.vectors[-1] + shift
+            found.append(dataclasses.replace(window, first=first, last=last, kind=target.kind))
+        elif draw < share_of_others:
+            found.append(window)
+    return found
+
+
+class SpanAnswer(NamedTuple):
+    """A span of the original and how sure the model is of it."""
+
+    span: Span
+    score: float  # start and end logit, less those of CLS: above 0 where the model prefers the span to no answer
+
+
+@dataclasses.dataclass(frozen=True)
+class SpanDecoder:
+    """CANINE's decoding for TyDi QA (https://arxiv.org/abs/2103.06874, section 4.1).
+
+    Attributes:
+        candidates: number of the best starts, and of the best ends, that are combined.
+        max_answer: most vectors of an answer.
+    """
+
+    candidates: int = 30
+    max_answer: int = 100
+
+    def best(
+        self, start_WP: np.ndarray, end_WP: np.ndarray, readable_WP: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the score, float64 [W], of the best span of each window, its first and its last vector, int64 [W].
+
+        Candidates are the best positions except that of CLS. They make an answer where both are in the original, the
+        end is not before the start, and the span has at most `max_answer` vectors. Ties are broken by the better
+        start, then the better end, then the earlier position. Without an answer the score is -inf.
+        """
+        start_WP, end_WP = start_WP.astype(np.float64), end_WP.astype(np.float64)
+        # A stable sort keeps the first of equal logits first.
+        start_WK, end_WK = (
+            np.argsort(-logits_WP[:, 1:], axis=1, kind="stable")[:, : self.candidates] + 1
+            for logits_WP in (start_WP, end_WP)
+        )
+        none_W = start_WP[:, 0] + end_WP[:, 0]
+        score_WKK = _take(start_WP, start_WK)[:, :, None] + _take(end_WP, end_WK)[:, None, :] - none_W[:, None, None]
+        length_WKK = end_WK[:, None, :] - start_WK[:, :, None] + 1
+        answer_WKK = (length_WKK >= 1) & (length_WKK <= self.max_answer)
+        answer_WKK &= _take(readable_WP, start_WK)[:, :, None] & _take(readable_WP, end_WK)[:, None, :]
+        score_WKK[~answer_WKK] = -np.inf
+        rows, scores_WN = np.arange(len(start_WK)), score_WKK.reshape(len(start_WK), -1)
+        best_W = scores_WN.argmax(axis=1)
+        start_W, end_W = np.divmod(best_W, start_WK.shape[1])
+        return scores_WN[rows, best_W], start_WK[rows, start_W], end_WK[rows, end_W]
+
+
+def _take(values_WP: np.ndarray, positions_WK: np.ndarray) -> np.ndarray:
+    return np.take_along_axis(values_WP, positions_WK, axis=1)
+
+
+def best_of_windows(answers: Iterable[SpanAnswer]) -> SpanAnswer | None:
+    """Return the best answer of the windows of a text, the first of equal ones; None if no window has one."""
+    best = max(answers, key=lambda answer: answer.score, default=None)
+    return best if best is not None and np.isfinite(best.score) else None
+
+
+class SpanHead(TaskHead):
+    """Two logits for each vector, and one for each type of answer from the pooled vector.
+
+    Args:
+        width: of the encoder's vectors.
+        decoder: that finds the best span of a window.
+        num_types: types of answers; 0: none are learned, as in transformers' `CanineForQuestionAnswering`.
+    """
+
+    def __init__(self, width: int, decoder: SpanDecoder, num_types: int = 0) -> None:
+        super().__init__()
+        self.spans = nn.Linear(width, 2)
+        self.types = nn.Linear(width, num_types) if num_types else None
+        self._decoder = decoder
+        self.apply(initialise)
+
+    def outputs(self, encoder: nn.Module, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return `start` and `end`, float32 [B, P], and where types are learned `type` [B, T]."""
+        vectors_BPD, pooled_BD = encode_all(encoder, batch)
+        start_BP, end_BP = self.spans(vectors_BPD).float().unbind(dim=-1)
+        found = {"start": start_BP, "end": end_BP}
+        return found if self.types is None else found | {"type": self.types(pooled_BD).float()}
+
+    def loss(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> Loss:
+        """Return the mean of the cross-entropies of start, end and, where learned, type; exact spans are correct."""
+        start_BP, end_BP = _among_choices(outputs, batch)
+        pairs = [(start_BP, batch["first"]), (end_BP, batch["last"])]
+        if self.types is not None:
+            pairs.append((outputs["type"], batch["kind"]))
+        real_B = batch["target_mask"][:, 0]
+        loss_B = torch.stack([functional.cross_entropy(*pair, reduction="none") for pair in pairs]).mean(dim=0)
+        right_B = (start_BP.argmax(dim=-1) == batch["first"]) & (end_BP.argmax(dim=-1) == batch["last"]) & real_B
+        return Loss((loss_B * real_B).sum(), real_B.sum(), right_B.sum())
+
+    def kept(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the best span of each window: `score`, -inf for none, `begin` and `end` in bytes of the original."""
+        start_BP, end_BP = (logits_BP.cpu().numpy() for logits_BP in _among_choices(outputs, batch))
+        starts_BP, ends_BP = (batch[name].cpu().numpy() for name in ("starts", "ends"))
+        score_B, first_B, last_B = self._decoder.best(start_BP, end_BP, starts_BP != NOWHERE)
+        rows: Any = np.arange(len(score_B))
+        found = {"score": score_B, "begin": starts_BP[rows, first_B], "end": ends_BP[rows, last_B]}
+        return {name: torch.from_numpy(values) for name, values in found.items()}
+
+
+def _among_choices(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """Return the logits [B, P] of starts and of ends, -inf outside the `choices` of the batch."""
+    start_BP, end_BP = (outputs[name].masked_fill(~batch["choices"], -torch.inf) for name in ("start", "end"))
+    return start_BP, end_BP
+
+
+@settings
+class QuestionAnswering(DownstreamTask):
+    """Questions whose answers are spans of a text. Lengths are in characters, of models of subwords and words in these.
+
+    Attributes:
+        max_question: the most of a question that is read, its end.
+        stride: from the begin of a window of the text to that of the next.
+        other_windows: share of the windows without the answer that are trained on, as ones that do not answer.
+        max_answer: the longest answer that is given.
+        candidates: how many of the best begins, and of the best ends, are combined to find an answer.
+    """
+
+    max_question: Annotated[int, Field(ge=1)] = 256
+    stride: Annotated[int, Field(ge=1)] = 512
+    other_windows: Annotated[float, Field(ge=0, le=1)] = 0.1
+    max_answer: Annotated[int, Field(ge=1)] = 100
+    candidates: Annotated[int, Field(ge=1)] = 30
+
+    markers = False
+    num_types = 0
+
+    @abstractmethod
+    def passages(self, example: Any) -> list[Passage]:
+        """Return the parts of the text that are read."""
+
+    @abstractmethod
+    def target(self, example: Any, text: Readable) -> AnswerTarget | None:
+        """Return what is learned of an example; None where it has no answer.
+
+        Raises:
+            UnusableAnswer: the answer is not where the file says.
+        """
+
+    @abstractmethod
+    def is_annotated(self, example: Any) -> bool:
+        """Return True if the file has the example's answer, or says that it has none."""
+
+    def texts(self, example: Any) -> Sequence[str]:
+        read = (passage.text.decode("utf-8", "surrogatepass") for passage in self.passages(example))
+        return [example.question, *read]
+
+    def adapted(self, model: ModelConfig) -> ModelConfig:
+        """Make room for the longest question among the global units of a model that has some."""
+        trunk = model.trunk
+        if not isinstance(trunk.attention, sliding_global.Config) or trunk.attention.global_units == 0:
+            return model
+        framed = 1 + self.markers + self.max_question + 1  # CLS, the marker, the question, SEP
+        # With a rate, CLS has a unit of its own besides the one of its group.
+        num_units = 1 + -(-framed // model.downsampler.rate)
+        attention = dataclasses.replace(trunk.attention, global_units=max(trunk.attention.global_units, num_units))
+        return dataclasses.replace(model, trunk=dataclasses.replace(trunk, attention=attention))
+
+    def build(self, model: ModelConfig) -> SpanHead:
+        return SpanHead(model.width, SpanDecoder(self.candidates, self.max_answer), self.num_types)
+
+    def collator(self, inputs: TextInputs, seed: int) -> QuestionCollator:
+        return QuestionCollator(self, inputs, seed)
+
+    def answers(
+        self, examples: Sequence[Any], items: Sequence[Item], outputs: Sequence[Outputs]
+    ) -> list[SpanAnswer | None]:
+        """Return the best answer over the windows of each example."""
+        found: list[list[SpanAnswer]] = [[] for _ in examples]
+        for item, output in zip(items, outputs, strict=True):
+            span = int(output["begin"]), int(output["end"])
+            found[item.example].append(SpanAnswer(span, float(output["score"])))
+        return [best_of_windows(of_example) for of_example in found]
+
+
+class _Place(NamedTuple):
+    """A window of an example by its place. Its content is read when it is used, which spares memory."""
+
+    example: Any
+    part: range
+    first: int
+    last: int
+    kind: int
+    is_annotated: bool
+
+
+class QuestionCollator(TaskCollator):
+    """Makes arrays of questions; `seed` is that of the draws of windows without the answer."""
+
+    def __init__(self, task: QuestionAnswering, inputs: TextInputs, seed: int) -> None:
+        self._task, self._seed = task, seed
+        self._reader = WindowReader(inputs, max_question=task.max_question, stride=task.stride, markers=task.markers)
+        self._read = functools.lru_cache(maxsize=4)(self._read_now)  # few, since texts may be large
+
+    def items(self, examples: Sequence[Any], *, training: bool) -> list[Item]:
+        """Return the windows; in training, leave out questions whose answer is not where the file says."""
+        items, unusable = list[Item](), list[str]()
+        for number, example in enumerate(examples):
+            question, text = self._read(example)
+            windows, is_annotated = self._reader.cut(question, text), self._task.is_annotated(example)
+            try:
+                target = self._task.target(example, text) if is_annotated else None
+            except UnusableAnswer as error:
+                unusable.append(str(error))
+                target, is_annotated = None, False
+            if training and not is_annotated:
+                continue
+            share = self._task.other_windows if training else 1.0
+            for window in with_targets(windows, target, share_of_others=share, seed=self._seed, sample=number):
+                place = _Place(example, window.part, window.first, window.last, window.kind, is_annotated)
+                items.append(Item(number, self._reader.size(window), place))
+        if training and unusable:
+            logger.warning("%d of %d questions are left out: %s", len(unusable), len(examples), unusable[0])
+        return items
+
+    def __call__(self, items: Sequence[Item], sample_ids: np.ndarray) -> Arrays:
+        """Return the arrays of `WindowReader`; `first`, `last` and `kind` of the answers, int64 [b]."""
+        places: list[_Place] = [item.content for item in items]
+        windows = [
+            Window(*self._read(place.example), place.part, place.first, place.last, place.kind) for place in places
+        ]
+        return self._reader.arrays(windows) | {
+            "first": np.array([place.first for place in places], dtype=np.int64),
+            "last": np.array([place.last for place in places], dtype=np.int64),
+            "kind": np.array([place.kind for place in places], dtype=np.int64),
+            "target_mask": np.array([[place.is_annotated] for place in places]),
+            "num_characters": np.array([len(place.part) for place in places], dtype=np.int64),
+        }
+
+    def _read_now(self, example: Any) -> tuple[TextSymbols, Readable]:
+        return self._reader.question(example.question), self._reader.text(self._task.passages(example))
+
+
+def answer_fields(original: bytes, answer: SpanAnswer | None) -> dict[str, Any]:
+    """Return `answer`, its text, and `span`: its place in characters and bytes of the `original`; None for none."""
+    if answer is None:
+        return {"answer": "", "span": None}
+    begin, end = answer.span
+    text = original[begin:end].decode("utf-8", "replace")
+    start = len(original[:begin].decode("utf-8", "replace"))
+    span = {"text": text, "start": start, "end": start + len(text), "start_byte": begin, "end_byte": end}
+    return {"answer": text, "span": span}
+
+
+def split_raw(key: str, text: str) -> tuple[str, bytes]:
+    """Return the question and the context, in UTF-8, of a line with a tab between.
+
+    Raises:
+        UserError: there is no tab, or nothing before or after it.
+    """
+    question, _, context = text.partition("\t")
+    if not question.strip() or not context.strip():
+        raise UserError(f"{key}: no question and text. Give a question, a tab, and the text that may answer it.")
+    return question.strip(), context.encode("utf-8", "surrogatepass")
