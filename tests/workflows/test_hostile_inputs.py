@@ -16,7 +16,7 @@ import pytest
 from safetensors import SafetensorError
 
 from tokenfree.core.errors import UserError
-from tokenfree.train.inference.vectors import read_texts as read_corpus
+from tokenfree.train.inference.embed import read_texts as read_corpus
 from tokenfree.train.tasks.examples.files import decode, read_lines
 from tokenfree.train.tasks.examples.tagged import read_tagged
 from tokenfree.train.tasks.examples.texts import read_texts

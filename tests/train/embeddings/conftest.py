@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.train.conftest import MakeRecipe
-from tokenfree.train.inference import vectors as parts
+from tokenfree.train.inference import embed as parts
 from tokenfree.train.pretrain import pretrain
 
 TEXTS = [

@@ -1,10 +1,12 @@
 """Embed a corpus: a folder of sharded Arrow files, resumable, in this process or on Ray's nodes.
 
-config.json              what decides the vectors, written first
+config.json              what decides the embeddings, written first
 data-00000.arrow ...     the shards, and parts/00000.json beside each until the end
 dataset_info.json, state.json    datasets.load_from_disk(DIR) opens the folder
 vectors.json             the manifest, with all hashes; its own is in it
 _SUCCESS                 written last
+
+D width, N vectors of a text: 1, its words, or its characters
 """
 
 from __future__ import annotations
@@ -12,39 +14,93 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import io
+import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple
 
+import numpy as np
+import pyarrow as pa
 import torch
 
-from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.errors import JobError, UserError, is_utf8
 from tokenfree.core.files import TEMPORARY
 from tokenfree.core.locks import LOCK, HeldStorage, claimed
 from tokenfree.core.settings import to_mapping
 from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import check_hash, hash_of, read_sealed, write_sealed
-from tokenfree.train.inference.text_encoder import TextEncoder, load_encoder
-from tokenfree.train.inference.vectors import (
-    Part,
-    TextVectors,
-    Wanted,
-    parts,
-    read_texts,
-    text_vectors,
-    width_of,
-    write,
-)
+from tokenfree.preprocess.dataset.manifest import MANIFEST, load_manifest
+from tokenfree.preprocess.text.sentences import cut, sentence_starts
+from tokenfree.train.batches.words import NOWHERE, text_words
+from tokenfree.train.data.shards import ShardReader
+from tokenfree.train.inference.text_encoder import Encoded, TextEncoder, load_encoder
+from tokenfree.train.tasks.examples.files import JSON_LINES, base_name, lines_of, opened, parse_json
 
+VectorsOf = Literal["texts", "words", "characters"]
+Pooling = Literal["mean", "cls", "cls_max", "pooled"]
+SHARD_CHARACTERS = {"texts": 1 << 18, "words": 1 << 16, "characters": 1 << 16}  # 200 MB of vectors of width 768
+SHARD_TEXTS = 4096
 VERSION = 1  # of the format
 COUNTS = ("texts", "vectors", "windows", "characters")  # of each shard and of all
 CONFIG, EMBEDDINGS_MANIFEST, SUCCESS = "config.json", "vectors.json", "_SUCCESS"
+STANDARD_INPUT = "-"
 _LAYOUT = ("dataset_info.json", "state.json")
 _AGAIN = "remove the folder and run the command again"
+_BATCH_ROWS = 1000  # rows of a record batch, as in data directories
+_POSITIONS = 8192  # of a batch, as many as its longest window has in each
+_MOST_WINDOWS = 64  # of a batch
+_FOREVER = -1  # restarts of a worker of Ray, and tries of its task
+
+
+@dataclasses.dataclass(frozen=True)
+class Wanted:
+    """Which embeddings are wanted.
+
+    Attributes:
+        vectors: of what.
+        pooling: of texts, which one; see `tokenfree.train.inference.text_encoder.Encoded`.
+        windowed: whether texts longer than the model reads are cut into windows; else they are refused.
+    """
+
+    vectors: VectorsOf = "texts"
+    pooling: Pooling = "mean"
+    windowed: bool = True
+
+
+_USUAL = Wanted()
+
+
+class Part(NamedTuple):
+    """The texts of one shard."""
+
+    number: int  # of the shard, from 0
+    first: int  # the number of its first text in the corpus, from 0
+    texts: list[str]
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the texts and of where they are cut."""
+        digest = hashlib.sha256()
+        for text in self.texts:
+            content = text.encode()
+            digest.update(b"%d\n" % len(content) + content)
+        return digest.hexdigest()
+
+
+class TextVectors(NamedTuple):
+    """The embeddings of a text."""
+
+    vectors_ND: np.ndarray  # float32
+    starts_N: np.ndarray  # int64: the first character of each, as a codepoint offset
+    ends_N: np.ndarray  # int64: the character after the last
+    num_windows: int  # in which the text was read
 
 
 class ShardRecord(NamedTuple):
-    """A shard that is committed, as its sidecar and the manifest have it."""
+    """A committed shard, as its sidecar and the manifest have it."""
 
     path: str
     texts: int
@@ -56,160 +112,9 @@ class ShardRecord(NamedTuple):
     of_texts: str  # SHA-256 of its texts, see `Part.sha256`
 
 
-def is_vectors_folder(names: list[str]) -> bool:
-    """Whether a folder with these files is one of vectors, finished or not."""
-    return EMBEDDINGS_MANIFEST in names or (CONFIG in names and "parts" in names)
-
-
-def open_folder(storage: Storage, config: Mapping[str, Any]) -> None:
-    """Begin a new folder, or see that an existing one is of the same vectors.
-
-    Raises:
-        UserError: it is of others (what differs is named), or holds other files.
-    """
-    names = [name for name in storage.names() if name not in (TEMPORARY, LOCK)]
-    if not names:
-        write_sealed(storage, CONFIG, config)
-        return
-    before = read_sealed(storage, CONFIG)
-    if before is None:
-        what = f"its {CONFIG} is damaged" if CONFIG in names else "it holds other files"
-        raise UserError(f"{storage.url}: no folder of vectors ({what}); give a new or empty folder as --output")
-    keys = [key for key in dict.fromkeys([*before, *config]) if before.get(key) != config.get(key)]
-    if keys:
-        shown = "; ".join(f"{key} {before.get(key)!r}, now {config.get(key)!r}" for key in keys)
-        raise UserError(f"{storage.url} has other vectors ({shown}); give the same command, or another --output")
-
-
-def committed(storage: Storage, part: Part) -> ShardRecord | None:
-    """The record of a part whose shard stands already, None where it does not.
-
-    Raises:
-        UserError: it stands with other texts.
-    """
-    values = read_sealed(storage, _sidecar(part.number))
-    if values is None:
-        return None
-    record = ShardRecord(**values["shard"])
-    refuse_other_texts(storage, part, record.of_texts)
-    return record if storage.size(record.path) == record.bytes else None
-
-
-def commit(storage: Storage, part: Part, found: Sequence[TextVectors], wanted: Wanted) -> ShardRecord:
-    """Write the shard of a part, then its sidecar.
-
-    Raises:
-        UserError: the folder cannot be written to, or is full.
-    """
-    name = f"data-{part.number:05d}.arrow"
-    with storage.new_file(name) as new:
-        write(new.path, part, found, wanted.vectors)
-    record = ShardRecord(
-        path=name,
-        texts=len(part.texts),
-        vectors=sum(len(each.vectors_ND) for each in found),
-        windows=sum(each.num_windows for each in found),
-        characters=sum(map(len, part.texts)),
-        bytes=new.size,
-        sha256=new.sha256,
-        of_texts=part.sha256,
-    )
-    write_sealed(storage, _sidecar(part.number), {"shard": record._asdict()})
-    return record
-
-
-def finish(
-    storage: Storage, config: Mapping[str, Any], used: Mapping[str, Any], records: Sequence[ShardRecord]
-) -> dict[str, Any]:
-    """Write the manifest and the mark of success; returns the manifest. `used`: see `Checkpoint.record`.
-
-    Raises:
-        UserError: the folder cannot be written to, or is full.
-    """
-    storage.write_json("dataset_info.json", {"description": f"Vectors of {config['vectors']}."})
-    state = {
-        "_data_files": [{"filename": record.path} for record in records],
-        "_fingerprint": records[0].sha256[:32],
-        "_format_columns": None,
-        "_format_kwargs": {},
-        "_format_type": None,
-        "_output_all_columns": False,
-        "_split": None,
-    }
-    storage.write_json("state.json", state)
-    manifest = {
-        "version": VERSION,
-        "config": dict(config),
-        **used,
-        "shards": [record._asdict() for record in records],
-        "files": {name: hash_of(storage, name) for name in (CONFIG, *_LAYOUT)},
-        **{name: sum(getattr(record, name) for record in records) for name in COUNTS},
-    }
-    write_sealed(storage, EMBEDDINGS_MANIFEST, manifest)
-    storage.write_json(SUCCESS, {EMBEDDINGS_MANIFEST: hash_of(storage, EMBEDDINGS_MANIFEST)})
-    return manifest
-
-
-def tidy(storage: Storage) -> None:
-    """Remove from a finished folder what only one in the making needs."""
-    for name in ("parts", TEMPORARY):
-        storage.remove(name)
-
-
-def finished(storage: Storage) -> dict[str, Any] | None:
-    """The manifest of a folder that is complete, else None."""
-    manifest, mark = read_sealed(storage, EMBEDDINGS_MANIFEST), storage.read_json(SUCCESS)
-    if (
-        manifest is None
-        or not isinstance(mark, dict)
-        or mark.get(EMBEDDINGS_MANIFEST) != hash_of(storage, EMBEDDINGS_MANIFEST)
-    ):
-        return None
-    return manifest
-
-
-def verify(directory: str) -> dict[str, Any]:
-    """Check every hash of a complete folder; returns its manifest.
-
-    Raises:
-        JobError: it is not complete, or a file is missing or damaged, which is named.
-    """
-    storage = Storage.at(directory)
-    manifest = finished(storage)
-    if manifest is None:
-        raise JobError(
-            f"{directory}: not complete, or its {EMBEDDINGS_MANIFEST} or {SUCCESS} is damaged; "
-            "run the command that makes it again"
-        )
-    hashes = {shard["path"]: shard["sha256"] for shard in manifest["shards"]}
-    for name, sha256 in {**manifest["files"], **hashes}.items():
-        check_hash(storage, name, sha256, source=EMBEDDINGS_MANIFEST, remedy=_AGAIN)
-    return manifest
-
-
-def refuse_other_texts(storage: Storage, part: Part, of_texts: str | None) -> None:
-    """See that a part has the texts that a shard of its number was made of; None: there was none.
-
-    Raises:
-        UserError: it has others.
-    """
-    if of_texts != part.sha256:
-        raise UserError(
-            f"{storage.url}: texts {part.first + 1} to {part.first + len(part.texts)} are not those that it was begun "
-            "with; give the same input, or another --output"
-        )
-
-
-def _sidecar(number: int) -> str:
-    return f"parts/{number:05d}.json"
-
-
-_USUAL = Wanted()
-
-
 @dataclasses.dataclass(frozen=True)
 class EmbedResult:
-    """What a folder of vectors holds."""
+    """What a folder of embeddings holds."""
 
     texts: int
     vectors: int
@@ -234,31 +139,30 @@ def embed(
     trust_code: bool = False,
     progress: Callable[[ShardRecord, bool], object] | None = None,
 ) -> EmbedResult:
-    """Write the vectors of a corpus as Arrow shards, which `datasets.load_from_disk(output)` opens, or go on with it.
+    """Write the embeddings of a corpus as Arrow shards, which `datasets.load_from_disk(output)` opens, or resume.
 
-    The bytes are a function of the encoder, the texts and `wanted`: the same with any number of workers, and after any
-    number of kills. All arithmetic is done by one thread of each worker, since sums depend on how threads share them.
+    The bytes depend only on the encoder, the texts and `wanted`: they are the same with any number of workers, and
+    after any number of kills. Each worker computes with one thread, since sums depend on how threads share them.
 
     Args:
         run: path or address of a run, see `load_encoder`.
-        source: a file, `-` or a data directory, see `tokenfree.train.inference.vectors.read_texts`.
-        output: path or address of a new, unfinished or complete folder of vectors.
-        wanted: which vectors.
+        source: a file, `-` or a data directory, see `read_texts`.
+        output: path or address of a new, unfinished or complete folder of embeddings.
+        wanted: which embeddings.
         field: of JSON lines, that holds the text.
         workers: processes of Ray, on the cluster of RAY_ADDRESS or on this machine alone; None: this process, no Ray.
         step: use the checkpoint of this step; see `checkpoint_of` for the default.
-        device: of the encoder, such as "cpu" or "cuda". On another kind the last bits differ, so it does not go on.
+        device: of the encoder, such as "cpu" or "cuda". On another kind the last bits differ, so it does not resume.
         trust_code: run the code outside tokenfree that the run names.
-        progress: gets the record of every shard, and whether it is made now or stood already.
+        progress: gets the record of every shard, and whether it is made now.
 
     Raises:
-        UserError: there is no such run or corpus, a text is too long where that is refused, the folder is of others, or
-            another command writes into it.
-        JobError: the checkpoint is damaged; or Ray could not be started, or was lost: the same command goes on.
+        UserError: there is no such run or corpus, a text is too long where that is refused, the folder holds other
+            embeddings, or another command writes into it.
+        JobError: the checkpoint is damaged; or Ray could not be started, or was lost: the same command resumes.
     """
     storage = Storage.at(output)
-    device_here = _checked(device) if workers is None else "cpu"
-    encoder = load_encoder(run, step=step, device=device_here, trust_code=trust_code)
+    encoder = load_encoder(run, step=step, device=_checked(device, workers), trust_code=trust_code)
     assert encoder.checkpoint is not None, "it is of a run"
     width = width_of(encoder, wanted)
     config = {
@@ -273,8 +177,8 @@ def embed(
     corpus = parts(read_texts(source, field), wanted.vectors)
     first = next(corpus, None)
     if first is None:
-        raise UserError(f"{source}: there is no text in it")
-    corpus = _chained(first, corpus)
+        raise UserError(f"{source}: there is no text in it. Give one with texts.")
+    corpus = itertools.chain([first], corpus)
     with contextlib.nullcontext() if finished(storage) else claimed(storage) as number:
         storage = storage if number is None else HeldStorage(storage.url, number)
         open_folder(storage, config)
@@ -282,7 +186,8 @@ def embed(
         if done is not None:
             _check_same(storage, done["shards"], corpus)
         manifest = done or _complete(storage, config, encoder, corpus, wanted, workers, device, progress)
-        tidy(storage)
+        for name in ("parts", TEMPORARY):
+            storage.remove(name)
     return EmbedResult(
         **{name: manifest[name] for name in COUNTS},
         shards=len(manifest["shards"]),
@@ -290,6 +195,146 @@ def embed(
         step=encoder.checkpoint.step,
         already_complete=done is not None,
     )
+
+
+def _checked(device: str, workers: int | None) -> str:
+    """Return the device of this process; workers have their own."""
+    if workers is not None:
+        return "cpu"
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # what torch raises for an unknown one, and for an absent one
+        said = str(error).strip().split("\n")[0]
+        raise UserError(f"--device {device}: cannot be used here ({said}). Give cpu, or leave it out.") from None
+    return device
+
+
+def _fingerprint(encoder: TextEncoder) -> str:
+    """Return 32 hex digits of the weights, the settings of the model and how it reads texts."""
+    settings = {"model": to_mapping(encoder.encoder.config), "length": encoder.length, "kind": type(encoder).__name__}
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
+    for name, tensor in sorted(encoder.encoder.state_dict().items()):
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
+        digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()[:32]
+
+
+def read_texts(source: str, field: str = "text") -> Iterator[str]:
+    """Return the texts of a file (a path or any fsspec address), of standard input (`-`), or of a data directory.
+
+    A file has a text per line, an empty line being an empty text; one whose name ends in .jsonl or .ndjson has a JSON
+    object per line; either may be packed (.gz, .bz2, .xz). Of a data directory all windows are read, split by split, in
+    the order of its shards.
+
+    Args:
+        source: a file, `-` or a data directory.
+        field: of a JSON object, that holds the text.
+
+    Raises:
+        UserError: there is no such file, it cannot be read, a line is not UTF-8, or has no such field.
+    """
+    if source == STANDARD_INPUT:
+        return lines_of(io.TextIOWrapper(sys.stdin.buffer, "utf-8", newline="\n"), "standard input")
+    with contextlib.suppress(NotADirectoryError):
+        if Storage.at(source).size(MANIFEST) is not None:
+            return _texts_of_windows(source)
+    lines = _file_lines(source)
+    return _texts_of_objects(lines, source, field) if base_name(source).lower().endswith(JSON_LINES) else lines
+
+
+def _file_lines(path: str) -> Iterator[str]:
+    with opened(path, "r", encoding="utf-8", newline="\n") as file:
+        yield from lines_of(file, path)
+
+
+def _texts_of_objects(lines: Iterable[str], path: str, field: str) -> Iterator[str]:
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        place = f"{path}: line {number}"
+        values = parse_json(line, place)
+        text = values.get(field) if isinstance(values, dict) else None
+        if not isinstance(text, str):
+            has = f"has {', '.join(map(repr, values))}" if isinstance(values, dict) else "is no object"
+            raise UserError(f"{place}: no text in the field {field!r} (the line {has}). Name another with --field.")
+        if not is_utf8(text):
+            raise UserError(f"{place}: half of a surrogate pair, which is no character. Remove it.")
+        yield text
+
+
+def _texts_of_windows(data: str) -> Iterator[str]:
+    for split in load_manifest(data).splits:
+        reader = ShardReader(data, split)
+        for number, entry in enumerate(reader.shards):
+            shard = reader.shard(number)
+            for row in range(entry.rows):
+                yield bytes(shard.row("text", row)).decode()
+
+
+def parts(texts: Iterable[str], vectors: VectorsOf) -> Iterator[Part]:
+    """Yield consecutive texts together until they have enough characters, or are enough texts."""
+    number = first = size = 0
+    held: list[str] = []
+    for text in texts:
+        held.append(text)
+        size += len(text)
+        if size >= SHARD_CHARACTERS[vectors] or len(held) == SHARD_TEXTS:
+            yield Part(number, first, held)
+            number, first, size, held = number + 1, first + len(held), 0, []
+    if held:
+        yield Part(number, first, held)
+
+
+def is_vectors_folder(names: list[str]) -> bool:
+    """Return True if a folder with these files holds embeddings, finished or not."""
+    return EMBEDDINGS_MANIFEST in names or (CONFIG in names and "parts" in names)
+
+
+def finished(storage: Storage) -> dict[str, Any] | None:
+    """Return the manifest of a complete folder, else None."""
+    manifest, mark = read_sealed(storage, EMBEDDINGS_MANIFEST), storage.read_json(SUCCESS)
+    if not isinstance(mark, dict) or mark.get(EMBEDDINGS_MANIFEST) != hash_of(storage, EMBEDDINGS_MANIFEST):
+        return None
+    return manifest
+
+
+def verify(directory: str) -> dict[str, Any]:
+    """Check every hash of a complete folder; return its manifest.
+
+    Raises:
+        JobError: it is not complete, or a file is missing or damaged, which is named.
+    """
+    storage = Storage.at(directory)
+    manifest = finished(storage)
+    if manifest is None:
+        raise JobError(
+            f"{directory}: not complete, or its {EMBEDDINGS_MANIFEST} or {SUCCESS} is damaged; "
+            "run the command that makes it again"
+        )
+    hashes = {shard["path"]: shard["sha256"] for shard in manifest["shards"]}
+    for name, sha256 in {**manifest["files"], **hashes}.items():
+        check_hash(storage, name, sha256, source=EMBEDDINGS_MANIFEST, remedy=_AGAIN)
+    return manifest
+
+
+def open_folder(storage: Storage, config: Mapping[str, Any]) -> None:
+    """Begin a new folder, or check that an existing one has the same settings.
+
+    Raises:
+        UserError: it has others (the differences are named), or holds other files.
+    """
+    names = [name for name in storage.names() if name not in (TEMPORARY, LOCK)]
+    if not names:
+        write_sealed(storage, CONFIG, config)
+        return
+    before = read_sealed(storage, CONFIG)
+    if before is None:
+        what = f"its {CONFIG} is damaged" if CONFIG in names else "it holds other files"
+        raise UserError(f"{storage.url}: no folder of vectors ({what}). Give a new or empty folder as --output.")
+    keys = [key for key in dict.fromkeys([*before, *config]) if before.get(key) != config.get(key)]
+    if keys:
+        shown = "; ".join(f"{key} {before.get(key)!r}, now {config.get(key)!r}" for key in keys)
+        raise UserError(f"{storage.url} has other vectors ({shown}). Give the same command, or another --output.")
 
 
 def _complete(
@@ -302,8 +347,13 @@ def _complete(
     device: str,
     progress: Callable[[ShardRecord, bool], object] | None,
 ) -> dict[str, Any]:
-    """Make the shards that are missing; returns the manifest."""
+    """Make the missing shards; return the manifest."""
     records: dict[int, ShardRecord] = {}
+
+    def note(part: Part, record: ShardRecord, made: bool) -> None:
+        records[part.number] = record
+        if progress is not None:
+            progress(record, made)
 
     def missing() -> Iterator[Part]:
         for part in corpus:
@@ -311,80 +361,299 @@ def _complete(
             if record is None:
                 yield part
             else:
-                note(part, record, made=False)
+                note(part, record, False)
 
-    def note(part: Part, record: ShardRecord, *, made: bool) -> None:
-        records[part.number] = record
-        if progress is not None:
-            progress(record, made)
-
-    for part, found in _compute(encoder, missing(), wanted, workers, device):
-        note(part, commit(storage, part, found, wanted), made=True)
+    waiting = missing()
+    first = next(waiting, None)
+    if first is not None:  # else no worker is started
+        waiting = itertools.chain([first], waiting)
+        here = workers is None
+        found = _here(encoder, waiting, wanted) if here else _on_ray(encoder, waiting, wanted, workers, device)
+        for part, vectors in found:
+            note(part, commit(storage, part, vectors, wanted), True)
     assert encoder.checkpoint is not None, "it is of a run"
-    used = encoder.checkpoint.record()
-    return finish(storage, config, used, [records[number] for number in sorted(records)])
+    return _finish(storage, config, encoder.checkpoint.record(), [records[number] for number in sorted(records)])
 
 
-def _checked(device: str) -> str:
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:  # what torch says of an unknown one, and of one that is not there
-        said = str(error).strip().split("\n")[0]
-        raise UserError(f"--device {device}: cannot be used here ({said}); give cpu, or leave it out") from None
-    return device
+def committed(storage: Storage, part: Part) -> ShardRecord | None:
+    """Return the record of a part whose shard was written before, else None.
+
+    Raises:
+        UserError: it was written with other texts.
+    """
+    values = read_sealed(storage, _sidecar(part.number))
+    if values is None:
+        return None
+    record = ShardRecord(**values["shard"])
+    _refuse_other_texts(storage, part, record.of_texts)
+    return record if storage.size(record.path) == record.bytes else None
 
 
-def _compute(
-    encoder: TextEncoder, corpus: Iterator[Part], wanted: Wanted, workers: int | None, device: str
-) -> Iterator[tuple[Part, list[TextVectors]]]:
-    first = next(corpus, None)
-    if first is None:
-        return
-    corpus = _chained(first, corpus)
-    if workers is not None:
-        from tokenfree.train.inference.embed_on_ray import compute  # imports Ray, in seconds
+def commit(storage: Storage, part: Part, found: Sequence[TextVectors], wanted: Wanted) -> ShardRecord:
+    """Write the shard of a part, then its sidecar."""
+    name = f"data-{part.number:05d}.arrow"
+    with storage.new_file(name) as new:
+        write(new.path, part, found, wanted.vectors)
+    record = ShardRecord(
+        path=name,
+        texts=len(part.texts),
+        vectors=sum(len(each.vectors_ND) for each in found),
+        windows=sum(each.num_windows for each in found),
+        characters=sum(map(len, part.texts)),
+        bytes=new.size,
+        sha256=new.sha256,
+        of_texts=part.sha256,
+    )
+    write_sealed(storage, _sidecar(part.number), {"shard": record._asdict()})
+    return record
 
-        yield from compute(encoder, corpus, wanted, workers, device)
-        return
-    with _one_thread():
-        for part in corpus:
-            yield part, text_vectors(encoder, part, wanted)
+
+def _sidecar(number: int) -> str:
+    return f"parts/{number:05d}.json"
 
 
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
+def write(path: str, part: Part, found: Sequence[TextVectors], vectors: VectorsOf) -> None:
+    """Write the rows of a part of the corpus as an Arrow stream.
+
+    The columns are `number` (of the text in the corpus, from 0), `text`, `windows` (in how many it was read), and
+    `vector` of a text, else `vectors`, with `word_starts` and `word_ends` (codepoint offsets) those of its words.
+    """
+    all_ND = np.concatenate([each.vectors_ND for each in found])
+    flat = pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(all_ND).reshape(-1)), all_ND.shape[1])
+    offsets = pa.array(np.cumsum([0, *(len(each.vectors_ND) for each in found)]), pa.int32())
+
+    def listed(values: pa.Array) -> pa.Array:
+        return pa.ListArray.from_arrays(offsets, values)
+
+    columns: dict[str, pa.Array] = {
+        "number": pa.array(range(part.first, part.first + len(part.texts)), pa.int64()),
+        "text": pa.array(part.texts, pa.string()),
+        "windows": pa.array([each.num_windows for each in found], pa.int32()),
+    }
+    if vectors == "words":
+        starts, ends = (np.concatenate(edges) for edges in zip(*((f.starts_N, f.ends_N) for f in found), strict=True))
+        columns["word_starts"] = listed(pa.array(starts, pa.int32()))
+        columns["word_ends"] = listed(pa.array(ends, pa.int32()))
+    columns |= {"vector": flat} if vectors == "texts" else {"vectors": listed(flat)}
+    table = pa.table(columns)
+    with pa.OSFile(path, "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=_BATCH_ROWS)
+
+
+def _finish(
+    storage: Storage, config: Mapping[str, Any], used: Mapping[str, Any], records: Sequence[ShardRecord]
+) -> dict[str, Any]:
+    """Write the manifest and the mark of success; return the manifest. `used`: see `Checkpoint.record`."""
+    storage.write_json("dataset_info.json", {"description": f"Vectors of {config['vectors']}."})
+    state = {
+        "_data_files": [{"filename": record.path} for record in records],
+        "_fingerprint": records[0].sha256[:32],
+        "_format_columns": None,
+        "_format_kwargs": {},
+        "_format_type": None,
+        "_output_all_columns": False,
+        "_split": None,
+    }
+    storage.write_json("state.json", state)
+    manifest = {
+        "version": VERSION,
+        "config": dict(config),
+        **used,
+        "shards": [record._asdict() for record in records],
+        "files": {name: hash_of(storage, name) for name in (CONFIG, *_LAYOUT)},
+        **{name: sum(getattr(record, name) for record in records) for name in COUNTS},
+    }
+    write_sealed(storage, EMBEDDINGS_MANIFEST, manifest)
+    storage.write_json(SUCCESS, {EMBEDDINGS_MANIFEST: hash_of(storage, EMBEDDINGS_MANIFEST)})
+    return manifest
+
+
+def _check_same(storage: Storage, shards: list[dict[str, str]], corpus: Iterator[Part]) -> None:
+    """Check that a complete folder has these texts."""
+    for part, shard in itertools.zip_longest(corpus, shards):
+        if part is None:
+            raise UserError(f"{storage.url} has the vectors of more texts. Give the same input, or another --output.")
+        _refuse_other_texts(storage, part, None if shard is None else shard["of_texts"])
+
+
+def _refuse_other_texts(storage: Storage, part: Part, of_texts: str | None) -> None:
+    if of_texts != part.sha256:
+        raise UserError(
+            f"{storage.url}: texts {part.first + 1} to {part.first + len(part.texts)} are not those that it was begun "
+            "with. Give the same input, or another --output."
+        )
+
+
+def _here(encoder: TextEncoder, corpus: Iterable[Part], wanted: Wanted) -> Iterator[tuple[Part, list[TextVectors]]]:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        yield
+        for part in corpus:
+            yield part, text_vectors(encoder, part, wanted)
     finally:
         torch.set_num_threads(before)
 
 
-def _chained(first: Part, rest: Iterator[Part]) -> Iterator[Part]:
-    yield first
-    yield from rest
+class _Worker:
+    """Encodes one part after another with one thread, on Ray."""
+
+    def __init__(self, device: str) -> None:
+        torch.set_num_threads(1)
+        self._device = device
+        self._encoder: TextEncoder | None = None
+
+    def ready(self) -> None:
+        """Return once the worker is started."""
+
+    def work(self, shared: list[Any], part: Part, wanted: Wanted) -> list[TextVectors]:
+        """Return the embeddings of the texts of a part, by the encoder that `shared` refers to."""
+        # Not an argument of the constructor: for those Ray prints that a restart of the worker will fail.
+        if self._encoder is None:
+            import ray
+
+            encoder: TextEncoder = ray.get(shared[0])
+            encoder.encoder.to(self._device)
+            self._encoder = encoder
+        return text_vectors(self._encoder, part, wanted)
 
 
-def _check_same(storage: Storage, shards: list[dict[str, str]], corpus: Iterator[Part]) -> None:
-    """See that a complete folder is of these texts.
+def _on_ray(
+    encoder: TextEncoder, corpus: Iterator[Part], wanted: Wanted, workers: int, device: str
+) -> Iterator[tuple[Part, list[TextVectors]]]:
+    """Yield the embeddings of all parts as they are ready. A lost worker is restarted.
+
+    A worker joins as soon as the cluster has room for it. No more parts are read than there are workers.
+    """
+    import ray  # takes seconds
+    from ray.exceptions import RayError, RayTaskError
+
+    from tokenfree.train.ray.cluster import ray_environment, ray_session
+
+    gpus = 1 if torch.device(device).type == "cuda" else 0
+    with ray_environment(), ray_session(num_cpus=workers):
+        try:
+            shared = [ray.put(encoder)]
+            kind: Any = ray.remote(_Worker)
+            options = {"num_cpus": 1, "num_gpus": gpus, "max_restarts": _FOREVER, "max_task_retries": _FOREVER}
+            made = [kind.options(**options).remote(device) for _ in range(workers)]
+            waiting: dict[Any, tuple[Any, Part | None]] = {worker.ready.remote(): (worker, None) for worker in made}
+            while waiting:
+                (done,), _ = ray.wait(list(waiting), num_returns=1)
+                worker, part = waiting.pop(done)
+                found = ray.get(done)
+                following = next(corpus, None)
+                if following is not None:
+                    waiting[worker.work.remote(shared, following, wanted)] = worker, following
+                elif not any(each for _, each in waiting.values()):
+                    waiting.clear()  # workers that the cluster has no room for are not waited for
+                if part is not None:
+                    yield part, found
+        except RayTaskError as error:
+            raise error.cause from None
+        except RayError as error:
+            said = next(iter(str(error).strip().splitlines()), type(error).__name__)
+            raise JobError(f"Ray was lost ({said}). Run the same command again to resume.") from error
+
+
+class _Window(NamedTuple):
+    text: int  # number in the part
+    start: int
+    end: int
+
+
+def width_of(encoder: TextEncoder, wanted: Wanted) -> int:
+    """Return D.
 
     Raises:
-        UserError: it is of others.
+        UserError: the encoder reads no texts, or did not train what is wanted.
     """
-    count = 0
-    for part in corpus:
-        refuse_other_texts(storage, part, shards[count]["of_texts"] if count < len(shards) else None)
-        count += 1
-    if count < len(shards):
-        raise UserError(f"{storage.url} has the vectors of more texts; give the same input, or another --output")
+    found = encoder(["a"])
+    if wanted.vectors == "texts" and wanted.pooling == "pooled" and not found.pooled_is_trained:
+        raise UserError("--pooling pooled: this run did not train that layer, a random projection. Give mean or cls.")
+    return _of_window(found, 0, "a", wanted)[0].shape[1]
 
 
-def _fingerprint(encoder: TextEncoder) -> str:
-    """32 hex digits of the weights, the settings of the model and how it reads texts."""
-    settings = {"model": to_mapping(encoder.encoder.config), "length": encoder.length, "kind": type(encoder).__name__}
-    digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
-    for name, tensor in sorted(encoder.encoder.state_dict().items()):
-        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
-        digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()[:32]
+def text_vectors(encoder: TextEncoder, part: Part, wanted: Wanted) -> list[TextVectors]:
+    """Return the embeddings of each text of a part of the corpus.
+
+    Which windows are encoded together follows from the part only: they are sorted by length, and as many make a batch
+    as fit.
+
+    Raises:
+        UserError: a text is longer than the model reads, where that is refused.
+    """
+    most, of_text = encoder.max_characters, list[list[_Window]]()
+    for number, text in enumerate(part.texts):
+        if len(text) > most and not wanted.windowed:
+            raise UserError(
+                f"text {part.first + number + 1} has {len(text):,} characters and this model reads {most:,}. Cut it, "
+                "or leave out --long refuse to read it in windows."
+            )
+        of_text.append([_Window(number, start, end) for start, end in spans(text, most)])
+    found: dict[_Window, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
+    for batch in _batches([window for windows in of_text for window in windows]):
+        texts = [part.texts[window.text][window.start : window.end] for window in batch]
+        encoded = encoder(texts)
+        for row, (window, text) in enumerate(zip(batch, texts, strict=True)):
+            vectors, starts, ends = _of_window(encoded, row, text, wanted)
+            found[window] = vectors, starts + window.start, ends + window.start
+    return [_joined([found[window] for window in windows], wanted) for windows in of_text]
+
+
+def spans(text: str, most: int) -> list[tuple[int, int]]:
+    """Return codepoint spans of at most `most` characters, each beginning where the one before ends; at least one.
+
+    They begin at sentences where possible, else at words, as the windows of training do.
+    """
+    if len(text) <= most:
+        return [(0, len(text))]
+    starts = [start for start, _ in cut(text, sentence_starts(text).astype(np.int64), most)]
+    edges = [0]
+    for edge in [*starts[1:], len(text)]:
+        while edge - edges[-1] > most:  # white space behind a full window
+            edges.append(edges[-1] + most)
+        if edge > edges[-1]:
+            edges.append(edge)
+    return list(pairwise(edges))
+
+
+def _batches(windows: Sequence[_Window]) -> Iterator[list[_Window]]:
+    """Yield windows of about the same length together, the longest first."""
+    batch: list[_Window] = []
+    for window in sorted(windows, key=lambda window: (window.start - window.end, window)):
+        if batch:
+            positions = (len(batch) + 1) * (batch[0].end - batch[0].start + 2)
+            if len(batch) == _MOST_WINDOWS or positions > _POSITIONS:
+                yield batch
+                batch = []
+        batch.append(window)
+    if batch:
+        yield batch
+
+
+def _of_window(encoded: Encoded, row: int, text: str, wanted: Wanted) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the vectors of one row of a batch, with the first character of each and the one after its last."""
+    if wanted.vectors == "texts":
+        pooled = getattr(encoded, wanted.pooling)[row : row + 1].float().cpu().numpy()
+        return pooled, np.zeros(1, np.int64), np.array([len(text)])
+    characters = encoded.characters[row, 1 : 1 + len(text)].float().cpu().numpy()
+    if wanted.vectors == "characters":
+        return characters, np.arange(len(text)), np.arange(1, len(text) + 1)
+    word_of = text_words(text).word_of
+    inside = np.flatnonzero(word_of != NOWHERE)
+    names, first = np.unique(word_of[inside], return_index=True)
+    last = np.searchsorted(word_of[inside], names, side="right") - 1
+    starts, ends = inside[first], inside[last] + 1
+    if encoded.words is not None:
+        return encoded.words[row, 1 : 1 + len(starts)].float().cpu().numpy(), starts, ends
+    means = [characters[start:end].mean(axis=0) for start, end in zip(starts, ends, strict=True)]
+    return np.array(means, np.float32).reshape(-1, characters.shape[1]), starts, ends
+
+
+def _joined(windows: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], wanted: Wanted) -> TextVectors:
+    """Return the vectors of the windows of a text; of the text as a whole their mean, weighted by characters."""
+    vectors, starts, ends = (np.concatenate(part) for part in zip(*windows, strict=True))
+    if wanted.vectors == "texts" and len(windows) > 1:
+        share = ((ends - starts) / (ends - starts).sum()).astype(np.float32)
+        vectors, starts, ends = (vectors * share[:, None]).sum(axis=0, keepdims=True), starts[:1], ends[-1:]
+    return TextVectors(vectors, starts, ends, len(windows))

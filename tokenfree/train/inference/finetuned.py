@@ -24,14 +24,7 @@ from tokenfree.train.tasks.inputs import text_inputs
 
 
 class FinetunedModel:
-    """A model with the head of its task, in evaluation mode.
-
-    Args:
-        recipe: of the run, whose task is fitted.
-        checkpoint: of the run.
-        vocabulary: of subwords, where the model reads such.
-        device: where the model is to be.
-    """
+    """A model with the head of its task, in evaluation mode; the task of `recipe` is fitted."""
 
     def __init__(
         self, recipe: FinetuneRecipe, checkpoint: Checkpoint, vocabulary: Vocabulary | None, device: str = "cpu"
@@ -45,30 +38,33 @@ class FinetunedModel:
         model.load_state_dict(checkpoint.weights())
         self.model = model.to(self._device).eval()
 
+    def __repr__(self) -> str:
+        return f"FinetunedModel(task={self.task.name}, step={self.step})"
+
     @property
     def step(self) -> int:
         """Step of the checkpoint."""
         return self.checkpoint.step
 
     def __call__(self, texts: Sequence[str]) -> list[dict[str, Any]]:
-        """What the task finds in each text: a line of RUN/predictions, but for `key`. Of pairs, each text is two with a
-        tab between.
+        """Return what the task finds in each text: a line of RUN/predictions, without `key`. Of pairs, each text is two
+        with a tab between.
 
         Raises:
             UserError: a text is not one of the task, or too long where that is refused.
         """
         if isinstance(texts, str) or not texts:
-            raise UserError(f"give a list of at least one text, not {texts!r}")
+            raise UserError(f"texts={texts!r}: no list. Give a list of at least one text.")
         examples = [self.task.raw(f"text {number}", text) for number, text in enumerate(texts, 1)]
         found = self.evaluate_examples(examples).predictions
         return [{name: value for name, value in each.items() if name != "key"} for each in found]
 
     def evaluate(self, path: str | None, noise: Noise | None = None) -> Evaluated:
-        """The predictions for the examples of a file and, where it has the right answers, the scores.
+        """Return the predictions for the examples of a file and, where it has the right answers, the scores.
 
         Args:
             path: of the file; None where the task makes its examples.
-            noise: what is in the texts, of which `evaluation` counts; None: as the run has it.
+            noise: whose `evaluation` is added to the texts; None: as the run has it.
 
         Raises:
             UserError: what is wrong with the file; or the task or the model does not go with the noise.
@@ -76,18 +72,24 @@ class FinetunedModel:
         return self.evaluate_examples(self.examples(path, noise))
 
     def examples(self, path: str | None, noise: Noise | None = None) -> Sequence[Any]:
-        """The examples that `evaluate` evaluates.
+        """Return the examples that `evaluate` evaluates.
 
         Raises:
             UserError: see `evaluate`.
         """
-        task = self._with(noise)
+        task: Any = self.task
+        if noise is not None:
+            if not isinstance(getattr(task, "noise", None), Noise):
+                raise UserError(f"{task.name} takes no noise, which would move its answers. Leave it out.")
+            if noise.evaluation == IN_WORDS and not reads_words(self.recipe.model):
+                raise UserError(f"noise {IN_WORDS} is for models of words, which this is none of. Give random_case.")
+            task = dataclasses.replace(task, noise=noise)
         if path is None and task.needs_files:
-            raise UserError(f"--data is missing; {task.name} is evaluated on a file of examples")
+            raise UserError(f"--data is missing. Give a file of examples for {task.name}.")
         return task.examples("test", path)
 
     def evaluate_examples(self, examples: Sequence[Any]) -> Evaluated:
-        """The predictions for examples of the task and, where they have the right answers, the scores.
+        """Return the predictions for examples of the task and, where they have the right answers, the scores.
 
         Raises:
             UserError: an example is longer than the model reads, where that is refused.
@@ -96,27 +98,16 @@ class FinetunedModel:
         with matrix_precision(self.recipe.train.precision, self._device):
             return evaluator(self.model, self._device)
 
-    def _with(self, noise: Noise | None) -> DownstreamTask:
-        """The task with noise in place of its own."""
-        task: Any = self.task
-        if noise is None:
-            return task
-        if not isinstance(getattr(task, "noise", None), Noise):
-            raise UserError(f"{task.name} takes no noise, which would move what its answers are of; leave it out")
-        if noise.evaluation == IN_WORDS and not reads_words(self.recipe.model):
-            raise UserError(f"noise {IN_WORDS} is for models of words, which this is none of; take random_case")
-        return dataclasses.replace(task, noise=noise)
-
 
 def load_finetuned(
     run: str | Path, *, step: int | None = None, device: str = "cpu", trust_code: bool = False
 ) -> FinetunedModel:
-    """The best checkpoint of a fine-tuning run; of one that is still trained, the newest that is sound.
+    """Return the best checkpoint of a fine-tuning run; of one that is still trained, the newest that is not damaged.
 
     Args:
         run: its path or address.
         step: use the checkpoint of this step.
-        device: where the model is to be, such as "cpu" or "cuda:0".
+        device: of the model, such as "cpu" or "cuda:0".
         trust_code: run the code outside tokenfree that the run names.
 
     Raises:

@@ -33,8 +33,8 @@ class Predictor:
     """The encoder and the head of a run, in evaluation mode.
 
     Args:
-        recipe: that it was trained by.
-        vocabulary: of the data that it was trained on; None where its objective needs none.
+        recipe: of the run.
+        vocabulary: of its data; None where its objective needs none.
         characters: the character that each class stands for, int64 [classes]; None where its objective has none.
 
     Attributes:
@@ -53,10 +53,14 @@ class Predictor:
         self._model, self.recipe, self.vocabulary = model.eval(), recipe, vocabulary
         self._characters = characters
 
-    def __call__(self, text: str, top: int = 5) -> list[list[Guess]]:
-        """The `top` guesses for each mark of `text`, the most likely first; see `read_masked_text` for marks.
+    def __repr__(self) -> str:
+        step = "" if self.checkpoint is None else f", step={self.checkpoint.step}"
+        return f"Predictor(objective={self.recipe.objective.name}{step})"
 
-        Each mark is guessed with the others hidden.
+    def __call__(self, text: str, top: int = 5) -> list[list[Guess]]:
+        """Return the `top` predictions for each mark of `text`, `[MASK]` or `[MASK:5]`, the most likely first.
+
+        Each mark is predicted with the others hidden.
 
         Raises:
             UserError: there is no mark in it, or it is longer than the model reads.
@@ -64,7 +68,7 @@ class Predictor:
         return self.fill(read_masked_text(text), top)
 
     def fill(self, text: MaskedText, top: int = 5) -> list[list[Guess]]:
-        """The same for a text that is already parted at what is hidden.
+        """Return the same for a text that is already split at its marks.
 
         Raises:
             UserError: it is longer than the model reads.
@@ -78,14 +82,14 @@ class Predictor:
             return guesses.guess_subword(text, number, self.vocabulary, self._score, length=length)
         if objective.name == "byte2word":
             room, _ = room_for_words(length, objective.bytes_per_word)
-            pieces = self._pieces()
-            return guesses.guess_word(text, number, pieces, self._score, length=length, num_words=room)
+            return guesses.guess_word(text, number, self._pieces(), self._score, length=length, num_words=room)
         if objective.name not in ("canine_s", "canine_c", "masked_characters"):
-            raise UserError(f"this model was trained with objective.name: {objective.name}, which guesses no text")
+            raise UserError(f"objective.name: {objective.name} of this run predicts no text. Give another run.")
         room = room_for_characters(length, objective.spare)
         if objective.name == "canine_s":
-            pieces = self._pieces()
-            return guesses.guess_subword_by_characters(text, number, pieces, self._score, length=length, room=room)
+            return guesses.guess_subword_by_characters(
+                text, number, self._pieces(), self._score, length=length, room=room
+            )
         assert self._characters is not None
         return guesses.guess_characters(
             text, number, self._score_target, characters=self._characters.tolist(), length=length, room=room
@@ -111,7 +115,7 @@ class Predictor:
 
 
 class _OneText:
-    """An encoder for batches whose rows differ in what is known of the targets alone: it reads the first for all."""
+    """An encoder for batches whose rows differ only in the known targets: it reads the first row for all."""
 
     def __init__(self, encoder: Any) -> None:
         self._encoder = encoder
@@ -127,28 +131,28 @@ class _OneText:
 def load_predictor(
     run: str | Path, data: str | None = None, *, step: int | None = None, trust_code: bool = False
 ) -> Predictor:
-    """A run with the average of its weights where it has one, on the CPU; see `checkpoint_of` for which checkpoint.
+    """Return the predictor of a run, with averaged weights if it has them; see `checkpoint_of` for which checkpoint.
 
     Args:
         run: its path or address.
-        data: where the vocabulary of its data is, by default in the data directory that it was trained on.
+        data: directory with the vocabulary; by default that of the run's data.
         step: use the checkpoint of this step.
         trust_code: run the code outside tokenfree that the run names.
 
     Raises:
-        UserError: there is no such run, it was imported (and has no head), or its vocabulary is not to be found.
+        UserError: there is no such run, it was imported (and has no head), or its vocabulary is missing.
         JobError: the checkpoint is damaged.
     """
     config = read_config(run, trust_code=trust_code)
     if not config.manifest:
         raise UserError(
-            f"{run} was {config.data}: an encoder without the head that predicts; train on with --init-from"
+            f"{run} was {config.data}: an encoder without the head that predicts. Train it with --init-from."
         )
     return predictor_of(checkpoint_of(run, step), config.recipe, data or config.data)
 
 
 def predictor_of(checkpoint: Checkpoint, recipe: PretrainRecipe, data: Data) -> Predictor:
-    """A checkpoint that was trained by `recipe` on `data`, which are read for the vocabulary.
+    """Return the predictor of a checkpoint that was trained by `recipe` on `data`, which has the vocabulary.
 
     Raises:
         UserError: its vocabulary is not that of `data`.
@@ -156,7 +160,7 @@ def predictor_of(checkpoint: Checkpoint, recipe: PretrainRecipe, data: Data) -> 
     vocabulary = load_data_vocabulary(data)
     if checkpoint.state.vocabulary != (None if vocabulary is None else vocabulary.sha256):
         raise UserError(
-            f"{data} has not the vocabulary that {checkpoint.path} was trained with; name the data with --data DIR"
+            f"{data}: not the vocabulary that {checkpoint.path} was trained with. Name the data with --data DIR."
         )
     with torch.random.fork_rng():  # fresh weights are drawn, then overwritten
         size = vocabulary.size if vocabulary is not None else 0
@@ -170,9 +174,9 @@ def predictor_of(checkpoint: Checkpoint, recipe: PretrainRecipe, data: Data) -> 
 
 
 def _characters(recipe: PretrainRecipe, data: Data) -> np.ndarray | None:
-    """For each class of characters the one that is most frequent in `data`, else its lowest.
+    """Return for each class of characters the one that is most frequent in `data`, else its lowest.
 
-    Data elsewhere than on this machine are not fetched for it.
+    Remote data are not fetched for it.
     """
     buckets = getattr(recipe.objective, "buckets", None)
     if buckets is None:

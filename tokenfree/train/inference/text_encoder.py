@@ -13,9 +13,8 @@ from torch import Tensor
 from tokenfree.core.errors import UserError
 from tokenfree.train.batches.characters import frame
 from tokenfree.train.batches.padding import Padding
-from tokenfree.train.batches.words import room_for_words
+from tokenfree.train.batches.words import NOWHERE, NUM_FRAME, frame_words, join_words, room_for_words, text_words
 from tokenfree.train.config import FinetuneRecipe
-from tokenfree.train.inference.words import encode_words, words_of_texts
 from tokenfree.train.model.encoder import Encoder, mean_of_text
 from tokenfree.train.runs.checkpoints import Checkpoint
 from tokenfree.train.runs.config import read_any_config
@@ -23,16 +22,16 @@ from tokenfree.train.runs.run import checkpoint_of
 
 
 class Encoded(NamedTuple):
-    """Vectors of some texts.
+    """Embeddings of some texts.
 
     `characters` is float [texts, positions, width]: CLS, the characters, SEP, then padding up to the longest text;
     `mask` is bool [texts, positions], false for padding; `cls` is float [texts, width], the unit of CLS.
 
-    For a text as a whole there are three vectors:
+    Three vectors stand for a text as a whole:
 
     - `mean`, float [texts, width]: of its characters; what every objective trains;
     - `cls_max`, float [texts, 2 * width]: `cls`, then the largest value of each feature over CLS and the characters, as
-      the multi-scale Transformer has it (arXiv 1912.00544, section 3.2);
+      in the multi-scale Transformer (https://arxiv.org/abs/1912.00544, section 3.2);
     - `pooled`, float [texts, width]: tanh of a dense layer on `cls`. Only next-sentence prediction
       (`objective.next_sentence`) and fine-tuning for labels of texts train that layer, as `pooled_is_trained` tells; of
       other runs it is a random projection.
@@ -52,7 +51,7 @@ class Encoded(NamedTuple):
 
     @property
     def mean(self) -> Tensor:
-        """The mean over the vectors of a text's characters, float [texts, width]; that of CLS for one without any."""
+        """Mean of the vectors of a text's characters, float [texts, width]; the vector of CLS for an empty text."""
         return mean_of_text(self.characters, self.mask)
 
     @property
@@ -62,21 +61,24 @@ class Encoded(NamedTuple):
         largest = self.characters.masked_fill(~inner[..., None], -torch.inf).amax(dim=1)
         return torch.cat([self.cls, largest], dim=1)
 
+    def __repr__(self) -> str:
+        shapes = (f"{name}={list(value.shape)}" for name, value in self._asdict().items() if isinstance(value, Tensor))
+        return f"Encoded({', '.join(shapes)})"
+
 
 class TextEncoder:
     """An encoder in evaluation mode, called with a list of texts; `encoder` is the module itself.
 
-    Texts are read as they are, a vector for each codepoint. Training saw text in NFC (preprocess/text/normalize.py), so
-    other forms may be encoded less well. `max_characters` is how many always fit into `length` positions. So that
-    a text's vectors do not depend on its neighbours, all are padded by at least `spare` positions, to whole groups of
-    `group`; and to whole blocks of local attention, `block`, where UP, which reads `reach` positions ahead, sees one
-    that is nothing but padding.
+    Texts are read as they are, with a vector for each codepoint. Training saw text in NFC
+    (preprocess/text/normalize.py), so other forms may be encoded less well. Texts are padded so that their vectors do
+    not depend on their neighbours; see `Padding`.
 
     Args:
-        length: the positions of an example in training.
+        length: positions of an example in training.
 
     Attributes:
         checkpoint: The checkpoint that `load_encoder` read the weights from.
+        max_characters: Number of characters that always fit into an input.
     """
 
     checkpoint: Checkpoint | None = None
@@ -89,26 +91,30 @@ class TextEncoder:
         self.reach, self.spare = self._padding.reach, self._padding.spare
         self.max_characters = self.length - 2 - self.spare
 
+    def __repr__(self) -> str:
+        step = "" if self.checkpoint is None else f", step={self.checkpoint.step}"
+        return f"{type(self).__name__}(width={self.encoder.config.width}, max_characters={self.max_characters}{step})"
+
     @torch.no_grad()
     def __call__(self, texts: Sequence[str]) -> Encoded:
-        """Encode all texts as one batch; the vectors are on the device of `encoder`.
+        """Return the embeddings of all texts, encoded as one batch on the device of `encoder`.
 
         Raises:
             UserError: a text is longer than the model reads, or there is none.
         """
         if isinstance(texts, str) or not texts:
-            raise UserError(f"give a list of at least one text, not {texts!r}")
+            raise UserError(f"texts={texts!r}: no list. Give a list of at least one text.")
         return self._encode(texts)._replace(pooled_is_trained=self.pooled_is_trained)
 
     def _encode(self, texts: Sequence[str]) -> Encoded:
         symbols = self.encoder.config.embedder.symbols
         if symbols != "characters":
-            raise UserError(f"this model reads {symbols}, not texts; give their ids to `encoder.encoder` itself")
+            raise UserError(f"this model reads {symbols}, not texts. Give their ids to `encoder.encoder`.")
         longest = max(range(len(texts)), key=lambda index: len(texts[index]))
         if len(texts[longest]) > self.max_characters:
             raise UserError(
-                f"text {longest} has {len(texts[longest])} characters and this model reads {self.max_characters}; "
-                "cut it into parts"
+                f"text {longest} has {len(texts[longest])} characters and this model reads {self.max_characters}. "
+                "Cut it into parts."
             )
         windows = [np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32) for text in texts]
         ends = np.array([len(window) for window in windows])
@@ -121,7 +127,7 @@ class TextEncoder:
 
 
 class WordEncoder(TextEncoder):
-    """A `TextEncoder` of words of bytes, such as Byte2Word; what served the prediction of subwords is not used."""
+    """A `TextEncoder` of words of bytes, such as Byte2Word. The upsampler, which predicted subwords, is not used."""
 
     def __init__(self, encoder: Encoder, *, length: int, pooled_is_trained: bool = False) -> None:
         super().__init__(encoder, length=length, pooled_is_trained=pooled_is_trained)
@@ -129,31 +135,47 @@ class WordEncoder(TextEncoder):
         self.max_characters = min(self._num_words, self._num_bytes // 4)
 
     def _encode(self, texts: Sequence[str]) -> Encoded:
-        found = words_of_texts(texts)
-        counts, sizes = found.words.counts, found.words.num_bytes
-        for number, (count, size) in enumerate(zip(counts.tolist(), sizes.tolist(), strict=True)):
+        # B texts, C characters with CLS and SEP, U words with CLS and SEP, D width
+        utf8, starts, ends, word_of = zip(*map(text_words, texts), strict=True)
+        words = join_words(utf8, starts, ends)
+        for number, (count, size) in enumerate(zip(words.counts.tolist(), words.num_bytes.tolist(), strict=True)):
             if count > self._num_words or size > self._num_bytes:
                 raise UserError(
                     f"text {number} has {count} words of {size} bytes and this model reads {self._num_words} of "
-                    f"{self._num_bytes}; cut it into parts"
+                    f"{self._num_bytes}. Cut it into parts."
                 )
-        characters, mask, pooled, words, word_mask = encode_words(self.encoder, found)
-        return Encoded(characters, mask, pooled, words[:, 0], words, word_mask)
+        room = (int(words.num_bytes.max()) + NUM_FRAME, int(words.counts.max()) + NUM_FRAME)
+        framed = frame_words(words.text, words.starts, words.sizes, words.counts, *room)
+        device = self.encoder.pooler.weight.device
+        codepoints_BC, mask_BC, unit_ends_BU = (torch.from_numpy(array).to(device) for array in framed)
+        down, units_BUD = self.encoder.encode(codepoints_BC, mask_BC, unit_ends_BU=unit_ends_BU)
+
+        unit = np.full((len(texts), max(map(len, word_of)) + NUM_FRAME), NOWHERE)
+        for line, row, count in zip(unit, word_of, words.counts.tolist(), strict=True):
+            line[0], line[len(row) + 1] = 0, count + 1
+            line[1 : len(row) + 1] = np.where(row == NOWHERE, NOWHERE, row + 1)
+        unit_BC = torch.from_numpy(unit).to(device)
+        known_BC = unit_BC != NOWHERE
+        rows_BC1 = unit_BC.clamp(min=0)[..., None]
+        characters_BCD = units_BUD.gather(1, rows_BC1.expand(-1, -1, units_BUD.shape[-1])) * known_BC[..., None]
+        words_BUD = units_BUD * down.valid_BU[..., None]
+        pooled = self.encoder.pool(units_BUD)
+        return Encoded(characters_BCD, known_BC, pooled, words_BUD[:, 0], words_BUD, down.valid_BU)
 
 
 def load_encoder(
     run: str | Path, *, step: int | None = None, device: str = "cpu", trust_code: bool = False
 ) -> TextEncoder:
-    """The encoder of a run (see `checkpoint_of` for which checkpoint), with the average of its weights if it has one.
+    """Return the encoder of a run (see `checkpoint_of` for which checkpoint), with averaged weights if it has them.
 
     A run of classification or of pairs does not train UP: what it learned is in `cls`, in `pooled` where
-    `pooled_is_trained` says so, and in `words` of models of words. The vectors of characters, and so `mean` and
+    `pooled_is_trained` is true, and in `words` of models of words. The vectors of characters, and so `mean` and
     `cls_max`, come through the UP that it began with.
 
     Args:
         run: its path or address.
         step: use the checkpoint of this step.
-        device: where the encoder is to be, such as "cpu" or "cuda:0".
+        device: of the encoder, such as "cpu" or "cuda:0".
         trust_code: run the code outside tokenfree that the run names.
 
     Raises:

@@ -51,8 +51,7 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         UserError: options do not fit together, or see `tokenfree.train.inference.embed.embed`.
     """
-    from tokenfree.train.inference.embed import embed
-    from tokenfree.train.inference.vectors import Wanted
+    from tokenfree.train.inference.embed import Wanted, embed
     from tokenfree.workflows.terminal.progress import EmbeddingLine, counted
     from tokenfree.workflows.terminal.results import next_command
 

@@ -74,7 +74,7 @@ def test_texts_are_cut_to_what_is_read(make_model: MakeModel, run_of_subwords: s
         if model.symbols == "subwords":
             assert model.subwords(short).shape[1] <= model.reader.length < model.subwords(more).shape[1]
         else:
-            with pytest.raises(UserError, match="cut it into parts"):
+            with pytest.raises(UserError, match="Cut it into parts"):
                 model.read(more)
         path = tmp_path / "text"
         path.write_text(f"{long}\nkurz\n", encoding="utf-8")
