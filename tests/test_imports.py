@@ -52,7 +52,7 @@ FLOORS: dict[str, list[set[str]]] = {
         {"run", "tune"},
     ],
     "workflows": [
-        {"demo_corpus", "inspection", "recipes"},
+        {"demo_corpus", "recipes"},
         {"terminal"},
         {"api", "doctor", "report"},
         {"cluster", "demo"},

@@ -33,7 +33,6 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.core.storage import Storage
     from tokenfree.preprocess.dataset.manifest import load_manifest
     from tokenfree.train.inference.embed import is_vectors_folder
-    from tokenfree.workflows.inspection import windows
     from tokenfree.workflows.terminal import inspection
     from tokenfree.workflows.terminal.progress import console
     from tokenfree.workflows.terminal.results import next_command
@@ -43,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     if is_vectors_folder(Storage.at(args.directory).names()):
         return _vectors(args)
     manifest = load_manifest(args.directory)
-    shown = windows(args.directory, manifest, num_windows=args.sample, width=args.width)
+    shown = inspection.windows(args.directory, manifest, num_windows=args.sample, width=args.width)
     if args.json:
         found = {
             "counts": list(inspection.counts(manifest)),

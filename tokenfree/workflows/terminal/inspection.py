@@ -2,23 +2,132 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
+import numpy as np
+import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from tokenfree.core.errors import one_line
+from tokenfree.core.storage import Storage
 from tokenfree.preprocess.dataset.manifest import Manifest
+from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.records import schema
-from tokenfree.workflows.inspection import BLOCK, Piece, Window, on_one_line
 
 ALTERNATE = ("cyan", "yellow")
+BLOCK = "█"
+_BYTE = re.compile("<0x[0-9A-F]{2}>")  # the name of a byte-fallback piece
+
+
+class Piece(NamedTuple):
+    """A word or subword of a window: from character `start` to `end`, drawn as `text`."""
+
+    start: int
+    end: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Window:
+    """A window, or its first characters, with its features."""
+
+    number: int  # in the training split
+    labels: Mapping[str, str]  # document and language, where they are kept
+    characters: int  # of the whole window
+    text: str
+    words: Sequence[Piece] | None  # None: the data have no such columns
+    subwords: Sequence[Piece] | None
+    masked: str | None  # as CANINE-S sees it, masked characters as blocks; None without subwords
+
+
+def windows(directory: str, manifest: Manifest, *, num_windows: int, width: int) -> Iterator[Window]:
+    """Yield `num_windows` windows, spread evenly over the training split, the first `width` characters of each."""
+    storage = Storage.at(directory)
+    vocabulary = None
+    if manifest.vocabulary_sha256 is not None:
+        vocabulary = Vocabulary.load(storage.read_bytes("vocabulary/subwords.model"))
+    for number, row in _sample(storage, manifest, num_windows):
+        known = set(row.schema.names)
+        text = row.column("text")[0].as_py()
+        words = subwords = masked = None
+        if "word_starts" in known:
+            words = [Piece(*span, text[slice(*span)]) for span in _character_spans(text, _spans(row, "word"), width)]
+        if "subword_starts" in known and vocabulary is not None:
+            names = vocabulary.pieces()
+            spelled = [names[id] for id in row.column("subword_ids")[0].values.to_pylist()]
+            subwords = subword_pieces(text[:width], _spans(row, "subword"), spelled)
+            masked = _masked(row, vocabulary, number, width)
+        labels = {name: str(row.column(name)[0]) for name in ("document", "language") if name in known}
+        yield Window(number, labels, len(text), text[:width], words, subwords, masked)
+
+
+def subword_pieces(text: str, spans: Sequence[tuple[int, int]], names: Sequence[str]) -> list[Piece]:
+    """Return the subwords of `text` by their spans and names. A run of bytes is one piece, drawn in `<>`."""
+    pieces: list[Piece] = []
+    in_bytes = False
+    for (start, end), name in zip(spans, names, strict=True):
+        if end > len(text):
+            break
+        goes_on = in_bytes
+        in_bytes = bool(_BYTE.fullmatch(name))
+        if in_bytes and goes_on and start <= pieces[-1].end:
+            start = pieces.pop().start
+        pieces.append(Piece(start, end, f"<{text[start:end]}>" if in_bytes else text[start:end]))
+    return pieces
+
+
+def _on_one_line(text: str) -> str:
+    return text.replace("\n", "⏎ ")
+
+
+def _character_spans(text: str, spans: Sequence[tuple[int, int]], width: int) -> list[tuple[int, int]]:
+    """Return spans of UTF-8 bytes as spans of characters, of those that end within `width`."""
+    encoded = text.encode()
+    near = [span for span in spans if span[0] <= 4 * width]  # bytes: enough for `width` characters
+    found = [(len(encoded[:start].decode()), len(encoded[:end].decode())) for start, end in near]
+    return [span for span in found if span[1] <= width]
+
+
+def _spans(row: pa.RecordBatch, kind: str) -> list[tuple[int, int]]:
+    starts, ends = (row.column(f"{kind}_{side}")[0].values.to_pylist() for side in ("starts", "ends"))
+    return list(zip(starts, ends, strict=True))
+
+
+def _sample(storage: Storage, manifest: Manifest, num_windows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield rows (number in the training split, the row), evenly spaced."""
+    shards = manifest.splits["train"].shards
+    bounds = np.cumsum([0, *(shard.rows for shard in shards)])
+    chosen = np.unique(np.linspace(0, bounds[-1] - 1, num_windows).astype(int)) if bounds[-1] and num_windows else []
+    for number in chosen:
+        index = int(np.searchsorted(bounds, number, side="right")) - 1
+        with storage.open(shards[index].path) as file:
+            offset = int(number - bounds[index])
+            for batch in pa.ipc.open_stream(file):
+                if offset < batch.num_rows:
+                    yield int(number), batch.slice(offset, 1)
+                    break
+                offset -= batch.num_rows
+
+
+def _masked(row: pa.RecordBatch, vocabulary: Vocabulary, number: int, width: int) -> str:
+    """Return the window as CANINE-S would see it, masked characters as blocks."""
+    from tokenfree.preprocess.text.specials import MASK
+    from tokenfree.train.objectives.canine_s import Config
+
+    window, config = row.column("codepoints")[0].values.to_numpy(), Config()
+    collate = config.collator(vocabulary, len(window) + 2 + config.spare, seed=0)
+    columns = {name: [row.column(name)[0].values.to_numpy()] for name in collate.columns}
+    seen = collate(columns, np.array([number]))["codepoints"][0, 1 : len(window) + 1]
+    return "".join(BLOCK if new == MASK else chr(new) for new in seen[:width])
 
 
 def counts(manifest: Manifest) -> Iterator[dict[str, Any]]:
-    """Documents, windows, characters, bytes and shards of each split and language."""
+    """Yield documents, windows, characters, bytes and shards of each split and language."""
     for split, content in manifest.splits.items():
         for language in sorted({shard.language for shard in content.shards}):
             shards = [shard for shard in content.shards if shard.language == language]
@@ -28,7 +137,6 @@ def counts(manifest: Manifest) -> Iterator[dict[str, Any]]:
 
 
 def counts_table(manifest: Manifest) -> Table:
-    """The same as a table."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in ("split", "language"):
         table.add_column(name)
@@ -41,7 +149,7 @@ def counts_table(manifest: Manifest) -> Table:
 
 
 def pages_line(manifest: Manifest) -> Text:
-    """What became of the pages that were read."""
+    """Return what became of the pages that were read."""
     counters = manifest.counters
     parts = [f"{counters['pages']:,} read"]
     for name in ("documents", "redirects", "other_namespaces", "duplicates"):
@@ -52,12 +160,10 @@ def pages_line(manifest: Manifest) -> Text:
 
 
 def columns(manifest: Manifest) -> dict[str, str]:
-    """The columns with their types."""
     return {field.name: str(field.type).replace(" not null", "") for field in schema(manifest.config["columns"])}
 
 
 def columns_table(manifest: Manifest) -> Table:
-    """The same as a table."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("\ncolumn")
     table.add_column("\ntype")
@@ -72,7 +178,7 @@ def show_window(console: Console, window: Window) -> None:
     heading = ("\n", (f"window {window.number:,}", "bold"), f"  {one_line(labels)}, {window.characters:,} characters")
     console.print(Text.assemble(*heading))
     rest = "…" if window.characters > len(window.text) else ""
-    console.print(Text(on_one_line(window.text) + rest))
+    console.print(Text(_on_one_line(window.text) + rest))
     if window.words is not None:
         console.print(_marked(console, "words", window.text, window.words, "|"))
     if window.subwords is not None:
@@ -82,20 +188,20 @@ def show_window(console: Console, window: Window) -> None:
 
 
 def _marked(console: Console, title: str, shown: str, pieces: Sequence[Piece], separator: str) -> Text:
-    """The text with its pieces in alternating colours, or parted by `separator` where there are no colours."""
+    """Return the text with its pieces in alternating colours, or divided by `separator` without colours."""
     text = Text(f"{title:<9}", style="bold")
     coloured = console.is_terminal and console.color_system is not None and not console.no_color
     before = 0
     for index, piece in enumerate(pieces):
         gap = shown[before : piece.start] if coloured else separator if index else ""
-        text.append(on_one_line(gap), style="not bold dim")
+        text.append(_on_one_line(gap), style="not bold dim")
         text.append(piece.text, style=f"not bold {ALTERNATE[index % 2]}")
         before = piece.end
     return text
 
 
 def _with_masks(before: str, masked: str) -> Text:
-    """Blocks coloured, replaced characters underlined."""
+    """Return the text with coloured blocks and underlined replacements."""
     text = Text("masks    ", style="bold")
     for old, new in zip(before, masked, strict=True):
         style = "" if old == new else " magenta" if new == BLOCK else " underline magenta"
