@@ -88,10 +88,10 @@ def test_a_table_and_a_picture_of_noise(
     told(capsys, "finetune", "classification", "--train", "texts.csv", "--output", "without_dev", *SMALL)
     assert "--data is missing" in told(capsys, "analyze", "noise", "without_dev", status=2)
     for arguments, message in (
-        (["--noise-rate", "0.3"], "--noise-rate 0.3: there is no noise; name its scheme as --noise"),
+        (["--noise-rate", "0.3"], "--noise-rate 0.3: there is no noise. Name its scheme as --noise"),
         (["--noise", "none", "--noise-seed", "1"], "--noise-seed 1: there is no noise"),
-        (["--noise", "drop", "--noise-rate", "3"], "--noise-rate 3.0: give a share of the characters"),
-        (["--noise", "drop", "--noise-seed", "-3"], "--noise-seed -3: give 0 or more"),
+        (["--noise", "drop", "--noise-rate", "3"], "rate"),
+        (["--noise", "drop", "--noise-seed", "-3"], "seed"),
         (["--noise", "random_case_in_words"], "noise random_case_in_words is for models of words"),
     ):
         error = told(capsys, "evaluate", "run", "--data", "texts.csv", *arguments, status=2)
@@ -138,6 +138,8 @@ def test_a_task_that_makes_its_examples_needs_no_files(files: Path, capsys: pyte
     small += ["--model.width", "10", "--train.length", "9", "--train.steps", "2", "--train.threads", "1"]
     said = told(capsys, "finetune", "mirrored-summation", "--output", "run", *small)
     assert said.rstrip().endswith("tokenfree evaluate run")
-    assert "relative_mse" in told(capsys, "evaluate", "run")
+    assert "relative mse" in told(capsys, "evaluate", "run")
     told(capsys, "finetune", "classification", "--train", "texts.csv", "--output", "texts", *SMALL)
-    assert "--data is missing; classification" in told(capsys, "evaluate", "texts", status=2)
+    assert "--data is missing. Give a file of examples for classification" in told(
+        capsys, "evaluate", "texts", status=2
+    )

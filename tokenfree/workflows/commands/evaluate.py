@@ -22,6 +22,7 @@ import json
 from typing import TYPE_CHECKING
 
 from tokenfree.core.errors import UserError
+from tokenfree.core.settings import build
 from tokenfree.workflows.recipes.options import SHOWN, add_data_argument, add_step_argument, data_of
 
 if TYPE_CHECKING:
@@ -63,67 +64,61 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.train.runs.config import is_finetuned
 
     if args.windows is not None and args.windows < 1:
-        raise UserError(f"--windows {args.windows}: give at least 1")
-    _check_noise(args)
+        raise UserError(f"--windows {args.windows}. Give at least 1.")
+    noise = _noise(args)
     if args.run_folder is None and args.data and len(args.data) > 1:  # RUN stands behind --data DIR
         args.run_folder = args.data.pop()
     if args.run_folder is None:
         raise UserError("RUN is missing: the folder of a run, before --data")
     if is_finetuned(args.run_folder):
-        return _evaluate_task(args)
+        return _evaluate_task(args, noise)
     if args.noise is not None:
-        raise UserError(f"--noise {args.noise}: is for fine-tuned runs, and {args.run_folder} is none; leave it out")
+        raise UserError(f"--noise {args.noise}: is for fine-tuned runs, and {args.run_folder} is none. Leave it out.")
     data = data_of(args)
     if data is None:
-        raise UserError("--data is missing; give a data directory made by `tokenfree preprocess`")
+        raise UserError("--data is missing. Give a data directory made by `tokenfree preprocess`.")
     return _evaluate_windows(args, data)
 
 
-def _evaluate_task(args: argparse.Namespace) -> int:
+def _evaluate_task(args: argparse.Namespace, noise: "Noise | None") -> int:
     """Print the scores of a fine-tuned run.
 
     Raises:
         UserError: see `tokenfree.train.inference.finetuned`; or the examples have no labels.
     """
     from tokenfree.train.inference.finetuned import load_finetuned
+    from tokenfree.workflows.terminal.results import metric_lines
 
     if args.windows is not None:
-        raise UserError(f"--windows {args.windows}: of a fine-tuned run all examples are evaluated; leave it out")
+        raise UserError(f"--windows {args.windows}: of a fine-tuned run all examples are evaluated. Leave it out.")
     if args.data is not None and len(args.data) > 1:
-        raise UserError(f"--data: a fine-tuned run is evaluated on one file, not {len(args.data)}")
+        raise UserError(f"--data: a fine-tuned run is evaluated on one file, not {len(args.data)}. Give one.")
     file = None if args.data is None else args.data[0]
     model = load_finetuned(args.run_folder, step=args.step, trust_code=args.trust_code)
-    found = model.evaluate(file, _noise(args))
+    found = model.evaluate(file, noise)
     if found.metrics is None:
-        raise UserError(f"{file}: the examples have no labels to be compared with; tokenfree predict labels texts")
+        raise UserError(f"{file}: the examples have no labels to be compared with. Label texts with tokenfree predict.")
     values = {**model.checkpoint.record(), "loss": found.loss, **found.metrics.values}
     if args.json:
         print(json.dumps(values))
         return 0
     values.pop("damaged", None)  # a warning names it
-    for name, value in values.items():
-        print(f"{name:<36}{value:,.4f}" if isinstance(value, float) else f"{name:<36}{value:,}")
+    print("\n".join(metric_lines(values)))
     return 0
 
 
-def _check_noise(args: argparse.Namespace) -> None:
-    for option, value in (("--noise-rate", args.noise_rate), ("--noise-seed", args.noise_seed)):
-        if value is not None and args.noise in (None, "none"):
-            raise UserError(f"{option} {value}: there is no noise; name its scheme as --noise, or leave it out")
-    if args.noise_rate is not None and not 0 < args.noise_rate <= 1:
-        raise UserError(f"--noise-rate {args.noise_rate}: give a share of the characters, above 0 and at most 1")
-    if args.noise_seed is not None and args.noise_seed < 0:
-        raise UserError(f"--noise-seed {args.noise_seed}: give 0 or more")
-
-
 def _noise(args: argparse.Namespace) -> "Noise | None":
-    """What the options say; None: they say nothing."""
-    from tokenfree.train.tasks.examples.noise import Noise
-
+    """Return the noise that the options name; None without options."""
+    given = {name: value for name in ("rate", "seed") if (value := getattr(args, f"noise_{name}")) is not None}
+    for name, value in given.items():
+        if args.noise in (None, "none"):
+            raise UserError(f"--noise-{name} {value}: there is no noise. Name its scheme as --noise, or leave it out.")
     if args.noise is None:
         return None
-    scheme = None if args.noise == "none" else args.noise
-    return Noise(evaluation=scheme, rate=args.noise_rate, seed=args.noise_seed or 0)
+
+    from tokenfree.train.tasks.examples.noise import Noise
+
+    return build(Noise, {"evaluation": None if args.noise == "none" else args.noise, **given}, source="--noise")
 
 
 def _evaluate_windows(args: argparse.Namespace, data: "Data") -> int:
