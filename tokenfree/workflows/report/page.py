@@ -42,7 +42,22 @@ def write_report(
         JobError: a checkpoint is damaged.
         OSError: the file cannot be written.
     """
-    records = [load(_local(folder)) for folder in folders]
+    page = render([load(_local(folder)) for folder in folders], contexts or {}, sentences, step)
+    path = Path(output)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, page)
+    if (path.parent / HASHES).is_file():  # a finished run or sweep, whose files are all under a hash
+        rewritten(str(path.parent), [path.name])
+    return path
+
+
+def render(
+    records: Sequence[Record],
+    contexts: Mapping[str, Mapping[str, float]],
+    sentences: Sequence[tuple[str, str]],
+    step: int | None,
+) -> str:
+    """Return the page about these folders."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("tokenfree.workflows.report", "."),
         autoescape=True,
@@ -51,15 +66,10 @@ def write_report(
         lstrip_blocks=True,
     )
     with matplotlib.style.context(figures.STYLE):
-        found = sections(records, contexts or {}, sentences, step)
+        found = sections(records, contexts, sentences, step)
     title = "tokenfree: " + ", ".join(record.path.name for record in records)
     page = environment.get_template("page.html.jinja").render(title=title, sections=found)
-    path = Path(output)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, printable(page))  # a page with control characters is no valid HTML
-    if (path.parent / HASHES).is_file():  # a finished run or sweep, whose files are all under a hash
-        rewritten(str(path.parent), [path.name])
-    return path
+    return printable(page)  # a page with control characters is no valid HTML
 
 
 def sections(
