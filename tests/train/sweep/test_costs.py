@@ -10,7 +10,7 @@ from tests.train.sweep.conftest import trial_state
 from tokenfree.core.settings import build
 from tokenfree.train.sweep.history import TrialState
 from tokenfree.train.sweep.recipe import SweepRecipe
-from tokenfree.train.sweep.results import TrainingCost, costs, front_amount, table
+from tokenfree.train.sweep.results import TrainingCost, front_amount, settings, table
 
 RATE = "model.downsampler.rate"
 
@@ -29,13 +29,12 @@ def trial(name: str, *, steps: int = 20, speed: float = 100.0, loss: float = 3.0
 
 def test_seeds_of_a_setting_have_one_cost() -> None:
     seeds = [trial(f"0{seed}", speed=speed, setting=0) for seed, speed in enumerate((100.0, 50.0))]
-    found = costs([*seeds, trial("1", flops=2e6), trial_state("2", {}, "waiting", setting=2)])
-    assert found["00"] == found["01"]
-    assert (found["00"].flops, found["00"].speed) == (1e6 / 50, pytest.approx(2000 / (10 + 20)))
-    assert found["1"] == TrainingCost(2e6 / 50, 100.0)
-    assert set(found) == {"00", "01", "1"}
+    both, other = settings([*seeds, trial("1", flops=2e6)])
+    assert (both.cost.flops, both.cost.speed) == (1e6 / 50, pytest.approx(2000 / (10 + 20)))
+    assert other.cost == TrainingCost(2e6 / 50, 100.0)
     bare = trial_state("0", {}, "running", [{"characters_per_second": 9.0, "train_seconds": 1.0}])
-    assert costs([bare]) == {"0": TrainingCost(None, 9.0)}
+    waiting = trial_state("1", {}, "waiting", setting=1)
+    assert [setting.cost for setting in settings([bare, waiting])] == [TrainingCost(None, 9.0), TrainingCost()]
 
 
 def test_a_front_is_drawn_where_three_settings_got_to() -> None:

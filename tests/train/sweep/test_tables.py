@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from tokenfree.train.sweep.results import (
 )
 
 KEY = "train.learning_rate"
+SLOWNESS = attrgetter("slowness")
 
 
 def trial(name: str, losses: list[float], state: str = "finished", **more: Any) -> TrialState:
@@ -82,7 +84,7 @@ def test_a_mean_over_fewer_seeds_does_not_win() -> None:
     one = [trial("0", [1.0], setting=0, values={KEY: 1}), trial("1", [], "failed", setting=0, values={KEY: 1})]
     two = [trial(str(n), [3.0], setting=1, values={KEY: 2}) for n in (2, 3)]
     assert best([*one, *two]) is two[0]
-    assert [item.setting.index for item in front(rank([*one, *two]), LOSS, 10, "step", {"0": 1.0, "2": 1.0})] == [1]
+    assert [item.setting.index for item in front(rank([*one, *two]), LOSS, 10, "step", SLOWNESS)] == [1]
 
 
 def test_a_trial_that_took_over_other_values_is_a_setting_of_its_own() -> None:
@@ -112,10 +114,13 @@ def test_an_interval_needs_two_values() -> None:
 
 def test_the_front_is_of_quality_and_cost() -> None:
     trials = [trial("1", [4.0], speed=300.0), trial("2", [3.0], speed=200.0), trial("3", [3.5], speed=100.0)]
-    slowness = {name: -trial.last["characters_per_second"] for name, trial in zip("123", trials, strict=True)}
-    assert [item.setting.name for item in front(rank(trials), LOSS, 10, "step", slowness)] == ["2", "1"]
-    equal = [trial("1", [4.0]), trial("2", [4.0]), trial("3", [4.0])]
-    assert [item.setting.name for item in front(rank(equal), LOSS, 10, "step", {"1": 1, "2": 1, "3": 2})] == ["1", "2"]
+    assert [item.setting.name for item in front(rank(trials), LOSS, 10, "step", SLOWNESS)] == [
+        "2",
+        "1",
+    ]
+    equal = rank([trial("1", [4.0]), trial("2", [4.0]), trial("3", [4.0], speed=90.0)])
+    assert [item.setting.name for item in front(equal, LOSS, 10, "step", SLOWNESS)] == ["1", "2"]
+    assert front(equal, LOSS, 10, "step", attrgetter("arithmetic")) == []
     assert [item.setting.name for item in rank(trials, target=Target("characters_per_second", "max"))] == [
         "1",
         "2",

@@ -10,10 +10,10 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import yaml
@@ -22,10 +22,7 @@ from scipy.stats import t as student_t
 from tokenfree.core.errors import UserError
 from tokenfree.core.storage import Storage
 from tokenfree.train.sweep.history import JOURNAL, History, TrialState, is_number, read_history
-from tokenfree.train.sweep.recipe import LOSS, SPEED, Target
-
-if TYPE_CHECKING:
-    from tokenfree.train.sweep.recipe import SweepRecipe
+from tokenfree.train.sweep.recipe import LOSS, SPEED, SweepRecipe, Target
 
 BEST = "best.yaml"  # a recipe
 TABLE = "sweep.csv"  # written last: where it is, the sweep has ended
@@ -78,6 +75,29 @@ class MeanInterval:
 
 
 @dataclass(frozen=True)
+class TrainingCost:
+    """What a character costs a setting in training, over all its seeds.
+
+    Attributes:
+        flops: floating point operations for each character read, forward and backward; None where they are not known.
+        speed: characters per second over all training steps; None where not known.
+    """
+
+    flops: float | None = None
+    speed: float | None = None
+
+    @property
+    def arithmetic(self) -> float | None:
+        """`flops` to two digits: a smaller difference is no reason to prefer a setting."""
+        return None if self.flops is None else float(f"{self.flops:.2g}")
+
+    @property
+    def slowness(self) -> float | None:
+        """`speed` to two digits, negated, so that less is better."""
+        return None if self.speed is None else -float(f"{self.speed:.2g}")
+
+
+@dataclass(frozen=True)
 class Setting:
     """The trials that have the same values, one a seed; `index` is the number of the setting."""
 
@@ -98,6 +118,23 @@ class Setting:
     def interval(self, metric: str, amount: float, unit: str = "step") -> MeanInterval | None:
         """Return mean and interval of `metric` over the seeds that got to `amount` of `unit`; None if none did."""
         return mean_interval([value for _, value in self.reached(metric, amount, unit)])
+
+    @property
+    def cost(self) -> TrainingCost:
+        """The cost of a character over all seeds."""
+        lasts = [trial.last for trial in self.trials]
+        speeds = [(last.get(SPEED.metric), last.get("train_seconds")) for last in lasts]
+        return TrainingCost(
+            _ratio([(last.get("flops"), last.get("characters")) for last in lasts]),
+            _ratio([(pace * time, time) for pace, time in speeds if is_number(pace) and is_number(time)]),
+        )
+
+
+def _ratio(pairs: Iterable[tuple[Any, Any]]) -> float | None:
+    """Return the ratio of the sums; None where nothing is known."""
+    known = [(above, below) for above, below in pairs if is_number(above) and is_number(below)]
+    below = sum(below for _, below in known)
+    return sum(above for above, _ in known) / below if below else None
 
 
 @dataclass(frozen=True)
@@ -170,7 +207,7 @@ def best(trials: Iterable[TrialState], *, target: Target = LOSS, unit: str = "st
 
 
 def front(
-    items: Sequence[Ranked], quality: Target, amount: float, unit: str, costs: Mapping[str, float | None]
+    items: Sequence[Ranked], quality: Target, amount: float, unit: str, cost_of: Callable[[TrainingCost], float | None]
 ) -> list[Ranked]:
     """Return the settings that no other one equals or beats in quality and cost and beats in one, in their order.
 
@@ -181,12 +218,12 @@ def front(
         quality: the metric.
         amount: of `unit`.
         unit: a field of the reports.
-        costs: of each trial by its name, of which less is better.
+        cost_of: a number of a setting's cost, of which less is better.
     """
     most = max((item.interval.count for item in items), default=0)
     points = []
     for item in items:
-        cost, found = costs.get(item.setting.trials[0].name), item.setting.interval(quality.metric, amount, unit)
+        cost, found = cost_of(item.setting.cost), item.setting.interval(quality.metric, amount, unit)
         if item.interval.count == most and found is not None and cost is not None:
             points.append((item, quality.cost(found.mean), cost))
 
@@ -205,49 +242,6 @@ def mean_interval(values: Sequence[float]) -> MeanInterval | None:
         return MeanInterval(mean, None, 1)
     error = float(np.std(values, ddof=1)) / math.sqrt(count)
     return MeanInterval(mean, float(student_t.ppf(0.975, count - 1)) * error, count)
-
-
-@dataclass(frozen=True)
-class TrainingCost:
-    """What a character costs a setting in training, over all its seeds.
-
-    Attributes:
-        flops: floating point operations for each character read, forward and backward; None where they are not known.
-        speed: characters per second over all training steps; None where not known.
-    """
-
-    flops: float | None = None
-    speed: float | None = None
-
-    @property
-    def arithmetic(self) -> float | None:
-        """`flops` to two digits: a smaller difference is no reason to prefer a setting."""
-        return None if self.flops is None else float(f"{self.flops:.2g}")
-
-    @property
-    def slowness(self) -> float | None:
-        """`speed` to two digits, negated, so that less is better."""
-        return None if self.speed is None else -float(f"{self.speed:.2g}")
-
-
-def costs(trials: Iterable[TrialState]) -> dict[str, TrainingCost]:
-    """Return the cost of each trial that has reported, by its name; those of a setting have the same."""
-    found = {}
-    for setting in settings(trials):
-        lasts = [trial.last for trial in setting.trials]
-        flops = _ratio([(last.get("flops"), last.get("characters")) for last in lasts])
-        speeds = [(last.get(SPEED.metric), last.get("train_seconds")) for last in lasts]
-        speed = _ratio([(pace * time, time) for pace, time in speeds if is_number(pace) and is_number(time)])
-        reported = (trial.name for trial in setting.trials if trial.reports)
-        found.update(dict.fromkeys(reported, TrainingCost(flops, speed)))
-    return found
-
-
-def _ratio(pairs: Iterable[tuple[Any, Any]]) -> float | None:
-    """Return the ratio of the sums; None where nothing is known."""
-    known = [(above, below) for above, below in pairs if is_number(above) and is_number(below)]
-    below = sum(below for _, below in known)
-    return sum(above for above, _ in known) / below if below else None
 
 
 def front_amount(trials: Iterable[TrialState], unit: str = "step") -> float | None:
@@ -376,8 +370,7 @@ def table(sweep: SweepRecipe, trials: Sequence[TrialState]) -> str:
     amount = front_amount(trials, unit)
     if amount is not None:
         ranked = rank(trials, target=sweep.target, unit=unit, amount=amount)
-        slowness = {name: cost.slowness for name, cost in costs(trials).items()}
-        leading = front(ranked, sweep.quality, amount, unit, slowness)
+        leading = front(ranked, sweep.quality, amount, unit, lambda cost: cost.slowness)
     on_front = {trial.name for item in leading for trial in item.setting.trials}
     keys = sorted({*sweep.space, *knobs(trials)})
     more = sorted({name for trial in trials for name in trial.last} - {*METRICS, *_NO_METRICS})

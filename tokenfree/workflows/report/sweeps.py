@@ -2,13 +2,14 @@
 
 import shlex
 from collections.abc import Iterator, Mapping
+from operator import attrgetter
 from typing import Any
 
 from tokenfree.core.storage import Storage
 from tokenfree.train.sweep import results
 from tokenfree.train.sweep.history import BEST_FILE, is_number
 from tokenfree.train.sweep.recipe import LOSS, SPEED, Target, objectives, quality
-from tokenfree.train.sweep.results import METRICS, MeanInterval, Setting, TrainingCost, shown
+from tokenfree.train.sweep.results import METRICS, MeanInterval, Setting, shown
 from tokenfree.workflows.report import figures
 from tokenfree.workflows.report.figures import Dot, inline
 from tokenfree.workflows.report.load import SweepRecord, attempt_table, machine_line, state
@@ -54,16 +55,12 @@ class SweepView:
         self.amount = results.full_amount(self.trials, self.unit)  # None before the first report
         self.ranked = results.rank(self.trials, target=self.target, unit=self.unit, amount=self.amount)
         # Loss is compared with cost at an amount that three settings got to.
-        self.front_amount, self.costs = results.front_amount(self.trials, self.unit), results.costs(self.trials)
+        self.front_amount = results.front_amount(self.trials, self.unit)
         self.front_ranked = results.rank(self.trials, target=self.target, unit=self.unit, amount=self.front_amount)
 
     def at(self, amount: float) -> str:
         """Return an amount of the budget in words, such as `step 90`."""
         return f"{UNITS[self.unit]} {count(amount)}"
-
-    def cost(self, setting: Setting) -> TrainingCost:
-        """Return what a character costs a setting in training."""
-        return self.costs.get(setting.trials[0].name, TrainingCost())
 
     def loss(self, setting: Setting) -> float | None:
         """Return the mean loss of a setting where loss is compared with cost."""
@@ -77,8 +74,8 @@ class SweepView:
         """
         if self.front_amount is None:
             return []
-        costs = {name: cost.arithmetic if target == FLOPS else cost.slowness for name, cost in self.costs.items()}
-        found = results.front(self.front_ranked, LOSS, self.front_amount, self.unit, costs)
+        cost_of = attrgetter("arithmetic" if target == FLOPS else "slowness")
+        found = results.front(self.front_ranked, LOSS, self.front_amount, self.unit, cost_of)
         return [item.setting.name for item in found]
 
     def short_name(self, setting: Setting) -> str:
@@ -155,12 +152,12 @@ def _cheaper(view: SweepView, winner: Setting) -> Iterator[Card]:
     """Yield what the fastest setting of the front gains and loses, unless it is as fast as the best one."""
     leading = set(view.front(SPEED))
     known = [item.setting for item in view.front_ranked if item.setting.name in leading]
-    own, amount = view.cost(winner).speed, view.front_amount
+    own, amount = winner.cost.speed, view.front_amount
     if not known or not own or amount is None or view.quality != LOSS:
         return
-    fastest = max(known, key=lambda setting: view.cost(setting).speed or 0.0)
-    ratio, losses = (view.cost(fastest).speed or 0.0) / own, [view.loss(fastest), view.loss(winner)]
-    flops = [view.cost(setting).arithmetic for setting in (fastest, winner)]
+    fastest = max(known, key=lambda setting: setting.cost.speed or 0.0)
+    ratio, losses = (fastest.cost.speed or 0.0) / own, [view.loss(fastest), view.loss(winner)]
+    flops = [setting.cost.arithmetic for setting in (fastest, winner)]
     is_equal = flops[0] is not None and flops[0] == flops[1]  # equal models differ in speed by chance
     if ratio >= CHEAPER and losses[0] is not None and losses[1] is not None and not is_equal:
         note = f"{ratio:.1f} times as fast as the best setting, {losses[0] - losses[1]:+.3f} nats"
@@ -209,7 +206,7 @@ def _effects(view: SweepView) -> Iterator[Block]:
 
 def _cost(view: SweepView) -> Iterator[Block]:
     """Yield loss against cost, for each cost in which settings differ; equal models differ in speed by chance."""
-    models = {view.cost(item.setting).arithmetic for item in view.front_ranked}
+    models = {item.setting.cost.arithmetic for item in view.front_ranked}
     if len(models) == 1 and None not in models:
         return
     drawn = []
@@ -218,7 +215,7 @@ def _cost(view: SweepView) -> Iterator[Block]:
         (SPEED, "Loss against speed", "characters per second", "speed"),
     ):
         fronted = view.front(target)
-        found = [(item.setting, getattr(view.cost(item.setting), field)) for item in view.front_ranked]
+        found = [(item.setting, getattr(item.setting.cost, field)) for item in view.front_ranked]
         dots = [
             Dot(view.short_name(setting), cost, loss, setting.name in fronted)
             for setting, cost in found
@@ -257,7 +254,7 @@ def _settings(view: SweepView) -> Iterator[Block]:
     places = {item.setting.name: str(number) for number, item in enumerate(by_time, 1)}
     rows = []
     for number, item in enumerate(view.ranked, 1):
-        setting, cost = item.setting, view.cost(item.setting)
+        setting, cost = item.setting, item.setting.cost
         leads = " and ".join(what for what, names in fronts.items() if setting.name in names)
         rows.append([
             str(number), setting.name, *(shown(setting.values.get(key)) or "–" for key in view.names),
