@@ -12,7 +12,6 @@ from tokenfree.train.analyses.reading import (
     TargetScores,
     breakdown,
     languages_of,
-    mean_over_windows,
     score_targets,
     scripts_of_targets,
     without_context,
@@ -20,6 +19,7 @@ from tokenfree.train.analyses.reading import (
 from tokenfree.train.config import check
 from tokenfree.train.data.mixture import Data, given_or_parsed, load_data_manifest, load_data_vocabulary
 from tokenfree.train.data.validation import Baselines
+from tokenfree.train.intervals import mean_over_windows
 from tokenfree.train.loop.pretraining import Loop
 from tokenfree.train.runs.config import read_config
 from tokenfree.train.runs.run import checkpoint_of

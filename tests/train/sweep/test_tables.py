@@ -14,6 +14,7 @@ from tests.train.sweep.conftest import trial_state
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import build
 from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.intervals import mean_interval
 from tokenfree.train.sweep.history import Journal, TrialState
 from tokenfree.train.sweep.recipe import LOSS, SweepRecipe, Target
 from tokenfree.train.sweep.results import (
@@ -22,7 +23,6 @@ from tokenfree.train.sweep.results import (
     front,
     full_amount,
     knobs,
-    mean_interval,
     rank,
     read,
     settings,

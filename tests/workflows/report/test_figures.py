@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from tokenfree.train.sweep.results import Level, MeanInterval
+from tokenfree.train.intervals import MeanInterval
+from tokenfree.train.sweep.results import Level
 from tokenfree.workflows.report.figures import (
     STYLE,
     Curve,

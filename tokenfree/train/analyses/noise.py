@@ -9,6 +9,7 @@ import numpy as np
 
 from tokenfree.core.errors import UserError
 from tokenfree.train.inference.finetuned import FinetunedModel
+from tokenfree.train.intervals import bootstrap_interval
 from tokenfree.train.tasks.base import Metrics
 from tokenfree.train.tasks.examples.noise import IN_WORDS, Noise, NoiseScheme, paper_rate, reads_words
 
@@ -98,8 +99,8 @@ class Scores(NamedTuple):
         """The numbers of a row: the main score and its change from that without noise, each with its 95% interval by
         bootstrap over the examples (the same draws of both), then the loss and the other scores.
         """
-        low, high = np.percentile(self.draws, (2.5, 97.5)).tolist()
-        change_low, change_high = np.percentile(self.draws - clean.draws, (2.5, 97.5)).tolist()
+        low, high = bootstrap_interval(self.draws).tolist()
+        change_low, change_high = bootstrap_interval(self.draws - clean.draws).tolist()
         others = {name: value for name, value in self.metrics.values.items() if name != self.metrics.main}
         return {
             "score": self.metrics.score,

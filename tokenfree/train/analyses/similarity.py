@@ -25,6 +25,7 @@ from tokenfree.core.errors import UserError
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.words import word_spans
 from tokenfree.train.analyses.subject import FRAME, AnalysedModel, read_lines
+from tokenfree.train.intervals import bootstrap_interval
 from tokenfree.train.model.common.basic import Downsampled, any_of_units
 from tokenfree.train.model.embedders.characters import CharacterEmbedder
 
@@ -253,7 +254,7 @@ def correlate(
         sizes = counts[drawn]
         within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         replicates.append(_spearman(table_NM[order[np.repeat(starts[drawn], sizes) + within]]))
-    low_M, high_M = np.percentile(np.array(replicates), [2.5, 97.5], axis=0)
+    low_M, high_M = bootstrap_interval(np.array(replicates))
     return {name: (float(found[at]), float(low_M[at]), float(high_M[at])) for at, name in enumerate(spelling)}
 
 

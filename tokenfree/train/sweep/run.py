@@ -29,6 +29,7 @@ from tokenfree.preprocess.dataset.manifest import MODEL
 from tokenfree.train.config import FinetuneRecipe
 from tokenfree.train.data.mixture import Data
 from tokenfree.train.finetune import finetune
+from tokenfree.train.intervals import mean_interval
 from tokenfree.train.ray.child import RayChild
 from tokenfree.train.runs.config import SWEEP_FORMAT, InitFrom, RunConfig
 from tokenfree.train.runs.hashes import rewritten, write_hashes
@@ -36,7 +37,7 @@ from tokenfree.train.runs.provenance import attempt
 from tokenfree.train.runs.run import Run
 from tokenfree.train.sweep.history import RAY, SCORES, SWEEP_FILE, Event, History, TrialState, read_history
 from tokenfree.train.sweep.recipe import SweepRecipe, check_space
-from tokenfree.train.sweep.results import best, full_amount, mean_interval, rank, read, settings, write
+from tokenfree.train.sweep.results import best, full_amount, rank, read, settings, write
 from tokenfree.train.sweep.search import Plan, Progress, Proposer, plan
 from tokenfree.train.sweep.subjects import FinetuningSubject, Subject, TaskInput, open_subject
 
