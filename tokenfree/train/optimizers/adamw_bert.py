@@ -1,34 +1,23 @@
 # pyright: reportPrivateImportUsage=false
 """AdamW as in BERT's code, with which CANINE was fine-tuned: without the correction of the moments' bias."""
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
 from tokenfree.core.settings import settings
-from tokenfree.train.optimizers.base import MomentOptimizer, Moments, OptimizerConfig, parameter_groups
+from tokenfree.train.optimizers.base import AdamConfig, MomentOptimizer, Moments, parameter_groups
 
 
 @settings
-class Config(OptimizerConfig):
+class Config(AdamConfig):
     """AdamW without the correction of the moments' bias, as in the code of BERT and CANINE; for fine-tuning.
 
     With these betas the first step is 3.2 times as long as that of `adamw`; after some thousand steps they are alike.
-
-    Attributes:
-        weight_decay: share of a weight that it loses in a step, times the learning rate; of matrices only, at least 0.
-        beta1: decay of the running mean of the gradients, 0 to below 1.
-        beta2: decay of the running mean of their squares, 0 to below 1.
-        epsilon: added to the root of that mean, above 0.
     """
 
     name: Literal["adamw_bert"] = "adamw_bert"
-    weight_decay: Annotated[float, Field(ge=0)] = 0.01
-    beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
-    beta2: Annotated[float, Field(ge=0, lt=1)] = 0.999
-    epsilon: Annotated[float, Field(gt=0)] = 1e-6
 
     def build(self, module: nn.Module) -> torch.optim.Optimizer:
         groups = parameter_groups(module, self.weight_decay)

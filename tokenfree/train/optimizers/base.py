@@ -6,10 +6,13 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
+
+from tokenfree.core.settings import settings
 
 
 def parameter_groups(module: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
@@ -106,6 +109,23 @@ class OptimizerConfig(ABC):
     def rules(self) -> Mapping[str, Sequence[str]]:
         """Return how its rules have changed: see `tokenfree.train.objectives.base.Objective.rules`."""
         return {}
+
+
+@settings
+class AdamConfig(OptimizerConfig):
+    """The settings that all optimizers with the moments of Adam have.
+
+    Attributes:
+        weight_decay: share of a weight that it loses in a step, times the learning rate; of matrices only.
+        beta1: decay of the running mean of the gradients.
+        beta2: decay of the running mean of their squares.
+        epsilon: added to the root of that mean.
+    """
+
+    weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    beta2: Annotated[float, Field(ge=0, lt=1)] = 0.999
+    epsilon: Annotated[float, Field(gt=0)] = 1e-6
 
 
 Schedule = Literal["linear", "bert"]

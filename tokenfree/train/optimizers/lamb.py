@@ -2,17 +2,16 @@
 """LAMB (You et al., arXiv 1904.00962, algorithm 2): Adam whose step is scaled to the norm of each tensor."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
 from tokenfree.core.settings import settings
 from tokenfree.train.optimizers.base import (
+    AdamConfig,
     MomentOptimizer,
     Moments,
-    OptimizerConfig,
     parameter_groups,
     stacked_tensors,
 )
@@ -21,23 +20,16 @@ Tensors = list[Tensor] | tuple[Tensor, ...]
 
 
 @settings
-class Config(OptimizerConfig):
+class Config(AdamConfig):
     """LAMB (You et al., arXiv 1904.00962, algorithm 2) with the constants that CANINE inherits from BERT.
 
     Weight decay is part of the scaled update.
 
     Attributes:
-        weight_decay: share of a weight that is added to its update before that is scaled; of matrices only, at least 0.
-        beta1: decay of the running mean of the gradients, 0 to below 1.
-        beta2: decay of the running mean of their squares, 0 to below 1.
-        epsilon: added to the root of that mean, above 0.
+        weight_decay: share of a weight that is added to its update before that is scaled; of matrices only.
     """
 
     name: Literal["lamb"] = "lamb"
-    weight_decay: Annotated[float, Field(ge=0)] = 0.01
-    beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
-    beta2: Annotated[float, Field(ge=0, lt=1)] = 0.999
-    epsilon: Annotated[float, Field(gt=0)] = 1e-6
 
     def build(self, module: nn.Module) -> torch.optim.Optimizer:
         names = {parameter: name for name, parameter in module.named_parameters()}

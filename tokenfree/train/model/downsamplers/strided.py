@@ -5,12 +5,14 @@ E width of a head, D width
 """
 
 import dataclasses
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor, nn
 
+from tokenfree.core.settings import settings
 from tokenfree.train.model.common.attention import Core, Heads, hide
 from tokenfree.train.model.common.basic import (
     Activation,
@@ -23,7 +25,30 @@ from tokenfree.train.model.common.basic import (
     layer_norm,
 )
 from tokenfree.train.model.common.bert_layer import BertLayer
-from tokenfree.train.model.common.slots import Downsampler
+from tokenfree.train.model.common.slots import Downsampler, DownsamplerConfig
+
+
+@settings
+class StridedConfig(DownsamplerConfig):
+    """The settings that all downsamplers of a fixed rate have.
+
+    Attributes:
+        rate: characters of a unit; what is left of the length after whole units has the last unit.
+        block: characters that see each other in the local layers.
+        layers: local layers; 0: none.
+        align_mask: let the mask entry of a unit describe the unit's own characters, and not, as the official code does,
+            those of the next unit.
+    """
+
+    rate: Annotated[int, Field(ge=1, le=1_000_000)] = 4
+    block: Annotated[int, Field(ge=1)] = 128
+    layers: Annotated[int, Field(ge=0, le=1000)] = 1
+    align_mask: bool = False
+
+    changes_width = True
+
+    def num_units(self, length: int) -> int:
+        return max(length, self.rate) // self.rate
 
 
 class BlockAttention(Core):
@@ -73,20 +98,17 @@ class Strided(Downsampler):
 
     Characters narrower than the units keep their width; CLS is brought to that of the units by a layer of its own. How
     a group of characters becomes a unit is `pool`, whose weights `add_pooling` makes.
-
-    Args:
-        rate, block, layers, align_mask: see `tokenfree.train.model.downsamplers.strided_conv.Config`.
     """
 
-    def __init__(self, dimensions: Dimensions, *, rate: int, block: int, layers: int, align_mask: bool) -> None:
+    def __init__(self, dimensions: Dimensions, config: StridedConfig) -> None:
         super().__init__()
         width, narrow = dimensions.width, dimensions.character_width
         characters = dataclasses.replace(dimensions, width=narrow, inner_width=dimensions.inner_width * narrow // width)
-        self.rate, self.align_mask = rate, align_mask
-        self.min_characters = rate
+        self.rate = self.min_characters = config.rate
+        self.align_mask = config.align_mask
         self.activation: Activation = dimensions.activation
         self.local = nn.ModuleList(
-            BertLayer(characters, BlockAttention(block, dimensions.dropout)) for _ in range(layers)
+            BertLayer(characters, BlockAttention(config.block, dimensions.dropout)) for _ in range(config.layers)
         )
         self.add_pooling(narrow, width)
         self.widen = nn.Identity() if narrow == width else Dense(narrow, width)

@@ -3,42 +3,23 @@
 B batch, U units, X values of a group of characters, D width
 """
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field
 from torch import Tensor, nn
 
 from tokenfree.core.settings import settings
 from tokenfree.train.model.common.basic import Cost, Dimensions, activate, count_parameters, linear
-from tokenfree.train.model.common.slots import DownsamplerConfig
-from tokenfree.train.model.downsamplers.strided import Strided
+from tokenfree.train.model.downsamplers.strided import Strided, StridedConfig
 
 
 @settings
-class Config(DownsamplerConfig):
-    """Downsampling of CANINE (Clark et al., arXiv 2103.06874, section 3.1): local layers, then a strided convolution.
-
-    Attributes:
-        rate: characters of a unit, 1 to a million; what is left of the length after whole units has the last unit.
-        block: characters that see each other in the local layers, at least 1.
-        layers: local layers; 0: none.
-        align_mask: let the mask entry of a unit describe the unit's own characters, and not, as the official code does,
-            those of the next unit.
-    """
+class Config(StridedConfig):
+    """Downsampling of CANINE (Clark et al., arXiv 2103.06874, section 3.1): local layers, a strided convolution."""
 
     name: Literal["strided_conv"] = "strided_conv"
-    rate: Annotated[int, Field(ge=1, le=1_000_000)] = 4
-    block: Annotated[int, Field(ge=1)] = 128
-    layers: Annotated[int, Field(ge=0, le=1000)] = 1
-    align_mask: bool = False
-
-    changes_width = True
 
     def build(self, dimensions: Dimensions) -> "StridedConv":
-        return StridedConv(dimensions, rate=self.rate, block=self.block, layers=self.layers, align_mask=self.align_mask)
-
-    def num_units(self, length: int) -> int:
-        return max(length, self.rate) // self.rate
+        return StridedConv(dimensions, self)
 
 
 class StridedConv(Strided):

@@ -3,43 +3,25 @@
 B batch, U units, X values of a group of characters, D width
 """
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field
 from torch import Tensor, nn
 
 from tokenfree.core.settings import settings
 from tokenfree.train.model.common.basic import Cost, Dimensions, count_parameters
-from tokenfree.train.model.common.slots import DownsamplerConfig
-from tokenfree.train.model.downsamplers.strided import Strided
+from tokenfree.train.model.downsamplers.strided import Strided, StridedConfig
 
 
 @settings
-class Config(DownsamplerConfig):
+class Config(StridedConfig):
     """Mean pooling, which the code of CANINE (arXiv 2103.06874) says was tried in place of its convolution, and
     diverged. Local layers, CLS and LayerNorm are as those of `strided_conv`.
-
-    Attributes:
-        rate: characters of a unit, 1 to a million; what is left of the length after whole units has the last unit.
-        block: characters that see each other in the local layers, at least 1.
-        layers: local layers; 0: none.
-        align_mask: let the mask entry of a unit describe the unit's own characters, and not, as the official code does,
-            those of the next unit.
     """
 
     name: Literal["strided_mean"] = "strided_mean"
-    rate: Annotated[int, Field(ge=1, le=1_000_000)] = 4
-    block: Annotated[int, Field(ge=1)] = 128
-    layers: Annotated[int, Field(ge=0, le=1000)] = 1
-    align_mask: bool = False
-
-    changes_width = True
 
     def build(self, dimensions: Dimensions) -> "StridedMean":
-        return StridedMean(dimensions, rate=self.rate, block=self.block, layers=self.layers, align_mask=self.align_mask)
-
-    def num_units(self, length: int) -> int:
-        return max(length, self.rate) // self.rate
+        return StridedMean(dimensions, self)
 
 
 class StridedMean(Strided):

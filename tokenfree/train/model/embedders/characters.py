@@ -6,7 +6,6 @@ B batch, C characters, X positions of a table, D width
 from typing import Annotated, Literal
 
 import numpy as np
-import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
@@ -144,12 +143,3 @@ class CharacterEmbedder(Embedder):
         if self.segments is None:
             return [*parts, Cost("embedding norm", shape, count_parameters(self.norm), 0)]
         return [*parts, Cost("segment table + embedding norm", shape, count_parameters(self.segments, self.norm), 0)]
-
-
-def refuse_invalid(buckets: Tensor, codepoints_BC: Tensor, num_rows: int) -> Tensor:
-    """`buckets` [B, C, ...], moved past the end of the table (an error on look-up) where a codepoint is not Unicode.
-
-    There is no UNK in CANINE. An explicit test would have to wait for the device at every step.
-    """
-    invalid_BC = (codepoints_BC < 0) | (codepoints_BC > 0x10FFFF)
-    return buckets + torch.where(invalid_BC, num_rows, 0).reshape(*codepoints_BC.shape, *[1] * (buckets.dim() - 2))

@@ -1,12 +1,17 @@
-"""Hashes from codepoints to buckets: the official family of CANINE, and one whose collisions are independent.
+"""Hashed codepoints: the official family of CANINE and one of independent collisions, and the tables of their buckets.
 
-K hashes
+B batch, C characters, K hashes, D width
 """
 
-from typing import Literal
+from collections.abc import Iterator
+from typing import Annotated, Literal
 
 import torch
-from torch import Tensor
+from pydantic import Field
+from torch import Tensor, nn
+
+from tokenfree.core.settings import problems_of, settings
+from tokenfree.train.model.embedders.characters import CharacterTable, InputConfig
 
 Family = Literal["official", "independent"]
 
@@ -40,3 +45,57 @@ def _splitmix64(index: int) -> int:
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 % 2**64
     z = (z ^ z >> 27) * 0x94D049BB133111EB % 2**64
     return z ^ z >> 31
+
+
+@settings
+class HashConfig(InputConfig):
+    """The settings that all hash embedders have.
+
+    Attributes:
+        hashes: K; must divide the width of characters.
+        buckets: rows of each table.
+        family: `official`, the hashes of the released code, by which two codepoints that are a multiple of `buckets`
+            apart share everything; `independent`, hashes whose collisions are independent.
+    """
+
+    hashes: Annotated[int, Field(ge=1, le=MAX_HASHES)] = 8
+    buckets: Annotated[int, Field(ge=1, le=2**20)] = 16384
+    family: Family = "official"
+
+    def check(self, width: int, length: int | None) -> list[str]:
+        of_length = super().check
+        return problems_of(lambda: self._problems_of_width(width), lambda: of_length(width, length))
+
+    def _problems_of_width(self, width: int) -> Iterator[str]:
+        if width % self.hashes:
+            yield f"model.embedder.hashes: {self.hashes} does not divide model.width, {width}"
+
+
+class HashTables(CharacterTable):
+    """`orders` tables of `buckets` rows for each hash, all in one, so that a single look-up gives the concatenation."""
+
+    multipliers_K: Tensor
+    offsets_K: Tensor
+
+    def __init__(self, config: HashConfig, width: int, orders: int = 1) -> None:
+        super().__init__()
+        self.family: Family = config.family
+        self.hashes, self.buckets = config.hashes, config.buckets
+        self.rows = nn.Embedding(orders * config.hashes * config.buckets, width // config.hashes)
+        self.stacked = {"rows.weight": orders * config.hashes}  # see train/optimizers/base.py
+        self.register_buffer("multipliers_K", multipliers(config.family, config.hashes), persistent=False)
+        self.register_buffer("offsets_K", torch.arange(config.hashes) * config.buckets, persistent=False)
+
+    def hashed(self, symbols: Tensor) -> Tensor:
+        """Return the buckets of symbols [..., 1], or [..., K] each under its own hash, int64 [..., K]."""
+        return hash_buckets(symbols, self.multipliers_K, self.buckets, self.family)
+
+    def refuse_invalid(self, rows: Tensor, codepoints_BC: Tensor) -> Tensor:
+        """Move `rows` [B, C, ...] past the end of the table where a codepoint is not Unicode, an error on look-up.
+
+        There is no UNK in CANINE. An explicit test would have to wait for the device at every step.
+        """
+        invalid_BC = (codepoints_BC < 0) | (codepoints_BC > MAX_CODEPOINT)
+        return rows + torch.where(invalid_BC, len(self.rows.weight), 0).reshape(
+            *codepoints_BC.shape, *[1] * (rows.dim() - 2)
+        )

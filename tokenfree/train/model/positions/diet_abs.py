@@ -33,8 +33,6 @@ class Config(PositionsConfig):
 
     Attributes:
         rank: rank of the matrix, at least 1; null: width / heads.
-        sharing: `none`: every layer and head has its own; `head_wise`: the heads of a layer share; `layer_wise`: the
-            layers share.
         max_units: the most units of an example, at least 1: rows of the tables.
         scale: whose square root divides the logits of the content: `head_width`, or `width` as the paper prints it.
     """

@@ -21,8 +21,6 @@ class Config(PositionsConfig):
     """DIET-REL (Chen et al., arXiv 2104.08698, equation 6): each head adds a learned scalar for every offset.
 
     Attributes:
-        sharing: `none`: every layer and head has its own; `head_wise`: the heads of a layer share; `layer_wise`: the
-            layers share.
         max_units: the most units of an example, at least 1.
         scale: whose square root divides the logits of the content: `head_width`, or `width` as the paper prints it.
     """

@@ -25,8 +25,6 @@ class Config(PositionsConfig):
     Attributes:
         clip: units, at least 1; offsets beyond have the vector at this distance.
         values: vectors for values as well.
-        sharing: `none`: every layer and head has its own; `head_wise`: the heads of a layer share; `layer_wise`: the
-            layers share.
     """
 
     name: Literal["shaw"] = "shaw"

@@ -24,8 +24,6 @@ class Config(PositionsConfig):
     Attributes:
         buckets: of offsets, a multiple of 4 from 4 on: half for each sign, and half of these for one offset each.
         max_distance: distance in units from which all offsets of a sign share a bucket, at least 2.
-        sharing: `none`: every layer and head has its own; `head_wise`: the heads of a layer share; `layer_wise`: the
-            layers share.
     """
 
     name: Literal["t5"] = "t5"
