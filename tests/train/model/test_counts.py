@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from tokenfree.core.settings import build, merge
-from tokenfree.train.model.attention import full, multi_scale, sliding_global
+from tokenfree.train.model.attention import causal, full, multi_scale, sliding_global
 from tokenfree.train.model.common.basic import Dimensions, sinusoids
 from tokenfree.train.model.downsamplers.strided import BlockAttention
 from tokenfree.train.model.encoder import ModelConfig
@@ -35,6 +35,7 @@ def sees(name: str, query: int, key: int) -> bool:
 
 CORES: dict[str, Any] = {
     "full": full.Config(),
+    "causal": causal.Config(),
     "scale": multi_scale.Config(scales=(5,)),
     "half": multi_scale.Config(scales=(5,), window_convention="half"),
     "windows": sliding_global.Config(one_sided_window=3, dilation=2, global_units=0),
@@ -44,8 +45,7 @@ CORES: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", ["full", "causal", "blocks", "scale", "half", "windows"])
 def test_pairs(name: str) -> None:
-    core: Any = {"causal": canine_c.CausalAttention(0.0), "blocks": BlockAttention(8, 0.0)}.get(name)
-    core = core or CORES[name].build(DIMENSIONS, 0, 1)
+    core: Any = BlockAttention(8, 0.0) if name == "blocks" else CORES[name].build(DIMENSIONS, 0, 1)
     pairs = sum(sees(name, query, key) for query in range(UNITS) for key in range(UNITS))
     assert core.num_pairs(UNITS, UNITS, HEADS) == HEADS * pairs
 

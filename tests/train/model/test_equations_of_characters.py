@@ -12,10 +12,9 @@ from torch import Tensor
 from tests.train.model.test_equations import attention, dense, encoder_of, feed_forward, gelu, norm, shown
 from tokenfree.core.settings import merge
 from tokenfree.train.batches.base import KEPT, MASKED, REPLACED
-from tokenfree.train.model.attention import full, linformer, multi_scale, sliding_global
+from tokenfree.train.model.attention import causal, full, linformer, multi_scale, sliding_global
 from tokenfree.train.model.common.attention import Heads
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.objectives import canine_c
 from tokenfree.train.objectives.heads import MaskedHead, NextSentence, drops_empty_targets, score
 
 CHARACTERS: dict[str, Any] = {
@@ -153,7 +152,7 @@ PATTERNS: dict[str, Any] = {
     "scales with a mask": multi_scale.Config(scales=(49,)),
     "scales in blocks": multi_scale.Config(scales=(5,)),
     "alone": multi_scale.Config(scales=(1,)),
-    "causal": None,
+    "causal": causal.Config(),
 }
 
 
@@ -162,9 +161,7 @@ def test_attention_weights_are_dropped_out_in_training(name: str) -> None:
     """Of values that are all 1 the context is the sum of the weights: 1, in training 1 on the average."""
     torch.manual_seed(0)
     dimensions = Dimensions(32, 2, 32, 0.25, "gelu")
-    core: Any = canine_c.CausalAttention(0.25)
-    if name != "causal":
-        core = PATTERNS[name].build(dimensions, 0, 1)
+    core: Any = PATTERNS[name].build(dimensions, 0, 1)
     q, k = (torch.randn(8, 2, 60 if name != "linformer" else 40, 16) for _ in range(2))
     valid, source = torch.ones(8, q.shape[2], dtype=torch.bool), torch.zeros(8, q.shape[2], 32)
     heads = Heads(q, k, torch.ones(8, 2, q.shape[2], 16), valid, source)

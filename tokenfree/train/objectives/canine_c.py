@@ -26,7 +26,7 @@ from tokenfree.train.batches.characters import (
     words,
 )
 from tokenfree.train.batches.next_sentence import PairCollator
-from tokenfree.train.model.common.attention import Core, Heads, hide
+from tokenfree.train.model.attention.causal import CausalCore
 from tokenfree.train.model.common.basic import Dense, Dimensions, initialise, layer_norm
 from tokenfree.train.model.common.bert_layer import BertLayer
 from tokenfree.train.model.encoder import ModelConfig
@@ -177,20 +177,6 @@ class CanineCCollator:
         }
 
 
-class CausalAttention(Core):
-    """Each prediction sees itself and those before it."""
-
-    def forward(self, heads: Heads) -> Tensor:
-        q_BHQE, k_BHKE = heads.queries_BHQE, heads.keys_BHKE
-        places = torch.arange(k_BHKE.shape[2], device=k_BHKE.device)
-        earlier_QK = places[None, :] <= places[: q_BHQE.shape[2], None]
-        visible_BQK = earlier_QK & heads.valid_BK[:, None, :]
-        return self.attend(q_BHQE, k_BHKE, heads.values_BHKE, hide(visible_BQK, q_BHQE.dtype)[:, None])
-
-    def num_pairs(self, num_queries: int, num_keys: int, num_heads: int) -> int:
-        return num_heads * num_queries * (num_keys + 1) // 2
-
-
 class CanineC(Head):
     """One causal layer over the predictions in their order; a prediction reveals its character to those after it.
 
@@ -204,7 +190,7 @@ class CanineC(Head):
         dimensions = Dimensions(width, config.heads, 4 * width, config.dropout, "gelu_tanh")
         self.dense = Dense(2 * width, width)
         self.norm = layer_norm(width)
-        self.layer = BertLayer(dimensions, CausalAttention(config.dropout))
+        self.layer = BertLayer(dimensions, CausalCore(config.dropout))
         self.output = Dense(width, config.buckets)
         self.next_sentence = NextSentence(width) if config.next_sentence else None
         self.means = (BITS, *MASKED_ONLY_MEANS, *(PAIR_MEANS if config.next_sentence else ()))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from tokenfree.train.model.common.attention import LayerBias, Workspace
+from tokenfree.train.model.common.attention import LayerBias
 
 
 class FunctionBias(LayerBias):
@@ -17,6 +17,6 @@ class FunctionBias(LayerBias):
     def __call__(self, heads: slice, queries: Tensor, keys: Tensor) -> Tensor:
         return self.function(heads, queries, keys)
 
-    def dense(self, heads: slice, workspace: Workspace | None = None) -> Tensor:
+    def dense(self, heads: slice) -> Tensor:
         units = torch.arange(self.num_units)
         return self.function(heads, units[:, None], units[None, :])

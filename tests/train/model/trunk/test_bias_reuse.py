@@ -1,4 +1,4 @@
-"""What the stack keeps of biases in a forward pass: values that layers share, computed once; memory used in turn."""
+"""What the stack keeps of biases in a forward pass: values that layers share, computed once."""
 
 from typing import Any
 
@@ -7,14 +7,12 @@ import torch
 from torch import Tensor
 
 from tokenfree.core.settings import build
-from tokenfree.train.model.common.attention import ALL_HEADS, Heads, LayerBias, SumBias, Workspace, bound, hide
+from tokenfree.train.model.common.attention import ALL_HEADS, Heads, LayerBias, SharedBias, SumBias
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.common.positions import FactorBias, OffsetBias
-from tokenfree.train.model.trunk import SharedBias, TrunkConfig, reused, sums
+from tokenfree.train.model.common.positions import OffsetBias
+from tokenfree.train.model.trunk import TrunkConfig, shared, sums
 
 UNITS = 6
-VALID = torch.arange(UNITS) < torch.tensor([[UNITS], [4]])
-HIDDEN = hide(VALID, torch.float32)[:, None, None, :]
 
 
 class Counted(LayerBias):
@@ -26,7 +24,7 @@ class Counted(LayerBias):
     def __call__(self, heads: slice, queries: Tensor, keys: Tensor) -> Tensor:
         return torch.ones(2, *torch.broadcast_shapes(queries.shape, keys.shape))[heads]
 
-    def dense(self, heads: slice, workspace: Workspace | None = None) -> Tensor:
+    def dense(self, heads: slice) -> Tensor:
         self.times += 1
         return torch.ones(2, UNITS, UNITS)[heads]
 
@@ -37,57 +35,34 @@ def offsets() -> OffsetBias:
 
 def test_what_all_layers_share_is_computed_once() -> None:
     one = Counted()
-    first, second = reused([one, one])
+    first, second = shared([one, one])
     assert first is second
     assert first.dense(ALL_HEADS) is second.dense(ALL_HEADS)
     assert one.times == 1
     assert first.dense(slice(1, 2)).shape == (1, UNITS, UNITS)
-    assert first.plus_hidden(HIDDEN, VALID) is first.plus_hidden(HIDDEN, VALID)
-    assert one.times == 3
-    other = VALID.clone()  # what is hidden is known by the object that it follows from
-    assert first.plus_hidden(HIDDEN, other) is not first.plus_hidden(HIDDEN, VALID)
-    assert (first.dense(ALL_HEADS) == 1).all()  # nothing was added to what is kept
-
-
-def test_biases_of_layers_alone_lie_in_the_same_memory_without_gradients() -> None:
-    own = [offsets() for _ in range(3)]
-    kept = []
-    for bias, alone in zip(own, reused(own), strict=True):
-        assert bound(Heads(HIDDEN, HIDDEN, HIDDEN, VALID, HIDDEN), alone).bias is alone
-        found = alone.plus_hidden(HIDDEN[:1], VALID)
-        assert torch.equal(found, bias.dense(ALL_HEADS)[None] + HIDDEN[:1])
-        assert torch.equal(alone.plus_hidden(HIDDEN, VALID), bias.dense(ALL_HEADS) + HIDDEN)
-        kept.append(found.data_ptr())
-    assert len(set(kept)) == 1
-    with torch.autocast("cpu", torch.bfloat16):  # products may be of another type than what is added to them
-        apart = [alone.plus_hidden(HIDDEN[:1], VALID) for alone in reused(own)]
-    assert len({found.data_ptr() for found in apart}) == 3
 
 
 def test_sums_of_what_is_shared_and_what_is_not() -> None:
     one, other, own = Counted(), Counted(), [offsets(), offsets()]
-    for some in (sums(reused([one, one]), reused(own)), sums(reused(own), reused([one, one]))):
+    for some in (sums(shared([one, one]), own), sums(own, shared([one, one]))):
         one.times = 0
         for bias, alone in zip(own, some, strict=True):
             assert torch.equal(alone.dense(ALL_HEADS), 1 + bias.dense(ALL_HEADS))
         assert one.times == 1
-    first, second = sums(reused([one, one]), reused([other, other]))
+    first, second = sums(shared([one, one]), shared([other, other]))
     assert first is second
-    assert first.plus_hidden(HIDDEN, VALID) is second.plus_hidden(HIDDEN, VALID)
 
 
 def test_afresh_is_the_same_bias_with_nothing_computed() -> None:
     """A layer that is computed a second time must do all that it did the first time."""
     one, other = Counted(), Counted()
-    shared = SumBias(SharedBias(one), SharedBias(other))
-    whole = SharedBias(shared)
+    whole = SharedBias(SumBias(SharedBias(one), SharedBias(other)))
     wanted = whole.dense(ALL_HEADS)
     assert (one.times, other.times) == (1, 1)
     again = whole.afresh()
     assert torch.equal(again.dense(ALL_HEADS), wanted)
     assert torch.equal(again.dense(ALL_HEADS), wanted)
     assert (one.times, other.times) == (2, 2)
-    assert torch.equal(whole.afresh().plus_hidden(HIDDEN, VALID), whole.plus_hidden(HIDDEN, VALID))
 
 
 @pytest.mark.parametrize("code", ["shaw", {"name": "diet_abs", "scale": "width"}])
@@ -113,11 +88,3 @@ def test_bias_and_heads_are_bound_by_the_layer_and_by_nobody_else(code: Any, seg
         of_queries = (queries / 2) @ trunk.positions.keys_LHOE[0].transpose(-2, -1)
         index = (torch.arange(UNITS) - torch.arange(UNITS)[:, None] + 128).expand(2, 2, -1, -1)
         torch.testing.assert_close(seen[0].bias.dense(ALL_HEADS), of_queries.gather(3, index))
-
-
-def test_factors_may_stand_for_all_heads_in_a_workspace() -> None:
-    """Heads that share have the same memory, which cannot be added to in place."""
-    own = [FactorBias(torch.randn(1, UNITS, 3), torch.randn(1, UNITS, 3), 2) for _ in range(2)]
-    for bias, alone in zip(own, reused(own), strict=True):
-        wanted = bias.dense(ALL_HEADS).clone() + HIDDEN
-        assert torch.equal(alone.plus_hidden(HIDDEN, VALID), wanted)

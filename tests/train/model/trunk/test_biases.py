@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tokenfree.train.model.common.attention import Heads, LayerBias, Workspace
+from tokenfree.train.model.common.attention import Heads, LayerBias
 from tokenfree.train.model.common.positions import FactorBias, OffsetBias
 
 HEADS, UNITS, RANK = 3, 7, 2
@@ -55,7 +55,6 @@ def test_of_all_pairs(kind: str, shared: bool) -> None:
     bias, values = made(kind, shared)
     for heads in (slice(None), slice(1, 3), slice(0, 1)):
         torch.testing.assert_close(bias.dense(heads), values[heads])
-        torch.testing.assert_close(bias.dense(heads, Workspace()), values[heads])
 
 
 def test_gradient_of_offsets() -> None:

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from tokenfree.core.settings import build
-from tokenfree.train.model.common import positions as biases
 from tokenfree.train.model.common.basic import Dimensions, count_parameters
 from tokenfree.train.model.common.positions import FactorBias, OffsetBias
 from tokenfree.train.model.costs import costs
@@ -130,69 +129,12 @@ def test_sharing_modes(name: str) -> None:
 def test_the_product_is_computed_once_a_forward(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
     dense = FactorBias.dense
-    monkeypatch.setattr(
-        FactorBias, "dense", lambda self, heads, workspace=None: calls.append(heads) or dense(self, heads)
-    )
+    monkeypatch.setattr(FactorBias, "dense", lambda self, heads: calls.append(heads) or dense(self, heads))
     for sharing, times in (("layer_wise", 1), ("none", 6)):
         calls.clear()
         trunk = trunk_of(SMALL, layers=6, positions={"name": "diet_abs", "sharing": sharing})
         trunk(torch.randn(2, 9, 32), torch.ones(2, 9, dtype=torch.bool))
         assert len(calls) == times
-
-
-FIXED = [
-    {"name": name, "sharing": sharing, "max_units": 12}
-    for name in ("diet_abs", "diet_rel")
-    for sharing in ("none", "head_wise", "layer_wise")
-]
-
-
-@pytest.mark.parametrize("attention", ["full", {"name": "linformer", "projection": 4, "max_units": 12}, "multi_scale"])
-@pytest.mark.parametrize("segments", ["none", "per_head"])
-@pytest.mark.parametrize("code", FIXED, ids=lambda code: f"{code['name']}-{code['sharing']}")
-def test_values_kept_between_calls_are_those_of_each_call(code: Any, segments: str, attention: Any) -> None:
-    """Check 4: what is kept equals what is computed; a shorter input takes a part of it."""
-    is_linformer = isinstance(attention, dict)
-    if is_linformer and (code["name"] == "diet_rel" or segments == "per_head"):
-        pytest.skip("mixtures of units have no offset and no segment")
-    trunk = scale_up(trunk_of(SMALL, positions=code, segments=segments, attention=attention)).eval()
-    for num_units, batch in ((9, 2), (12, 1), (3, 1), (9, 2), (9, 1)):
-        x = torch.randn(batch, num_units, 32, dtype=torch.float64)
-        valid = torch.arange(num_units).expand(batch, -1) < num_units - 1
-        wanted = trunk(x, valid).detach()  # with gradients, nothing is kept
-        with torch.no_grad():
-            torch.testing.assert_close(trunk(x, valid), wanted)
-            torch.testing.assert_close(trunk(x, valid), wanted)
-
-
-def test_the_product_is_computed_once_in_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls, dense = [], FactorBias.dense
-    monkeypatch.setattr(
-        FactorBias, "dense", lambda self, heads, workspace=None: calls.append(heads) or dense(self, heads)
-    )
-    x, valid = torch.randn(2, 9, 32), torch.ones(2, 9, dtype=torch.bool)
-
-    def products() -> int:
-        calls.clear()
-        with torch.no_grad():
-            trunk(x, valid)
-        return len(calls)
-
-    for sharing, times in (("layer_wise", 1), ("none", 6)):
-        trunk = trunk_of(SMALL, layers=6, positions={"name": "diet_abs", "sharing": sharing}).eval()
-        assert [products(), products()] == [times, 0]
-        with torch.no_grad():
-            trunk.positions.keys_LHKR.mul_(2)
-        assert [products(), products()] == [times, 0]
-        trunk.train().eval()
-        assert [products(), products()] == [times, 0]
-        with torch.autocast("cpu", torch.bfloat16):
-            assert [products(), products()] == [times, 0]
-        trunk.load_state_dict({name: value + 1 for name, value in trunk.state_dict().items()})
-        assert [products(), products()] == [times, 0]
-        with monkeypatch.context() as patch:
-            patch.setattr(biases, "KEPT_BYTES", 1)  # too large to be kept
-            assert [products(), products()] == [times, times]
 
 
 def logits_of(x: Tensor, w_q: Tensor, w_k: Tensor) -> Tensor:

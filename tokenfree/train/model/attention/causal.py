@@ -1,6 +1,6 @@
 """Causal attention: every unit sees itself and the valid units before it, so that it can be asked for the next one.
 
-B batch, U units (Q as queries, K as keys), H heads, E width of a head
+B batch, U units (Q as queries, K as keys), H heads
 """
 
 from typing import Literal
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tokenfree.core.settings import settings
-from tokenfree.train.model.common.attention import ALL_HEADS, Core, Heads, hide
+from tokenfree.train.model.common.attention import Core, Heads, hide
 from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.common.slots import AttentionConfig
 
@@ -30,15 +30,9 @@ class CausalCore(Core):
     """Every query sees the valid keys up to its own place; the first unit, CLS, is always valid."""
 
     def forward(self, heads: Heads) -> Tensor:
-        q_BHQE, k_BHKE = heads.queries_BHQE, heads.keys_BHKE
-        places_U = torch.arange(k_BHKE.shape[2], device=q_BHQE.device)
-        queries_Q1, keys_1K = places_U[:, None], places_U[None, :]
-        hidden_B1QK = hide((keys_1K <= queries_Q1) & heads.valid_BK[:, None, :], q_BHQE.dtype)[:, None]
-        bias = None if heads.bias is None else heads.bias.dense(ALL_HEADS)
-        of_pairs = None
-        if heads.offset_values is not None:
-            of_pairs = heads.offset_values.of_pairs(ALL_HEADS, queries_Q1, keys_1K)
-        return self.attend(q_BHQE, k_BHKE, heads.values_BHKE, hidden_B1QK, bias, of_pairs)
+        places_K = torch.arange(heads.keys_BHKE.shape[2], device=heads.keys_BHKE.device)
+        visible_BKK = (places_K <= places_K[:, None]) & heads.valid_BK[:, None, :]
+        return self.attend_to_all(heads, hide(visible_BKK, heads.queries_BHQE.dtype)[:, None])
 
     def num_pairs(self, num_queries: int, num_keys: int, num_heads: int) -> int:
         assert num_queries == num_keys, "what comes before is defined among the same units"

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import settings
-from tokenfree.train.model.common.attention import ALL_HEADS, Core, Heads
+from tokenfree.train.model.common.attention import Core, Heads
 from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.common.slots import AttentionConfig, TrunkSettings
 
@@ -77,9 +77,7 @@ class LinformerAttention(Core):
         return mixed_BKD, torch.ones(mixed_BKD.shape[:2], dtype=torch.bool, device=x_BUD.device)
 
     def forward(self, heads: Heads) -> Tensor:
-        q_BHUE = heads.queries_BHQE
-        bias = q_BHUE.new_zeros(1, 1) if heads.bias is None else heads.bias.dense(ALL_HEADS)
-        return self.attend(q_BHUE, heads.keys_BHKE, heads.values_BHKE, bias)
+        return self.attend_to_all(heads, heads.queries_BHQE.new_zeros(1, 1))
 
     def num_keys(self, num_units: int) -> int:
         return len(self.mixtures_KU)

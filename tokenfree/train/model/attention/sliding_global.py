@@ -244,8 +244,7 @@ class SlidingGlobalAttention(Core):
             shown_BUU = shown_BUU | chosen.among_units()[:, None, :]
         visible_BUU = shown_BUU & heads.valid_BK[:, None, :]
         hidden_B1UU = hide(visible_BUU, heads.queries_BHQE.dtype)[:, None]
-        bias = None if heads.bias is None else heads.bias.dense(ALL_HEADS)
-        context_BHUE = self.attend(heads.queries_BHQE, heads.keys_BHKE, heads.values_BHKE, hidden_B1UU, bias)
+        context_BHUE = self.attend_to_all(heads, hidden_B1UU)
         return context_BHUE.masked_fill(~visible_BUU.any(dim=-1)[:, None, :, None], 0)
 
     def _banded(self, heads: Heads, chosen: GlobalUnits | None, blocks: Blocks) -> Tensor:

@@ -52,34 +52,11 @@ class PairValues(NamedTuple):
         return by_offset @ self.table_HRE.to(weights.dtype)
 
 
-class Workspace:
-    """Named pieces of memory. At 512 units, to get new memory for each layer takes longer than to write to it."""
-
-    def __init__(self) -> None:
-        self._memory: dict[str, Tensor] = {}
-
-    def take(self, name: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
-        """The memory of a name, for values of `shape` and the type of `like`; whoever had it before is done with it."""
-        found = self._memory.get(name)
-        if found is None or found.shape != shape or found.dtype != like.dtype:
-            found = self._memory[name] = like.new_empty(shape)
-        return found
-
-
-def works_in_place(values: Tensor) -> bool:
-    """Whether memory is the program's own to manage where `values` are, and all values are of one type."""
-    return values.device.type == "cpu" and not torch.is_autocast_enabled("cpu") and not torch.compiler.is_compiling()
-
-
 ALL_HEADS = slice(None)
 
 
 class LayerBias:
-    """Logit biases of pairs of a query and a key: the position code in one layer, once it is bound to the heads.
-
-    It holds tensors and nothing that it computed: what is computed once for several layers, and in whose memory, is the
-    business of the stack (train/model/trunk.py).
-    """
+    """Logit biases of pairs of a query and a key: the position code in one layer, once it is bound to the heads."""
 
     query_factor: float = 1.0  # of the content's logits
 
@@ -96,19 +73,9 @@ class LayerBias:
         """
         raise NotImplementedError
 
-    def dense(self, heads: slice, workspace: Workspace | None = None) -> Tensor:
-        """The bias of all pairs for some heads, [H, Q, K] or [B, H, Q, K].
-
-        It lies in memory of its own, or in that of `workspace` where this bias can be written there.
-        """
+    def dense(self, heads: slice) -> Tensor:
+        """The bias of all pairs for some heads, [H, Q, K] or [B, H, Q, K]."""
         raise NotImplementedError
-
-    def plus_hidden(self, hidden_B11K: Tensor, valid_BK: Tensor, workspace: Workspace | None = None) -> Tensor:
-        """`dense` for all heads plus `hidden_B11K`, which follows from `valid_BK`: [B, H, Q, K].
-
-        Without gradients only, and to be used before it is asked for again: the memory may be that of the last answer.
-        """
-        return add_hidden(self.dense(ALL_HEADS, workspace).to(hidden_B11K.dtype), hidden_B11K, workspace)
 
     def afresh(self) -> LayerBias:
         """The same bias without what the stack keeps in it, for a forward pass that is done a second time."""
@@ -122,7 +89,6 @@ class SumBias(LayerBias):
         self.one, self.other = one, other
 
     def bind(self, heads: Heads) -> Heads:
-        """The heads as the one wants them, then as the other does."""
         heads = self.one.bind(heads)
         one, heads = heads.bias, self.other.bind(heads)
         assert one is not None
@@ -133,32 +99,41 @@ class SumBias(LayerBias):
     def __call__(self, heads: slice, queries: Tensor, keys: Tensor) -> Tensor:
         return self.one(heads, queries, keys) + self.other(heads, queries, keys)
 
-    def dense(self, heads: slice, workspace: Workspace | None = None) -> Tensor:
+    def dense(self, heads: slice) -> Tensor:
         return self.one.dense(heads) + self.other.dense(heads)
 
     def afresh(self) -> LayerBias:
         return SumBias(self.one.afresh(), self.other.afresh())
 
 
+class SharedBias(LayerBias):
+    """One bias of all layers: what they ask of all heads is computed once in a forward pass."""
+
+    def __init__(self, bias: LayerBias) -> None:
+        self.bias = bias
+        self._dense: Tensor | None = None
+
+    def bind(self, heads: Heads) -> Heads:
+        heads = self.bias.bind(heads)
+        return heads._replace(bias=self) if heads.bias is self.bias else heads
+
+    def __call__(self, heads: slice, queries: Tensor, keys: Tensor) -> Tensor:
+        return self.bias(heads, queries, keys)
+
+    def dense(self, heads: slice) -> Tensor:
+        if heads != ALL_HEADS:
+            return self.bias.dense(heads)
+        if self._dense is None:
+            self._dense = self.bias.dense(heads)
+        return self._dense
+
+    def afresh(self) -> LayerBias:
+        return SharedBias(self.bias.afresh())
+
+
 def bound(heads: Heads, bias: LayerBias | None) -> Heads:
     """`heads` as the position code and the segments of their layer want them, if it has any."""
     return heads if bias is None else bias.bind(heads)
-
-
-def add_hidden(
-    dense: Tensor, hidden_B11K: Tensor, workspace: Workspace | None = None, *, in_place: bool = True
-) -> Tensor:
-    """The sum [B, H, Q, K] of a bias [(B,) H, Q, K] and of `hidden_B11K`, in the memory of `dense` where that can be.
-
-    Else, and never `in_place` where that is False, in that of `workspace`, or in new memory where there is none.
-    """
-    dense = dense[(None,) * (4 - dense.dim())]
-    if in_place and len(dense) == len(hidden_B11K) and dense.is_contiguous():  # heads that share have the same memory
-        return dense.add_(hidden_B11K)
-    if workspace is None:
-        return dense + hidden_B11K
-    shape = (max(len(dense), len(hidden_B11K)), *dense.shape[1:])
-    return torch.add(dense, hidden_B11K, out=workspace.take("sum", shape, dense))
 
 
 FEW_KEYS = 256  # of so many and fewer, attention in bfloat16 trains sooner in parts on the CPU
@@ -199,6 +174,16 @@ class Core(nn.Module, ABC):
     def copy_projections(self, layer: nn.Module) -> list[str]:
         """Let projections of its own begin as those of `layer` around it, and name the weights set: there are none."""
         return []
+
+    def attend_to_all(self, heads: Heads, hidden: Tensor) -> Tensor:
+        """The context [B, H, Q, E] of all pairs of units but those that `hidden` (see `hide`) hides."""
+        bias = None if heads.bias is None else heads.bias.dense(ALL_HEADS)
+        of_pairs = None
+        if heads.offset_values is not None:
+            queries_Q1 = torch.arange(heads.queries_BHQE.shape[2], device=hidden.device)[:, None]
+            keys_1K = torch.arange(heads.keys_BHKE.shape[2], device=hidden.device)[None, :]
+            of_pairs = heads.offset_values.of_pairs(ALL_HEADS, queries_Q1, keys_1K)
+        return self.attend(heads.queries_BHQE, heads.keys_BHKE, heads.values_BHKE, hidden, bias, of_pairs)
 
     def attend(
         self,
@@ -255,18 +240,7 @@ class FullAttention(Core):
     """Every query sees every valid key."""
 
     def forward(self, heads: Heads) -> Tensor:
-        q_BHQE, k_BHKE = heads.queries_BHQE, heads.keys_BHKE
-        hidden = hide(heads.valid_BK, q_BHQE.dtype)[:, None, None, :]
-        if heads.bias is None:
-            return self.attend(q_BHQE, k_BHKE, heads.values_BHKE, hidden)
-        if heads.offset_values is None and not torch.is_grad_enabled():
-            return self.attend(q_BHQE, k_BHKE, heads.values_BHKE, heads.bias.plus_hidden(hidden, heads.valid_BK))
-        bias, of_pairs = heads.bias.dense(ALL_HEADS), None
-        if heads.offset_values is not None:
-            queries_Q1 = torch.arange(q_BHQE.shape[2], device=q_BHQE.device)[:, None]
-            keys_1K = torch.arange(k_BHKE.shape[2], device=q_BHQE.device)[None, :]
-            of_pairs = heads.offset_values.of_pairs(ALL_HEADS, queries_Q1, keys_1K)
-        return self.attend(q_BHQE, k_BHKE, heads.values_BHKE, hidden, bias, of_pairs)
+        return self.attend_to_all(heads, hide(heads.valid_BK, heads.queries_BHQE.dtype)[:, None, None, :])
 
     def num_pairs(self, num_queries: int, num_keys: int, num_heads: int) -> int:
         return num_heads * num_queries * num_keys

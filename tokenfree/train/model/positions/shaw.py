@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from tokenfree.core.settings import settings
-from tokenfree.train.model.common.attention import Heads, LayerBias, OffsetValues, Workspace
+from tokenfree.train.model.common.attention import Heads, LayerBias, OffsetValues
 from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.common.positions import expand_heads, for_layers, needs_own_queries, table_counts
 from tokenfree.train.model.common.slots import Positions, PositionsConfig, Sharing, TrunkSettings
@@ -96,7 +96,7 @@ class QueryBias(LayerBias):
     def __call__(self, heads: slice, queries: Tensor, keys: Tensor) -> Tensor:
         return self.by_offset[:, heads][:, :, queries, self._index(queries, keys)]
 
-    def dense(self, heads: slice, workspace: Workspace | None = None) -> Tensor:
+    def dense(self, heads: slice) -> Tensor:
         by_offset_BHUO = self.by_offset[:, heads]
         positions_U = torch.arange(by_offset_BHUO.shape[2], device=by_offset_BHUO.device)
         index_UU = self._index(positions_U[:, None], positions_U)

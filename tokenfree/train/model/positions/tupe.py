@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from tokenfree.core.settings import settings
-from tokenfree.train.model.common.attention import LayerBias, SumBias, Workspace
+from tokenfree.train.model.common.attention import LayerBias, SumBias
 from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.common.positions import (
     FactorBias,
@@ -100,7 +100,7 @@ class TupeBias(LayerBias):
     def __call__(self, heads: slice, queries: Tensor, keys: Tensor) -> Tensor:
         return self._untie(self.bias(heads, queries, keys), heads, queries, keys)
 
-    def dense(self, heads: slice, workspace: Workspace | None = None) -> Tensor:
+    def dense(self, heads: slice) -> Tensor:
         bias_HUU = self.bias.dense(heads)
         positions_U = torch.arange(self.num_units, device=bias_HUU.device)
         return self._untie(bias_HUU, heads, positions_U[:, None], positions_U[None, :])
