@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,40 +31,67 @@ class Symbols(NamedTuple):
     codepoints: Callable[[Arrays], np.ndarray]  # one of each target, int64 [b, P]: a letter if it has any
 
 
-class Collator(Protocol):
+class Collator(ABC):
     """Turns rows into a batch, a pure function of the rows, their sample ids and the seed it was made with."""
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns of the shards that `rows` must hold."""
-        ...
+    columns: tuple[str, ...]  # of the shards, which `rows` must hold
+    length: int  # positions of an input
 
-    @property
-    def length(self) -> int:
-        """Positions of an input."""
-        ...
-
+    @abstractmethod
     def __call__(self, rows: Rows, sample_ids: np.ndarray) -> Arrays:
-        """Arrays whose first axis is the row and whose shapes depend on nothing else; `sample_ids` is int64 [b].
+        """Return the arrays of a batch; their first axis is the row. `sample_ids` is int64 [b].
 
-        `num_characters`, int64 [b], are the characters of text in each example; `target_ids` and `target_mask`, int64
-        and bool [b, P], the symbols to predict and where there is one; `target_kinds`, int64 [b, P], whether the input
-        hides it (see target_kinds.py).
+        They are int64, or bool where they are masks: `codepoints` and `mask` [b, length], the input and where it is
+        real; `num_characters` [b], the characters of text in it; `target_ids` and `target_mask` [b, P], the symbols to
+        predict and where there is one; `target_positions` [b, P], where they stand in the input; `target_kinds` [b, P],
+        whether the input hides them. Unused places are 0.
         """
-        ...
 
 
 _INDEX_BITS = np.uint64(16)  # the number of an item in its window fits: windows have at most 16,383 characters
 _INDEX = np.uint64(0xFFFF)
 _NEVER = np.uint64(2**64 - 1)
+_MASKED, _REPLACED = 0.8, 0.1
 
 
 class Selection(NamedTuple):
     """The items selected in each of b rows, in the order in which they were drawn."""
 
     mask: np.ndarray  # bool [b, most]: which places hold an item; the first ones of each row
-    slots: tuple[np.ndarray, np.ndarray]  # the rows and places where `mask` holds, int64 [n] each
-    items: np.ndarray  # int64 [n]: the item at each of these, counted through all rows
+    rows: np.ndarray  # int64 [n]: the row of each item
+    places: np.ndarray  # int64 [n]: its place there
+    items: np.ndarray  # int64 [n]: the items themselves, counted through all rows
+    seed: int
+    sample_ids: np.ndarray  # int64 [b]
+
+    def only(self, kept: np.ndarray) -> Selection:
+        """Return those of the items that are `kept`, bool [n]."""
+        return self._replace(rows=self.rows[kept], places=self.places[kept], items=self.items[kept])
+
+    def uniform(self, purpose: str) -> np.ndarray:
+        """Return a number in [0, 1) for each item, float64 [n]."""
+        count = int(self.places.max(initial=0)) + 1
+        return random.uniform(self.seed, purpose, self.sample_ids, count)[self.rows, self.places]
+
+    def fates(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return which items are masked, bool [n], and which are replaced: 80% and 10% (Devlin et al. 2019)."""
+        action = self.uniform("action")
+        return action < _MASKED, (action >= _MASKED) & (action < _MASKED + _REPLACED)
+
+    def laid_out(self, values: np.ndarray) -> np.ndarray:
+        """Return the values of the items at their places, int64 [b, most]."""
+        found = np.zeros(self.mask.shape, dtype=np.int64)
+        found[self.rows, self.places] = values
+        return found
+
+    def targets(self, positions: np.ndarray, ids: np.ndarray, kinds: np.ndarray) -> Arrays:
+        """Return the arrays of a batch that tell of targets, from int64 [n] each."""
+        return {
+            "target_positions": self.laid_out(positions),
+            "target_ids": self.laid_out(ids),
+            "target_mask": self.mask,
+            "target_kinds": self.laid_out(kinds),
+        }
 
 
 def select(
@@ -91,7 +119,8 @@ def select(
     least = np.sort(np.partition(keys, deepest - 1, axis=1)[:, :deepest], axis=1)
     mask = np.arange(most) < wanted[:, None]
     rows, places = np.nonzero(mask)
-    return Selection(mask, (rows, places), before[rows] + (least[rows, places] & _INDEX).astype(np.int64))
+    items = before[rows] + (least[rows, places] & _INDEX).astype(np.int64)
+    return Selection(mask, rows, places, items, seed, sample_ids)
 
 
 def draw_unselected(counts: np.ndarray, selected: np.ndarray, rows: np.ndarray, choice: np.ndarray) -> np.ndarray:

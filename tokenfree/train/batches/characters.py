@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -94,6 +95,32 @@ def words(whitespace: Sequence[np.ndarray], longest: int) -> tuple[np.ndarray, n
         ends = np.minimum(np.repeat(ends, parts), starts + longest)
     of = np.searchsorted(heads, starts, side="right") - 1
     return np.bincount(of, minlength=len(sizes)), starts - heads[of], ends - heads[of]
+
+
+class FramedWords(NamedTuple):
+    """Windows cropped at words and framed, and the words of the whole windows, over all rows."""
+
+    codepoints: np.ndarray  # int64 [b, length]
+    mask: np.ndarray  # bool [b, length]: where they are real
+    begin: np.ndarray  # int64 [b]: the first character of the window that is used
+    end: np.ndarray  # int64 [b]
+    counts: np.ndarray  # int64 [b]: words of each row
+    of: np.ndarray  # int64 [sum]: the row of each word
+    starts: np.ndarray  # int64 [sum]
+    ends: np.ndarray  # int64 [sum]
+
+
+def frame_whole_words(
+    rows: Rows, longest: int, spare: int, length: int, seed: int, sample_ids: np.ndarray
+) -> FramedWords:
+    """Crop windows at the edges of their `words` and frame them, `spare` positions left as padding."""
+    windows = rows["codepoints"]
+    counts, starts, ends = words(rows["whitespace"], longest)
+    edges = np.cumsum(counts)[:-1]
+    room = room_for_characters(length, spare)
+    begin, end = crop(windows, np.split(starts, edges), np.split(ends, edges), room, seed, sample_ids)
+    codepoints, mask = frame(windows, begin, end, length)
+    return FramedWords(codepoints, mask, begin, end, counts, np.repeat(np.arange(len(counts)), counts), starts, ends)
 
 
 def character_symbols(buckets: int) -> Symbols:

@@ -38,7 +38,7 @@ class Cut(NamedTuple):
     num_b: int
 
 
-class PairCollator:
+class PairCollator(Collator):
     """Pairs of windows to the arrays of `single`, with two more.
 
     segments int64 [b, length]: 0 up to and with the first SEP, 1 up to and with the second, 0 for padding.

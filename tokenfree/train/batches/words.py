@@ -8,9 +8,10 @@ subwords that they have in running text.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import chain, pairwise
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -189,26 +190,23 @@ _CONTINUES = -65  # UTF-8 bytes inside a character are at most this as int8
 _BYTE_PIECE = "<0x"
 
 
-class WordSource(Protocol):
+class WordSource(ABC):
     """Where words and their subwords come from."""
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns of the shards that are read."""
-        ...
+    columns: tuple[str, ...]  # of the shards, that are read
 
+    @abstractmethod
     def words(self, rows: Rows) -> Words:
-        """All words of some rows."""
-        ...
+        """Return all words of some rows."""
 
+    @abstractmethod
     def pieces(self, rows: Rows, words: Words, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The ids of all subwords of the words `numbers` (int64 [n]), one after another, int64 [sum of the counts]; and
-        how many each word has, int64 [n].
+        """Return the ids of all subwords of the words `numbers` (int64 [n]), one after another, int64 [sum of the
+        counts]; and how many each word has, int64 [n].
         """
-        ...
 
 
-class WordsByRules:
+class WordsByRules(WordSource):
     """The words of the shards (see preprocess/text/words.py), tokenised by the vocabulary when first met."""
 
     columns = ("text", "word_starts", "word_ends")
@@ -219,7 +217,6 @@ class WordsByRules:
         self._known: dict[bytes, list[int]] = {}
 
     def words(self, rows: Rows) -> Words:
-        """The words of the columns `word_starts` and `word_ends`."""
         return join_words(rows["text"], rows["word_starts"], rows["word_ends"])
 
     def pieces(self, rows: Rows, words: Words, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -243,7 +240,7 @@ class WordsByRules:
         return [known[word] for word in words]
 
 
-class SubwordsAsWords:
+class SubwordsAsWords(WordSource):
     """Pseudo-words: each subword of the running text is a word, spelled in bytes; a byte-fallback piece is its byte."""
 
     columns = ("text", "subword_ids", "subword_starts", "subword_ends")

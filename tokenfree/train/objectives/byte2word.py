@@ -5,7 +5,7 @@ byte-fallback pieces and <unk> are not predicted, so that the losses compare. Th
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
@@ -13,8 +13,18 @@ from pydantic import Field
 from tokenfree.core.settings import settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import BYTE_MASK
-from tokenfree.train.batches import counter_random as random
-from tokenfree.train.batches.base import KEPT, MASKED, REPLACED, Arrays, Rows, Symbols, draw_unselected, select
+from tokenfree.train.batches.base import (
+    KEPT,
+    MASKED,
+    REPLACED,
+    Arrays,
+    Collator,
+    Rows,
+    Selection,
+    Symbols,
+    draw_unselected,
+    select,
+)
 from tokenfree.train.batches.characters import ragged_range
 from tokenfree.train.batches.subwords import letters_of, needed_pieces, predictable
 from tokenfree.train.batches.words import (
@@ -30,8 +40,6 @@ from tokenfree.train.batches.words import (
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.base import reads
 from tokenfree.train.objectives.heads import MaskedHead, SubwordOutput
-
-_SHARE_MASKED, _SHARE_REPLACED = 0.8, 0.1
 
 
 @settings
@@ -133,29 +141,18 @@ def _slots(arrays: Arrays) -> np.ndarray:
     return arrays["target_positions"][:, :, 1]
 
 
-class _Masked(NamedTuple):
-    """The words of which something is predicted, in the order in which they were drawn, and their targets."""
-
-    row: np.ndarray
-    place: np.ndarray  # in the order of the row's draws
-    item: np.ndarray  # the word, counted through the used words of all rows
-    targets: Arrays
-
-
-class Byte2WordCollator:
+class Byte2WordCollator(Collator):
     """Windows to masked words of bytes and the subwords behind them.
 
-    15% (`mask_fraction`) of the words of a window are drawn, rounded, at least one; of them those of which a subword
-    can be predicted, until their subwords would be more than `max_predictions` P, are targets. Of these, 80% become the
-    one byte MASK, 10% a random word of the same window that is no target, 10% stay. (The paper leaves open where
+    Of the words of a window `mask_fraction` are drawn, rounded, at least one; of them those of which a subword can be
+    predicted, until their subwords would be more than `max_predictions` P, are targets. Of these, 80% become the one
+    byte MASK, 10% a random word of the same window that is no target, 10% stay. (The paper leaves open where
     replacements come from; of the same window they do not depend on how a batch is divided.) Where replacements make a
     row too long, its replaced words stay as they are. Of a window with more words than fit, a run from a random word on
     is taken.
 
-    A batch: codepoints int64 [b, length] (bytes), mask bool [b, length], unit_ends int64 [b, length / bytes_per_word],
-    target_positions int64 [b, P, 2] (pairs of a word and the number of a subword of it), target_ids int64 [b, P],
-    target_mask bool [b, P], target_kinds int64 [b, P], num_characters int64 [b]; the unused last targets of a row are
-    0.
+    `unit_ends`, int64 [b, length / bytes_per_word], says where words end; `target_positions`, int64 [b, P, 2], are
+    pairs of a word and the number of a subword of it.
     """
 
     def __init__(self, config: Config, source: WordSource, usable: np.ndarray, length: int, seed: int) -> None:
@@ -167,26 +164,26 @@ class Byte2WordCollator:
     def __call__(self, rows: Rows, sample_ids: np.ndarray) -> Arrays:
         words = self._source.words(rows)
         first, counts = crop_words(words, self._num_words, self._num_bytes, self._seed, sample_ids)
-        masked = self._select(rows, words, first, counts, sample_ids)
+        chosen, targets = self._select(rows, words, first, counts, sample_ids)
         used = ragged_range(first, counts)
         starts, sizes = words.starts[used], words.sizes[used]
-        kinds = self._change(masked, len(words.text), counts, starts, sizes, sample_ids)
+        kinds = self._change(chosen, len(words.text), counts, starts, sizes)
         text = np.append(words.text, np.uint8(BYTE_MASK))
         framed = frame_words(text, starts, sizes, counts, self.length, self._num_words + NUM_FRAME)
-        word = (np.cumsum(counts) - counts)[:, None] + masked.targets["target_positions"][:, :, 0] - 1
+        word = (np.cumsum(counts) - counts)[:, None] + targets["target_positions"][:, :, 0] - 1
         return {
             **framed._asdict(),
-            **masked.targets,
-            "target_kinds": np.append(kinds, 0)[np.where(masked.targets["target_mask"], word, len(kinds))],
+            **targets,
+            "target_kinds": np.append(kinds, 0)[np.where(targets["target_mask"], word, len(kinds))],
             "num_characters": _num_characters(words, first, counts),
         }
 
     def _select(
         self, rows: Rows, words: Words, first: np.ndarray, counts: np.ndarray, sample_ids: np.ndarray
-    ) -> _Masked:
-        """Draw words, and lay out their subwords as targets."""
+    ) -> tuple[Selection, Arrays]:
+        """Draw the words of which something is predicted, and lay out their subwords as targets."""
         config, most = self._config, self._config.max_predictions
-        _, (row, place), item = select(
+        chosen = select(
             counts,
             np.ones(int(counts.sum()), dtype=bool),
             fraction=config.mask_fraction,
@@ -194,6 +191,7 @@ class Byte2WordCollator:
             seed=self._seed,
             sample_ids=sample_ids,
         )
+        row, item = chosen.rows, chosen.items
         unit = item - (np.cumsum(counts) - counts)[row]
         ids, num_pieces = self._source.pieces(rows, words, first[row] + unit)
         of = np.repeat(np.arange(len(item)), num_pieces)
@@ -221,32 +219,27 @@ class Byte2WordCollator:
             "target_ids": target_ids,
             "target_mask": np.arange(most) < found[:, None],
         }
-        return _Masked(row[kept], place[kept], item[kept], targets)
+        return chosen.only(kept), targets
 
     def _change(
         self,
-        masked: _Masked,
+        selection: Selection,
         mask_at: int,
         counts: np.ndarray,
         starts: np.ndarray,
         sizes: np.ndarray,
-        sample_ids: np.ndarray,
     ) -> np.ndarray:
         """Mask, replace or keep the selected words: change in place where words come from; MASK stands at `mask_at`.
 
-        What became of each used word, int64 [counts.sum()]: see target_kinds.py.
+        Return the kind of each used word, int64 [counts.sum()]: `MASKED`, `REPLACED` or `KEPT`.
         """
         kinds = np.full(len(starts), KEPT)
-        row, item = masked.row, masked.item
-        num_draws = int(masked.place.max(initial=0)) + 1
-        action, choice = (
-            random.uniform(self._seed, purpose, sample_ids, num_draws)[row, masked.place]
-            for purpose in ("action", "choice")
-        )
-        other = draw_unselected(counts, item, row, choice)
-        hidden = item[action < _SHARE_MASKED]
+        row, item = selection.rows, selection.items
+        masked, replaced = selection.fates()
+        other = draw_unselected(counts, item, row, selection.uniform("choice"))
+        hidden = item[masked]
         starts[hidden], sizes[hidden], kinds[hidden] = mask_at, 1, MASKED
-        chosen = (action >= _SHARE_MASKED) & (action < _SHARE_MASKED + _SHARE_REPLACED) & (other >= 0)
+        chosen = replaced & (other >= 0)
         row, item, other = row[chosen], item[chosen], other[chosen]
         gained = sizes[other]
         of = np.repeat(np.arange(len(counts)), counts)

@@ -15,15 +15,12 @@ from torch.nn import functional
 from tokenfree.core.settings import problems_of, settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import BOS, MASK
-from tokenfree.train.batches import counter_random as random
 from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, in_random_order, select, target_kinds
 from tokenfree.train.batches.characters import (
     character_symbols,
-    crop,
-    frame,
+    frame_whole_words,
     ragged_range,
     room_for_characters,
-    words,
 )
 from tokenfree.train.batches.next_sentence import PairCollator
 from tokenfree.train.model.attention.causal import CausalCore
@@ -108,52 +105,42 @@ class Config(MaskedObjective):
         return character_symbols(self.buckets)
 
 
-class CanineCCollator:
+class CanineCCollator(Collator):
     """Windows to masked inputs and the characters to predict, in the order in which they are predicted.
 
-    15% (`mask_fraction`) of the words (runs without white space) of a window are selected, rounded, at least one; drawn
-    one by one until their characters would be more than `max_predictions` P. All characters of a share
-    `masked` of them become MASK, the others stay. All of them are targets, in an order drawn for each sample.
-
-    A batch: codepoints int64 [b, length], mask bool [b, length], target_positions int64 [b, P], target_codepoints int64
-    [b, P], target_ids int64 [b, P] (their buckets), target_mask bool [b, P], target_kinds int64 [b, P], num_characters
-    int64 [b]; the unused last targets of a row are 0.
+    Of the words (runs without white space) of a window `mask_fraction` are selected, rounded, at least one; drawn one
+    by one until their characters would be more than `max_predictions` P. All characters of a share `masked` of them
+    become MASK, the others stay. All of them are targets, in an order drawn for each sample. `target_codepoints`, int64
+    [b, P], are the characters, `target_ids` their buckets.
     """
 
     columns = ("codepoints", "whitespace")
 
     def __init__(self, config: Config, length: int, seed: int) -> None:
         self.length = length
-        self._config = config
-        self._seed = seed
+        self._config, self._seed = config, seed
 
     def __call__(self, rows: Rows, sample_ids: np.ndarray) -> Arrays:
-        config, windows = self._config, rows["codepoints"]
-        most = config.max_predictions
-        counts, starts, ends = words(rows["whitespace"], min(config.max_word, most))
-        room = room_for_characters(self.length, config.spare)
-        edges = np.cumsum(counts)[:-1]
-        begin, end = crop(windows, np.split(starts, edges), np.split(ends, edges), room, self._seed, sample_ids)
-        codepoints, mask = frame(windows, begin, end, self.length)
-
-        of = np.repeat(np.arange(len(counts)), counts)
-        _, (row, place), chosen = select(
+        config, most = self._config, self._config.max_predictions
+        window = frame_whole_words(rows, min(config.max_word, most), config.spare, self.length, self._seed, sample_ids)
+        codepoints, counts = window.codepoints, window.counts
+        inside = (window.starts >= window.begin[window.of]) & (window.ends <= window.end[window.of])
+        chosen = select(
             counts,
-            (starts >= begin[of]) & (ends <= end[of]),
+            inside,
             fraction=config.mask_fraction,
             most=max(int(counts.max(initial=0)), 1),
             seed=self._seed,
             sample_ids=sample_ids,
         )
-        first, size = starts[chosen] - begin[row] + 1, (ends - starts)[chosen]
+        size = (window.ends - window.starts)[chosen.items]
         # Characters of the words up to and with each one of its row, where the words of a row come in their order.
-        after = np.cumsum(size)
-        of_rows = np.bincount(row, weights=size, minlength=len(counts)).astype(np.int64)
-        after -= (np.cumsum(of_rows) - of_rows)[row]
-        kept = after <= most
-        row, place, first, size, after = row[kept], place[kept], first[kept], size[kept], after[kept]
+        of_rows = np.bincount(chosen.rows, weights=size, minlength=len(counts)).astype(np.int64)
+        after = np.cumsum(size) - (np.cumsum(of_rows) - of_rows)[chosen.rows]
+        chosen, size = chosen.only(after <= most), size[after <= most]
+        first = window.starts[chosen.items] - window.begin[chosen.rows] + 1
 
-        num_targets = np.bincount(row, weights=size, minlength=len(counts)).astype(np.int64)
+        num_targets = np.bincount(chosen.rows, weights=size, minlength=len(counts)).astype(np.int64)
         target_mask = np.arange(most) < num_targets[:, None]
         order = in_random_order(target_mask, "order of predictions", seed=self._seed, sample_ids=sample_ids)
         positions = np.zeros((len(counts), most), dtype=np.int64)
@@ -161,19 +148,18 @@ class CanineCCollator:
         positions = np.take_along_axis(positions, order, axis=1)
         gold = np.where(target_mask, np.take_along_axis(codepoints, positions, axis=1), 0)
 
-        places = int(place.max(initial=0)) + 1
-        masked = random.uniform(self._seed, "action", sample_ids, places)[row, place] < config.masked
-        codepoints.reshape(-1)[ragged_range((first + row * self.length)[masked], size[masked])] = MASK
+        masked = chosen.uniform("action") < config.masked
+        codepoints.reshape(-1)[ragged_range((first + chosen.rows * self.length)[masked], size[masked])] = MASK
         is_masked = np.take_along_axis(codepoints, positions, axis=1) == MASK
         return {
             "codepoints": codepoints,
-            "mask": mask,
+            "mask": window.mask,
             "target_positions": positions,
             "target_codepoints": gold,
             "target_ids": gold % config.buckets,
             "target_mask": target_mask,
             "target_kinds": target_kinds(is_masked, ~is_masked) * target_mask,
-            "num_characters": end - begin,
+            "num_characters": window.end - window.begin,
         }
 
 

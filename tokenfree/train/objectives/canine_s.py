@@ -14,7 +14,6 @@ from pydantic import Field
 from tokenfree.core.settings import settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import MASK
-from tokenfree.train.batches import counter_random as random
 from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, select, target_kinds
 from tokenfree.train.batches.characters import crop, frame, ragged_range, room_for_characters
 from tokenfree.train.batches.next_sentence import PairCollator
@@ -22,8 +21,6 @@ from tokenfree.train.batches.subwords import Pool, needed_pieces, subword_symbol
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.base import reads_characters
 from tokenfree.train.objectives.heads import MaskedHead, SubwordOutput
-
-_MASKED, _REPLACED = 0.8, 0.1
 
 
 @settings
@@ -59,25 +56,19 @@ class Config(SubwordOutput):
         return None if vocabulary is None else subword_symbols(vocabulary, shown=True)
 
 
-class CanineSCollator:
+class CanineSCollator(Collator):
     """Windows to masked inputs and their targets.
 
-    15% (`mask_fraction`) of the subwords of a window are selected, rounded, at least one, at most `max_predictions` P.
-    Of them 80% have all characters replaced by MASK, 10% are replaced by a random subword of as many characters (one
-    that begins a word for one that does, another for another), 10% stay. Lengths never change.
-
-    A batch: codepoints int64 [b, length], mask bool [b, length], target_positions int64 [b, P], target_ids int64
-    [b, P], target_mask bool [b, P], target_kinds int64 [b, P], num_characters int64 [b]; the unused last targets of a
-    row are 0.
+    Of the subwords of a window `mask_fraction` are selected, rounded, at least one, at most `max_predictions`. Of them
+    80% have all characters replaced by MASK, 10% are replaced by a random subword of as many characters (one that
+    begins a word for one that does, another for another), 10% stay. Lengths never change.
     """
 
     columns = ("codepoints", "subword_ids", "subword_starts", "subword_ends")
 
     def __init__(self, config: Config, pieces: Sequence[str], length: int, seed: int) -> None:
         self.length = length
-        self._config = config
-        self._seed = seed
-        self._pool = Pool(pieces)
+        self._config, self._seed, self._pool = config, seed, Pool(pieces)
 
     def __call__(self, rows: Rows, sample_ids: np.ndarray) -> Arrays:
         windows, row_starts, row_ends = rows["codepoints"], rows["subword_starts"], rows["subword_ends"]
@@ -89,60 +80,38 @@ class CanineSCollator:
             np.concatenate(parts).astype(np.int64) for parts in (rows["subword_ids"], row_starts, row_ends)
         )
         of = np.repeat(np.arange(len(counts)), counts)  # the row of each subword
-        usable = self._pool.usable[ids] & (starts >= begin[of]) & (ends <= end[of])
-        target_mask, slots, subwords = select(
+        chosen = select(
             counts,
-            usable,
+            self._pool.usable[ids] & (starts >= begin[of]) & (ends <= end[of]),
             fraction=self._config.mask_fraction,
             most=self._config.max_predictions,
             seed=self._seed,
             sample_ids=sample_ids,
         )
-        row, gold = of[subwords], ids[subwords]
-        first = starts[subwords] - begin[row] + 1
-        size = ends[subwords] - starts[subwords]
-        shape = (len(counts), self._config.max_predictions)
-        action, place, choice = (
-            random.uniform(self._seed, purpose, sample_ids, shape[1])[slots]
-            for purpose in ("action", "place", "choice")
+        gold = ids[chosen.items]
+        first = starts[chosen.items] - begin[chosen.rows] + 1
+        size = ends[chosen.items] - starts[chosen.items]
+        masked, replaced = chosen.fates()
+        flat, line = codepoints.reshape(-1), first + chosen.rows * self.length
+        flat[ragged_range(line[masked], size[masked])] = MASK
+        shown = gold.copy()
+        shown[replaced] = self._replace(
+            flat, line[replaced], size[replaced], gold[replaced], chosen.uniform("choice")[replaced]
         )
-        shown = self._change(codepoints, first + row * self.length, size, gold, action, choice)
-        target_positions, target_ids, kinds = (np.zeros(shape, dtype=np.int64) for _ in range(3))
-        target_positions[slots] = first + (place * size).astype(np.int64)
-        target_ids[slots] = gold
-        kinds[slots] = target_kinds(action < _MASKED, shown == gold)
+        positions = first + (chosen.uniform("place") * size).astype(np.int64)
         return {
             "codepoints": codepoints,
             "mask": mask,
-            "target_positions": target_positions,
-            "target_ids": target_ids,
-            "target_mask": target_mask,
-            "target_kinds": kinds,
+            **chosen.targets(positions, gold, target_kinds(masked, shown == gold)),
             "num_characters": end - begin,
         }
 
-    def _change(
-        self,
-        codepoints: np.ndarray,
-        first: np.ndarray,
-        size: np.ndarray,
-        gold: np.ndarray,
-        action: np.ndarray,
-        choice: np.ndarray,
+    def _replace(
+        self, flat: np.ndarray, first: np.ndarray, size: np.ndarray, gold: np.ndarray, choice: np.ndarray
     ) -> np.ndarray:
-        """Mask, replace or keep the selected subwords in place; `first` counts through the flattened codepoints.
-
-        The subwords that come in their place, int64 [n]: for all but replaced ones themselves.
-        """
-        flat = codepoints.reshape(-1)
-        masked = action < _MASKED
-        flat[ragged_range(first[masked], size[masked])] = MASK
-        replaced = np.flatnonzero(~masked & (action < _MASKED + _REPLACED))
-        new = self._pool.draw(gold[replaced], size[replaced], choice[replaced])
+        """Put others in the place of subwords that begin at `first`; return these, or `gold` where there is none."""
+        new = self._pool.draw(gold, size, choice)
         found = new >= 0
-        replaced, new = replaced[found], new[found]
-        source = ragged_range(self._pool.first[new], size[replaced])
-        flat[ragged_range(first[replaced], size[replaced])] = self._pool.characters[source]
-        shown = gold.copy()
-        shown[replaced] = new
-        return shown
+        source = ragged_range(self._pool.first[new[found]], size[found])
+        flat[ragged_range(first[found], size[found])] = self._pool.characters[source]
+        return np.where(found, new, gold)

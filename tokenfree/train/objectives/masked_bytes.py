@@ -11,7 +11,7 @@ from pydantic import Field
 from tokenfree.core.settings import settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import BYTE_MASK, BYTE_UNK, BYTES, CLS, MASK, SEP
-from tokenfree.train.batches.base import Arrays, Rows, Symbols, target_kinds
+from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, target_kinds
 from tokenfree.train.batches.characters import character_symbols, room_for_characters
 from tokenfree.train.model.embedders.byte_table import NUM_BYTES
 from tokenfree.train.model.encoder import ModelConfig
@@ -66,7 +66,7 @@ class Config(MaskedObjective):
         return characters._replace(name="byte", read=lambda rows: characters.read(_in_bytes(rows)), clues=clues)
 
 
-class MaskedBytesCollator:
+class MaskedBytesCollator(Collator):
     """Windows to masked inputs and their targets: as in masked_characters, with a position for each byte.
 
     White space of one byte is neither masked nor predicted. `target_codepoints` are the characters that the targets are

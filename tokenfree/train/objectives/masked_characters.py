@@ -12,22 +12,18 @@ from pydantic import Field
 from tokenfree.core.settings import settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import MASK
-from tokenfree.train.batches import counter_random as random
 from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, draw_unselected, select, target_kinds
 from tokenfree.train.batches.characters import (
     character_symbols,
-    crop,
-    frame,
+    frame_whole_words,
     ragged_range,
     room_for_characters,
-    words,
 )
 from tokenfree.train.batches.next_sentence import PairCollator
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.base import MaskedObjective, reads_characters
 from tokenfree.train.objectives.heads import MaskedHead
 
-_MASKED, _REPLACED = 0.8, 0.1
 _LONGEST_WORD = 32  # that a long window is not cut in
 
 
@@ -69,39 +65,29 @@ class Config(MaskedObjective):
         return character_symbols(self.buckets)
 
 
-class MaskedCharactersCollator:
-    """Windows to masked inputs and their targets.
+class MaskedCharactersCollator(Collator):
+    """Windows to masked inputs and their targets; `target_codepoints`, int64 [b, P], are the characters.
 
-    15% (`mask_fraction`) of the characters of a window that are no white space are selected, rounded, at least one, at
-    most `max_predictions` P. Of them 80% become MASK, 10% a random such character of the same window that is not
-    selected, 10% stay.
-
-    A batch: codepoints int64 [b, length], mask bool [b, length], target_positions int64 [b, P], target_codepoints int64
-    [b, P], target_ids int64 [b, P] (their buckets), target_mask bool [b, P], target_kinds int64 [b, P], num_characters
-    int64 [b]; the unused last targets of a row are 0.
+    Of the characters of a window that are no white space `mask_fraction` are selected, rounded, at least one, at most
+    `max_predictions`. Of them 80% become MASK, 10% a random such character of the same window that is not selected,
+    10% stay.
     """
 
     columns = ("codepoints", "whitespace")
 
     def __init__(self, config: Config, length: int, seed: int) -> None:
         self.length = length
-        self._config = config
-        self._seed = seed
+        self._config, self._seed = config, seed
 
     def __call__(self, rows: Rows, sample_ids: np.ndarray) -> Arrays:
-        config, windows = self._config, rows["codepoints"]
-        num_words, starts, ends = words(rows["whitespace"], _LONGEST_WORD)
-        edges = np.cumsum(num_words)[:-1]
-        room = room_for_characters(self.length, config.spare)
-        begin, end = crop(windows, np.split(starts, edges), np.split(ends, edges), room, self._seed, sample_ids)
-        codepoints, mask = frame(windows, begin, end, self.length)
-
-        of = np.repeat(np.arange(len(windows)), num_words)
-        first, last = np.maximum(starts, begin[of]), np.minimum(ends, end[of])
+        config = self._config
+        window = frame_whole_words(rows, _LONGEST_WORD, config.spare, self.length, self._seed, sample_ids)
+        codepoints, of = window.codepoints, window.of
+        first, last = np.maximum(window.starts, window.begin[of]), np.minimum(window.ends, window.end[of])
         size = np.maximum(last - first, 0)
-        counts = np.bincount(of, weights=size, minlength=len(windows)).astype(np.int64)  # characters of words
-        positions = ragged_range(first - begin[of] + 1, size)
-        target_mask, slots, chosen = select(
+        counts = np.bincount(of, weights=size, minlength=len(codepoints)).astype(np.int64)  # characters of words
+        positions = ragged_range(first - window.begin[of] + 1, size)
+        chosen = select(
             counts,
             np.ones(len(positions), dtype=bool),
             fraction=config.mask_fraction,
@@ -109,26 +95,16 @@ class MaskedCharactersCollator:
             seed=self._seed,
             sample_ids=sample_ids,
         )
-        row, position = slots[0], positions[chosen]
+        row, position = chosen.rows, positions[chosen.items]
         gold = codepoints[row, position]
-        action, choice = (
-            random.uniform(self._seed, purpose, sample_ids, config.max_predictions)[slots]
-            for purpose in ("action", "choice")
-        )
-        other = draw_unselected(counts, chosen, row, choice)
-        replaced = (action >= _MASKED) & (action < _MASKED + _REPLACED) & (other >= 0)
-        shown = np.where(replaced, codepoints[row, positions[other]], gold)
-        codepoints[row, position] = np.where(action < _MASKED, MASK, shown)
-        target_positions, target_codepoints, kinds = (np.zeros(target_mask.shape, dtype=np.int64) for _ in range(3))
-        target_positions[slots], target_codepoints[slots] = position, gold
-        kinds[slots] = target_kinds(action < _MASKED, shown == gold)
+        masked, replaced = chosen.fates()
+        other = draw_unselected(counts, chosen.items, row, chosen.uniform("choice"))
+        shown = np.where(replaced & (other >= 0), codepoints[row, positions[other]], gold)
+        codepoints[row, position] = np.where(masked, MASK, shown)
         return {
             "codepoints": codepoints,
-            "mask": mask,
-            "target_positions": target_positions,
-            "target_codepoints": target_codepoints,
-            "target_ids": target_codepoints % config.buckets,
-            "target_mask": target_mask,
-            "target_kinds": kinds,
-            "num_characters": end - begin,
+            "mask": window.mask,
+            **chosen.targets(position, gold % config.buckets, target_kinds(masked, shown == gold)),
+            "target_codepoints": chosen.laid_out(gold),
+            "num_characters": window.end - window.begin,
         }

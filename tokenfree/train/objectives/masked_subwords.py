@@ -22,8 +22,6 @@ from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.base import reads
 from tokenfree.train.objectives.heads import MaskedHead, SubwordOutput
 
-_MASKED, _REPLACED = 0.8, 0.1
-
 
 @settings
 class Config(SubwordOutput):
@@ -85,24 +83,19 @@ class Config(SubwordOutput):
         return None if vocabulary is None else subword_symbols(vocabulary, shown=False)
 
 
-class MaskedSubwordsCollator:
+class MaskedSubwordsCollator(Collator):
     """Windows to masked inputs of subword ids, [CLS] ids [SEP], and their targets.
 
-    15% (`mask_fraction`) of the subwords of a window are selected, rounded, at least one, at most `max_predictions` P.
-    Of them 80% become MASK, 10% a random subword of the vocabulary, 10% stay. Of a window with more subwords than fit,
-    a run from a random one on is taken.
-
-    A batch: codepoints int64 [b, length] (subword ids), mask bool [b, length], target_positions int64 [b, P],
-    target_ids int64 [b, P], target_mask bool [b, P], target_kinds int64 [b, P], num_characters int64 [b]; the unused
-    last targets of a row are 0.
+    Of the subwords of a window `mask_fraction` are selected, rounded, at least one, at most `max_predictions`. Of them
+    80% become MASK, 10% a random subword of the vocabulary, 10% stay. Of a window with more subwords than fit, a run
+    from a random one on is taken.
     """
 
     columns = ("subword_ids", "subword_starts", "subword_ends")
 
     def __init__(self, config: Config, pieces: list[str], length: int, seed: int) -> None:
         self.length = length
-        self._config = config
-        self._seed = seed
+        self._config, self._seed = config, seed
         self._specials = of_subwords(len(pieces))
         self._usable = np.append(predictable(pieces), np.zeros(NUM_SUBWORD_SPECIALS, dtype=bool))
         self._replacements = np.flatnonzero(self._usable)
@@ -120,7 +113,7 @@ class MaskedSubwordsCollator:
         ids[inner] = np.concatenate(
             [window[at : at + count] for window, at, count in zip(windows, begin, counts, strict=True)]
         )
-        target_mask, slots, chosen = select(
+        chosen = select(
             counts,
             self._usable[ids[inner]],
             fraction=config.mask_fraction,
@@ -130,27 +123,18 @@ class MaskedSubwordsCollator:
         )
         ids[:, 0] = self._specials.cls
         ids[np.arange(len(ids)), counts + 1] = self._specials.sep
-        row = slots[0]
-        position = chosen - (np.cumsum(counts) - counts)[row] + 1
+        row, position = chosen.rows, chosen.items - (np.cumsum(counts) - counts)[chosen.rows] + 1
         gold = ids[row, position]
-        action, choice = (
-            random.uniform(self._seed, purpose, sample_ids, config.max_predictions)[slots]
-            for purpose in ("action", "choice")
-        )
-        target_positions, target_ids, kinds = (np.zeros(target_mask.shape, dtype=np.int64) for _ in range(3))
-        target_positions[slots], target_ids[slots] = position, gold
+        masked, replaced = chosen.fates()
+        shown = gold.copy()
         if len(gold):
-            other = self._replacements[(choice * len(self._replacements)).astype(np.int64)]
-            shown = np.where(action < _MASKED + _REPLACED, other, gold)
-            ids[row, position] = np.where(action < _MASKED, self._specials.mask, shown)
-            kinds[slots] = target_kinds(action < _MASKED, shown == gold)
+            number = (chosen.uniform("choice") * len(self._replacements)).astype(np.int64)
+            shown = np.where(replaced, self._replacements[number], gold)
+        ids[row, position] = np.where(masked, self._specials.mask, shown)
         return {
             "codepoints": ids,
             "mask": mask,
-            "target_positions": target_positions,
-            "target_ids": target_ids,
-            "target_mask": target_mask,
-            "target_kinds": kinds,
+            **chosen.targets(position, gold, target_kinds(masked, shown == gold)),
             "num_characters": _num_characters(rows, begin, counts),
         }
 
