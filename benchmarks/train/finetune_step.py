@@ -129,7 +129,7 @@ def our_loop(recipe: FinetuneRecipe, folder: Path, files: str) -> TrainingLoop[F
     found = TaskFiles(paths, content_of(paths))
     task = recipe.task.fitted(recipe.task.examples("train", files))
     fitted = build(FinetuneRecipe, {"model": recipe.model, "task": task, "train": recipe.train}, source="benchmark")
-    loop = FinetuneJob(fitted, found, str(folder / "ours")).make_loop()
+    loop = FinetuneJob(recipe=fitted, files=found, run=str(folder / "ours")).make_loop()
     loop.load_model(checkpoint_of(folder / "run"))
     return loop
 

@@ -22,7 +22,7 @@ from tokenfree.train.evaluate import evaluate
 from tokenfree.train.huggingface.folders import export_run
 from tokenfree.train.huggingface.onnx import export_graph
 from tokenfree.train.jobs.weights import read_weights
-from tokenfree.train.loop.worker import TrainJob
+from tokenfree.train.loop.pretraining import TrainJob
 from tokenfree.train.pretrain import pretrain
 from tokenfree.train.runs.run import Run
 from tokenfree.workflows import cli
@@ -231,7 +231,7 @@ def test_a_run_in_a_store_is_refused_alike(recipe: PretrainRecipe, corpus: str, 
 def test_a_worker_without_the_module_says_so(recipe: PretrainRecipe, folder: Path) -> None:
     from tokenfree.train.ray.driver import _unpickled
 
-    job = TrainJob(recipe, "data", "run")
+    job = TrainJob(recipe=recipe, data="data", run="run")
     assert _unpickled(pickle.dumps(job)) == job
     pickled = pickle.dumps(job)
     (folder / "my_module.py").unlink()
@@ -246,7 +246,7 @@ def test_a_worker_imports_from_the_working_directory_first(
     """As the command does: a module of that name elsewhere on its path, as one of ours may be, is not taken."""
     from tokenfree.train.ray.driver import _unpickled
 
-    pickled = pickle.dumps(TrainJob(recipe, "data", "run"))
+    pickled = pickle.dumps(TrainJob(recipe=recipe, data="data", run="run"))
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (elsewhere / "my_module.py").write_text("", encoding="utf-8")
     monkeypatch.syspath_prepend(elsewhere)

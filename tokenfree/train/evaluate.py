@@ -78,7 +78,7 @@ def evaluate(
     loop = Loop(recipe, data, device=device)
     loop.load_model(checkpoint)
     found: dict[str, Any] = {**checkpoint.record(), **loop.validate()}
-    baselines = loop.baselines()
+    baselines = loop.windows.baselines()
     if baselines is not None:
         found |= {f"baseline_{name}": value for name, value in baselines.numbers().items()}
         own = score(loop)
@@ -89,9 +89,9 @@ def evaluate(
 
 def score(loop: Loop, change: Change | None = None) -> TargetScores:
     """The scores of the model of `loop` on the validation targets, with another context where one is given."""
-    symbols, vocabulary = loop.recipe.model.embedder.symbols, loop.vocabulary
+    symbols, vocabulary = loop.recipe.model.embedder.symbols, loop.windows.vocabulary
     num_subwords = 0 if vocabulary is None else vocabulary.size
-    batches = loop.validator.batches()
+    batches = loop.windows.held_out()
     if change is not None:
         batches = (without_context(arrays, symbols, num_subwords, change) for arrays in batches)
     with loop.evaluating():
@@ -126,11 +126,11 @@ def by_language_and_script(loop: Loop, baselines: Baselines, own: TargetScores) 
     """
     hidden = own.hidden_N
     values = {"loss": own.loss_N, "accuracy": own.correct_N, "without_context": baselines.best_masked_only_N}
-    symbols = loop.recipe.objective.symbols(loop.vocabulary)
+    symbols = loop.recipe.objective.symbols(loop.windows.vocabulary)
     assert symbols is not None, "there are baselines"
     names = {
         "languages": languages_of(loop.data, "validation", own.sample_ids_N),
-        "scripts": scripts_of_targets(symbols, loop.validator.batches()),
+        "scripts": scripts_of_targets(symbols, loop.windows.held_out()),
     }
     of_hidden = {what: value_N[hidden] for what, value_N in values.items()}
     return {kind: breakdown(name_N[hidden], of_hidden) for kind, name_N in names.items()}

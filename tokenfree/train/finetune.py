@@ -90,7 +90,14 @@ def finetune(
     target, start, used = Run(run), prepared.start(trust_code=trust_code), prepared.files
 
     def make_job(recipe: FinetuneRecipe, owner: str | None) -> FinetuneJob:
-        return FinetuneJob(recipe, used, target.name, profile, has_first_checkpoint=start is not None, owner=owner)
+        return FinetuneJob(
+            recipe=recipe,
+            files=used,
+            run=target.name,
+            profile=profile,
+            has_first_checkpoint=start is not None,
+            owner=owner,
+        )
 
     config = RunConfig(
         prepared.recipe,
@@ -125,7 +132,7 @@ class PreparedRun:
         return GivenStart(
             Run(self.run),
             self.recipe,
-            lambda recipe: FinetuneJob(recipe, self.files, self.run).make_loop(),
+            lambda recipe: FinetuneJob(recipe=recipe, files=self.files, run=self.run).make_loop(),
             self.init_from,
             trust_code=trust_code,
         )

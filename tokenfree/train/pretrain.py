@@ -11,8 +11,7 @@ from tokenfree.train.config import PretrainRecipe, check, with_rows_for
 from tokenfree.train.data.mixture import Data, absolute, given_or_parsed, load_data_manifest, load_data_vocabulary
 from tokenfree.train.jobs.run_to_end import RunOrder, num_restarts, run_to_end
 from tokenfree.train.jobs.start import Extension, GivenStart
-from tokenfree.train.loop.pretraining import Loop
-from tokenfree.train.loop.worker import TrainJob
+from tokenfree.train.loop.pretraining import Loop, TrainJob
 from tokenfree.train.runs.config import RunConfig, as_recorded
 from tokenfree.train.runs.metrics import OnLine
 from tokenfree.train.runs.run import Run
@@ -93,7 +92,14 @@ def pretrain(
     first = None if start is None else start.record
 
     def make_job(recipe: PretrainRecipe, owner: str | None) -> TrainJob:
-        return TrainJob(recipe, data, target.name, profile, has_first_checkpoint=start is not None, owner=owner)
+        return TrainJob(
+            recipe=recipe,
+            data=data,
+            run=target.name,
+            profile=profile,
+            has_first_checkpoint=start is not None,
+            owner=owner,
+        )
 
     config = RunConfig(recipe, data, manifest.fingerprint, first, own_code.hashes(recipe))
     result, was_complete = run_to_end(target, RunOrder(config, make_job, start, extension), workers, progress)

@@ -55,9 +55,9 @@ def test_the_language_of_a_window_is_that_of_its_shard(corpus: str, tmp_path: Pa
 
 def expected_scripts(loop: Loop, name: str) -> dict[str, int]:
     """How many hidden targets each script has, by the text of each of them."""
-    pieces = [] if loop.vocabulary is None else loop.vocabulary.pieces()
+    pieces = [] if loop.windows.vocabulary is None else loop.windows.vocabulary.pieces()
     counts: dict[str, int] = defaultdict(int)
-    for arrays in loop.validator.batches():
+    for arrays in loop.windows.held_out():
         for row, real in enumerate(arrays["target_mask"]):
             for at in np.flatnonzero(real & (arrays["target_kinds"][row] == MASKED)):
                 id_ = arrays["target_ids"][row, at]
@@ -72,7 +72,7 @@ def expected_scripts(loop: Loop, name: str) -> dict[str, int]:
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_hidden_targets_by_script_and_language(name: str, corpus: str, make_recipe_for: MakeRecipe) -> None:
     loop = Loop(make_recipe_for(OBJECTIVES[name], validation_windows=40), corpus)
-    baselines, own = loop.baselines(), score(loop)
+    baselines, own = loop.windows.baselines(), score(loop)
     assert baselines is not None
     found = by_language_and_script(loop, baselines, own)
     counts = expected_scripts(loop, name)
@@ -95,7 +95,7 @@ def test_groups_do_not_depend_on_the_batch(corpus: str, make_recipe_for: MakeRec
     for micro_batch in (None, 2):
         recipe = make_recipe_for({"name": "canine_s"}, validation_windows=10, micro_batch=micro_batch)
         loop = Loop(recipe, corpus)
-        baselines = loop.baselines()
+        baselines = loop.windows.baselines()
         assert baselines is not None
         found.append(by_language_and_script(loop, baselines, score(loop))["scripts"])
     for one, other in zip(*found, strict=True):

@@ -38,7 +38,7 @@ def test_scores_by_target_are_those_of_validation(loop: Loop) -> None:
     assert 0.5 < hidden.mean() < 1
     assert found.loss_N[hidden].mean() == pytest.approx(validation["validation_masked_only_loss"], rel=1e-5)
     assert found.correct_N[hidden].mean() == pytest.approx(validation["validation_masked_only_accuracy"])
-    baselines = loop.baselines()
+    baselines = loop.windows.baselines()
     assert baselines is not None
     np.testing.assert_array_equal(found.hidden_N, baselines.hidden_N)
     np.testing.assert_array_equal(found.sample_ids_N, baselines.sample_ids_N)
@@ -50,7 +50,7 @@ def test_a_model_that_cannot_see_reads_nothing(loop: Loop) -> None:
     for name, parameter in loop.model.encoder.embedder.named_parameters():
         if parameter.ndim == 2 and "position" not in name and "segment" not in name:
             parameter.copy_(parameter[:1].expand_as(parameter))
-    baselines = loop.baselines()
+    baselines = loop.windows.baselines()
     assert baselines is not None
     found = what_is_read(loop, baselines, score(loop))
     if "word_bytes" not in type(loop.encoder.embedder).__module__:  # blanking words changes how many bytes they have
@@ -62,7 +62,7 @@ def test_a_model_that_cannot_see_reads_nothing(loop: Loop) -> None:
 
 
 def test_the_margin_is_against_the_better_baseline(loop: Loop) -> None:
-    baselines = loop.baselines()
+    baselines = loop.windows.baselines()
     assert baselines is not None
     found, numbers = what_is_read(loop, baselines, score(loop)), baselines.numbers()
     best = min(numbers["masked_only_unigram"], numbers["masked_only_clue"])

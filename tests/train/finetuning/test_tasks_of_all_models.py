@@ -29,7 +29,9 @@ def loop_of(recipe: FinetuneRecipe, files: Mapping[Split, str], corpus: str) -> 
     vocabulary = load_vocabulary(corpus) if recipe.model.embedder.symbols == "subwords" else None
     task = recipe.task.fitted(recipe.task.examples("train", files["train"]))
     fitted = FinetuneRecipe(model=recipe.model, task=task, train=recipe.train)
-    return FinetuneJob(fitted, TaskFiles(files, "0", vocabulary.model if vocabulary else None), "run").make_loop()
+    return FinetuneJob(
+        recipe=fitted, files=TaskFiles(files, "0", vocabulary.model if vocabulary else None), run="run"
+    ).make_loop()
 
 
 @pytest.mark.parametrize("model", MODELS)

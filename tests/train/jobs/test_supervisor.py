@@ -15,7 +15,7 @@ from tests.train.jobs import drivers
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.settings import build, merge
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.loop.worker import TrainJob
+from tokenfree.train.loop.pretraining import TrainJob
 from tokenfree.train.ray import child as ray_child
 from tokenfree.train.ray import child as supervisor
 from tokenfree.train.ray.child import work_on_ray
@@ -50,7 +50,7 @@ def work(tmp_path: Path, driver: Any, monkeypatch: pytest.MonkeyPatch, *, max_re
     monkeypatch.setattr(supervisor, "_DRIVER", f"{drivers.__name__}:{driver.__name__}")
     recipe = build(PretrainRecipe, merge(RECIPE, {"train": {"max_restarts": max_restarts}}), source="test")
     told = Told()
-    work_on_ray(TrainJob(recipe, "data", str(tmp_path / drivers.RUN)), (2, 2), told)
+    work_on_ray(TrainJob(recipe=recipe, data="data", run=str(tmp_path / drivers.RUN)), (2, 2), told)
     return told
 
 

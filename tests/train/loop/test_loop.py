@@ -42,7 +42,7 @@ def test_the_loss_falls(corpus: str, make_recipe: MakeRecipe) -> None:
     lines = run(loop, 60)
     assert sum(line["loss"] for line in lines[-10:]) < sum(line["loss"] for line in lines[:10]) - 5
     assert loop.validate()["validation_loss"] < before - 0.3
-    baselines = loop.baselines()
+    baselines = loop.windows.baselines()
     assert baselines is not None
     assert 2 < baselines.entropy < before
 

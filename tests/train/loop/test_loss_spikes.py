@@ -66,7 +66,7 @@ def poison(run: Path, recipe: PretrainRecipe, corpus: str) -> int:
     (step,) = checkpoints.steps(run / "checkpoints")
     loop = Loop(recipe, corpus)
     read = [rows_of(loop, loop.loader.batch(number)) for number in range(recipe.train.steps + 1)]
-    held_out = set().union(*(rows_of(loop, arrays) for arrays in loop.validator.batches()))
+    held_out = set().union(*(rows_of(loop, arrays) for arrays in loop.windows.held_out()))
     for batch in range(step + 1, recipe.train.steps):
         own = read[batch] - held_out.union(*(rows for number, rows in enumerate(read) if number != batch))
         if own:

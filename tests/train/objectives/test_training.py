@@ -136,7 +136,7 @@ def test_what_is_reported(corpus: str, recipe_of: MakeRecipe, objective: str) ->
         "gradient_norm",
         "characters",
     }
-    baselines = loop.baselines()
+    baselines = loop.windows.baselines()
     assert baselines is not None
     assert baselines.symbol == ("byte" if "bytes" in objective else "character" if characters else "subword")
     assert 2 < baselines.entropy < 7

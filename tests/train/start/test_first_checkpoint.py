@@ -16,8 +16,8 @@ from tokenfree.train.huggingface.folders import export_run, import_folder
 from tokenfree.train.jobs import start as first_checkpoint
 from tokenfree.train.jobs.start import begun
 from tokenfree.train.jobs.weights import read_weights
-from tokenfree.train.loop.pretraining import Loop
-from tokenfree.train.loop.worker import TrainJob, work
+from tokenfree.train.loop.pretraining import Loop, TrainJob
+from tokenfree.train.loop.worker import work
 from tokenfree.train.pretrain import pretrain
 from tokenfree.train.runs import checkpoints
 from tokenfree.train.runs.config import InitFrom, read_config
@@ -129,7 +129,7 @@ def test_without_a_sound_checkpoint_the_weights_are_loaded_again(
     (run / "result.json").unlink()
     for step in (3, 6, 8):
         (run / "checkpoints" / checkpoints.checkpoint_name(step) / "model.safetensors").write_bytes(b"")
-    job = TrainJob(make_recipe(), corpus, str(run), has_first_checkpoint=True)
+    job = TrainJob(recipe=make_recipe(), data=corpus, run=str(run), has_first_checkpoint=True)
     with pytest.raises(JobError, match="began with given weights and has no sound checkpoint left"):
         work(job)
     pretrain(make_recipe(), corpus, str(run), init_from=first_run)

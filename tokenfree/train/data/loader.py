@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Generic, TypeVar
@@ -162,7 +163,41 @@ def batch_of(step: int, left_out: Collection[int]) -> int:
     return batch
 
 
-class Loader:
+class StepLoader(ABC):
+    """The batches of one worker: batch number b is a pure function of the data and the settings."""
+
+    fingerprint: Fingerprint  # what decides the batches and what is made of them; saved with checkpoints, see `check`
+
+    @abstractmethod
+    def batch(self, step: int) -> Arrays:
+        """Return this worker's slice of a global batch: arrays whose first axis is the example.
+
+        `sample_ids` and `num_characters`, int64 [b], are among them.
+        """
+
+    def batches(self, start: int, stop: int | None = None, *, left_out: Collection[int] = ()) -> Prefetcher[Arrays]:
+        """Return the batches of steps start, start + 1, ..., made ahead by a thread. Use with `with`.
+
+        Step s has the batch `batch_of(s, left_out)`.
+        """
+        return Prefetcher(lambda step: self.batch(batch_of(step, left_out)), start, stop)
+
+    def check(self, saved: Mapping[str, str | int | float], source: str) -> None:
+        """Refuse to resume from the checkpoint `source`, which was saved with another fingerprint.
+
+        Raises:
+            UserError: it was.
+        """
+        differing = [name for name, value in self.fingerprint.items() if saved.get(name, 0) != value]
+        if differing:
+            shown = ", ".join(f"{name} {saved.get(name)!r}, now {self.fingerprint[name]!r}" for name in differing)
+            raise UserError(
+                f"{source} was trained on other samples ({shown}). Give it the data and settings it began with, or "
+                "start a new run in another directory"
+            )
+
+
+class Loader(StepLoader):
     """The batches of one worker. Files are opened when first read; the only state of training is the step.
 
     Args:
@@ -178,8 +213,6 @@ class Loader:
     Raises:
         UserError: split absent or empty, streams do not divide the batch, or there are more workers than samples.
     """
-
-    fingerprint: Fingerprint  # what decides the batches and what is made of them; saved with checkpoints, see `check`
 
     def __init__(
         self,
@@ -229,45 +262,26 @@ class Loader:
         self.fingerprint |= {name: len(changes) for name, changes in self._rules.items()}
 
     def batch(self, step: int) -> Arrays:
-        """The arrays of the collator for this worker's slice of global batch `step`, and `sample_ids` int64 [b].
-
-        Raises:
-            JobError, UserError: a shard cannot be fetched or read, or has not the columns of the collator.
-        """
         first, ids, places = self._planned(step)
         chosen = step - first
         arrays = collate(self._reader, self._collator, places.shard[chosen], places.row[chosen], ids[chosen])
         return {**arrays, "sample_ids": ids[chosen]}
 
-    def batches(
-        self, start: int, stop: int | None = None, *, left_out: Collection[int] = (), depth: int = 2
-    ) -> Prefetcher[Arrays]:
-        """Batches of steps start, start + 1, ..., made ahead by a thread. Use with `with`; `.seconds_waited`.
-
-        Step s has the batch `batch_of(s, left_out)`.
-        """
-        return Prefetcher(lambda step: self.batch(batch_of(step, left_out)), start, stop, depth=depth)
-
     def check(self, saved: Mapping[str, str | int | float], source: str) -> None:
-        """Refuse to go on with a run that read other data, read it in another order or was trained by other rules.
+        """Refuse as `StepLoader` does; where only rules differ, the message names what has changed in them.
 
         Raises:
-            UserError: `source` (a checkpoint) was saved under another fingerprint than this one.
+            UserError: `source` was saved with another fingerprint.
         """
         differing = [name for name, value in self.fingerprint.items() if saved.get(name, 0) != value]
-        if differing and differing == [name for name in differing if name in self._rules]:
+        if differing and all(name in self._rules for name in differing):
             changes = (self._rules[name][int(saved.get(name, 0)) :] or ["it is newer"] for name in differing)
             shown = "; ".join(f"{name}: {', '.join(of)}" for name, of in zip(differing, changes, strict=True))
             raise UserError(
                 f"{source} was trained by rules that have changed since ({shown}); start a new run in another "
                 "directory (evaluate, export and report still read this one)"
             )
-        if differing:
-            shown = ", ".join(f"{name} {saved.get(name)!r}, now {self.fingerprint[name]!r}" for name in differing)
-            raise UserError(
-                f"{source} was trained on other samples ({shown}); give it the data and settings it began with, or "
-                "start a new run in another directory"
-            )
+        super().check(saved, source)
 
     def _planned(self, step: int) -> tuple[int, np.ndarray, Places]:
         """The steps placed together with `step`: the first of them, their sample ids [steps, b] and places."""

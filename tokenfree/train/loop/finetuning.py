@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -25,11 +25,11 @@ from tokenfree.train.batches import counter_random as random
 from tokenfree.train.batches.base import Arrays
 from tokenfree.train.batches.counter_random import key
 from tokenfree.train.config import FinetuneRecipe
-from tokenfree.train.data.loader import Prefetcher, batch_of, slice_of
+from tokenfree.train.data.loader import StepLoader, slice_of
 from tokenfree.train.loop.parallel import gather, sum_over_workers
 from tokenfree.train.loop.step import StepSums, Task, on_device
 from tokenfree.train.loop.stopping import Stop
-from tokenfree.train.loop.trainer import TrainingLoop
+from tokenfree.train.loop.trainer import Job, Source, TrainingLoop
 from tokenfree.train.runs import checkpoints
 from tokenfree.train.runs.checkpoints import RunProgress
 from tokenfree.train.tasks.base import DownstreamTask, Item, Metrics, Outputs, Split, TaskCollator, TaskHead
@@ -186,8 +186,8 @@ class SizedOrder:
         return items[random.permute(np.arange(len(items)), np.full(len(items), len(items)), keys)]
 
 
-class ItemLoader:
-    """See `tokenfree.train.loop.trainer.StepLoader`.
+class ItemLoader(StepLoader):
+    """The batches of the items of a task.
 
     Args:
         items: to train on, at least one.
@@ -214,7 +214,7 @@ class ItemLoader:
         self._items, self._collator, self._batch = items, collator, global_batch
         self._order = SizedOrder([item.size for item in items], batch=global_batch, seed=seed)
         self._begin, self._end = slice_of(rank, world_size, global_batch)
-        self.fingerprint: dict[str, str | int | float] = {
+        self.fingerprint = {
             "data": content,
             "seed": seed,
             "global_batch": global_batch,
@@ -224,66 +224,47 @@ class ItemLoader:
         }
 
     def batch(self, step: int) -> Arrays:
-        """The arrays of this worker's slice of global batch `step`, and `sample_ids` int64 [b], counted over steps."""
         ids = np.arange(step * self._batch + self._begin, step * self._batch + self._end, dtype=np.int64)
         chosen = [self._items[number] for number in self._order.items(step)[self._begin : self._end].tolist()]
         return {**self._collator(chosen, ids), "sample_ids": ids}
-
-    def batches(self, start: int, stop: int | None = None, *, left_out: Collection[int] = ()) -> Prefetcher[Arrays]:
-        """See `StepLoader.batches`."""
-        return Prefetcher(lambda step: self.batch(batch_of(step, left_out)), start, stop)
-
-    def check(self, saved: Mapping[str, str | int | float], source: str) -> None:
-        """See `StepLoader.check`.
-
-        Raises:
-            UserError: `source` (a checkpoint) was saved under another fingerprint than this one.
-        """
-        differing = [name for name, value in self.fingerprint.items() if saved.get(name) != value]
-        if differing:
-            shown = ", ".join(f"{name} {saved.get(name)!r}, now {self.fingerprint[name]!r}" for name in differing)
-            raise UserError(
-                f"{source} was trained on other examples ({shown}); give it the files and settings it began with, or "
-                "start a new run in another directory"
-            )
 
 
 PREDICTIONS = "predictions"  # a folder of a run, with a file of JSON lines for each split
 
 
-class TaskSource:
-    """See `tokenfree.train.loop.trainer.Source`.
+class TaskSource(Source):
+    """Examples of a task, which is fitted to those that are trained on.
 
     Args:
-        recipe: whose task is fitted to the examples that are trained on.
+        recipe: with the task.
         files: with the examples.
         rank, world_size: this process among the workers.
 
     Raises:
-        UserError: the files cannot be read, or examples do not fit the model.
+        UserError: there is nothing to train on.
     """
 
     keeps_best = True
 
     def __init__(self, recipe: FinetuneRecipe, files: TaskFiles, *, rank: int, world_size: int) -> None:
         self._recipe, self._files = recipe, files
-        config = recipe.train
-        self._task: DownstreamTask = recipe.task
+        config, task = recipe.train, recipe.task
+        self._task: DownstreamTask = task
         self.content, self.vocabulary = files.content, files.vocabulary
-        self._collator = self._task.collator(text_inputs(recipe.model, config.length, self.vocabulary), config.seed)
-        # A bound method would keep this source, with all its examples, until the garbage collector finds it.
-        self._examples = functools.cache(functools.partial(_read, self._task, files.paths))
-        self._evaluator = functools.cache(
-            functools.partial(
-                _make_evaluator,
-                self._task,
-                self._collator,
-                self._examples,
-                micro_batch=config.micro_batch,
-                rank=rank,
-                world_size=world_size,
-            )
-        )
+        collator = self._task.collator(text_inputs(recipe.model, config.length, self.vocabulary), config.seed)
+        self._collator = collator
+
+        # Methods would keep this source, with all its examples, until the garbage collector finds it.
+        @functools.cache
+        def examples(split: Split) -> Sequence[Any]:
+            return task.examples(split, files.paths.get(split))
+
+        @functools.cache
+        def evaluator(split: Split) -> Evaluator:
+            micro_batch = config.micro_batch
+            return Evaluator(task, collator, examples(split), micro_batch=micro_batch, rank=rank, world_size=world_size)
+
+        self._examples, self._evaluator = examples, evaluator
         items = self._collator.items(self._examples("train"), training=True)
         if not items:
             raise UserError(f"{files.paths.get('train')}: there is nothing to train on in this file; give another")
@@ -309,7 +290,6 @@ class TaskSource:
                 self._evaluator(split)
 
     def build(self) -> Task:
-        """The model with fresh weights, and what its embedder takes from the texts."""
         recipe = self._recipe
         with torch.random.fork_rng():
             torch.manual_seed(int(key(recipe.train.seed, "weights")))
@@ -334,14 +314,12 @@ class TaskSource:
         return {"validation_loss": found.loss, **scores, "validation_main": found.metrics.score}
 
     def badness(self, validation: Mapping[str, float]) -> float:
-        """The main score, so that less is better."""
         score = validation["validation_main"]
         return score if self._task.lower_is_better else -score
 
     def result(
         self, task: Task, device: torch.device, progress: RunProgress, folder: Path | None, *, equally_many: bool
     ) -> dict[str, Any]:
-        """The scores of the best checkpoint on the development and the test set; their predictions are written."""
         scores: dict[str, Any] = {}
         for split in ("dev", "test"):
             if self._has(split):
@@ -361,20 +339,6 @@ class TaskSource:
         return (text for example in self._examples("train") for text in self._task.texts(example))
 
 
-def _read(task: DownstreamTask, paths: Mapping[Split, str], split: Split) -> Sequence[Any]:
-    return task.examples(split, paths.get(split))
-
-
-def _make_evaluator(
-    task: DownstreamTask,
-    collator: TaskCollator,
-    examples: Callable[[Split], Sequence[Any]],
-    split: Split,
-    **workers: Any,
-) -> Evaluator:
-    return Evaluator(task, collator, examples(split), **workers)
-
-
 def write_predictions(folder: Path, split: str, found: Evaluated) -> None:
     """Write `predictions/SPLIT.jsonl`, a line for each example."""
     (folder / PREDICTIONS).mkdir(exist_ok=True)
@@ -391,20 +355,18 @@ def frequent_characters(texts: Iterable[str]) -> np.ndarray:
     return np.array([ord(character) for character in ordered], dtype=np.int64)
 
 
-@dataclasses.dataclass(frozen=True)
-class FinetuneJob:
-    """The `tokenfree.train.loop.worker.Job` of a fine-tuning run."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FinetuneJob(Job):
+    """The job of a fine-tuning run.
 
-    recipe: FinetuneRecipe
+    Attributes:
+        files: with the examples.
+    """
+
     files: TaskFiles
-    run: str
-    profile: bool = False
-    has_first_checkpoint: bool = False
-    owner: str | None = None
 
     def make_loop(
         self, *, rank: int = 0, world_size: int = 1, device: str = "cpu", stop: Stop | None = None
     ) -> TrainingLoop[FinetuneRecipe]:
-        """See `Job.make_loop`."""
         source = TaskSource(self.recipe, self.files, rank=rank, world_size=world_size)
         return TrainingLoop(self.recipe, source, rank=rank, world_size=world_size, device=device, stop=stop)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,7 +11,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.batches.base import Arrays
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.data.loader import Loader
@@ -20,89 +20,26 @@ from tokenfree.train.data.validation import VALIDATION_SEED, Baselines, baseline
 from tokenfree.train.loop.parallel import sum_over_workers
 from tokenfree.train.loop.step import StepSums, Task, build_task, learn_characters, on_device
 from tokenfree.train.loop.stopping import Stop
-from tokenfree.train.loop.trainer import TrainingLoop
+from tokenfree.train.loop.trainer import Job, Source, TrainingLoop
 from tokenfree.train.objectives.base import MaskedObjective
 from tokenfree.train.runs.checkpoints import RunProgress
 
 _MOST = 32  # examples of a batch, as far as `train.micro_batch` allows so many
 
 
-class Validator:
-    """This worker's part of the validation of one run.
-
-    Args:
-        data: the data directory that is validated on, or several.
-        vocabulary: of these data.
-        rank, world_size: this process among the workers.
-    """
-
-    def __init__(
-        self, recipe: PretrainRecipe, data: Data, vocabulary: Vocabulary | None, *, rank: int, world_size: int
-    ) -> None:
-        self._recipe, self._data, self._vocabulary = recipe, data, vocabulary
-        self._rank, self._world_size = rank, world_size
-
-    def batches(self, *, equally_many: bool = False) -> Iterator[Arrays]:
-        """This worker's batches; where workers need `equally_many`, some have no `sample_ids` and count for nothing.
-
-        Raises:
-            UserError: the data have no validation windows.
-        """
-        return self._batches(self._rank, self._world_size, equally_many=equally_many)
-
-    def directory_of(self, arrays: Arrays) -> int:
-        """Which of several directories the windows of a batch, one at the least, are of; from 0 on."""
-        return int(np.searchsorted(self._first_rows, arrays["sample_ids"][0], side="right")) - 1
-
-    @functools.cached_property
-    def _first_rows(self) -> np.ndarray:
-        """The number of the first window of each directory, int64."""
-        reader = ShardReader(self._data, "validation", check=False)
-        rows = np.array([shard.rows for shard in reader.shards], dtype=np.int64)
-        directories = reader.directories_of(np.arange(len(rows)))
-        sizes = [int(rows[directories == number].sum()) for number in range(int(directories.max(initial=0)) + 1)]
-        return np.cumsum([0, *sizes[:-1]])
-
-    def baselines(self) -> Baselines | None:
-        """What models without context would score on the targets of all workers; None for objectives without such."""
-        symbols = self._recipe.objective.symbols(self._vocabulary)
-        if symbols is None:
-            return None
-        held_out = self._batches(0, 1, equally_many=False)
-        return baselines(self._data, symbols, held_out, check_shards=self._recipe.train.check_shards)
-
-    def _batches(self, rank: int, world_size: int, *, equally_many: bool) -> Iterator[Arrays]:
-        config, objective = self._recipe.train, self._recipe.objective
-        if isinstance(objective, MaskedObjective):
-            objective = self._recipe.objective.for_validation()
-        return validation_batches(
-            self._data,
-            collator=objective.collator(self._vocabulary, config.length, VALIDATION_SEED),
-            num_windows=config.validation_windows,
-            batch=min(_MOST, config.micro_batch or _MOST),
-            rank=rank,
-            world_size=world_size,
-            together=equally_many,
-            check_shards=config.check_shards,
-        )
-
-
-class WindowSource:
-    """See `tokenfree.train.loop.trainer.Source`.
+class WindowSource(Source):
+    """Windows of a data directory, or of several, for an objective.
 
     Args:
         recipe: what to train, already checked (see `tokenfree.train.config.check`).
         data: a data directory with a manifest, or several.
         rank, world_size: this process among the workers.
-
-    Raises:
-        UserError: no such data, or data that the recipe cannot be trained on.
     """
 
     keeps_best = False
 
     def __init__(self, recipe: PretrainRecipe, data: Data, *, rank: int, world_size: int) -> None:
-        self._recipe, self._data, self._rank = recipe, data, rank
+        self._recipe, self._data, self._rank, self._world_size = recipe, data, rank, world_size
         self._directories = paths_of(data) if isinstance(data, Mixture) else ()
         config = recipe.train
         self.content = load_data_manifest(data).fingerprint
@@ -119,7 +56,49 @@ class WindowSource:
             world_size=world_size,
             check_shards=config.check_shards,
         )
-        self.validator = Validator(recipe, data, self.vocabulary, rank=rank, world_size=world_size)
+
+    def held_out(self, *, equally_many: bool = False) -> Iterator[Arrays]:
+        """Return this worker's validation batches.
+
+        Where workers need `equally_many`, some batches have no `sample_ids` and count for nothing.
+        """
+        return self._held_out(self._rank, self._world_size, equally_many=equally_many)
+
+    def baselines(self) -> Baselines | None:
+        """Return the scores of models without context on all targets; None for objectives without such."""
+        symbols = self._recipe.objective.symbols(self.vocabulary)
+        if symbols is None:
+            return None
+        held_out = self._held_out(0, 1, equally_many=False)
+        return baselines(self._data, symbols, held_out, check_shards=self._recipe.train.check_shards)
+
+    def _held_out(self, rank: int, world_size: int, *, equally_many: bool) -> Iterator[Arrays]:
+        config, objective = self._recipe.train, self._recipe.objective
+        if isinstance(objective, MaskedObjective):
+            objective = self._recipe.objective.for_validation()
+        return validation_batches(
+            self._data,
+            collator=objective.collator(self.vocabulary, config.length, VALIDATION_SEED),
+            num_windows=config.validation_windows,
+            batch=min(_MOST, config.micro_batch or _MOST),
+            rank=rank,
+            world_size=world_size,
+            together=equally_many,
+            check_shards=config.check_shards,
+        )
+
+    def _directory_of(self, arrays: Arrays) -> int:
+        """Which of several directories the windows of a batch are of; from 0 on."""
+        return int(np.searchsorted(self._first_rows, arrays["sample_ids"][0], side="right")) - 1
+
+    @functools.cached_property
+    def _first_rows(self) -> np.ndarray:
+        """The number of the first window of each directory, int64."""
+        reader = ShardReader(self._data, "validation", check=False)
+        rows = np.array([shard.rows for shard in reader.shards], dtype=np.int64)
+        directories = reader.directories_of(np.arange(len(rows)))
+        sizes = [int(rows[directories == number].sum()) for number in range(int(directories.max(initial=0)) + 1)]
+        return np.cumsum([0, *sizes[:-1]])
 
     def build(self) -> Task:
         """The model with fresh weights, and what its embedder takes from the data."""
@@ -139,18 +118,15 @@ class WindowSource:
         """`validation_loss` (nats per target), `validation_accuracy`, `validation_targets` and what else the objective
         reports, with that prefix: fixed samples and masks. Of several directories these are over the targets of all,
         of which each has its share, and there is `validation_loss_data_1` and so on of each that has windows.
-
-        Raises:
-            UserError: the data have no validation windows.
         """
         means = task.head.means
         sums, by_directory = StepSums.zeros(means, device), [StepSums.zeros(means, device) for _ in self._directories]
-        for arrays in self.validator.batches(equally_many=equally_many):
+        for arrays in self.held_out(equally_many=equally_many):
             _, of_batch = task(on_device(arrays, device))
             if len(arrays["sample_ids"]):
                 sums = sums.plus(of_batch)
                 if by_directory:
-                    number = self.validator.directory_of(arrays)
+                    number = self._directory_of(arrays)
                     by_directory[number] = by_directory[number].plus(of_batch)
         values = StepSums.unpack(sum_over_workers(sums.pack()), means).report()
         num_targets = values.pop("num_targets")
@@ -159,17 +135,11 @@ class WindowSource:
         return {f"validation_{name}": value for name, value in {**values, "targets": num_targets, **of_each}.items()}
 
     def badness(self, validation: Mapping[str, float]) -> float:
-        """The loss."""
         return validation["validation_loss"]
-
-    def baselines(self) -> Baselines | None:
-        """What models without context would score on the validation targets; None for objectives without such."""
-        return self.validator.baselines()
 
     def result(
         self, task: Task, device: torch.device, progress: RunProgress, folder: Path | None, *, equally_many: bool
     ) -> dict[str, Any]:
-        """The last losses, and on rank 0 the baselines beside them."""
         if self._rank:
             return {}
         assert progress.validation is not None, "the last step is always validated before its checkpoint is written"
@@ -192,16 +162,7 @@ class WindowSource:
 
 
 class Loop(TrainingLoop[PretrainRecipe]):
-    """A `TrainingLoop` of a pretraining run.
-
-    Args:
-        recipe: what to train, already checked (see `tokenfree.train.config.check`).
-        data: a data directory with a manifest, or several.
-        rank, world_size, device, stop: see `TrainingLoop`.
-
-    Raises:
-        UserError: no such data, or data that the recipe cannot be trained on.
-    """
+    """A `TrainingLoop` of a pretraining run over `windows`."""
 
     def __init__(
         self,
@@ -214,19 +175,19 @@ class Loop(TrainingLoop[PretrainRecipe]):
         stop: Stop | None = None,
     ) -> None:
         self.data = data
-        self._windows = WindowSource(recipe, data, rank=rank, world_size=world_size)
-        super().__init__(recipe, self._windows, rank=rank, world_size=world_size, device=device, stop=stop)
+        self.windows = WindowSource(recipe, data, rank=rank, world_size=world_size)
+        super().__init__(recipe, self.windows, rank=rank, world_size=world_size, device=device, stop=stop)
 
-    @property
-    def vocabulary(self) -> Vocabulary | None:
-        """Of the data."""
-        return self._windows.vocabulary
 
-    @property
-    def validator(self) -> Validator:
-        """The validation windows."""
-        return self._windows.validator
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainJob(Job):
+    """The job of a pretraining run.
 
-    def baselines(self) -> Baselines | None:
-        """What models without context would score on the validation targets; None for objectives without such."""
-        return self._windows.baselines()
+    Attributes:
+        data: path or address of the data directory, or several.
+    """
+
+    data: Data
+
+    def make_loop(self, *, rank: int = 0, world_size: int = 1, device: str = "cpu", stop: Stop | None = None) -> Loop:
+        return Loop(self.recipe, self.data, rank=rank, world_size=world_size, device=device, stop=stop)

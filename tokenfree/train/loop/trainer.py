@@ -12,18 +12,19 @@ the weights: what `Loop.snapshot` gives.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Generic, Protocol
+from typing import Any, Generic
 
 import torch
 from torch import Tensor
 
 from tokenfree.core.settings import fingerprint
 from tokenfree.preprocess.features.vocabulary import Vocabulary
-from tokenfree.train.batches.base import Arrays
 from tokenfree.train.config import R
-from tokenfree.train.data.loader import Prefetcher, batch_of
+from tokenfree.train.data.loader import StepLoader, batch_of
 from tokenfree.train.loop.parallel import (
     SingleWorker,
     broadcast,
@@ -44,77 +45,62 @@ from tokenfree.train.runs.checkpoints import AVERAGE, MODEL, OPTIMIZER, Checkpoi
 from tokenfree.train.runs.run import Run
 
 
-class StepLoader(Protocol):
-    """This worker's batches: batch number b is a pure function of the data and the settings."""
+class Source(ABC):
+    """Data, model and validation of a run, on one worker."""
 
-    @property
-    def fingerprint(self) -> Mapping[str, str | int | float]:
-        """What decides the batches; saved with checkpoints, see `check`."""
-        ...
+    content: str  # a fingerprint of the data
+    vocabulary: Vocabulary | None  # of the data, or of the texts that the model reads
+    loader: StepLoader
+    keeps_best: bool  # whether the best checkpoint is what the run is for; it is then written as soon as it is found
 
-    def batch(self, step: int) -> Arrays:
-        """This worker's slice of a global batch. The first axis of all arrays is the example; `sample_ids` and
-        `num_characters` are among them, int64 [b].
-        """
-        ...
-
-    def batches(self, start: int, stop: int | None = None, *, left_out: Collection[int] = ()) -> Prefetcher[Arrays]:
-        """Those of steps start, start + 1, ..., made ahead; step s has the batch `batch_of(s, left_out)`."""
-        ...
-
-    def check(self, saved: Mapping[str, str | int | float], source: str) -> None:
-        """Refuse to go on from the checkpoint `source`, which was saved with another fingerprint.
-
-        Raises:
-            UserError: it was.
-        """
-        ...
-
-
-class Source(Protocol):
-    """Data, model and judgement of a run."""
-
-    @property
-    def content(self) -> str:
-        """A fingerprint of the data."""
-        ...
-
-    @property
-    def vocabulary(self) -> Vocabulary | None:
-        """Of the data, or of the texts that the model reads; None where there is none."""
-        ...
-
-    @property
-    def loader(self) -> StepLoader:
-        """What is trained on."""
-        ...
-
-    @property
-    def keeps_best(self) -> bool:
-        """Whether the best checkpoint is what the run is for; it is then written as soon as it is found."""
-        ...
-
+    @abstractmethod
     def build(self) -> Task:
-        """The encoder with its head, fresh: the same on every worker and at every start."""
-        ...
+        """Return the encoder with its head, fresh: the same on every worker and at every start."""
 
+    @abstractmethod
     def validate(self, task: Task, device: torch.device, *, equally_many: bool) -> dict[str, float]:
-        """`validation_...` by name, the same on all workers, which all call it; empty where there is nothing to
-        validate on. `task` is in evaluation mode; workers need `equally_many` passes where they hold parts of it.
+        """Return `validation_...` by name, the same on all workers, which all call it; empty without a validation set.
+
+        `task` is in evaluation mode; workers need `equally_many` passes where they hold parts of it.
         """
-        ...
 
+    @abstractmethod
     def badness(self, validation: Mapping[str, float]) -> float:
-        """The number by which validations are compared: the lowest is the best."""
-        ...
+        """Return the number by which validations are compared: the lowest is the best."""
 
+    @abstractmethod
     def result(
         self, task: Task, device: torch.device, progress: RunProgress, folder: Path | None, *, equally_many: bool
     ) -> dict[str, Any]:
-        """What result.json is to say of the finished run, on rank 0, which has the `folder` of the run for other
-        files. All workers call it, with the weights that count.
+        """Return what result.json is to say of the finished run, on rank 0, which has the `folder` for other files.
+
+        All workers call it, with the weights that count.
         """
-        ...
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Job(ABC):
+    """What every worker of a run is given; it is pickled on its way.
+
+    Attributes:
+        recipe: of the run.
+        run: path or address of the run.
+        profile: leave a trace of a few steps.
+        has_first_checkpoint: the run begins with given weights, see train/jobs/start.py.
+        owner: what `Run.claimed` gave.
+    """
+
+    recipe: Any
+    run: str
+    profile: bool = False
+    has_first_checkpoint: bool = False
+    owner: str | None = None
+
+    @abstractmethod
+    def make_loop(
+        self, *, rank: int = 0, world_size: int = 1, device: str = "cpu", stop: Stop | None = None
+    ) -> TrainingLoop[Any]:
+        """Return the loop of one worker, fresh."""
 
 
 OnStep = Callable[[Mapping[str, float]], None]

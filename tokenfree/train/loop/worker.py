@@ -15,8 +15,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,14 +24,11 @@ from torch.profiler import ProfilerActivity, profile, schedule
 from tokenfree.core.errors import JobError, StoppedError, UserError
 from tokenfree.core.files import write_atomically
 from tokenfree.core.storage import Storage
-from tokenfree.train.config import PretrainRecipe, Recipe
 from tokenfree.train.data.loader import batch_of
-from tokenfree.train.data.mixture import Data
 from tokenfree.train.loop.parallel import barrier, broadcast, gather, set_determinism
-from tokenfree.train.loop.pretraining import Loop
 from tokenfree.train.loop.step import Incident, NotANumber, Spike, checked_validation
 from tokenfree.train.loop.stopping import Stop, stop_on_signals
-from tokenfree.train.loop.trainer import TrainingLoop
+from tokenfree.train.loop.trainer import Job, TrainingLoop
 from tokenfree.train.runs.checkpoints import CheckpointState, CheckpointWriter, RunProgress, checkpoint_name
 from tokenfree.train.runs.config import INCIDENT
 from tokenfree.train.runs.metrics import Line, OnLine, Recorder
@@ -88,49 +84,27 @@ def batches_to_leave_out(batch: int, first: int, checkpoint: int, before: list[d
 
 UNTRACED, STEPS = 2, 3  # the first steps after a start are slower than others
 
-OnWritten = Callable[[Path], None]
 
+def step_trace(folder: Path, *, step: int, on_written: Callable[[Path], None]) -> profile:
+    """Return a profiler of `STEPS` steps after the first `UNTRACED` from `step` on; call its `step` after each.
 
-class StepTrace:
-    """Writes `<folder>/steps_00000003_00000005.json`: `STEPS` steps, after the first `UNTRACED` of the `with` block.
-
-    A block with fewer steps gives a trace of those that came after the first ones, or none.
-
-    Args:
-        step: the optimizer steps that were done before the block.
-        on_written: gets the path of the trace.
+    It writes `<folder>/steps_00000003_00000005.json`, or with fewer steps the trace of those that came after the first
+    ones, and calls `on_written` with the path.
     """
 
-    def __init__(self, folder: Path, *, step: int, on_written: OnWritten) -> None:
-        self._folder, self._step, self._first, self._on_written = folder, step, step + UNTRACED + 1, on_written
-        activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])]
-        self._profile = profile(
-            activities=activities,
-            schedule=schedule(wait=UNTRACED - 1, warmup=1, active=STEPS, repeat=1),
-            on_trace_ready=self._write,
-        )
+    def write(traced: profile) -> None:
+        first, last = step + UNTRACED + 1, step + traced.step_num
+        if last >= first:
+            folder.mkdir(exist_ok=True)
+            path = folder / f"steps_{first:08d}_{last:08d}.json"
+            traced.export_chrome_trace(str(path))
+            on_written(path)
 
-    def step(self, step: int) -> None:
-        """Step number `step` was done."""
-        self._step = step
-        self._profile.step()
-
-    def __enter__(self) -> StepTrace:
-        self._profile.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._profile.stop()
-
-    def _write(self, traced: profile) -> None:
-        if self._step < self._first:
-            return
-        self._folder.mkdir(exist_ok=True)
-        path = self._folder / f"steps_{self._first:08d}_{self._step:08d}.json"
-        traced.export_chrome_trace(str(path))
-        self._on_written(path)
+    return profile(
+        activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])],
+        schedule=schedule(wait=UNTRACED - 1, warmup=1, active=STEPS, repeat=1),
+        on_trace_ready=write,
+    )
 
 
 class RunWriter:
@@ -159,9 +133,9 @@ class RunWriter:
         self._checkpoints = stack.enter_context(CheckpointWriter(self._folder / "checkpoints", saved=saved))
         self._saved_at = time.monotonic()
         self._saved_step = loop.step  # where training would go back to
-        self._trace: StepTrace | None = None
+        self._trace: torch.profiler.profile | None = None
         if profile:
-            trace = StepTrace(self._folder / "profile", step=loop.step, on_written=self._note_trace)
+            trace = step_trace(self._folder / "profile", step=loop.step, on_written=self._note_trace)
             self._trace = stack.enter_context(trace)
 
     def begin(self, damaged: list[str], *, back: bool) -> None:
@@ -187,7 +161,7 @@ class RunWriter:
         """Record a line of a step or of a validation, and the samples of a step whose loss jumped."""
         self._recorder.metrics(line)
         if "seconds" in line and self._trace is not None:
-            self._trace.step(self._loop.step)
+            self._trace.step()
         if "spike" in line:
             batch, size = batch_of(self._loop.step - 1, self._loop.left_out), self._config.global_batch
             spike = Spike(self._loop.step, batch, line["loss"], list(range(batch * size, (batch + 1) * size)))
@@ -259,59 +233,6 @@ class RunWriter:
         )
 
 
-class Job(Protocol):
-    """What every worker of a run is given; it is pickled on its way."""
-
-    @property
-    def recipe(self) -> Recipe:
-        """Of the run."""
-        ...
-
-    @property
-    def run(self) -> str:
-        """Path or address of the run."""
-        ...
-
-    @property
-    def profile(self) -> bool:
-        """Whether to leave a trace of a few steps."""
-        ...
-
-    @property
-    def has_first_checkpoint(self) -> bool:
-        """Whether the run begins with given weights, see train/jobs/start.py."""
-        ...
-
-    @property
-    def owner(self) -> str | None:
-        """What `Run.claimed` gave."""
-        ...
-
-    def make_loop(self, *, rank: int, world_size: int, device: str, stop: Stop) -> TrainingLoop[Any]:
-        """The loop of one worker, fresh.
-
-        Raises:
-            UserError: there are no such data, or they are not for the recipe.
-        """
-        ...
-
-
-@dataclasses.dataclass(frozen=True)
-class TrainJob:
-    """The `Job` of a pretraining run."""
-
-    recipe: PretrainRecipe
-    data: Data  # path or address of the data directory, or several
-    run: str
-    profile: bool = False
-    has_first_checkpoint: bool = False
-    owner: str | None = None
-
-    def make_loop(self, *, rank: int, world_size: int, device: str, stop: Stop) -> Loop:
-        """See `Job.make_loop`."""
-        return Loop(self.recipe, self.data, rank=rank, world_size=world_size, device=device, stop=stop)
-
-
 class Stopped(StoppedError):
     """Training was stopped after `step`, whose checkpoint is written. Workers that are to `go on` are started again."""
 
@@ -336,7 +257,7 @@ def work(
     """Bring the run `job.run` to its end from wherever it stands.
 
     Args:
-        rank, world_size, device: see `Loop`.
+        rank, world_size, device: see `TrainingLoop`.
         threads: for the arithmetic; None leaves it to torch, which takes OMP_NUM_THREADS or all CPUs of the process.
         on_line: gets the lines that are recorded, on rank 0.
         stop: what asks for an end; None: the signals that this process gets.
@@ -345,7 +266,7 @@ def work(
         NotANumber, Spike: the loss was not a number, or jumped; see train/loop/step.py.
         Stopped: one of the workers was asked to stop.
         JobError: another process still trains the run, or training went back too often.
-        UserError: the disk is full or cannot be written; and see `Loop`.
+        UserError: the disk is full or cannot be written.
     """
     run = Run(job.run, job.owner)
     with contextlib.ExitStack() as stack:

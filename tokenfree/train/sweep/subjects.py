@@ -166,7 +166,9 @@ class FinetuningSubject(Subject):
     def make_loop(
         self, recipe: FinetuneRecipe, *, rank: int = 0, world_size: int = 1, device: str = "cpu"
     ) -> TrainingLoop[FinetuneRecipe]:
-        return FinetuneJob(recipe, self._untested, run="").make_loop(rank=rank, world_size=world_size, device=device)
+        return FinetuneJob(recipe=recipe, files=self._untested, run="").make_loop(
+            rank=rank, world_size=world_size, device=device
+        )
 
     def first_loop(self, recipe: FinetuneRecipe) -> TrainingLoop[FinetuneRecipe] | None:
         if self.init_from is None:
