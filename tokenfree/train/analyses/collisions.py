@@ -62,9 +62,6 @@ def count_characters(source: Data, max_windows: int | None = None) -> dict[str, 
     """How often each codepoint stands in the texts of a language: all splits of a data directory, or a file's lines.
 
     A file's language is "". Of a split at most `max_windows` windows are read, spaced evenly.
-
-    Raises:
-        UserError: there is no text, or the data have not the column `codepoints`.
     """
     if not is_data(source):
         found, counts = np.unique(

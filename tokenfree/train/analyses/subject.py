@@ -68,11 +68,7 @@ class AnalysedModel:
         return self._vocabulary
 
     def fitting(self, text: str) -> str:
-        """As much of the beginning of `text` as the model reads, in whole words where it reads words.
-
-        Raises:
-            UserError: see `vocabulary`.
-        """
+        """As much of the beginning of `text` as the model reads, in whole words where it reads words."""
         if self.symbols == "subwords":
             found = self.vocabulary.encode_flat([text])
             room = self.reader.length - FRAME
@@ -91,11 +87,7 @@ class AnalysedModel:
 
     @torch.no_grad()
     def read(self, text: str) -> None:
-        """Encode one text, for those that watch the modules of the encoder.
-
-        Raises:
-            UserError: it is longer than the model reads.
-        """
+        """Encode one text, for those that watch the modules of the encoder."""
         if self.symbols == "subwords":
             ids = self.subwords(text)
             self.encoder.encode(ids, torch.ones_like(ids, dtype=torch.bool))
@@ -103,11 +95,7 @@ class AnalysedModel:
             self.reader([text])
 
     def subwords(self, text: str) -> torch.Tensor:
-        """CLS, the subwords of `text` and SEP: int64 [1, symbols].
-
-        Raises:
-            UserError: see `vocabulary`.
-        """
+        """CLS, the subwords of `text` and SEP: int64 [1, symbols]."""
         specials = of_subwords(self.vocabulary.size)
         ids = self.vocabulary.encode_flat([text]).ids.tolist()
         return torch.tensor([[specials.cls, *ids, specials.sep]])
@@ -124,10 +112,6 @@ def load_model(
         vocabulary: the data directory whose vocabulary a model of subwords has, by default that of its training; a
             fine-tuned run has its own.
         trust_code: run the code outside tokenfree that the run names.
-
-    Raises:
-        UserError: there is no such run or folder, it names code that is not trusted, or the vocabulary is another one.
-        JobError: the checkpoint is damaged.
     """
     name = str(run)
     if CONFIG_NAME not in Storage.at(name).names() and (Path(name) / "config.json").is_file():

@@ -92,11 +92,7 @@ _TRIES = 4
 def collate(
     reader: ShardReader, collator: Collator, shards: np.ndarray, rows: np.ndarray, sample_ids: np.ndarray
 ) -> Arrays:
-    """The batch of some rows; `shards`, `rows` and `sample_ids` are int64 [b].
-
-    Raises:
-        JobError, UserError: a shard cannot be fetched or read, or has not the columns of the collator.
-    """
+    """The batch of some rows; `shards`, `rows` and `sample_ids` are int64 [b]."""
     if isinstance(collator, PairCollator):
         second = second_segments(reader, shards, rows, seed=collator.seed, sample_ids=sample_ids)
         shards, rows = np.concatenate([shards, second[0]]), np.concatenate([rows, second[1]])

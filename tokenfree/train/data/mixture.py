@@ -157,11 +157,7 @@ class Contents:
 
 
 def load_contents(data: Data) -> Contents:
-    """Read the manifests of `data`.
-
-    Raises:
-        UserError: a directory is none, or they cannot be read as one; both are named.
-    """
+    """Read the manifests of `data`."""
     manifests = [load_manifest(path) for path in paths_of(data)]
     if not isinstance(data, Mixture):
         return Contents(manifests[0], None)
@@ -190,20 +186,12 @@ def load_contents(data: Data) -> Contents:
 
 
 def load_data_manifest(data: Data) -> Manifest:
-    """The manifest of `data`, see `Contents`.
-
-    Raises:
-        UserError: see `load_contents`.
-    """
+    """The manifest of `data`, see `Contents`."""
     return load_contents(data).manifest
 
 
 def load_data_vocabulary(data: Data) -> Vocabulary | None:
-    """The subword vocabulary of `data`, None where they have none: several directories have the same one.
-
-    Raises:
-        UserError: see `tokenfree.preprocess.dataset.manifest.load_vocabulary`.
-    """
+    """The subword vocabulary of `data`, None where they have none: several directories have the same one."""
     return load_vocabulary(paths_of(data)[0])
 
 

@@ -69,11 +69,7 @@ _hashing = threading.Lock()  # the thread that looks ahead may be about what ano
 
 
 def is_sound(path: str, sha256: str) -> bool:
-    """Whether the content of the file is that of `sha256`.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """Whether the content of the file is that of `sha256`."""
     status = os.stat(path)
     what = (os.path.abspath(path), status.st_size, status.st_mtime_ns, status.st_ctime_ns, sha256)
     key = hashlib.blake2b(repr(what).encode(errors="surrogateescape"), digest_size=16).hexdigest()
@@ -97,12 +93,7 @@ _CACHE_REMEDY = "run `tokenfree verify` on the data"
 
 
 def fetch(system: AbstractFileSystem, name: str, *, num_bytes: int, sha256: str) -> str:
-    """The path of a local copy of the file `name` of `system`.
-
-    Raises:
-        JobError: the file is absent, cannot be fetched, or its content is not that of `sha256`.
-        UserError: there is no room for it.
-    """
+    """The path of a local copy of the file `name` of `system`."""
     path = folder() / f"{sha256}.arrow"
     if _in_use(path):
         return str(path)
@@ -203,20 +194,12 @@ class Shard:
         self._columns: dict[tuple[int, str], _Column] = {}
 
     def row(self, column: str, index: int) -> np.ndarray:
-        """The items of a list column in a row, [any] of the column's type; the UTF-8 bytes (uint8) of a string column.
-
-        Raises:
-            UserError: the shard has no such column.
-        """
+        """The items of a list column in a row, of the column's type; the UTF-8 bytes (uint8) of a string column."""
         view, at = self._place(column, index)
         return view.row(at)
 
     def size(self, column: str, index: int) -> int:
-        """How many items `row` would give, without reading them.
-
-        Raises:
-            UserError: the shard has no such column.
-        """
+        """How many items `row` would give, without reading them."""
         view, at = self._place(column, index)
         return int(view.offsets[at + 1] - view.offsets[at])
 
@@ -349,11 +332,7 @@ class ShardReader:
             self._ahead.replace(dict.fromkeys(number for part in shards for number in part.reshape(-1).tolist()))
 
     def rows(self, columns: Sequence[str], shards: np.ndarray, rows: np.ndarray) -> dict[str, list[np.ndarray]]:
-        """The arrays of some rows by column, n of each; `shards` and `rows` are int64 [n].
-
-        Raises:
-            JobError, UserError: a shard cannot be fetched or read, or has not the columns.
-        """
+        """The arrays of some rows by column, n of each; `shards` and `rows` are int64 [n]."""
         places = [(self.shard(shard), row) for shard, row in zip(shards.tolist(), rows.tolist(), strict=True)]
         return {column: [shard.row(column, row) for shard, row in places] for column in columns}
 

@@ -65,9 +65,6 @@ def baselines(
     Args:
         max_rows: a larger training split is counted at this many windows, spaced evenly over it.
         check_shards: see `ShardReader`.
-
-    Raises:
-        UserError: the directory has no training split or not the columns.
     """
     ids_N, clues_N, kinds_N, sample_ids_N = _targets(symbols, held_out)
     counts, pairs = _count(ShardReader(data, "train", check=check_shards), symbols, max_rows)
@@ -158,9 +155,6 @@ def frequent_characters(data: Data, *, max_rows: int = 50_000, check_shards: boo
     """All codepoints of the training split, the most frequent first, the lower of equals first: int64.
 
     A larger split is counted at `max_rows` windows, spaced evenly over it. `check_shards`: see `ShardReader`.
-
-    Raises:
-        UserError: the directory has no training split, or not the column `codepoints`.
     """
     reader = ShardReader(data, "train", check=check_shards)
     _, shards, rows = reader.spread(max_rows)

@@ -57,9 +57,6 @@ class Evaluator:
         examples: to be evaluated.
         micro_batch: the most items that are read at once; None: 32.
         rank, world_size: this process among the workers.
-
-    Raises:
-        UserError: an example is longer than the model reads, where that is refused.
     """
 
     def __init__(
@@ -136,9 +133,6 @@ def content_of(paths: Mapping[Split, str]) -> str:
     """32 hex digits that change with what the files of any split hold, wherever they lie.
 
     Of datasets of the hub it is their name that counts.
-
-    Raises:
-        UserError: a file cannot be read.
     """
     digest = hashlib.blake2b(digest_size=16)
     for split in SPLITS:
@@ -280,11 +274,7 @@ class TaskSource(Source):
         )
 
     def check(self) -> None:
-        """See that the other splits can be read and evaluated.
-
-        Raises:
-            UserError: what is wrong with a file or an example, or the development set has no labels.
-        """
+        """See that the other splits can be read and evaluated."""
         for split in ("dev", "test"):
             if self._has(split):
                 self._evaluator(split)

@@ -110,9 +110,6 @@ def compile_task(task: nn.Module, layers: Iterable[nn.Module], *, device: torch.
     Args:
         layers: the deep stack of `task`.
         device: where `task` is.
-
-    Raises:
-        UserError: no C++ compiler is found, which the CPU needs.
     """
     import torch._inductor  # imports much
 

@@ -413,11 +413,7 @@ class TrainingStep:
         self.stopping = False  # whether any worker was asked to stop before the last step
 
     def take(self, arrays: Arrays, numbers: StepNumbers) -> dict[str, float]:
-        """Train on `arrays`, this worker's slice of the batch; returns the line of the step (see runs/metrics.py).
-
-        Raises:
-            NotANumber, Spike: see train/loop/step.py; the model is then as it was before the step.
-        """
+        """Train on `arrays`, this worker's slice of the batch; returns the line of the step (see runs/metrics.py)."""
         began = time.perf_counter()
         sums, losses = self._loss(arrays)
         self.stopping = sums.num_stops.item() > 0

@@ -167,11 +167,7 @@ class TrainingLoop(Generic[R]):
         return self._training_step.stopping
 
     def train_until(self, step: int, on_step: OnStep | None = None) -> None:
-        """Train until `step` steps are done; `on_step` gets each step's line of metrics (see train/runs/metrics.py).
-
-        Raises:
-            NotANumber, Spike: see train/loop/step.py; the model is then as it was before the step.
-        """
+        """Train until `step` steps are done; `on_step` gets each step's line of metrics (see train/runs/metrics.py)."""
         if self.step >= step:
             return
         with self.loader.batches(self.step, step, left_out=self.left_out) as batches:
@@ -186,11 +182,7 @@ class TrainingLoop(Generic[R]):
 
     @torch.no_grad()
     def validate(self) -> dict[str, float]:
-        """What `Source.validate` finds with the average of the weights where there is one.
-
-        Raises:
-            UserError: there is nothing to validate on.
-        """
+        """What `Source.validate` finds with the average of the weights where there is one."""
         with self.evaluating():
             found = self.source.validate(self.model, self.device, equally_many=self.parallel.is_sharded)
             self.parallel.reshard()
@@ -198,11 +190,7 @@ class TrainingLoop(Generic[R]):
 
     @torch.no_grad()
     def result(self, run: Run, progress: RunProgress) -> dict[str, Any]:
-        """What `Source.result` gives after the last step; where the best checkpoint counts, the model then is that.
-
-        Raises:
-            JobError: the best checkpoint is damaged.
-        """
+        """What `Source.result` gives after the last step; where the best checkpoint counts, the model then is that."""
         if self.source.keeps_best and progress.best_step is not None:
             self._load_step(run, progress.best_step)
         with self.evaluating():
@@ -253,31 +241,19 @@ class TrainingLoop(Generic[R]):
         )
 
     def save(self, directory: str | Path) -> None:
-        """Write a checkpoint as `directory`: rank 0 does. Workers that are sharded must all call it.
-
-        Raises:
-            UserError: the disk is full or cannot be written.
-        """
+        """Write a checkpoint as `directory`: rank 0 does. Workers that are sharded must all call it."""
         parts, state = self.snapshot()
         if self.rank == 0:
             checkpoints.write(Path(directory), parts, state)
 
     def restore(self, directory: str | Path) -> None:
-        """Go on from what `save` wrote; the losses from there on equal those of an undisturbed run.
-
-        Raises:
-            JobError: the checkpoint is damaged.
-            UserError: it is of other data or another seed.
-        """
+        """Go on from what `save` wrote; the losses from there on equal those of an undisturbed run."""
         self.load(checkpoints.read(Path(directory)))
 
     def restore_newest(self, run: Run, warn: Warn) -> Checkpoint | None:
         """Go on from the newest sound checkpoint of `run`, which rank 0 finds and all workers take; None: it has none.
 
         `warn` is told of damaged ones, on rank 0.
-
-        Raises:
-            UserError: the checkpoint is of other data or another seed.
         """
         found = broadcast(run.newest(warn) if self.rank == 0 else None)
         if found is None:
@@ -287,11 +263,7 @@ class TrainingLoop(Generic[R]):
         return checkpoint
 
     def load(self, checkpoint: Checkpoint) -> None:
-        """Go on from a checkpoint that was read already.
-
-        Raises:
-            UserError: it is of other data or another seed.
-        """
+        """Go on from a checkpoint that was read already."""
         state = checkpoint.state
         self.loader.check(state.loader, str(checkpoint.path))
         self.load_model(checkpoint)

@@ -62,11 +62,7 @@ def save_incident(
 
 
 def roll_backs(run: Path) -> list[dict[str, Any]]:
-    """The records of the incidents after which training went back, in the order of their batches.
-
-    Raises:
-        UserError: a file is damaged.
-    """
+    """The records of the incidents after which training went back, in the order of their batches."""
     paths = sorted((run / "incidents").glob("batch_*.json"))
     storage = Storage.at(str(run / "incidents"))
     records = [INCIDENT.json(storage, path.name) for path in paths]
@@ -139,11 +135,7 @@ class RunWriter:
             self._trace = stack.enter_context(trace)
 
     def begin(self, damaged: list[str], *, back: bool) -> None:
-        """Say where training starts (or, after an incident, goes `back` to), and which checkpoints are damaged.
-
-        Raises:
-            JobError: the run was taken over by another command.
-        """
+        """Say where training starts (or, after an incident, goes `back` to), and which checkpoints are damaged."""
         step, steps = self._loop.step, self._config.steps
         for warning in damaged:
             self._recorder.event("damaged_checkpoint", step=step, message=f"warning: {warning}")
@@ -176,11 +168,7 @@ class RunWriter:
         return overdue or self._loop.step % self._config.checkpoint_every_steps == 0
 
     def save(self, parts: Mapping[str, Mapping[str, Tensor]], state: CheckpointState, progress: RunProgress) -> None:
-        """Start writing a checkpoint of a snapshot of this moment; training goes on meanwhile.
-
-        Raises:
-            UserError: the checkpoint before this one could not be written.
-        """
+        """Start writing a checkpoint of a snapshot of this moment; training goes on meanwhile."""
         self._checkpoints.submit(parts, dataclasses.replace(state, progress=progress), best=progress.best_step)
         self._saved_at, self._saved_step = time.monotonic(), self._loop.step
 
@@ -188,10 +176,6 @@ class RunWriter:
         """Save the samples of an incident; and where training goes `back`, which batches are left out from now on.
 
         `before` are the records of the incidents after which training went back already.
-
-        Raises:
-            JobError: the run was taken over by another command.
-            UserError: the last checkpoint could not be written.
         """
         if not back:
             path = save_incident(self._folder, incident)
@@ -212,11 +196,7 @@ class RunWriter:
         self._run.publish()
 
     def wait(self) -> None:
-        """Wait until the last checkpoint is written.
-
-        Raises:
-            UserError: it could not be written.
-        """
+        """Wait until the last checkpoint is written."""
         self._checkpoints.wait()
 
     def finish(self, found: Mapping[str, Any]) -> None:

@@ -174,10 +174,6 @@ class Encoder(nn.Module):
                 the text (`DownsamplerConfig.bytes_per_word`).
             global_BC: bool, characters whose units see all and are seen by all, besides CLS, in patterns with global
                 units (as many of them as these have room for).
-
-        Raises:
-            UserError: for more characters than the position table has rows, and for units that are given to a
-                downsampler with units of its own.
         """
         num_characters = codepoints_BC.shape[1]
         codepoints_BC, mask_BC, segments_BC, global_BC = self.padded(codepoints_BC, mask_BC, segments_BC, global_BC)

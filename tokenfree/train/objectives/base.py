@@ -75,11 +75,7 @@ class Objective(ABC):
 
     @abstractmethod
     def collator(self, vocabulary: Vocabulary | None, length: int, seed: int) -> Collator:
-        """Return the collator of inputs of `length` positions, whose draws depend on `seed`.
-
-        Raises:
-            UserError: `length` or `vocabulary` cannot serve.
-        """
+        """Return the collator of inputs of `length` positions, whose draws depend on `seed`."""
 
     @abstractmethod
     def check(self, model: ModelConfig, vocabulary: Vocabulary | None) -> list[str]:

@@ -98,11 +98,7 @@ class CharacterCnn(Downsampler):
         self.output = WordOutput(config.word_width, config.max_words, dimensions, place_std=0.3)
 
     def forward(self, x: Tensor | TableRows, mask_BC: Tensor, unit_ends_BU: Tensor | None = None) -> Downsampled:
-        """A unit [B, U, D] for each word that ends at `unit_ends_BU`, or for each character where that is not given.
-
-        Raises:
-            UserError: for more words than `max_words`.
-        """
+        """A unit [B, U, D] for each word that ends at `unit_ends_BU`, or for each character where that is not given."""
         words = words_of(mask_BC, unit_ends_BU)
         self.output.refuse_too_many(words.valid_BU.shape[1])
         x_BCD = look_up(x)

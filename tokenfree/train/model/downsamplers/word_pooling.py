@@ -85,11 +85,7 @@ class WordPooling(Downsampler):
         self.output = WordOutput(width, config.max_words, dimensions, place_std=0.8)
 
     def forward(self, x: Tensor | TableRows, mask_BC: Tensor, unit_ends_BU: Tensor | None = None) -> Downsampled:
-        """A unit [B, U, D] for each word that ends at `unit_ends_BU`, or for each character where that is not given.
-
-        Raises:
-            UserError: for more words than `max_words`.
-        """
+        """A unit [B, U, D] for each word that ends at `unit_ends_BU`, or for each character where that is not given."""
         words = words_of(mask_BC, unit_ends_BU)
         self.output.refuse_too_many(words.valid_BU.shape[1])
         rows = as_rows(x)

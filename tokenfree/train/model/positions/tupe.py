@@ -67,11 +67,7 @@ class Tupe(Positions):
         self.thetas_2H = nn.Parameter(torch.zeros(2, dimensions.heads)) if config.untie_cls else None
 
     def forward(self, units_BUD: Tensor, valid_BU: Tensor) -> list[LayerBias]:
-        """The correlations, the same for all layers.
-
-        Raises:
-            UserError: for more units than `max_units`.
-        """
+        """The correlations, the same for all layers."""
         num_units = units_BUD.shape[1]
         refuse_more_units(num_units, self.max_units)
         p_UD = self.table.weight[:num_units]

@@ -53,11 +53,7 @@ class PerHeadSegments(nn.Module):
         self.table_LHSS = nn.Parameter(torch.zeros(*counts, num_segments, num_segments))
 
     def forward(self, segments_BU: Tensor) -> list[FactorBias]:
-        """The scalars of each layer for segments int64 [B or 1, U].
-
-        Raises:
-            IndexError: a segment has no row in the table.
-        """
+        """The scalars of each layer for segments int64 [B or 1, U]."""
         every_segment = torch.eye(self.table_LHSS.shape[-1], dtype=self.table_LHSS.dtype, device=segments_BU.device)
         flags_B1US = F.embedding(segments_BU, every_segment)[:, None]
         # As a product: the gradient of a look-up would be gathered pair by pair.
