@@ -15,10 +15,10 @@ import importlib
 import json
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Generic, NoReturn, TypeVar, get_type_hints
+from typing import Annotated, Any, Generic, NoReturn, TypeVar, get_type_hints
 
 import yaml
-from pydantic import ConfigDict, GetCoreSchemaHandler, PydanticUserError, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, GetCoreSchemaHandler, PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError, core_schema
 from typing_extensions import dataclass_transform
 
@@ -101,6 +101,8 @@ def problems_of(*checks: Callable[[], Iterable[str]]) -> list[str]:
 
 
 T = TypeVar("T")
+Positive = Annotated[int, Field(ge=1)]
+NonNegative = Annotated[int, Field(ge=0)]
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Iterable
 from typing import Any
 
+from tokenfree.train.model.common.basic import round_up
 from tokenfree.train.model.encoder import ModelConfig, check
 
 
@@ -57,8 +58,3 @@ class Padding:
         if (read - 1) // self.block > (positions - 1) // self.block:
             room = max(room, round_up(round_up(read, self.block), self.group))
         return min(room, self.length)
-
-
-def round_up(number: int, multiple: int) -> int:
-    """The next multiple from `number` on."""
-    return -(-number // multiple) * multiple

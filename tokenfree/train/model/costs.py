@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from tokenfree.train.model.attention.full import Config as FullAttention
+from tokenfree.train.model.attention.full import FullAttention
 from tokenfree.train.model.common.basic import Cost, Dimensions, count_parameters
-from tokenfree.train.model.common.bert_layer import BertLayer
 from tokenfree.train.model.encoder import Encoder, ModelConfig
+from tokenfree.train.model.layers.bert import BertLayer
 
 BYTES = 4  # of a float32
 OPTIMIZER_MOMENTS = 2  # Adam and LAMB keep two numbers for each parameter
@@ -102,7 +102,7 @@ def bfloat16_speed(dimensions: Dimensions, *, repeats: int = 3) -> float:
     On a GPU where there is one. On a CPU in time of one thread, which other work on the machine changes little.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    layer = BertLayer(dimensions, FullAttention().build(dimensions, layer=0, num_layers=1)).to(device)
+    layer = BertLayer(dimensions, FullAttention(dimensions.dropout)).to(device)
     batch = max(1, _VALUES[device.type] // (_UNITS * dimensions.width))
     x_BUD = torch.randn(batch, _UNITS, dimensions.width, device=device)
     valid_BU = torch.ones(batch, _UNITS, dtype=torch.bool, device=device)

@@ -10,11 +10,10 @@ from typing import Annotated, Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
 from torch import Tensor, nn
 
 from tokenfree.core.errors import UserError
-from tokenfree.core.settings import known, part, problems_of, settings
+from tokenfree.core.settings import Positive, known, part, problems_of, settings
 from tokenfree.train.model.common.basic import (
     Cost,
     Dimensions,
@@ -50,8 +49,8 @@ class ModelConfig:
             their width and positions as sinusoids.
     """
 
-    width: Annotated[int, Field(ge=1)] = 768
-    character_width: Annotated[int, Field(ge=1)] | None = None
+    width: Positive = 768
+    character_width: Positive | None = None
     embedder: Annotated[Any, EMBEDDER] = part(EMBEDDER)
     downsampler: Annotated[Any, DOWNSAMPLER] = part(DOWNSAMPLER)
     trunk: TrunkConfig = dataclasses.field(default_factory=TrunkConfig)

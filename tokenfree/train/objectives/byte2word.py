@@ -5,12 +5,11 @@ byte-fallback pieces and <unk> are not predicted, so that the losses compare. Th
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
-from pydantic import Field
 
-from tokenfree.core.settings import settings
+from tokenfree.core.settings import Positive, settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import BYTE_MASK
 from tokenfree.train.batches.base import (
@@ -59,9 +58,9 @@ class Config(SubwordOutput):
 
     name: Literal["byte2word"] = "byte2word"
     words: Literal["rules", "subwords"] = "rules"
-    max_predictions: Annotated[int, Field(ge=1)] = 160
-    max_pieces: Annotated[int, Field(ge=1)] = 16
-    bytes_per_word: Annotated[int, Field(ge=1)] = 8
+    max_predictions: Positive = 160
+    max_pieces: Positive = 16
+    bytes_per_word: Positive = 8
     lower_case: bool = False
 
     def build(self, width: int, vocabulary_size: int) -> MaskedHead:

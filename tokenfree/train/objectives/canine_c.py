@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tokenfree.core.settings import problems_of, settings
+from tokenfree.core.settings import NonNegative, Positive, problems_of, settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import BOS, MASK
 from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, in_random_order, select, target_kinds
@@ -25,8 +25,8 @@ from tokenfree.train.batches.characters import (
 from tokenfree.train.batches.next_sentence import PairCollator
 from tokenfree.train.model.attention.causal import CausalCore
 from tokenfree.train.model.common.basic import Dense, Dimensions, initialise, layer_norm
-from tokenfree.train.model.common.bert_layer import BertLayer
 from tokenfree.train.model.encoder import ModelConfig
+from tokenfree.train.model.layers.bert import BertLayer
 from tokenfree.train.objectives.base import Head, Loss, MaskedObjective, reads_characters
 from tokenfree.train.objectives.heads import (
     BITS,
@@ -61,11 +61,11 @@ class Config(MaskedObjective):
     name: Literal["canine_c"] = "canine_c"
     max_predictions: Annotated[int, Field(ge=1, le=65536)] = 320
     masked: Annotated[float, Field(gt=0, le=1)] = 1.0
-    max_word: Annotated[int, Field(ge=1)] = 32
+    max_word: Positive = 32
     buckets: Annotated[int, Field(ge=1, le=0x110000)] = 16384
-    heads: Annotated[int, Field(ge=1)] = 12
+    heads: Positive = 12
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
-    spare: Annotated[int, Field(ge=0)] = 6
+    spare: NonNegative = 6
     next_sentence: bool = False
 
     def build(self, width: int, vocabulary_size: int) -> "CanineC":

@@ -6,12 +6,11 @@ coverage they stand for one character in 2,000.
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
-from pydantic import Field
 
-from tokenfree.core.settings import settings
+from tokenfree.core.settings import NonNegative, Positive, settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import MASK
 from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, select, target_kinds
@@ -35,8 +34,8 @@ class Config(SubwordOutput):
     """
 
     name: Literal["canine_s"] = "canine_s"
-    max_predictions: Annotated[int, Field(ge=1)] = 80
-    spare: Annotated[int, Field(ge=0)] = 6
+    max_predictions: Positive = 80
+    spare: NonNegative = 6
     next_sentence: bool = False
 
     def build(self, width: int, vocabulary_size: int) -> MaskedHead:

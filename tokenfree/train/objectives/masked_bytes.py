@@ -3,12 +3,11 @@
 ByT5 (arXiv 2105.13626) masks spans, which a decoder spells. Here is an encoder alone.
 """
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
-from pydantic import Field
 
-from tokenfree.core.settings import settings
+from tokenfree.core.settings import NonNegative, Positive, settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import BYTE_MASK, BYTE_UNK, BYTES, CLS, MASK, SEP
 from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, target_kinds
@@ -32,8 +31,8 @@ class Config(MaskedObjective):
     """
 
     name: Literal["masked_bytes"] = "masked_bytes"
-    max_predictions: Annotated[int, Field(ge=1)] = 320
-    spare: Annotated[int, Field(ge=0)] = 0
+    max_predictions: Positive = 320
+    spare: NonNegative = 0
 
     def build(self, width: int, vocabulary_size: int) -> MaskedHead:
         return MaskedHead(width, NUM_BYTES)

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from tokenfree.core.settings import settings
+from tokenfree.core.settings import NonNegative, Positive, settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import MASK
 from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, draw_unselected, select, target_kinds
@@ -39,9 +39,9 @@ class Config(MaskedObjective):
     """
 
     name: Literal["masked_characters"] = "masked_characters"
-    max_predictions: Annotated[int, Field(ge=1)] = 320
+    max_predictions: Positive = 320
     buckets: Annotated[int, Field(ge=1, le=0x110000)] = 16384
-    spare: Annotated[int, Field(ge=0)] = 6
+    spare: NonNegative = 6
     next_sentence: bool = False
 
     def build(self, width: int, vocabulary_size: int) -> MaskedHead:

@@ -5,13 +5,12 @@ V + 3 rows or more. With a tied output layer these rows are the classes, CLS, SE
 target is one of them. As in CANINE-S, byte-fallback pieces and <unk> are not predicted, so that the losses compare.
 """
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
-from pydantic import Field
 
 from tokenfree.core.errors import UserError
-from tokenfree.core.settings import settings
+from tokenfree.core.settings import Positive, settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import NUM_SUBWORD_SPECIALS, of_subwords
 from tokenfree.train.batches import counter_random as random
@@ -34,7 +33,7 @@ class Config(SubwordOutput):
     """
 
     name: Literal["masked_subwords"] = "masked_subwords"
-    max_predictions: Annotated[int, Field(ge=1)] = 80
+    max_predictions: Positive = 80
     next_sentence: bool = False
     tied: bool = False
 

@@ -26,8 +26,9 @@ from tokenfree.preprocess.text.specials import (
 )
 from tokenfree.train.batches.base import Arrays
 from tokenfree.train.batches.characters import ragged_range
-from tokenfree.train.batches.padding import Padding, round_up
+from tokenfree.train.batches.padding import Padding
 from tokenfree.train.batches.words import NOWHERE, NUM_FRAME, room_for_words, text_words
+from tokenfree.train.model.common.basic import round_up
 from tokenfree.train.model.encoder import ModelConfig
 
 _NOTHING = np.zeros(0, dtype=np.int64)

@@ -7,8 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from tokenfree.train.model.attention.full import FullAttention
 from tokenfree.train.model.common import attention
-from tokenfree.train.model.common.attention import FEW_KEYS, FullAttention, hide
+from tokenfree.train.model.common.attention import FEW_KEYS, hide
 
 
 def attended(keys: int, dtype: torch.dtype) -> list[Tensor]:

@@ -9,11 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tokenfree.train.model.common.attention import FullAttention, Heads
+from tokenfree.train.model.attention.full import FullAttention
+from tokenfree.train.model.common.attention import Heads
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.common.bert_layer import BertLayer
 from tokenfree.train.model.downsamplers import strided_conv
 from tokenfree.train.model.downsamplers.strided import BlockAttention, unit_of_characters
+from tokenfree.train.model.layers.bert import BertLayer
 
 DIMENSIONS = Dimensions(width=8, heads=2, inner_width=12, dropout=0.0, activation="gelu_tanh")
 

@@ -13,8 +13,9 @@ from transformers.models.t5.modeling_t5 import T5Attention
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import build
+from tokenfree.train.model.attention.full import FullAttention
 from tokenfree.train.model.attention.multi_scale import resolve_width
-from tokenfree.train.model.common.attention import FullAttention, Heads
+from tokenfree.train.model.common.attention import Heads
 from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.encoder import Encoder, ModelConfig, check
 from tokenfree.train.model.positions.none import NoPositions

@@ -11,12 +11,13 @@ from torch import Tensor
 from tests.train.model.trunk.function_bias import FunctionBias
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import Slot, build, to_mapping
+from tokenfree.train.model.attention.full import FullAttention
 from tokenfree.train.model.attention.sliding_global import Config, SlidingGlobalAttention
-from tokenfree.train.model.common.attention import FullAttention, Heads
+from tokenfree.train.model.common.attention import Heads
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.common.bert_layer import BertLayer
 from tokenfree.train.model.costs import costs, step_memory
 from tokenfree.train.model.encoder import Encoder, ModelConfig, check
+from tokenfree.train.model.layers.bert import BertLayer
 from tokenfree.train.model.trunk import TrunkConfig
 
 DIMENSIONS = Dimensions(width=16, heads=4, inner_width=12, dropout=0.0, activation="gelu")

@@ -2,8 +2,10 @@
 
 from typing import Literal
 
+from torch import Tensor
+
 from tokenfree.core.settings import settings
-from tokenfree.train.model.common.attention import FullAttention
+from tokenfree.train.model.common.attention import Core, Heads, hide
 from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.common.slots import AttentionConfig
 
@@ -16,5 +18,15 @@ class Config(AttentionConfig):
 
     adds_to_values = True
 
-    def build(self, dimensions: Dimensions, layer: int, num_layers: int) -> FullAttention:
+    def build(self, dimensions: Dimensions, layer: int, num_layers: int) -> "FullAttention":
         return FullAttention(dimensions.dropout)
+
+
+class FullAttention(Core):
+    """Every query sees every valid key."""
+
+    def forward(self, heads: Heads) -> Tensor:
+        return self.attend_to_all(heads, hide(heads.valid_BK, heads.queries_BHQE.dtype)[:, None, None, :])
+
+    def num_pairs(self, num_queries: int, num_keys: int, num_heads: int) -> int:
+        return num_heads * num_queries * num_keys

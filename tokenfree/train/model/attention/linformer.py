@@ -4,19 +4,18 @@ B batch, U units (Q as queries), K mixtures, H heads, E width of a head, D width
 """
 
 from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
-from tokenfree.core.errors import UserError
-from tokenfree.core.settings import settings
+from tokenfree.core.settings import Positive, settings
 from tokenfree.train.model.common.attention import Core, Heads
-from tokenfree.train.model.common.basic import Dimensions
+from tokenfree.train.model.common.basic import Dimensions, refuse_more, too_many
 from tokenfree.train.model.common.slots import AttentionConfig, TrunkSettings
 
 POSITIONS = ("none", "diet_abs")  # that take mixtures
+MAX_UNITS = "model.trunk.attention.max_units"
 
 
 @settings
@@ -31,8 +30,8 @@ class Config(AttentionConfig):
     """
 
     name: Literal["linformer"] = "linformer"
-    projection: Annotated[int, Field(ge=1)] = 32
-    max_units: Annotated[int, Field(ge=1)] = 512
+    projection: Positive = 32
+    max_units: Positive = 512
 
     @property
     def num_mixtures(self) -> int:
@@ -47,10 +46,7 @@ class Config(AttentionConfig):
                 f"model.trunk.positions.name: {trunk.positions.name} is not defined with linformer, whose keys have "
                 f"no place; use {' or '.join(POSITIONS)}, or positions of the embedder"
             )
-        if num_units is not None and num_units > self.max_units:
-            yield (
-                f"model.trunk.attention.max_units: {self.max_units} is less than the units of an example, {num_units}"
-            )
+        yield from too_many(num_units, self.max_units, "units", MAX_UNITS)
 
 
 class LinformerAttention(Core):
@@ -62,17 +58,9 @@ class LinformerAttention(Core):
         self.mixtures_KU = nn.Parameter(torch.randn(config.projection, config.max_units) * config.max_units**-0.5)
 
     def source(self, x_BUD: Tensor, valid_BU: Tensor) -> tuple[Tensor, Tensor]:
-        """E X [B, K, D], from the rows of valid units only; every mixture is a valid key.
-
-        Raises:
-            UserError: for more units than `max_units`.
-        """
+        """E X [B, K, D], from the rows of valid units only; every mixture is a valid key."""
         num_units = x_BUD.shape[1]
-        if num_units > self.max_units:
-            raise UserError(
-                f"{num_units} units are more than model.trunk.attention.max_units, {self.max_units}; cut the text or "
-                "raise it"
-            )
+        refuse_more(num_units, self.max_units, "units", MAX_UNITS)
         mixed_BKD = self.mixtures_KU[:, :num_units] @ x_BUD.masked_fill(~valid_BU[..., None], 0)
         return mixed_BKD, torch.ones(mixed_BKD.shape[:2], dtype=torch.bool, device=x_BUD.device)
 

@@ -15,15 +15,14 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from tokenfree.core.settings import settings
-from tokenfree.train.model.attention.sliding_global import round_up
+from tokenfree.core.settings import Positive, settings
 from tokenfree.train.model.common.attention import Core, Heads, PairValues, hide
-from tokenfree.train.model.common.basic import Dimensions, dropout
+from tokenfree.train.model.common.basic import Dimensions, dropout, round_up
 from tokenfree.train.model.common.slots import AttentionConfig, TrunkSettings
 
 Number = TypeVar("Number", int, Tensor)
 
-Scale = Annotated[int, Field(ge=1)] | Annotated[str, Field(pattern=r"^N/[1-9][0-9]*$")]
+Scale = Positive | Annotated[str, Field(pattern=r"^N/[1-9][0-9]*$")]
 """A number of units, or a fraction of the real length N of each example, as in `N/16`."""
 
 WindowConvention = Literal["width", "half"]

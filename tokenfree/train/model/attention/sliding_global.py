@@ -6,18 +6,16 @@ S strands, N blocks of a strand, W units of a block, X keys that a block sees: s
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
-from typing import Annotated, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
 from torch import Tensor, nn
 
-from tokenfree.core.settings import settings
+from tokenfree.core.settings import NonNegative, Positive, settings
 from tokenfree.train.model.common.attention import ALL_HEADS, Core, Heads, LayerBias, hide
-from tokenfree.train.model.common.basic import Dense, Dimensions
+from tokenfree.train.model.common.basic import Dense, Dimensions, round_up
 from tokenfree.train.model.common.slots import AttentionConfig, TrunkSettings
 
 
@@ -77,12 +75,6 @@ class Blocks(NamedTuple):
         return padded.unflatten(2, (length, self.dilation)).transpose(2, 3)
 
 
-def round_up(number: int, multiple: int) -> int:
-    """The least multiple of `multiple` that is not below `number`."""
-    return math.ceil(number / multiple) * multiple
-
-
-Positive = Annotated[int, Field(ge=1)]
 PaddingQueries = Literal["attend", "zero"]
 
 
@@ -103,7 +95,7 @@ class Config(AttentionConfig):
     name: Literal["sliding_global"] = "sliding_global"
     one_sided_window: Positive | tuple[Positive, ...] = 64
     dilation: Positive | tuple[Positive, ...] = 1
-    global_units: Annotated[int, Field(ge=0)] = 1
+    global_units: NonNegative = 1
     separate_global_projections: bool = False
     padding_queries: PaddingQueries = "attend"
 

@@ -234,13 +234,3 @@ def hide(visible: Tensor, dtype: torch.dtype) -> Tensor:
     """
     lowest = max(-1e30, torch.finfo(dtype).min / 2)
     return torch.where(visible, 0.0, lowest).to(dtype)
-
-
-class FullAttention(Core):
-    """Every query sees every valid key."""
-
-    def forward(self, heads: Heads) -> Tensor:
-        return self.attend_to_all(heads, hide(heads.valid_BK, heads.queries_BHQE.dtype)[:, None, None, :])
-
-    def num_pairs(self, num_queries: int, num_keys: int, num_heads: int) -> int:
-        return num_heads * num_queries * num_keys

@@ -6,6 +6,7 @@ B batch, C characters, U units after DOWN, D width, X rows of a table
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -14,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+
+from tokenfree.core.errors import UserError
 
 
 class Cost(NamedTuple):
@@ -28,6 +31,27 @@ class Cost(NamedTuple):
 def count_parameters(*modules: nn.Module) -> int:
     """Number of scalars in the parameters of `modules`."""
     return sum(parameter.numel() for module in modules for parameter in module.parameters())
+
+
+def refuse_more(number: int, most: int, what: str, key: str) -> None:
+    """Refuse more than `most` of something, such as units, of which the setting `key` has rows of a table.
+
+    Raises:
+        UserError: `number` is more.
+    """
+    if number > most:
+        raise UserError(f"{number} {what} are more than {key}, {most}; cut the text or raise it")
+
+
+def too_many(number: int | None, most: int, what: str, key: str) -> Iterator[str]:
+    """The problem of examples that have more of something, such as units, than the setting `key` has rows for."""
+    if number is not None and number > most:
+        yield f"{key}: {most} is less than the {what} of an example, {number}"
+
+
+def round_up(number: int, multiple: int) -> int:
+    """The least multiple of `multiple` that is not below `number`."""
+    return -(-number // multiple) * multiple
 
 
 MIN_PRODUCTS = 2**21  # multiply-accumulates; below, the call costs more than the wider instructions save

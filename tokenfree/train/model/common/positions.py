@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from tokenfree.core.errors import UserError
 from tokenfree.train.model.common.attention import LayerBias
+from tokenfree.train.model.common.basic import refuse_more
 from tokenfree.train.model.common.slots import Positions, Sharing, TrunkSettings
 
 Item = TypeVar("Item")
@@ -49,22 +49,7 @@ def pairs_of_own(sharing: Sharing, pairs: list[int], num_heads: int) -> int:
     return sum(pairs) // (num_heads if sharing == "head_wise" else 1)
 
 
-def refuse_more_units(num_units: int, max_units: int) -> None:
-    """Refuse what a table has no rows for.
-
-    Raises:
-        UserError: for more units than rows.
-    """
-    if num_units > max_units:
-        raise UserError(
-            f"{num_units} units are more than model.trunk.positions.max_units, {max_units}; cut the text or raise it"
-        )
-
-
-def too_many(max_units: int, num_units: int | None) -> Iterable[str]:
-    """The problem of examples of more units than a table has rows."""
-    if num_units is not None and num_units > max_units:
-        yield f"model.trunk.positions.max_units: {max_units} is less than the units of an example, {num_units}"
+MAX_UNITS = "model.trunk.positions.max_units"
 
 
 def needs_own_queries(trunk: TrunkSettings) -> Iterable[str]:
@@ -129,7 +114,7 @@ class FixedCode(Positions):
 
     def forward(self, units_BUD: Tensor, valid_BU: Tensor) -> list[LayerBias]:
         """Return the bias of each layer."""
-        refuse_more_units(units_BUD.shape[1], self.max_units)
+        refuse_more(units_BUD.shape[1], self.max_units, "units", MAX_UNITS)
         return for_layers([*self.biases(units_BUD.shape[1])], self.num_layers)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import Field
 from torch import nn
 
-from tokenfree.core.settings import Slot, part, problems_of, settings
+from tokenfree.core.settings import Positive, Slot, part, problems_of, settings
 from tokenfree.train.model.common.attention import Core
 from tokenfree.train.model.common.basic import Activation, Cost, Dimensions
 
@@ -259,8 +259,8 @@ class TrunkSettings:
     """
 
     layers: Annotated[int, Field(ge=1, le=1000)] = 12
-    heads: Annotated[int, Field(ge=1)] = 12
-    inner_width: Annotated[int, Field(ge=1)] | None = None
+    heads: Positive = 12
+    inner_width: Positive | None = None
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
     activation: Activation = "gelu_tanh"
     layer: Annotated[Any, LAYER] = part(LAYER)

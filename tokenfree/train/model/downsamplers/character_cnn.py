@@ -9,7 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from tokenfree.core.settings import settings
+from tokenfree.core.settings import Positive, settings
 from tokenfree.train.model.common.basic import (
     Cost,
     Dense,
@@ -21,11 +21,10 @@ from tokenfree.train.model.common.basic import (
     TableRows,
     count_parameters,
     look_up,
+    refuse_more,
 )
 from tokenfree.train.model.common.slots import Downsampler, DownsamplerConfig
 from tokenfree.train.model.downsamplers.words import WordOutput, WordSpans, largest_in_words, too_many, words_of
-
-Width = Annotated[int, Field(ge=1)]
 
 
 @settings
@@ -45,12 +44,12 @@ class Config(DownsamplerConfig):
     """
 
     name: Literal["character_cnn"] = "character_cnn"
-    widths: tuple[Width, ...] = (1, 2, 3, 4, 5)
-    counts: tuple[Width, ...] = (16, 32, 48, 48, 48)
+    widths: tuple[Positive, ...] = (1, 2, 3, 4, 5)
+    counts: tuple[Positive, ...] = (16, 32, 48, 48, 48)
     highways: Annotated[int, Field(ge=0, le=1000)] = 2
-    word_width: Annotated[int, Field(ge=1)] = 192
-    max_words: Annotated[int, Field(ge=1)] = 512
-    bytes_per_word: Annotated[int, Field(ge=1)] = 8
+    word_width: Positive = 192
+    max_words: Positive = 512
+    bytes_per_word: Positive = 8
 
     changes_width = True
 
@@ -87,7 +86,7 @@ class CharacterCnn(Downsampler):
 
     def __init__(self, config: Config, dimensions: Dimensions) -> None:
         super().__init__()
-        self.bytes_per_word = config.bytes_per_word
+        self.bytes_per_word, self.max_words = config.bytes_per_word, config.max_words
         self.widths = config.widths
         width, num_filters = dimensions.character_width, sum(config.counts)
         self.filters = nn.ModuleList(
@@ -100,7 +99,7 @@ class CharacterCnn(Downsampler):
     def forward(self, x: Tensor | TableRows, mask_BC: Tensor, unit_ends_BU: Tensor | None = None) -> Downsampled:
         """A unit [B, U, D] for each word that ends at `unit_ends_BU`, or for each character where that is not given."""
         words = words_of(mask_BC, unit_ends_BU)
-        self.output.refuse_too_many(words.valid_BU.shape[1])
+        refuse_more(words.valid_BU.shape[1], self.max_words, "words", "model.downsampler.max_words")
         x_BCD = look_up(x)
         found_BUF = largest_in_words(self.convolve(x_BCD, words), words, 0.0)
         pooled_BUD = self.projection(self.highways(found_BUF))

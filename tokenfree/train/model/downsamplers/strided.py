@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from tokenfree.core.settings import settings
+from tokenfree.core.settings import Positive, settings
 from tokenfree.train.model.common.attention import Core, Heads, hide
 from tokenfree.train.model.common.basic import (
     Activation,
@@ -24,8 +24,8 @@ from tokenfree.train.model.common.basic import (
     count_parameters,
     layer_norm,
 )
-from tokenfree.train.model.common.bert_layer import BertLayer
 from tokenfree.train.model.common.slots import Downsampler, DownsamplerConfig
+from tokenfree.train.model.layers.bert import BertLayer
 
 
 @settings
@@ -41,7 +41,7 @@ class StridedConfig(DownsamplerConfig):
     """
 
     rate: Annotated[int, Field(ge=1, le=1_000_000)] = 4
-    block: Annotated[int, Field(ge=1)] = 128
+    block: Positive = 128
     layers: Annotated[int, Field(ge=0, le=1000)] = 1
     align_mask: bool = False
 

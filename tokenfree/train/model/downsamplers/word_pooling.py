@@ -3,13 +3,12 @@
 B batch, C bytes, U words, X rows of the byte table, D width of bytes and of pooled words
 """
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch.nn.functional as F
-from pydantic import Field
 from torch import Tensor, nn
 
-from tokenfree.core.settings import settings
+from tokenfree.core.settings import Positive, settings
 from tokenfree.preprocess.text.words import MAX_WORD_BYTES
 from tokenfree.train.model.common.basic import (
     Activation,
@@ -24,6 +23,7 @@ from tokenfree.train.model.common.basic import (
     as_rows,
     count_parameters,
     look_up,
+    refuse_more,
 )
 from tokenfree.train.model.common.slots import Downsampler, DownsamplerConfig
 from tokenfree.train.model.downsamplers.words import (
@@ -52,10 +52,10 @@ class Config(DownsamplerConfig):
     """
 
     name: Literal["word_pooling"] = "word_pooling"
-    max_words: Annotated[int, Field(ge=1)] = 512
+    max_words: Positive = 512
     num_queries: Literal[1] | None = None
     byte_positions: Literal["none", "learned"] = "none"
-    bytes_per_word: Annotated[int, Field(ge=1)] = 8
+    bytes_per_word: Positive = 8
 
     changes_width = True
 
@@ -74,7 +74,7 @@ class WordPooling(Downsampler):
     def __init__(self, config: Config, dimensions: Dimensions) -> None:
         super().__init__()
         width = dimensions.character_width
-        self.bytes_per_word = config.bytes_per_word
+        self.bytes_per_word, self.max_words = config.bytes_per_word, config.max_words
         self.activation: Activation = dimensions.activation
         self.queries = nn.Embedding(config.num_queries or config.max_words, width)
         self.key = FanInDense(width, width, bias=False)
@@ -87,7 +87,7 @@ class WordPooling(Downsampler):
     def forward(self, x: Tensor | TableRows, mask_BC: Tensor, unit_ends_BU: Tensor | None = None) -> Downsampled:
         """A unit [B, U, D] for each word that ends at `unit_ends_BU`, or for each character where that is not given."""
         words = words_of(mask_BC, unit_ends_BU)
-        self.output.refuse_too_many(words.valid_BU.shape[1])
+        refuse_more(words.valid_BU.shape[1], self.max_words, "words", "model.downsampler.max_words")
         rows = as_rows(x)
         pooled_BUD = self.pool(rows, words)
         pooled_BUD = pooled_BUD + self.outer(activate(self.inner(pooled_BUD), self.activation))

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from tokenfree.core.errors import UserError
 from tokenfree.train.model.common.basic import (
     Cost,
     Dense,
@@ -109,18 +108,6 @@ class WordOutput(nn.Module):
             type_BUD = self.types(segments_BC.gather(1, words.starts_BU.clamp(max=last)))
         summed_BUD = pooled_BUD + self.places.weight[:num_words] + type_BUD
         return self.projection(self.dropout(self.norm(summed_BUD)))
-
-    def refuse_too_many(self, num_words: int) -> None:
-        """Refuse what has no position.
-
-        Raises:
-            UserError: for more words than positions.
-        """
-        if num_words > self.places.num_embeddings:
-            raise UserError(
-                f"{num_words} words are more than model.downsampler.max_words, {self.places.num_embeddings}; cut the "
-                "text or raise it"
-            )
 
     def costs(self, num_words: int) -> list[Cost]:
         """Its steps in the order of the computation, for `num_words` words."""

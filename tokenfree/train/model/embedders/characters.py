@@ -3,15 +3,13 @@
 B batch, C characters, X positions of a table, D width
 """
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
 import torch.nn.functional as F
-from pydantic import Field
 from torch import Tensor, nn
 
-from tokenfree.core.errors import UserError
-from tokenfree.core.settings import settings
+from tokenfree.core.settings import NonNegative, Positive, settings
 from tokenfree.train.model.common.basic import (
     STD,
     Cost,
@@ -20,48 +18,62 @@ from tokenfree.train.model.common.basic import (
     PositionTable,
     count_parameters,
     layer_norm,
+    refuse_more,
     sinusoids,
+    too_many,
 )
 from tokenfree.train.model.common.slots import Embedder, EmbedderConfig
 
 NUM_SEGMENTS = 16
 
-InputPositions = Literal["learned", "sinusoidal", "none"]
+MAX_CHARACTERS = "model.embedder.max_characters"
 
 
 @settings
-class InputConfig(EmbedderConfig):
-    """What is added to the vectors of symbols (CANINE, section 3.1): settings that all character embedders have.
+class PositionedConfig(EmbedderConfig):
+    """The settings of absolute positions at the input.
 
     Attributes:
         positions: absolute positions at the input: `learned`, a row of a table each; `sinusoidal`, fixed (Vaswani et
-            al., arXiv 1706.03762, sections 3.4 and 3.5), as large as fresh vectors of symbols; `none`.
-        max_characters: the most symbols of an example, at least 1: rows of the table of positions.
+            al., arXiv 1706.03762, section 3.5); `none`.
+        max_characters: the most symbols of an example: rows of the table of positions.
+    """
+
+    positions: Literal["learned", "sinusoidal", "none"] = "learned"
+    max_characters: Positive = 16384
+
+    def check(self, width: int, length: int | None) -> list[str]:
+        if self.positions == "none":
+            return []
+        return [*too_many(length, self.max_characters, "length", MAX_CHARACTERS)]
+
+    def build_positions(self, width: int, *, std: float = 0.5**0.5) -> "PositionTable | Sinusoids | None":
+        """Return the table of positions, or None; the root mean square of sinusoids is `std`."""
+        if self.positions == "sinusoidal":
+            return Sinusoids(self.max_characters, width, std=std)
+        return PositionTable(self.max_characters, width) if self.positions == "learned" else None
+
+
+@settings
+class InputConfig(PositionedConfig):
+    """What is added to the vectors of symbols (CANINE, section 3.1): settings that all character embedders have.
+
+    Attributes:
         segments: rows of the table of segments; 0: there is none.
     """
 
-    positions: InputPositions = "learned"
-    max_characters: Annotated[int, Field(ge=1)] = 16384
-    segments: Annotated[int, Field(ge=0)] = NUM_SEGMENTS
-
-    def check(self, width: int, length: int | None) -> list[str]:
-        if length is None or self.positions == "none" or length <= self.max_characters:
-            return []
-        return [f"model.embedder.max_characters: {self.max_characters} is less than the length of an example, {length}"]
+    segments: NonNegative = NUM_SEGMENTS
 
 
 class Sinusoids(nn.Module):
     """Fixed positions (Vaswani et al., arXiv 1706.03762, section 3.5).
 
-    Args:
-        num_positions: how many there are.
-        width: D.
-        std: the root of their mean square; sines and cosines themselves have that of 1/2.
+    `std` is the root of their mean square; sines and cosines themselves have that of 1/2.
     """
 
     weight: Tensor
 
-    def __init__(self, num_positions: int, width: int, *, std: float = 0.5**0.5) -> None:
+    def __init__(self, num_positions: int, width: int, *, std: float) -> None:
         super().__init__()
         self.register_buffer("weight", sinusoids(num_positions, width) * (std * 2**0.5), persistent=False)
 
@@ -94,34 +106,22 @@ class CharacterEmbedder(Embedder):
         width = dimensions.width
         self.table, self.width, self.max_characters = table, width, config.max_characters
         self.segments = nn.Embedding(config.segments, width) if config.segments else None
-        self.positions: PositionTable | Sinusoids | None = None
-        if config.positions == "learned":
-            self.positions = PositionTable(config.max_characters, width)
-        elif config.positions == "sinusoidal":
-            # Vaswani et al. multiply the vectors of symbols by sqrt(D), which sinusoids of size 1 would hide. Before a
-            # LayerNorm it is the same to make the sinusoids small.
-            self.positions = Sinusoids(config.max_characters, width, std=STD)
+        # Vaswani et al. multiply the vectors of symbols by sqrt(D), which sinusoids of size 1 would hide. Before a
+        # LayerNorm it is the same to make the sinusoids small.
+        self.positions = config.build_positions(width, std=STD)
         self.norm = layer_norm(width)
         self.dropout = Dropout(dimensions.dropout)
 
     def forward(
         self, codepoints_BC: Tensor, segments_BC: Tensor | None = None, positions_BC: Tensor | None = None
     ) -> Tensor:
-        """Vectors [B, C, D] of int64 symbols; segments are 0 and positions 0 to C - 1 where not given.
-
-        Raises:
-            UserError: for more symbols than the table of positions has rows.
-        """
+        """Vectors [B, C, D] of int64 symbols; segments are 0 and positions 0 to C - 1 where not given."""
         num_characters = codepoints_BC.shape[1]
         x_BCD = self.table(codepoints_BC)
         if self.segments is not None:
             x_BCD = x_BCD + (self.segments.weight[0] if segments_BC is None else self.segments(segments_BC))
         if self.positions is not None:
-            if num_characters > self.max_characters:
-                raise UserError(
-                    f"{num_characters} characters are more than model.embedder.max_characters, {self.max_characters}; "
-                    "cut the text or raise it"
-                )
+            refuse_more(num_characters, self.max_characters, "characters", MAX_CHARACTERS)
             known = self.positions.weight[:num_characters] if positions_BC is None else self.positions(positions_BC)
             x_BCD = x_BCD + known
         return self.dropout(self.norm(x_BCD))

@@ -3,12 +3,11 @@
 B batch, C subwords, D width
 """
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field
 from torch import Tensor, nn
 
-from tokenfree.core.settings import settings
+from tokenfree.core.settings import NonNegative, Positive, settings
 from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.embedders.characters import CharacterEmbedder, CharacterTable, InputConfig
 
@@ -24,9 +23,9 @@ class Config(InputConfig):
     """
 
     name: Literal["subword_table"] = "subword_table"
-    size: Annotated[int, Field(ge=1)] = 30522
-    max_characters: Annotated[int, Field(ge=1)] = 512
-    segments: Annotated[int, Field(ge=0)] = 2
+    size: Positive = 30522
+    max_characters: Positive = 512
+    segments: NonNegative = 2
 
     symbols = "subwords"
 

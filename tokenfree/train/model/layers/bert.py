@@ -1,13 +1,17 @@
-"""The layer of BERT and CANINE: attention, then a position-wise FFN, each with residual and LayerNorm."""
+"""The layer of BERT and CANINE: attention, then a position-wise FFN, each with residual and LayerNorm.
+
+B batch, U sequence, Q queries, K keys, H heads, E width of a head, I inner width, D width
+"""
 
 from collections.abc import Callable
 from typing import Literal
 
+from torch import Tensor
+
 from tokenfree.core.settings import settings
-from tokenfree.train.model.common.attention import Core
-from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.common.bert_layer import BertLayer
-from tokenfree.train.model.common.slots import LayerConfig
+from tokenfree.train.model.common.attention import Core, Heads, LayerBias, bound
+from tokenfree.train.model.common.basic import Activation, Dense, Dimensions, Dropout, activate, layer_norm
+from tokenfree.train.model.common.slots import Layer, LayerConfig
 
 
 @settings
@@ -16,5 +20,78 @@ class Config(LayerConfig):
 
     name: Literal["bert"] = "bert"
 
-    def build(self, dimensions: Dimensions, build_core: Callable[[Dimensions], Core]) -> BertLayer:
+    def build(self, dimensions: Dimensions, build_core: Callable[[Dimensions], Core]) -> "BertLayer":
         return BertLayer(dimensions, build_core(dimensions))
+
+
+class BertLayer(Layer):
+    """One post-LN Transformer layer around an attention core (Devlin et al., arXiv 1810.04805, section 3)."""
+
+    def __init__(self, dimensions: Dimensions, core: Core) -> None:
+        super().__init__()
+        width = dimensions.width
+        self.num_heads = dimensions.heads
+        self.activation: Activation = dimensions.activation
+        self.query = Dense(width, width)
+        self.key = Dense(width, width)
+        self.value = Dense(width, width)
+        self.core = core
+        self.attention_output = Dense(width, width)
+        self.attention_norm = layer_norm(width)
+        self.inner = Dense(width, dimensions.inner_width)
+        self.outer = Dense(dimensions.inner_width, width)
+        self.norm = layer_norm(width)
+        self.dropout = Dropout(dimensions.dropout)
+
+    def forward(
+        self,
+        x_BUD: Tensor,
+        valid_BU: Tensor,
+        bias: LayerBias | None = None,
+        queries_BQD: Tensor | None = None,
+        global_BU: Tensor | None = None,
+    ) -> Tensor:
+        """The layer at all positions, [B, U, D], or only for rows of `x_BUD` that attend to all of it, [B, Q, D].
+
+        Args:
+            x_BUD: what comes in.
+            valid_BU: bool, which of it is real; the rest is not seen as keys.
+            bias: the position code and the segments of the trunk.
+            queries_BQD: the rows, where not all are wanted.
+            global_BU: bool, see `Layer`.
+        """
+        queries_BQD = x_BUD if queries_BQD is None else queries_BQD
+        attended_BQD = self.attend(queries_BQD, x_BUD, valid_BU, bias, global_BU)
+        h_BQD = self.attention_norm(queries_BQD + self.dropout(attended_BQD))
+        return self.norm(h_BQD + self.dropout(self.feed_forward(h_BQD)))
+
+    def attend(
+        self, queries_BQD: Tensor, x_BUD: Tensor, valid_BU: Tensor, bias: LayerBias | None, global_BU: Tensor | None
+    ) -> Tensor:
+        """Multi-head attention of `queries_BQD` to `x_BUD`, [B, Q, D]; see `forward`."""
+        q_BHQE = self._split(self.query(queries_BQD))
+        source_BKD, valid_BK = self.core.source(x_BUD, valid_BU)
+        k_BHKE, v_BHKE = self._split(self.key(source_BKD)), self._split(self.value(source_BKD))
+        heads = Heads(q_BHQE, k_BHKE, v_BHKE, valid_BK, source_BKD, global_BK=global_BU)
+        context_BHQE = self.core(bound(heads, bias))
+        return self.attention_output(context_BHQE.transpose(1, 2).flatten(2))
+
+    def feed_forward(self, h_BQD: Tensor) -> Tensor:
+        """The FFN, [B, Q, D]: two dense layers with the activation between them."""
+        inner_BQI = activate(self.inner(h_BQD), self.activation)
+        return self.outer(inner_BQI)
+
+    def multiply_accumulates(self, num_units: int, num_queries: int | None = None) -> int:
+        """Of one forward over `num_units` positions, or of `num_queries` rows that attend to them."""
+        num_queries = num_units if num_queries is None else num_queries
+        width, inner_width = self.query.in_features, self.inner.out_features
+        num_keys = self.core.num_keys(num_units)
+        dense = num_queries * (2 * width * width + 2 * width * inner_width) + num_keys * 2 * width * width
+        pairs = self.core.num_pairs(num_queries, num_keys, self.num_heads)
+        return (
+            dense + 2 * pairs * (width // self.num_heads) + self.core.projection_multiply_accumulates(num_units, width)
+        )
+
+    def _split(self, x_BUD: Tensor) -> Tensor:
+        """[B, U, D] as [B, H, U, E]."""
+        return x_BUD.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)

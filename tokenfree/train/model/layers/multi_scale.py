@@ -5,12 +5,11 @@ B batch, U units, K keys, H heads, E width of a head, D width
 
 import dataclasses
 from collections.abc import Callable
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field
 from torch import Tensor
 
-from tokenfree.core.settings import settings
+from tokenfree.core.settings import Positive, settings
 from tokenfree.train.model.common.attention import Core, Heads, LayerBias, bound
 from tokenfree.train.model.common.basic import Dimensions, Dropout, GlorotDense, layer_norm, linear
 from tokenfree.train.model.common.slots import Layer, LayerConfig
@@ -25,7 +24,7 @@ class Config(LayerConfig):
     """
 
     name: Literal["multi_scale"] = "multi_scale"
-    head_width: Annotated[int, Field(ge=1)] | None = None
+    head_width: Positive | None = None
 
     def build(self, dimensions: Dimensions, build_core: Callable[[Dimensions], Core]) -> "MultiScaleLayer":
         core = build_core(dataclasses.replace(dimensions, dropout=0.0))  # dropout is on the output of attention only

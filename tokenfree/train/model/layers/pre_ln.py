@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from tokenfree.core.settings import settings
 from tokenfree.train.model.common.attention import Core, LayerBias
 from tokenfree.train.model.common.basic import Dimensions, layer_norm
-from tokenfree.train.model.common.bert_layer import BertLayer
 from tokenfree.train.model.common.slots import LayerConfig
+from tokenfree.train.model.layers.bert import BertLayer
 
 
 @settings

@@ -4,21 +4,20 @@ B batch, U units, K keys, H heads, R rank, L layers, D width
 """
 
 from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
-from pydantic import Field
 from torch import nn
 
-from tokenfree.core.settings import settings
-from tokenfree.train.model.common.basic import Dimensions
+from tokenfree.core.settings import Positive, settings
+from tokenfree.train.model.common.basic import Dimensions, too_many
 from tokenfree.train.model.common.positions import (
+    MAX_UNITS,
     FactorBias,
     FixedCode,
     needs_own_queries,
     pairs_of_own,
     table_counts,
-    too_many,
 )
 from tokenfree.train.model.common.slots import PositionsConfig, Sharing, TrunkSettings
 
@@ -38,9 +37,9 @@ class Config(PositionsConfig):
     """
 
     name: Literal["diet_abs"] = "diet_abs"
-    rank: Annotated[int, Field(ge=1)] | None = None
+    rank: Positive | None = None
     sharing: Sharing = "layer_wise"
-    max_units: Annotated[int, Field(ge=1)] = 512
+    max_units: Positive = 512
     scale: Literal["head_width", "width"] = "head_width"
 
     takes_mixtures = True
@@ -49,7 +48,7 @@ class Config(PositionsConfig):
         return DietAbs(self, dimensions, trunk)
 
     def check(self, trunk: TrunkSettings, num_units: int | None) -> Iterable[str]:
-        yield from too_many(self.max_units, num_units)
+        yield from too_many(num_units, self.max_units, "units", MAX_UNITS)
         if self.scale == "width":
             yield from needs_own_queries(trunk)
 

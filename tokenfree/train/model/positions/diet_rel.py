@@ -4,15 +4,14 @@ B batch, U units, H heads, L layers, O offsets, D width
 """
 
 from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
-from pydantic import Field
 from torch import nn
 
-from tokenfree.core.settings import settings
-from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.common.positions import FixedCode, OffsetBias, needs_own_queries, table_counts, too_many
+from tokenfree.core.settings import Positive, settings
+from tokenfree.train.model.common.basic import Dimensions, too_many
+from tokenfree.train.model.common.positions import MAX_UNITS, FixedCode, OffsetBias, needs_own_queries, table_counts
 from tokenfree.train.model.common.slots import PositionsConfig, Sharing, TrunkSettings
 
 
@@ -27,14 +26,14 @@ class Config(PositionsConfig):
 
     name: Literal["diet_rel"] = "diet_rel"
     sharing: Sharing = "none"
-    max_units: Annotated[int, Field(ge=1)] = 512
+    max_units: Positive = 512
     scale: Literal["head_width", "width"] = "head_width"
 
     def build(self, dimensions: Dimensions, trunk: TrunkSettings) -> "DietRel":
         return DietRel(self, dimensions, trunk.layers)
 
     def check(self, trunk: TrunkSettings, num_units: int | None) -> Iterable[str]:
-        yield from too_many(self.max_units, num_units)
+        yield from too_many(num_units, self.max_units, "units", MAX_UNITS)
         if self.scale == "width":
             yield from needs_own_queries(trunk)
 

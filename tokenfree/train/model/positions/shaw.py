@@ -4,13 +4,12 @@ B batch, U units (Q as queries), H heads, E width of a head, L layers, O offsets
 """
 
 from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
-from tokenfree.core.settings import settings
+from tokenfree.core.settings import Positive, settings
 from tokenfree.train.model.common.attention import Heads, LayerBias, OffsetValues
 from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.common.positions import expand_heads, for_layers, needs_own_queries, table_counts
@@ -28,7 +27,7 @@ class Config(PositionsConfig):
     """
 
     name: Literal["shaw"] = "shaw"
-    clip: Annotated[int, Field(ge=1)] = 128
+    clip: Positive = 128
     values: bool = False
     sharing: Sharing = "head_wise"
 

@@ -4,22 +4,20 @@ B batch, U units, H heads, E width of a head, D width, O offsets
 """
 
 from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
-from tokenfree.core.settings import settings
+from tokenfree.core.settings import Positive, settings
 from tokenfree.train.model.common.attention import LayerBias, SumBias
-from tokenfree.train.model.common.basic import Dimensions
+from tokenfree.train.model.common.basic import Dimensions, refuse_more, too_many
 from tokenfree.train.model.common.positions import (
+    MAX_UNITS,
     FactorBias,
     OffsetBias,
     for_layers,
     needs_own_queries,
-    refuse_more_units,
-    too_many,
 )
 from tokenfree.train.model.common.slots import Positions, PositionsConfig, TrunkSettings
 
@@ -37,13 +35,13 @@ class Config(PositionsConfig):
     name: Literal["tupe"] = "tupe"
     relative: bool = True
     untie_cls: bool = True
-    max_units: Annotated[int, Field(ge=1)] = 512
+    max_units: Positive = 512
 
     def build(self, dimensions: Dimensions, trunk: TrunkSettings) -> "Tupe":
         return Tupe(self, dimensions, trunk.layers)
 
     def check(self, trunk: TrunkSettings, num_units: int | None) -> Iterable[str]:
-        yield from too_many(self.max_units, num_units)
+        yield from too_many(num_units, self.max_units, "units", MAX_UNITS)
         yield from needs_own_queries(trunk)
 
 
@@ -69,7 +67,7 @@ class Tupe(Positions):
     def forward(self, units_BUD: Tensor, valid_BU: Tensor) -> list[LayerBias]:
         """The correlations, the same for all layers."""
         num_units = units_BUD.shape[1]
-        refuse_more_units(num_units, self.max_units)
+        refuse_more(num_units, self.max_units, "units", MAX_UNITS)
         p_UD = self.table.weight[:num_units]
         q_HUE, k_HUE = (
             layer(p_UD).unflatten(-1, (self.num_heads, -1)).transpose(0, 1) for layer in (self.query, self.key)

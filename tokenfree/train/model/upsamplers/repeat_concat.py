@@ -3,15 +3,14 @@
 B batch, C characters, P targets, Q queries, U units, N blocks and R last ones of characters, K kernel or keys, D width
 """
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
 from torch import Tensor, nn
 
-from tokenfree.core.settings import settings
-from tokenfree.train.model.common.attention import FullAttention
+from tokenfree.core.settings import Positive, settings
+from tokenfree.train.model.attention.full import FullAttention
 from tokenfree.train.model.common.basic import (
     Activation,
     Cost,
@@ -24,8 +23,8 @@ from tokenfree.train.model.common.basic import (
     layer_norm,
     linear,
 )
-from tokenfree.train.model.common.bert_layer import BertLayer
 from tokenfree.train.model.common.slots import Upsampler, UpsamplerConfig
+from tokenfree.train.model.layers.bert import BertLayer
 from tokenfree.train.model.upsamplers.identity import gather_rows
 
 
@@ -39,7 +38,7 @@ class Options(UpsamplerConfig):
         targeted: compute the final layer for the characters that are asked for, and not for all.
     """
 
-    kernel: Annotated[int, Field(ge=1)] = 4
+    kernel: Positive = 4
     keys: Literal["characters", "units"] = "characters"
     targeted: bool = True
 

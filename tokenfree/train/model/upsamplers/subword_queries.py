@@ -3,16 +3,15 @@
 B batch, C characters, P targets, U units, D width
 """
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
-from tokenfree.core.settings import settings
+from tokenfree.core.settings import Positive, settings
 from tokenfree.train.model.common.basic import Cost, Dimensions, Grouping, count_parameters
-from tokenfree.train.model.common.slots import Upsampler, UpsamplerConfig
-from tokenfree.train.model.upsamplers.identity import gather_rows
+from tokenfree.train.model.common.slots import UpsamplerConfig
+from tokenfree.train.model.upsamplers.identity import NoUpsampling, gather_rows
 
 
 @settings
@@ -24,13 +23,13 @@ class Config(UpsamplerConfig):
     """
 
     name: Literal["subword_queries"] = "subword_queries"
-    max_pieces: Annotated[int, Field(ge=1)] = 16
+    max_pieces: Positive = 16
 
     def build(self, dimensions: Dimensions) -> "SubwordQueries":
         return SubwordQueries(self.max_pieces, dimensions.width)
 
 
-class SubwordQueries(Upsampler):
+class SubwordQueries(NoUpsampling):
     """Adds the vector of a slot to that of a unit: for training only, thrown away with the subwords."""
 
     def __init__(self, max_pieces: int, width: int) -> None:
@@ -52,10 +51,8 @@ class SubwordQueries(Upsampler):
         """
         if targets_BP is not None and targets_BP.dim() == 3:
             return gather_rows(units_BUD, targets_BP[..., 0]) + self.slots(targets_BP[..., 1])
-        unit_BC = grouping.unit_BC.expand(units_BUD.shape[0], -1)
-        if targets_BP is not None:
-            unit_BC = unit_BC.gather(1, targets_BP)
-        return gather_rows(units_BUD, unit_BC) + self.slots(torch.zeros_like(unit_BC))
+        vectors = super().forward(units_BUD, grouping, characters_BCD, mask_BC, targets_BP)
+        return vectors + self.slots(torch.zeros(vectors.shape[:2], dtype=torch.int64, device=vectors.device))
 
     def costs(self, length: int, num_targets: int | None, num_units: int) -> list[Cost]:
         rows = length if num_targets is None else num_targets
