@@ -39,7 +39,7 @@ class ModelConfig:
     """What the encoder is made of; the defaults are CANINE, base size (Clark et al., arXiv 2103.06874, section 3).
 
     Attributes:
-        width: values of a vector of a unit and of what comes out, at least 1.
+        width: values of a vector of a unit and of what comes out.
         character_width: the same of characters before DOWN, where that can change it; null: `width`.
         embedder: symbols to vectors.
         downsampler: DOWN, characters to units.

@@ -50,9 +50,9 @@ class Config(SubwordOutput):
     Attributes:
         words: `rules`: those of `tokenfree.preprocess.text.words`; `subwords`: pseudo-words, the pieces that BERT
             reads, in bytes.
-        max_predictions: the most subwords of an example that are predicted, at least 1.
-        max_pieces: subwords of a word that are predicted, at least 1; further ones are not.
-        bytes_per_word: as of the downsampler, at least 1: `train.length` / this words fit.
+        max_predictions: the most subwords of an example that are predicted.
+        max_pieces: subwords of a word that are predicted; further ones are not.
+        bytes_per_word: as of the downsampler: `train.length` / this words fit.
         lower_case: words are tokenised in lower case: for vocabularies without capitals, as the paper's.
     """
 

@@ -50,9 +50,9 @@ class Config(MaskedObjective):
         max_predictions: the most characters of an example that are predicted, 1 to 65536.
         masked: share of the selected words that are hidden, above 0 to 1; the others stay visible. The paper's text
             hides all, its figure of data preparation 0.9.
-        max_word: characters at which longer runs are cut, at least 1: text without spaces is not masked by the page.
+        max_word: characters at which longer runs are cut: text without spaces is not masked by the page.
         buckets: classes: codepoints modulo this, 1 to 0x110000.
-        heads: of the layer over the predictions, at least 1; must divide the width.
+        heads: of the layer over the predictions; must divide the width.
         dropout: of that layer: share of values set to 0 in training, 0 to below 1.
         spare: positions left as padding, so that padding never matters; 0: none.
         next_sentence: windows in two parts, and whether the second follows the first is predicted too.

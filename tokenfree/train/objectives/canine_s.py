@@ -28,7 +28,7 @@ class Config(SubwordOutput):
     window may be.
 
     Attributes:
-        max_predictions: the most subwords of an example that are predicted, at least 1.
+        max_predictions: the most subwords of an example that are predicted.
         spare: positions left as padding: a block of 4 and 2, so that padding never matters.
         next_sentence: windows in two parts, and whether the second follows the first is predicted too.
     """

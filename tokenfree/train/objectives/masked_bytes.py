@@ -26,7 +26,7 @@ class Config(MaskedObjective):
     """BERT's loss over bytes of UTF-8, for encoders that read what ByT5 reads (Xue et al., arXiv 2105.13626).
 
     Attributes:
-        max_predictions: the most bytes of an example that are predicted, at least 1.
+        max_predictions: the most bytes of an example that are predicted.
         spare: positions left as padding, so that padding never matters; 0: none.
     """
 

@@ -32,7 +32,7 @@ class Config(MaskedObjective):
     """BERT's loss over characters (arXiv 2103.06874, Table 2, row 3): how many are predicted, into how many classes.
 
     Attributes:
-        max_predictions: the most characters of an example that are predicted, at least 1.
+        max_predictions: the most characters of an example that are predicted.
         buckets: classes: codepoints modulo this, 1 to 0x110000.
         spare: positions left as padding, so that padding never matters; 0: none.
         next_sentence: windows in two parts, and whether the second follows the first is predicted too.

@@ -27,7 +27,7 @@ class Config(SubwordOutput):
     """BERT's loss (Devlin et al. 2019, section 3.1): how many subwords are predicted, and whether pairs are.
 
     Attributes:
-        max_predictions: the most subwords of an example that are predicted, at least 1.
+        max_predictions: the most subwords of an example that are predicted.
         next_sentence: windows in two parts, and whether the second follows the first is predicted too.
         tied: the output layer is the embedder's table.
     """

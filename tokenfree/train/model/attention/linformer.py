@@ -25,8 +25,8 @@ class Config(AttentionConfig):
     With positions `diet_abs` it is DIET-ABS-LIN (Chen et al., arXiv 2104.08698).
 
     Attributes:
-        projection: K, the mixtures that a unit sees, at least 1.
-        max_units: the most units of an example, at least 1; each has a weight in each mixture.
+        projection: K, the mixtures that a unit sees.
+        max_units: the most units of an example; each has a weight in each mixture.
     """
 
     name: Literal["linformer"] = "linformer"

@@ -83,8 +83,8 @@ class Config(AttentionConfig):
     """Sliding-window and global attention (Longformer, Beltagy et al., arXiv 2004.05150, section 3.1).
 
     Attributes:
-        one_sided_window: units seen to each side, at least 1; a list gives each layer its own, the lowest first.
-        dilation: the distance of units in the window, at least 1; a list likewise.
+        one_sided_window: units seen to each side; a list gives each layer its own, the lowest first.
+        dilation: the distance of units in the window; a list likewise.
         global_units: the most global units: CLS, then those of the question in question answering; 0: there are none.
         separate_global_projections: queries, keys and values for global units from weights of their own.
         padding_queries: units that are not valid never serve as keys. As queries, with `attend`, they attend as in full

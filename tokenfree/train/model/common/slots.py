@@ -247,7 +247,7 @@ class TrunkSettings:
     `heads`, `inner_width`, `dropout` and `activation` hold for the layers over characters as well.
 
     Attributes:
-        layers: layers of the stack, at least 1.
+        layers: layers of the stack.
         heads: attention heads of each layer; must divide the width.
         inner_width: width inside the FFN; null: four times the width.
         dropout: share of values set to 0 in training, 0 to below 1.

@@ -35,12 +35,12 @@ class Config(DownsamplerConfig):
     the byte table) that Byte2Word compares its pooling to (arXiv 2211.12677).
 
     Attributes:
-        widths: bytes that the filters read, at least 1 each.
-        counts: filters of each width, at least 1 each; as many numbers as widths.
+        widths: bytes that the filters read.
+        counts: filters of each width; as many numbers as widths.
         highways: highway layers; 0: none.
-        word_width: width of words before the last projection, at least 1.
-        max_words: the most words of an example, at least 1: rows of the table of their positions.
-        bytes_per_word: bytes of an input per word that it has room for, at least 1.
+        word_width: width of words before the last projection.
+        max_words: the most words of an example: rows of the table of their positions.
+        bytes_per_word: bytes of an input per word that it has room for.
     """
 
     name: Literal["character_cnn"] = "character_cnn"

@@ -44,11 +44,11 @@ class Config(DownsamplerConfig):
     e_i = softmax(Q_i K_i^T / sqrt(d)) V_i, then LN(FFN(e_i) + e_i + epos_i + etype_i) W_proj.
 
     Attributes:
-        max_words: the most words of an example, at least 1: rows of the tables of their queries and positions.
+        max_words: the most words of an example: rows of the tables of their queries and positions.
         num_queries: 1: one query Q for all words; null: one for each position of a word.
         byte_positions: whether bytes know where they stand in the word: `none`, as in the paper, where "listen" and
             "silent" pool alike, or `learned`.
-        bytes_per_word: bytes of an input per word that it has room for, at least 1.
+        bytes_per_word: bytes of an input per word that it has room for.
     """
 
     name: Literal["word_pooling"] = "word_pooling"

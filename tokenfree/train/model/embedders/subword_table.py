@@ -17,9 +17,9 @@ class Config(InputConfig):
     """A table of subwords (BERT, Devlin et al., arXiv 1810.04805, section 3).
 
     Attributes:
-        size: rows, at least 1: the subwords of the vocabulary and its special symbols. Pretraining adds rows if the
+        size: rows: the subwords of the vocabulary and its special symbols. Pretraining adds rows if the
             data have more subwords.
-        max_characters: the most subwords of an example, at least 1: rows of the table of positions.
+        max_characters: the most subwords of an example: rows of the table of positions.
     """
 
     name: Literal["subword_table"] = "subword_table"

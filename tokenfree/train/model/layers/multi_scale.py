@@ -20,7 +20,7 @@ class Config(LayerConfig):
     """The layer of the multi-scale Transformer (Guo et al., arXiv 1912.00544): LN(H + ReLU(MSMSA(H))), without FFN.
 
     Attributes:
-        head_width: width of a head, at least 1; null: width / heads. It need not divide the width.
+        head_width: width of a head; null: width / heads. It need not divide the width.
     """
 
     name: Literal["multi_scale"] = "multi_scale"

@@ -31,8 +31,8 @@ class Config(PositionsConfig):
     With Linformer's attention it is DIET-ABS-LIN.
 
     Attributes:
-        rank: rank of the matrix, at least 1; null: width / heads.
-        max_units: the most units of an example, at least 1: rows of the tables.
+        rank: rank of the matrix; null: width / heads.
+        max_units: the most units of an example: rows of the tables.
         scale: whose square root divides the logits of the content: `head_width`, or `width` as the paper prints it.
     """
 

@@ -20,7 +20,7 @@ class Config(PositionsConfig):
     """DIET-REL (Chen et al., arXiv 2104.08698, equation 6): each head adds a learned scalar for every offset.
 
     Attributes:
-        max_units: the most units of an example, at least 1.
+        max_units: the most units of an example.
         scale: whose square root divides the logits of the content: `head_width`, or `width` as the paper prints it.
     """
 

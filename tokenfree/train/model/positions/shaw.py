@@ -22,7 +22,7 @@ class Config(PositionsConfig):
     """Relative position representations (Shaw et al., arXiv 1803.02155, section 3, equations 3 and 4).
 
     Attributes:
-        clip: units, at least 1; offsets beyond have the vector at this distance.
+        clip: units; offsets beyond have the vector at this distance.
         values: vectors for values as well.
     """
 

@@ -29,7 +29,7 @@ class Config(PositionsConfig):
     Attributes:
         relative: scalars by offset as well (TUPE-R); without them it is TUPE-A.
         untie_cls: the correlations of CLS, unit 0, are two scalars of each head.
-        max_units: the most units of an example, at least 1: rows of the table.
+        max_units: the most units of an example: rows of the table.
     """
 
     name: Literal["tupe"] = "tupe"

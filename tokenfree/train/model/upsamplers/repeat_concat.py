@@ -33,7 +33,7 @@ class Options(UpsamplerConfig):
     """What the variants of CANINE's UP share; all but the defaults are ablations of its Table 6.
 
     Attributes:
-        kernel: characters that the convolution reads, at least 1.
+        kernel: characters that the convolution reads.
         keys: what the final layer attends to: `characters`, or `units`.
         targeted: compute the final layer for the characters that are asked for, and not for all.
     """

@@ -19,7 +19,7 @@ class Config(UpsamplerConfig):
     """Subword queries of Byte2Word (Lee, Guo, Qiu, arXiv 2211.12677, section 3): H_ij = H_i + P_j for slot j of word i.
 
     Attributes:
-        max_pieces: slots of a word, at least 1.
+        max_pieces: slots of a word.
     """
 
     name: Literal["subword_queries"] = "subword_queries"
