@@ -1,12 +1,10 @@
 """Analyses of attention: recorded weights, distances, ranks, and the terms of position encodings.
 
-Attention is linear in the values. With a unit vector for each key as its value, the output is the weights themselves.
-This works for every pattern, including banded ones and custom parts.
+Attention is linear in the values: with a unit vector for each key as its value, the output is the weights themselves.
+This holds for every pattern. Ranks: Chen et al., arXiv 2104.08698.
 
-Ranks: Chen et al., "A Simple and Effective Positional Encoding for Transformers", https://arxiv.org/abs/2104.08698.
-
-B batch of one text, H heads, Q queries, K keys, U units, E width of a head, D width, L layers, S segments,
-M measures, N bins
+B batch of one text, H heads, Q queries, K keys, U units, E width of a head, D width, L layers, S segments, M measures,
+N bins
 """
 
 from __future__ import annotations
@@ -254,13 +252,10 @@ def measure(seen: SeenLayer) -> tuple[Tensor, Tensor]:
 
 
 def attention_distances(model: AnalysedModel, sampled: SampledTexts) -> dict[str, Any]:
-    """What each head of the deep stack looks at, over all real queries of all texts.
+    """Return what each head of the deep stack looks at, over all real queries of all texts.
 
-    Returns:
-        `rows`, one for each head: `layer` and `head` (from 1), the means over queries of what `measure` tells, and the
-        shares of queries in the bins of their strongest key's distance; None for what is not defined. Beside them the
-        number of `texts`, how many of these were `cut`, the mean `units` of a text, and `uniform_distance`, which a
-        head would have that sees all units alike.
+    `rows`, one for each head, hold the means of `measure` and the shares of queries in the bins of their strongest
+    key's distance; None for what is not defined. `uniform_distance` is that of a head that sees all units alike.
     """
     num_layers = len(model.encoder.trunk.layers)
     sums: list[Any] = [0.0] * num_layers
@@ -324,17 +319,11 @@ def ranks_of(matrices_HQK: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def attention_ranks(model: AnalysedModel, sampled: SampledTexts) -> dict[str, Any]:
-    """The ranks of the logits of each head of the deep stack, and the shape of its position term.
+    """Return the ranks of the logits of each head of the deep stack, and the shape of its position term.
 
-    Logits are those of all pairs of real units, also where the pattern shows fewer.
-
-    Returns:
-        `rows`, one for each head: `layer` and `head` (from 1); the mean over texts of the ranks (see `ranks_of`) of the
-        content's logits, `rank_content` and `effective_content`, and of all, `rank` and `effective`; the ranks of the
-        position term for as many units as in training, `rank_positions` and `effective_positions`, with what
-        `PositionShape` has; and `own_segment` (see there). None for what there is not. Beside them the number of
-        `texts`, how many of these were `cut`, the mean `units` of a text, the units of the position terms and the
-        `segments` tables, by layer and head.
+    Logits are those of all pairs of real units, also where the pattern shows fewer. `rows`, one for each head, hold the
+    mean ranks (see `ranks_of`) of the content's logits and of all, and those of the position term for as many units as
+    in training, with what `PositionShape` and `own_segment` say. None for what there is not.
     """
     encoder = model.encoder
     num_layers = len(encoder.trunk.layers)

@@ -87,20 +87,12 @@ def count_characters(source: Data, max_windows: int | None = None) -> dict[str, 
 
 
 def collisions(model: AnalysedModel, data: str | None = None, max_windows: int | None = None) -> dict[str, Any]:
-    """How many characters of a corpus share buckets of a model's hashes with other characters of it.
+    """Return how many characters of a corpus share buckets of a model's hashes with other characters of it.
 
-    Args:
-        model: with an embedder `codepoint_hash`.
-        data: a data directory or a text file, by default the data that the model was trained on.
-        max_windows: see `count_characters`.
-
-    Returns:
-        `rows`, for the whole corpus, each language and each script ("" for what has none): `characters` (different
-        ones), `occurrences`, and for `hash` (a bucket in a hash, the mean over hashes), `any` (in at least one hash)
-        and `all` (all buckets, with the same other character) the share of characters that share it with any of the
-        whole corpus, the same `_by_frequency`, and `_expected` for uniform hashing; `hash_1` and so on for each hash.
-        `outnumbered` is the share of occurrences of characters that share all buckets with a more frequent one.
-        `examples` are the most frequent pairs that share all buckets: `a`, `b` and how often the rarer one stands.
+    `data` is a data directory or a text file, by default what the model was trained on. `rows`, for the whole corpus,
+    each language and each script, hold the shares of characters that share a bucket in a `hash` (the mean), in `any` or
+    in `all` hashes, each also `_by_frequency` and as `_expected` for uniform hashing. `outnumbered` is the share of
+    occurrences of characters that share all buckets with a more frequent one, `examples` the most frequent such pairs.
 
     Raises:
         UserError: the model has another embedder, or there is no text.

@@ -28,21 +28,11 @@ def noise_scores(
     seed: int = 0,
     most: int | None = None,
 ) -> dict[str, Any]:
-    """The scores on a file of examples, first as they are, then with each scheme at each strength.
+    """Return the scores on a file of examples, first as they are, then with each scheme at each strength.
 
-    A scheme strikes at most all characters, so that those of case have fewer strengths. The noise that the run has for
-    evaluation is not added; that of its training is told.
-
-    Args:
-        model: of a task with texts or tagged words.
-        name: of the run.
-        data: the file, with the right answers; None is refused.
-        strengths: multiples of the share of the characters that each scheme strikes in the paper.
-        seed: of the draws.
-        most: so many examples of the file, evenly spaced; None: all.
-
-    Raises:
-        UserError: the examples have no labels, or see `FinetunedModel.evaluate`.
+    A scheme strikes at most all characters. The noise that the run has for evaluation is not added. Strengths are
+    multiples of the share of characters that each scheme strikes in the paper. `most` examples of the file are used,
+    evenly spaced.
     """
     rows: list[dict[str, Any]] = []
     clean, count = None, 0
@@ -80,7 +70,7 @@ class Scores(NamedTuple):
 
     @classmethod
     def of(cls, model: FinetunedModel, examples: Sequence[Any], data: str | None) -> Scores:
-        """Those of a model on examples of a file.
+        """Score a model on examples of a file.
 
         Raises:
             UserError: they have no labels.

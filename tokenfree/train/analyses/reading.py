@@ -1,8 +1,7 @@
 """Whether a model uses its context: scores of targets with and without it, by language and script.
 
-A model that uses context scores worse without it. The remaining score is what it knows of the target alone: the
-frequency of each answer, and what the position of a hidden piece tells (its length, where its word begins). White space
-and the marks that hide targets therefore stay as they are.
+Without context there remains what a model knows of the target alone: how frequent each answer is, and what the place of
+a hidden piece tells. White space and the marks that hide targets therefore stay as they are.
 
 B batch, C positions, N targets that the input hides, or words of all examples
 """
@@ -29,13 +28,9 @@ from tokenfree.train.objectives.base import Head
 
 
 def breakdown(names_N: np.ndarray, values: dict[str, np.ndarray]) -> list[dict[str, Any]]:
-    """The means of `values` (float64 or bool [N], by name) over the targets of each name, most targets first.
+    """Return for each name its number of `targets` and the means of `values` over them, most targets first.
 
-    Args:
-        names_N: str; what a target is counted under.
-
-    Returns:
-        For each name `name`, `targets` (their number) and the means; of equal numbers the first name goes first.
+    `names_N` says what each target is counted under; values are float64 or bool [N].
     """
     found, of_N, counts = np.unique(names_N, return_inverse=True, return_counts=True)
     sums = {what: np.bincount(of_N, weights=value_N, minlength=len(found)) for what, value_N in values.items()}
@@ -76,14 +71,13 @@ class _Marks(NamedTuple):
 
 
 def without_context(arrays: Arrays, symbols: str, num_subwords: int, change: Change) -> Arrays:
-    """The batch `arrays` with another context; all arrays but those of the input stay.
+    """Return the batch `arrays` with another context; all arrays except the input stay.
 
     Args:
-        symbols: what the input is of, "characters", "subwords" or "bytes" (see `EmbedderConfig.symbols`).
-        num_subwords: of the data's vocabulary; read for subwords alone.
-        change: "blank" hides all text but white space; of words of bytes, each word. "other" takes, place by place,
-            the text of another example of the batch, half the batch away, from its beginning again where it ends; an
-            example alone in its batch has none, so that its context is blank.
+        symbols: see `EmbedderConfig.symbols`.
+        num_subwords: size of the vocabulary of a model of subwords.
+        change: "blank" hides all text but white space; "other" takes, place by place, the text of the example half the
+            batch away, from its beginning again where it ends. An example alone in its batch gets a blank context.
     """
     if len(arrays["codepoints"]) == 1:
         change = "blank"

@@ -1,8 +1,7 @@
-"""Similarity of word vectors against similarity of spelling, as in Byte2Word.
+"""Similarity of word vectors against similarity of spelling, as in Byte2Word (Lee, Guo, Qiu, arXiv 2211.12677).
 
-Lee, Guo, Qiu, "Word-Level Representation From Bytes For Language Modeling", https://arxiv.org/abs/2211.12677. Pairs of
-words come from UniMorph (Kirov et al., "UniMorph 2.0: Universal Morphology", https://arxiv.org/abs/1810.11101): a line
-is a lemma, a form and the features, separated by tabs. Later columns and blank lines are not read.
+Pairs of words come from UniMorph (Kirov et al., arXiv 1810.11101): a line is a lemma, a form and the features,
+separated by tabs. Later columns and blank lines are not read.
 
 N words or pairs, U units, D width, R replicates, M measures
 """
@@ -41,12 +40,10 @@ class WordPairs(NamedTuple):
 
 
 def read_unimorph(path: str) -> dict[str, list[str]]:
-    """The different words of each lemma, the lemma itself first: NFC, no other change, in the order of the file.
-
-    What has white space inside is several words, and left out.
+    """Return the different words of each lemma, the lemma itself first: NFC, in the order of the file; no phrases.
 
     Raises:
-        UserError: it cannot be read, or a line has no tab.
+        UserError: a line has no tab.
     """
     found: dict[str, dict[str, None]] = {}
     for number, line in read_lines(path):
@@ -78,16 +75,10 @@ def unimorph_files(paths: Sequence[str]) -> dict[str, str]:
 
 
 def draw_pairs(words: Mapping[str, Sequence[str]], num_pairs: int, *, seed: int, name: str) -> WordPairs:
-    """At most `num_pairs` related pairs and as many random ones.
+    """Draw at most `num_pairs` related pairs and as many random ones.
 
     Lemmas come in a random order, a pair each, and again from the first on until there are enough or none has another
-    pair. The order and the pairs are those of `seed` and `name`.
-
-    Args:
-        words: of each lemma the different ones.
-        num_pairs: at least 1.
-        seed: of the draws.
-        name: of the language.
+    pair. The order and the pairs are those of `seed` and of the language `name`.
 
     Raises:
         UserError: no lemma has two words, or all words are of one lemma.
@@ -157,12 +148,11 @@ def are_single(vocabulary: Vocabulary, words: Sequence[str]) -> np.ndarray:
 
 
 def word_vectors(model: AnalysedModel, words: Sequence[str], place: Place = "down") -> np.ndarray:
-    """The vector of each word, read alone between CLS and SEP, so all at one position: float32 [N, D].
+    """Return the vector of each word, read alone between CLS and SEP, so all at one position: float32 [N, D].
 
-    `down`: of models of words the unit that goes into the deep stack, of models of subwords the row of the table, of
-    models of characters the mean over the word's units. A word that the model reads as several words or subwords has
-    none. `output`: the mean of what comes out over the word's characters or subwords. A word that is longer than the
-    model reads has none (`have_vectors`).
+    `down`: of words the unit that goes into the deep stack, of subwords the row of the table, of characters the mean
+    over the word's units. `output`: the mean of what comes out over the word's characters or subwords. See
+    `have_vectors`.
     """
     vectors = np.zeros((len(words), model.encoder.width), dtype=np.float32)
     of = _of_subwords if model.symbols == "subwords" else _of_texts
@@ -215,11 +205,9 @@ FEWEST = 10  # pairs, of which a correlation is told
 
 
 def spelling_similarities(pairs: Sequence[tuple[str, str]]) -> dict[str, np.ndarray]:
-    """The similarities of the two words of each pair in 0 to 1, float64 [N], by measure.
+    """Return the similarities of the two words of each pair in 0 to 1, float64 [N], by measure.
 
-    The edit distances of Levenshtein and Damerau-Levenshtein, and the longest common subsequence, are divided by the
-    length of the longer word (1 less the distance, and the length); the measures of Jaro and Jaro-Winkler are as
-    defined.
+    Edit distances and the longest common subsequence are divided by the length of the longer word.
     """
     one, other = ([pair[place] for pair in pairs] for place in (0, 1))
     return {
@@ -238,10 +226,9 @@ def cosines(one_ND: np.ndarray, other_ND: np.ndarray) -> np.ndarray:
 def correlate(
     cosine_N: np.ndarray, spelling: dict[str, np.ndarray], lemmas_N: np.ndarray, rng: np.random.Generator
 ) -> dict[str, tuple[float, float, float]]:
-    """Spearman's correlation of the cosine with each measure, and the ends of its 95% interval.
+    """Return Spearman's correlation of the cosine with each measure, and the ends of its 95% interval.
 
-    The interval is the percentile bootstrap over lemmas: those drawn come with all their pairs. Nan where either side
-    is constant.
+    The bootstrap is over lemmas: those drawn come with all their pairs. Nan where either side is constant.
     """
     table_NM = np.stack([cosine_N, *spelling.values()], axis=1)
     found = _spearman(table_NM)
@@ -267,27 +254,14 @@ def similarity(
     place: Place = "down",
     vocabulary: Vocabulary | None = None,
 ) -> dict[str, Any]:
-    """Spearman's correlation of the cosine of word vectors with similarities of spelling, over pairs from UniMorph.
+    """Return Spearman's correlation of the cosine of word vectors with similarities of spelling, over UniMorph pairs.
 
-    Words are read as they stand there, in NFC: no lower-casing, no accents stripped. Pairs are drawn among those that
-    have a vector (`have_vectors`), see `draw_pairs`.
-
-    Args:
-        model: whose vectors they are.
-        data: UniMorph files, and folders of such.
-        num_pairs: related pairs of each language, and as many random ones; at least 10.
-        seed: of the pairs and of the bootstrap.
-        place: which vectors, see `word_vectors`.
-        vocabulary: leaves only words that are one subword of it, so that other models are compared with one of
-            subwords on its own words.
-
-    Returns:
-        `rows`, one for each language, kind of pairs (`related`, `random`, or `both` together) and measure: `spearman`
-        with `low` and `high` (None where the vectors are all alike), `pairs`, the `lemmas` that they were drawn for,
-        and `mean_cosine`. `words` tells for each language how many different words its file has and how many are used.
+    Words are read as they stand there, in NFC. Pairs are drawn by `seed` among those that have a vector in `place`;
+    with a `vocabulary`, among words that are one subword of it. `rows`, one for each language, kind of pairs and
+    measure, hold `spearman` with `low` and `high`, the `pairs`, their `lemmas` and `mean_cosine`.
 
     Raises:
-        UserError: a file cannot be read, or has fewer than 10 pairs.
+        UserError: a file has fewer than 10 pairs.
     """
     rows: list[dict[str, Any]] = []
     words: dict[str, dict[str, int]] = {}

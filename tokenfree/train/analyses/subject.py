@@ -30,11 +30,7 @@ _PRETRAINED_LENGTH = 2048  # characters of CANINE's examples; later rows of its 
 class AnalysedModel:
     """An encoder in evaluation mode that reads one text after another, whatever its symbols are.
 
-    Args:
-        name: what it was loaded from.
-        reader: the encoder with its framing.
-        data: what it was trained on; None where it is not known.
-        vocabulary: that of a model of subwords.
+    `data` is what it was trained on, where that is known; a model of subwords has a vocabulary.
     """
 
     def __init__(
@@ -104,14 +100,9 @@ class AnalysedModel:
 def load_model(
     run: str | Path, *, step: int | None = None, vocabulary: str | None = None, trust_code: bool = False
 ) -> AnalysedModel:
-    """The encoder of a run, or of a folder as transformers' `save_pretrained` writes it.
+    """Load the encoder of a run, or of a folder as transformers' `save_pretrained` writes it.
 
-    Args:
-        run: its path or address.
-        step: use the checkpoint of this step; see `checkpoint_of` for the default.
-        vocabulary: the data directory whose vocabulary a model of subwords has, by default that of its training; a
-            fine-tuned run has its own.
-        trust_code: run the code outside tokenfree that the run names.
+    `vocabulary` is the data directory whose vocabulary a model of subwords has, by default that of its training.
     """
     name = str(run)
     if CONFIG_NAME not in Storage.at(name).names() and (Path(name) / "config.json").is_file():
@@ -178,16 +169,13 @@ class SampledTexts(NamedTuple):
 
 
 def sample_texts(model: AnalysedModel, data: str | None, num_texts: int) -> SampledTexts:
-    """At most `num_texts` texts of `data`, spaced evenly, each as far as `model` reads it.
+    """Return at most `num_texts` texts of `data`, spaced evenly, each as far as `model` reads it.
 
-    Args:
-        model: that is to read them.
-        data: a data directory, of which the validation split is read, or a file with a text a line; by default the
-            data that the model was trained on.
-        num_texts: at least 1.
+    `data` is a data directory, of which the validation split is read, or a file with a text a line; by default the data
+    that the model was trained on.
 
     Raises:
-        UserError: there are none, or it is not known where.
+        UserError: there are none.
     """
     source = source_of(model, data)
     if is_data(source):

@@ -97,11 +97,9 @@ class Selection(NamedTuple):
 def select(
     counts: np.ndarray, usable: np.ndarray, *, fraction: float, most: int, seed: int, sample_ids: np.ndarray
 ) -> Selection:
-    """`fraction` of the usable items of each row, rounded, at least one and at most `most`, uniformly without return.
+    """Select `fraction` of the usable items of each row, rounded, at least one and at most `most`, without return.
 
-    Args:
-        counts: int64 [b], how many items each row has.
-        usable: bool [counts.sum()], over the items of all rows one after another.
+    `counts`, int64 [b], says how many items each row has; `usable`, bool [counts.sum()], is over the items of all rows.
     """
     of = np.repeat(np.arange(len(counts)), counts)
     before = np.cumsum(counts) - counts
@@ -124,18 +122,11 @@ def select(
 
 
 def draw_unselected(counts: np.ndarray, selected: np.ndarray, rows: np.ndarray, choice: np.ndarray) -> np.ndarray:
-    """For each of `rows` an item of that row that is not selected, uniformly by `choice`: what may replace another.
+    """Return for each of `rows` an item of it that is not selected, uniformly by `choice` in [0, 1); -1 where there is
+    none.
 
-    A replacement drawn from all items would now and then show one that is masked, and so is to be predicted.
-
-    Args:
-        counts: int64 [b], how many items each row has.
-        selected: int64 [any], items counted through all rows.
-        rows: int64 [n].
-        choice: float64 [n] in [0, 1).
-
-    Returns:
-        int64 [n], items counted through all rows; -1 where all items of a row are selected.
+    Items are counted through all rows, of which each has `counts`. A replacement drawn from all items would at times
+    show one that is masked, and so is to be predicted.
     """
     is_free = np.ones(int(counts.sum()), dtype=bool)
     is_free[selected] = False

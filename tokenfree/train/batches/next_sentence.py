@@ -1,8 +1,7 @@
 """Examples of two parts, [CLS] A [SEP] B [SEP]: in half of them B follows A in its document, else B is from another.
 
-Next-sentence prediction is BERT's (Devlin et al. 2019, section 3.1, and its code); CANINE keeps it (arXiv 2103.06874,
-section 3.2). Two windows become one with a separator inside, which a collator of single windows then masks and frames
-as usual. Which windows come together is decided by train/data/loader.py, the loss by train/objectives/heads.py.
+Next-sentence prediction is BERT's (Devlin et al. 2019, section 3.1); CANINE keeps it (arXiv 2103.06874, section 3.2).
+Two windows become one with a separator inside, which a collator of single windows masks and frames.
 """
 
 from __future__ import annotations
@@ -39,18 +38,11 @@ class Cut(NamedTuple):
 
 
 class PairCollator(Collator):
-    """Pairs of windows to the arrays of `single`, with two more.
+    """Pairs of windows to the arrays of `single`, which takes at most `room` units, with two more.
 
-    segments int64 [b, length]: 0 up to and with the first SEP, 1 up to and with the second, 0 for padding.
-    from_elsewhere int64 [b]: 0 where B is what follows A, 1 where it is from another document.
-
-    Nothing but the text tells which of the two it is: see `cut_pair`, which settles where both windows are cut before
-    it is drawn which of them gives B.
-
-    Args:
-        single: the collator of single windows, which takes at most `room` units.
-        units: what the positions of an input are.
-        separator: the unit to put between A and B.
+    `segments`, int64 [b, length]: 0 up to and with the first SEP, 1 up to and with the second, 0 for padding.
+    `from_elsewhere`, int64 [b]: 0 where B is what follows A, 1 where it is from another document. Nothing but the text
+    tells which: `cut_pair` cuts both windows before it is drawn which of them gives B.
     """
 
     def __init__(
@@ -98,18 +90,16 @@ class PairCollator(Collator):
 
 
 def cut_pair(first: Window, second: Window, place: float, units: Units, room: int) -> Cut:
-    """Where the windows of a pair are cut, for parts of at most `room` units together.
+    """Cut the windows of a pair, for parts of at most `room` units together.
 
     The first is cut at the start of a sentence, `place` in [0, 1) of the way through them; where one of the windows has
-    no second sentence, at a word inside a sentence; else inside a word. The second is cut at such a place too, the one
-    after which there comes about as much. A is what stands before the cut of the first window, without white space at
-    its end. B is what stands after the cut of either, as long in one as in the other, and it ends with a sentence in
-    both or in neither: a few units are left out for that. Where A and B are too long together, A loses its beginning
-    and B its end.
+    no second sentence, at a word; else inside a word. The second is cut where about as much follows. A is what stands
+    before the cut of the first window, without white space at its end. B is what stands after the cut of either, as
+    long in one as in the other, and it ends with a sentence in both or in neither. Where both are too long, A loses its
+    beginning and B its end.
 
-    So lengths and borders are the same whichever window gives B. Cutting the second where as much follows keeps finer
-    things alike: with any sentence start, 54% of the pairs could be told by the length of B's last sentence, and B's
-    that begin their document would all be from elsewhere.
+    So lengths and borders are the same whichever window gives B. With any sentence start in the second, 54% of the
+    pairs could be told by the length of B's last sentence.
     """
     for places, other_places in zip(cut_places(first), cut_places(second), strict=True):
         if len(places) and len(other_places):

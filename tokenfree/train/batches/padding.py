@@ -13,13 +13,9 @@ from tokenfree.train.model.encoder import ModelConfig, check
 class Padding:
     """The lengths of inputs that a model of characters, bytes or subwords takes, up to that of its training.
 
-    All inputs are padded by at least `spare` positions, to whole groups of `group`; and to whole blocks of local
-    attention, `block`, where UP, which reads `reach` positions ahead, sees one that is nothing but padding.
-
-    Args:
-        config: of the model.
-        length: the positions of an example in training.
-        bucket: lengths are multiples of this where there is room, so that they are few.
+    Inputs are padded by at least `spare` positions, to whole groups of `group`; and to whole blocks of local attention,
+    `block`, where UP, which reads `reach` positions ahead, sees one that is nothing but padding. Lengths are multiples
+    of `bucket` where there is room, so that they are few.
     """
 
     def __init__(self, config: ModelConfig, length: int, *, bucket: int = 1) -> None:

@@ -100,14 +100,10 @@ class Pool:
         self._num[:2] = 0
 
     def draw(self, gold: np.ndarray, size: np.ndarray, choice: np.ndarray) -> np.ndarray:
-        """Subwords of `size` characters that begin a word or not as `gold` does, uniformly by `choice` in [0, 1).
+        """Return subwords of `size` characters that begin a word or not as `gold` does, uniformly by `choice` in [0,
+        1).
 
-        Args:
-            gold, size: int64 [n].
-            choice: float64 [n].
-
-        Returns:
-            int64 [n]; -1 where there is none: a vocabulary may fold characters, so that its piece is not the text's.
+        -1 where there is none: a vocabulary may fold characters, so that its piece is not the text's.
         """
         kind = 2 * size + self._begins[gold]
         kind = np.where(kind < len(self._num), kind, 0)

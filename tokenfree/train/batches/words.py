@@ -1,9 +1,7 @@
 """Words of bytes as inputs and targets, as Byte2Word reads them; used by the objective and by inference.
 
-White space separates words and is not part of the input. Words by rules are tokenised one by one, as if each stood
-alone, so that subwords align with words for any vocabulary. In running text about 1% of the subwords cross the edges of
-words, and most subwords of Chinese would if the vocabulary held its characters. Of the other words 96 to 99% get the
-subwords that they have in running text.
+White space separates words and is not part of the input. Words by rules are tokenised one by one, so that subwords
+align with words for any vocabulary: 96 to 99% get the subwords that they have in running text.
 """
 
 from __future__ import annotations
@@ -37,12 +35,9 @@ class WordsOfText(NamedTuple):
 
 
 def text_words(text: str, before: str | None = None) -> WordsOfText:
-    """Find them.
+    """Find the words of a text, or where given of `before`, which is the text before the case of characters changed.
 
-    Args:
-        text: of which they are.
-        before: the text as it was before the case of some of its characters changed: its words are found, so that
-            "rAnDoM" stays one.
+    So "rAnDoM" stays one word.
     """
     codepoints = _codepoints(text)
     kept = np.flatnonzero((codepoints > BYTE_MASK) & ((codepoints < 0xD800) | (codepoints > 0xDFFF)))
@@ -157,13 +152,10 @@ def crop_words(
 def frame_words(
     text: np.ndarray, starts: np.ndarray, sizes: np.ndarray, counts: np.ndarray, length: int, num_units: int
 ) -> Framed:
-    """[CLS] words [SEP] and padding.
+    """Frame words as [CLS] words [SEP] and padding, in inputs of `length` bytes and `num_units` words.
 
-    Args:
-        text: uint8, from which the words are taken.
-        starts, sizes: int64 [counts.sum()], the place of each word in `text` and its bytes.
-        counts: int64 [b], the words of each example.
-        length, num_units: bytes and words of an input.
+    `starts` and `sizes`, int64 [counts.sum()], place the words in `text`, uint8; `counts`, int64 [b], are those of
+    examples.
     """
     places, framed = np.cumsum(counts) - counts, counts + NUM_FRAME
     inner = ragged_range(places + NUM_FRAME * np.arange(len(counts)) + 1, counts)

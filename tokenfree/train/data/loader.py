@@ -28,7 +28,7 @@ class Prefetcher(Generic[T]):
     """Iterates over make(start), make(start + 1), ..., each made by a background thread up to `depth` items ahead.
 
     An error of `make` is raised where its item would have come. `seconds_waited` is the time that the consumer spent
-    waiting: the data wait of training. Leaving the `with` block (or `close`) ends the thread.
+    waiting. Leaving the `with` block (or `close`) ends the thread.
     """
 
     def __init__(self, make: Callable[[int], T], start: int, stop: int | None = None, *, depth: int = 2) -> None:
@@ -102,14 +102,11 @@ def collate(
 def second_segments(
     reader: ShardReader, shards: np.ndarray, rows: np.ndarray, *, seed: int, sample_ids: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The shard and row of another document whose text may be the second part beside each row, int64 [b] each.
+    """Return the shard and row of another document that may be the second part beside each row, int64 [b] each.
 
-    Of four rows of the same shard drawn at random, those of the row's own document left out, it is the one most alike
-    in length: of a much shorter one, little would be left of both parts. Shards are in the order of hashes of their
-    documents and of one language each, so that a shard is as good as the whole corpus: its documents are any, the
-    language gives nothing away, and reads stay where the worker reads. Where the four are all of the row's own
-    document, as in a shard with a single one, four more are drawn among all shards of the split in that language; then
-    it is the row itself again. So a split with one document in a language has only pairs that belong together.
+    Of four rows of the same shard drawn at random it is the one most alike in length that is of another document. A
+    shard is as good as the whole corpus, as shards are in the order of hashes and of one language each, and it is read
+    already. Where there is none, four more are drawn among all shards of that language; then it is the row itself.
     """
     found_shards, found_rows = shards.copy(), rows.copy()
     draws = random.uniform(seed, "second segment", sample_ids, 2 * _TRIES)
@@ -196,18 +193,11 @@ class StepLoader(ABC):
 class Loader(StepLoader):
     """The batches of one worker. Files are opened when first read; the only state of training is the step.
 
-    Args:
-        data: a data directory, or several.
-        split: which part of it, such as "train".
-        global_batch: examples of a step, of all workers.
-        seed, smoothing, streams: see `Order`.
-        collator: rows to arrays.
-        rules: how the rules by which the run is trained have changed, by the name of the rule, the oldest change first.
-        rank, world_size: this worker among all.
-        check_shards: see `ShardReader`.
+    `rules` say how the rules by which the run is trained have changed, by the name of the rule, the oldest change
+    first.
 
     Raises:
-        UserError: split absent or empty, streams do not divide the batch, or there are more workers than samples.
+        UserError: there are more workers than samples.
     """
 
     def __init__(

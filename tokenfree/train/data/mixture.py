@@ -51,13 +51,9 @@ Data = str | Mixture  # the path or address of a data directory, or several
 
 
 def parse(words: Sequence[str], what: str = "--data") -> Data:
-    """What `DIR` and `DIR:WEIGHT` say, all with a weight or none; of a single one the weight says nothing.
+    """Return what `DIR` and `DIR:WEIGHT` say, all with a weight or none; messages call the words `what`.
 
     A number after the last colon is a weight, unless it is the port of an address, or a folder has that very name.
-
-    Args:
-        words: at least one.
-        what: what messages call the words.
 
     Raises:
         UserError: a weight is not above 0 or gives less than one sample in `PERIOD`, or some have none.
@@ -256,11 +252,11 @@ def fair_turns(weights: Sequence[int]) -> np.ndarray:
 
 
 def shuffled_turns(turns: np.ndarray, weights: Sequence[int], seed: int) -> np.ndarray:
-    """Turns (int64 [T]) that have gone towards places drawn at random, as far as all stay within one of their share.
+    """Move turns (int64 [T]) towards places drawn at random, as far as all stay within one of their share.
 
     The j-th of a directory draws its place from the j-th of as many equal stretches as the directory has turns;
-    neighbours change places where both want to. Without it a directory would come at the same places of every batch
-    where share and batch resonate, and some streams would hardly read of it.
+    neighbours change places where both want to. Otherwise a directory would come at the same places of every batch
+    where share and batch resonate.
     """
     turns, total = turns.copy(), sum(weights)
     distance = total / np.array(weights)

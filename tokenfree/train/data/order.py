@@ -63,21 +63,11 @@ class Order:
     by each of them. A stream goes through its rows of a language epoch by epoch: its segments in an order drawn anew,
     the rows of a segment in a permutation drawn anew. Languages alternate by exact quotas (see `_make_period`).
 
-    Of several directories each has its share of the samples 0, 1, ..., n of every n within one, and its languages
-    share that among themselves. Their rows are divided in the same way, but what a stream owns changes with every
-    period, in turn, instead of the slots: these have the directories that they have.
-
-    Args:
-        shards: of a split.
-        seed: of the order.
-        smoothing: see `language_shares`.
-        streams: C.
-        global_batch: B.
-        mixing: of the shards, where they are of several directories.
+    Of several directories each has its share of the samples 0, 1, ..., n of every n within one. What a stream owns of
+    their rows changes with every period, in turn.
 
     Raises:
-        UserError: the streams do not divide the batch, there are no rows, or one of several directories has none, or
-            more languages than turns.
+        UserError: the streams do not divide the batch, or there are no rows.
     """
 
     def __init__(

@@ -2,8 +2,7 @@
 
 The cache is the folder TOKENFREE_CACHE (default ~/.cache/tokenfree), with shards of up to TOKENFREE_CACHE_GB (default
 50). All workers of a machine share it: files are named by their hash and appear by renaming, and one worker at a time
-fetches a shard while others wait for it. Empty files in the cache mark local shards whose hash was found right, so that
-other workers and later runs need not hash them again.
+fetches a shard. Empty files in it mark local shards whose hash was found right.
 """
 
 from __future__ import annotations
@@ -237,15 +236,12 @@ class Shard:
 
 
 def local_file(path: str, *, num_bytes: int, sha256: str, check: bool = True) -> str:
-    """The shard at `path` (a local file, or an fsspec URL, which is fetched) as a file of this machine.
+    """Return the shard at `path` (a local file, or an fsspec URL, which is fetched) as a file of this machine.
 
-    Args:
-        num_bytes, sha256: of the manifest.
-        check: whether the content of a local file of this size is compared too, see `is_sound`.
+    With `check`, the content of a local file is compared with its hash too, see `is_sound`.
 
     Raises:
-        OSError: a local file cannot be read.
-        JobError, UserError: a local file is damaged; and see `tokenfree.train.data.shards.fetch`.
+        JobError: a local file is damaged.
     """
     system, name = url_to_fs(path)
     if not isinstance(system, LocalFileSystem):
@@ -257,8 +253,6 @@ def local_file(path: str, *, num_bytes: int, sha256: str, check: bool = True) ->
 
 def open_shard(path: str, *, num_bytes: int, sha256: str, check: bool = True) -> Shard:
     """Map the shard at `path`, a local file or an fsspec URL; a URL is fetched into the cache and its hash checked.
-
-    Arguments as those of `local_file`.
 
     Raises:
         JobError: the file is absent, of another size or content than the manifest says, or no Arrow stream.
@@ -277,13 +271,10 @@ def open_shard(path: str, *, num_bytes: int, sha256: str, check: bool = True) ->
 class ShardReader:
     """The shards of one split of a data directory, or of several one after another, opened when first read.
 
-    Args:
-        data: path or address of the directory, or several.
-        name: of the split.
-        check: whether the hash of a local shard is compared before its first use.
+    With `check`, the hash of a local shard is compared before its first use.
 
     Raises:
-        UserError: there is no manifest, or no such split in it; or directories cannot be read as one.
+        UserError: there is no such split.
     """
 
     def __init__(self, data: Data, name: str, *, check: bool = True) -> None:
@@ -303,10 +294,10 @@ class ShardReader:
         self._ahead = BackgroundFetcher(self._fetch)
 
     def shard(self, index: int) -> Shard:
-        """The open shard of this number; the one used longest ago is closed where there would be more than `MAX_OPEN`.
+        """Return the open shard of this number; closes the one used longest ago beyond `MAX_OPEN`.
 
         Raises:
-            JobError, UserError: it cannot be fetched or read.
+            JobError: it has another number of rows than its manifest says.
         """
         shard = self._open.get(index)
         if shard is None:

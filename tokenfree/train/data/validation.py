@@ -24,9 +24,8 @@ _PRIOR_WEIGHTS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 class Baselines(NamedTuple):
     """Nats per target, by target in the order of the validation batches, of three models without context.
 
-    Each predicts from counts of the training split. The first knows only how frequent each symbol is. The second also
-    knows the clue: what the input shows of a hidden symbol without being read (see `Symbols`). The third copies
-    what stands visibly in the place of a target as often as that is right, and else does as the second.
+    Each predicts from counts of the training split. The first knows how frequent each symbol is; the second also knows
+    the clue (see `Symbols`); the third copies what stands visibly in the place of a target as often as that is right.
     """
 
     symbol: str  # what a target is, such as "subword"
@@ -56,15 +55,11 @@ class Baselines(NamedTuple):
 def baselines(
     data: Data, symbols: Symbols, held_out: Iterable[Arrays], *, max_rows: int = 50_000, check_shards: bool = True
 ) -> Baselines:
-    """The baselines of an objective on the targets of `held_out` batches, which have `sample_ids` (int64 [b]) too.
+    """Return the baselines of an objective on the targets of `held_out` batches, which have `sample_ids` (int64 [b])
+    too.
 
-    A symbol's frequency is its count and one more. Given a clue, the counts with that clue are taken together with
-    those frequencies, whose weight is the one of a few that serves best on these very targets: the baseline is rather
-    too good than too bad.
-
-    Args:
-        max_rows: a larger training split is counted at this many windows, spaced evenly over it.
-        check_shards: see `ShardReader`.
+    A symbol's frequency is its count and one more. Counts with a clue are taken together with those frequencies, by the
+    one of a few weights that serves best on these very targets. A larger split is counted at `max_rows` windows.
     """
     ids_N, clues_N, kinds_N, sample_ids_N = _targets(symbols, held_out)
     counts, pairs = _count(ShardReader(data, "train", check=check_shards), symbols, max_rows)
@@ -182,16 +177,14 @@ def validation_batches(
     together: bool = False,
     check_shards: bool = True,
 ) -> Iterator[Arrays]:
-    """Rank's contiguous slices of batches of `num_windows` windows (or all) spaced evenly over the rows of the split.
+    """Yield this rank's slices of batches of `num_windows` windows (or all) spaced evenly over the rows of the split.
 
-    With a `collator` of the seed `VALIDATION_SEED`, a row's masks depend on its number in the split only, not on
-    `num_windows` or `batch`. `sample_ids` holds that number. The last batch may be smaller, and the slice of a rank may
-    then be empty and is left out; where all ranks must have a batch `together`, the first row of all takes its place,
-    and `sample_ids` is empty. Of several directories each has batches of its own, see `ShardReader.spread`.
-    `check_shards`: see `ShardReader`.
+    With a `collator` of the seed `VALIDATION_SEED`, a row's masks depend on its number in the split only, which
+    `sample_ids` holds. The slice of a rank may be empty and is left out; where all ranks must have a batch `together`,
+    the first row of all takes its place, and `sample_ids` is empty. Each directory has batches of its own.
 
     Raises:
-        UserError: there is no such split, or no window in it.
+        UserError: there is no window in the split.
     """
     reader = ShardReader(data, split, check=check_shards)
     numbers, shards, places = reader.spread(num_windows)

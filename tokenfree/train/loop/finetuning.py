@@ -1,7 +1,7 @@
 """Fine-tuning: the order of examples, their batches, and the scores that choose the best checkpoint.
 
-Items come epoch by epoch, each epoch in its own permutation. Some dozens of successive batches form a pool. The items
-of a pool are sorted by size before they are split into batches, so that little is padded, and its batches are shuffled.
+Each epoch has its own permutation. The items of some dozens of successive batches are sorted by size before they are
+split into batches, so that little is padded, and these batches are shuffled.
 """
 
 from __future__ import annotations
@@ -49,15 +49,7 @@ class Evaluated(NamedTuple):
 
 
 class Evaluator:
-    """Evaluates examples of one split.
-
-    Args:
-        task: fitted.
-        collator: of the task.
-        examples: to be evaluated.
-        micro_batch: the most items that are read at once; None: 32.
-        rank, world_size: this process among the workers.
-    """
+    """Evaluates examples of one split, at most `micro_batch` items at once (None: 32), on this worker among all."""
 
     def __init__(
         self,
@@ -149,13 +141,7 @@ POOL = 50  # batches that are sorted together, at most an epoch of them
 
 
 class SizedOrder:
-    """Which items each batch has.
-
-    Args:
-        sizes: of all items, at least one.
-        batch: items of a batch.
-        seed: of the draws.
-    """
+    """Which items each batch has."""
 
     def __init__(self, sizes: Sequence[int] | np.ndarray, *, batch: int, seed: int) -> None:
         self._sizes = np.asarray(sizes, dtype=np.int64)
@@ -181,17 +167,7 @@ class SizedOrder:
 
 
 class ItemLoader(StepLoader):
-    """The batches of the items of a task.
-
-    Args:
-        items: to train on, at least one.
-        collator: that makes arrays of them.
-        content: fingerprint of the files.
-        global_batch: items of a step, of all workers.
-        length: the most positions of an input.
-        seed: of the order.
-        rank, world_size: this worker among all.
-    """
+    """The batches of the items of a task; `content` is the fingerprint of their files."""
 
     def __init__(
         self,
@@ -228,11 +204,6 @@ PREDICTIONS = "predictions"  # a folder of a run, with a file of JSON lines for 
 
 class TaskSource(Source):
     """Examples of a task, which is fitted to those that are trained on.
-
-    Args:
-        recipe: with the task.
-        files: with the examples.
-        rank, world_size: this process among the workers.
 
     Raises:
         UserError: there is nothing to train on.
@@ -289,7 +260,7 @@ class TaskSource(Source):
         return task
 
     def validate(self, task: Task, device: torch.device, *, equally_many: bool) -> dict[str, float]:
-        """The scores on the development set, the main one also as `validation_main`, and `validation_loss`, nats per
+        """Return the scores on the development set, the main one also as `validation_main`, and the loss, nats per
         target.
 
         Raises:

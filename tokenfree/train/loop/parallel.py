@@ -1,10 +1,7 @@
 """How the workers of a run share a step: DDP or FSDP2, collectives, torch.compile and determinism.
 
-The collectives use torch.distributed's default group: all its workers must call a function at the same point. With
-sharded parameters (`train.parallel: fsdp`) this holds for reading and loading whole tensors too.
-
-Recomputed layers give the same gradients; a step takes about a third longer and needs far less memory (Chen et al.,
-arXiv 1604.06174).
+All workers of torch.distributed's default group must call a collective at the same point. With sharded parameters
+(`train.parallel: fsdp`) this holds for reading and loading whole tensors too.
 """
 
 from __future__ import annotations
@@ -105,12 +102,7 @@ def _num_workers() -> int:
 
 
 def compile_task(task: nn.Module, layers: Iterable[nn.Module], *, device: torch.device, in_parts: bool) -> None:
-    """Compile `task` as one, or `in_parts` only its `layers`: sharded layers are gathered between them.
-
-    Args:
-        layers: the deep stack of `task`.
-        device: where `task` is.
-    """
+    """Compile `task`, or `in_parts` only its deep stack `layers`: sharded layers are gathered between them."""
     import torch._inductor  # imports much
 
     set_determinism(torch.get_deterministic_debug_mode())
@@ -218,11 +210,7 @@ def join(
 ) -> None:
     """Join the default process group. The store of its `init_process_group` would listen on all interfaces.
 
-    Args:
-        backend: "gloo" or "nccl".
-        address, port: of the store.
-        listener: on rank 0, what `listen` gave; it is closed with the group.
-        timeout: of every collective operation.
+    `listener` is what `listen` gave on rank 0; `address` and `port` are of the store.
     """
     store = dist.TCPStore(  # pyright: ignore[reportPrivateImportUsage]
         address,
@@ -307,12 +295,7 @@ class DataParallel(SingleWorker):
 class FullyShardedDataParallel(SingleWorker):
     """FSDP2: every worker holds a part of each parameter; `layers` are gathered one at a time, the rest at once.
 
-    See Zhao et al., arXiv 2304.11277, and `fully_shard` of PyTorch.
-
-    Args:
-        module: the whole model, on every worker alike; sharded in place.
-        layers: its deep stack, parts of `module`.
-        device: where the parts live.
+    See Zhao et al., arXiv 2304.11277, and `fully_shard` of PyTorch. `module` is sharded in place.
     """
 
     is_sharded = True

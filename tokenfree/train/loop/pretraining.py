@@ -28,13 +28,7 @@ _MOST = 32  # examples of a batch, as far as `train.micro_batch` allows so many
 
 
 class WindowSource(Source):
-    """Windows of a data directory, or of several, for an objective.
-
-    Args:
-        recipe: what to train, already checked (see `tokenfree.train.config.check`).
-        data: a data directory with a manifest, or several.
-        rank, world_size: this process among the workers.
-    """
+    """Windows of a data directory, or of several, for the objective of a recipe that is already checked."""
 
     keeps_best = False
 

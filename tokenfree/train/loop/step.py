@@ -1,14 +1,8 @@
 """One optimizer step: the loss, the guard against bad losses, the update and the line of metrics.
 
 `train.on_nan` and `train.on_spike` say what follows a bad loss. `roll_back` goes back to the newest checkpoint and
-leaves out the batch. If training comes back to the same checkpoint again, the batch was not the cause, and all batches
-since that checkpoint are left out, as in PaLM (Chowdhery et al., arXiv 2204.02311, section 5.1).
-
-Each incident is a file, `<run>/incidents/batch_00000041.json`: kind, step, batch, loss, sample_ids, checkpoint (the
-step that training went back to, or null) and left_out (the numbers of the batches that are not used again).
-
-Checkpoints of a run with an average of the weights hold it beside the trained weights. Validation, `tokenfree
-evaluate`, `tokenfree export` and `load_encoder` use the average.
+leaves out the batch; when training comes back to the same checkpoint again, all batches since that checkpoint, as in
+PaLM (Chowdhery et al., arXiv 2204.02311, section 5.1).
 """
 
 from __future__ import annotations
@@ -40,14 +34,7 @@ from tokenfree.train.objectives.base import Head, Loss
 
 
 class Incident(JobError):
-    """A step that was not done because of its loss.
-
-    Args:
-        step: its number, counted from 1.
-        batch: the number of its batch in the order of the data.
-        loss: of the batch, nats per target.
-        sample_ids: the samples to look at.
-    """
+    """A step, counted from 1, that was not done because of the loss of its batch, in nats per target."""
 
     kind = ""
 
@@ -81,7 +68,7 @@ class Spike(Incident):
 
 
 def checked_validation(step: int, validation: Mapping[str, float]) -> Mapping[str, float]:
-    """The metrics of a validation after `step`, all of them numbers: others are of no use, and JSON has none of them.
+    """Return the metrics of a validation after `step`, all of them numbers: JSON has no others.
 
     Raises:
         JobError: one is none.
@@ -95,12 +82,7 @@ def checked_validation(step: int, validation: Mapping[str, float]) -> Mapping[st
 
 
 class RecentLosses:
-    """The losses of the last steps, against which the next one is judged.
-
-    Args:
-        window: how many of them.
-        deviations: how many standard deviations above their mean a loss jumps.
-    """
+    """The losses of the last `window` steps; one that is `deviations` standard deviations above their mean jumps."""
 
     def __init__(self, window: int, deviations: float) -> None:
         self._losses: collections.deque[float] = collections.deque(maxlen=window)
@@ -191,12 +173,7 @@ def _detached(value: Tensor) -> Tensor:
 
 
 class Task(nn.Module):
-    """The encoder with a head, as one module for the optimizer and for data parallelism.
-
-    Args:
-        encoder: to be trained.
-        head: `head(encoder, batch)` is the loss.
-    """
+    """The encoder with a head, as one module for the optimizer and for data parallelism."""
 
     def __init__(self, encoder: Encoder, head: Head) -> None:
         super().__init__()
@@ -228,7 +205,6 @@ def learn_characters(encoder: Encoder, data: Data, *, check_shards: bool = True)
     """Let an encoder with a vocabulary of characters take it from the training split of `data`.
 
     Every start of a run counts again and finds the same; a checkpoint that is loaded afterwards brings its own.
-    `check_shards`: see `ShardReader`.
     """
     if encoder.embedder.learns_characters:
         encoder.embedder.learn(frequent_characters(data, check_shards=check_shards))
@@ -261,13 +237,7 @@ _PASSES = 3  # a backward pass is two products for each one of the forward pass
 
 
 class Meter:
-    """Utilisation of one worker's device by training steps. Measures the device when first asked.
-
-    Args:
-        encoder, head: the two parts of what is trained.
-        device: where it is.
-        precision: `train.precision`, in which the device is measured too.
-    """
+    """Utilisation of one worker's device by training steps. Measures the device when first asked."""
 
     def __init__(self, encoder: Encoder, head: Head, *, device: torch.device, precision: str) -> None:
         self._encoder = encoder
@@ -380,18 +350,7 @@ class StepNumbers(NamedTuple):
 
 
 class TrainingStep:
-    """Takes the steps of one worker.
-
-    Args:
-        config: of the run. Of it the number of steps is not used: the learning rate comes with each step.
-        task: what is trained.
-        parallel: `task` as the workers share it.
-        optimizer: of the parameters of `task`.
-        average: of its weights, where the run has one.
-        stop: what asks this worker to stop; all learn of it when they add up their losses.
-        device: where `task` lives.
-        world_size: how many workers there are.
-    """
+    """Takes the steps of one worker. All learn that one was asked to stop as they add up their losses."""
 
     def __init__(
         self,

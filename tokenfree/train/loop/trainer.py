@@ -1,12 +1,8 @@
 """The training loop in plain PyTorch, and the interface to what is trained.
 
-Pretraining has windows of a data directory (pretraining.py), fine-tuning the examples of a task (finetuning.py).
-
-The loss of a step is the sum over all targets of the global batch by their number, so neither the number of workers
-nor the micro batch changes it beyond rounding. Nothing random is carried from step to step: dropout is seeded by the
-first sample of each micro batch. The state of training is therefore the model, the optimizer and the step, which
-batches are left out, the last losses (against which the next one is judged) and, where the run has one, the average of
-the weights: what `Loop.snapshot` gives.
+The loss of a step is the sum over all targets of the global batch by their number, so neither the number of workers nor
+the micro batch changes it beyond rounding. Nothing random is carried from step to step: dropout is seeded by the first
+sample of each micro batch. The whole state is what `TrainingLoop.snapshot` gives.
 """
 
 from __future__ import annotations
@@ -109,12 +105,7 @@ OnStep = Callable[[Mapping[str, float]], None]
 class TrainingLoop(Generic[R]):
     """Model, optimizer and data of one run, at one step.
 
-    Args:
-        recipe: what to train, already checked.
-        source: what it is trained on and judged by, of this worker.
-        rank, world_size: this process among those of the default torch.distributed group (none where world_size is 1).
-        device: where the model lives, such as "cpu" or "cuda:0".
-        stop: what asks this worker to stop; all workers learn of it when they add up the losses of a step.
+    `recipe` is already checked. `rank` and `world_size` are of the default torch.distributed group, if there is one.
     """
 
     def __init__(

@@ -41,9 +41,7 @@ def save_incident(
 ) -> Path:
     """Write the file of an incident into the folder `run`; returns its path.
 
-    Args:
-        left_out: the batches that are not to be used again.
-        checkpoint: the step that training goes back to, None where it does not.
+    It holds the batches that are `left_out` from now on, and the step of the `checkpoint` that training goes back to.
     """
     folder = run / "incidents"
     folder.mkdir(exist_ok=True)
@@ -104,13 +102,7 @@ def step_trace(folder: Path, *, step: int, on_written: Callable[[Path], None]) -
 
 
 class RunWriter:
-    """Writes what `loop` comes to into the folder of the run.
-
-    Args:
-        stack: closes its files.
-        on_line: gets each line that is recorded.
-        profile: leave a trace of a few steps, see `tokenfree.train.loop.worker`.
-    """
+    """Writes what `loop` comes to into the folder of the run; `stack` closes its files."""
 
     def __init__(
         self,

@@ -53,13 +53,9 @@ class Trunk(nn.Module):
         segments_BU: Tensor | None = None,
         global_BU: Tensor | None = None,
     ) -> Tensor:
-        """The units after all layers, [B, U, D].
+        """Return the units after all layers, [B, U, D].
 
-        Args:
-            units_BUD: what comes in.
-            valid_BU: bool, which units are real; others are never seen as keys.
-            segments_BU: int64, 0 where not given; read only by segments of the trunk.
-            global_BU: bool, units that see all and are seen by all; read only by patterns that have such.
+        `segments_BU`, int64, are 0 where not given; only segments of the trunk read them. See `Layer` for the others.
         """
         biases = self._biases(units_BUD, valid_BU, segments_BU)
         for layer, bias in zip(self.layers, biases, strict=True):

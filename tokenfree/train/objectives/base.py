@@ -38,11 +38,9 @@ class Head(torch.nn.Module):
         raise NotImplementedError
 
     def learn(self, pieces: Sequence[str], counts_V: np.ndarray | None) -> None:
-        """Set what the output layer takes from the data before training.
+        """Set what the output layer takes from the data before training: the subwords, or none, and counts of classes.
 
-        Args:
-            pieces: the subwords of the vocabulary; empty where the data has none.
-            counts_V: how often each class stands in the training split, int64 [V]; None: its bias begins with zeros.
+        `counts_V`, int64 [V], says how often each class stands in the training split; None: its bias begins with zeros.
         """
         if counts_V is not None:
             bias = self.get_parameter("output.bias")

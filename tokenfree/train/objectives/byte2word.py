@@ -1,7 +1,7 @@
 """Byte2Word: words of bytes are masked whole, and all subwords of each predicted (Lee, Guo, Qiu, arXiv 2211.12677).
 
-The subwords of a word are those that the data's vocabulary gives it alone (see word_pieces.py). As in CANINE-S,
-byte-fallback pieces and <unk> are not predicted, so that the losses compare. They still fill the slots that they have.
+The subwords of a word are those that the vocabulary gives it alone. Byte-fallback pieces and <unk> fill slots but are
+not predicted, as in CANINE-S, so that losses compare.
 """
 
 from collections.abc import Mapping, Sequence

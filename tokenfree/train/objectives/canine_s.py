@@ -1,8 +1,6 @@
 """CANINE-S: predict the identity of masked subwords, each at one of its characters (arXiv 2103.06874, section 3.2).
 
-Byte-fallback pieces and <unk> are never selected, predicted or put in: several bytes share one character, so that no
-single identity belongs to it, and <unk> says nothing. With the default character
-coverage they stand for one character in 2,000.
+Byte-fallback pieces and <unk> are never selected, predicted or put in: no single identity belongs to their characters.
 """
 
 from collections.abc import Sequence

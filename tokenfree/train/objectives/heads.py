@@ -62,10 +62,7 @@ def real_only(h_BPD: Tensor, targets: dict[str, Tensor]) -> tuple[Tensor, dict[s
 def score(logits: Tensor, targets: Mapping[str, Tensor], *, bits: bool) -> Loss:
     """Cross-entropy, in nats, of logits [..., V] against `target_ids` where `target_mask`; and that of hidden targets.
 
-    With `bits`, each target is a character, and the loss is also told in bits.
-
-    Args:
-        targets: `target_ids`, `target_mask` and `target_kinds` of a batch, or of a part of it, [...] each.
+    With `bits`, each target is a character, and the loss is also reported in bits.
     """
     real = targets["target_mask"].flatten()
     gold = targets["target_ids"].flatten().masked_fill(~real, _NO_TARGET)
@@ -127,9 +124,8 @@ class MaskedHead(Head):
     """BERT's head (Devlin et al. 2019): dense, GELU, LayerNorm, and a softmax over `size` classes.
 
     Args:
-        spelled: rows of the output layer are shared by subwords of similar spelling.
-        tied: the output layer is the first `size` rows of the embedder's table, as in BERT's code, with a bias of its
-            own; else it is a layer of its own.
+        spelled: subwords of similar spelling share rows of the output layer.
+        tied: the output layer is the first `size` rows of the embedder's table, with a bias of its own.
         bits: each target is a character, so that bits per character are reported.
     """
 

@@ -1,8 +1,7 @@
-"""Masked subwords over a subword input, as BERT has it (Devlin et al. 2019): the model that CANINE is compared with.
+"""Masked subwords over a subword input (BERT, Devlin et al. 2019): the model that CANINE is compared with.
 
-Inputs are the ids of the data's vocabulary of V pieces; CLS, SEP and MASK are V, V + 1 and V + 2, so the embedder has
-V + 3 rows or more. With a tied output layer these rows are the classes, CLS, SEP and MASK included, as in BERT; no
-target is one of them. As in CANINE-S, byte-fallback pieces and <unk> are not predicted, so that the losses compare.
+With a vocabulary of V pieces, CLS, SEP and MASK are V, V + 1 and V + 2, so the embedder has V + 3 rows or more. With a
+tied output layer these rows are the classes. Byte-fallback pieces and <unk> are not predicted, so that losses compare.
 """
 
 from typing import Literal

@@ -25,11 +25,10 @@ def parameter_groups(module: nn.Module, weight_decay: float) -> list[dict[str, A
 
 
 def stacked_tensors(module: nn.Module) -> dict[str, int]:
-    """How many tensors of equal size a parameter is, one after another in its first dimension, by its full name.
+    """Return the number of tensors of equal size that a parameter stacks in its first dimension, by its full name.
 
-    Parts of a model may map names of their own parameters to numbers in `stacked`, such as eight for the tables of
-    eight hashes, and 0 for scalars that begin at zero, such as those that DIET-REL adds to logits. A parameter that is
-    not named is one tensor.
+    Parts of a model map names of their parameters to numbers in `stacked`: eight for the tables of eight hashes, 0 for
+    scalars that begin at zero. Parameters that are not named are one tensor.
     """
     return {
         f"{prefix}.{name}" if prefix else name: count
@@ -47,16 +46,7 @@ class Moments(NamedTuple):
 
 
 class MomentOptimizer(torch.optim.Optimizer):
-    """Keeps the moments of every parameter; `update` of a subclass moves the parameters of a group.
-
-    State of a parameter: `step`, `exp_avg`, `exp_avg_sq`, as AdamW's.
-
-    Args:
-        groups: as torch takes them, each with its `weight_decay`.
-        betas: the decays of the two running means.
-        epsilon: added to the root of the second.
-        defaults: what else groups have.
-    """
+    """Keeps the moments of every parameter, as AdamW's; `update` of a subclass moves the parameters of a group."""
 
     def __init__(self, groups: Any, *, betas: tuple[float, float], epsilon: float, **defaults: Any) -> None:
         super().__init__(groups, {"lr": 0.0, "betas": betas, "epsilon": epsilon, "weight_decay": 0.0, **defaults})
@@ -134,11 +124,8 @@ Schedule = Literal["linear", "bert"]
 def learning_rate(step: int, *, steps: int, peak: float, warmup: float, schedule: Schedule = "linear") -> float:
     """The rate of the update numbered `step` (from 0): linear up to `peak` in a share `warmup` of `steps`, then to 0.
 
-    The rate would reach 0 at the update numbered `steps`, which is the first that is not done.
-
-    The schedule `bert`, of the code of BERT and CANINE, falls from `peak` at the first
-    update on, but is overridden by the rise from 0 towards `peak` while that lasts. So the first update has a rate of
-    0, and where the rise ends the rate jumps down, to the share of `peak` that is then left.
+    The schedule `bert`, of the code of BERT and CANINE, falls from `peak` at the first update on, but is overridden by
+    the rise from 0 while that lasts: where the rise ends, the rate jumps down.
     """
     if schedule == "bert":
         rising = int(warmup * steps)

@@ -53,12 +53,8 @@ class Lamb(MomentOptimizer):
     """u = m / (sqrt(v) + epsilon) + decay * w, with bias-corrected moments; w -= lr * (|w| / |u|) * u.
 
     The trust ratio |w| / |u| is 1 where either norm is 0, and for biases, gains and scalars, as in the authors' code:
-    their norms say nothing of the step that they need, and those that begin at zero would grow by no more than a share
-    lr of themselves at a step. Each of the tensors in a stacked parameter has a ratio of its own.
-
-    Args:
-        groups: of each, beside what torch takes, `tensors`: how many tensors of equal size every parameter is, one
-            after another in its first dimension; 0 for those whose ratio is 1.
+    those that begin at zero would hardly grow. Each of the `tensors` that a parameter of a group stacks has a ratio of
+    its own; 0 stands for parameters whose ratio is 1.
     """
 
     def __init__(self, groups: Any, *, betas: tuple[float, float], epsilon: float) -> None:

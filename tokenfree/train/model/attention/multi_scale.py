@@ -30,11 +30,11 @@ Slope = Literal["harmonic", "linear"]
 
 
 def allocate_heads(alpha: float, num_layers: int, num_heads: int, num_scales: int, slope: Slope) -> list[list[int]]:
-    """For each layer, lowest first, the number of heads of each scale, smallest scale first.
+    """Return for each layer, lowest first, the number of heads of each scale, smallest scale first.
 
     Layer l has the slope alpha / l (or alpha (L - l) / (L - 1) where `linear`), the top layer 0. Shares are
-    softmax(slope * (S - k)), rounded by the cumulative ceiling: head h gets the first scale whose cumulative share of
-    the heads exceeds h. The rule as printed cannot give the paper's own example; this one does.
+    softmax(slope * (S - k)); head h gets the first scale whose cumulative share of the heads exceeds h. The rule as
+    printed cannot give the paper's own example; this one does.
     """
     allocation = []
     for layer in range(1, num_layers + 1):

@@ -227,10 +227,10 @@ def _is_fused_slow(queries: Tensor, keys: Tensor) -> bool:
 
 
 def hide(visible: Tensor, dtype: torch.dtype) -> Tensor:
-    """Logit bias 0 where `visible`, bool of any shape, else so low that the weight is exactly 0 beside any visible key.
+    """Return a logit bias of 0 where `visible`, bool, else so low that the weight is exactly 0 beside any visible key.
 
-    A query that sees no key at all gets equal weights, as in the PyTorch port, and never NaN. The value is not the
-    lowest of the dtype, because fused kernels multiply logits by log2(e), which would overflow.
+    A query that sees no key gets equal weights and never NaN. The lowest value of the dtype would overflow in fused
+    kernels, which multiply logits by log2(e).
     """
     lowest = max(-1e30, torch.finfo(dtype).min / 2)
     return torch.where(visible, 0.0, lowest).to(dtype)

@@ -66,12 +66,10 @@ class Dense(nn.Linear):
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x W^T + b, as F.linear, to rounding. Which library computes it depends on the CPU and on shapes alone.
+    """x W^T + b, as F.linear, to rounding: `x` [..., in] and `weight` [out, in] give [..., out].
 
-    `x` is [..., in], `weight` [out, in], `bias` [out]: what comes out is [..., out].
-
-    PyTorch hands float32 products to MKL, which knows AVX-512 on Intel only. Measured on an EPYC (Zen 5), one thread,
-    all three products of training: 114 GFLOP/s by MKL, 226 by oneDNN, which PyTorch carries as well.
+    The library depends on the CPU and on shapes alone. PyTorch hands float32 products to MKL, which knows AVX-512 on
+    Intel only. On an EPYC (Zen 5) MKL does 114 GFLOP/s with one thread, oneDNN 226.
     """
     if torch.compiler.is_compiling() or not _gains(x, weight):
         return F.linear(x, weight, bias)

@@ -51,14 +51,8 @@ class BertLayer(Layer):
         queries_BQD: Tensor | None = None,
         global_BU: Tensor | None = None,
     ) -> Tensor:
-        """The layer at all positions, [B, U, D], or only for rows of `x_BUD` that attend to all of it, [B, Q, D].
-
-        Args:
-            x_BUD: what comes in.
-            valid_BU: bool, which of it is real; the rest is not seen as keys.
-            bias: the position code and the segments of the trunk.
-            queries_BQD: the rows, where not all are wanted.
-            global_BU: bool, see `Layer`.
+        """Return the layer at all positions, [B, U, D], or for `queries_BQD`, rows of `x_BUD` that see all of it, [B,
+        Q, D].
         """
         queries_BQD = x_BUD if queries_BQD is None else queries_BQD
         attended_BQD = self.attend(queries_BQD, x_BUD, valid_BU, bias, global_BU)
