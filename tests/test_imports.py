@@ -24,7 +24,7 @@ FLOORS: dict[str, list[set[str]]] = {
         {"job"},
     ],
     "train": [
-        {"devices", "model", "optimizers"},
+        {"devices", "intervals", "model", "optimizers"},
         {"batches", "config"},
         {"data", "objectives"},
         {"runs", "tasks"},

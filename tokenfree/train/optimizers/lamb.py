@@ -2,9 +2,10 @@
 """LAMB (You et al., arXiv 1904.00962, algorithm 2): Adam whose step is scaled to the norm of each tensor."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from tokenfree.core.settings import settings
@@ -30,6 +31,7 @@ class Config(AdamConfig):
     """
 
     name: Literal["lamb"] = "lamb"
+    weight_decay: Annotated[float, Field(ge=0)] = 0.01
 
     def build(self, module: nn.Module) -> torch.optim.Optimizer:
         names = {parameter: name for name, parameter in module.named_parameters()}
