@@ -13,9 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from tokenfree.core.settings import settings
 from tokenfree.train.model.common.attention import LayerBias
 from tokenfree.train.model.common.basic import refuse_more
-from tokenfree.train.model.common.slots import Positions, Sharing, TrunkSettings
+from tokenfree.train.model.common.slots import Positions, PositionsConfig, Sharing, TrunkSettings
 
 Item = TypeVar("Item")
 
@@ -50,6 +51,18 @@ def pairs_of_own(sharing: Sharing, pairs: list[int], num_heads: int) -> int:
 
 
 MAX_UNITS = "model.trunk.positions.max_units"
+
+
+@settings
+class SharingConfig(PositionsConfig):
+    """The settings of a position code whose parameters may be shared.
+
+    Attributes:
+        sharing: `none`: every layer and head has its own; `head_wise`: the heads of a layer share; `layer_wise`: the
+            layers share.
+    """
+
+    sharing: Sharing = "none"
 
 
 def needs_own_queries(trunk: TrunkSettings) -> Iterable[str]:

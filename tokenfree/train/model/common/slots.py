@@ -205,14 +205,9 @@ class Positions(nn.Module, ABC):
 
 
 class PositionsConfig(ABC):
-    """The settings of a position code.
+    """The settings of a position code."""
 
-    Attributes:
-        sharing: `none`: every layer and head has its own; `head_wise`: the heads of a layer share; `layer_wise`: the
-            layers share. Segments share likewise.
-    """
-
-    sharing: Sharing = "none"
+    sharing: Sharing = "none"  # which layers and heads have parameters of their own; segments share likewise
     takes_mixtures = False  # whether it knows keys that are mixtures of units (`AttentionConfig.num_mixtures`)
 
     @abstractmethod

@@ -15,17 +15,18 @@ from tokenfree.train.model.common.positions import (
     MAX_UNITS,
     FactorBias,
     FixedCode,
+    SharingConfig,
     needs_own_queries,
     pairs_of_own,
     table_counts,
 )
-from tokenfree.train.model.common.slots import PositionsConfig, Sharing, TrunkSettings
+from tokenfree.train.model.common.slots import Sharing, TrunkSettings
 
 INITIAL_STD = 0.02
 
 
 @settings
-class Config(PositionsConfig):
+class Config(SharingConfig):
     """DIET-ABS (Chen et al., arXiv 2104.08698, equation 5): each head adds a learned matrix of low rank to its logits.
 
     With Linformer's attention it is DIET-ABS-LIN.

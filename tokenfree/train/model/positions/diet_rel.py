@@ -11,12 +11,19 @@ from torch import nn
 
 from tokenfree.core.settings import Positive, settings
 from tokenfree.train.model.common.basic import Dimensions, too_many
-from tokenfree.train.model.common.positions import MAX_UNITS, FixedCode, OffsetBias, needs_own_queries, table_counts
-from tokenfree.train.model.common.slots import PositionsConfig, Sharing, TrunkSettings
+from tokenfree.train.model.common.positions import (
+    MAX_UNITS,
+    FixedCode,
+    OffsetBias,
+    SharingConfig,
+    needs_own_queries,
+    table_counts,
+)
+from tokenfree.train.model.common.slots import TrunkSettings
 
 
 @settings
-class Config(PositionsConfig):
+class Config(SharingConfig):
     """DIET-REL (Chen et al., arXiv 2104.08698, equation 6): each head adds a learned scalar for every offset.
 
     Attributes:
@@ -25,7 +32,6 @@ class Config(PositionsConfig):
     """
 
     name: Literal["diet_rel"] = "diet_rel"
-    sharing: Sharing = "none"
     max_units: Positive = 512
     scale: Literal["head_width", "width"] = "head_width"
 

@@ -12,13 +12,19 @@ from torch import Tensor, nn
 from tokenfree.core.settings import Positive, settings
 from tokenfree.train.model.common.attention import Heads, LayerBias, OffsetValues
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.common.positions import expand_heads, for_layers, needs_own_queries, table_counts
-from tokenfree.train.model.common.slots import Positions, PositionsConfig, Sharing, TrunkSettings
+from tokenfree.train.model.common.positions import (
+    SharingConfig,
+    expand_heads,
+    for_layers,
+    needs_own_queries,
+    table_counts,
+)
+from tokenfree.train.model.common.slots import Positions, Sharing, TrunkSettings
 from tokenfree.train.model.positions.diet_abs import INITIAL_STD
 
 
 @settings
-class Config(PositionsConfig):
+class Config(SharingConfig):
     """Relative position representations (Shaw et al., arXiv 1803.02155, section 3, equations 3 and 4).
 
     Attributes:

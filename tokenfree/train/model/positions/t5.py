@@ -13,12 +13,12 @@ from torch import Tensor, nn
 
 from tokenfree.core.settings import settings
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.common.positions import OffsetBias, for_layers, table_counts
-from tokenfree.train.model.common.slots import Positions, PositionsConfig, Sharing, TrunkSettings
+from tokenfree.train.model.common.positions import OffsetBias, SharingConfig, for_layers, table_counts
+from tokenfree.train.model.common.slots import Positions, Sharing, TrunkSettings
 
 
 @settings
-class Config(PositionsConfig):
+class Config(SharingConfig):
     """T5's relative position biases (Raffel et al., arXiv 1910.10683, section 2.1), for both directions.
 
     Attributes:
