@@ -5,9 +5,8 @@ B batch, U units (Q as queries, K as keys), H heads, E width of a head; N blocks
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Literal, TypeVar
 
 import torch
@@ -16,7 +15,7 @@ from pydantic import Field
 from torch import Tensor
 
 from tokenfree.core.settings import Positive, settings
-from tokenfree.train.model.common.attention import Core, Heads, PairValues, hide
+from tokenfree.train.model.common.attention import ALL_HEADS, Core, Heads, OffsetValues, SomeHeadsBias, hide
 from tokenfree.train.model.common.basic import Dimensions, dropout, round_up
 from tokenfree.train.model.common.slots import AttentionConfig, TrunkSettings
 
@@ -82,10 +81,6 @@ def _round(shares: Sequence[float], num_heads: int) -> list[int]:
     return counts
 
 
-GroupBias = Callable[[Tensor, Tensor], Tensor]  # a `LayerBias` for the heads of one scale
-GroupValues = Callable[[Tensor, Tensor], PairValues]  # likewise
-
-
 @settings
 class Config(AttentionConfig):
     """Multi-scale attention, MSMSA (Guo et al., arXiv 1912.00544): a window for each head, and its mix for each layer.
@@ -142,23 +137,16 @@ class MultiScaleAttention(Core):
         for scale, count in self.groups:
             group = slice(first, first + count)
             first += count
-            v, values = heads.values_BHKE[:, group], None
-            if heads.offset_values is not None:
-                values = functools.partial(heads.offset_values.of_pairs, group)
             if group.stop <= left_out:
-                contexts.append(v)
+                contexts.append(heads.values_BHKE[:, group])
                 continue
-            q, k = (x[:, group.start - left_out : group.stop - left_out] for x in (heads.queries_BHQE, heads.keys_BHKE))
-            block = self._block(scale, num_units)
+            some, block = _of_group(heads, group, left_out), self._block(scale, num_units)
             if block == 0:
-                contexts.append(self._itself(q, k, v, values))
+                contexts.append(self._itself(some))
             elif block is None:
-                bias_HUU = None if heads.bias is None else heads.bias.dense(group)
-                contexts.append(self._dense(q, k, v, heads.valid_BK, self._reach_B(scale, length_B), bias_HUU, values))
+                contexts.append(self._dense(some, self._reach_B(scale, length_B)))
             else:
-                bias = None if heads.bias is None else functools.partial(heads.bias, group)
-                reach_B = self._reach_B(scale, length_B)
-                contexts.append(self._blocks(q, k, v, heads.valid_BK, reach_B, bias, values, block))
+                contexts.append(self._blocks(some, self._reach_B(scale, length_B), block))
         # The layer joins the heads of a unit: beside each other from the start, they need not be moved again.
         return torch.cat([context.transpose(1, 2) for context in contexts], dim=2).transpose(1, 2)
 
@@ -187,47 +175,26 @@ class MultiScaleAttention(Core):
             return torch.full_like(length_B, reach(scale, self.convention))
         return reach(odd(length_B // divisor(scale)), self.convention)
 
-    def _itself(self, q_BHUE: Tensor, k_BHUE: Tensor, v_BHUE: Tensor, values: GroupValues | None) -> Tensor:
+    def _itself(self, heads: Heads) -> Tensor:
         """A window of one unit: the weight is 1. The softmax of one logit keeps queries and keys in the graph, which
         distributed training wants of every parameter."""
-        weights_BHU1 = (q_BHUE * k_BHUE).sum(dim=-1, keepdim=True).softmax(dim=-1)
+        weights_BHU1 = (heads.queries_BHQE * heads.keys_BHKE).sum(dim=-1, keepdim=True).softmax(dim=-1)
         weights_BHU1 = dropout(weights_BHU1, self.dropout, self.training)
-        context_BHUE = weights_BHU1 * v_BHUE
-        if values is not None:
-            here_11 = torch.zeros(1, 1, dtype=torch.int64, device=q_BHUE.device)
-            context_BHUE = context_BHUE + values(here_11, here_11).average(weights_BHU1)
+        context_BHUE = weights_BHU1 * heads.values_BHKE
+        if heads.offset_values is not None:
+            here_11 = torch.zeros(1, 1, dtype=torch.int64, device=context_BHUE.device)
+            context_BHUE = context_BHUE + heads.offset_values.of_pairs(here_11, here_11).average(weights_BHU1)
         return context_BHUE
 
-    def _dense(
-        self,
-        q_BHUE: Tensor,
-        k_BHUE: Tensor,
-        v_BHUE: Tensor,
-        valid_BU: Tensor,
-        reach_B: Tensor,
-        bias_HUU: Tensor | None,
-        values: GroupValues | None,
-    ) -> Tensor:
+    def _dense(self, heads: Heads, reach_B: Tensor) -> Tensor:
         """Queries that see all units but for what is hidden, [B, H, U, E]."""
-        positions_U = torch.arange(q_BHUE.shape[2], device=q_BHUE.device)
-        queries_U1, keys_1U = positions_U[:, None], positions_U[None, :]
-        visible_BUU = _visible(queries_U1, keys_1U, valid_BU[:, None, :], reach_B[:, None, None])
-        hidden_B1UU = hide(visible_BUU, q_BHUE.dtype)[:, None]
-        of_pairs = None if values is None else values(queries_U1, keys_1U)
-        return self.attend(q_BHUE, k_BHUE, v_BHUE, hidden_B1UU, bias_HUU, of_pairs)
+        positions_U = torch.arange(heads.queries_BHQE.shape[2], device=reach_B.device)
+        visible_BUU = _visible(positions_U[:, None], positions_U, heads.valid_BK[:, None, :], reach_B[:, None, None])
+        return self.attend_to_all(heads, hide(visible_BUU, heads.queries_BHQE.dtype)[:, None])
 
-    def _blocks(
-        self,
-        q_BHUE: Tensor,
-        k_BHUE: Tensor,
-        v_BHUE: Tensor,
-        valid_BU: Tensor,
-        reach_B: Tensor,
-        bias: GroupBias | None,
-        values: GroupValues | None,
-        block: int,
-    ) -> Tensor:
+    def _blocks(self, heads: Heads, reach_B: Tensor, block: int) -> Tensor:
         """Queries in blocks that see their own and both neighbouring blocks: memory linear in the length."""
+        q_BHUE, k_BHUE, v_BHUE, valid_BU = heads.queries_BHQE, heads.keys_BHKE, heads.values_BHKE, heads.valid_BK
         num_units = q_BHUE.shape[2]
         num_blocks = -(-num_units // block)
         rest = num_blocks * block - num_units
@@ -238,21 +205,34 @@ class MultiScaleAttention(Core):
         valid_BNX = F.pad(valid_BU, (block, block + rest)).unfold(1, 3 * block, block)
         visible_BNWX = _visible(queries_NW1, keys_N1X, valid_BNX[:, :, None], reach_B[:, None, None, None])
         logits_BNHWX = hide(visible_BNWX, q_BHUE.dtype)[:, :, None]
-        if bias is not None:
+        if heads.bias is not None:
             last = num_units - 1
-            bias_BHNWX = bias(queries_NW1.clamp(max=last), keys_N1X.clamp(min=0, max=last))
+            bias_BHNWX = heads.bias(ALL_HEADS, queries_NW1.clamp(max=last), keys_N1X.clamp(min=0, max=last))
             logits_BNHWX = logits_BNHWX + bias_BHNWX.transpose(-4, -3)
         # The blocks of all examples make one row of blocks: what of a neighbour a block sees is hidden.
         q, k, v = (_one_row(x, rest, around) for x, around in ((q_BHUE, 0), (k_BHUE, block), (v_BHUE, block)))
         q_NHWE = q.unflatten(0, (-1, block)).transpose(1, 2)
         k_NHXE, v_NHXE = (x.unfold(0, 3 * block, block).transpose(2, 3) for x in (k, v))
         # Offsets are the same in all blocks, and need not stop at the ends.
-        of_pairs = None if values is None else values(queries_NW1[0], keys_N1X[0])
+        values = heads.offset_values
+        of_pairs = None if values is None else values.of_pairs(queries_NW1[0], keys_N1X[0])
         context_NHWE = self.attend(q_NHWE, k_NHXE, v_NHXE, logits_BNHWX.flatten(0, 1), of_pairs=of_pairs)
         context_BUHE = context_NHWE.transpose(1, 2).reshape(
             len(valid_BU), num_blocks * block, *context_NHWE.shape[1::2]
         )
         return context_BUHE[:, :num_units].transpose(1, 2)
+
+
+def _of_group(heads: Heads, group: slice, left_out: int) -> Heads:
+    """Some of the heads; of the first ones, queries and keys are left out."""
+    own, bias, values = slice(group.start - left_out, group.stop - left_out), heads.bias, heads.offset_values
+    return heads._replace(
+        queries_BHQE=heads.queries_BHQE[:, own],
+        keys_BHKE=heads.keys_BHKE[:, own],
+        values_BHKE=heads.values_BHKE[:, group],
+        bias=None if bias is None else SomeHeadsBias(bias, group),
+        offset_values=None if values is None else OffsetValues(values.table_HRE[group]),
+    )
 
 
 def _one_row(x_BHUE: Tensor, rest: int, around: int) -> Tensor:

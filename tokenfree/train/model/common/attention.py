@@ -33,10 +33,10 @@ class OffsetValues(NamedTuple):
 
     table_HRE: Tensor
 
-    def of_pairs(self, heads: slice, queries: Tensor, keys: Tensor) -> PairValues:
-        """The vectors of some heads for pairs [Q, K] of a query and a key, given as int64 indices that broadcast."""
+    def of_pairs(self, queries: Tensor, keys: Tensor) -> PairValues:
+        """The vectors for pairs [Q, K] of a query and a key, given as int64 indices that broadcast."""
         farthest = self.table_HRE.shape[1] // 2
-        return PairValues(self.table_HRE[heads], (keys - queries).clamp(-farthest, farthest) + farthest)
+        return PairValues(self.table_HRE, (keys - queries).clamp(-farthest, farthest) + farthest)
 
 
 class PairValues(NamedTuple):
@@ -104,6 +104,21 @@ class SumBias(LayerBias):
 
     def afresh(self) -> LayerBias:
         return SumBias(self.one.afresh(), self.other.afresh())
+
+
+class SomeHeadsBias(LayerBias):
+    """The bias of some heads, for a pattern that is given no others."""
+
+    def __init__(self, bias: LayerBias, group: slice) -> None:
+        self.bias, self.group = bias, group
+
+    def __call__(self, heads: slice, queries: Tensor, keys: Tensor) -> Tensor:
+        assert heads == ALL_HEADS
+        return self.bias(self.group, queries, keys)
+
+    def dense(self, heads: slice) -> Tensor:
+        assert heads == ALL_HEADS
+        return self.bias.dense(self.group)
 
 
 class SharedBias(LayerBias):
@@ -182,7 +197,7 @@ class Core(nn.Module, ABC):
         if heads.offset_values is not None:
             queries_Q1 = torch.arange(heads.queries_BHQE.shape[2], device=hidden.device)[:, None]
             keys_1K = torch.arange(heads.keys_BHKE.shape[2], device=hidden.device)[None, :]
-            of_pairs = heads.offset_values.of_pairs(ALL_HEADS, queries_Q1, keys_1K)
+            of_pairs = heads.offset_values.of_pairs(queries_Q1, keys_1K)
         return self.attend(heads.queries_BHQE, heads.keys_BHKE, heads.values_BHKE, hidden, bias, of_pairs)
 
     def attend(
