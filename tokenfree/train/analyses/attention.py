@@ -77,10 +77,7 @@ def segment_tables(encoder: Encoder) -> list[Tensor | None]:
 
 
 def own_segment(table_SS: Tensor) -> float:
-    """How much more the logit of a key gets in the query's own segment than in others, the mean over segments.
-
-    What all keys of a query get is left out, as the softmax takes no notice of it.
-    """
+    """How much more the logit of a key gets in the query's own segment than in others, the mean over segments."""
     table_SS = table_SS.double()
     num_segments = len(table_SS)
     others_S = (table_SS.sum(dim=1) - table_SS.diagonal()) / (num_segments - 1)

@@ -44,10 +44,7 @@ def shared_buckets(buckets_NK: np.ndarray) -> SharedBuckets:
 
 
 def expected_shares(num_characters: int, num_buckets: int, num_hashes: int) -> dict[str, float]:
-    """The chance that a character shares with any of the others, for independent hashes that are uniform.
-
-    `hash`: a bucket in a given hash; `any`: in at least one; `all`: all buckets with the same other one.
-    """
+    """The chance to share a bucket in a given `hash`, in `any`, or in `all` with the same other, for uniform hashes."""
     others = num_characters - 1
     single = -np.expm1(others * np.log1p(-1 / num_buckets)) if num_buckets > 1 else float(others > 0)
     together = 1 / float(num_buckets) ** num_hashes

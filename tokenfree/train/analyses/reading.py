@@ -28,10 +28,7 @@ from tokenfree.train.objectives.base import Head
 
 
 def breakdown(names_N: np.ndarray, values: dict[str, np.ndarray]) -> list[dict[str, Any]]:
-    """Return for each name its number of `targets` and the means of `values` over them, most targets first.
-
-    `names_N` says what each target is counted under; values are float64 or bool [N].
-    """
+    """Return for each of the names of targets their number and the means of `values` over them, most targets first."""
     found, of_N, counts = np.unique(names_N, return_inverse=True, return_counts=True)
     sums = {what: np.bincount(of_N, weights=value_N, minlength=len(found)) for what, value_N in values.items()}
     return [

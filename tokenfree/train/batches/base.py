@@ -17,10 +17,7 @@ Arrays = dict[str, np.ndarray]
 
 
 class Symbols(NamedTuple):
-    """What a single target is one of, and what the input tells of a hidden one without any context.
-
-    Knowing how frequent each symbol is, overall or for each clue, gives the baselines of train/data/validation.py.
-    """
+    """What a single target is one of, and what the input tells of a hidden one without any context: see `Baselines`."""
 
     name: str  # in the singular
     columns: tuple[str, ...]  # that `read` needs
@@ -137,10 +134,7 @@ def draw_unselected(counts: np.ndarray, selected: np.ndarray, rows: np.ndarray, 
 
 
 def in_random_order(mask: np.ndarray, purpose: str, *, seed: int, sample_ids: np.ndarray) -> np.ndarray:
-    """For each row of `mask` (bool [b, most], at most 65,536 places, the first n hold) a random order of its places.
-
-    int64 [b, most]: a permutation of the first n, then the rest in their order.
-    """
+    """For each row of `mask` (bool [b, most], the first n hold) a random permutation of these, then the rest: int64."""
     numbers = np.arange(mask.shape[1], dtype=np.uint64)
     keys = random.bits(seed, purpose, sample_ids, mask.shape[1]) << _INDEX_BITS | numbers
     keys[~mask] = _NEVER - _INDEX

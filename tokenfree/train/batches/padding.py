@@ -43,10 +43,7 @@ class Padding:
         return next(length for length in wanted if not check(self._config, length))
 
     def _room(self, positions: int) -> int:
-        """Return the length of a text of `positions` with the padding that it needs.
-
-        The vectors in a block of nothing but padding depend on how much of it there is: all attend to all there.
-        """
+        """Return the length of a text of `positions` with the padding that it needs."""
         room = round_up(positions + self.spare, self.group)
         if self.block is None:
             return room

@@ -54,9 +54,7 @@ def text_words(text: str, before: str | None = None) -> WordsOfText:
 
 
 def _spans(before: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The words of codepoints as bytes of a text whose characters begin at `offsets`: other letters may have other
-    lengths in UTF-8, and what is too long for a word then is cut again.
-    """
+    """The words of codepoints as bytes of a text at `offsets`: other letters may have other lengths in UTF-8."""
     own = byte_offsets(before)
     starts, ends = (offsets[np.searchsorted(own, span)] for span in byte_spans(classes_of(before), own))
     return limit_bytes(starts, ends, offsets)
@@ -193,9 +191,7 @@ class WordSource(ABC):
 
     @abstractmethod
     def pieces(self, rows: Rows, words: Words, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the ids of all subwords of the words `numbers` (int64 [n]), one after another, int64 [sum of the
-        counts]; and how many each word has, int64 [n].
-        """
+        """Return the ids of all subwords of the words `numbers` (int64 [n]), and how many each has, int64 [n]."""
 
 
 class WordsByRules(WordSource):

@@ -163,10 +163,7 @@ class StepLoader(ABC):
 
     @abstractmethod
     def batch(self, step: int) -> Arrays:
-        """Return this worker's slice of a global batch: arrays whose first axis is the example.
-
-        `sample_ids` and `num_characters`, int64 [b], are among them.
-        """
+        """Return this worker's slice of a global batch, with `sample_ids` and `num_characters`, int64 [b]."""
 
     def batches(self, start: int, stop: int | None = None, *, left_out: Collection[int] = ()) -> Prefetcher[Arrays]:
         """Return the batches of steps start, start + 1, ..., made ahead by a thread. Use with `with`.

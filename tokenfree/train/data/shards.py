@@ -33,10 +33,7 @@ from tokenfree.train.data.mixture import Data, Mixing, load_contents, paths_of, 
 
 
 class BackgroundFetcher:
-    """Calls `act` with each item of the list given last, in order, in a thread that lives as long as there are any.
-
-    An error of `act` is passed over: whoever needs the item meets it again.
-    """
+    """Calls `act` with each item of the list given last, in a thread; whoever needs an item meets its error again."""
 
     def __init__(self, act: Callable[[int], object]) -> None:
         self._act = act
@@ -315,10 +312,7 @@ class ShardReader:
         return shard
 
     def fetch_ahead(self, *shards: np.ndarray) -> None:
-        """Fetch remote shards, of these numbers in their order, while other things go on; replaces the last wish.
-
-        Local ones are checked, where that is asked for.
-        """
+        """Fetch remote shards, or check local ones, of these numbers in the background; replaces the last wish."""
         if self.is_prepared:
             self._ahead.replace(dict.fromkeys(number for part in shards for number in part.reshape(-1).tolist()))
 

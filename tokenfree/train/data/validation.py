@@ -147,10 +147,7 @@ def _copied(clue_N: np.ndarray, kinds_N: np.ndarray) -> np.ndarray:
 
 
 def frequent_characters(data: Data, *, max_rows: int = 50_000, check_shards: bool = True) -> np.ndarray:
-    """All codepoints of the training split, the most frequent first, the lower of equals first: int64.
-
-    A larger split is counted at `max_rows` windows, spaced evenly over it. `check_shards`: see `ShardReader`.
-    """
+    """All codepoints of the training split, or of `max_rows` windows, the most frequent first: int64."""
     reader = ShardReader(data, "train", check=check_shards)
     _, shards, rows = reader.spread(max_rows)
     counts = np.zeros(0x110000, dtype=np.int64)

@@ -70,9 +70,7 @@ class Evaluator:
 
     @torch.no_grad()
     def __call__(self, model: Task, device: torch.device, *, equally_many: bool = False) -> Evaluated:
-        """All workers call it. `model` is in evaluation mode; where they hold parts of it, all make `equally_many`
-        passes.
-        """
+        """All workers call it, and make `equally_many` passes where they hold parts of `model`."""
         sums, own = StepSums.zeros(model.head.means, device), dict[int, Outputs]()
         for number in range(self._rank, len(self._batches), self._world_size):
             chosen = self._batches[number]
@@ -122,10 +120,7 @@ class TaskFiles:
 
 
 def content_of(paths: Mapping[Split, str]) -> str:
-    """32 hex digits that change with what the files of any split hold, wherever they lie.
-
-    Of datasets of the hub it is their name that counts.
-    """
+    """32 hex digits that change with what the files of any split hold; of datasets of the hub, with their name."""
     digest = hashlib.blake2b(digest_size=16)
     for split in SPLITS:
         if split in paths:

@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 
 
 def set_determinism(mode: int) -> None:
-    """Take any kernels (0), deterministic ones where there are such (1), or no others (2), as
-    `torch.set_deterministic_debug_mode` has it; in compiled code too, once the compiler is imported.
-    """
+    """Take any kernels (0), deterministic ones where possible (1), or no others (2), also in compiled code."""
     # Filling each new tensor with NaN shows reads of memory that nothing wrote. It takes 15% of a small model's step.
     deterministic.fill_uninitialized_memory = False  # pyright: ignore[reportAttributeAccessIssue]
     if "torch._inductor" in sys.modules:
@@ -44,10 +42,7 @@ def set_determinism(mode: int) -> None:
 
 
 def recompute(layer: nn.Module) -> None:
-    """Change a layer of the trunk in place; its parameters keep their names.
-
-    It is called as before: `layer(units_BUD, valid_BU, bias, ...)`, with B examples, U units and width D.
-    """
+    """Change a layer of the trunk in place so that backward computes it again (Chen et al., arXiv 1604.06174)."""
     forward = layer.forward
 
     def once(units_BUD: Tensor, valid_BU: Tensor, bias: Any, **more: Any) -> Tensor:
@@ -82,10 +77,7 @@ def gather(value: T) -> list[T]:
 
 
 def sum_over_workers(vector: Tensor) -> Tensor:
-    """The `vector` (any shape and type) of all workers added up, on the CPU of each; overwritten where there are some.
-
-    `vector` lies on the device of the group: on the CPU for Gloo, on the worker's GPU for NCCL.
-    """
+    """The `vector`, on the device of the group, of all workers added up, on the CPU of each; it is overwritten."""
     if _num_workers() > 1:
         dist.all_reduce(vector)
     return vector.cpu()
@@ -180,9 +172,7 @@ def part(tensor: Tensor, *, like: Tensor | None) -> Tensor:
 
 
 def copies(tensors: Iterable[tuple[str, Tensor]], *, keep: bool) -> dict[str, Tensor]:
-    """Whole copies on the CPU by name, in the same shapes and types; nothing where `keep` is not set, which saves the
-    memory of workers that do not write.
-    """
+    """Whole copies on the CPU by name, in the same shapes and types; nothing where `keep` is not set."""
     wholes = ((name, whole(tensor.detach())) for name, tensor in tensors)
     return {name: tensor.to("cpu", copy=True) for name, tensor in wholes if keep}
 

@@ -181,10 +181,7 @@ class Task(nn.Module):
         self.head: Head = head
 
     def forward(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, StepSums]:
-        """The sum of the losses over the targets of `batch` (nats, float32 scalar, with gradient), and its sums.
-
-        `batch` holds the arrays of the collator, see `on_device`.
-        """
+        """The sum of the losses over the targets of `batch` (nats, float32 scalar, with gradient), and its sums."""
         loss = self.head(self.encoder, batch)
         return loss.total, StepSums.of(loss, self.head.means)
 
@@ -202,10 +199,7 @@ def build_task(recipe: PretrainRecipe, vocabulary: Vocabulary | None) -> Task:
 
 
 def learn_characters(encoder: Encoder, data: Data, *, check_shards: bool = True) -> None:
-    """Let an encoder with a vocabulary of characters take it from the training split of `data`.
-
-    Every start of a run counts again and finds the same; a checkpoint that is loaded afterwards brings its own.
-    """
+    """Let an encoder with a vocabulary of characters take it from the training split of `data`."""
     if encoder.embedder.learns_characters:
         encoder.embedder.learn(frequent_characters(data, check_shards=check_shards))
 
@@ -264,10 +258,7 @@ class Meter:
         return 2 * _PASSES * (of_example * num_examples + of_target * num_targets)
 
     def _count(self, length: int) -> tuple[int, int]:
-        """Multiply-accumulates of the forward pass: of an example without targets, and of each target.
-
-        Slots for targets that an example does not have cost nothing here: no use is made of what they are computed for.
-        """
+        """Multiply-accumulates of the forward pass: of an example without targets, and of each target."""
         none, one = (sum(cost.multiply_accumulates for cost in self._encoder.costs(length, n)) for n in (0, 1))
         return none, one - none + self._head_products
 
@@ -385,9 +376,7 @@ class TrainingStep:
         return self._line(numbers, sums, arrays, norm=norm, jumps=jumps, began=began)
 
     def _loss(self, arrays: Arrays) -> tuple[StepSums, list[Tensor]]:
-        """Leaves the gradients of the summed loss; gives the sums of all workers, on the CPU, and the loss of each of
-        this one's micro batches, float64 scalars.
-        """
+        """Leaves the gradients of the summed loss; returns the sums of all workers and the loss of each micro batch."""
         self._task.train()
         sums = StepSums.zeros(self._task.head.means, self._device)
         losses: list[Tensor] = []
@@ -456,9 +445,7 @@ class TrainingStep:
             yield {name: values[start : start + size] for name, values in arrays.items()}
 
     def _suspects(self, arrays: Arrays, losses: list[Tensor]) -> list[int]:
-        """The samples of the micro batches of all workers whose losses are not finite; all where it is not the losses
-        of a worker.
-        """
+        """The samples of the micro batches of all workers whose losses are not finite, or all."""
         parts = zip(self._micro_batches(arrays), torch.stack(losses).tolist(), strict=True)
         found = [id for micro, loss in parts if not math.isfinite(loss) for id in micro["sample_ids"].tolist()]
         return [id for ids in gather(found or arrays["sample_ids"].tolist()) for id in ids]

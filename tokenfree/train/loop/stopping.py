@@ -31,10 +31,7 @@ class Stop:
 
 @contextlib.contextmanager
 def stop_on_signals() -> Iterator[Stop]:
-    """Catch SIGINT and SIGTERM in the block; a second one acts as it did before. Only the main thread can catch any.
-
-    Whoever presses Ctrl-C is told on standard error what follows.
-    """
+    """Catch SIGINT and SIGTERM in the block, of the main thread; a second one acts as it did before."""
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():
         yield stop

@@ -55,10 +55,7 @@ class Source(ABC):
 
     @abstractmethod
     def validate(self, task: Task, device: torch.device, *, equally_many: bool) -> dict[str, float]:
-        """Return `validation_...` by name, the same on all workers, which all call it; empty without a validation set.
-
-        `task` is in evaluation mode; workers need `equally_many` passes where they hold parts of it.
-        """
+        """Return `validation_...` by name, the same on all workers, which make `equally_many` passes where sharded."""
 
     @abstractmethod
     def badness(self, validation: Mapping[str, float]) -> float:

@@ -68,10 +68,7 @@ def roll_backs(run: Path) -> list[dict[str, Any]]:
 
 
 def batches_to_leave_out(batch: int, first: int, checkpoint: int, before: list[dict[str, Any]]) -> list[int]:
-    """The batches from now on left out for an incident in `batch`, when training goes back to step `checkpoint`.
-
-    `first` is the batch of the first step after that checkpoint; `before` are the records of earlier incidents.
-    """
+    """The batches to leave out when training goes back to step `checkpoint`, whose next batch was `first`."""
     again = any(record["checkpoint"] == checkpoint for record in before)
     return list(range(first if again else batch, batch + 1))
 
@@ -165,10 +162,7 @@ class RunWriter:
         self._saved_at, self._saved_step = time.monotonic(), self._loop.step
 
     def note(self, incident: Incident, before: list[dict[str, Any]], *, back: bool) -> None:
-        """Save the samples of an incident; and where training goes `back`, which batches are left out from now on.
-
-        `before` are the records of the incidents after which training went back already.
-        """
+        """Save the samples of an incident; and where training goes `back`, which batches are left out from now on."""
         if not back:
             path = save_incident(self._folder, incident)
             self._recorder.event(incident.kind, step=incident.step, batch=incident.batch, samples=str(path))

@@ -50,10 +50,7 @@ def forward_multiply_accumulates(model: ModelConfig, length: int, num_targets: i
 
 
 def step_memory(model: ModelConfig, length: int, batch: int, num_targets: int | None = None) -> Memory:
-    """The memory of a training step on the CPU, from what autograd keeps in a forward pass without data.
-
-    Accelerators need less where their attention kernels compute weights twice instead of keeping them.
-    """
+    """The memory of a training step on the CPU, from what autograd keeps in a forward pass without data."""
     encoder = _shapes_only(model)
     with FakeTensorMode(allow_non_fake_inputs=True):
         encoder.to_empty(device="cpu")
@@ -97,10 +94,7 @@ _PAYS = 1.25  # of a layer; the rest of a step gains less
 
 
 def bfloat16_speed(dimensions: Dimensions, *, repeats: int = 3) -> float:
-    """How many times as fast a BERT layer is with its products in bfloat16 as in float32, forward and backward.
-
-    On a GPU where there is one. On a CPU in time of one thread, which other work on the machine changes little.
-    """
+    """How many times as fast a BERT layer is in bfloat16 as in float32, on a GPU or by the time of one CPU thread."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     layer = BertLayer(dimensions, FullAttention(dimensions.dropout)).to(device)
     batch = max(1, _VALUES[device.type] // (_UNITS * dimensions.width))

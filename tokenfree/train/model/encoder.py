@@ -79,10 +79,7 @@ class ModelConfig:
 
 
 def check(model: ModelConfig, length: int | None = None) -> list[str]:
-    """Cross-field problems, one line each, for examples of `length` characters (any length where None).
-
-    What hangs on a value that was refused, which `length` may be too, is left out.
-    """
+    """Cross-field problems, one line each, for examples of `length` characters (any length where None)."""
     downsampler = model.downsampler
     character_width = known(lambda: model.dimensions.character_width)
     num_units = known(lambda: None if length is None else downsampler.num_units(length))

@@ -53,10 +53,7 @@ class Trunk(nn.Module):
         segments_BU: Tensor | None = None,
         global_BU: Tensor | None = None,
     ) -> Tensor:
-        """Return the units after all layers, [B, U, D].
-
-        `segments_BU`, int64, are 0 where not given; only segments of the trunk read them. See `Layer` for the others.
-        """
+        """Return the units after all layers, [B, U, D]; only segments of the trunk read `segments_BU`, int64, or 0."""
         biases = self._biases(units_BUD, valid_BU, segments_BU)
         for layer, bias in zip(self.layers, biases, strict=True):
             units_BUD = layer(units_BUD, valid_BU, bias, global_BU=global_BU)

@@ -84,10 +84,7 @@ class Objective(ABC):
         """Return what the targets are; None where no frequencies are to be compared with."""
 
     def rules(self) -> Mapping[str, Sequence[str]]:
-        """Return how the rules of training have changed, by the name of the rule, the oldest change first.
-
-        A run resumes only under the rules that it began with; see `tokenfree.train.data.loader.Loader`.
-        """
+        """Return how the rules of training have changed, by their name, the oldest change first: see `Loader.check`."""
         return PAIR_RULE if self.next_sentence else {}
 
 

@@ -25,10 +25,7 @@ PAIR_MEANS = ("masked_loss", "next_sentence_loss", "next_sentence_accuracy")
 
 
 def encode(encoder: nn.Module, batch: Mapping[str, Tensor]) -> Any:
-    """The encoder's output for a batch of a collator, an `EncoderOutput`, at the target positions only: [B, P, D].
-
-    `codepoints`, `mask` and `target_positions` of the batch are read, and `segments` and `unit_ends` where it has them.
-    """
+    """The encoder's output for a batch of a collator, an `EncoderOutput`, at the target positions only: [B, P, D]."""
     names = {"segments_BC": "segments", "unit_ends_BU": "unit_ends"}
     given = {name: batch[column] for name, column in names.items() if column in batch}
     return encoder(batch["codepoints"], batch["mask"], targets_BP=batch["target_positions"], **given)

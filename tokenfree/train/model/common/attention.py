@@ -67,10 +67,7 @@ class LayerBias:
         return heads._replace(bias=self)
 
     def __call__(self, heads: slice, queries: Tensor, keys: Tensor) -> Tensor:
-        """The bias of some pairs for some heads, [H, *pairs] or [B, H, *pairs].
-
-        `queries` and `keys` are int64 indices of as many dimensions as `pairs`, to which they broadcast.
-        """
+        """The bias [(B,) H, *pairs] of some heads for pairs given by int64 indices, which broadcast to `pairs`."""
         raise NotImplementedError
 
     def dense(self, heads: slice) -> Tensor:
@@ -234,10 +231,7 @@ class Core(nn.Module, ABC):
 
 
 def _is_fused_slow(queries: Tensor, keys: Tensor) -> bool:
-    """Whether the backward pass of PyTorch's fused attention on the CPU costs more than it saves.
-
-    In bfloat16 and with few keys it takes up to five times as long as the parts (`benchmarks.train.attention_parts`).
-    """
+    """Whether the backward pass of PyTorch's fused attention on the CPU costs more than it saves: up to five times."""
     return queries.dtype == torch.bfloat16 and torch.is_grad_enabled() and keys.shape[-2] <= FEW_KEYS
 
 

@@ -1,7 +1,4 @@
-"""No DOWN: every character is a unit.
-
-B batch, C characters, D width
-"""
+"""No DOWN: every character is a unit."""
 
 from typing import Literal
 

@@ -49,10 +49,7 @@ class VectorEmbedder(Embedder):
     def forward(
         self, vectors_BCS: Tensor, segments_BC: Tensor | None = None, positions_BC: Tensor | None = None
     ) -> Tensor:
-        """Vectors [B, C, D] of float ones, which come in place of codepoints; positions are 0 to C - 1 where not given.
-
-        Segments are for texts: they are not read.
-        """
+        """Vectors [B, C, D] of float ones, which come in place of codepoints; segments are not read."""
         if positions_BC is None:
             positions_BC = torch.arange(vectors_BCS.shape[1], device=vectors_BCS.device)[None]
         x_BCD = torch.where(positions_BC[..., None] == 0, self.class_node.weight[0], self.dense(vectors_BCS))

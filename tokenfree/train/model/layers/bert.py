@@ -51,9 +51,7 @@ class BertLayer(Layer):
         queries_BQD: Tensor | None = None,
         global_BU: Tensor | None = None,
     ) -> Tensor:
-        """Return the layer at all positions, [B, U, D], or for `queries_BQD`, rows of `x_BUD` that see all of it, [B,
-        Q, D].
-        """
+        """Return the layer at all positions, [B, U, D], or for rows of `x_BUD` that see all of it, [B, Q, D]."""
         queries_BQD = x_BUD if queries_BQD is None else queries_BQD
         attended_BQD = self.attend(queries_BQD, x_BUD, valid_BU, bias, global_BU)
         h_BQD = self.attention_norm(queries_BQD + self.dropout(attended_BQD))

@@ -1,7 +1,4 @@
-"""No position code in the trunk, as in CANINE: units know their position by their content only.
-
-B batch, U units, D width
-"""
+"""No position code in the trunk, as in CANINE: units know their position by their content only."""
 
 from typing import Literal
 

@@ -1,7 +1,4 @@
-"""No segments in the trunk: they are added at the input, by the embedder, or not at all.
-
-B batch, U units
-"""
+"""No segments in the trunk: they are added at the input, by the embedder, or not at all."""
 
 from typing import Literal
 
