@@ -7,7 +7,7 @@ from typing import Literal
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import settings
-from tokenfree.train.batches.padding import round_up
+from tokenfree.train.model.common.basic import round_up
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.tasks.base import Item, Split
 from tokenfree.train.tasks.examples.texts import TextExample
