@@ -59,7 +59,7 @@ test-versions: develop  ## The quick tests on each version of Python that is ins
 	for version in $(VERSIONS); do \
 	  python$$version --version > /dev/null 2>&1 || { echo "python$$version: not installed"; continue; }; \
 	  python$$version -m venv build/python$$version && \
-	  build/python$$version/bin/pip install --quiet --editable ".[s3,huggingface,onnx,tracking,dev]" && \
+	  build/python$$version/bin/pip install --quiet --editable ".[beam,train,s3,huggingface,onnx,tracking,dev]" && \
 	  build/python$$version/bin/python -m pytest -q -m "not slow" tests || exit 1; \
 	done
 
@@ -82,15 +82,15 @@ docs: develop  ## Draw the architecture, list the keys, and build the site of do
 
 lock:  ## Resolve pyproject.toml anew into the locks, and see that other versions of Python can be resolved
 	rm -rf build/lock-venv && $(PYTHON) -m venv build/lock-venv
-	build/lock-venv/bin/pip install --quiet torch==2.13.0 setuptools wheel .
+	build/lock-venv/bin/pip install --quiet torch==2.13.0 setuptools wheel ".[beam,train]"
 	{ echo "# Exact versions of what tokenfree needs, for Python 3.11, written by 'make lock'."; \
 	  $(FREEZE); } > requirements.lock
-	build/lock-venv/bin/pip install --quiet -c requirements.lock ".[s3,huggingface,onnx,tracking,dev]"
+	build/lock-venv/bin/pip install --quiet -c requirements.lock ".[beam,train,s3,huggingface,onnx,tracking,dev]"
 	{ echo "# Exact versions of what tests, types and docs need beside requirements.lock, written by 'make lock'."; \
 	  $(FREEZE) | grep -vxFf requirements.lock; } > requirements-dev.lock
 	for version in $(VERSIONS); do \
 	  build/lock-venv/bin/pip install --quiet --dry-run --ignore-installed --only-binary=:all: \
-	    --python-version $$version --target build/none . || exit 1; \
+	    --python-version $$version --target build/none ".[beam,train]" || exit 1; \
 	done
 
 audit:  ## Look up the packages of the locks among known vulnerabilities (pip-audit, in an environment in build/; asks PyPI)

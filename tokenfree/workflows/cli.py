@@ -36,8 +36,15 @@ _USERS_OWN = {
     errno.ENOTDIR,
     errno.EISDIR,
 }
-
-
+# Packages that only an extra installs
+_EXTRAS = {
+    "apache_beam": "beam",
+    **dict.fromkeys(("torch", "safetensors"), "model"),
+    **dict.fromkeys(
+        ("ray", "jinja2", "matplotlib", "optuna", "rapidfuzz", "scipy", "sklearn", "tensorboardX"), "train"
+    ),
+    "transformers": "huggingface",
+}
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _MORE_ROOM = "lift the limit (ulimit -a), or make the model, batch or number of workers smaller"
 _EXHAUSTED = (
@@ -121,6 +128,10 @@ def _status(argv: list[str], caught: Sequence[signal.Signals]) -> int:
         text = UserError(f"{where}{error.strerror or error}")
         return _fail(text if not debug else error, 2 if error.errno in _USERS_OWN else 1, debug)
     except Exception as error:
+        package = (getattr(error, "name", None) or "").partition(".")[0]
+        if isinstance(error, ModuleNotFoundError) and package in _EXTRAS:
+            text = f"{package} is not installed; run pip install '.[{_EXTRAS[package]}]' in a checkout of tokenfree"
+            return _fail(UserError(text), 2, debug)
         if _is_exhausted(error):
             said = str(error).strip().split("\n")[0] or "no more is given"
             return _fail(JobError(f"not enough memory or threads ({said[:160]}); {_MORE_ROOM}"), 1, debug)

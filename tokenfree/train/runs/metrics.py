@@ -26,10 +26,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tensorboardX.event_file_writer import EventsWriter
-from tensorboardX.proto.event_pb2 import Event, SessionLog  # pyright: ignore[reportAttributeAccessIssue]
-from tensorboardX.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
-
 from tokenfree.core.stored_files import cut_torn_line, whole_lines
 from tokenfree.train.runs.config import EVENTS_NAME, METRICS, METRICS_NAME
 
@@ -50,6 +46,10 @@ class ScalarWriter:
     """
 
     def __init__(self, folder: Path, *, step: int) -> None:
+        # Imported late: loading a model needs no TensorBoard.
+        from tensorboardX.event_file_writer import EventsWriter
+        from tensorboardX.proto.event_pb2 import Event, SessionLog  # pyright: ignore[reportAttributeAccessIssue]
+
         folder.mkdir(parents=True, exist_ok=True)
         self._events = EventsWriter(str(folder / "events"))
         self._events.write_event(Event(step=step + 1, file_version="brain.Event:2"))
@@ -58,6 +58,9 @@ class ScalarWriter:
 
     def add(self, step: int, values: Mapping[str, float]) -> None:
         """Write the values of a step by their names."""
+        from tensorboardX.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
+        from tensorboardX.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
+
         summary = Summary(value=[Summary.Value(tag=name, simple_value=value) for name, value in values.items()])
         self._events.write_event(Event(wall_time=time.time(), step=step, summary=summary))
         if time.monotonic() - self._flushed_at > _FLUSH_INTERVAL:

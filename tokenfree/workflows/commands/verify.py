@@ -30,12 +30,16 @@ def run(args: argparse.Namespace) -> int:
     """Verify, and say how much was found good."""
     from tokenfree.core.errors import JobError
     from tokenfree.core.storage import Storage
-    from tokenfree.train.inference.embed import is_vectors_folder
-    from tokenfree.train.runs.hashes import is_results_folder
+    from tokenfree.preprocess.dataset.manifest import MANIFEST
 
     names = Storage.at(args.directory).names()
-    verified = _verified_results if is_results_folder(names) else _verified_data
-    verified = _verified_vectors if is_vectors_folder(names) else verified
+    verified = _verified_data
+    if MANIFEST not in names:  # a machine that only preprocesses has no torch, which the others need
+        from tokenfree.train.inference.embed import is_vectors_folder
+        from tokenfree.train.runs.hashes import is_results_folder
+
+        verified = _verified_results if is_results_folder(names) else _verified_data
+        verified = _verified_vectors if is_vectors_folder(names) else verified
     try:
         found, lines = verified(args.directory)
     except JobError as error:

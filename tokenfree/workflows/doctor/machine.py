@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import os
 import platform
 import re
@@ -51,7 +52,7 @@ def packages() -> Iterator[Finding]:
     for line in own_requirements():
         requirement = Requirement(line)
         extra = re.search(r"extra == ['\"](\w+)['\"]", line)
-        if extra and extra.group(1) in ("dev", "all"):
+        if (extra and extra.group(1) in ("dev", "all")) or requirement.name == "tokenfree":
             continue
         remedy = f"pip install '.[{extra.group(1)}]' in the checkout" if extra else f"pip install '{requirement}'"
         try:
@@ -63,15 +64,12 @@ def packages() -> Iterator[Finding]:
                 yield Finding("note", requirement.name, f"not installed (only for {extra.group(1)})", remedy)
             continue
         good = requirement.specifier.contains(version, prereleases=True)
-        if extra is None or not good:
-            state: State = "ok" if good else "missing" if extra is None else "note"
-            yield Finding(state, requirement.name, version, "" if good else remedy)
+        state: State = "ok" if good else "missing" if extra is None else "note"
+        yield Finding(state, requirement.name, version, "" if good else remedy)
 
 
 def devices() -> Iterator[Finding]:
     """CPU cores that this process may use, and GPUs."""
-    import torch
-
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     yield Finding(
         "ok" if cores >= 2 else "note",
@@ -79,6 +77,10 @@ def devices() -> Iterator[Finding]:
         str(cores),
         "" if cores >= 2 else "one core: use --workers 1, and expect the demo to take twice as long",
     )
+    if importlib.util.find_spec("torch") is None:
+        return
+    import torch
+
     if torch.cuda.is_available():
         names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
         yield Finding("ok", "gpu", ", ".join(names))

@@ -1,0 +1,76 @@
+"""Commands where only some extras are installed: the packages of the others cannot be imported."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tomllib
+from packaging.requirements import Requirement
+
+from tests.conftest import REPOSITORY
+from tokenfree.workflows.cli import _EXTRAS
+
+PROGRAM = """
+import sys
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in sys.argv[1].split(","):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Hidden())
+from tokenfree.workflows.cli import main
+sys.exit(main(sys.argv[2:]))
+"""
+DISTRIBUTIONS = {"apache_beam": "apache-beam", "sklearn": "scikit-learn"}
+
+
+def run(hidden: set[str], *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command without the packages of these extras."""
+    packages = ",".join(name for name, extra in _EXTRAS.items() if extra in hidden)
+    command = [sys.executable, "-c", PROGRAM, packages, *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+
+
+def test_each_package_is_in_its_extra() -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    for package, extra in _EXTRAS.items():
+        listed = {Requirement(line).name for line in project["optional-dependencies"][extra]}
+        assert DISTRIBUTIONS.get(package, package) in listed
+        assert DISTRIBUTIONS.get(package, package) not in {Requirement(line).name for line in project["dependencies"]}
+
+
+def test_preprocessing_needs_beam_alone(tmp_path: Path) -> None:
+    (tmp_path / "books").mkdir()
+    for number in range(3):
+        text = f"Book {number} tells of rain. " + "It rains on the hills and in the valleys. " * 20
+        (tmp_path / "books" / f"{number}.txt").write_text(text)
+    options = ("--vocabulary.size", "400", "--validation_fraction", "0.3")
+    hidden = {"model", "train", "huggingface"}
+    done = run(hidden, "preprocess", "--books", "books", "--output", "data", *options, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert run({*hidden, "beam"}, "verify", "data", folder=tmp_path).returncode == 0
+    missing = run({"beam"}, "preprocess", "--books", "books", "--output", "other", folder=tmp_path)
+    assert (missing.returncode, missing.stderr) == (
+        2,
+        "tokenfree: apache_beam is not installed; run pip install '.[beam]' in a checkout of tokenfree\n",
+    )
+
+
+@pytest.mark.parametrize(
+    "command", [("pretrain", "canine-s-tiny", "--data", "d", "--output", "r"), ("predict", "r", "x")]
+)
+def test_a_missing_extra_is_named(command: tuple[str, ...], tmp_path: Path) -> None:
+    done = run({"model", "train"}, *command, folder=tmp_path)
+    assert done.returncode == 2
+    assert "torch is not installed; run pip install '.[model]'" in done.stderr
+
+
+def test_a_model_is_loaded_without_ray_and_beam(tmp_path: Path) -> None:
+    for name in ("run", "data"):
+        shutil.copytree(REPOSITORY / "tests" / "formats" / "1" / name, tmp_path / name)
+    hidden = {"beam", "train", "huggingface"}
+    done = run(hidden, "predict", "run", "The [MASK] of", "--data", "data", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
