@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +16,10 @@ from typing import Any
 
 import numpy as np
 import yaml
-from scipy.stats import t as student_t
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.storage import Storage
+from tokenfree.train.intervals import MeanInterval, mean_interval
 from tokenfree.train.sweep.history import JOURNAL, History, TrialState, is_number, read_history
 from tokenfree.train.sweep.recipe import LOSS, SPEED, SweepRecipe, Target
 
@@ -63,15 +62,6 @@ def shown(value: Any) -> str:
     if not isinstance(value, float):
         return json.dumps(value)
     return str(int(value)) if value.is_integer() and abs(value) < 1e15 else f"{value:.6g}"
-
-
-@dataclass(frozen=True)
-class MeanInterval:
-    """A mean over `count` values, and the half width of its 95% interval (`half`); None for a single value."""
-
-    mean: float
-    half: float | None
-    count: int
 
 
 @dataclass(frozen=True)
@@ -231,17 +221,6 @@ def front(
         return any(one <= loss and two <= cost and (one, two) != (loss, cost) for _, one, two in points)
 
     return [item for item, loss, cost in points if not is_beaten(loss, cost)]
-
-
-def mean_interval(values: Sequence[float]) -> MeanInterval | None:
-    """Return the mean of independent values and its 95% interval by Student's t; None without values."""
-    if not values:
-        return None
-    mean, count = float(np.mean(values)), len(values)
-    if count == 1:
-        return MeanInterval(mean, None, 1)
-    error = float(np.std(values, ddof=1)) / math.sqrt(count)
-    return MeanInterval(mean, float(student_t.ppf(0.975, count - 1)) * error, count)
 
 
 def front_amount(trials: Iterable[TrialState], unit: str = "step") -> float | None:

@@ -6,10 +6,11 @@ from operator import attrgetter
 from typing import Any
 
 from tokenfree.core.storage import Storage
+from tokenfree.train.intervals import MeanInterval
 from tokenfree.train.sweep import results
 from tokenfree.train.sweep.history import BEST_FILE, is_number
 from tokenfree.train.sweep.recipe import LOSS, SPEED, Target, objectives, quality
-from tokenfree.train.sweep.results import METRICS, MeanInterval, Setting, shown
+from tokenfree.train.sweep.results import METRICS, Setting, shown
 from tokenfree.workflows.report import figures
 from tokenfree.workflows.report.figures import Dot, inline
 from tokenfree.workflows.report.load import SweepRecord, attempt_table, machine_line, state
