@@ -8,6 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from tokenfree.core.settings import flatten
+from tokenfree.workflows.terminal.progress import clock
 
 _NUMBER = re.compile(r"[-+]?[\d.,]+( ?[kMGTP%]|%)?( ± [\d.,]+)?|nan|–|")
 _UNITS = ((1e15, 1e15, " P"), (1e12, 1e12, " T"), (1e9, 1e9, " G"), (1e6, 1e6, " M"), (1e3, 1e4, " k"))
@@ -71,16 +72,12 @@ def count(value: float) -> str:
 
 def duration(seconds: float) -> str:
     """Return seconds as `12.3 s`, `3:05` or `2:03:05`."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    return f"{seconds:.1f} s" if seconds < 60 else clock(seconds)
 
 
 def decimal(value: float | None, digits: int = 4) -> str:
     """Return a number with `digits` after the point, a dash for None."""
-    return "–" if value is None else f"{value:.{digits}f}"
+    return "–" if value is None else f"{round(value, digits) + 0.0:.{digits}f}"  # no -0.00
 
 
 def plus_minus(mean: float | None, half: float | None, digits: int = 4) -> str:

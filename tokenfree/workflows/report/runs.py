@@ -35,9 +35,8 @@ _SAME_LEVEL = 0.05  # nats: targets are equally hard if their baselines differ b
 
 def run_section(run: RunRecord, asked: Asked) -> Section:
     """Return the section of one pretraining run, ended or not."""
-    blocks = [_curves(run)] if run.steps or run.validations else [Block("", "No step has been made yet.")]
-    blocks.append(Block("", asked.problem, tables=asked.examples))
-    blocks.append(_record(run))
+    curves = _curves(run) if run.steps or run.validations else Block(text="No step has been made yet.")
+    blocks = [curves, Block(text=asked.problem, tables=asked.examples), _record(run)]
     cards = [*_context_cards(run, asked.context), *_loss_cards(run), *_training_cards(run)]
     return Section(f"Pretraining · {run.path.name}", state(run, bool(run.result)), cards, blocks)
 
@@ -73,14 +72,12 @@ def comparison_section(runs: Sequence[RunRecord], asked: Sequence[Asked]) -> Sec
         ])  # fmt: skip
     levels = [level for run in runs if (level := _level(run)) is not None]
     is_unequal = len({run.result.get("symbol") for run in runs} - {None}) > 1 or np.ptp(levels or [0]) > _SAME_LEVEL
-    text = "Targets of these runs are not equally hard: compare how far each is below its best guess." * bool(
-        is_unequal
-    )
+    text = "Targets of these runs are not equally hard: compare how far each is below its best guess."
     recipes = [dict(flatten(run.recipe)) for run in runs]
     keys = dict.fromkeys(key for recipe in recipes for key in recipe)
     cells = [[key, *(str(recipe.get(key, "–")) for recipe in recipes)] for key in keys]
     differing = Table("Settings that differ", ["key", *called], [row for row in cells if len(set(row[1:])) > 1])
-    block = Block("", text, figures=drawn, tables=[Table("Runs", header, rows), differing])
+    block = Block(text=text if is_unequal else "", figures=drawn, tables=[Table("Runs", header, rows), differing])
     return Section("Runs compared", counted(len(runs), "run"), (), [block])
 
 
@@ -117,7 +114,7 @@ def _context_cards(run: RunRecord, context: Mapping[str, float]) -> Iterator[Car
     yield Card("Does the model use its context?", verdict, f"Loss on hidden targets: {note} ({interval}).")
     if "probe" in context:
         note = f"Rise of the loss per hidden {_unit(run)} when its context is hidden or replaced."
-        yield Card("Context probe", f"{context['probe']:.2f} nats", note)
+        yield Card("Context probe", f"{decimal(context['probe'], 2)} nats", note)
 
 
 def _loss_cards(run: RunRecord) -> Iterator[Card]:
@@ -147,7 +144,7 @@ def _curves(run: RunRecord) -> Block:
         steps = [line["step"] for line in run.steps]
         speed = figures.curves([Curve("", steps, run.speeds)], title="Throughput", x="step", y=figures.SPEED_NAME)
         drawn.append(inline(speed, "Characters per second by step"))
-    return Block("", figures=drawn)
+    return Block(figures=drawn)
 
 
 def _loss_figure(run: RunRecord, y: str, held_out: str, level: float | None = None) -> Markup:
@@ -177,7 +174,7 @@ def _record(run: RunRecord) -> Block:
     is_plain = all(event.get("event") in ("start", "complete") for event in run.events)
     header = ["time (UTC)", "event", "step", "workers", "what", "machine"]
     events = Table("Events", header, [_event(event) for event in run.events], folded=is_plain)
-    return Block("", tables=[events, settings_table("Settings", run.recipe), attempt_table(run.attempts)])
+    return Block(tables=[events, settings_table("Settings", run.recipe), attempt_table(run.attempts)])
 
 
 def _event(event: Line) -> list[str]:
@@ -208,7 +205,7 @@ def finetuned_section(run: RunRecord) -> Section:
     blocks = [_score_curves(run, main)]
     found = dict.fromkeys(name for scores in scored.values() for name in scores)
     rows = [[_words(name), *(decimal(scores.get(name)) for scores in scored.values())] for name in found]
-    blocks.append(Block("", tables=[Table("Scores", ["score", *scored], rows)]))
+    blocks.append(Block(tables=[Table("Scores", ["score", *scored], rows)]))
     blocks += [label_block(f"Labels in the {words}", predictions(run, split)) for split, words in SPLITS.items()]
     blocks.append(_record(run))
     title = f"Fine-tuning · {run.path.name} ({_task(run)})"
@@ -242,10 +239,10 @@ def _task(run: RunRecord) -> str:
 
 def _score_curves(run: RunRecord, main: str) -> Block:
     if not run.steps and not run.validations:
-        return Block("", "No step has been made yet.")
+        return Block(text="No step has been made yet.")
     drawn = [_loss_figure(run, "nats per target", "development set")]
     if not run.validations:
-        return Block("", "It has no development set: the last checkpoint counts.", figures=drawn)
+        return Block(text="It has no development set: the last checkpoint counts.", figures=drawn)
     steps, best = [line["step"] for line in run.validations], run.result.get("best_step")
     shown = [name for name in dict.fromkeys([main, *_validated(run)]) if "/" not in name][:MOST_SCORES]
     scores = [
@@ -254,7 +251,7 @@ def _score_curves(run: RunRecord, main: str) -> Block:
     ]
     marks = ("step kept", [] if best is None else [best])
     figure = figures.curves(scores, title="Scores on the development set", x="step", y=_words(main), marks=marks)
-    return Block("", figures=[*drawn, inline(figure, "Scores by step")])
+    return Block(figures=[*drawn, inline(figure, "Scores by step")])
 
 
 def _validated(run: RunRecord) -> list[str]:

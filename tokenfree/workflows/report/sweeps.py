@@ -242,7 +242,7 @@ def _parallel(view: SweepView) -> Iterator[Block]:
     lines = [(item.setting.values, item.interval.mean) for item in view.ranked[:MOST_FIGURED]]
     if len(names) > 1 and len(lines) > 2 and lines[0][1] != lines[-1][1]:
         figure = figures.parallel(lines, names, y=_name(view.target))
-        yield Block("", figures=[inline(figure, f"All settings and their {_name(view.target)}")])
+        yield Block(figures=[inline(figure, f"All settings and their {_name(view.target)}")])
 
 
 def _settings(view: SweepView) -> Iterator[Block]:
