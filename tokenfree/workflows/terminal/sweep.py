@@ -73,8 +73,8 @@ def _placement(sweep: SweepRecipe, settings: tuple[dict, ...]) -> Placement:
 def _budget(sweep: SweepRecipe, costs: list[TrialCost], runs: int) -> Iterator[str]:
     budget = sweep.budget
     most = "at most " if sweep.scheduler.name != "none" else ""
-    unit = budget.unit.replace("_", " ").replace("train ", "")
-    yield f"budget of a trial: {budget.amount:,.6g} {unit}{'' if unit.endswith('s') else 's'}, {sweep.reports} reports"
+    unit = {"step": "steps", "train_seconds": "seconds"}.get(budget.unit, budget.unit)
+    yield f"budget of a trial: {budget.amount:,.6g} {unit}, {counted(sweep.reports, 'report')}"
     if budget.seconds is not None:
         return
     share = runs / len(costs)  # settings not known yet count as the mean of those that are
