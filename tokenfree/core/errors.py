@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TextIO
+from typing import Any, TextIO
 
 
 class UserError(ValueError):
@@ -88,13 +88,6 @@ class PrintableStream:
 Path = tuple[Any, ...]  # keys from the top to a value
 
 
-class Problem(NamedTuple):
-    """A problem of settings: the value to be left out, if there is one, and a line for the user."""
-
-    path: Path | None
-    text: str
-
-
 class Nearest:
     """The known name that is most like a name, if one is, and the hint that tells it or all that are known."""
 
@@ -103,23 +96,16 @@ class Nearest:
         self.hint = f" (known: {', '.join(known)})" if self.name is None else f" (did you mean {self.name!r}?)"
 
 
-def refusals(errors: Iterable[Any], mapping: Any) -> list[Problem]:
-    """The errors of pydantic as problems of the mapping, one for each place of it."""
-    paths: dict[Path, Path | None] = {}
+def refusals(errors: Iterable[Any], mapping: Any) -> list[str]:
+    """Turn the errors of pydantic into problems of the mapping, a line for each place of it."""
     messages: dict[Path, dict[str, None]] = {}
     inputs: dict[Path, Any] = {}
     for location, error in _flat(errors, ()):
-        place, path = _place(location, mapping)
-        if error["type"] == "missing":
-            place, path = location, None
-        elif error["type"] != "value_error" and not isinstance(error["input"], (Mapping, list)):
+        place = location if error["type"] == "missing" else _place(location, mapping)
+        if error["type"] not in ("missing", "value_error") and not isinstance(error["input"], (Mapping, list)):
             inputs[place] = error["input"]
-        paths[place] = path or None
         messages.setdefault(place, {})[_words(error["msg"])] = None
-    return [
-        Problem(path, _line(place, " or ".join(messages[place]), inputs.get(place, ...)))
-        for place, path in paths.items()
-    ]
+    return [_line(place, " or ".join(said), inputs.get(place, ...)) for place, said in messages.items()]
 
 
 def _flat(errors: Iterable[Any], prefix: Path) -> Iterator[tuple[Path, Any]]:
@@ -131,17 +117,15 @@ def _flat(errors: Iterable[Any], prefix: Path) -> Iterator[tuple[Path, Any]]:
             yield location, error
 
 
-def _place(location: Path, mapping: Any) -> tuple[Path, Path]:
-    """How far a location leads into the mapping: in all, and by keys; after that pydantic names types of a union."""
-    reached, by_keys = 0, 0
-    for step in location:
-        if isinstance(mapping, Mapping) and step in mapping:
-            by_keys += by_keys == reached
-        elif not (isinstance(mapping, list) and isinstance(step, int) and step < len(mapping)):
-            break
+def _place(location: Path, mapping: Any) -> Path:
+    """Return how far a location leads into the mapping; after that pydantic names types of a union."""
+    for reached, step in enumerate(location):
+        if isinstance(mapping, list):
+            mapping = dict(enumerate(mapping))
+        if not isinstance(mapping, Mapping) or step not in mapping:
+            return location[:reached]
         mapping = mapping[step]
-        reached += 1
-    return location[:reached], location[:by_keys]
+    return location
 
 
 def _words(message: str) -> str:

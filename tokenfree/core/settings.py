@@ -14,8 +14,8 @@ import hashlib
 import importlib
 import json
 import pkgutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Annotated, Any, Generic, NoReturn, TypeVar, get_type_hints
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any, Generic, TypeVar, get_type_hints
 
 import yaml
 from pydantic import ConfigDict, Field, GetCoreSchemaHandler, PydanticUserError, TypeAdapter, ValidationError
@@ -51,53 +51,6 @@ def _built_by(found: type) -> Any:
     with contextlib.suppress(AttributeError, KeyError, NameError, TypeError):
         built = get_type_hints(found.build)["return"]  # pyright: ignore[reportAttributeAccessIssue]
         return built if built.__module__ == found.__module__ else None
-
-
-class NeedsRefusedValue(Exception):
-    """Something asked for a value that was refused, and cannot be known."""
-
-
-class _Refused:
-    """Stands for a refused value: whatever is done with it raises `NeedsRefusedValue`."""
-
-    __slots__ = ()
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise NeedsRefusedValue(name)
-
-
-def _needs_value(*_: Any) -> NoReturn:
-    raise NeedsRefusedValue
-
-
-_UNARY = "bool int float complex index neg pos abs invert round trunc floor ceil len iter next reversed repr str hash"
-_BINARY = "lt le eq ne gt ge add sub mul matmul truediv floordiv mod divmod pow and or xor lshift rshift"
-for _name in [*_UNARY.split(), *_BINARY.split(), "call", "getitem", "contains", "format"]:
-    setattr(_Refused, f"__{_name}__", _needs_value)
-    if _name in _BINARY.split()[6:]:
-        setattr(_Refused, f"__r{_name}__", _needs_value)
-
-REFUSED: Any = _Refused()
-
-
-def known(value: Callable[[], Any]) -> Any:
-    """What the function gives, or `REFUSED` where that hangs on a refused value."""
-    try:
-        return value()
-    except NeedsRefusedValue:
-        return REFUSED
-
-
-def problems_of(*checks: Callable[[], Iterable[str]]) -> list[str]:
-    """The problems that checks tell, each once; a check ends where it asks for a refused value."""
-    found: dict[str, None] = {}
-    for check in checks:
-        try:
-            for problem in check():
-                found[problem] = None
-        except NeedsRefusedValue:
-            continue
-    return list(found)
 
 
 T = TypeVar("T")
@@ -194,54 +147,31 @@ def build(cls: type[T], mapping: Mapping[str, Any], *, source: str) -> T:
         UserError: with all problems of the mapping, each with its dotted key.
     """
     made = draft(cls, mapping)
-    if made.problems or made.settings is None:
+    if made.settings is None:
         raise UserError(source, made.problems)
     return made.settings
 
 
 @dataclasses.dataclass(frozen=True)
 class Draft(Generic[T]):
-    """The settings of a mapping that may have problems.
-
-    Attributes:
-        settings: with `REFUSED` in the place of each value that has a problem; None where the others make no settings.
-        problems: a line each, with its dotted key.
-    """
+    """The settings of a mapping, or None with its problems, a line each that begins with the dotted key."""
 
     settings: T | None
-    problems: tuple[str, ...]
+    problems: tuple[str, ...] = ()
 
 
 def draft(cls: type[T], mapping: Mapping[str, Any]) -> Draft[T]:
-    """The settings `cls` of a nested mapping, as far as they can be built, and all problems of it.
-
-    A key that is unknown counts as the one that it is most like, whose value is then not known either.
-    """
+    """Build the settings `cls` from a nested mapping, or find all its problems."""
     kept = _copied(mapping)
     problems: list[str] = []
-    refused: list[Path] = []
     for path, nearest in list(_unknown_keys(cls, mapping, ())):
         problems.append(f"there is no key {'.'.join(map(str, path))!r}{nearest.hint}")
-        if nearest.name is not None:  # without its name nothing is known of a part
-            refused.append(path[:-1] if nearest.name == "name" and len(path) > 1 else (*path[:-1], nearest.name))
         _drop(kept, path)
-    adapter = _adapter(cls)
     try:
-        made = adapter.validate_python(kept)
+        made = _adapter(cls).validate_python(kept)
     except ValidationError as error:
-        wrong = refusals(error.errors(), kept)
-        problems += (problem.text for problem in wrong)
-        paths = [problem.path for problem in wrong if problem.path is not None]
-        refused += paths
-        for path in paths:
-            _drop(kept, path)
-        try:
-            made = adapter.validate_python(kept)
-        except ValidationError:
-            return Draft(None, tuple(problems))
-    for path in refused:
-        _refuse(made, path)  # what holds it was in the mapping: it is no default, which all settings share
-    return Draft(made, tuple(problems))
+        return Draft(None, (*problems, *refusals(error.errors(), kept)))
+    return Draft(None, tuple(problems)) if problems else Draft(made)
 
 
 def to_mapping(config: Any) -> dict[str, Any]:
@@ -356,18 +286,6 @@ def _drop(mapping: dict[Any, Any], path: Path) -> None:
     for key in parents:
         mapping = mapping[key]
     mapping.pop(last, None)
-
-
-def _refuse(made: Any, path: Path) -> None:
-    """Put `REFUSED` in the place of a value of settings; nothing is done where one is around it already."""
-    *parents, last = path
-    for key in parents:
-        if made is not REFUSED:
-            made = made[key] if isinstance(made, Mapping) else getattr(made, key)
-    if isinstance(made, dict):
-        made[last] = REFUSED
-    elif made is not REFUSED:
-        object.__setattr__(made, last, REFUSED)
 
 
 def _unknown_keys(cls: type, mapping: Any, prefix: Path) -> Iterable[tuple[Path, Nearest]]:

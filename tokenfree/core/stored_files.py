@@ -311,7 +311,7 @@ def checked(holds: Any, value: Any) -> Any:
         return _adapter(holds).validate_python(value)
     except ValidationError as error:
         wrong = refusals(error.errors(), value)
-        text = wrong[0].text
+        text = wrong[0]
         text = text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}..."
         raise ValueError(text + (f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else "")) from None
     except RecursionError:

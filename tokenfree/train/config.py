@@ -13,7 +13,7 @@ from pydantic import Field
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.machine import GIB, machine_memory
-from tokenfree.core.settings import Draft, Slot, known, part, problems_of, settings
+from tokenfree.core.settings import Slot, part, settings
 from tokenfree.preprocess.dataset.manifest import Manifest
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import NUM_SUBWORD_SPECIALS
@@ -188,21 +188,18 @@ def check(
 ) -> list[str]:
     """All problems that only show when the parts of a recipe, the data and the workers are seen together, a line each.
 
-    What hangs on a value of the recipe that was refused is left out.
-
     Args:
         manifest: of the data; None where they cannot be read.
         workers: the fewest and the most.
         vocabulary: of the data (see `load_vocabulary`). Without it the needs of the objective are checked only where
             the data have none.
     """
-    length = known(lambda: recipe.train.length)
-    problems = problems_of(
-        lambda: check_model(recipe.model, length),
-        lambda: _problems_of_streams(recipe.train),
-        lambda: _problems_of_workers(recipe, workers),
-        lambda: _problems_of_memory(recipe),
-    )
+    problems = [
+        *check_model(recipe.model, recipe.train.length),
+        *_problems_of_streams(recipe.train),
+        *_problems_of_workers(recipe, workers),
+        *_problems_of_memory(recipe),
+    ]
     if manifest is None:
         return problems
     problems += _problems_of_splits(manifest)
@@ -210,29 +207,21 @@ def check(
         return problems  # not given
     if vocabulary is not None and vocabulary.sha256 != manifest.vocabulary_sha256:
         problems.append("vocabulary/subwords.model is not that of the data's manifest; preprocess again")
-    return problems + problems_of(
-        lambda: _problems_of_columns(recipe, manifest, vocabulary),
-        lambda: recipe.objective.check(recipe.model, vocabulary),
-    )
+    return [
+        *problems,
+        *_problems_of_columns(recipe, manifest, vocabulary),
+        *recipe.objective.check(recipe.model, vocabulary),
+    ]
 
 
 def check_finetuning(recipe: FinetuneRecipe, *, workers: tuple[int, int] = (1, 1)) -> list[str]:
     """All problems of a recipe for fine-tuning that show without its files, a line each; see `check`."""
-    length = known(lambda: recipe.train.length)
-    return problems_of(
-        lambda: check_model(recipe.model, length),
-        lambda: recipe.task.check(recipe.model, length),
-        lambda: _problems_of_workers(recipe, workers),
-        lambda: _problems_of_memory(recipe),
-    )
-
-
-def model_problems(made: Draft[PretrainRecipe]) -> list[str]:
-    """All problems of a recipe for which neither data nor workers are needed: those of single keys and of the model."""
-    recipe, problems = made.settings, list(made.problems)
-    if recipe is not None:
-        problems += problems_of(lambda: check_model(recipe.model, known(lambda: recipe.train.length)))
-    return problems
+    return [
+        *check_model(recipe.model, recipe.train.length),
+        *recipe.task.check(recipe.model, recipe.train.length),
+        *_problems_of_workers(recipe, workers),
+        *_problems_of_memory(recipe),
+    ]
 
 
 def _problems_of_streams(train: TrainConfig) -> Iterator[str]:

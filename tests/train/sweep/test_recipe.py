@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tokenfree.core.errors import UserError
-from tokenfree.core.settings import build, draft, to_mapping
+from tokenfree.core.settings import build, to_mapping
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.sweep.recipe import SweepRecipe, check_space, space_problems
 
@@ -105,16 +105,4 @@ def test_problems_of_variants_and_of_conditions() -> None:
         "variant deep: model.trunk.layer: should be a mapping with a key 'name', not 3",
         "space: model: model: should be a mapping, not 1",
         "space: model.width: --model.width: 'model' was already given a single value; give one or the other",
-    ]
-
-
-def test_what_hangs_on_a_refused_value_of_a_sweep_is_left_out() -> None:
-    space = {"train.seed": {"choice": [1], "when": 3}, "train.stpes": {"choice": [1]}}
-    made = draft(SweepRecipe, {"base": 3, "space": space, "searcher": "grod"})
-    assert made.settings is None  # there is no base to stand for it
-    made = draft(SweepRecipe, {"base": {}, "space": space, "searcher": "grod", "seeds": "x"})
-    assert [problem.split(":")[0] for problem in made.problems] == ["space.train.seed.when", "searcher", "seeds"]
-    assert made.settings is not None
-    assert [problem.partition(" (")[0] for problem in space_problems(made.settings)] == [
-        "space: train.stpes: there is no key 'train.stpes'",
     ]

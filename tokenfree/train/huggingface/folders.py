@@ -16,8 +16,8 @@ from torch import Tensor
 
 from tokenfree.core import own_code
 from tokenfree.core.errors import UserError
-from tokenfree.core.settings import draft, fingerprint, merge, to_mapping
-from tokenfree.train.config import PretrainRecipe, model_problems
+from tokenfree.core.settings import build, fingerprint, merge, to_mapping
+from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.huggingface.exported_folder import (
     KINDS,
     SAFETENSORS,
@@ -33,7 +33,7 @@ from tokenfree.train.huggingface.tasks import export_finetuned
 from tokenfree.train.huggingface.weight_names import POOLER, StateDict
 from tokenfree.train.inference.text_encoder import load_encoder
 from tokenfree.train.loop.parallel import model_tensors
-from tokenfree.train.model.encoder import Encoder, ModelConfig
+from tokenfree.train.model.encoder import Encoder, ModelConfig, check
 from tokenfree.train.runs import checkpoints
 from tokenfree.train.runs.checkpoints import CheckpointState
 from tokenfree.train.runs.config import RunConfig, is_finetuned, open_run
@@ -93,9 +93,9 @@ def import_folder(folder: str | Path, run: str | Path, overrides: Mapping[str, A
     folder = Path(folder)
     found = read_folder(folder)
     mapping = merge(_recipe_of(found), overrides or {})
-    made = draft(PretrainRecipe, mapping)
-    recipe, problems = made.settings, model_problems(made)
-    if recipe is None or problems:
+    recipe = build(PretrainRecipe, mapping, source=f"import of {folder}")
+    problems = check(recipe.model, recipe.train.length)
+    if problems:
         raise UserError(f"import of {folder}", problems)
     encoder = converted(found.encoder, recipe.model)
     place = Run(Path(run).absolute())

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tokenfree.core.errors import UserError
-from tokenfree.core.settings import Positive, known, part, problems_of, settings
+from tokenfree.core.settings import Positive, part, settings
 from tokenfree.train.model.common.basic import (
     Cost,
     Dimensions,
@@ -79,18 +79,17 @@ class ModelConfig:
 
 
 def check(model: ModelConfig, length: int | None = None) -> list[str]:
-    """Cross-field problems, one line each, for examples of `length` characters (any length where None)."""
+    """Return cross-field problems, one line each, for examples of `length` characters (any length where None)."""
     downsampler = model.downsampler
-    character_width = known(lambda: model.dimensions.character_width)
-    num_units = known(lambda: None if length is None else downsampler.num_units(length))
-    return problems_of(
-        lambda: _problems_of_heads(model),
-        lambda: _problems_of_width(model),
-        lambda: model.embedder.check(character_width, length),
-        lambda: downsampler.check(length),
-        lambda: model.trunk.check(num_units),
-        lambda: model.upsampler.check(downsampler),
-    )
+    num_units = None if length is None else downsampler.num_units(length)
+    return [
+        *_problems_of_heads(model),
+        *_problems_of_width(model),
+        *model.embedder.check(model.dimensions.character_width, length),
+        *downsampler.check(length),
+        *model.trunk.check(num_units),
+        *model.upsampler.check(downsampler),
+    ]
 
 
 def _problems_of_heads(model: ModelConfig) -> Iterator[str]:

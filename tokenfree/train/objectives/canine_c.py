@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tokenfree.core.settings import NonNegative, Positive, problems_of, settings
+from tokenfree.core.settings import NonNegative, Positive, settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import BOS, MASK
 from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, in_random_order, select, target_kinds
@@ -80,11 +80,11 @@ class Config(MaskedObjective):
         return PairCollator(single, room, seed) if self.next_sentence else single
 
     def check(self, model: ModelConfig, vocabulary: Vocabulary | None) -> list[str]:
-        return problems_of(
-            lambda: reads_characters(self.name, model),
-            lambda: self._problems_of_heads(model.width),
-            lambda: self._problems_of_width(model),
-        )
+        return [
+            *reads_characters(self.name, model),
+            *self._problems_of_heads(model.width),
+            *self._problems_of_width(model),
+        ]
 
     def _problems_of_heads(self, width: int) -> Iterator[str]:
         if width % self.heads:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 import math
@@ -14,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from tokenfree.core.errors import Nearest, UserError
-from tokenfree.core.settings import Slot, build, draft, merge, nest, part, problems_of, settings, to_mapping, value_at
+from tokenfree.core.settings import Slot, build, draft, merge, nest, part, settings, to_mapping, value_at
 from tokenfree.train.config import FinetuneRecipe, PretrainRecipe, Recipe
 
 DEFAULT_TRIALS = 8
@@ -447,19 +446,17 @@ def check_space(sweep: SweepRecipe) -> None:
 
 
 def space_problems(sweep: SweepRecipe) -> list[str]:
-    """Return what is wrong with the recipes, the hyperparameters and the search of a sweep, a line each.
-
-    Checks that depend on an invalid value are skipped.
-    """
-    return problems_of(
-        lambda: _problems_of_order(sweep.space),
-        lambda: _problems_of_variants(sweep),
-        lambda: _problems_of_recipes(sweep),
-        lambda: _problems_of_kinds(sweep),
-        lambda: _problems_of_objectives(sweep),
-        *(functools.partial(_problems_of_knob, sweep, key) for key in sweep.space),
-        lambda: _problems_of_grid(sweep),
-    )
+    """Return what is wrong with the recipes, the hyperparameters and the search of a sweep, a line each."""
+    problems = [
+        *_problems_of_order(sweep.space),
+        *_problems_of_variants(sweep),
+        *_problems_of_recipes(sweep),
+        *_problems_of_kinds(sweep),
+        *_problems_of_objectives(sweep),
+        *(problem for key in sweep.space for problem in _problems_of_knob(sweep, key)),
+        *_problems_of_grid(sweep),
+    ]
+    return list(dict.fromkeys(problems))
 
 
 def _problems_of_order(space: Mapping[str, Knob]) -> Iterator[str]:
@@ -553,7 +550,7 @@ def with_task_defaults(mapping: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(base, Mapping) or TASK not in base:
         return dict(mapping)
     recipe = draft(FinetuneRecipe, merge(base, mapping.get("overrides") or {}))
-    if recipe.settings is None or recipe.problems:
+    if recipe.settings is None:
         return dict(mapping)  # its problems are reported when the sweep is built
     train, lower = recipe.settings.train, recipe.settings.task.lower_is_better
     steps = value_at(mapping, "budget.steps", train.steps)

@@ -11,7 +11,7 @@ from pydantic import Field
 from typing_extensions import Self
 
 from tokenfree.core.errors import UserError
-from tokenfree.core.settings import known, problems_of, settings
+from tokenfree.core.settings import settings
 from tokenfree.train.batches.base import Arrays
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.tasks.base import DownstreamTask, Item, Metrics, Outputs, Split, TaskCollator
@@ -95,14 +95,14 @@ class LabelledTexts(DownstreamTask):
         return self.positive if self.positive is not None or self.glue is None else GLUE[self.glue].positive
 
     def check(self, model: ModelConfig, length: int) -> list[str]:
-        return problems_of(self._problems_of_metrics, self._problems_of_labels, lambda: self.noise.check(model))
+        return [*self._problems_of_metrics(), *self._problems_of_labels(), *self.noise.check(model)]
 
     def _problems_of_metrics(self) -> Iterator[str]:
         wrong = [name for name in self.score_names if (name in NUMBER_METRICS) != self.is_number]
         if wrong:
             kind = "numbers" if self.is_number else "classes"
             yield f"task.metrics: {', '.join(wrong)} is no score of {kind}; leave it out"
-        if "f1" in self.score_names and known(lambda: self._positive) is None:
+        if "f1" in self.score_names and self._positive is None:
             yield "task.metrics: f1 is of one class; name it as task.positive, or take macro_f1"
 
     def _problems_of_labels(self) -> Iterator[str]:

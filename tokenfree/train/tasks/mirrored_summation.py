@@ -100,7 +100,7 @@ class Config(DownstreamTask):
     def _problems(self, model: ModelConfig, length: int) -> Iterator[str]:
         if self.pairs > self.length:
             yield f"task.pairs: {self.pairs} is more than task.length, {self.length}; make it at most that"
-        if length is not None and length <= self.length:  # None: it was refused
+        if length <= self.length:
             yield (
                 f"train.length: {length} positions are too few for {self.length} vectors and CLS; "
                 f"set it to {self.length + 1}, or task.length to less"

@@ -18,7 +18,7 @@ from pydantic import Field
 from typing_extensions import Self
 
 from tokenfree.core.errors import UserError
-from tokenfree.core.settings import problems_of, settings
+from tokenfree.core.settings import settings
 from tokenfree.preprocess.text.characters import ALONE, SPACE, class_table
 from tokenfree.train.batches.base import Arrays
 from tokenfree.train.model.encoder import ModelConfig
@@ -78,7 +78,7 @@ class Config(DownstreamTask):
         return self.scheme != "words" and are_bio(self.labels)
 
     def check(self, model: ModelConfig, length: int) -> list[str]:
-        return problems_of(lambda: self.noise.check(model))
+        return list(self.noise.check(model))
 
     def examples(self, split: Split, path: str | None) -> Sequence[TaggedExample]:
         assert path is not None, "the task needs files"

@@ -38,16 +38,17 @@ def run(args: argparse.Namespace) -> int:
     """
     from rich.table import Table
 
-    from tokenfree.train.config import PretrainRecipe, model_problems
+    from tokenfree.train.config import PretrainRecipe
     from tokenfree.train.model.costs import advice, bfloat16_speed, costs, step_memory, told
+    from tokenfree.train.model.encoder import check
     from tokenfree.train.objectives.base import head_cost
     from tokenfree.workflows.terminal.progress import console
     from tokenfree.workflows.terminal.results import next_command
     from tokenfree.workflows.terminal.verbosity import show_settings
 
-    made = recipe_options.drafted(PretrainRecipe, args)
-    recipe, problems = made.settings, model_problems(made)
-    if recipe is None or problems:
+    recipe = recipe_options.load(PretrainRecipe, args)
+    problems = check(recipe.model, recipe.train.length)
+    if problems:
         raise UserError(recipe_options.source(args), problems)
     show_settings(args.verbosity, recipe)
     length = recipe.train.length

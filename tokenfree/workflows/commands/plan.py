@@ -57,11 +57,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, Data | None]":
-    from tokenfree.train.config import PretrainRecipe, check, model_problems
+    from tokenfree.train.config import PretrainRecipe, check
     from tokenfree.train.data.mixture import load_data_manifest, load_data_vocabulary
+    from tokenfree.train.model.encoder import check as check_model
 
-    made = recipe_options.drafted(PretrainRecipe, args)
-    recipe, problems = made.settings, list(made.problems)
     if args.gpus < 1:
         raise UserError(f"--gpus {args.gpus}: give 1 or more")
     if args.nodes < 1 or args.gpus % args.nodes:
@@ -70,16 +69,14 @@ def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, Data | None]":
         raise UserError(f"--utilisation {args.utilisation:g}: give a share above 0 and at most 1, such as 0.3")
     if args.price is not None and not 0 <= args.price < float("inf"):
         raise UserError(f"--price {args.price:g}: give what a device costs for an hour")
-    if recipe is None:
-        raise UserError(recipe_options.source(args), problems)
-    data = data_of(args)
+    recipe, data = recipe_options.load(PretrainRecipe, args), data_of(args)
     if data is None:
-        problems = model_problems(made)
+        problems = check_model(recipe.model, recipe.train.length)
         if not problems and args.gpus > recipe.train.global_batch:
             problems.append(f"--gpus: {args.gpus} workers cannot share train.global_batch {recipe.train.global_batch}")
     else:
         manifest, vocabulary = load_data_manifest(data), load_data_vocabulary(data)
-        problems += check(recipe, manifest, workers=(args.gpus, args.gpus), vocabulary=vocabulary)
+        problems = check(recipe, manifest, workers=(args.gpus, args.gpus), vocabulary=vocabulary)
     if problems:
         raise UserError(recipe_options.source(args), problems)
     return recipe, data

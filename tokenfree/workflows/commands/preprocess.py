@@ -18,7 +18,6 @@ Examples:
 import argparse
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -157,29 +156,15 @@ def _print_byte_shares(manifest: "Manifest") -> None:
 
 
 def _config(args: argparse.Namespace) -> "PreprocessConfig":
-    """The settings of the job.
-
-    Raises:
-        UserError: with all problems of them, or there is nothing to read.
-    """
-    from tokenfree.core.settings import problems_of
+    """The settings of the job. Raises UserError for all problems of them, or if there is nothing to read."""
     from tokenfree.preprocess.config import PreprocessConfig
 
-    made = recipe_options.drafted(
+    config = recipe_options.load(
         PreprocessConfig, args, wikipedia=args.wikipedia, books=args.books, hf_dataset=args.hf_dataset
     )
-    config = made.settings
-    nothing = [] if config is None else problems_of(lambda: _problems_of_inputs(config))
-    if config is None or made.problems:
-        raise UserError(recipe_options.source(args), [*made.problems, *nothing])
-    if nothing:
-        raise UserError(nothing[0])
-    return config
-
-
-def _problems_of_inputs(config: "PreprocessConfig") -> Iterator[str]:
     if not config.wikipedia and not config.books and not config.hf_dataset:
-        yield "nothing to read: give --wikipedia PATH, --books PATH or --hf-dataset NAME"
+        raise UserError("nothing to read: give --wikipedia PATH, --books PATH or --hf-dataset NAME")
+    return config
 
 
 def _submitted(job: "DataflowJob", options: "PipelineOptions") -> str:

@@ -33,7 +33,6 @@ from tokenfree.workflows.recipes.keys import PRETRAINING
 from tokenfree.workflows.recipes.options import add_data_argument, told, trust_of
 
 if TYPE_CHECKING:
-    from tokenfree.core.settings import Draft
     from tokenfree.train.config import PretrainRecipe
     from tokenfree.train.data.mixture import Data
 
@@ -120,64 +119,46 @@ def _what_would_be(recipe: "PretrainRecipe", data: "Data", args: argparse.Namesp
 
 
 def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, Data, tuple[int, int]]":
-    """The recipe, the data and the workers, after a check of them and the data.
-
-    Raises:
-        UserError: with all problems of them.
-    """
+    """The recipe, the data and the workers, after a check of them and the data."""
     from tokenfree.train.config import check, with_rows_for
     from tokenfree.train.data.mixture import load_data_manifest, load_data_vocabulary, parse
 
-    made = _drafted(args)
-    recipe, problems = made.settings, list(made.problems)
-    workers, data, manifest, vocabulary = (1, 1), None, None, None
-    others: list[UserError] = []  # that are not the recipe's
-    try:
-        workers = parse_workers(args.workers)
-    except UserError as error:
-        others.append(error)
-    try:
-        data = parse(args.data)
-        manifest = load_data_manifest(data)
-        vocabulary = load_data_vocabulary(data)
-    except UserError as error:
-        others.append(error)
-    if recipe is not None and not problems:
-        recipe = with_rows_for(recipe, vocabulary)
-    if recipe is not None:
-        problems += check(recipe, manifest, workers=workers, vocabulary=vocabulary)
-    if len(others) == 1 and not problems:
-        raise others[0]
-    if recipe is None or data is None or problems or others:
-        raise UserError(recipe_options.source(args), [*problems, *map(str, others)])
+    recipe = _recipe(args)
+    workers, data = parse_workers(args.workers), parse(args.data)
+    vocabulary = load_data_vocabulary(data)
+    recipe = with_rows_for(recipe, vocabulary)
+    problems = check(recipe, load_data_manifest(data), workers=workers, vocabulary=vocabulary)
+    if problems:
+        raise UserError(recipe_options.source(args), problems)
     return recipe, data, workers
 
 
-def _drafted(args: argparse.Namespace) -> "Draft[PretrainRecipe]":
+def _recipe(args: argparse.Namespace) -> "PretrainRecipe":
     """Return the settings; what the command leaves out is that of the run at `--output`: recipe, data, first weights.
 
     Raises:
         UserError: there is no such run.
     """
-    from tokenfree.core.settings import draft, merge, nest, override, to_mapping
+    from tokenfree.core.settings import build, merge, nest, override, to_mapping
     from tokenfree.core.storage import Storage
     from tokenfree.train.config import PretrainRecipe
     from tokenfree.train.data.mixture import words_of
     from tokenfree.train.runs.config import read_config
 
     if args.recipe is not None and args.data is not None:
-        return recipe_options.drafted(PretrainRecipe, args)
+        return recipe_options.load(PretrainRecipe, args)
     missing = " and ".join(["RECIPE"] * (args.recipe is None) + ["--data"] * (args.data is None))
     if not Storage.at(args.output).size("config.yaml"):
         raise UserError(f"{missing}: missing, and {args.output} is no run to resume. Give both for a new run.")
     recorded = read_config(args.output, trust_code=args.trust_code)
     args.data = args.data or words_of(recorded.data)
     if args.recipe is not None:
-        return recipe_options.drafted(PretrainRecipe, args)
+        return recipe_options.load(PretrainRecipe, args)
     if args.init_from is None and recorded.init_from is not None:
         args.init_from = recorded.init_from.path
     mapping = merge(to_mapping(recorded.recipe), recipe_options.resolve(None, args.config))
-    return draft(PretrainRecipe, override(PretrainRecipe, mapping, nest(args.overrides))[0])
+    mapping = override(PretrainRecipe, mapping, nest(args.overrides))[0]
+    return build(PretrainRecipe, mapping, source=recipe_options.source(args))
 
 
 def parse_workers(text: str) -> tuple[int, int]:

@@ -104,7 +104,7 @@ def _sweep(args: argparse.Namespace) -> "SweepRecipe":
     Raises:
         UserError: a file is no sweep recipe, or keys, values and knobs do not fit together; all of them are named.
     """
-    from tokenfree.core.settings import draft, merge, nest, override, problems_of
+    from tokenfree.core.settings import build, merge, nest, override
     from tokenfree.train.sweep.recipe import SweepRecipe, space_problems
 
     for given in filter(None, (args.recipe, args.config)):
@@ -115,11 +115,10 @@ def _sweep(args: argparse.Namespace) -> "SweepRecipe":
     mapping, lost = override(SweepRecipe, mapping, nest(args.overrides))
     mapping = library.resolve_sweep(mapping)
     options = {"trials": args.trials, "concurrent": args.concurrent}
-    made = draft(SweepRecipe, merge(mapping, {key: value for key, value in options.items() if value is not None}))
-    sweep, problems = made.settings, list(made.problems)
-    if sweep is not None:
-        problems += problems_of(lambda: space_problems(sweep))
-    if sweep is None or problems:
+    mapping = merge(mapping, {key: value for key, value in options.items() if value is not None})
+    sweep = build(SweepRecipe, mapping, source=recipe_options.source(args))
+    problems = space_problems(sweep)
+    if problems:
         raise UserError(recipe_options.source(args), problems)
     recipe_options.warn_of_lost(lost)
     return sweep

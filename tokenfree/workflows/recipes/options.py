@@ -14,7 +14,6 @@ from tokenfree.workflows.recipes.keys import HelpKeys, RecipeKind, kind_of, near
 from tokenfree.workflows.recipes.library import check_kind, read, read_based
 
 if TYPE_CHECKING:
-    from tokenfree.core.settings import Draft
     from tokenfree.train.data.mixture import Data
     from tokenfree.train.runs.checkpoints import Checkpoint
 
@@ -82,17 +81,6 @@ def source(args: argparse.Namespace) -> str:
     """What messages call the settings of a command."""
     given = args.recipe or args.config
     return f"recipe {given}" if given else "options"
-
-
-def drafted(cls: type[T], args: argparse.Namespace, **options: Any) -> Draft[T]:
-    """The settings `cls` of the command's RECIPE, `--config`, overrides, and `options`, with all their problems.
-
-    Raises:
-        UserError: see `mapping_of`.
-    """
-    from tokenfree.core.settings import draft
-
-    return draft(cls, mapping_of(kind_of(cls), args, **options))
 
 
 def load(cls: type[T], args: argparse.Namespace, **options: Any) -> T:

@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import Field
 from torch import nn
 
-from tokenfree.core.settings import Positive, Slot, part, problems_of, settings
+from tokenfree.core.settings import Positive, Slot, part, settings
 from tokenfree.train.model.common.attention import Core
 from tokenfree.train.model.common.basic import Activation, Cost, Dimensions
 
@@ -265,8 +265,6 @@ class TrunkSettings:
 
     def check(self, num_units: int | None) -> Iterable[str]:
         """Return what is wrong with its parts for examples of `num_units` units (any where None), a line each."""
-        return problems_of(
-            lambda: self.attention.check(self, num_units),
-            lambda: self.positions.check(self, num_units),
-            lambda: self.segments.check(self),
-        )
+        yield from self.attention.check(self, num_units)
+        yield from self.positions.check(self, num_units)
+        yield from self.segments.check(self)

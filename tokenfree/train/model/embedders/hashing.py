@@ -3,14 +3,13 @@
 B batch, C characters, K hashes, D width
 """
 
-from collections.abc import Iterator
 from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from tokenfree.core.settings import problems_of, settings
+from tokenfree.core.settings import settings
 from tokenfree.train.model.embedders.characters import CharacterTable, InputConfig
 
 Family = Literal["official", "independent"]
@@ -63,12 +62,8 @@ class HashConfig(InputConfig):
     family: Family = "official"
 
     def check(self, width: int, length: int | None) -> list[str]:
-        of_length = super().check
-        return problems_of(lambda: self._problems_of_width(width), lambda: of_length(width, length))
-
-    def _problems_of_width(self, width: int) -> Iterator[str]:
-        if width % self.hashes:
-            yield f"model.embedder.hashes: {self.hashes} does not divide model.width, {width}"
+        wrong = [f"model.embedder.hashes: {self.hashes} does not divide model.width, {width}"]
+        return [*(wrong if width % self.hashes else []), *super().check(width, length)]
 
 
 class HashTables(CharacterTable):
