@@ -6,9 +6,10 @@
     python -m benchmarks.preprocess.whole_job DUMP --runs peer:1 ours:1
 
 A run is a side and its number of workers. Each is a process of its own. CPU seconds are user and system time of it and
-of its children from the end of its imports on; "KB/s" divides the side's own clean text by them (the peer keeps what
-references say, which makes its text longer), and "times the peer" compares the seconds for the same input. Peak memory
-is that of the largest process. Both sides get the same SentencePiece model; training it is a line of its own.
+of all processes under it from the end of its imports on; "KB/s" divides the side's own clean text by them (the peer
+keeps what references say, which makes its text longer), and "times the peer" compares the seconds for the same input.
+Peak memory is that of the largest process. Both sides get the same SentencePiece model; training it is a line of its
+own.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
 import threading
 from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 from benchmarks.preprocess.repeated_dump import parse_size, write_repeated
 
@@ -189,9 +191,10 @@ def work(side: str, workers: int, dump: str, model: str | None, output: str, voc
 
 
 def cpu_seconds() -> float:
-    """Of this process and of its children that have ended."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in used)
+    """Of this process, its children and theirs. Workers that have ended count for the process that started them."""
+    here = psutil.Process()
+    used = [here.cpu_times(), *(child.cpu_times() for child in here.children(recursive=True))]
+    return sum(times.user + times.system + times.children_user + times.children_system for times in used)
 
 
 if __name__ == "__main__":

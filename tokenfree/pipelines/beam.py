@@ -36,7 +36,7 @@ from apache_beam.pipeline import Pipeline
 
 from tokenfree.core.errors import UserError
 from tokenfree.preprocess.job.job import PreprocessJob
-from tokenfree.preprocess.job.stages import STAGES, still
+from tokenfree.preprocess.job.stages import STAGES, once, still
 
 
 @dataclass(frozen=True)
@@ -235,23 +235,28 @@ def num_processes(options: PipelineOptions) -> int:
 
 def build_graph(pipeline: Pipeline, job: PreprocessJob) -> None:
     """Add the stages of a job to a pipeline, one after another. Nothing is done yet."""
-    before: Any = pipeline | "Start" >> beam.Create([0])
+    tasks: Any = pipeline | "Start" >> beam.Create([_NO_TASK])
     for name, count, function in STAGES:
-        before = (
-            before
-            | f"{name}: wait" >> beam.combiners.Count.Globally()
-            | f"{name}: list" >> beam.FlatMap(_tasks, job, count)
-            | f"{name}: spread" >> beam.Reshuffle()
-            | name >> beam.Map(_do_task, job, function)
+        tasks = (
+            tasks
+            | f"{name}: wait" >> beam.GroupBy(lambda _: None)
+            | f"{name}: list" >> beam.FlatMap(_list_tasks, job, count)
         )
+        if count is not once:
+            tasks |= f"{name}: spread" >> beam.Reshuffle()
+        tasks |= name >> beam.Map(_do_task, job, function)
 
 
-def _tasks(_: int, job: PreprocessJob, count: Callable[[PreprocessJob], int]) -> Iterable[int]:
-    return range(still(count, job) or 0)
+_NO_TASK = -1  # always among the tasks, because a stage does not begin after one without any
+
+
+def _list_tasks(_: Any, job: PreprocessJob, count: Callable[[PreprocessJob], int]) -> Iterable[int]:
+    return range(_NO_TASK, still(count, job) or 0)
 
 
 def _do_task(index: int, job: PreprocessJob, function: Callable[[PreprocessJob, int], object]) -> int:
-    still(function, job, index)
+    if index != _NO_TASK:
+        still(function, job, index)
     return index
 
 
