@@ -12,6 +12,7 @@ from tokenfree.train.data.mixture import Data, absolute, given_or_parsed, load_d
 from tokenfree.train.jobs.run_to_end import RunOrder, num_restarts, run_to_end
 from tokenfree.train.jobs.start import Extension, GivenStart
 from tokenfree.train.loop.pretraining import Loop, TrainJob
+from tokenfree.train.runs.checkpoints import checkpoint_name
 from tokenfree.train.runs.config import RunConfig, as_recorded
 from tokenfree.train.runs.metrics import OnLine
 from tokenfree.train.runs.run import Run
@@ -103,4 +104,6 @@ def pretrain(
 
     config = RunConfig(recipe, data, manifest.fingerprint, first, own_code.hashes(recipe))
     result, was_complete = run_to_end(target, RunOrder(config, make_job, start, extension), workers, progress)
+    last = checkpoint_name(result["steps"])
+    result["checkpoint"] = f"{target.name}/checkpoints/{last}"  # the run may have been moved
     return PretrainResult(run=target.name, restarts=num_restarts(target), already_complete=was_complete, **result)

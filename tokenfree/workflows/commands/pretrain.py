@@ -75,6 +75,8 @@ def run(args: argparse.Namespace) -> int:
         return 0
     steps = args.extend_to or recipe.train.steps
     with ProgressLine(steps=steps, verbosity=args.verbosity) as line:
+        for note in _notes(recipe, data):
+            line.message(note)
         result = pretrain(
             recipe,
             data,
@@ -115,7 +117,20 @@ def _what_would_be(recipe: "PretrainRecipe", data: "Data", args: argparse.Namesp
     if args.init_from is not None:
         start = GivenStart(run, recipe, lambda each: Loop(each, data), args.init_from, trust_code=args.trust_code)
         yield from start.lines()
+    yield from _notes(recipe, data)
     yield f"  time        about {time_of(measured_seconds(recipe, data))} on this machine, by a few steps timed here"
+
+
+def _notes(recipe: "PretrainRecipe", data: "Data") -> Iterator[str]:
+    """Say what becomes of windows that are longer than examples."""
+    from tokenfree.train.data.mixture import load_data_manifest
+
+    longest, length = load_data_manifest(data).config["window"]["max_characters"], recipe.train.length
+    if recipe.model.embedder.symbols == "characters" and longest > length:
+        yield (
+            f"  note        windows have up to {longest:,} characters and examples {length:,}: an example is a "
+            f"random part of its window. For shorter windows, preprocess with --window.max_characters {length - 2}"
+        )
 
 
 def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, Data, tuple[int, int]]":
