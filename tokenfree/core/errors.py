@@ -102,7 +102,8 @@ def refusals(errors: Iterable[Any], mapping: Any) -> list[str]:
     inputs: dict[Path, Any] = {}
     for location, error in _flat(errors, ()):
         place = location if error["type"] == "missing" else _place(location, mapping)
-        if error["type"] not in ("missing", "value_error") and not isinstance(error["input"], (Mapping, list)):
+        told = ("missing", "value_error", "unexpected_keyword_argument")
+        if error["type"] not in told and not isinstance(error["input"], (Mapping, list)):
             inputs[place] = error["input"]
         messages.setdefault(place, {})[_words(error["msg"])] = None
     return [_line(place, " or ".join(said), inputs.get(place, ...)) for place, said in messages.items()]
@@ -129,7 +130,8 @@ def _place(location: Path, mapping: Any) -> Path:
 
 
 def _words(message: str) -> str:
-    message = re.sub("^(Input|String) should", "should", message.removeprefix("Value error, "))
+    message = re.sub("^(Input|String|Tuple) should", "should", message.removeprefix("Value error, "))
+    message = re.sub(" after validation, not .*", "", message).replace("Unexpected keyword argument", "no such key")
     message = re.sub(", unable to parse .*", "", message).replace("Field required", "is missing")
     message = re.sub("a valid dictionary|a dictionary or an instance of .*", "a mapping", message)
     return message.replace("be a valid tuple", "be a list such as [a, b]")

@@ -281,6 +281,10 @@ class _Choice(Slot):
 
     variants: tuple[type, ...] = ()
 
+    @property
+    def title(self) -> str:
+        return self.package.rpartition(".")[2].removesuffix("s")
+
     def names(self) -> list[str]:
         return sorted(found.name for found in self.variants)  # pyright: ignore[reportAttributeAccessIssue]
 
