@@ -58,7 +58,7 @@ def test_a_variant_takes_the_place_of_the_base() -> None:
         ({"space": {"train.seed": {"choice": [1], "when": {"train.sed": 1}}}}, r"train\.sed is no key"),
         ({"searcher": "grid"}, r"learning_rate.*a grid needs a list"),
         ({"scheduler": {"name": "pbt"}}, r"scheduler: pbt is not offered.*Take asha"),
-        ({"scheduler": "ashe"}, r"no sweep\.schedulers 'ashe' \(did you mean 'asha'"),
+        ({"scheduler": "ashe"}, r"no scheduler 'ashe' \(did you mean 'asha'"),
     ],
 )
 def test_a_search_that_does_not_fit_together_is_refused(over: dict[str, Any], message: str) -> None:
