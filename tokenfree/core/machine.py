@@ -1,4 +1,4 @@
-"""This machine and process: CPUs, memory, the installed package, and ending with the parent process."""
+"""This machine and process: CPUs, memory, ports, the installed package, and ending with the parent process."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import os
 import signal
+import socket
 from pathlib import Path
 
 
@@ -36,6 +37,26 @@ _SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
 def machine_memory() -> int:
     """Bytes of this machine's memory."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+Address = tuple[str, int]
+
+
+def host_and_port(text: str) -> Address | None:
+    """Parse HOST:PORT; None for other addresses, such as `auto`."""
+    host, _, port = text.rpartition(":")
+    return (host.strip("[]"), int(port)) if host and port.isdigit() else None
+
+
+def answers(address: Address, *, seconds: float) -> bool | None:
+    """Return whether something listens at an address; None if that is unknown: it is busy, or its machine is gone."""
+    try:
+        socket.create_connection(address, timeout=seconds).close()
+    except ConnectionRefusedError:
+        return False
+    except OSError:
+        return None
+    return True
 
 
 def end_with_parent(parent: int) -> None:

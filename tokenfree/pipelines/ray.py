@@ -9,7 +9,6 @@ import contextlib
 import logging
 import os
 import signal
-import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +19,7 @@ import ray
 from ray.exceptions import NodeDiedError, RayError, RayTaskError
 
 from tokenfree.core.errors import JobError, TakenOverError, UserError
+from tokenfree.core.machine import answers, host_and_port
 from tokenfree.preprocess.job.job import PreprocessJob
 from tokenfree.preprocess.job.stages import STAGES, Stage, still
 from tokenfree.preprocess.records import InputSplit
@@ -44,13 +44,9 @@ def check_cluster() -> None:
             f"--runner ray: no Ray cluster is named; set {_ADDRESS}=HOST:PORT on a machine of it, or use tokenfree "
             "cluster submit -- preprocess ... --runner ray"
         )
-    host, _, port = named.rpartition(":")
-    if not host or not port.isdigit():  # such as `auto`
-        return
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_REACH_SECONDS).close()
-    except OSError as error:  # Ray itself would wait for minutes
-        raise UserError(f"--runner ray: nothing answers at {_ADDRESS}={named} ({error.strerror or error})") from None
+    address = host_and_port(named)
+    if address is not None and not answers(address, seconds=_REACH_SECONDS):  # Ray itself would wait for minutes
+        raise UserError(f"--runner ray: nothing answers at {_ADDRESS}={named}. Start a cluster, or correct it")
 
 
 def run_stages(job: PreprocessJob, workers: int, notice: Callable[[str], None]) -> None:

@@ -1,12 +1,15 @@
-"""Processes end with those that started them."""
+"""Processes end with those that started them; ports are asked."""
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 
 import psutil
 import pytest
+
+from tokenfree.core.machine import answers, host_and_port
 
 CHILD = """
 import sys, time
@@ -39,3 +42,17 @@ def test_a_child_is_killed_with_its_parent() -> None:
 def test_a_child_whose_parent_is_gone_ends_at_once() -> None:
     done = subprocess.run([sys.executable, "-c", CHILD, "999999999"], capture_output=True, timeout=30)
     assert (done.returncode, done.stdout) == (1, b"")
+
+
+def test_whether_something_listens_at_an_address() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = server.getsockname()
+        assert answers(address, seconds=1.0) is True
+    assert answers(address, seconds=1.0) is False
+    assert answers(("name.invalid", 1), seconds=1.0) is None
+
+
+def test_addresses_of_a_host_and_a_port() -> None:
+    assert host_and_port("10.0.0.1:6379") == ("10.0.0.1", 6379)
+    assert host_and_port("[::1]:6379") == ("::1", 6379)
+    assert [host_and_port(text) for text in ("auto", ":1", "ray://head:port")] == [None] * 3

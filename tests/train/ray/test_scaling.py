@@ -1,6 +1,5 @@
 """Nodes that answer or do not, without a cluster: what Ray's controller is told."""
 
-import socket
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,16 +7,9 @@ import pytest
 from ray.train import ScalingConfig
 
 from tokenfree.train.ray import callbacks as scaling
-from tokenfree.train.ray.callbacks import NodeCallback, ResizeCallback, answers, room
+from tokenfree.train.ray.callbacks import NodeCallback, ResizeCallback, room
 
 TWO_TO_FOUR = ScalingConfig(num_workers=(2, 4), resources_per_worker={"CPU": 2, "GPU": 0})
-
-
-def test_whether_an_address_answers() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = server.getsockname()
-        assert answers(*address)
-    assert not answers(*address)
 
 
 def test_the_room_for_workers_is_counted_node_by_node() -> None:

@@ -75,5 +75,5 @@ def test_a_cluster_that_is_not_there_is_one_line(
     assert (
         training.log.read_text()
         .splitlines()[-1]
-        .startswith("tokenfree: no Ray cluster answers at RAY_ADDRESS=127.0.0.1:1 ")
+        .startswith("tokenfree: no Ray cluster answers at RAY_ADDRESS=127.0.0.1:1;")
     )

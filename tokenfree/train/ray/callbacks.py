@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import logging
-import socket
 import tempfile
 import threading
 import time
@@ -26,6 +26,7 @@ from ray.util.placement_group import PlacementGroup, get_current_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from tokenfree.core.errors import JobError, StoppedError, UserError
+from tokenfree.core.machine import answers
 from tokenfree.train.loop.worker import Stopped
 from tokenfree.train.ray.internals import ControllerCallback, Reservation, WorkerGroupCallback, draining_nodes
 from tokenfree.train.runs.metrics import Line
@@ -272,20 +273,12 @@ _NODE_ID = "ray.io/node-id"
 _log = logging.getLogger("ray.train")
 
 
-def answers(address: str, port: int) -> bool:
-    """Whether something at `address` accepts a connection."""
-    try:
-        socket.create_connection((address, port), timeout=_SECONDS).close()
-    except OSError:
-        return False
-    return True
-
-
 def answering_nodes() -> tuple[set[str], set[str]]:
     """The ids of the nodes that accept connections, and of those that Ray still takes for alive but do not."""
     nodes = [node for node in ray.nodes() if node["Alive"]]
     with ThreadPoolExecutor(max(1, min(32, len(nodes)))) as pool:
-        answered = list(pool.map(lambda node: answers(node["NodeManagerAddress"], node["NodeManagerPort"]), nodes))
+        addresses = [(node["NodeManagerAddress"], node["NodeManagerPort"]) for node in nodes]
+        answered = list(pool.map(functools.partial(answers, seconds=_SECONDS), addresses))
     ids = {node["NodeID"] for node, well in zip(nodes, answered, strict=True) if well}
     return ids, {node["NodeID"] for node in nodes} - ids
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ import ray
 from ray.exceptions import RayActorError
 
 from tokenfree.core.errors import JobError
-from tokenfree.core.machine import cores
+from tokenfree.core.machine import Address, answers, cores, host_and_port
 from tokenfree.train.ray.child import end_stragglers, ray_processes
 from tokenfree.train.ray.internals import muted, on_loopback
 
@@ -65,7 +65,7 @@ def ray_environment(more: Mapping[str, str] | None = None, *, mute: Sequence[str
             del os.environ[name]
 
 
-_REACH_SECONDS = 5.0
+_REACH_SECONDS, _ANSWER_SECONDS = 5.0, 1.0
 _HEAD_PATIENCE = 45.0  # seconds in which a cluster may start its head again; after 60 Ray ends this process
 _INTERVAL = 1.0  # seconds between two looks at the parts of Ray
 _SETTLE_SECONDS = 2.0
@@ -73,8 +73,6 @@ _LOOK_SECONDS = 1.0  # between two looks of a worker at the head and at others
 _CUT_OFF_SECONDS = 5.0  # in which a worker that reaches no other machine takes its own for cut off
 _MOST_LOOKED_AT = 3  # machines beside the head
 _LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # "0": an own address only, as Ray has it on those systems
-
-Address = tuple[str, int]
 
 
 class RayLost(JobError):
@@ -99,7 +97,7 @@ class Session:
         """Of the cluster that this process is connected to."""
         context = ray.get_runtime_context()
         (node,) = (node for node in ray.nodes() if node["NodeID"] == context.get_node_id())
-        return cls((node["NodeManagerAddress"], node["NodeManagerPort"]), _address(context.gcs_address), local=local)
+        return cls((node["NodeManagerAddress"], node["NodeManagerPort"]), _head_address(), local=local)
 
     def check(self) -> None:
         """Look for both.
@@ -107,9 +105,9 @@ class Session:
         Raises:
             RayLost: one of them is gone.
         """
-        if _answers(self._node) is False:
+        if answers(self._node, seconds=_ANSWER_SECONDS) is False:
             raise RayLost("the Ray node of this machine (its raylet, or an agent that it needs) was lost")
-        head = _answers(self._head)
+        head = answers(self._head, seconds=_ANSWER_SECONDS)
         if head:
             self._head_answered = time.monotonic()
         elif (self._local and head is False) or time.monotonic() - self._head_answered > _HEAD_PATIENCE:
@@ -163,7 +161,7 @@ def ended_where_cut_off() -> Iterator[None]:
     worker too, but only after minutes: nobody tells its connections that they are lost. Where no other machine can be
     reached, of two or more, it is this one that is cut off; a head alone may be on its way back.
     """
-    head = _address(ray.get_runtime_context().gcs_address)
+    head = _head_address()
     others = _other_machines(head)
     done = threading.Event()
 
@@ -171,7 +169,7 @@ def ended_where_cut_off() -> Iterator[None]:
         answered = reached = time.monotonic()
         with ThreadPoolExecutor(1 + len(others)) as pool:
             while not done.wait(_LOOK_SECONDS):
-                answer, *reachable = pool.map(_answers, [head, *others])
+                answer, *reachable = pool.map(functools.partial(answers, seconds=_ANSWER_SECONDS), [head, *others])
                 now = time.monotonic()
                 answered = now if answer else answered
                 reached = now if any(found is not None for found in (answer, *reachable)) else reached
@@ -193,9 +191,10 @@ def _other_machines(head: Address) -> list[Address]:
     return [(address, port) for address, port in found.items() if address not in {*here, head[0]}][:_MOST_LOOKED_AT]
 
 
-def _address(text: str) -> Address:
-    host, _, port = text.rpartition(":")
-    return host.strip("[]"), int(port)
+def _head_address() -> Address:
+    address = host_and_port(ray.get_runtime_context().gcs_address)
+    assert address is not None
+    return address
 
 
 _AGAIN = "run the same command again"
@@ -256,26 +255,10 @@ def _kept_to_this_machine() -> Iterator[None]:
             os.environ[_LOOPBACK] = before
 
 
-def _answers(address: Address) -> bool | None:
-    """Whether something listens there; None where that cannot be told: it is busy, or its machine is gone."""
-    try:
-        socket.create_connection(address, timeout=1.0).close()
-    except ConnectionRefusedError:
-        return False
-    except OSError:
-        return None
-    return True
-
-
-def _reach(address: str) -> None:
-    """See that something listens at HOST:PORT, for which Ray itself would wait for minutes. Raises JobError."""
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():  # such as `auto`
-        return
-    try:
-        socket.create_connection((host, int(port)), timeout=_REACH_SECONDS).close()
-    except OSError as error:
+def _reach(named: str) -> None:
+    """Raise JobError if nothing listens at HOST:PORT: Ray itself would wait for minutes."""
+    address = host_and_port(named)
+    if address is not None and not answers(address, seconds=_REACH_SECONDS):
         raise JobError(
-            f"no Ray cluster answers at RAY_ADDRESS={address} ({error.strerror or error}); start one, or unset it to "
-            "use this machine alone"
-        ) from error
+            f"no Ray cluster answers at RAY_ADDRESS={named}; start one, or unset it to use this machine alone"
+        )
