@@ -27,6 +27,7 @@ from tokenfree.train.model.common.slots import Embedder, EmbedderConfig
 NUM_SEGMENTS = 16
 
 MAX_CHARACTERS = "model.embedder.max_characters"
+InputPositions = Literal["learned", "sinusoidal", "none"]
 
 
 @settings
@@ -39,7 +40,7 @@ class PositionedConfig(EmbedderConfig):
         max_characters: the most symbols of an example: rows of the table of positions.
     """
 
-    positions: Literal["learned", "sinusoidal", "none"] = "learned"
+    positions: InputPositions = "learned"
     max_characters: Positive = 16384
 
     def check(self, width: int, length: int | None) -> list[str]:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from tokenfree.core.settings import Positive, settings
 from tokenfree.train.model.common.basic import Cost, Dimensions, Dropout, GlorotDense, count_parameters
 from tokenfree.train.model.common.slots import Embedder
-from tokenfree.train.model.embedders.characters import PositionedConfig
+from tokenfree.train.model.embedders.characters import InputPositions, PositionedConfig
 
 
 @settings
@@ -26,7 +26,7 @@ class Config(PositionedConfig):
 
     name: Literal["vectors"] = "vectors"
     size: Positive = 50
-    positions: Literal["learned", "sinusoidal", "none"] = "none"
+    positions: InputPositions = "none"
     max_characters: Positive = 512
 
     symbols = "vectors"
