@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from tests.train.data.test_loader import LENGTH, assert_equal
-from tests.train.data.test_order import MANY, MIXED, FakeShard, make_order, shards_of
+from tests.train.data.test_order import MANY, MIXED, make_order, shards_of
 from tokenfree.core.errors import UserError
 from tokenfree.core.storage import Storage
-from tokenfree.preprocess.dataset.manifest import load_manifest, save_manifest
+from tokenfree.preprocess.dataset.manifest import ShardEntry, load_manifest, save_manifest
 from tokenfree.train.batches.base import Collator
 from tokenfree.train.data.loader import Loader, load_windows
 from tokenfree.train.data.mixture import Mixing, Mixture, load_contents
@@ -48,7 +48,7 @@ def mixed_order(
     weights: tuple[int, ...], *, streams: int = 4, batch: int = 16, seed: int = 0
 ) -> tuple[Order, np.ndarray]:
     """An order over directories of two languages each, and the number of the directory of each shard."""
-    shards: list[FakeShard] = []
+    shards: list[ShardEntry] = []
     of_shard: list[int] = []
     for number in range(len(weights)):
         own = shards_of(("en", 50 + number), ("en", 7), (f"l{number}", 20))
@@ -206,7 +206,7 @@ def test_a_share_too_small_for_its_languages_is_refused() -> None:
     ],
 )
 def test_the_order_of_one_directory_is_what_it_was(
-    shards: list[FakeShard], options: dict[str, Any], expected: str
+    shards: list[ShardEntry], options: dict[str, Any], expected: str
 ) -> None:
     places = make_order(shards, **options).locate(np.arange(0, 300_000, 7, dtype=np.int64))
     content = b"".join(np.ascontiguousarray(part, dtype=np.int64).tobytes() for part in places)

@@ -1,29 +1,21 @@
 """Which row each sample is: coverage, shares, and independence of how it is asked."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tokenfree.core.errors import UserError
+from tokenfree.preprocess.dataset.manifest import ShardEntry
 from tokenfree.train.data.order import PERIOD, Order, language_shares
 
 
-@dataclass(frozen=True)
-class FakeShard:
-    language: str
-    rows: int
-    characters: int
-
-
-def shards_of(*sizes: tuple[str, int]) -> list[FakeShard]:
-    return [FakeShard(language, rows, 1000 * rows) for language, rows in sizes]
+def shards_of(*sizes: tuple[str, int]) -> list[ShardEntry]:
+    return [ShardEntry("", language, rows, rows, 1000 * rows, 0, "") for language, rows in sizes]
 
 
 def make_order(
-    shards: list[FakeShard], *, seed: int = 0, smoothing: float = 0.7, streams: int = 4, batch: int = 16
+    shards: list[ShardEntry], *, seed: int = 0, smoothing: float = 0.7, streams: int = 4, batch: int = 16
 ) -> Order:
     return Order(shards, seed=seed, smoothing=smoothing, streams=streams, global_batch=batch)
 

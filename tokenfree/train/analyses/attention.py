@@ -106,7 +106,7 @@ class TextUnits(NamedTuple):
 class SeenLayer(NamedTuple):
     """One layer with one text; only real queries and keys are told, but all keys that are mixtures of units."""
 
-    core: Any  # the attention pattern, an `Attention` of slots/trunk.py
+    core: Any  # the attention pattern
     heads: Heads
     units: TextUnits
 

@@ -9,27 +9,17 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from tokenfree.core.errors import UserError
+from tokenfree.preprocess.dataset.manifest import ShardEntry
 from tokenfree.train.batches import counter_random as random
 from tokenfree.train.data.mixture import PERIOD, Mixing, fair_turns, quotas_of, shuffled_turns
 
 VERSION = 1  # of the rules in this file: a run goes on only under those it began with
 _MOST_TURNS = 4096  # a sum of the weights of directories up to which their shares are exact, else to a part of a period
-
-
-class Counts(Protocol):
-    """What the order needs of a shard; `tokenfree.preprocess.dataset.manifest.ShardEntry` is one."""
-
-    @property
-    def language(self) -> str: ...
-    @property
-    def rows(self) -> int: ...
-    @property
-    def characters(self) -> int: ...
 
 
 class Places(NamedTuple):
@@ -72,7 +62,7 @@ class Order:
 
     def __init__(
         self,
-        shards: Sequence[Counts],
+        shards: Sequence[ShardEntry],
         *,
         seed: int,
         smoothing: float,
