@@ -12,6 +12,7 @@ from unittest import mock
 import torch
 
 from benchmarks.timing import in_turn, median, quotient
+from tokenfree.train.model.attention.full import FullAttention
 from tokenfree.train.model.common import attention
 
 KEYS = (16, 32, 64, 128, 192, 256, 384, 512)
@@ -49,7 +50,7 @@ def step(heads: int, width: int, keys: int, dtype: torch.dtype, *, few: int) -> 
     q, k, v = (torch.randn(shape, dtype=dtype, requires_grad=True) for _ in range(3))
     hidden = attention.hide(torch.ones(shape[0], 1, 1, keys, dtype=torch.bool), dtype)
     with mock.patch.object(attention, "FEW_KEYS", few):
-        attention.FullAttention(0.0).attend(q, k, v, hidden).sum().backward()
+        FullAttention(0.0).attend(q, k, v, hidden).sum().backward()
 
 
 if __name__ == "__main__":

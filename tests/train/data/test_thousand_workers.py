@@ -16,7 +16,7 @@ import pytest
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.dataset.manifest import DatasetSplit, ShardEntry, load_manifest, save_manifest
 from tokenfree.train.batches import counter_random as random
-from tokenfree.train.batches.base import Arrays, Rows
+from tokenfree.train.batches.base import Arrays, Collator, Rows
 from tokenfree.train.data import loader
 from tokenfree.train.data import mixture as contents
 from tokenfree.train.data import shards as shard_cache
@@ -31,12 +31,11 @@ SIZES = [size for _ in range(40) for size in (31, 57, 45, 67)]  # rows of the sh
 PLANNED = 16  # samples placed at once; 4,096, as in a run, would be 500 epochs of so few rows
 
 
-@dataclasses.dataclass(frozen=True)
-class Ids:
+class Ids(Collator):
     """A collator of nothing but which row it is, and a draw by the sample's number as masks are drawn."""
 
-    columns: tuple[str, ...] = ("codepoints",)
-    length: int = 8
+    columns = ("codepoints",)
+    length = 8
 
     def __call__(self, rows: Rows, sample_ids: np.ndarray) -> Arrays:
         draws = random.uniform(3, "mask", sample_ids, 1)[:, 0]
