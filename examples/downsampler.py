@@ -35,8 +35,7 @@ class MaxPool(DownsamplerConfig):
         return -(-length // self.rate)
 
 
-# %%
-# The module: a unit is the largest value of each component over `rate` characters.
+# The module: a unit has the largest value of each component over `rate` characters.
 class MaxPooling(Downsampler):  # B batch, C characters, U units, R characters of a unit, D width
     def __init__(self, rate: int, width: int) -> None:
         super().__init__()
@@ -62,9 +61,8 @@ config = tokenfree.Recipe.for_preprocessing("wikipedia-tiny", wikipedia=[str(DUM
 tokenfree.run_preprocess(config, str(OUTPUT / "data"))
 
 # %%
-# The same training with CANINE's convolution and with the new part.
-for downsampler in ({"name": "strided_conv"}, {"name": "__main__.MaxPool", "rate": 4}):
-    recipe = tokenfree.Recipe.from_name("canine-fast-tiny", model={"downsampler": downsampler}, train={"steps": STEPS})
-    run = str(OUTPUT / downsampler["name"])
-    result = tokenfree.pretrain(recipe, str(OUTPUT / "data"), run)
-    print(f"{downsampler['name']}: held-out loss {result.validation_loss:.3f} nats")
+for name in ("strided_conv", "__main__.MaxPool"):  # CANINE's convolution, and the new part
+    change = {"model": {"downsampler": {"name": name, "rate": 4}}, "train": {"steps": STEPS}}
+    recipe = tokenfree.Recipe.from_name("canine-fast-tiny", **change)
+    result = tokenfree.pretrain(recipe, str(OUTPUT / "data"), str(OUTPUT / name))
+    print(f"{name}: held-out loss {result.validation_loss:.3f} nats")
