@@ -47,7 +47,7 @@ def _of_definition(path: Path, node: ast.AST, owner: str = "") -> Iterator[str]:
         for method in methods:
             if not (method.name.startswith("_") or _is_told_above(path, node, method.name)):
                 yield from _of_definition(path, method, f"{node.name}.")
-    told = (text or "").partition("Raises:")[2]
+    told = (text or "").partition("Raise")[2]  # a section, or a sentence
     yield from (f"{where}: raises {error}, and does not say so" for error in sorted(errors) if error not in told)
 
 

@@ -78,7 +78,11 @@ class Run:
             self.folder = base / self.name.rstrip("/").rsplit("/", 1)[-1]
 
     def open(self, config: RunConfig[Any]) -> None:
-        """Make a new run, or see that the existing one is of the same recipe and data; see `open_run`."""
+        """Make a new run, or see that the existing one is of the same recipe and data; see `open_run`.
+
+        Raises:
+            UserError: it is of others, its config is damaged, or it cannot be written.
+        """
         if self._local:
             open_run(self.folder, config)
             return

@@ -56,6 +56,9 @@ def up(args: argparse.Namespace) -> int:
       tokenfree cluster profiles aws > aws.yaml    and fill in what stands in <...>
       tokenfree cluster up aws.yaml
       tokenfree cluster up aws.yaml --yes
+
+    Raises:
+        UserError: the profile cannot be used, or the answer was no.
     """
     if args.profile == LOCAL:
         raise UserError("local is not a profile. tokenfree cluster local starts a local cluster")
@@ -140,6 +143,9 @@ def local(args: argparse.Namespace) -> int:
     Examples:
       tokenfree cluster local --nodes 3
       tokenfree cluster local --nodes 2 --cpus 2
+
+    Raises:
+        UserError: a number is too small, or a local cluster runs already.
     """
     from tokenfree.workflows.terminal.progress import counted
 
@@ -182,6 +188,9 @@ def submit(args: argparse.Namespace) -> int:
       tokenfree cluster submit -- sweep three-knobs-tiny --data s3://bucket/en --output /mnt/shared/sweep
       tokenfree cluster submit --send mine.yaml --send parts.py --gpus 1 -- pretrain mine.yaml --data s3://bucket/en \\
           --output s3://bucket/run
+
+    Raises:
+        UserError: the output is relative, an address holds a password, or a file to send does not exist.
     """
     from tokenfree.workflows.terminal.progress import counted
 
