@@ -151,12 +151,18 @@ def test_bert_both_ways(tmp_path: Path) -> None:
         encoder(TEXTS)
 
 
-def test_a_run_that_cannot_be_exported(exported: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_names_files_and_warns_of_padding(
+    run: str, exported: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["export", run, "--to", "huggingface", str(tmp_path / "canine")]) == 0
+    out = capsys.readouterr().out
+    assert "  warning     CanineModel needs padding after each text" in out
+    assert ", config.json, model.safetensors, modeling_tokenfree.py, " in out
     import_folder(exported, tmp_path / "run", {"model": {"trunk": {"attention": {"name": "multi_scale"}}}})
-    capsys.readouterr()
-    assert cli.main(["export", str(tmp_path / "run"), "--to", "huggingface", str(tmp_path / "out")]) == 2
-    assert "model.trunk.attention.name must be 'full', not 'multi_scale'" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
+    assert cli.main(["export", str(tmp_path / "run"), "--to", "huggingface", str(tmp_path / "out")]) == 0
+    out = capsys.readouterr().out
+    assert "warning" not in out
+    assert "from transformers import AutoModel; AutoModel.from_pretrained(" in out
 
 
 def test_folders_that_are_no_models(run: str, exported: str, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tokenfree.core.errors import UserError
 from tokenfree.preprocess.dataset.manifest import load_vocabulary
 from tokenfree.train.finetune import finetune
 from tokenfree.train.huggingface.folders import export_run
-from tokenfree.train.huggingface.tasks import port_head
+from tokenfree.train.huggingface.tasks import folder_head
 from tokenfree.train.loop.step import on_device
 from tokenfree.train.tasks.inputs import text_inputs
 
@@ -76,4 +76,4 @@ def test_the_logits_are_the_same(model: str, corpus: str, tmp_path: Path, monkey
 def test_types_of_answers_have_no_equal() -> None:
     made = recipe({**TASK, "name": "qa_tydi"})
     with pytest.raises(UserError, match="no class that tells types of answers, as qa_tydi does"):
-        port_head(made.task, made.task.build(made.model))
+        folder_head(made.task, made.task.build(made.model))

@@ -10,74 +10,82 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from huggingface_hub import ModelCardData
+from torch import Tensor
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.files import write_atomically
 from tokenfree.core.locks import LOCK, claimed
+from tokenfree.core.settings import to_mapping
 from tokenfree.core.storage import Storage
+from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.data.mixture import load_data_manifest
 from tokenfree.train.huggingface import bert, canine
-from tokenfree.train.huggingface.weight_names import StateDict
+from tokenfree.train.huggingface.weight_names import StateDict, layer_fields
 from tokenfree.train.inference.text_encoder import TextEncoder
-from tokenfree.train.model.encoder import Encoder
+from tokenfree.train.model.encoder import Encoder, ModelConfig
 from tokenfree.train.runs.checkpoints import CheckpointState, save_tensors
-from tokenfree.train.runs.config import RESULT, RESULT_NAME, RunConfig, read_config
+from tokenfree.train.runs.config import RESULT, RESULT_NAME, RunConfig
 
 CARD = "README.md"
-CANINE = """\
+USAGE = """\
 ```python
 import torch
-from transformers import AutoTokenizer, CanineModel
+from transformers import AutoTokenizer, {auto}
 
 tokenizer = AutoTokenizer.from_pretrained("this folder", trust_remote_code=True)
-model = CanineModel.from_pretrained("this folder").eval()
-inputs = tokenizer(["any text", "日本語"], padding="longest", return_tensors="pt")
+model = {auto}.from_pretrained("this folder", trust_remote_code=True).eval()
+inputs = tokenizer({texts}, padding=True, return_tensors="pt")
 with torch.no_grad():
-    vectors = model(**inputs).last_hidden_state  # CLS, the characters, SEP, padding
+    {outputs}
 ```
-"""
+
+`trust_remote_code=True` runs the Python files of this folder, which need tokenfree. The model pads each text as in
+training, so any tokenizer of {symbols} is right."""
+PORT = """\
+`transformers.{reader}.from_pretrained("this folder")` opens the same weights without tokenfree."""
+NO_TOKENIZER = """\
+It reads ids of the subwords of its training data, whose tokenizer is not in this folder: [CLS] text [SEP], or [CLS]
+text [SEP] second text [SEP] with the second text in segment 1."""
 PADDING = """\
-The model needs padding after a text: its last group of {group} characters has no unit of its own. The tokenizer in this
-folder (`{tokenizer}`, which `trust_remote_code=True` runs) adds it, with the attention mask 0, also to one text without
-`padding`. `transformers.CanineTokenizer`, which is loaded without that option, adds none, and the vectors of the last
-characters are then others, and to a lesser degree all. With it, pass `padding="max_length"`, which pads to
-{length} positions, or with a smaller `max_length`: a multiple of {whole}, at least {extra} more than the characters of
-the longest text. Texts of up to {characters} characters fit."""
-BERT = """\
-```python
-from transformers import BertModel
-
-model = BertModel.from_pretrained("this folder").eval()
-```
-
-It reads the subwords of its training data, whose tokenizer is not in this folder."""
+Warning: that class needs padding after a text, since its last group of {group} characters has no unit of its own. The
+tokenizer of this folder adds it, with the attention mask 0, also to one text without `padding`.
+`transformers.CanineTokenizer`, which is loaded without `trust_remote_code`, adds none, and the vectors of the last
+characters are then others, and to a lesser degree all. With it, pass `padding="max_length"`, which pads to {length}
+positions, or with a smaller `max_length`: a multiple of {whole}, at least {extra} more than the characters of the
+longest text. Texts of up to {characters} characters fit."""
 
 
-def model_card(
-    run: str | Path,
+def usage(
+    fields: Mapping[str, Any],
     encoder: TextEncoder,
-    state: CheckpointState,
-    tokenizer: str | None,
     *,
-    trust_code: bool = False,
+    has_tokenizer: bool,
+    auto: str = "AutoModel",
+    texts: str = '["any text", "日本語"]',
+    outputs: str = "vectors = model(**inputs).last_hidden_state  # of CLS, the text, SEP, padding",
+    num_texts: int = 1,
 ) -> str:
-    """The text of the card of a run's checkpoint, in Markdown with front matter.
+    """How a folder is used, in Markdown.
 
     Args:
-        run: path or address of the run.
-        encoder: its encoder.
-        state: what the checkpoint says of itself.
-        tokenizer: the file of the exported tokenizer; None for a model that comes without.
-        trust_code: run the code outside tokenfree that the run names.
-
-    Raises:
-        UserError: there is no such run.
+        fields: of config.json.
+        encoder: in the folder.
+        has_tokenizer: whether its tokenizer is there.
+        auto: the class that opens it.
+        texts: arguments of the tokenizer.
+        outputs: a line that computes them.
+        num_texts: of an input, each with a SEP behind it.
     """
-    kind = "BERT" if tokenizer is None else "CANINE"
-    snippet = BERT if tokenizer is None else f"{CANINE}\n{padding_note(encoder, tokenizer)}"
-    config = read_config(run, trust_code=trust_code)
-    return card_of_run(run, config, state, kind=kind, library="transformers", usage=snippet)
+    symbols = "subwords" if encoder.encoder.config.embedder.symbols == "subwords" else "characters"
+    parts = [USAGE.format(auto=auto, texts=texts, outputs=outputs, symbols=symbols)]
+    if fields["model_type"] in KINDS:
+        parts.append(PORT.format(reader=fields["architectures"][0]))
+    if fields["model_type"] == "canine":
+        parts.append(_padding_note(encoder, num_texts))
+    if not has_tokenizer:
+        parts.append(NO_TOKENIZER)
+    return "\n\n".join(parts)
 
 
 def card_of_run(
@@ -118,15 +126,14 @@ def front_matter(kind: str, *, library: str, pipeline: str, languages: Sequence[
     return f"---\n{data.to_yaml()}\n---"
 
 
-def padding_note(encoder: TextEncoder, tokenizer: str, *, texts: int = 1) -> str:
-    """What has to be known of the padding of a CANINE; `texts`: of an input, each with a SEP behind it."""
+def _padding_note(encoder: TextEncoder, num_texts: int) -> str:
+    """What has to be known of the padding of a CANINE without this folder's code."""
     return PADDING.format(
         group=encoder.group,
         length=encoder.length,
-        tokenizer=tokenizer,
         whole=math.lcm(encoder.group, encoder.block or 1),  # whole blocks of local attention, too
-        extra=1 + texts + encoder.spare,
-        characters=encoder.max_characters + 1 - texts,
+        extra=1 + num_texts + encoder.spare,
+        characters=encoder.max_characters + 1 - num_texts,
     )
 
 
@@ -193,6 +200,17 @@ def table(head: tuple[str, ...], rows: Any) -> str:
 KINDS = {"canine": canine, "bert": bert}
 SAFETENSORS = "model.safetensors"
 TOKENIZER = Path(__file__).with_name("tokenization_tokenfree.py")
+MODELING = Path(__file__).with_name("modeling_tokenfree.py")
+TASKS = ("ForMaskedLM", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
+AUTO_MAP = {
+    "AutoConfig": f"{MODELING.stem}.TokenfreeConfig",
+    "AutoModel": f"{MODELING.stem}.TokenfreeModel",
+    **{f"AutoModel{task}": f"{MODELING.stem}.Tokenfree{task}" for task in TASKS},
+}
+SUBWORDS = "subwords.model"
+PREDICTS_CHARACTERS = ("canine_c", "masked_characters")
+# The weights of heads as transformers names them, and as modeling_tokenfree.py does.
+HEADS = {"classifier.": "head.classifier.output.", "qa_outputs.": "head.spans.", "lm_head.": "lm_head."}
 VOCABULARY = "tokenfree_vocabulary"  # a field of config.json that we add: the SHA-256 of the data's vocabulary
 
 
@@ -239,32 +257,108 @@ def port_model(encoder: Encoder, vocabulary: str | None) -> tuple[StateDict, dic
     return state, fields | ({VOCABULARY: vocabulary} if kind == "bert" else {})
 
 
-def tokenizer_name(fields: Mapping[str, Any]) -> str | None:
-    """The file of the tokenizer of a model with these fields; None where it comes without."""
-    return TOKENIZER.name if fields["model_type"] == "canine" else None
+def folder_model(
+    encoder: TextEncoder, own: Mapping[str, Any], *, vocabulary: str | None, has_port: bool = True
+) -> tuple[StateDict, dict[str, Any]]:
+    """The weights and the fields of config.json of an encoder: those of a model of transformers where there is one like
+    it, else those of modeling_tokenfree.py.
+
+    Args:
+        encoder: of the run.
+        own: what the heads of modeling_tokenfree.py are built from.
+        vocabulary: see `port_model`.
+        has_port: whether the head is one of transformers.
+    """
+    config = encoder.encoder.config
+    own = {**own, "model": to_mapping(config), "length": encoder.length}
+    with contextlib.suppress(UserError):  # no model of transformers is like it
+        if has_port:
+            state, fields = port_model(encoder.encoder, vocabulary)
+            own["port"] = fields["model_type"]
+            return state, {**fields, "tokenfree": own, "auto_map": AUTO_MAP}
+    state = {f"encoder.{name}": tensor.detach() for name, tensor in encoder.encoder.state_dict().items()}
+    fields = {"model_type": "tokenfree", "architectures": ["TokenfreeModel"], **layer_fields(config)}
+    return state, {**fields, "tokenfree": own, "auto_map": AUTO_MAP}
+
+
+def refuse_other_words(config: ModelConfig, *, gives_words: bool) -> None:
+    """See that a model of words reads those of the text.
+
+    Raises:
+        UserError: its words are the subwords of its data.
+    """
+    if config.downsampler.bytes_per_word is not None and not gives_words:
+        raise UserError(
+            "objective.words: subwords need the vocabulary of the data, which no class of transformers reads. Export "
+            "to ONNX, or train with objective.words: rules."
+        )
+    if config.embedder.symbols == "vectors":
+        raise UserError(f"model.embedder.name: {config.embedder.name} reads vectors, which no tokenizer gives.")
+
+
+def from_port(kind: str, weights: Mapping[str, Tensor], fields: Mapping[str, Any]) -> StateDict:
+    """The weights of a folder with the names of transformers, by those of modeling_tokenfree.py.
+
+    Raises:
+        UserError: they are not those of such a model.
+    """
+    prefixes = {name: next((prefix for prefix in HEADS if name.startswith(prefix)), None) for name in weights}
+    encoder, _ = KINDS[kind].from_huggingface({name: weights[name] for name in weights if not prefixes[name]}, fields)
+    heads = {HEADS[prefix] + name.removeprefix(prefix): weights[name] for name, prefix in prefixes.items() if prefix}
+    return heads | {f"encoder.{name}": tensor for name, tensor in encoder.state_dict().items()}
 
 
 def write_folder(
-    folder: Path, state: Mapping[str, Any], fields: Mapping[str, Any], encoder: TextEncoder, card: str
+    folder: Path,
+    state: Mapping[str, Any],
+    fields: Mapping[str, Any],
+    encoder: TextEncoder,
+    card: str,
+    vocabulary: Vocabulary | None = None,
 ) -> None:
     """Write all files into a folder that `new_folder` gave; config.json, without which it is no model, comes last."""
     save_tensors(state, folder / SAFETENSORS, {"format": "pt"})
-    if tokenizer_name(fields) is not None:
-        _write_tokenizer(folder, encoder)
+    _write_tokenizer(folder, encoder, fields, vocabulary)
+    write_atomically(folder / MODELING.name, MODELING.read_text(encoding="utf-8"))
     write_atomically(folder / CARD, card)
     write_atomically(folder / "config.json", json.dumps(fields, indent=2) + "\n")
 
 
-def _write_tokenizer(folder: Path, encoder: TextEncoder) -> None:
-    """The tokenizer that pads, for `trust_remote_code=True`, and that of the port without."""
-    fields = {
-        "tokenizer_class": "CanineTokenizer",
-        "model_max_length": encoder.length,
-        "pad_group": encoder.group,
-        "pad_spare": encoder.spare,
-        "pad_reach": encoder.reach,
-        "pad_block": encoder.block,
-        "auto_map": {"AutoTokenizer": [f"{TOKENIZER.stem}.PaddedCanineTokenizer", None]},
-    }
-    write_atomically(folder / "tokenizer_config.json", json.dumps(fields, indent=2) + "\n")
+def _write_tokenizer(
+    folder: Path, encoder: TextEncoder, fields: Mapping[str, Any], vocabulary: Vocabulary | None
+) -> None:
+    """The tokenizer of codepoints, which pads for `CanineModel`, or of the subwords of a vocabulary."""
+    symbols, length = encoder.encoder.config.embedder.symbols, encoder.length
+    made: dict[str, Any]
+    if symbols == "subwords":
+        if vocabulary is None:
+            return
+        write_atomically(folder / SUBWORDS, vocabulary.model)
+        made, name = _subword_fields(vocabulary, length - encoder.spare), "SubwordTokenizer"
+    else:
+        name = "PaddedCanineTokenizer"
+        made = {"tokenizer_class": "CanineTokenizer", "model_max_length": length, "pad_group": encoder.group}
+        made |= {"pad_spare": encoder.spare, "pad_reach": encoder.reach, "pad_block": encoder.block or length}
+        if symbols == "bytes":  # positions of the input are not those of the encoder
+            made |= {"model_max_length": encoder.max_characters + 2, "pad_group": 1, "pad_spare": 0, "pad_reach": 0}
+        objective = fields.get("tokenfree", {}).get("objective")
+        if objective is not None and objective["name"] not in PREDICTS_CHARACTERS:
+            made["mask_token"] = None  # the pipeline fill-mask would take subwords for characters
+    made["auto_map"] = {"AutoTokenizer": [f"{TOKENIZER.stem}.{name}", None]}
+    write_atomically(folder / "tokenizer_config.json", json.dumps(made, indent=2) + "\n")
     write_atomically(folder / TOKENIZER.name, TOKENIZER.read_text(encoding="utf-8"))
+
+
+def _subword_fields(vocabulary: Vocabulary, length: int) -> dict[str, Any]:
+    special = [f"[{name}]" for name in ("CLS", "SEP", "MASK")]
+    added = {"lstrip": False, "rstrip": False, "normalized": False, "single_word": False, "special": True}
+    return {
+        "model_max_length": length,
+        "special_tokens_pattern": "cls_sep",
+        **{f"{name[1:-1].lower()}_token": name for name in special},
+        "pad_token": vocabulary.pieces()[0],
+        "unk_token": vocabulary.pieces()[1],
+        "added_tokens_decoder": {
+            str(vocabulary.size + n): {"content": name, **added} for n, name in enumerate(special)
+        },
+    }

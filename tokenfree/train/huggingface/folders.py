@@ -16,17 +16,21 @@ from torch import Tensor
 
 from tokenfree.core import own_code
 from tokenfree.core.errors import UserError
+from tokenfree.core.files import write_atomically
 from tokenfree.core.settings import build, fingerprint, merge, to_mapping
+from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.data.mixture import load_data_vocabulary
 from tokenfree.train.huggingface.exported_folder import (
     KINDS,
     SAFETENSORS,
     VOCABULARY,
     Exported,
-    model_card,
+    card_of_run,
+    folder_model,
     new_folder,
-    port_model,
-    tokenizer_name,
+    refuse_other_words,
+    usage,
     write_folder,
 )
 from tokenfree.train.huggingface.tasks import export_finetuned
@@ -36,9 +40,17 @@ from tokenfree.train.loop.parallel import model_tensors
 from tokenfree.train.model.encoder import Encoder, ModelConfig, check
 from tokenfree.train.runs import checkpoints
 from tokenfree.train.runs.checkpoints import CheckpointState
-from tokenfree.train.runs.config import RunConfig, is_finetuned, open_run
+from tokenfree.train.runs.config import RunConfig, is_finetuned, open_run, read_config
 from tokenfree.train.runs.run import Run
 
+# For sentence-transformers: the vector of a text is the output `mean`.
+SENTENCES: Mapping[str, Any] = {
+    "modules.json": [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}],
+    "sentence_bert_config.json": {
+        "modality_config": {"text": {"method": "forward", "method_output_name": "mean"}},
+        "module_output_name": "sentence_embedding",
+    },
+}
 OBJECTIVES = {"canine": "canine_s", "bert": "masked_subwords"}
 WEIGHTS = (SAFETENSORS, "pytorch_model.bin")
 PRETRAINED_LENGTH = 2048  # of CANINE's examples; later rows of its position table never saw training
@@ -63,19 +75,41 @@ def export_run(run: str | Path, folder: str | Path, *, step: int | None = None, 
         trust_code: run the code outside tokenfree that the run names.
 
     Raises:
-        UserError: there is no such run, transformers has no model like it, or the folder holds files already.
+        UserError: there is no such run, no tokenizer gives what it reads, or the folder holds files already.
         JobError: the checkpoint is damaged.
     """
     if is_finetuned(run):
         return export_finetuned(run, folder, step=step, trust_code=trust_code)
     encoder = load_encoder(run, step=step, trust_code=trust_code)
     assert encoder.checkpoint is not None, "it is of a run"
-    checkpoint = encoder.checkpoint.state
-    state, fields = port_model(encoder.encoder, checkpoint.vocabulary)
-    card = model_card(run, encoder, checkpoint, tokenizer_name(fields), trust_code=trust_code)
+    checkpoint, config = encoder.checkpoint, read_config(run, trust_code=trust_code)
+    refuse_other_words(encoder.encoder.config, gives_words=config.recipe.objective.gives_words)
+    vocabulary, own = _vocabulary_of(config, checkpoint.state.vocabulary), dict[str, Any]()
+    heads = {f"lm_{name}": tensor for name, tensor in checkpoint.weights().items() if name.startswith("head.")}
+    if heads:
+        own["objective"] = to_mapping(config.recipe.objective)
+        own["vocabulary_size"] = 0 if vocabulary is None else vocabulary.size
+    state, fields = folder_model(encoder, own, vocabulary=checkpoint.state.vocabulary)
+    kind = "Encoder" if fields["model_type"] == "tokenfree" else fields["model_type"].upper()
+    has_tokenizer = vocabulary is not None or encoder.encoder.config.embedder.symbols != "subwords"
+    shown = usage(fields, encoder, has_tokenizer=has_tokenizer)
+    card = card_of_run(run, config, checkpoint.state, kind=kind, library="transformers", usage=shown)
     with new_folder(folder) as made:
-        write_folder(made, state, fields, encoder, card)
-    return Exported(fields["architectures"][0], checkpoint.step)
+        for name, content in SENTENCES.items():
+            write_atomically(made / name, json.dumps(content, indent=2) + "\n")
+        write_folder(made, {**state, **heads}, fields, encoder, card, vocabulary)
+    return Exported(fields["architectures"][0], checkpoint.state.step)
+
+
+def _vocabulary_of(config: RunConfig[PretrainRecipe], sha256: str | None) -> Vocabulary | None:
+    """The vocabulary of the run's data; None where it has none, or where the data are no longer there."""
+    if sha256 is None or not config.manifest:
+        return None
+    try:
+        found = load_data_vocabulary(config.data)
+    except UserError:
+        return None
+    return found if found is not None and found.sha256 == sha256 else None
 
 
 def import_folder(folder: str | Path, run: str | Path, overrides: Mapping[str, Any] | None = None) -> PretrainRecipe:

@@ -9,21 +9,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import fingerprint
 from tokenfree.preprocess.dataset.manifest import load_vocabulary
 from tokenfree.train.config import FinetuneRecipe
 from tokenfree.train.huggingface.exported_folder import (
+    HEADS,
     Exported,
+    folder_model,
     front_matter,
     new_folder,
-    padding_note,
-    port_model,
+    refuse_other_words,
     result_of,
     table,
-    tokenizer_name,
+    usage,
     write_folder,
 )
 from tokenfree.train.huggingface.weight_names import StateDict
@@ -38,19 +39,19 @@ from tokenfree.train.tasks.questions import SpanHead
 Fields = dict[str, Any]
 
 
-class PortHead(NamedTuple):
-    """The head of a model of transformers."""
+class FolderHead(NamedTuple):
+    """The head of a task in a folder."""
 
     kind: str  # what follows "Bert" in the name of its class
     pipeline: str  # the hub's name of what it does
-    module: nn.Linear
-    name: str  # of that layer there
-    fields: Fields
-    is_pooled: bool  # whether it reads the pooled vector
+    fields: Fields  # of config.json
+    own: Fields  # what modeling_tokenfree.py builds it from
+    is_pooled: bool = False  # whether it reads the pooled vector
+    has_port: bool = True  # whether transformers has a class with it
 
 
-def port_head(task: DownstreamTask, head: TaskHead) -> PortHead:
-    """The head of transformers that computes what `head` does.
+def folder_head(task: DownstreamTask, head: TaskHead) -> FolderHead:
+    """The head of a folder that computes what `head` does.
 
     Args:
         task: fitted.
@@ -62,52 +63,54 @@ def port_head(task: DownstreamTask, head: TaskHead) -> PortHead:
     if type(head) is TextHead:
         return _of_texts(task, head)
     if type(head) is PlaceHead:
-        fields = _labels(_names(task, head)) | _dropout(head)
-        return PortHead(
-            "ForTokenClassification", "token-classification", head.classifier.output, "classifier", fields, False
-        )
+        fields, own = _labels(_names(task, head)) | _dropout(head), {"dropout": head.classifier.dropout.rate}
+        return FolderHead("ForTokenClassification", "token-classification", fields, own)
     if type(head) is SpanHead:
         if head.types is not None:
             raise UserError(f"task.name: transformers has no class that tells types of answers, as {task.name} does")
-        return PortHead("ForQuestionAnswering", "question-answering", head.spans, "qa_outputs", {}, False)
+        return FolderHead("ForQuestionAnswering", "question-answering", {}, {})
     raise UserError(f"task.name: transformers has no class with the head of {task.name}; none is exported")
 
 
-def with_head(state: Mapping[str, Tensor], fields: Mapping[str, Any], head: PortHead) -> tuple[StateDict, Fields]:
+def with_head(
+    state: Mapping[str, Tensor], fields: Mapping[str, Any], found: FolderHead, head: TaskHead
+) -> tuple[StateDict, Fields]:
     """The weights and the fields of an encoder with a head.
 
     Args:
-        state: of the encoder, under the names of transformers.
+        state: of the encoder, under the names of `folder_model`.
         fields: of its config.
+        found: of `head`.
         head: of the task.
     """
-    kind = fields["model_type"]
+    kind, weights = (
+        fields["model_type"],
+        {f"head.{name}": weight.detach() for name, weight in head.state_dict().items()},
+    )
+    if kind == "tokenfree":
+        return {**state, **weights}, {**fields, "architectures": [f"Tokenfree{found.kind}"], **found.fields}
     kept = {
         f"{kind}.{name}": tensor
         for name, tensor in state.items()
-        if head.is_pooled or kind != "bert" or not name.startswith("pooler.")  # which such a BERT is without
+        if found.is_pooled or kind != "bert" or not name.startswith("pooler.")  # which such a BERT is without
     }
-    for name, tensor in head.module.state_dict().items():
-        kept[f"{head.name}.{name}"] = tensor.detach()
-    own = {name: value for name, value in head.fields.items() if kind == "bert" or name != "classifier_dropout"}
-    return kept, {**fields, "architectures": [f"{kind.capitalize()}{head.kind}"], **own}
+    for theirs, ours in HEADS.items():
+        kept |= {name.replace(ours, theirs): weight for name, weight in weights.items() if name.startswith(ours)}
+    given = {name: value for name, value in found.fields.items() if kind == "bert" or name != "classifier_dropout"}
+    return kept, {**fields, "architectures": [f"{kind.capitalize()}{found.kind}"], **given}
 
 
-def _of_texts(task: DownstreamTask, head: TextHead) -> PortHead:
-    wrong: list[str] = []
-    if head.vector.representation != "pooled":
-        wrong.append(f"task.representation must be 'pooled', not {head.vector.representation!r}")
+def _of_texts(task: DownstreamTask, head: TextHead) -> FolderHead:
     if head.combine is not None:
-        wrong.append("task.encode must be 'together', not 'apart'")
-    if wrong:
-        raise UserError("transformers has no class with this head: " + "; ".join(wrong))
+        raise UserError("transformers has no class with this head: task.encode must be 'together', not 'apart'")
     if head.regression:
         fields: Fields = {"problem_type": "regression", **_labels(("number",))}
     else:
         fields = {"problem_type": "single_label_classification", **_labels(_names(task, head))}
-    fields |= _dropout(head)
-    module = head.classifier.output
-    return PortHead("ForSequenceClassification", "text-classification", module, "classifier", fields, True)
+    own = {"representation": head.vector.representation, "dropout": head.classifier.dropout.rate}
+    is_pooled = head.vector.representation == "pooled"
+    kind = "ForSequenceClassification"
+    return FolderHead(kind, "text-classification", fields | _dropout(head), own, is_pooled, has_port=is_pooled)
 
 
 def _names(task: DownstreamTask, head: TextHead | PlaceHead) -> Sequence[str]:
@@ -129,29 +132,9 @@ def _dropout(head: TextHead | PlaceHead) -> Fields:
     return {"classifier_dropout": head.classifier.dropout.rate}
 
 
-CANINE = """\
-```python
-import torch
-from transformers import AutoTokenizer, {reader}
-
-tokenizer = AutoTokenizer.from_pretrained("this folder", trust_remote_code=True)
-model = {reader}.from_pretrained("this folder").eval()
-inputs = tokenizer({texts}, padding="longest", return_tensors="pt")
-with torch.no_grad():
-    {outputs}
-```"""
-BERT = """\
-```python
-from transformers import {reader}
-
-model = {reader}.from_pretrained("this folder").eval()
-```
-
-It reads ids of the subwords of its training data, whose SentencePiece model is in the run and not in this folder: [CLS]
-text [SEP], or [CLS] text [SEP] second text [SEP] with the second text in segment 1."""
 OUTPUTS = {
     "ForSequenceClassification": "logits = model(**inputs).logits  # of each text, by `model.config.id2label`",
-    "ForTokenClassification": "logits = model(**inputs).logits  # of CLS, each character, SEP and padding",
+    "ForTokenClassification": "logits = model(**inputs).logits  # of CLS, the text, SEP and padding",
     "ForQuestionAnswering": "found = model(**inputs)  # start_logits and end_logits, of all positions",
 }
 PAIRS = """\
@@ -160,46 +143,29 @@ this folder gives the second text and its SEP segment 1."""
 WORD_TAGS = "Words have single spaces between them; the tag of a word is that of its first {symbol}."
 
 
-def task_card(
-    run: str | Path,
-    config: RunConfig[FinetuneRecipe],
-    step: int,
-    encoder: TextEncoder,
-    head: PortHead,
-    fields: Mapping[str, Any],
-    tokenizer: str | None,
+def _usage(
+    config: RunConfig[FinetuneRecipe], encoder: TextEncoder, head: FolderHead, fields: Fields, *, has_tokenizer: bool
 ) -> str:
-    """The text of the card of a fine-tuned run's checkpoint, in Markdown with front matter.
-
-    Args:
-        run: path or address of the run.
-        config: that of the run.
-        step: of the checkpoint.
-        encoder: of the checkpoint.
-        head: of the task.
-        fields: of config.json.
-        tokenizer: the file of the exported tokenizer; None for a model that comes without.
-    """
-    kind, reader = fields["model_type"].upper(), fields["architectures"][0]
-    sections: list[str] = []
-    if tokenizer is None:
-        sections.append(BERT.format(reader=reader))
-    else:
-        is_pair = config.recipe.task.name == "pairs" or head.kind == "ForQuestionAnswering"
-        texts = '["any text"], ["its second text"]' if is_pair else '["any text", "日本語"]'
-        if head.kind == "ForQuestionAnswering":
-            texts = '["a question"], ["its context"]'
-        sections.append(CANINE.format(reader=reader, texts=texts, outputs=OUTPUTS[head.kind]))
-        sections.append(padding_note(encoder, tokenizer, texts=2 if is_pair else 1))
-        if is_pair:
-            sections.append(PAIRS)
+    """How the folder of a fine-tuned run is used, in Markdown."""
+    is_answer, is_pair = head.kind == "ForQuestionAnswering", config.recipe.task.name == "pairs"
+    texts = '["any text"], ["its second text"]' if is_pair else '["any text", "日本語"]'
+    parts = [
+        usage(
+            fields,
+            encoder,
+            has_tokenizer=has_tokenizer,
+            auto=f"AutoModel{head.kind}",
+            texts='["a question"], ["its context"]' if is_answer else texts,
+            outputs=OUTPUTS[head.kind],
+            num_texts=2 if is_pair or is_answer else 1,
+        )
+    ]
+    symbols = encoder.encoder.config.embedder.symbols
+    if (is_pair or is_answer) and symbols != "subwords":
+        parts.append(PAIRS)
     if head.kind == "ForTokenClassification":
-        sections.append(WORD_TAGS.format(symbol="subword" if tokenizer is None else "character"))
-    labels = [] if fields.get("problem_type") == "regression" else list(fields.get("label2id", ()))
-    usage = "\n\n".join(sections)
-    return card_of_task(
-        run, config, step, kind=kind, library="transformers", pipeline=head.pipeline, labels=labels, usage=usage
-    )
+        parts.append(WORD_TAGS.format(symbol="subword" if symbols == "subwords" else "character"))
+    return "\n\n".join(parts)
 
 
 def card_of_task(
@@ -283,19 +249,30 @@ def export_finetuned(
         trust_code: run the code outside tokenfree that the run names.
 
     Raises:
-        UserError: there is no such run, transformers has no class with its head or its encoder, or the folder holds
-            files already.
+        UserError: there is no such run, transformers has no class for its task, or the folder holds files already.
         JobError: the checkpoint is damaged.
     """
     found = load_finetuned(run, step=step, trust_code=trust_code)
     assert isinstance(found.model.head, TaskHead), "the model was built by a task"
-    head = port_head(found.task, found.model.head)
+    head = folder_head(found.task, found.model.head)
     vocabulary = load_vocabulary(Run(run).name)
-    state, fields = port_model(found.model.encoder, None if vocabulary is None else vocabulary.sha256)
-    state, fields = with_head(state, fields, head)
     encoder = TextEncoder(found.model.encoder, length=found.recipe.train.length)
+    refuse_other_words(found.recipe.model, gives_words=True)
+    sha256 = None if vocabulary is None else vocabulary.sha256
+    state, fields = folder_model(encoder, {"head": head.own}, vocabulary=sha256, has_port=head.has_port)
+    state, fields = with_head(state, fields, head, found.model.head)
     config = read_finetuned(run, trust_code=trust_code)
-    card = task_card(run, config, found.step, encoder, head, fields, tokenizer_name(fields))
+    has_tokenizer = vocabulary is not None or encoder.encoder.config.embedder.symbols != "subwords"
+    card = card_of_task(
+        run,
+        config,
+        found.step,
+        kind="Encoder" if fields["model_type"] == "tokenfree" else fields["model_type"].upper(),
+        library="transformers",
+        pipeline=head.pipeline,
+        labels=[] if fields.get("problem_type") == "regression" else list(fields.get("label2id", ())),
+        usage=_usage(config, encoder, head, fields, has_tokenizer=has_tokenizer),
+    )
     with new_folder(folder) as made:
-        write_folder(made, state, fields, encoder, card)
+        write_folder(made, state, fields, encoder, card, vocabulary)
     return Exported(fields["architectures"][0], found.step)

@@ -1,4 +1,4 @@
-"""The tokenizer of an exported CANINE: `transformers.CanineTokenizer`, and padding that the model's last vectors need.
+"""Tokenizers of exported folders: of subwords, and `CanineTokenizer` with the padding that `CanineModel` needs.
 
 CANINE's last whole group of characters has no unit (arXiv 2103.06874, section 3.1, and the official code), so in an
 input without padding the last characters are not read as they were in training, where padding always followed. This
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from transformers import CanineTokenizer
+from transformers.tokenization_utils_sentencepiece import SentencePieceBackend
 
 
 class PaddedCanineTokenizer(CanineTokenizer):
@@ -91,3 +92,27 @@ class PaddedCanineTokenizer(CanineTokenizer):
 
 def _round_up(number: int, multiple: int) -> int:
     return -(-number // multiple) * multiple
+
+
+HIDDEN = "\ue003"  # CANINE's MASK, which no text holds
+
+
+class SubwordTokenizer(SentencePieceBackend):
+    """The subwords of a model's training data; CLS, SEP and MASK have the ids behind those of the vocabulary."""
+
+    vocab_files_names = {"vocab_file": "subwords.model"}
+    model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
+
+    def tokenize(self, text: str, **options: Any) -> list[str]:
+        """Return the pieces with a visible part, as in training.
+
+        The text is read whole, with a character for each MASK: a part alone would begin with a space.
+        """
+        mask = str(self.mask_token)
+        pieces = self.sp_model.encode(text.replace(mask, HIDDEN), out_type=str)
+        visible = (piece for piece in pieces if piece.strip("\u2581"))
+        marked = "\n".join(visible).replace("\n".join(f"<0x{byte:02X}>" for byte in HIDDEN.encode()), HIDDEN)
+        return [mask if HIDDEN in piece else piece for piece in marked.split("\n") if piece]
+
+    def convert_tokens_to_string(self, tokens: list[str]) -> str:
+        return self.sp_model.decode(tokens)

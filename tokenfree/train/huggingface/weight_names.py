@@ -26,6 +26,7 @@ LAYER_NAMES = {
     "norm": "output.LayerNorm",
 }
 POOLER = "pooler.dense.weight"
+LM_HEAD = "lm_head."  # the head of an objective, in exported folders
 TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 LARGEST_SIZE = 1 << 24  # of what has a weight for each
 
@@ -45,13 +46,15 @@ def port_name(name: str, modules: Mapping[str, str], layers: Mapping[str, str]) 
 def encoder_weights(state: Mapping[str, Tensor], prefix: str) -> StateDict:
     """The weights of the encoder in a checkpoint of the port, by their names without `prefix`.
 
-    The port's task models put `prefix` before the names, and heads beside, which are left out.
+    The port's task models put `prefix` before the names, and heads beside, which are left out, as is an objective's.
     """
     has_prefix = any(name.startswith(prefix) for name in state)
     return {
         name.removeprefix(prefix): tensor
         for name, tensor in state.items()
-        if (name.startswith(prefix) or not has_prefix) and not name.endswith("position_ids")
+        if (name.startswith(prefix) or not has_prefix)
+        and not name.startswith(LM_HEAD)
+        and not name.endswith("position_ids")
     }
 
 

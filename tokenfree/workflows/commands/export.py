@@ -1,9 +1,9 @@
-"""Write a run's encoder for another library: transformers.CanineModel.from_pretrained(DIR) gives the same outputs.
+"""Write a run for transformers or onnxruntime, with the same outputs.
 
-A subword BERT becomes a folder for transformers.BertModel; every model a graph of ONNX for inputs of any length, with
-which onnxruntime gives the same outputs. Heads of the objective stay behind. A fine-tuned run becomes a folder for
-CanineForSequenceClassification, BertForTokenClassification and so on, or a graph that gives logits, with its head and
-the names of its labels.
+A folder for transformers opens with AutoModel, AutoModelForMaskedLM and so on and trust_remote_code=True, where
+tokenfree is installed. That of a CANINE or a subword BERT opens with CanineModel or BertModel, too. A fine-tuned run
+keeps its head and the names of its labels. A graph of ONNX takes inputs of any length; it has the encoder, or logits of
+a fine-tuned run.
 
 Example:
   tokenfree export runs/tiny --to huggingface exported/tiny
@@ -45,7 +45,11 @@ def _to_huggingface(args: argparse.Namespace) -> str:
 
     reader, step = export_run(args.run_folder, args.folder, step=args.step, trust_code=args.trust_code)
     print(f"  step        {step:,}")
-    return f"from transformers import {reader}; {reader}.from_pretrained({json.dumps(args.folder)})"
+    if reader.startswith("Canine"):
+        print(f"  warning     {reader} needs padding after each text: see README.md. AutoModel pads by itself")
+    auto = f"AutoModel{reader[reader.find('For') :] if 'For' in reader else ''}"
+    load = f"{auto}.from_pretrained({json.dumps(args.folder)}, trust_remote_code=True)"
+    return f"from transformers import {auto}; {load}"
 
 
 def _to_onnx(args: argparse.Namespace) -> str:

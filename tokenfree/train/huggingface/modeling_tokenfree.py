@@ -1,0 +1,350 @@
+"""All models of tokenfree in transformers: `AutoModel.from_pretrained(FOLDER, trust_remote_code=True)` and its kind.
+
+This file is copied into exported folders, where transformers finds it; it imports the installed tokenfree. Inputs are
+the codepoints of `CanineTokenizer`, of models of subwords their ids. A text gets the padding of training inside
+`forward`, so its outputs depend neither on the tokenizer's padding nor on the texts beside it.
+
+B batch, C positions of the input, V vectors of the encoder, D width, K classes
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import PreTrainedConfig, PreTrainedModel
+from transformers.modeling_outputs import (
+    BaseModelOutputWithPooling,
+    MaskedLMOutput,
+    QuestionAnsweringModelOutput,
+    SequenceClassifierOutput,
+    TokenClassifierOutput,
+)
+from transformers.utils.generic import can_return_tuple
+from transformers.utils.hub import cached_file
+
+from tokenfree.core.settings import build
+from tokenfree.preprocess.text.specials import BYTE_MASK, CLS, MASK, SEP
+from tokenfree.train.batches.padding import Padding
+from tokenfree.train.batches.words import NOWHERE
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.huggingface.exported_folder import SAFETENSORS, from_port
+from tokenfree.train.model.common.basic import initialise
+from tokenfree.train.model.encoder import ModelConfig, mean_of_text
+from tokenfree.train.objectives.canine_c import CanineC
+from tokenfree.train.tasks.heads import PlaceHead, TextHead, encode_all
+from tokenfree.train.tasks.inputs import TextSymbols, joined, text_inputs
+from tokenfree.train.tasks.questions import SpanDecoder, SpanHead
+
+HUB = ("cache_dir", "force_download", "local_files_only", "token", "revision", "subfolder")
+NO_ANSWER = -1e4
+
+
+class TokenfreeConfig(PreTrainedConfig):
+    """Settings of a model of tokenfree.
+
+    Attributes:
+        tokenfree: The settings `model`, the `length` of an input, and of heads what they are built from; `port` where
+            the weights have the names of that model of transformers.
+    """
+
+    model_type = "tokenfree"
+    tokenfree: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def get_config_dict(cls, *args: Any, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Read config.json, which may name the model of transformers with the same weights."""
+        found, unused = super().get_config_dict(*args, **options)
+        return {**found, "model_type": cls.model_type}, unused
+
+
+@dataclass
+class TokenfreeOutput(BaseModelOutputWithPooling):
+    """The outputs of an encoder; `mean` [B, D] is that of `tokenfree.load_encoder`."""
+
+    mean: Tensor | None = None
+
+
+class Batch(NamedTuple):
+    """A batch as the encoder reads it."""
+
+    arrays: dict[str, Tensor]  # as of a task's collator
+    vectors_BC: Tensor  # int64: which of the encoder's vectors each position has; -1: none
+    symbols_BC: Tensor  # the same of its symbols: they differ where vectors are of words
+
+    def spread(self, vectors_BVD: Tensor, *, of_symbols: bool = False, fill: float = 0.0) -> Tensor:
+        """The vectors [B, C, D] of all positions; `fill` where there is none."""
+        places_BC1 = (self.symbols_BC if of_symbols else self.vectors_BC)[..., None]
+        found_BCD = vectors_BVD.gather(1, places_BC1.clamp(min=0).expand(-1, -1, vectors_BVD.shape[-1]))
+        return found_BCD.masked_fill(places_BC1 == NOWHERE, fill)
+
+
+class TokenfreePreTrainedModel(PreTrainedModel):
+    """What all classes share: the encoder, how inputs become batches, and how weights are read."""
+
+    config_class = TokenfreeConfig
+    base_model_prefix = ""
+    _keys_to_ignore_on_load_unexpected = {r"^head\.", r"^lm_head\."}
+
+    def __init__(self, config: TokenfreeConfig) -> None:
+        super().__init__(config)
+        own = config.tokenfree
+        model = build(ModelConfig, own["model"], source="config.json")
+        self.length: int = own["length"]
+        with torch.device("cpu"):  # transformers builds on "meta", where constants would be lost
+            self.encoder = model.build()
+        self._constants = {name: buffer.clone() for name, buffer in self.encoder.named_buffers()}
+        self._padding = Padding(model, self.length)
+        self._inputs = None if model.embedder.symbols != "bytes" else text_inputs(model, self.length, None)
+
+    @classmethod
+    def from_pretrained(cls, path: Any, *args: Any, config: Any = None, **options: Any) -> Any:
+        """Return the model in a folder or on the hub; see transformers."""
+        hub = {name: options[name] for name in HUB if name in options}
+        if not isinstance(config, TokenfreeConfig):
+            config = TokenfreeConfig.from_pretrained(path if config is None else config, **hub)
+        port = config.tokenfree.get("port")
+        if port is not None:
+            file = cached_file(path, SAFETENSORS, **hub)
+            assert file is not None, "else it raises"
+            options["state_dict"] = from_port(port, load_file(file), config.to_dict())
+            path, config = None, copy.deepcopy(config)
+            del config.tokenfree["port"]  # saved again, it has the names of this class
+        found = super().from_pretrained(path, *args, config=config, **options)
+        model = found[0] if isinstance(found, tuple) else found
+        persistent = model.encoder.state_dict().keys()
+        for name, buffer in model.encoder.named_buffers():
+            if name not in persistent:
+                buffer.copy_(model._constants[name])
+        return found
+
+    def _init_weights(self, module: nn.Module) -> None:
+        initialise(module, self.encoder.config.initialisation)
+
+    def batch(self, input_ids: Tensor, attention_mask: Tensor | None, token_type_ids: Tensor | None) -> Batch:
+        """Return a batch with the padding of training.
+
+        Raises:
+            ValueError: the padding does not follow the text, or a text is longer than the model reads.
+        """
+        mask_BC = (input_ids != 0) if attention_mask is None else attention_mask.bool()
+        sizes_B = mask_BC.sum(dim=1)
+        places_C = torch.arange(input_ids.shape[1], device=input_ids.device)
+        if not torch.equal(mask_BC, places_C < sizes_B[:, None]):
+            raise ValueError("the padding has to follow the text. Set tokenizer.padding_side to 'right'.")
+        if self._inputs is not None:
+            rows = zip(input_ids.tolist(), sizes_B.tolist(), strict=True)
+            return self._of_bytes([row[:size] for row, size in rows], input_ids)
+        longest, most = int(sizes_B.max()), self._padding.length - self._padding.spare
+        if longest > most:
+            raise ValueError(f"a text has {longest} positions, and this model reads {most}. Truncate it.")
+        length = self._padding.padded([longest])
+
+        def padded(x_BC: Tensor) -> Tensor:
+            return functional.pad((x_BC * mask_BC)[:, :longest], (0, length - longest))
+
+        arrays = {"codepoints": padded(input_ids), "mask": padded(mask_BC)}
+        if token_type_ids is not None and bool(token_type_ids.any()):
+            arrays["segments"] = padded(token_type_ids)
+        own_BC = torch.where(mask_BC, places_C, NOWHERE)
+        return Batch(arrays, own_BC, own_BC)
+
+    def _of_bytes(self, rows: Sequence[Sequence[int]], input_ids: Tensor) -> Batch:
+        """The batch of models that read bytes; the vector of a character is that of its first byte, or of its word."""
+        inputs: Any = self._inputs
+        parts = [[self._encoded(text) for text in _texts(row)] for row in rows]
+        for row in parts:
+            if inputs.missing(row):
+                raise ValueError(f"a text is longer than the {self.length} bytes that this model reads. Truncate it.")
+        arrays = {name: torch.from_numpy(array) for name, array in inputs.arrays(parts).items()}
+        vectors_BC = torch.full(input_ids.shape, NOWHERE)
+        for number, row in enumerate(parts):
+            places = [0]
+            for part, offset in zip(row, inputs.offsets(row), strict=True):
+                places += [
+                    *np.where(part.vectors == NOWHERE, NOWHERE, offset + part.vectors),
+                    offset + part.num_vectors,
+                ]
+            vectors_BC[number, : len(places)] = torch.tensor(places)
+        symbols_BC = vectors_BC
+        if "unit_ends" in arrays:
+            starts_BU = functional.pad(arrays["unit_ends"][:, :-1], (1, 0))
+            symbols_BC = torch.where(vectors_BC < 0, NOWHERE, starts_BU.gather(1, vectors_BC.clamp(min=0)))
+        device = input_ids.device
+        on_device = {name: tensor.to(device) for name, tensor in arrays.items()}
+        return Batch(on_device, vectors_BC.to(device), symbols_BC.to(device))
+
+    def _encoded(self, text: Sequence[int]) -> TextSymbols:
+        """A text as the encoder reads it, with the byte MASK, a word of its own, for each MASK."""
+        inputs: Any = self._inputs
+        has_words = self.encoder.config.downsampler.bytes_per_word is not None
+        mask = TextSymbols(np.array([BYTE_MASK]), np.array([0]), np.array([1]) if has_words else None)
+        parts: list[TextSymbols] = []
+        for is_mask, run in groupby(text, key=lambda codepoint: codepoint == MASK):
+            found = list(run)
+            parts += [mask] * len(found) if is_mask else [inputs.encode("".join(map(chr, found)))]
+        return joined(parts or [inputs.encode("")])
+
+
+def _texts(row: Sequence[int]) -> list[list[int]]:
+    """The texts between CLS and SEP.
+
+    Raises:
+        ValueError: the input does not begin and end so.
+    """
+    if len(row) < 2 or row[0] != CLS or row[-1] != SEP:
+        raise ValueError("an input has to begin with CLS and end with SEP. Keep add_special_tokens=True.")
+    texts: list[list[int]] = [[]]
+    for codepoint in row[1:-1]:
+        texts.append([]) if codepoint == SEP else texts[-1].append(codepoint)
+    return texts
+
+
+class TokenfreeModel(TokenfreePreTrainedModel):
+    """The encoder: vectors of positions, the pooled vector of CLS, and the mean over a text."""
+
+    def __init__(self, config: TokenfreeConfig) -> None:
+        super().__init__(config)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        **unused: Any,
+    ) -> TokenfreeOutput:
+        batch = self.batch(input_ids, attention_mask, token_type_ids)
+        vectors_BVD, pooled_BD = encode_all(self.encoder, batch.arrays)
+        vectors_BCD = batch.spread(vectors_BVD)
+        return TokenfreeOutput(vectors_BCD, pooled_BD, mean=mean_of_text(vectors_BCD, batch.vectors_BC != NOWHERE))
+
+
+class TokenfreeForMaskedLM(TokenfreePreTrainedModel):
+    """The encoder with the head of its objective: logits [B, C, K] over characters or over subwords."""
+
+    def __init__(self, config: TokenfreeConfig) -> None:
+        super().__init__(config)
+        own = config.tokenfree
+        if "objective" not in own:
+            raise ValueError("this model has no head of masked language modelling. Export a pretraining run.")
+        recipe = build(PretrainRecipe, {"model": own["model"], "objective": own["objective"]}, source="config.json")
+        self.lm_head: Any = recipe.objective.build(recipe.model.width, own["vocabulary_size"])
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        **unused: Any,
+    ) -> MaskedLMOutput:
+        batch = self.batch(input_ids, attention_mask, token_type_ids)
+        names = {"segments_BC": "segments", "unit_ends_BU": "unit_ends"}
+        given = {name: batch.arrays[key] for name, key in names.items() if key in batch.arrays}
+        encoded = self.encoder(batch.arrays["codepoints"], batch.arrays["mask"], **given).characters
+        vectors_BCD = batch.spread(encoded, of_symbols=True)
+        logits = self._alone(vectors_BCD) if isinstance(self.lm_head, CanineC) else self._logits(vectors_BCD)
+        loss = None if labels is None else self.loss_function(logits, labels, vocab_size=logits.shape[-1])
+        return MaskedLMOutput(loss, logits)
+
+    def _logits(self, vectors_BCD: Tensor) -> Tensor:
+        return self.lm_head.logits(self.encoder, vectors_BCD)
+
+    def _alone(self, vectors_BCD: Tensor) -> Tensor:
+        """The logits of CANINE-C for each character as the first that is predicted."""
+        vectors_N1D = vectors_BCD.flatten(0, 1)[:, None]
+        zeros_N1 = torch.zeros(vectors_N1D.shape[:2], dtype=torch.int64, device=vectors_BCD.device)
+        first = {"target_codepoints": zeros_N1, "target_positions": zeros_N1, "target_mask": zeros_N1 == 0}
+        h_N1D = self.lm_head.predict(self.encoder, vectors_N1D, first)
+        return self.lm_head.output(h_N1D).reshape(*vectors_BCD.shape[:2], -1)
+
+
+class TokenfreeForSequenceClassification(TokenfreePreTrainedModel):
+    """The encoder with classes, or a number, of texts and of pairs of texts."""
+
+    def __init__(self, config: TokenfreeConfig) -> None:
+        super().__init__(config)
+        head = {"representation": "mean", "dropout": 0.1, **config.tokenfree.get("head", {})}
+        self.head = TextHead(self.encoder.config, size=len(config.id2label or ()), **head)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        **unused: Any,
+    ) -> SequenceClassifierOutput:
+        batch = self.batch(input_ids, attention_mask, token_type_ids)
+        logits = self.head.outputs(self.encoder, batch.arrays)["logits"]
+        loss = None if labels is None else self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
+        return SequenceClassifierOutput(loss, logits)
+
+
+class TokenfreeForTokenClassification(TokenfreePreTrainedModel):
+    """The encoder with classes of positions; the class of a word is that of its first one."""
+
+    def __init__(self, config: TokenfreeConfig) -> None:
+        super().__init__(config)
+        head = {"dropout": 0.1, **config.tokenfree.get("head", {})}
+        self.head = PlaceHead(self.encoder.width, len(config.id2label or ()), **head)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        **unused: Any,
+    ) -> TokenClassifierOutput:
+        batch = self.batch(input_ids, attention_mask, token_type_ids)
+        logits = batch.spread(self.head.everywhere(self.encoder, batch.arrays)["logits"])
+        loss = None if labels is None else self.loss_function(logits, labels, self.config)
+        return TokenClassifierOutput(loss, logits)
+
+
+class TokenfreeForQuestionAnswering(TokenfreePreTrainedModel):
+    """The encoder with logits of where the answer to the first text begins and ends in the second."""
+
+    def __init__(self, config: TokenfreeConfig) -> None:
+        super().__init__(config)
+        self.head = SpanHead(self.encoder.width, SpanDecoder(1, 1))  # whose decoder is not used
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        start_positions: Tensor | None = None,
+        end_positions: Tensor | None = None,
+        **unused: Any,
+    ) -> QuestionAnsweringModelOutput:
+        batch = self.batch(input_ids, attention_mask, token_type_ids)
+        arrays = batch.arrays
+        if "segments" in arrays:
+            arrays["global"] = arrays["mask"] & (arrays["segments"] == 0)
+        found = self.head.outputs(self.encoder, arrays)
+        both_BVD = torch.stack([found["start"], found["end"]], dim=-1)
+        start_BC, end_BC = batch.spread(both_BVD, fill=NO_ANSWER).unbind(dim=-1)
+        loss = None
+        if start_positions is not None and end_positions is not None:
+            loss = self.loss_function(start_BC, end_BC, start_positions, end_positions)
+        return QuestionAnsweringModelOutput(loss, start_BC, end_BC)
