@@ -133,7 +133,11 @@ class NewFile:
 
 @dataclass(frozen=True)
 class Storage:
-    """The directory `url`; names of files are relative to it, with `/`. Cheap to make and to pickle."""
+    """The directory `url`; names of files are relative to it, with `/`. Cheap to make and to pickle.
+
+    Methods that write raise UserError if the directory cannot be written to, or is full; those that read a file raise
+    FileNotFoundError if there is none.
+    """
 
     url: str
 
@@ -185,7 +189,7 @@ class Storage:
         return f"{self._location[1]}/{name}" if name else self._location[1]
 
     def size(self, name: str) -> int | None:
-        """Bytes of a file, or None where there is none."""
+        """Return the bytes of a file, or None if there is none."""
         try:
             info = self.fs.info(self.path(name))
         except FileNotFoundError:
@@ -215,11 +219,6 @@ class Storage:
         return sorted(found[here:] for found in self.fs.find(self.path("")))
 
     def read_bytes(self, name: str) -> bytes:
-        """A whole file.
-
-        Raises:
-            FileNotFoundError: there is none.
-        """
         return bytes(self.fs.cat_file(self.path(name)))
 
     def read_json(self, name: str) -> Any:
@@ -243,11 +242,7 @@ class Storage:
 
     @contextlib.contextmanager
     def new_file(self, name: str) -> Iterator[NewFile]:
-        """Write a file at the path given, then commit it under `name`; on an error nothing is left.
-
-        Raises:
-            UserError: the directory cannot be written to, or is full.
-        """
+        """Write a file at the path given, then commit it under `name`; on an error nothing is left."""
         with self.explained():
             if self.is_local:
                 folder = self.path(TEMPORARY)
@@ -266,11 +261,7 @@ class Storage:
                     shutil.rmtree(folder, ignore_errors=True)
 
     def write_bytes(self, name: str, data: bytes) -> NewFile:
-        """Commit a small file; its size and SHA-256 are told.
-
-        Raises:
-            UserError: the directory cannot be written to, or is full.
-        """
+        """Commit a small file, and return its size and SHA-256."""
         with self.new_file(name) as new:
             Path(new.path).write_bytes(data)
         return new
@@ -284,36 +275,20 @@ class Storage:
         self.fs.pipe_file(self.path(name), data, mode="create")
 
     def put(self, source: str, name: str) -> None:
-        """Commit a copy of the local file `source`; not for local directories.
-
-        Raises:
-            UserError: the directory cannot be written to, or is full.
-        """
+        """Commit a copy of the local file `source`; not for local directories."""
         with self.explained():
             self._commit(source, name)
 
     def get(self, name: str, target: str) -> None:
-        """Copy a file to the local path `target`.
-
-        Raises:
-            FileNotFoundError: there is none.
-        """
+        """Copy a file to the local path `target`."""
         self.fs.get_file(self.path(name), target)
 
     def write_json(self, name: str, value: Any) -> NewFile:
-        """Commit `value` as JSON whose bytes depend on nothing but `value`; their size and SHA-256 are told.
-
-        Raises:
-            UserError: the directory cannot be written to, or is full.
-        """
+        """Commit `value` as JSON whose bytes depend on nothing but `value`, and return their size and SHA-256."""
         return self.write_bytes(name, (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode())
 
     def remove(self, name: str) -> None:
-        """Remove a file, or a folder with all in it; nothing happens where there is none.
-
-        Raises:
-            UserError: it may not be removed.
-        """
+        """Remove a file, or a folder with all in it, if there is one."""
         with self.explained(), contextlib.suppress(FileNotFoundError):
             self.fs.rm(self.path(name), recursive=True)
         self.fs.invalidate_cache()
@@ -326,11 +301,7 @@ class Storage:
 
     @contextlib.contextmanager
     def explained(self) -> Iterator[None]:
-        """Turn what a file system says of a directory that cannot be written to into one line for the user.
-
-        Raises:
-            UserError: in place of such an error; others pass as they are.
-        """
+        """Raise UserError in place of an error of a directory that cannot be written to; others pass as they are."""
         try:
             yield
         except OSError as error:
@@ -395,11 +366,10 @@ PAUSE, LONGEST_PAUSE = 0.2, 30.0
 
 
 def retry_store(storage: Storage, act: Callable[[], T]) -> T:
-    """Do what uses `storage`; what fails is tried again, ever more slowly, for as long as `SECONDS`.
+    """Do what uses `storage`, and retry it ever more slowly for `SECONDS`.
 
     Raises:
-        FileNotFoundError: as `act` does.
-        UserError: the store says that this will not do.
+        UserError: the store cannot be used so.
         JobError: the store could not be used for so long.
     """
 

@@ -29,11 +29,7 @@ _AHEAD_BYTES = 1 << 16  # fetched behind what is asked for; usual are 5 MB, in v
 
 
 def write_table(storage: Storage, name: str, table: pa.Table) -> str:
-    """Commit a table as an Arrow file of one batch; its SHA-256, in hex.
-
-    Raises:
-        UserError: the directory cannot be written to, or is full.
-    """
+    """Commit a table as an Arrow file of one batch; its SHA-256, in hex."""
     table = table.combine_chunks()
     with (
         storage.new_file(name) as new,
@@ -108,11 +104,7 @@ def is_inside(name: str) -> bool:
 
 
 def write_sealed(storage: Storage, name: str, values: Mapping[str, Any]) -> None:
-    """Write JSON with a hash of its values.
-
-    Raises:
-        UserError: the directory cannot be written to, or is full.
-    """
+    """Write JSON with a hash of its values."""
     storage.write_bytes(name, _text(values))
 
 
@@ -164,21 +156,13 @@ def cut_torn_line(path: Path) -> None:
 
 
 def json_lines(file: Iterable[bytes]) -> Iterator[Any]:
-    """The values of the whole lines of a file opened for reading bytes.
-
-    Raises:
-        ValueError: a whole line is not JSON.
-    """
+    """The values of the whole lines of a file opened for reading bytes. Raises ValueError if one is not JSON."""
     for line in whole_lines(file):
         yield json.loads(line)
 
 
 def read_json_lines(path: Path) -> list[Any]:
-    """The values of the whole lines of a file; none where there is no file.
-
-    Raises:
-        ValueError: a whole line is not JSON.
-    """
+    """The values of the whole lines of a file; none if there is no file. Raises ValueError if one is not JSON."""
     try:
         with path.open("rb") as file:
             return list(json_lines(file))
@@ -195,6 +179,9 @@ OPEN = ConfigDict(extra="allow")  # of a TypedDict: other keys than those that i
 class StoredFile(Generic[T]):
     """A kind of file that is read back.
 
+    Its methods raise UserError if the file is damaged or cannot be read. Those with a storage raise FileNotFoundError
+    if there is none.
+
     Attributes:
         holds: the type of its content (of a line, in files of JSON lines) as pydantic knows types, such as a TypedDict
             of what is read from it.
@@ -208,60 +195,34 @@ class StoredFile(Generic[T]):
     format: int | None = None
 
     def json(self, storage: Storage, name: str) -> T:
-        """The content of a JSON file.
-
-        Raises:
-            FileNotFoundError: there is none.
-            UserError: it is damaged or cannot be read.
-        """
+        """The content of a JSON file."""
         return self._read(storage, name, self.from_json)
 
     def yaml(self, storage: Storage, name: str) -> T:
-        """The content of a YAML file.
-
-        Raises:
-            FileNotFoundError: there is none.
-            UserError: it is damaged or cannot be read.
-        """
+        """The content of a YAML file."""
         return self._read(storage, name, self.from_yaml)
 
     def json_lines(self, storage: Storage, name: str) -> list[T]:
-        """The content of each whole line of a file of JSON lines; none where there is no file.
-
-        Raises:
-            UserError: a whole line is damaged, or the file cannot be read.
-        """
+        """The content of each whole line of a file of JSON lines; none if there is no file."""
         try:
             return self._read(storage, name, lambda data, file: self.from_json_lines(data.splitlines(True), file))
         except FileNotFoundError:
             return []
 
     def from_json(self, data: bytes, file: str) -> T:
-        """The content of a JSON file of these bytes; `file` is what messages call it.
-
-        Raises:
-            UserError: it is damaged.
-        """
+        """The content of a JSON file of these bytes; `file` is what messages call it."""
         return self._parsed(json.loads, "JSON", data, file)
 
     def from_yaml(self, data: bytes, file: str) -> T:
-        """The content of a YAML file of these bytes; `file` is what messages call it.
-
-        Raises:
-            UserError: it is damaged.
-        """
+        """The content of a YAML file of these bytes; `file` is what messages call it."""
         return self._parsed(_yaml, "YAML", data, file)
 
     def from_json_lines(self, lines: Iterable[bytes], file: str) -> list[T]:
-        """The content of the whole lines of a file of JSON lines; `file` is what messages call it.
-
-        Raises:
-            UserError: a whole line is damaged; it is told which.
-        """
+        """The content of the whole lines of a file of JSON lines; `file` is what messages call it."""
         return [self.from_json(line, f"{file}: line {number}") for number, line in enumerate(whole_lines(lines), 1)]
 
     def damaged(self, file: str, what: str) -> UserError:
-        """What is told of a file with something wrong in it."""
+        """Return the error for a file with something wrong in it."""
         return UserError(f"{file}: damaged, {what}; {self.remedy}")
 
     def _read(self, storage: Storage, name: str, parse: Callable[[bytes, str], Any]) -> Any:
