@@ -31,6 +31,15 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def sync(path: str | os.PathLike[str]) -> None:
+    """Put a file's bytes, or a folder's names, on the disk, for machines that lose power."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def is_half_written(path: Path) -> bool:
     """Whether a killed process left it behind: a file that was to be renamed, or the folder of such files."""
     return path.name == TEMPORARY or path.name.startswith(_HALF_WRITTEN)

@@ -27,7 +27,7 @@ import pyarrow as pa
 from fsspec.implementations.local import LocalFileSystem
 
 from tokenfree.core.errors import JobError, UserError, is_utf8
-from tokenfree.core.files import TEMPORARY, hash_file
+from tokenfree.core.files import TEMPORARY, hash_file, sync
 
 _PROCESS_FOLDERS = ("/dev/", "/proc/")  # what stands there differs from process to process
 _KINDS = {
@@ -316,7 +316,7 @@ class Storage:
     def _commit(self, source: str, name: str) -> None:
         target = self.path(name)
         if self.is_local:
-            _flush(source)
+            sync(source)  # before its final name shows
             os.makedirs(os.path.dirname(target), exist_ok=True)
             os.replace(source, target)
         elif _protocols(self.fs) & RENAMING_PROTOCOLS:
@@ -335,15 +335,6 @@ class Storage:
 def _map(path: str) -> pa.Buffer:
     with pa.memory_map(path) as file:
         return file.read_buffer(file.size())
-
-
-def _flush(path: str) -> None:
-    """Put a file's bytes on the disk before its final name shows, for machines that lose power."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _file_system(url: str) -> tuple[Any, str]:

@@ -93,7 +93,7 @@ def test_a_write_that_was_killed_leaves_the_others_alone(tmp_path: Path, monkeyp
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoints, "_write_text", killed)
+        patch.setattr(checkpoints, "sync", killed)
         with pytest.raises(KeyboardInterrupt):
             save(tmp_path, 2)
     found = newest(tmp_path, pytest.fail)
@@ -108,7 +108,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path, monkeypatch:
     def full(*arguments: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoints, "_write_text", full)
+    monkeypatch.setattr(checkpoints, "sync", full)
     with pytest.raises(UserError, match="No space left on device; make room"):
         save(tmp_path, 2)
     assert list(tmp_path.iterdir()) == []

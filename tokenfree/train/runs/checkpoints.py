@@ -26,7 +26,7 @@ from torch import Tensor
 from typing_extensions import TypedDict
 
 from tokenfree.core.errors import JobError, UserError
-from tokenfree.core.files import hash_file
+from tokenfree.core.files import hash_file, sync
 from tokenfree.core.stored_files import OPEN, checked
 
 _PROGRESS = "tally"  # the key of `CheckpointState.progress` in state.json
@@ -191,12 +191,13 @@ def write(folder: Path, parts: Mapping[str, Mapping[str, Tensor]], state: Checkp
             save_tensors(tensors, temporary / f"{part}{_SUFFIX}")
         hashes = {path.name: hash_file(path) for path in sorted(temporary.iterdir())}
         said = json.dumps({**state.to_mapping(), "files": hashes}, indent=1) + "\n"
-        _write_text(temporary / STATE, said)
-        _write_text(temporary / MARK, mark_of(said.encode()).decode())
+        for name, data in ((STATE, said.encode()), (MARK, mark_of(said.encode()))):
+            (temporary / name).write_bytes(data)
+            sync(temporary / name)
         if folder.exists():  # an earlier attempt that was damaged
             shutil.rmtree(folder)
         temporary.rename(folder)
-        _sync(folder.parent)
+        sync(folder.parent)
     except (OSError, safetensors.SafetensorError) as error:  # safetensors reports a full disk as its own error
         shutil.rmtree(temporary, ignore_errors=True)
         raise UserError(
@@ -331,18 +332,3 @@ class CheckpointWriter:
                 self.wait()
         finally:
             self._pool.shutdown()
-
-
-def _write_text(path: Path, text: str) -> None:
-    with path.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
