@@ -234,7 +234,7 @@ def read_texts(source: str, field: str = "text") -> Iterator[str]:
         UserError: there is no such file, it cannot be read, a line is not UTF-8, or has no such field.
     """
     if source == STANDARD_INPUT:
-        return lines_of(io.TextIOWrapper(sys.stdin.buffer, "utf-8", newline="\n"), "standard input")
+        return lines_of(io.TextIOWrapper(sys.stdin.buffer, "utf-8", newline="\n"), "standard input", limited=False)
     with contextlib.suppress(NotADirectoryError):
         if Storage.at(source).size(MANIFEST) is not None:
             return _texts_of_windows(source)
@@ -244,7 +244,7 @@ def read_texts(source: str, field: str = "text") -> Iterator[str]:
 
 def _file_lines(path: str) -> Iterator[str]:
     with opened(path, "r", encoding="utf-8", newline="\n") as file:
-        yield from lines_of(file, path)
+        yield from lines_of(file, path, limited=False)
 
 
 def _texts_of_objects(lines: Iterable[str], path: str, field: str) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import fsspec
 import pytest
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tokenfree.core.errors import UserError
 from tokenfree.train.tasks.examples import tagged as bio
-from tokenfree.train.tasks.examples.tagged import FORMATS, TaggedOptions, read_tagged
+from tokenfree.train.tasks.examples.tagged import TaggedFormat, TaggedOptions, read_tagged
 
 CONLLU = """# sent_id = 1
 # text = Geese don't land.
@@ -170,7 +170,7 @@ PIECES = st.lists(st.one_of(st.binary(max_size=4), st.sampled_from(TOKENS + LINE
 
 @given(
     content=PIECES,
-    format=st.sampled_from([None, *FORMATS]),
+    format=st.sampled_from([None, *get_args(TaggedFormat)]),
     scheme=st.sampled_from([None, "bio", "words"]),
     tags=st.sampled_from([None, "1", "2", "3"]),
 )

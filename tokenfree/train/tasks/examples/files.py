@@ -127,21 +127,23 @@ def read_lines(path: str, encoding: str | None = None, *, errors: str = "strict"
         raise _empty(path)
 
 
-def lines_of(file: IO[str], path: str, encoding: str = "utf-8", *, ends: bool = False) -> Iterator[str]:
+def lines_of(
+    file: IO[str], path: str, encoding: str = "utf-8", *, ends: bool = False, limited: bool = True
+) -> Iterator[str]:
     """Yield the lines of a file, open with LF as newline. They end with LF or CRLF, or with CR if there is no LF.
 
-    A line that begins with [ may be longer than `MAX_CHARACTERS`: it may be a list of all examples.
+    If `limited`, only a line that begins with [ may be longer than `MAX_CHARACTERS`: it may be a list of all examples.
 
     Raises:
         UserError: a byte is not of this encoding, or a line is too long.
     """
     number = 0
     try:
-        while line := file.readline(MAX_CHARACTERS + 1):
+        while line := file.readline(MAX_CHARACTERS + 1 if limited else -1):
             number += 1
             if number == 1:
                 line = line.removeprefix("\ufeff")
-            if len(line) > MAX_CHARACTERS and not line.lstrip().startswith("["):
+            if limited and len(line) > MAX_CHARACTERS and not line.lstrip().startswith("["):
                 raise _too_long(f"{path}: line {number}")
             if not line.endswith("\n"):
                 line += file.readline()

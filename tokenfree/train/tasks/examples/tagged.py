@@ -10,14 +10,13 @@ import dataclasses
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 from tokenfree.core.errors import UserError
 from tokenfree.train.tasks.examples.files import JSON_LINES, base_name, read_lines, shown
 from tokenfree.train.tasks.examples.texts import SCHEME, ExampleTable, dataset_table, json_table, text_of
 
 TaggedFormat = Literal["conll", "conllu", "json"]
-FORMATS: tuple[TaggedFormat, ...] = get_args(TaggedFormat)
 Scheme = Literal["bio", "strict_bio", "words"]
 WORDS = ("tokens", "words", "forms")
 TAGS = ("ner_tags", "tags", "pos_tags", "upos", "labels")
