@@ -95,17 +95,15 @@ class LabelledTexts(DownstreamTask):
         return self.positive if self.positive is not None or self.glue is None else GLUE[self.glue].positive
 
     def check(self, model: ModelConfig, length: int) -> list[str]:
-        return [*self._problems_of_metrics(), *self._problems_of_labels(), *self.noise.check(model)]
+        return [*self._problems(), *self.noise.check(model)]
 
-    def _problems_of_metrics(self) -> Iterator[str]:
+    def _problems(self) -> Iterator[str]:
         wrong = [name for name in self.score_names if (name in NUMBER_METRICS) != self.is_number]
         if wrong:
             kind = "numbers" if self.is_number else "classes"
             yield f"task.metrics: {', '.join(wrong)} is no score of {kind}; leave it out"
         if "f1" in self.score_names and self._positive is None:
             yield "task.metrics: f1 is of one class; name it as task.positive, or take macro_f1"
-
-    def _problems_of_labels(self) -> Iterator[str]:
         if len(set(self.labels)) != len(self.labels):
             yield "task.labels: one is named twice; name each once"
         if self.labels and self.is_number:
