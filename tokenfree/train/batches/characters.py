@@ -124,10 +124,7 @@ def frame_whole_words(
 
 
 def character_symbols(buckets: int) -> Symbols:
-    """The buckets (codepoints modulo their number) of all characters but white space as targets.
-
-    White space is never hidden, so one sees how long a hidden character's word is, and where in it the character is.
-    """
+    """The buckets of characters as targets; one sees a hidden character's place in its word."""
 
     def read(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
         codepoints, white = (np.concatenate(rows[column]) for column in ("codepoints", "whitespace"))

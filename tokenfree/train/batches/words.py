@@ -35,10 +35,7 @@ class WordsOfText(NamedTuple):
 
 
 def text_words(text: str, before: str | None = None) -> WordsOfText:
-    """Find the words of a text, or where given of `before`, which is the text before the case of characters changed.
-
-    So "rAnDoM" stays one word.
-    """
+    """Find the words of a text, or of `before`, the text before its case changed: "rAnDoM" stays one word."""
     codepoints = _codepoints(text)
     kept = np.flatnonzero((codepoints > BYTE_MASK) & ((codepoints < 0xD800) | (codepoints > 0xDFFF)))
     clean = codepoints[kept]

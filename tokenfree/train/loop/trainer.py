@@ -239,10 +239,7 @@ class TrainingLoop(Generic[R]):
         self.load(checkpoints.read(Path(directory)))
 
     def restore_newest(self, run: Run, warn: Warn) -> Checkpoint | None:
-        """Go on from the newest sound checkpoint of `run`, which rank 0 finds and all workers take; None: it has none.
-
-        `warn` is told of damaged ones, on rank 0.
-        """
+        """Go on from the newest sound checkpoint of `run`, if any, on all workers; rank 0 warns of damaged ones."""
         found = broadcast(run.newest(warn) if self.rank == 0 else None)
         if found is None:
             return None

@@ -217,9 +217,7 @@ class Encoder(nn.Module):
     def embed_characters(
         self, codepoints_BP: Tensor, positions_BP: Tensor, segments_BP: Tensor | None = None
     ) -> Tensor:
-        """Embeddings [B, P, D] of single characters without neighbours, at given positions, int64, and in given
-        segments, int64, or 0.
-        """
+        """Embeddings [B, P, D] of single characters without neighbours, at given positions and in given segments."""
         segments_N1 = None if segments_BP is None else segments_BP.reshape(-1, 1)
         x_N1D = look_up(self.embedder(codepoints_BP.reshape(-1, 1), segments_N1, positions_BP.reshape(-1, 1)))
         return self.downsampler.widened(x_N1D).reshape(*codepoints_BP.shape, -1)

@@ -228,10 +228,7 @@ class Byte2WordCollator(Collator):
         starts: np.ndarray,
         sizes: np.ndarray,
     ) -> np.ndarray:
-        """Mask, replace or keep the selected words: change in place where words come from; MASK stands at `mask_at`.
-
-        Return the kind of each used word, int64 [counts.sum()]: `MASKED`, `REPLACED` or `KEPT`.
-        """
+        """Mask, replace or keep words in place; MASK stands at `mask_at`. Returns their kinds, int64 [counts.sum()]."""
         kinds = np.full(len(starts), KEPT)
         row, item = selection.rows, selection.items
         masked, replaced = selection.fates()

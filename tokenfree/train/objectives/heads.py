@@ -57,10 +57,7 @@ def real_only(h_BPD: Tensor, targets: dict[str, Tensor]) -> tuple[Tensor, dict[s
 
 
 def score(logits: Tensor, targets: Mapping[str, Tensor], *, bits: bool) -> Loss:
-    """Cross-entropy, in nats, of logits [..., V] against `target_ids` where `target_mask`; and that of hidden targets.
-
-    With `bits`, each target is a character, and the loss is also reported in bits.
-    """
+    """Cross-entropy, in nats (and in `bits` of characters), of logits [..., V]; and that of hidden targets."""
     real = targets["target_mask"].flatten()
     gold = targets["target_ids"].flatten().masked_fill(~real, _NO_TARGET)
     logits = logits.flatten(end_dim=-2).float()

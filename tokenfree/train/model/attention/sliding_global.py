@@ -20,10 +20,7 @@ from tokenfree.train.model.common.slots import AttentionConfig, TrunkSettings
 
 
 class Blocks(NamedTuple):
-    """Blocks of `size` units, each beside the `window` keys before and after it.
-
-    With a dilation d, every d-th unit makes a strand, within which the band of the pattern is an ordinary one.
-    """
+    """Blocks of `size` units of a strand (every `dilation`-th unit), each beside the `window` keys around it."""
 
     num_units: int
     size: int

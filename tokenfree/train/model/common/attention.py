@@ -152,10 +152,7 @@ FEW_KEYS = 256  # of so many and fewer, attention in bfloat16 trains sooner in p
 
 
 class Core(nn.Module, ABC):
-    """Attention proper, softmax(Q K^T / sqrt(E)) V (Vaswani et al., arXiv 1706.03762, equation 1), seen by some pairs.
-
-    Subclasses are the attention patterns, which say with `forward` and `num_pairs` which pairs see each other.
-    """
+    """Attention proper, softmax(Q K^T / sqrt(E)) V (Vaswani et al., arXiv 1706.03762), over the pairs of a pattern."""
 
     num_alone = 0  # of the first heads: each query sees its own key alone, so the layer may leave both of them out
 

@@ -32,10 +32,7 @@ class WordSpans(NamedTuple):
 
 
 def words_of(mask_BC: Tensor, ends_BU: Tensor | None) -> WordSpans:
-    """The words that end before `ends_BU`, int64; every character is a word where they are not given.
-
-    `mask_BC`, bool, tells the real characters.
-    """
+    """The words that end before `ends_BU`, int64, of the real characters; without it every character is a word."""
     num_characters = mask_BC.shape[1]
     characters_C = torch.arange(num_characters, device=mask_BC.device)
     if ends_BU is None:
