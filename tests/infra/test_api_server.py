@@ -181,7 +181,7 @@ def say_ready(server: ApiServer, namespace: str, pod: dict[str, Any]) -> None:
 
 def say_failed(server: ApiServer, namespace: str, job: dict[str, Any]) -> None:
     """Say of a Job what its controller would once it has tried often enough."""
-    now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     failed = {"status": "True", "reason": "BackoffLimitExceeded", "lastTransitionTime": now, "lastProbeTime": now}
     conditions = [{"type": kind, **failed} for kind in ("FailureTarget", "Failed")]
     say(server, namespace, f"job/{job['metadata']['name']}", {"startTime": now, "failed": 1, "conditions": conditions})

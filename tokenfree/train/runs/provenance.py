@@ -14,7 +14,7 @@ import re
 import shlex
 import subprocess
 import sys
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ def attempt() -> dict[str, Any]:
     when it is finished (see train/runs/hashes.py), which those of earlier versions have not.
     """
     return {
-        "time": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "time": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "command": command(),
         "commit": commit(),
         "machine": machine(),

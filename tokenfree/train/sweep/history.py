@@ -18,10 +18,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Literal, TypeGuard, Union
+from typing import Annotated, Any, BinaryIO, Literal, NotRequired, TypeGuard, Union
 
 from pydantic import Field, with_config
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
 from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import OPEN, StoredFile, cut_torn_line

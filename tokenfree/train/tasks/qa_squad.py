@@ -13,10 +13,10 @@ import string
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, StrictInt
-from typing_extensions import Self, TypedDict
+from typing_extensions import TypedDict
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import settings

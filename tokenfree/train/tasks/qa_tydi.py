@@ -10,10 +10,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired
 
 from pydantic import Field, StrictInt
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import settings

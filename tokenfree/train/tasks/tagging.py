@@ -11,11 +11,10 @@ import bisect
 import dataclasses
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field
-from typing_extensions import Self
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import settings

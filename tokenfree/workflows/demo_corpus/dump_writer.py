@@ -13,13 +13,13 @@ import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
 
 PAGES_PER_STREAM = 4  # 100 in official dumps
-FIRST_EDIT = datetime(2024, 1, 1, tzinfo=timezone.utc)
+FIRST_EDIT = datetime(2024, 1, 1, tzinfo=UTC)
 AUTHORS = (
     "<username>Demo author</username>\n        <id>2</id>",
     "<username>Copy editor</username>\n        <id>3</id>",

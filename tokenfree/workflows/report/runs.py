@@ -1,7 +1,7 @@
 """Runs on the page: what pretraining and fine-tuning came to, how, and with which settings."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -180,7 +180,7 @@ def _record(run: RunRecord) -> Block:
 def _event(event: Line) -> list[str]:
     time, step = event.get("time"), event.get("step")
     return [
-        "–" if time is None else datetime.fromtimestamp(time, timezone.utc).strftime("%Y-%m-%d %H:%M:%S"),
+        "–" if time is None else datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%S"),
         str(event.get("event", "")).replace("_", " "),
         "–" if step is None else f"{step:,}",
         str(event.get("workers") or "–"),

@@ -8,13 +8,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from rich.console import Console
 from rich.live import Live
 from rich.segment import Segment
 from rich.text import Text
-from typing_extensions import Self
 
 from tokenfree.core.errors import one_line, printable
 from tokenfree.workflows.terminal.verbosity import Verbosity
