@@ -106,8 +106,7 @@ def test_the_commands_of_the_page(folder: Path, corpus: str, capsys: pytest.Capt
     for flag in ("--trust-code", "--trust_code"):
         assert cli.main(["evaluate", "run", "--data", corpus, flag]) == 0
     assert cli.main(["predict", "run", "a [MASK]", "--trust-code"]) == 0
-    assert cli.main(["export", "run", "--to", "huggingface", "out", "--trust-code"]) == 2
-    assert "model.downsampler.name must be 'strided_conv', not 'my_module.MeanPool'" in capsys.readouterr().err
+    assert cli.main(["export", "run", "--to", "huggingface", "out", "--trust-code"]) == 0
     write_report(["run"], "page.html")
 
 
