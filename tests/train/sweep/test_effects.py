@@ -1,4 +1,4 @@
-"""Effects and importance of knobs, on losses whose causes are known."""
+"""Effects and importance of hyperparameters, on losses whose causes are known."""
 
 import numpy as np
 import pytest

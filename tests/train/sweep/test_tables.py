@@ -22,7 +22,7 @@ from tokenfree.train.sweep.results import (
     common_amount,
     front,
     full_amount,
-    knobs,
+    hyperparameters,
     rank,
     read,
     settings,
@@ -233,4 +233,4 @@ def test_names_and_values_as_people_read_them() -> None:
     assert [shown(value) for value in (0.1 + 0.2, 4.0, "full", None, True, [1, 2])] == [
         "0.3", "4", "full", "", "true", "[1, 2]",
     ]  # fmt: skip
-    assert knobs([trial_state("a", {"y": 1}, "failed"), trial_state("b", {"x": 1}, "failed")]) == ["x", "y"]
+    assert hyperparameters([trial_state("a", {"y": 1}, "failed"), trial_state("b", {"x": 1}, "failed")]) == ["x", "y"]

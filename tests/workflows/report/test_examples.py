@@ -103,7 +103,7 @@ def test_a_model_that_cannot_be_asked_says_why(run: Path, data: Path, tmp_path: 
 
 def test_the_best_trial_of_a_sweep_is_asked(run: Path, data: Path, tmp_path: Path) -> None:
     trials = [make_trial(number, 10, loss) for number, loss in enumerate((5.0, 4.0, 6.0))]
-    sweep = make_sweep(tmp_path / "knobs", trials)
+    sweep = make_sweep(tmp_path / "hyperparameters", trials)
     for number in range(3):
         shutil.copytree(run / "checkpoints", sweep / "trials" / f"trial_{number:03d}" / "checkpoints")
     config = yaml.safe_load((run / "config.yaml").read_text())

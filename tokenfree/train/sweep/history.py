@@ -1,10 +1,10 @@
-"""The record of a sweep: every event a line of its journal, and what is known of the trials after them.
+"""The record of a sweep: a journal with one event per line, and the state of the trials after these events.
 
 Ray Tune saves its own state every ten seconds or more, without the reports, and copies it in the background. After a
-SIGKILL it has forgotten trials that began and decisions that were made since. So the journal is what a sweep resumes
-from, and what its table, its files and its page are made of.
+SIGKILL it has lost the trials that began and the decisions made since then. A sweep therefore resumes from the journal,
+and its table, files and page are made from it.
 
-An event is a mapping: `event` says what happened, `_FIELDS` below what else it holds.
+An event is a mapping. Its `event` names what happened; `_FIELDS` lists its other fields.
 """
 
 from __future__ import annotations
@@ -32,32 +32,32 @@ Event = Mapping[str, Any]
 Report = Mapping[str, Any]
 Verdict = Literal["go", "wait", "stop", "exploit"]
 JOURNAL = "journal.jsonl"
-RAY = "ray"  # the folder of what Ray writes, removed at the end
+RAY = "ray"  # the folder that Ray writes to, removed at the end
 SCORES = "result.json"  # of a task: the scores of all settings
-MAX_FAILURES = 1  # a trial that fails is tried once more
+MAX_FAILURES = 1  # a failed trial is tried once more
 
 
 def is_number(value: Any) -> TypeGuard[float]:
-    """Return whether it is a finite number: a loss may be NaN, and a field may be missing."""
+    """Return True if the value is a finite number. A loss may be NaN, and a field may be missing."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 @dataclass(frozen=True)
 class TrialState:
-    """One trial: a setting with one of its seeds, and what came of it so far.
+    """One trial, which is a setting with one of its seeds, and its results so far.
 
     Attributes:
-        name: `trial_003`, or `trial_003_seed_1` where settings have several seeds.
-        setting: number of its setting, from 0.
-        seed: added to the recipe's own seed.
-        values: by dotted key.
-        last_report: number of the report that ends it.
-        reports: all reports, in order.
-        verdict: decision on the last report; `go` before the first.
-        running: whether it trains, or waits under Ray Tune.
-        failures: number of failures.
-        error: message of its last failure, until it begins again.
-        target: field of the reports that says how good it is.
+        name: Name of the trial: `trial_003`, or `trial_003_seed_1` if settings have several seeds.
+        setting: Number of its setting, from 0.
+        seed: Number added to the recipe's own seed.
+        values: Values of the setting by dotted key.
+        last_report: Number of the report that ends the trial.
+        reports: All reports, in order.
+        verdict: Decision on the last report; `go` before the first.
+        running: Whether it trains, or waits under Ray Tune.
+        failures: Number of failures.
+        error: Message of its last failure, until it starts again.
+        target: Field of the reports that measures its quality.
     """
 
     name: str
@@ -74,18 +74,19 @@ class TrialState:
 
     @property
     def last(self) -> Report:
-        """The last report; empty where there was none."""
+        """Last report; empty if there is none."""
         return self.reports[-1] if self.reports else {}
 
     @property
     def report_number(self) -> int:
-        """The number of the last report, 0 before the first. All trials make equally many, evenly over the budget."""
+        """Number of the last report, 0 before the first. All trials make the same number, evenly over the budget."""
         return self.last.get("report", 0)
 
     def value_at(self, metric: str, amount: float, unit: str = "step") -> float | None:
-        """Return `metric` when the trial had used `amount` of `unit`, a field of its reports.
+        """Return `metric` at the point where the trial had used `amount` of `unit`, a field of its reports.
 
-        It is linear between two reports. None before the first report and after the last: a curve is never prolonged.
+        The value is interpolated linearly between two reports. It is None before the first report and after the last,
+        because a curve is never extrapolated.
         """
         points = [(report.get(unit), report.get(metric)) for report in self.reports]
         points = [(float(x), float(y)) for x, y in points if is_number(x) and is_number(y)]
@@ -107,11 +108,11 @@ class TrialState:
 
     @property
     def ended(self) -> bool:
-        """Whether it trains no more."""
+        """Whether the trial is finished, stopped or failed."""
         return self.state in ("finished", "stopped", "failed")
 
     def after(self, event: Event) -> TrialState:
-        """Return the trial after an event of its own."""
+        """Return the trial after one of its events."""
         match event["event"]:
             case "begin":
                 return dataclasses.replace(self, running=True, error="")
@@ -126,17 +127,17 @@ class TrialState:
 
 @dataclass(frozen=True)
 class History:
-    """What is known of a sweep: its trials by name, in the order in which they were proposed, and its settings.
+    """State of a sweep: its settings, and its trials by name in the order in which they were proposed.
 
     Attributes:
-        seeds: number of trials of each setting.
-        reports: number of reports of a trial that is not stopped.
-        target: field of the reports that says how good a trial is.
-        num_settings: number of settings to try, if the space holds so many; 0 before a command has recorded it.
-        trials: by name.
-        proposed: values of each setting.
-        skipped: settings that cannot be run, and why.
-        exhausted: whether the space holds no more settings.
+        seeds: Number of trials of each setting.
+        reports: Number of reports of a trial that is not stopped.
+        target: Field of the reports that measures a trial's quality.
+        num_settings: Number of settings to try, if the search space has that many; 0 before a command has recorded it.
+        trials: Trials by name.
+        proposed: Values of each setting.
+        skipped: Settings that cannot be run, with the reasons.
+        exhausted: Whether the search space has no more settings.
     """
 
     seeds: int
@@ -150,32 +151,32 @@ class History:
 
     @property
     def total(self) -> int:
-        """The number of trials there will be."""
+        """Number of trials of the whole sweep."""
         return len(self.trials) if self.exhausted else self.num_settings * self.seeds
 
     @property
     def all_proposed(self) -> bool:
-        """Whether no more trials are to come."""
+        """Whether every trial has been proposed."""
         return len(self.trials) >= self.total
 
     @property
     def all_ended(self) -> bool:
-        """Whether every trial has ended and no more are to come."""
+        """Whether every trial has been proposed and has ended."""
         return self.all_proposed and all(trial.ended for trial in self.trials.values())
 
     def settings(self) -> dict[int, list[TrialState]]:
-        """Return the trials of each setting that was proposed."""
+        """Return the trials of each proposed setting."""
         groups: dict[int, list[TrialState]] = {}
         for trial in self.trials.values():
             groups.setdefault(trial.setting, []).append(trial)
         return groups
 
     def reasons(self) -> dict[str, int]:
-        """Return how many settings were skipped, by reason."""
+        """Return the number of skipped settings by reason."""
         return dict(Counter(reason for _, reasons in self.skipped for reason in reasons))
 
     def after(self, event: Event) -> History:
-        """Return what is known after an event."""
+        """Return the state after an event."""
         match event["event"]:
             case "start":
                 idle = {name: dataclasses.replace(trial, running=False) for name, trial in self.trials.items()}
@@ -195,53 +196,51 @@ class History:
 
 
 class Journal:
-    """Appends events to the file `path`. The one process that leads the sweep writes it."""
+    """A writer that appends events to the file `path`. Only the process that leads the sweep writes it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file: BinaryIO | None = None
 
     def open(self) -> list[Event]:
-        """Open the file for more events, and return those that it holds; a line that a kill left half written is cut.
+        """Open the file for more events and return the events in it. An incomplete last line is removed.
 
         Raises:
-            UserError: a whole line of it is damaged.
+            UserError: A complete line is damaged.
         """
         cut_torn_line(self.path)
         self._file = self.path.open("ab")
         return EVENT_LINE.json_lines(Storage.at(str(self.path.parent)), self.path.name)
 
     def append(self, event: Event) -> None:
-        """Write one event; it is on disk when this returns."""
+        """Write one event and flush it to disk."""
         assert self._file is not None, "a journal is opened before events are appended"
         self._file.write(json.dumps(event).encode() + b"\n")
         self._file.flush()
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Close the file."""
         if self._file is not None:
             self._file.close()
 
 
 def read_history(folder: Path, *, seeds: int, reports: int, target: Target = LOSS) -> History:
-    """Return what is known of the sweep in `folder`, whether it runs, was killed or has ended.
+    """Return the state of the sweep in `folder`, whether it runs, was killed or has ended.
 
-    `seeds` (trials of a setting), `reports` (of a trial) and `target` (what says how good it is) are those of its
-    recipe.
+    `seeds` (trials per setting), `reports` (per trial) and `target` (the measure of quality) are those of its recipe.
 
     Raises:
-        UserError: the journal is damaged.
+        UserError: The journal is damaged.
     """
     events = EVENT_LINE.json_lines(Storage.at(str(folder)), JOURNAL)
     return replayed(History(seeds, reports, target), events, folder / JOURNAL)
 
 
 def replayed(history: History, events: Iterable[Event], path: Path) -> History:
-    """Return what is known after the events of the journal at `path`.
+    """Return the state after the events of the journal at `path`.
 
     Raises:
-        UserError: an event names a trial that none before it proposed.
+        UserError: An event names a trial that no earlier event proposed.
     """
     for number, event in enumerate(events, 1):
         if "trial" in event and event["trial"] not in history.trials:
@@ -250,7 +249,7 @@ def replayed(history: History, events: Iterable[Event], path: Path) -> History:
     return history
 
 
-# What stands in the files that are read back, as far as a reader counts on it.
+# Fields of the files that are read back, as far as a reader relies on them.
 _AtLeastOne = Annotated[int, Field(ge=1)]
 
 
@@ -273,7 +272,7 @@ class _Sweep(TypedDict):
 @with_config(OPEN)
 class _Report(TypedDict):
     report: _AtLeastOne
-    validation_loss: float  # of trials that failed by it in earlier versions, no number
+    validation_loss: float  # not a number for trials of earlier versions that failed because of it
     step: NotRequired[Count]
     validation_accuracy: NotRequired[float]
     characters: NotRequired[Number]
@@ -286,20 +285,20 @@ class _Report(TypedDict):
 
 
 _FIELDS: Mapping[str, Mapping[str, Any]] = {
-    # A command begins or resumes: nothing trains; the number of settings to try.
+    # A command starts or resumes the sweep, and nothing trains yet. `settings` is the number of settings to try.
     "start": {"settings": Count},
     # A setting cannot be run.
     "skip": {"values": dict[str, Any], "reasons": list[str]},
-    # A setting is taken, with a trial for each seed.
+    # A setting is chosen, with a trial for each seed.
     "propose": {"setting": Count, "values": dict[str, Any]},
-    # The space holds no more settings that can be run.
+    # The search space has no more settings that can be run.
     "exhausted": {},
-    # The trial begins or resumes.
+    # The trial starts or resumes.
     "begin": {"trial": str},
-    # The trial reports; it continues unless the verdict is `stop`.
+    # The trial reports. It continues unless the verdict is `stop`.
     "report": {"trial": str, "report": _Report, "verdict": Verdict},
     "failure": {"trial": str, "error": str},
-    # Of earlier versions, which also had the verdicts `wait` and `exploit`, and lacked some of the others.
+    # Events of earlier versions, which also had the verdicts `wait` and `exploit`, and lacked some of the events above.
     "verdict": {"trial": str, "verdict": Verdict},
     "exploit": {"trial": str, "donor": str, "values": dict[str, Any], "report": Count},
 }
@@ -342,5 +341,5 @@ SWEEP_FILE: StoredFile[Mapping[str, Any]] = StoredFile(_Sweep, _REMEDY, SWEEP_FO
 EVENT_LINE: StoredFile[Event] = StoredFile(_Event, _REMEDY)
 SCORES_FILE: StoredFile[Mapping[str, Any]] = StoredFile(_Scores, _REMEDY)
 BEST_FILE: StoredFile[Mapping[str, Any]] = StoredFile(
-    dict[str, Any], "give the command of the sweep again, which writes it anew"
+    dict[str, Any], "give the command of the sweep again, which writes it again"
 )

@@ -1,4 +1,4 @@
-"""What a sweep needs before it starts: room on the cluster, and the cost of its trials."""
+"""What a sweep needs before it starts: resources of the cluster for its trials, and their cost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tokenfree.train.sweep.subjects import Subject
 
 @dataclass(frozen=True)
 class Node:
-    """A machine of the cluster, with so many CPUs and GPUs as Ray counts them."""
+    """A machine of the cluster, with its numbers of CPUs and GPUs as Ray counts them."""
 
     cpus: float
     gpus: float = 0.0
@@ -23,7 +23,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a trial needs: workers that may be on different machines, each with so many CPUs and GPUs."""
+    """Resources of a trial: workers that may be on different machines, and the CPUs and GPUs of each."""
 
     workers: int
     cpus: float
@@ -36,7 +36,7 @@ class Needs:
 
 @dataclass(frozen=True)
 class Placement:
-    """How many trials have room side by side; as text, the sum that says so."""
+    """Number of trials that fit on the cluster at once. Its text shows the arithmetic."""
 
     needs: Needs
     nodes: tuple[Node, ...]
@@ -49,10 +49,10 @@ class Placement:
 
 
 def place(needs: Needs, nodes: Sequence[Node], concurrent: int | None = None) -> Placement:
-    """Return the room for trials with `needs` on `nodes`, at most `concurrent` of them side by side.
+    """Return how many trials with `needs` fit on `nodes` at once, up to `concurrent`.
 
     Raises:
-        UserError: not even one fits; the message shows the sum.
+        UserError: Not even one trial fits. The message shows the arithmetic.
     """
     slots = sum(_workers_on(node, needs) for node in nodes)
     fitting = slots // needs.workers
@@ -89,10 +89,10 @@ def cluster_nodes() -> list[Node]:
 
 
 def find_placement(sweep: SweepRecipe, settings: Sequence[Values], nodes: Sequence[Node]) -> Placement:
-    """Return the room for trials of these settings on `nodes`.
+    """Return how many trials of these settings fit on `nodes` at once.
 
     Raises:
-        UserError: a trial can never fit.
+        UserError: A trial can never fit.
     """
     gpus = sweep.gpus_per_worker
     if gpus is None:
@@ -103,13 +103,13 @@ def find_placement(sweep: SweepRecipe, settings: Sequence[Values], nodes: Sequen
 
 @dataclass(frozen=True)
 class TrialCost:
-    """What a whole trial comes to, by the shapes of its model.
+    """Cost of a whole trial, computed from the shapes of its model.
 
     Attributes:
-        parameters: number of parameters of the encoder.
-        step_flops: floating point operations of a step, forward and backward.
-        step_characters: characters of text in a step.
-        steps: number of steps that the budget is worth; None for a budget in seconds.
+        parameters: Number of parameters of the encoder.
+        step_flops: Floating-point operations of a step, forward and backward.
+        step_characters: Characters of text in a step.
+        steps: Number of steps that the budget allows; None for a budget in seconds.
     """
 
     parameters: int
@@ -119,10 +119,10 @@ class TrialCost:
 
 
 def trial_costs(sweep: SweepRecipe, subject: Subject, settings: Sequence[Values]) -> list[TrialCost]:
-    """Return the cost of a trial of each of the settings, by one batch of `subject`; nothing is trained.
+    """Return the cost of a trial of each setting, estimated from one batch of `subject` without training.
 
     Raises:
-        UserError: the values make no recipe, or the data cannot be read.
+        UserError: The values do not make a valid recipe, or the data cannot be read.
     """
     arrays = subject.batch(sweep.recipe(settings[0]))
     found = []

@@ -1,4 +1,4 @@
-"""The recipe of a sweep: knobs over dotted keys, searcher, scheduler, budget, targets; and the recipe of each trial."""
+"""The recipe of a sweep (search space, searcher, scheduler, budget and objectives) and the recipes of its trials."""
 
 from __future__ import annotations
 
@@ -17,57 +17,55 @@ from tokenfree.core.settings import Slot, build, draft, merge, nest, part, setti
 from tokenfree.train.config import FinetuneRecipe, PretrainRecipe, Recipe
 
 DEFAULT_TRIALS = 8
-TASK = "task"  # a key that only recipes of fine-tuning have
-_LISTS = ("choice", "grid", "integer")  # kinds of knobs whose values can be listed
+TASK = "task"  # only recipes of fine-tuning have this key
+_LISTS = ("choice", "grid", "integer")  # kinds of hyperparameters whose values can be listed
 _NOT_OFFERED = ("hyperband", "pbt")  # schedulers of earlier versions
-VARIANT = "variant"  # a knob of this name chooses among whole recipes instead of setting a key
+VARIANT = "variant"  # a hyperparameter of this name chooses among whole recipes instead of setting a key
 Values = dict[str, Any]
-Fixed = Callable[[str, Values], Any]  # (dotted key, values so far) -> what the recipe has there
+Fixed = Callable[[str, Values], Any]  # (dotted key, values so far) -> the recipe's value of that key
 Objective = Literal["validation_loss", "characters_per_second", "dev_score", "dev_error"]
 
 
 @dataclass(frozen=True)
 class Target:
-    """A metric of the reports, and whether less or more of it is better (`min` or `max`)."""
+    """A metric of the reports, and whether it is minimized or maximized (`min` or `max`)."""
 
     metric: str = "validation_loss"
     mode: str = "min"
 
     def cost(self, value: float) -> float:
-        """Return a number of which less is always better, in the metric's own unit."""
+        """Return the value with the sign that makes less always better, in the metric's own unit."""
         return value if self.mode == "min" else -value
 
 
-LOSS = Target()  # in nats for each target, on held-out windows
+LOSS = Target()  # in nats per target, on held-out windows
 SPEED = Target("characters_per_second", "max")  # in training steps, without validations
-SCORE = Target("dev_score", "max")  # of a task: the main score on the development set, of the best checkpoint so far
-ERROR = Target("dev_error")  # the same of a task whose main score is an error
+SCORE = Target("dev_score", "max")  # main score of a task on the development set, of the best checkpoint so far
+ERROR = Target("dev_error")  # the same for a task whose main score is an error
 
 
 def objectives(names: Sequence[str]) -> list[Target]:
-    """Return the targets of these names: speed and scores are to be high, everything else low."""
+    """Return the targets of these names. Speed and scores are maximized, everything else is minimized."""
     high = {target.metric: target for target in (SPEED, SCORE)}
     return [high.get(name, Target(name)) for name in names]
 
 
 def quality(names: Sequence[str]) -> Target:
-    """Return what says how good a trial of a sweep with these objectives is, whatever it costs."""
+    """Return the target that measures a trial's quality, regardless of its cost, in a sweep with these objectives."""
     return next((target for target in objectives(names) if target in (SCORE, ERROR)), LOSS)
 
 
 @settings
-class Knob:
-    """The values that one dotted key may take: exactly one of the kinds, and when the key is set at all.
-
-    `grid` differs from `choice` in that every one of its values is tried with every one of the other grids.
+class Hyperparameter:
+    """Values of the hyperparameter at one dotted key, of exactly one kind, and the condition for setting the key.
 
     Attributes:
-        choice: values to choose among.
-        grid: values, each of which is tried with every one of the other grids.
-        integer: the lowest and the highest whole number.
-        uniform: the lowest and the highest number.
-        log_uniform: the same, above 0, where the logarithms are spread evenly.
-        when: other keys, each with the value or the list of values that it must have; otherwise the knob is left out.
+        choice: values to choose from.
+        grid: values, each of which is tried with every combination of the other grids, unlike those of `choice`.
+        integer: lowest and highest integer.
+        uniform: lowest and highest number.
+        log_uniform: lowest and highest number, both above 0, with a uniform distribution of the logarithm.
+        when: other keys, each with the value or the list of values that it must have; otherwise the key is not set.
     """
 
     choice: Annotated[tuple[Any, ...], Field(min_length=1)] | None = None
@@ -87,13 +85,13 @@ class Knob:
 
     @property
     def listed(self) -> tuple[Any, ...] | None:
-        """All values if they can be listed."""
+        """All values, if they can be listed."""
         if self.integer is not None:
             return tuple(range(self.integer[0], self.integer[1] + 1))
         return self.choice or self.grid
 
     def value(self, quantile: float) -> Any:
-        """Return the value at `quantile` in [0, 1) of the knob's distribution, floats to four significant digits."""
+        """Return the value at `quantile` in [0, 1) of the distribution. Floats have four significant digits."""
         if self.listed is not None:
             return self.listed[int(quantile * len(self.listed))]
         if self.uniform is not None:
@@ -104,14 +102,14 @@ class Knob:
         return rounded(math.exp(low + quantile * (high - low)))
 
 
-Space = Mapping[str, Knob]
+Space = Mapping[str, Hyperparameter]
 
 
 def ordered(space: Space) -> list[str]:
-    """Return the keys, each after those that its condition names.
+    """Return the keys so that each follows the keys that its condition names.
 
     Raises:
-        UserError: conditions go round in a circle.
+        UserError: The conditions form a cycle.
     """
     needed = {key: sorted(set(space[key].when) & set(space)) for key in sorted(space)}
     try:
@@ -125,7 +123,7 @@ def active(space: Space, drawn: Values, fixed: Fixed) -> Values:
     """Return `drawn` without the keys whose condition does not hold.
 
     Raises:
-        UserError: see `ordered`.
+        UserError: The conditions form a cycle.
     """
     values: Values = {}
     for key in ordered(space):
@@ -135,7 +133,7 @@ def active(space: Space, drawn: Values, fixed: Fixed) -> Values:
 
 
 def products(space: Space) -> Iterator[Values]:
-    """Yield every combination of the values of knobs that can be listed; the last key changes fastest."""
+    """Yield every combination of the values of hyperparameters that can be listed. The last key changes fastest."""
     keys = sorted(space)
     for combination in itertools.product(*(space[key].listed or () for key in keys)):
         yield dict(zip(keys, combination, strict=True))
@@ -149,16 +147,16 @@ def _holds(other: str, wanted: Any, space: Space, values: Values, fixed: Fixed) 
 
 
 def rounded(value: float) -> float:
-    """Round to four significant digits, so that values read well and are the same on every machine."""
+    """Round to four significant digits, so that values are readable and the same on every machine."""
     return float(f"{value:.4g}")
 
 
 @settings
 class Even:
-    """Settings that cover the space evenly: the points of a scrambled Sobol sequence, a dimension for each knob.
+    """Settings that cover the search space evenly: a scrambled Sobol sequence with a dimension per hyperparameter.
 
     Sobol 1967, scrambled as in Owen 1998, "Scrambling Sobol' and Niederreiter-Xing Points". The first n settings are
-    spread well whatever n is, so more trials only add settings. Every combination of grids is tried in turn.
+    spread well for every n, so more trials only add settings. Every combination of grids is tried in turn.
 
     Attributes:
         name: `even`.
@@ -169,7 +167,7 @@ class Even:
 
 @settings
 class Random:
-    """Each knob's value drawn from its own distribution, independently.
+    """Settings whose hyperparameters are drawn independently, each from its own distribution.
 
     Bergstra and Bengio 2012, "Random Search for Hyper-Parameter Optimization", JMLR 13.
 
@@ -182,7 +180,7 @@ class Random:
 
 @settings
 class Grid:
-    """Every combination of the values of all knobs, in the order of their lists.
+    """Every combination of the values of all hyperparameters, in the order of their lists.
 
     Attributes:
         name: `grid`.
@@ -193,15 +191,15 @@ class Grid:
 
 @settings
 class Tpe:
-    """Settings that a model of the trials so far expects to be good: Optuna's tree-structured Parzen estimator.
+    """Settings that a model of the previous trials expects to be good: Optuna's tree-structured Parzen estimator.
 
     Bergstra et al. 2011, "Algorithms for Hyper-Parameter Optimization", section 4; for two objectives Ozaki et al.
-    2022, "Multiobjective Tree-Structured Parzen Estimator", JAIR 73. Trials that still train count as bad ones (the
-    constant liar of Ginsbourger et al. 2010), so that settings side by side differ.
+    2022, "Multiobjective Tree-Structured Parzen Estimator", JAIR 73. Running trials count as bad ones, so that
+    concurrent settings differ (the constant liar of Ginsbourger et al. 2010).
 
     Attributes:
         name: `tpe`.
-        startup: number of evenly spread settings before the model is asked.
+        startup: number of evenly spread settings before the model suggests any.
     """
 
     name: Literal["tpe"] = "tpe"
@@ -210,15 +208,15 @@ class Tpe:
 
 @settings
 class Asha:
-    """Ray Tune's asynchronous successive halving: at the rungs, the worse trials stop.
+    """Ray Tune's asynchronous successive halving, which stops the worse trials at each rung.
 
-    Li et al. 2020, "A System for Massively Parallel Hyperparameter Tuning", arXiv 1810.05934. A trial goes on if it is
-    in the best 1/`reduction` of those that came to the rung before it.
+    Li et al. 2020, "A System for Massively Parallel Hyperparameter Tuning", arXiv 1810.05934. A trial continues if it
+    is in the best 1/`reduction` of the trials that have reached the rung so far.
 
     Attributes:
         name: `asha`.
-        grace: number of the report that is the first rung; r of the paper.
-        reduction: ratio of the reports of one rung to those of the rung before; eta of the paper.
+        grace: number of the report at the first rung; r of the paper.
+        reduction: ratio of the reports at a rung to those at the previous one; eta of the paper.
     """
 
     name: Literal["asha"] = "asha"
@@ -228,14 +226,14 @@ class Asha:
 
 @settings
 class MedianStopping:
-    """Ray Tune's median stopping rule: a trial stops whose best value is worse than the median of the others' means.
+    """Ray Tune's median stopping rule: a trial stops if its best value is worse than the median of the others' means.
 
     Golovin et al. 2017, "Google Vizier: A Service for Black-Box Optimization", section 3.2.2.
 
     Attributes:
         name: `median_stopping`.
-        grace: number of the report that is the first at which a trial may stop.
-        min_trials: number of other trials that must have come as far.
+        grace: number of the first report at which a trial may stop.
+        min_trials: minimum number of other trials with as many reports.
     """
 
     name: Literal["median_stopping"] = "median_stopping"
@@ -245,7 +243,7 @@ class MedianStopping:
 
 @settings
 class NoScheduler:
-    """Every trial uses its whole budget, whatever it reports.
+    """No early stopping: every trial uses its whole budget.
 
     Attributes:
         name: `none`.
@@ -258,10 +256,10 @@ Scheduler = Asha | MedianStopping | NoScheduler
 
 
 def expected_reports(scheduler: Scheduler | None, reports: int, done: int = 0) -> float:
-    """Return how many more reports a trial makes on average that has made `done` of `reports` and was not stopped.
+    """Return the mean number of reports still to come of a trial that has made `done` of `reports` and was not stopped.
 
-    ASHA stops all but one in `reduction` trials at each rung. For median stopping every second trial is taken to stop
-    at its first chance.
+    ASHA is assumed to stop all but one in `reduction` trials at each rung. Median stopping is assumed to stop every
+    second trial at its first chance.
     """
     if isinstance(scheduler, MedianStopping) and done < scheduler.grace < reports:
         return (scheduler.grace + reports) / 2 - done
@@ -303,13 +301,13 @@ SCHEDULER = _Choice("tokenfree.train.sweep.schedulers", "asha", variants=(Asha, 
 
 @settings
 class Budget:
-    """What a trial may use: exactly one of the units. Characters and arithmetic are counted over all workers.
+    """Budget of a trial in exactly one of the units. Characters and FLOPs are counted over all workers.
 
     Attributes:
-        steps: optimizer steps.
-        characters: of text, without special ones and padding.
+        steps: number of optimizer steps.
+        characters: characters of text, without special ones and padding.
         flops: floating-point operations of forward and backward passes.
-        seconds: in training steps, validations left out.
+        seconds: seconds in training steps, without validations.
     """
 
     steps: Annotated[int, Field(ge=1)] | None = None
@@ -323,7 +321,7 @@ class Budget:
 
     @property
     def unit(self) -> str:
-        """The field of a trial's reports that counts what is used up."""
+        """Field of a trial's reports that counts what is used up."""
         if self.steps is not None:
             return "step"
         return "characters" if self.characters is not None else "flops" if self.flops is not None else "train_seconds"
@@ -333,41 +331,42 @@ class Budget:
         return self.steps or self.characters or self.flops or self.seconds or 0
 
     def num_steps(self, cost: float) -> int:
-        """Return the steps that the budget is worth, at least 1, where a step uses `cost` of the unit."""
+        """Return the number of steps that the budget allows, at least 1, if a step uses `cost` of the unit."""
         return max(1, round(self.amount / cost))
 
 
 @settings
 class SweepRecipe:
-    """A search over dotted keys of a recipe for pretraining or for fine-tuning.
+    """A search over dotted keys of a recipe for pretraining or fine-tuning.
 
-    `base` is that recipe (a name or file on disk, a mapping here), `overrides` is laid over it for every trial and for
-    the best recipe. A knob named `variant` chooses among other recipes, which take the place of `base` (names or files
-    on disk; here `variants` holds their mappings).
+    `overrides` are merged into `base` for every trial and for the best recipe. A hyperparameter named `variant` chooses
+    among other recipes that replace `base`. On disk, `base` and the variants may be names or files; here they are
+    mappings.
 
     Attributes:
         base: the recipe that trials change: a name, a file or the mapping itself.
-        variants: the mappings of the recipes that a knob named `variant` chooses among; filled in by their names.
-        overrides: keys laid over the recipe of every trial, and over the best one.
-        space: the knobs, by dotted keys of the recipe.
+        variants: mappings of the recipes that a hyperparameter named `variant` chooses from; filled in from their
+            names.
+        overrides: keys that override those of the base in the recipe of every trial and in the best one.
+        space: the search space: hyperparameters by dotted keys of the recipe.
         searcher: which settings are tried, in which order.
-        scheduler: which trials go on after a report.
-        objectives: what is to be good: one or two. Of fine-tuning the first is dev_score, the main score on the
-            development set, or dev_error where that is an error.
-        trials: settings to try, at least 1; null: 8, or a whole grid.
-        seeds: trials of each setting, with `train.seed`, `train.seed` + 1 and so on.
-        budget: of one trial.
-        reports: validations of a trial, evenly over its budget.
-        workers: of a trial; more than one are workers of Ray Train.
-        gpus_per_worker: null: 1 where the cluster has any.
-        concurrent: the most trials side by side; null: as many as have room.
-        seed: of the search.
+        scheduler: which trials continue after a report.
+        objectives: one or two metrics to optimize. For fine-tuning the first is dev_score, the main score on the
+            development set, or dev_error if that score is an error.
+        trials: number of settings to try, at least 1; null: 8, or a whole grid.
+        seeds: number of trials per setting, with `train.seed`, `train.seed` + 1 and so on.
+        budget: budget of one trial.
+        reports: number of validations per trial, spaced evenly over its budget.
+        workers: number of workers per trial; several run under Ray Train.
+        gpus_per_worker: number of GPUs per worker; null: 1 if the cluster has any.
+        concurrent: maximum number of concurrent trials; null: as many as fit.
+        seed: seed of the search.
     """
 
     base: dict[str, Any]
     variants: dict[str, dict[str, Any]] = field(default_factory=dict)
     overrides: dict[str, Any] = field(default_factory=dict)
-    space: Annotated[dict[str, Knob], Field(min_length=1)]
+    space: Annotated[dict[str, Hyperparameter], Field(min_length=1)]
     searcher: Annotated[Any, SEARCHER] = part(SEARCHER)
     scheduler: Annotated[Any, SCHEDULER] = part(SCHEDULER)
     objectives: Annotated[tuple[Objective, ...], Field(min_length=1, max_length=2)] = ("validation_loss",)
@@ -386,28 +385,28 @@ class SweepRecipe:
 
     @property
     def quality(self) -> Target:
-        """What says how good a trial is, whatever it costs."""
+        """Target that measures a trial's quality, regardless of its cost."""
         return quality(self.objectives)
 
     @property
     def target(self) -> Target:
-        """What settings are ranked by: the first objective."""
+        """Target that settings are ranked by: the first objective."""
         return objectives(self.objectives)[0]
 
     def mapping(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the recipe's mapping with `values` (dotted key -> value) laid over base and overrides."""
+        """Return the recipe's mapping with `values` (dotted key -> value) merged over base and overrides."""
         base = self.variants.get(values[VARIANT], {}) if VARIANT in values else self.base
         mapping = merge(base, self.overrides)
         dotted = ((key, json.dumps(value)) for key, value in values.items() if key != VARIANT)
         return merge(mapping, nest(dotted))
 
     def recipe(self, values: Mapping[str, Any], seed: int = 0) -> Recipe:
-        """Return the recipe of the trial with these values and the seed numbered `seed`.
+        """Return the recipe of the trial with these values and seed number `seed`.
 
-        Its steps are the budget's where that counts steps, and otherwise found when the trial begins.
+        A budget in steps sets its number of steps. With other budgets that number is computed when the trial starts.
 
         Raises:
-            UserError: these values make no recipe.
+            UserError: The values do not make a valid recipe.
         """
         recipe = build(self.recipe_class, self.mapping(values), source=f"trial {dict(values)}")
         train: dict[str, Any] = {"seed": recipe.train.seed + seed}
@@ -420,29 +419,29 @@ class SweepRecipe:
         """Return the resolved mapping of the recipe with these values and the base's own number of steps.
 
         Raises:
-            UserError: these values make no recipe.
+            UserError: The values do not make a valid recipe.
         """
         return to_mapping(build(self.recipe_class, self.mapping(values), source=f"trial {dict(values)}"))
 
     def fixed(self, key: str, values: Values) -> Any:
-        """Return what the recipe with these values has at a dotted key; None if it has no such key.
+        """Return the value of a dotted key in the recipe with these values, or None if it has no such key.
 
         Raises:
-            UserError: these values make no recipe.
+            UserError: The values do not make a valid recipe.
         """
         return value_at(self.best_recipe(values), key)
 
 
 def class_of(recipe: Mapping[str, Any]) -> type[Recipe]:
-    """Return the class of a recipe with this mapping: one with a task is fine-tuned."""
+    """Return the class of a recipe with this mapping. A recipe with a task is one of fine-tuning."""
     return FinetuneRecipe if TASK in recipe else PretrainRecipe
 
 
 def check_space(sweep: SweepRecipe) -> None:
-    """Refuse a space whose keys are no keys of the recipe, and settings of the search that do not fit together.
+    """Check that the keys of the search space exist in the recipe, and that the settings of the search fit together.
 
     Raises:
-        UserError: naming all keys, with the nearest known ones.
+        UserError: Lists all invalid keys, with the nearest known ones.
     """
     problems = space_problems(sweep)
     if problems:
@@ -450,20 +449,20 @@ def check_space(sweep: SweepRecipe) -> None:
 
 
 def space_problems(sweep: SweepRecipe) -> list[str]:
-    """Return what is wrong with the recipes, the hyperparameters and the search of a sweep, a line each."""
+    """Return the problems of the recipes, the hyperparameters and the search of a sweep, a line each."""
     problems = [
         *_problems_of_order(sweep.space),
         *_problems_of_variants(sweep),
         *_problems_of_recipes(sweep),
         *_problems_of_kinds(sweep),
         *_problems_of_objectives(sweep),
-        *(problem for key in sweep.space for problem in _problems_of_knob(sweep, key)),
+        *(problem for key in sweep.space for problem in _problems_of_hyperparameter(sweep, key)),
         *_problems_of_grid(sweep),
     ]
     return list(dict.fromkeys(problems))
 
 
-def _problems_of_order(space: Mapping[str, Knob]) -> Iterator[str]:
+def _problems_of_order(space: Mapping[str, Hyperparameter]) -> Iterator[str]:
     try:
         ordered(space)
     except UserError as error:
@@ -479,7 +478,7 @@ def _problems_of_variants(sweep: SweepRecipe) -> Iterator[str]:
 
 
 def _problems_of_recipes(sweep: SweepRecipe) -> Iterator[str]:
-    """Check the recipes that trials change; a base that variants replace is none of them."""
+    """Check the recipes that trials change. A base that variants replace is not checked."""
     bases = {f"variant {name}": mapping for name, mapping in sweep.variants.items()} or {"base": sweep.base}
     for name, mapping in bases.items():
         for problem in draft(class_of(mapping), merge(mapping, sweep.overrides)).problems:
@@ -487,7 +486,7 @@ def _problems_of_recipes(sweep: SweepRecipe) -> Iterator[str]:
 
 
 def _problems_of_kinds(sweep: SweepRecipe) -> Iterator[str]:
-    """Refuse recipes of several kinds or tasks, and hyperparameters of a task that the sweep itself sets."""
+    """Check that all recipes have one kind and task, and that no hyperparameter of a task is set by the sweep."""
     kind = _kind(sweep.base)
     for name, mapping in sweep.variants.items():
         if _kind(mapping) != kind:
@@ -498,8 +497,8 @@ def _problems_of_kinds(sweep: SweepRecipe) -> Iterator[str]:
 
 
 def _problems_of_grid(sweep: SweepRecipe) -> Iterator[str]:
-    for key, knob in sweep.space.items() if sweep.searcher.name == "grid" else ():
-        if knob.listed is None:
+    for key, hyperparameter in sweep.space.items() if sweep.searcher.name == "grid" else ():
+        if hyperparameter.listed is None:
             yield f"space: {key}: a grid needs a list of values; give it as choice, or take another searcher"
 
 
@@ -512,7 +511,7 @@ def _kind(recipe: Mapping[str, Any]) -> str:
 
 
 def _problems_of_objectives(sweep: SweepRecipe) -> Iterator[str]:
-    """Refuse a sweep of a task that is not judged by its score, and one of pretraining that is."""
+    """Check that a sweep of a task is judged by its score, and that one of pretraining is not."""
     scores = {SCORE.metric, ERROR.metric}
     if TASK not in sweep.base:
         if scores & {*sweep.objectives}:
@@ -524,21 +523,21 @@ def _problems_of_objectives(sweep: SweepRecipe) -> Iterator[str]:
         yield f"objectives: this task is judged by {wanted}; give that as the first"
 
 
-def _problems_of_knob(sweep: SweepRecipe, key: str) -> Iterator[str]:
-    """Refuse a key that is none of the recipe, or has other values there, and such a one of its condition."""
-    knob, values = sweep.space[key], {}
+def _problems_of_hyperparameter(sweep: SweepRecipe, key: str) -> Iterator[str]:
+    """Check that the recipe has the key and accepts its values, and that the keys of its condition exist."""
+    hyperparameter, values = sweep.space[key], {}
     if VARIANT in sweep.space and key != VARIANT:
         values[VARIANT] = sweep.space[VARIANT].value(0.0)
     recipe = draft(sweep.recipe_class, sweep.mapping(values))
-    for other, wanted in knob.when.items():
+    for other, wanted in hyperparameter.when.items():
         if other in sweep.space:
             values[other] = wanted[0] if isinstance(wanted, list) else wanted
         elif not recipe.problems and value_at(to_mapping(recipe.settings), other) is None:
             yield f"space: {key}: when: {other} is no key of the recipe and none of the space"
-    if key == VARIANT:  # its recipes are checked by themselves
+    if key == VARIANT:  # the recipes of the variants are checked on their own
         return
     try:
-        found = draft(sweep.recipe_class, sweep.mapping({**values, key: knob.value(0.0)})).problems
+        found = draft(sweep.recipe_class, sweep.mapping({**values, key: hyperparameter.value(0.0)})).problems
     except UserError as error:
         found = (str(error),)
     yield from (f"space: {key}: {problem}" for problem in found if problem not in recipe.problems)
@@ -547,8 +546,8 @@ def _problems_of_knob(sweep: SweepRecipe, key: str) -> Iterator[str]:
 def with_task_defaults(mapping: Mapping[str, Any]) -> dict[str, Any]:
     """Return the mapping of a sweep, with the defaults of a task if its base is a recipe of fine-tuning.
 
-    A trial of a task then is the run that `tokenfree finetune` would make of its setting: as many steps, validated as
-    often, none stopped early. All settings are tried where they can be listed.
+    A trial of a task is then the run that `tokenfree finetune` would make with its setting: it has the same steps and
+    validations, and none is stopped early. If all values can be listed, every combination is tried.
     """
     base, space = mapping.get("base"), mapping.get("space")
     if not isinstance(base, Mapping) or TASK not in base:
@@ -564,7 +563,10 @@ def with_task_defaults(mapping: Mapping[str, Any]) -> dict[str, Any]:
         "reports": math.ceil(steps / train.validate_every_steps) if isinstance(steps, int) else 1,
         "scheduler": "none",
     }
-    knobs = space.values() if isinstance(space, Mapping) else ()
-    if all(isinstance(knob, Mapping) and any(kind in knob for kind in _LISTS) for knob in knobs):
+    hyperparameters = space.values() if isinstance(space, Mapping) else ()
+    if all(
+        isinstance(hyperparameter, Mapping) and any(kind in hyperparameter for kind in _LISTS)
+        for hyperparameter in hyperparameters
+    ):
         defaults["searcher"] = "grid"
     return {**defaults, **mapping}

@@ -1,7 +1,7 @@
-"""What a sweep came to: results of trials, fair comparisons, costs, effects of knobs, and the tables in its folder.
+"""Results of a sweep: fair comparisons of trials, costs, effects of hyperparameters, and the tables in its folder.
 
-`sweep.csv` has a row for each trial, `trials.jsonl` all their reports, `best.yaml` is a recipe. All are made from the
-journal and are never read back.
+`sweep.csv` has a row per trial, `trials.jsonl` has all their reports, and `best.yaml` is a recipe. All are made from
+the journal and are never read back.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from tokenfree.train.sweep.history import JOURNAL, History, TrialState, is_numbe
 from tokenfree.train.sweep.recipe import LOSS, SPEED, SweepRecipe, Target
 
 BEST = "best.yaml"  # a recipe
-TABLE = "sweep.csv"  # written last: where it is, the sweep has ended
+TABLE = "sweep.csv"  # written last: if it exists, the sweep has ended
 METRICS = ("step", "validation_loss", "validation_accuracy", "characters_per_second", "train_seconds", "parameters")
-_NO_METRICS = frozenset({"report", "seed", "machine"})  # fields of a report that are no columns of the table
-_LINE = ("name", "values", "state", "reports", "error", "setting", "seed")  # of a trial in trials.jsonl
-_LEAST_SETTINGS = 3  # that make a front
-LEVELS = 8  # a hyperparameter with more different numbers than this is put into BINS of about as many trials each
+_NO_METRICS = frozenset({"report", "seed", "machine"})  # fields of a report that are not columns of the table
+_LINE = ("name", "values", "state", "reports", "error", "setting", "seed")  # fields of a trial in trials.jsonl
+_LEAST_SETTINGS = 3  # minimum number of settings for a Pareto front
+LEVELS = 8  # a hyperparameter with more different numbers is divided into BINS with about the same number of trials
 BINS = 4
-TREES, DEPTH = 32, 5  # shallow trees: their time grows with the square of their leaves
-STATES = ("finished", "stopped", "failed", "running", "waiting")  # of trials, as they are counted
+TREES, DEPTH = 32, 5  # shallow trees, because their time grows with the square of their leaves
+STATES = ("finished", "stopped", "failed", "running", "waiting")  # states of trials, in the order of the counts
 
 
-def knobs(trials: Sequence[TrialState]) -> list[str]:
-    """Return the dotted keys that the trials set; one under a condition is in some of them only."""
+def hyperparameters(trials: Sequence[TrialState]) -> list[str]:
+    """Return the dotted keys that the trials set. Only some trials set a key with a condition."""
     return sorted({key for trial in trials for key in trial.values})
 
 
 def short_names(keys: Sequence[str]) -> list[str]:
-    """Return the shortest ends of dotted keys that tell them apart: `alpha`, `attention.name`."""
+    """Return the shortest endings of dotted keys that distinguish them: `alpha`, `attention.name`."""
     names = []
     for key in keys:
         parts = key.split(".")
@@ -56,7 +56,7 @@ def short_names(keys: Sequence[str]) -> list[str]:
 
 
 def shown(value: Any) -> str:
-    """Return a value as a person reads it: `0.001`, `full`, `{"name": "full"}`; nothing if it is absent."""
+    """Return a value in readable form: `0.001`, `full`, `{"name": "full"}`; an empty text if it is absent."""
     if value is None or isinstance(value, str):
         return value or ""
     if not isinstance(value, float):
@@ -66,11 +66,11 @@ def shown(value: Any) -> str:
 
 @dataclass(frozen=True)
 class TrainingCost:
-    """What a character costs a setting in training, over all its seeds.
+    """Training cost of a setting per character, over all its seeds.
 
     Attributes:
-        flops: floating point operations for each character read, forward and backward; None where they are not known.
-        speed: characters per second over all training steps; None where not known.
+        flops: Floating-point operations per character, forward and backward; None if unknown.
+        speed: Characters per second over all training steps; None if unknown.
     """
 
     flops: float | None = None
@@ -89,7 +89,7 @@ class TrainingCost:
 
 @dataclass(frozen=True)
 class Setting:
-    """The trials that have the same values, one a seed; `index` is the number of the setting."""
+    """The trials with the same values, one per seed. `index` is the number of the setting."""
 
     index: int
     values: Mapping[str, Any]
@@ -97,21 +97,21 @@ class Setting:
 
     @property
     def name(self) -> str:
-        """The name of its only trial, or `setting_003`."""
+        """Name of its only trial, or `setting_003`."""
         return self.trials[0].name if len(self.trials) == 1 else f"setting_{self.index:03d}"
 
     def reached(self, metric: str, amount: float, unit: str = "step") -> list[tuple[TrialState, float]]:
-        """Return the trials that got to `amount` of `unit` and did not fail, with their `metric` there."""
+        """Return the trials that reached `amount` of `unit` and did not fail, with their `metric` at that point."""
         values = [(trial, trial.value_at(metric, amount, unit)) for trial in self.trials if trial.state != "failed"]
         return [(trial, value) for trial, value in values if value is not None]
 
     def interval(self, metric: str, amount: float, unit: str = "step") -> MeanInterval | None:
-        """Return mean and interval of `metric` over the seeds that got to `amount` of `unit`; None if none did."""
+        """Return mean and interval of `metric` over the seeds that reached `amount` of `unit`, or None if none did."""
         return mean_interval([value for _, value in self.reached(metric, amount, unit)])
 
     @property
     def cost(self) -> TrainingCost:
-        """The cost of a character over all seeds."""
+        """Cost per character over all seeds."""
         lasts = [trial.last for trial in self.trials]
         speeds = [(last.get(SPEED.metric), last.get("train_seconds")) for last in lasts]
         return TrainingCost(
@@ -121,7 +121,7 @@ class Setting:
 
 
 def _ratio(pairs: Iterable[tuple[Any, Any]]) -> float | None:
-    """Return the ratio of the sums; None where nothing is known."""
+    """Return the ratio of the sums, or None if nothing is known."""
     known = [(above, below) for above, below in pairs if is_number(above) and is_number(below)]
     below = sum(below for _, below in known)
     return sum(above for above, _ in known) / below if below else None
@@ -136,7 +136,7 @@ class Ranked:
 
 
 def settings(trials: Iterable[TrialState]) -> list[Setting]:
-    """Group trials by setting and values, which earlier versions could change within a trial."""
+    """Group trials by setting and by values, because earlier versions could change the values within a trial."""
     groups: dict[tuple[int, str], list[TrialState]] = {}
     for trial in trials:
         groups.setdefault((trial.setting, json.dumps(trial.values, sort_keys=True)), []).append(trial)
@@ -144,9 +144,10 @@ def settings(trials: Iterable[TrialState]) -> list[Setting]:
 
 
 def full_amount(trials: Iterable[TrialState], unit: str = "step") -> float | None:
-    """Return the largest amount of `unit` that every finished trial used; if none finished, the most that any used.
+    """Return the largest amount of `unit` that every finished trial used.
 
-    With a budget in seconds each trial ends a little after it, and is compared where the first of them ended.
+    If no trial has finished, return the most that any trial used. With a budget in seconds each trial ends a little
+    after it, so trials are compared where the first of them ended.
     """
     ended = [(trial.state, trial.last.get(unit)) for trial in trials if trial.state != "failed"]
     finished = [float(amount) for state, amount in ended if state == "finished" and is_number(amount)]
@@ -156,9 +157,10 @@ def full_amount(trials: Iterable[TrialState], unit: str = "step") -> float | Non
 
 
 def common_amount(trials: Iterable[TrialState], unit: str = "step") -> float | None:
-    """Return the largest amount of `unit` that every finished or stopped trial got to.
+    """Return the largest amount of `unit` that every finished or stopped trial reached.
 
-    What is measured there was not chosen by the scheduler, unlike what the trials that it let go on came to.
+    A metric at this amount is free of selection by the scheduler. Later metrics exist only for the trials that it let
+    continue.
     """
     amounts = [trial.last.get(unit) for trial in trials if trial.state in ("finished", "stopped")]
     return min((float(amount) for amount in amounts if is_number(amount)), default=None)
@@ -169,7 +171,8 @@ def rank(
 ) -> list[Ranked]:
     """Return the settings with a value at `amount` (by default `full_amount`), best first by their mean over seeds.
 
-    Those with the most seeds stand before all with fewer: the seeds that a scheduler let go on are its luckier ones.
+    Settings with the most seeds come before all with fewer, because the seeds that a scheduler lets continue are the
+    luckier ones.
     """
     trials = list(trials)
     amount = full_amount(trials, unit) if amount is None else amount
@@ -184,9 +187,9 @@ def rank(
 
 
 def best(trials: Iterable[TrialState], *, target: Target = LOSS, unit: str = "step") -> TrialState | None:
-    """Return the first trial of the setting with the best mean over seeds; None if no trial came to anything.
+    """Return the first trial of the setting with the best mean over seeds, or None if no trial has a result.
 
-    A trial that was stopped early is not compared with one that went on: its loss belongs to fewer steps.
+    Trials that were stopped early are not compared with others, because their loss is that of fewer steps.
     """
     trials = list(trials)
     amount = full_amount(trials, unit)
@@ -199,16 +202,17 @@ def best(trials: Iterable[TrialState], *, target: Target = LOSS, unit: str = "st
 def front(
     items: Sequence[Ranked], quality: Target, amount: float, unit: str, cost_of: Callable[[TrainingCost], float | None]
 ) -> list[Ranked]:
-    """Return the settings that no other one equals or beats in quality and cost and beats in one, in their order.
+    """Return the Pareto front of quality and cost, in the order of `items`.
 
-    Only those with the most seeds are compared: the seeds that a scheduler let go on are its luckier ones.
+    No other setting is at least as good in both and better in one. Only settings with the most seeds are compared,
+    because the seeds that a scheduler lets continue are the luckier ones.
 
     Args:
-        items: settings that got to `amount` of `unit`, where their quality is compared.
-        quality: the metric.
-        amount: of `unit`.
-        unit: a field of the reports.
-        cost_of: a number of a setting's cost, of which less is better.
+        items: Settings that reached `amount` of `unit`, where their quality is compared.
+        quality: The metric of quality.
+        amount: Amount of `unit` at which quality is compared.
+        unit: A field of the reports.
+        cost_of: A function from a setting's cost to a number, of which less is better.
     """
     most = max((item.interval.count for item in items), default=0)
     points = []
@@ -224,9 +228,9 @@ def front(
 
 
 def front_amount(trials: Iterable[TrialState], unit: str = "step") -> float | None:
-    """Return the largest amount of `unit` that at least three settings, or all, got to with all their seeds.
+    """Return the largest amount of `unit` that at least three settings, or all, reached with all their seeds.
 
-    A front is drawn there. It is no more than every finished trial used.
+    The Pareto front is drawn at this amount. It does not exceed the amount that every finished trial used.
     """
     depths, finished = [], []
     for setting in settings(trials):
@@ -243,14 +247,14 @@ def front_amount(trials: Iterable[TrialState], unit: str = "step") -> float | No
 
 
 def _last(trial: TrialState, unit: str) -> float | None:
-    """Return the amount at the last report with a loss that is a number."""
+    """Return the amount at the last report with a finite loss."""
     amounts = [report.get(unit) for report in trial.reports if is_number(report.get(LOSS.metric))]
     return next((float(amount) for amount in reversed(amounts) if is_number(amount)), None)
 
 
 @dataclass(frozen=True)
 class Level:
-    """One value of a knob, or a range of numbers: the indices of its trials, and the mean of their metric."""
+    """A value, or a range of numbers, of a hyperparameter, with the indices of its trials and their mean metric."""
 
     label: str
     trials: tuple[int, ...]
@@ -258,7 +262,7 @@ class Level:
 
 
 def ordered_cells(values: Sequence[Any]) -> tuple[np.ndarray, list[Any]]:
-    """Return the index of each value among the different ones, and these: absent first, then numbers, then others."""
+    """Return the index of each value among the distinct values, and these in order: absent, numbers, others."""
     keys = [json.dumps(value, sort_keys=True) for value in values]
     different = dict(zip(keys, values, strict=True))
 
@@ -274,9 +278,10 @@ def ordered_cells(values: Sequence[Any]) -> tuple[np.ndarray, list[Any]]:
 
 
 def levels(values: Sequence[Any], metric: Sequence[float]) -> list[Level]:
-    """Return mean and 95% interval of the metric [trials] at each value of a knob [trials], values in order.
+    """Return mean and 95% interval of the metric [trials] at each value of a hyperparameter [trials], ordered by value.
 
-    The interval is Student's t over the trials with that value: it holds what seeds and the other knobs did to them.
+    The interval is Student's t over the trials with that value. It includes the effects of seeds and of other
+    hyperparameters.
     """
     cells, names = ordered_cells(values)
     groups = np.arange(len(names))
@@ -296,42 +301,49 @@ def levels(values: Sequence[Any], metric: Sequence[float]) -> list[Level]:
 
 
 def importance(
-    settings: Sequence[Mapping[str, Any]], metric: Sequence[float], knobs: Sequence[str]
+    settings: Sequence[Mapping[str, Any]], metric: Sequence[float], hyperparameters: Sequence[str]
 ) -> dict[str, float]:
     """Return each hyperparameter's main effect as a share of the metric's variance.
 
-    Optuna's functional ANOVA over a forest measures it (Hutter, Hoos and Leyton-Brown 2014, "An Efficient Approach for
-    Assessing Hyperparameter Importance"). What is missing to 1 is due to hyperparameters acting together, and chance.
+    It is measured by Optuna's functional ANOVA over a forest (Hutter, Hoos and Leyton-Brown 2014, "An Efficient
+    Approach for Assessing Hyperparameter Importance"). The rest of the variance is due to interactions of
+    hyperparameters and to chance.
     """
     if np.ptp(metric) == 0:
-        return dict.fromkeys(knobs, 0.0)
+        return dict.fromkeys(hyperparameters, 0.0)
     import optuna  # takes a second, which only pages with importances need
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     params: dict[str, list[Any]] = {}
     distributions: dict[str, Any] = {}
-    for knob in knobs:
-        values = [setting.get(knob) for setting in settings]
+    for hyperparameter in hyperparameters:
+        values = [setting.get(hyperparameter) for setting in settings]
         if all(map(is_number, values)):
-            params[knob] = values
-            distributions[knob] = optuna.distributions.FloatDistribution(min(params[knob]), max(params[knob]))
+            params[hyperparameter] = values
+            distributions[hyperparameter] = optuna.distributions.FloatDistribution(
+                min(params[hyperparameter]), max(params[hyperparameter])
+            )
         else:
-            params[knob] = [json.dumps(value) for value in values]
-            distributions[knob] = optuna.distributions.CategoricalDistribution(sorted(set(params[knob])))
+            params[hyperparameter] = [json.dumps(value) for value in values]
+            distributions[hyperparameter] = optuna.distributions.CategoricalDistribution(
+                sorted(set(params[hyperparameter]))
+            )
     study = optuna.create_study()
     study.add_trials(
         optuna.trial.create_trial(
-            params={knob: params[knob][row] for knob in params}, distributions=distributions, value=float(value)
+            params={hyperparameter: params[hyperparameter][row] for hyperparameter in params},
+            distributions=distributions,
+            value=float(value),
         )
         for row, value in enumerate(metric)
     )
     evaluator = optuna.importance.FanovaImportanceEvaluator(n_trees=TREES, max_depth=DEPTH, seed=0)
     found = evaluator.evaluate(study)
-    return {knob: found.get(knob, 0.0) for knob in knobs}
+    return {hyperparameter: found.get(hyperparameter, 0.0) for hyperparameter in hyperparameters}
 
 
 def is_range(values: Sequence[Any]) -> bool:
-    """Return whether values [trials] are points of a range, and not a few numbers or names to choose among."""
+    """Return True if values [trials] are points of a range, rather than a few numbers or names to choose from."""
     different = {json.dumps(value, sort_keys=True) for value in values}
     if not all(is_number(value) or value is None for value in values):
         return False
@@ -340,10 +352,11 @@ def is_range(values: Sequence[Any]) -> bool:
 
 
 def table(sweep: SweepRecipe, trials: Sequence[TrialState]) -> str:
-    """Return the text of `sweep.csv`: trial, state, a column a knob, the last report, setting, seed, front, error.
+    """Return the text of `sweep.csv`.
 
-    `front` is `yes` for settings that no other one beats in quality and speed. They are compared in the mean over
-    seeds, at the amount of the budget's unit that at least three settings got to.
+    The columns are trial, state, the hyperparameters, the last report, setting, seed, front and error. `front` is `yes`
+    for settings on the Pareto front of quality and speed. Settings are compared by their mean over seeds, at the amount
+    of the budget's unit that at least three settings reached.
     """
     unit, leading = sweep.budget.unit, []
     amount = front_amount(trials, unit)
@@ -351,7 +364,7 @@ def table(sweep: SweepRecipe, trials: Sequence[TrialState]) -> str:
         ranked = rank(trials, target=sweep.target, unit=unit, amount=amount)
         leading = front(ranked, sweep.quality, amount, unit, lambda cost: cost.slowness)
     on_front = {trial.name for item in leading for trial in item.setting.trials}
-    keys = sorted({*sweep.space, *knobs(trials)})
+    keys = sorted({*sweep.space, *hyperparameters(trials)})
     more = sorted({name for trial in trials for name in trial.last} - {*METRICS, *_NO_METRICS})
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
@@ -367,13 +380,13 @@ def table(sweep: SweepRecipe, trials: Sequence[TrialState]) -> str:
 def write(
     folder: Path, sweep: SweepRecipe, trials: Sequence[TrialState], skipped: Mapping[str, int] | None = None
 ) -> list[Path]:
-    """Write the best recipe, if any trial came to something, and the tables, `sweep.csv` last; return the files.
+    """Write the best recipe, if any trial has a result, and the tables, `sweep.csv` last. Return the paths.
 
     Args:
-        folder: of the sweep.
-        sweep: makes the recipe of the best values.
-        trials: all of them, in order.
-        skipped: how many settings were not tried, by reason; kept in `skipped.json`.
+        folder: Folder of the sweep.
+        sweep: The sweep, which makes the recipe of the best values.
+        trials: All trials, in order.
+        skipped: Number of skipped settings by reason, written to `skipped.json`.
     """
     files = {}
     winner = best(trials, target=sweep.target, unit=sweep.budget.unit)
@@ -391,10 +404,10 @@ def write(
 
 
 def read(folder: Path, *, seeds: int, reports: int, target: Target = LOSS) -> tuple[History, bool]:
-    """Return what is known of the sweep in `folder`, and whether it has ended; see `read_history`.
+    """Return the state of the sweep in `folder`, and whether it has ended.
 
     Raises:
-        UserError: it has ended, but its journal is gone.
+        UserError: The sweep has ended but its journal is missing, or the journal is damaged.
     """
     ended = (folder / TABLE).is_file()
     if ended and not (folder / JOURNAL).is_file():

@@ -1,10 +1,10 @@
-"""Runs a sweep: plans its settings, sees that they fit on the cluster, trains them, and writes the results.
+"""Run a sweep: plan its settings, check that they fit on the cluster, train them and write the results.
 
 <output>/sweep.yaml      the resolved recipe of the sweep, written first, and the commands that trained (its attempts)
 <output>/journal.jsonl   every event, from which all else is made; see train/sweep/history.py
-<output>/trials/         checkpoints of the trials that go on or have finished
-<output>/ray/            what Ray writes, never read again and removed at the end
-<output>/standard_error.txt   what Ray said where a part of it was lost
+<output>/trials/         checkpoints of the trials that continue or have finished
+<output>/ray/            files of Ray, never read again and removed at the end
+<output>/standard_error.txt   standard error of Ray after a part of it was lost
 <output>/result.json     of a task: the scores of all settings, and of the best one on the test set
 <output>/...             the results, see train/sweep/results.py; sweep.csv is written last
 """
@@ -42,21 +42,21 @@ from tokenfree.train.sweep.search import Plan, Progress, Proposer, plan
 from tokenfree.train.sweep.subjects import FinetuningSubject, Subject, TaskInput, open_subject
 
 SWEEP = "sweep.yaml"
-ERRORS = "standard_error.txt"  # what Ray said where a part of it was lost
-_LEADER = "tokenfree.train.sweep.tune:lead"  # by name: Ray is imported there only, in seconds
-_OPERATIONAL = frozenset({"concurrent"})  # may differ when a sweep goes on
+ERRORS = "standard_error.txt"  # standard error of Ray after a part of it was lost
+_LEADER = "tokenfree.train.sweep.tune:lead"  # by name, because importing Ray takes seconds
+_OPERATIONAL = frozenset({"concurrent"})  # may differ when a sweep resumes
 
 
 @dataclass(frozen=True)
 class SweepResult:
-    """What a sweep came to.
+    """Results of a sweep.
 
     Attributes:
-        trials: all of them.
-        best: the first trial of the best setting; None where no trial came to anything.
-        skipped: how many settings were passed over because they cannot be run, by reason.
-        files: that were written.
-        already_complete: whether it had ended before, so that nothing was trained.
+        trials: All trials.
+        best: First trial of the best setting; None if no trial has a result.
+        skipped: Number of settings that were skipped because they cannot be run, by reason.
+        files: Paths of the files that were written.
+        already_complete: Whether the sweep had ended before, so that nothing was trained.
     """
 
     trials: tuple[TrialState, ...]
@@ -67,10 +67,10 @@ class SweepResult:
 
 
 def prepare(sweep: SweepRecipe, data: Data | TaskInput, output: str) -> tuple[Proposer, Plan]:
-    """Check the sweep against the data and plan its settings; the recipes of `Proposer.sweep` are complete.
+    """Check the sweep against the data and plan its settings. The recipes of `Proposer.sweep` are complete.
 
     Raises:
-        UserError: the space and the data do not fit together, or too few settings can be run.
+        UserError: The search space and the data do not fit together, or too few settings can be run.
     """
     check_space(sweep)
     sweep, subject = open_subject(sweep, data, output)
@@ -81,16 +81,16 @@ def prepare(sweep: SweepRecipe, data: Data | TaskInput, output: str) -> tuple[Pr
 def run_sweep(
     sweep: SweepRecipe, data: Data | TaskInput, output: str, *, progress: Progress | None = None
 ) -> SweepResult:
-    """Run the sweep on `data` into the folder `output`, or resume it where it was killed.
+    """Run the sweep on `data` into the folder `output`, or resume it if it was killed.
 
-    `data` is a data directory, or several, or, of a sweep of a task, its files.
+    `data` is one or several data directories, or the files of a task.
 
-    `progress` is called with every event from now on, and all that is known after it. Two events are in no journal:
-    `resume`, before a sweep resumes, and `lost`, when Ray is started again.
+    `progress` is called with every new event and the state after it. Two events are not in the journal: `resume`,
+    before a sweep resumes, and `lost`, when Ray is restarted.
 
     Raises:
-        UserError: the space, the data, the cluster and the output do not fit together.
-        JobError: every trial failed; the first one's own error is in the message.
+        UserError: The search space, the data, the cluster and the output do not fit together.
+        JobError: Every trial failed. The message has the error of the first one.
     """
     if "://" in output:
         raise UserError(f"--output {output}: a sweep needs a folder that all workers can lock and rename in; mount it")
@@ -100,7 +100,7 @@ def run_sweep(
     _claim(folder, sweep, subject)
     held = UserError(f"{output} is being run by another command; wait for it or give another --output")
     with lock(folder / "lock", seconds=0, held=held):
-        _claim(folder, sweep, subject)  # another command may have begun one there meanwhile
+        _claim(folder, sweep, subject)  # another command may have started a sweep there in the meantime
         history, ended_before = read(folder, seeds=sweep.seeds, reports=sweep.reports, target=sweep.quality)
         if history.trials and not ended_before and progress is not None:
             progress({"event": "resume"}, history)
@@ -123,7 +123,7 @@ def run_sweep(
 
 
 def _run(proposer: Proposer, planned: Plan, folder: Path, progress: Progress | None) -> History:
-    """Train the trials; a process of its own speaks to Ray, and is started again where Ray ends it."""
+    """Train the trials in a child process that connects to Ray, and restart it if Ray kills it."""
     sweep = proposer.sweep
     known = partial(read_history, folder, seeds=sweep.seeds, reports=sweep.reports, target=sweep.quality)
     history, storage, plans = known(), folder / RAY, pickle.dumps((proposer, planned))
@@ -152,7 +152,11 @@ def _run(proposer: Proposer, planned: Plan, folder: Path, progress: Progress | N
 
 
 def _claim(folder: Path, sweep: SweepRecipe, subject: Subject) -> None:
-    """Write the sweep's settings into its folder; refuse a folder that holds another sweep."""
+    """Write the sweep's settings into its folder.
+
+    Raises:
+        UserError: The folder holds another sweep or other files.
+    """
     mapping = {key: value for key, value in asdict(sweep).items() if key not in _OPERATIONAL}
     marks = {"sweep": fingerprint(mapping), "data": subject.content}
     path = folder / SWEEP
@@ -170,17 +174,17 @@ def _claim(folder: Path, sweep: SweepRecipe, subject: Subject) -> None:
 
 
 def _add_attempt(path: Path) -> None:
-    """Add this command to those that trained the sweep of a sweep.yaml."""
+    """Add this command to the attempts in a sweep.yaml."""
     mapping = SWEEP_FILE.yaml(Storage.at(str(path.parent)), path.name)
     attempts = [*(mapping.get("attempts") or ()), attempt()]
     write_atomically(path, yaml.safe_dump({**mapping, "attempts": attempts}, sort_keys=False))
 
 
 def evaluate_chosen(sweep: SweepRecipe, subject: FinetuningSubject, trials: Sequence[TrialState], folder: Path) -> None:
-    """Evaluate the runs of the best setting on the test set, and write result.json; nothing where no trial ended.
+    """Evaluate the runs of the best setting on the test set and write result.json. Do nothing if no trial has a result.
 
-    They are evaluated by their best checkpoints, when all trials have ended. Each then is a run as `tokenfree finetune`
-    leaves one. What an earlier, killed command has evaluated is kept.
+    This happens after all trials have ended, with the best checkpoint of each run. Each run is then the same as one of
+    `tokenfree finetune`. Evaluations of an earlier, killed command are kept.
     """
     unit = sweep.budget.unit
     amount = full_amount(trials, unit)
@@ -190,7 +194,7 @@ def evaluate_chosen(sweep: SweepRecipe, subject: FinetuningSubject, trials: Sequ
     chosen = ranked[0].setting
     runs = [trial for trial, _ in chosen.reached(sweep.quality.metric, amount, unit)]
     found = [_evaluated(sweep, subject, trial, folder / "trials" / trial.name) for trial in runs]
-    metric = next(iter(found[0]["dev"]))  # the main one stands first
+    metric = next(iter(found[0]["dev"]))  # the main score is the first
     splits = [split for split in ("dev", "test") if split in found[0]]
     result = {
         "task": found[0]["task"],
@@ -211,19 +215,19 @@ def evaluate_chosen(sweep: SweepRecipe, subject: FinetuningSubject, trials: Sequ
 
 
 def cell(values: Sequence[float]) -> dict[str, Any] | None:
-    """Return the scores of seeds, their mean and half of its 95% interval if there are several; None without any."""
+    """Return the scores of seeds, their mean and, of several, half of its 95% interval. None if there are no scores."""
     found = mean_interval(values)
     return None if found is None else {"mean": found.mean, "interval": found.half, "seeds": list(values)}
 
 
 def _scores(found: Sequence[Mapping[str, Any]], split: str) -> dict[str, list[float]]:
-    """Return the scores of the runs of a setting by name, if all of them have it."""
+    """Return the scores that all runs of a setting have, by name."""
     results = [result.get(split, {}) for result in found]
     return {name: [each[name] for each in results] for name in results[0] if all(name in each for each in results)}
 
 
 def _evaluated(sweep: SweepRecipe, subject: FinetuningSubject, trial: TrialState, folder: Path) -> dict[str, Any]:
-    """Return the result of a trial's run, evaluated if it is not yet."""
+    """Return the result of a trial's run, and evaluate the run if it has none."""
     run = Run(folder)
     result = run.result()
     if result is None:
@@ -234,7 +238,7 @@ def _evaluated(sweep: SweepRecipe, subject: FinetuningSubject, trial: TrialState
         run.write_config(RunConfig(recipe, files.paths.get("train", ""), files.content, given))
         if files.model is not None and recipe.model.embedder.symbols == "subwords":
             Storage.at(str(folder)).write_bytes(MODEL, files.model)
-        # It is trained already: what is left of a run to do is its evaluation.
+        # The run is trained already, so `finetune` only evaluates it.
         finetune(recipe, files.paths, str(folder), init_from=subject.init_from, trust_code=subject.trust_code)
         result = run.result()
     assert result is not None, "a finished run has a result"

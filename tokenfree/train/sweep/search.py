@@ -1,7 +1,7 @@
-"""Which settings a sweep tries, without repeats and without what cannot be run, and which trial is next.
+"""The settings that a sweep tries, without repeats and without invalid ones, and the order of its trials.
 
-All of it is a function of the sweep and its history, so a killed sweep resumes with the same settings. This is why
-Optuna is asked here, and not by Tune's OptunaSearch, which keeps its study in memory.
+All of this is a function of the sweep and its history, so a killed sweep resumes with the same settings. For this
+reason Optuna is called here, instead of through Tune's OptunaSearch, which keeps its study in memory.
 """
 
 from __future__ import annotations
@@ -25,35 +25,35 @@ from tokenfree.core.settings import fingerprint
 from tokenfree.train.batches import counter_random as random
 from tokenfree.train.sweep import recipe as spaces
 from tokenfree.train.sweep.history import JOURNAL, Event, History, Journal, Report, TrialState, replayed
-from tokenfree.train.sweep.recipe import DEFAULT_TRIALS, Knob, SweepRecipe, Tpe, Values, objectives
+from tokenfree.train.sweep.recipe import DEFAULT_TRIALS, Hyperparameter, SweepRecipe, Tpe, Values, objectives
 from tokenfree.train.sweep.subjects import Subject
 
-Progress = Callable[[Event, History], None]  # called with every event, and all that is known after it
-CANDIDATES_PER_TRIAL = 50  # a space of which hardly any setting can be run is refused
-_ASKED = 20  # suggestions in a row that cannot be run; the next one then comes from the even sequence
+Progress = Callable[[Event, History], None]  # called with every event and the state after it
+CANDIDATES_PER_TRIAL = 50  # candidates examined per trial, before the search space counts as exhausted
+_ASKED = 20  # maximum number of suggestions in a row that cannot be run; the next one then comes from the even sequence
 _BELOW_1 = 1 - 2.0**-53
 
 
 @dataclass
 class Proposer:
-    """Says which setting is next, and why settings are passed over.
+    """A source of the next setting, and of the reasons why settings are skipped.
 
     Attributes:
-        sweep: whose settings they are.
-        subject: what trials train on.
+        sweep: The sweep that the settings belong to.
+        subject: The data that trials train on.
     """
 
     sweep: SweepRecipe
     subject: Subject
-    _problems: dict[str, list[str]] = field(default_factory=dict)  # of settings by their text, found once
+    _problems: dict[str, list[str]] = field(default_factory=dict)  # problems of settings by their text, found once
 
     @functools.cached_property
     def measure(self) -> dict[str, Any]:
-        """What decides on the metric of the base, and of all trials."""
+        """Values that decide how the metric is measured, from the base. All trials must have the same ones."""
         return dict(self.subject.measure(self.sweep.recipe({})))
 
     def next(self, history: History) -> tuple[Values | None, list[tuple[Values, list[str]]]]:
-        """Return the values of the next setting, None for no more, and those newly found impossible with reasons."""
+        """Return the values of the next setting, or None, and newly found settings that cannot be run, with reasons."""
         seen = {_text(values) for values in history.proposed}
         known = {_text(values) for values, _ in history.skipped}
         skipped = []
@@ -71,7 +71,7 @@ class Proposer:
         return None, skipped
 
     def problems(self, values: Values) -> list[str]:
-        """Return why a setting cannot be run, a line each."""
+        """Return the reasons why a setting cannot be run, a line each."""
         text = _text(values)
         if text not in self._problems:
             self._problems[text] = self._find_problems(values)
@@ -96,10 +96,10 @@ class Plan:
     """The settings known before anything starts, and those that cannot be run.
 
     Attributes:
-        num_settings: number of settings to try. A searcher that learns from the trials chooses some of them later.
-        settings: known settings, in the order in which they are tried.
-        skipped: number of settings passed over, by reason.
-        impossible: these settings, each with its reasons.
+        num_settings: Number of settings to try. A searcher that learns from the trials chooses some of them later.
+        settings: Known settings, in the order in which they are tried.
+        skipped: Number of skipped settings, by reason.
+        impossible: Skipped settings, each with its reasons.
     """
 
     num_settings: int
@@ -109,10 +109,10 @@ class Plan:
 
 
 def plan(proposer: Proposer) -> Plan:
-    """Return what the sweep will try, as far as the settings and the data tell.
+    """Return the settings that the sweep will try, as far as they do not depend on results.
 
     Raises:
-        UserError: fewer settings can be run than there are to be trials, or at most half of a grid; with the reasons.
+        UserError: Fewer settings can be run than requested, or at most half of a grid. The message has the reasons.
     """
     sweep = proposer.sweep
     whole = is_whole_grid(sweep)
@@ -141,17 +141,17 @@ def plan(proposer: Proposer) -> Plan:
 
 
 def is_whole_grid(sweep: SweepRecipe) -> bool:
-    """Return whether all settings of a finite space are tried."""
+    """Return True if all settings of a finite search space are tried."""
     return sweep.trials is None and sweep.searcher.name == "grid"
 
 
 def num_foreseen(sweep: SweepRecipe, wanted: int) -> int:
-    """Return how many of `wanted` settings do not depend on what trials report."""
+    """Return how many of `wanted` settings do not depend on reports of trials."""
     return min(wanted, sweep.searcher.startup) if isinstance(sweep.searcher, Tpe) else wanted
 
 
 def candidates(sweep: SweepRecipe, history: History) -> Iterator[Values]:
-    """Yield settings in the order in which they would be tried, repeats and impossible ones included."""
+    """Yield settings in the order in which they would be tried, including repeats and settings that cannot be run."""
     if sweep.searcher.name == "grid":
         for drawn in spaces.products(sweep.space):
             yield spaces.active(sweep.space, drawn, sweep.fixed)
@@ -159,7 +159,7 @@ def candidates(sweep: SweepRecipe, history: History) -> Iterator[Values]:
     if isinstance(sweep.searcher, Tpe) and len(history.settings()) >= sweep.searcher.startup:
         yield from itertools.islice(_suggestions(sweep, history), _ASKED)
     points = _random_points(sweep) if sweep.searcher.name == "random" else _even_points(sweep)
-    grid = {key: knob for key, knob in sweep.space.items() if knob.grid is not None}
+    grid = {key: hyperparameter for key, hyperparameter in sweep.space.items() if hyperparameter.grid is not None}
     combinations = list(spaces.products(grid)) or [{}]
     for number, point in enumerate(points):
         drawn = {
@@ -183,7 +183,7 @@ def _random_points(sweep: SweepRecipe) -> Iterator[list[float]]:
 
 
 def _suggestions(sweep: SweepRecipe, history: History) -> Iterator[Values]:
-    """Yield what Optuna suggests after the trials of `history`."""
+    """Yield the settings that Optuna suggests after the trials of `history`."""
     import optuna  # takes a second, and only this searcher needs it
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -198,40 +198,42 @@ def _suggestions(sweep: SweepRecipe, history: History) -> Iterator[Values]:
     directions: list[Any] = [f"{target.mode}imize" for target in objectives(sweep.objectives)]
     study = optuna.create_study(directions=directions, sampler=sampler)
     study.add_trials(known)
-    while True:  # what is asked for counts as running, so that the next suggestion differs
+    while True:  # Optuna treats each suggestion as a running trial, so the next suggestion differs
         params = study.ask(distributions).params
         drawn = {key: _value(sweep.space[key], found) for key, found in params.items()}
         yield spaces.active(sweep.space, drawn, sweep.fixed)
 
 
-def _distribution(knob: Knob) -> Any:
+def _distribution(hyperparameter: Hyperparameter) -> Any:
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-    if knob.integer is not None:
-        return IntDistribution(*knob.integer)
-    if knob.listed is not None:  # as text: Optuna takes no lists and mappings, and holds 1 and true for equal
-        return CategoricalDistribution([json.dumps(value) for value in knob.listed])
-    low, high = knob.uniform or knob.log_uniform or (0.0, 0.0)
-    return FloatDistribution(low, high, log=knob.log_uniform is not None)
+    if hyperparameter.integer is not None:
+        return IntDistribution(*hyperparameter.integer)
+    if (
+        hyperparameter.listed is not None
+    ):  # as text, because Optuna takes no lists and mappings, and treats 1 and true as equal
+        return CategoricalDistribution([json.dumps(value) for value in hyperparameter.listed])
+    low, high = hyperparameter.uniform or hyperparameter.log_uniform or (0.0, 0.0)
+    return FloatDistribution(low, high, log=hyperparameter.log_uniform is not None)
 
 
-def _value(knob: Knob, param: Any) -> Any:
-    """Return a value as the recipe has it, by that of Optuna."""
-    if knob.listed is None:
+def _value(hyperparameter: Hyperparameter, param: Any) -> Any:
+    """Return the recipe's value for a value of Optuna."""
+    if hyperparameter.listed is None:
         return spaces.rounded(param)
-    return param if knob.integer is not None else json.loads(param)
+    return param if hyperparameter.integer is not None else json.loads(param)
 
 
-def _param(knob: Knob, value: Any) -> Any:
-    """Return a value as Optuna has it, by that of the recipe."""
-    if knob.listed is not None:
-        return value if knob.integer is not None else json.dumps(value)
-    low, high = knob.uniform or knob.log_uniform or (0.0, 0.0)
-    return min(max(value, low), high)  # what was rounded may lie outside
+def _param(hyperparameter: Hyperparameter, value: Any) -> Any:
+    """Return Optuna's value for a value of the recipe."""
+    if hyperparameter.listed is not None:
+        return value if hyperparameter.integer is not None else json.dumps(value)
+    low, high = hyperparameter.uniform or hyperparameter.log_uniform or (0.0, 0.0)
+    return min(max(value, low), high)  # a rounded value may lie outside
 
 
 def _known(sweep: SweepRecipe, distributions: dict[str, Any], trials: list[TrialState]) -> Any:
-    """Return a setting as Optuna knows one: its means over the seeds, or that it still runs or came to nothing."""
+    """Return a setting as a trial of Optuna: its means over the seeds, or that it still runs or has no result."""
     from optuna.trial import TrialState as OptunaState
     from optuna.trial import create_trial
 
@@ -248,7 +250,7 @@ def _known(sweep: SweepRecipe, distributions: dict[str, Any], trials: list[Trial
     means = [fmean(trial.last[name] for trial in reported) for name in sweep.objectives]
     if len(means) > 1 or all(trial.state == "finished" for trial in reported):
         return create_trial(**given, values=means, state=OptunaState.COMPLETE)
-    # Stopped early: Optuna ranks those behind the finished ones, by how far they came and their loss there.
+    # Optuna ranks settings that were stopped early behind the finished ones, by their last report and its loss.
     report_number = min(trial.report_number for trial in reported)
     return create_trial(**given, intermediate_values={report_number: means[0]}, state=OptunaState.PRUNED)
 
@@ -258,13 +260,13 @@ def _text(values: Values) -> str:
 
 
 class Course:
-    """The course of a sweep: which trial is next, and the record of all that happens. It knows nothing of Ray.
+    """The course of a sweep, independent of Ray: it chooses the next trial and records all events.
 
     Args:
-        proposer: finds settings.
-        plan: settings known before the start.
-        folder: holds the journal and, in trials/NAME/, the trials.
-        progress: called with every event and the history after it.
+        proposer: Finds settings.
+        plan: Settings known before the start.
+        folder: Folder of the journal. The trials are in its trials/NAME/.
+        progress: Called with every event and the state after it.
     """
 
     def __init__(self, proposer: Proposer, plan: Plan, folder: Path, progress: Progress) -> None:
@@ -275,10 +277,10 @@ class Course:
         self._trials = folder / "trials"
 
     def start(self) -> None:
-        """Read what earlier commands have recorded, then begin or resume.
+        """Read the events of earlier commands, then start or resume.
 
         Raises:
-            UserError: the journal is damaged.
+            UserError: The journal is damaged.
         """
         self.history = replayed(self.history, self._journal.open(), self._journal.path)
         self.restart()
@@ -286,19 +288,18 @@ class Course:
         self._skip([(values, reasons) for values, reasons in self._plan.impossible if values not in known])
 
     def restart(self) -> None:
-        """Record that nothing trains any more. Trials that have not ended resume from their checkpoints."""
+        """Record that no trial is training. Trials that have not ended resume from their checkpoints."""
         self.write({"event": "start", "settings": self._plan.num_settings})
 
     def close(self) -> None:
-        """Close the journal."""
         self._journal.close()
 
     def folder(self, trial: str) -> Path:
-        """Return the folder of a trial: its checkpoints and its lock."""
+        """Return the folder of a trial, which has its checkpoints and its lock."""
         return self._trials / trial
 
     def next_trial(self) -> TrialState | None:
-        """Return a trial to run now, from where it stands, and count it as running; None where there is none left."""
+        """Return the next trial to run, with its reports so far, and record it as running. None if there is none."""
         name = self._idle()
         if name is None and self._propose():
             name = self._idle()
@@ -308,30 +309,30 @@ class Course:
         return self.history.trials[name]
 
     def report(self, name: str, report: Report, *, stop: bool = False) -> None:
-        """Record a report of a running trial, and whether it stops. A report that is known already changes nothing."""
+        """Record a report of a running trial, and whether the trial stops. Known reports are ignored."""
         trial = self.history.trials[name]
         if trial.running and report["report"] > trial.report_number:
             self.write({"event": "report", "trial": name, "verdict": "stop" if stop else "go", "report": report})
             self._clean_up(name)
 
     def failed(self, name: str, error: str) -> None:
-        """Record that a running trial failed. It is run once more unless it failed before."""
+        """Record that a running trial failed. It runs once more unless it failed before."""
         self.write({"event": "failure", "trial": name, "error": error})
         self._clean_up(name)
 
     def write(self, event: Event) -> None:
-        """Record an event, and tell it."""
+        """Append an event to the journal and call `progress`."""
         self._journal.append(event)
         self.history = self.history.after(event)
         self._progress(event, self.history)
 
     def _idle(self) -> str | None:
-        """Return the first trial that may train and does not."""
+        """Return the first trial that has not ended and is not running."""
         trials = self.history.trials.values()
         return next((trial.name for trial in trials if not trial.ended and not trial.running), None)
 
     def _propose(self) -> bool:
-        """Take the next setting, and return whether there was one."""
+        """Record the next setting and return whether there was one."""
         if self.history.all_proposed:
             return False
         number = len(self.history.proposed)
@@ -351,6 +352,6 @@ class Course:
             self.write({"event": "skip", "values": values, "reasons": list(reasons)})
 
     def _clean_up(self, name: str) -> None:
-        """Remove the checkpoints of a trial that nobody resumes."""
+        """Remove the checkpoints of a trial that was stopped or failed, because it is never resumed."""
         if self.history.trials[name].state in ("stopped", "failed"):
             shutil.rmtree(self.folder(name), ignore_errors=True)

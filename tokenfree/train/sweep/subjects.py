@@ -1,6 +1,6 @@
 """What a sweep trains: pretraining on a data directory, or a task on its files.
 
-Trials of a task never read the test set: it is for the setting that is chosen, see `evaluate_chosen`.
+Trials of a task never read the test set. Only the chosen setting is evaluated on it, by `evaluate_chosen`.
 """
 
 from __future__ import annotations
@@ -31,59 +31,59 @@ from tokenfree.train.planning import sampled
 from tokenfree.train.sweep.recipe import ERROR, SCORE, TASK, SweepRecipe, Target
 from tokenfree.train.tasks.base import Split
 
-_MEASURE = ("objective", "train.length", "train.validation_windows")  # what decides on validation samples and masks
+_MEASURE = ("objective", "train.length", "train.validation_windows")  # keys that decide validation samples and masks
 
 
 @dataclasses.dataclass(frozen=True)
 class Subject(ABC):
-    """Data with what is learned from them. It is cheap to make: data are read when they are asked for."""
+    """Data together with what is trained on them. A subject is cheap to create, because data are read on first use."""
 
     def unread(self) -> Subject:
-        """Return it as it was made, to be sent to another process."""
+        """Return a copy without the data read so far, to send to another process."""
         return dataclasses.replace(self)
 
     @property
     @abstractmethod
     def content(self) -> str:
-        """A fingerprint of the data, and of given weights where trials begin with such."""
+        """Fingerprint of the data and, if trials start from given weights, of these."""
 
     @abstractmethod
     def problems(self, recipe: Any, workers: tuple[int, int]) -> list[str]:
-        """Return why a recipe cannot be trained on the data, a line each."""
+        """Return the reasons why a recipe cannot be trained on the data, a line each."""
 
     @abstractmethod
     def measure(self, recipe: Any) -> Mapping[str, Any]:
-        """Return what decides on the metric of a trial, by the key that sets it: the same for all trials."""
+        """Return what decides how a metric is measured, by the key that sets it. It must be the same for all trials."""
 
     @abstractmethod
     def make_loop(self, recipe: Any, *, rank: int = 0, world_size: int = 1, device: str = "cpu") -> TrainingLoop[Any]:
-        """Return a fresh loop of one worker."""
+        """Return a new training loop of one worker."""
 
     def first_loop(self, recipe: Any) -> TrainingLoop[Any] | None:
-        """Return a loop in this process with the weights that a trial begins with; None where those are fresh.
+        """Return a loop in this process with the weights that trials start from, or None if these are new.
 
         Raises:
-            UserError: they cannot be read.
-            JobError: they are others than when the sweep began.
+            UserError: The weights cannot be read.
+            JobError: The weights differ from those at the start of the sweep.
         """
         return None
 
     @abstractmethod
     def batch(self, recipe: Any) -> Arrays:
-        """Return the arrays of some examples, by which the arithmetic of a step is estimated."""
+        """Return the arrays of some examples, to estimate the FLOPs of a step."""
 
     @abstractmethod
     def build(self, recipe: Any) -> Task:
-        """Return the model of a recipe with its head, fresh."""
+        """Return the model of a recipe with its head, newly initialized."""
 
     def judged(self, badness: float) -> dict[str, float]:
-        """Return what a report adds of the best validation so far; by default nothing, as the last one counts."""
+        """Return the fields that the best validation so far adds to a report. By default the last one counts."""
         return {}
 
 
 @dataclasses.dataclass(frozen=True)
 class PretrainingSubject(Subject):
-    """Pretraining on a data directory or several, judged by the held-out loss."""
+    """Pretraining on one or several data directories, judged by the held-out loss."""
 
     data: Data
 
@@ -118,13 +118,13 @@ class PretrainingSubject(Subject):
 
 @dataclasses.dataclass(frozen=True)
 class TaskInput:
-    """What a sweep of a task is given besides its recipe; see `tokenfree.train.finetune.finetune`.
+    """Input of a sweep of a task, in addition to its recipe, as for `tokenfree.train.finetune.finetune`.
 
     Attributes:
-        files: paths or addresses by split: `train` and `dev`, and `test` where the chosen setting is to be tested.
-        init_from: a run or a folder of transformers, whose model takes the place of the recipe's.
-        vocabulary: a SentencePiece model, for a model of subwords.
-        trust_code: run the code outside tokenfree that the run `init_from` names.
+        files: Paths or URLs by split: `train`, `dev`, and `test` if the chosen setting is to be tested.
+        init_from: A run or a folder of transformers. Its model replaces that of the recipe.
+        vocabulary: A SentencePiece model, for a model of subwords.
+        trust_code: Whether to run the code outside tokenfree that the run `init_from` names.
     """
 
     files: Mapping[Split, str] = dataclasses.field(default_factory=dict)
@@ -138,11 +138,11 @@ class FinetuningSubject(Subject):
     """Fine-tuning on the files of a task, judged by the main score on the development set.
 
     Attributes:
-        files: of all splits.
-        target: what trials are judged by.
-        init_from: path or address of the weights that trials begin with; None: fresh ones.
-        sha256: of these weights.
-        trust_code: see `TaskInput`.
+        files: Files of all splits.
+        target: Metric that trials are judged by.
+        init_from: Path or URL of the weights that trials start from; None for new ones.
+        sha256: SHA-256 of these weights.
+        trust_code: Whether to run the code outside tokenfree that the run `init_from` names.
     """
 
     files: TaskFiles
@@ -160,7 +160,7 @@ class FinetuningSubject(Subject):
         return check_finetuning(recipe, workers=workers)
 
     def measure(self, recipe: FinetuneRecipe) -> Mapping[str, Any]:
-        """Return the task, and the development set as it reads it."""
+        """Return the task and a fingerprint of its development set."""
         return {"task.name": recipe.task.name, "task": self._dev_set(recipe)}
 
     def make_loop(
@@ -190,7 +190,7 @@ class FinetuningSubject(Subject):
 
     @functools.cached_property
     def _untested(self) -> TaskFiles:
-        """The files without the test set."""
+        """Files without the test set."""
         paths = {split: path for split, path in self.files.paths.items() if split != "test"}
         return dataclasses.replace(self.files, paths=paths)
 
@@ -199,7 +199,7 @@ class FinetuningSubject(Subject):
         return {}
 
     def _dev_set(self, recipe: FinetuneRecipe) -> str:
-        """Return a fingerprint of the examples that are evaluated, or of the settings of a task that makes them."""
+        """Return a fingerprint of the examples to evaluate, or of the settings of a task that generates them."""
         task = fingerprint(recipe.task)
         if recipe.task.needs_files and task not in self._dev_sets:
             examples = repr(list(recipe.task.examples("dev", self.files.paths["dev"])))
@@ -208,12 +208,12 @@ class FinetuningSubject(Subject):
 
 
 def open_files(sweep: SweepRecipe, given: TaskInput, run: str) -> tuple[SweepRecipe, FinetuningSubject]:
-    """Complete the recipes of a sweep: the model that trials begin with, and what the task takes from its examples.
+    """Complete the recipes of a sweep, with the model that trials start from and the task fitted to its examples.
 
-    Every example of every split is read once, so that a wrong label is reported before anything is trained.
+    Every example of every split is read once, so that a wrong label is reported before training starts.
 
     Raises:
-        UserError: what is wrong with a recipe, a file or the weights.
+        UserError: A recipe, a file or the weights are invalid.
     """
     recipes = {
         name: build(FinetuneRecipe, merge(mapping, sweep.overrides), source=name)
@@ -251,10 +251,10 @@ def _prepared(sweep: SweepRecipe, recipe: FinetuneRecipe, given: TaskInput, run:
 
 
 def open_subject(sweep: SweepRecipe, data: Data | TaskInput, run: str) -> tuple[SweepRecipe, Subject]:
-    """Return the sweep with recipes that are complete, and what it trains on `data`; `run` is its folder.
+    """Return the sweep with complete recipes, and what it trains on `data`. `run` is its folder.
 
     Raises:
-        UserError: what is wrong with a recipe or the data; or they are of different kinds.
+        UserError: A recipe or the data are invalid, or the data are of the wrong kind for the recipe.
     """
     is_task = TASK in sweep.base
     if is_task and isinstance(data, Data):

@@ -1,4 +1,4 @@
-"""One trial in one worker: trains to each report, validates, saves, and resumes from its own newest checkpoint."""
+"""One trial in one worker: train to each report, validate, save, and resume from the newest checkpoint."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ from tokenfree.train.runs.run import Run
 from tokenfree.train.sweep.recipe import Budget, class_of
 from tokenfree.train.sweep.subjects import Subject
 
-_PATIENCE = 120  # seconds for which a worker that nobody leads any more may live: one that is cut off ends after 45
+_PATIENCE = 120  # seconds that an abandoned worker may live; one behind a network partition ends after 45
 _SAMPLED = 256  # examples whose characters are counted
-_WARM, _TIMED = 2, 6  # steps before the clock runs, and steps by the clock
-_AT_REST = 1e-12  # a learning rate at which nothing moves, whatever the recipe's own would do to the weights
+_WARM, _TIMED = 2, 6  # warm-up steps, and timed steps
+_AT_REST = 1e-12  # a learning rate that keeps the weights unchanged, so that they cannot diverge
 
 
 @dataclasses.dataclass(frozen=True)
 class TrialSegment:
-    """What a worker gets: which trial, what it trains on, and what the sweep knows of it already.
+    """What a worker gets: the trial, its data, and the number of reports that the sweep already has.
 
     Attributes:
-        name: of the trial.
-        recipe: the trial's own, resolved.
-        subject: what it trains on.
-        folder: of the trial; all workers reach it.
-        budget: of the trial.
-        reports: that the trial makes in all.
-        known: the number of the last one that the sweep has, 0 for none.
-        threads: of each worker.
-        gpu: whether the trial trains on GPUs.
+        name: Name of the trial.
+        recipe: Resolved recipe of the trial.
+        subject: Data and what is trained on them.
+        folder: Folder of the trial, which all workers can access.
+        budget: Budget of the trial.
+        reports: Total number of reports of the trial.
+        known: Number of the last report that the sweep has, 0 if none.
+        threads: CPU threads per worker.
+        gpu: Whether the trial trains on GPUs.
     """
 
     name: str
@@ -60,13 +60,13 @@ class TrialSegment:
 
 
 class _TimeIsUp(Exception):
-    """Ends a stretch of training whose budget is in seconds."""
+    """Raised to end a stretch of training whose budget is in seconds."""
 
 
 class TrialSession:
-    """A trial at one of its reports, in the worker `rank` of `world_size`.
+    """A trial in the worker `rank` of `world_size`, positioned at one of its reports.
 
-    `open` it, `advance` it from report to report, `close` it.
+    Call `open`, then `advance` for each report, then `close`.
     """
 
     def __init__(self, segment: TrialSegment, *, rank: int = 0, world_size: int = 1, device: str | None = None) -> None:
@@ -79,15 +79,15 @@ class TrialSession:
         self._stack = contextlib.ExitStack()
         self._used: dict[str, Any] = {"train_seconds": 0.0, "characters": 0, "flops": 0.0}
         self._report: dict[str, Any] = {"report": 0}
-        self._progress = RunProgress()  # its best validation
-        self._unheard = False  # whether the report was made just before a kill, and the sweep does not know it
+        self._progress = RunProgress()  # with its best validation
+        self._unheard = False  # whether a kill followed the report before it reached the sweep
 
     def open(self) -> None:
-        """Take hold of the trial's folder and go on from its newest checkpoint, or from the beginning.
+        """Lock the trial's folder and resume from its newest checkpoint, or start from the beginning.
 
         Raises:
-            JobError: another process holds the folder.
-            UserError: see `Subject.make_loop` and `Subject.first_loop`.
+            JobError: Another process holds the folder, or the weights to start from have changed.
+            UserError: The data or the weights to start from cannot be read.
         """
         try:
             self._lock()
@@ -101,15 +101,15 @@ class TrialSession:
     def advance(self) -> dict[str, Any]:
         """Train to the next report, validate, save a checkpoint, and return the report.
 
-        It holds its number from 1 as `report`; `step`; `loss`, that of the last step, and `validation_loss`, both in
-        nats for each target, with what else the objective validates; `dev_score` or `dev_error` of a task;
-        `train_seconds` (of training steps alone), `characters` (of text) and `flops` since the beginning of the trial,
-        over all workers; `characters_per_second`; `parameters` of the encoder; `seed`; `machine` of this worker.
+        The report has these fields: `report`, its number from 1; `step`; `loss` of the last step and `validation_loss`,
+        both in nats per target; other validation metrics of the objective; `dev_score` or `dev_error` of a task;
+        `train_seconds` (in training steps only), `characters` (of text) and `flops` since the start of the trial, over
+        all workers; `characters_per_second`; `parameters` of the encoder; `seed`; `machine` of this worker.
 
         Raises:
-            NotANumber, Spike: training broke off; see train/loop/step.py.
-            JobError: the held-out loss is not a number.
-            UserError: the checkpoint cannot be written.
+            NotANumber, Spike: Training failed, as described in train/loop/step.py.
+            JobError: The held-out loss is not a number.
+            UserError: The checkpoint cannot be written.
         """
         if self._unheard:
             self._unheard = False
@@ -119,7 +119,7 @@ class TrialSession:
         steps = self._loop.recipe.train.steps
         loss = self._train(math.ceil(steps * share), self._seconds * share)
         if self._loop.step >= steps or self._used["train_seconds"] >= self._seconds:
-            number = self._segment.reports  # a budget of seconds may end before its steps, or after
+            number = self._segment.reports  # a budget in seconds may end before its planned steps, or after them
         validation = checked_validation(self._loop.step, self._loop.validate())
         badness = self._loop.source.badness(validation)
         self._progress = self._progress.after_validation(self._loop.step, validation, badness)
@@ -139,7 +139,7 @@ class TrialSession:
         return self._report
 
     def close(self) -> None:
-        """Let go of the trial's folder."""
+        """Release the trial's folder."""
         self._stack.close()
 
     def _lock(self) -> None:
@@ -150,7 +150,7 @@ class TrialSession:
             self._stack.enter_context(lock(self._folder / "lock", seconds=_PATIENCE, held=held))
 
     def _restore(self) -> None:
-        """Build the trial's loop, where its newest checkpoint leaves it; damaged ones are passed over."""
+        """Build the trial's loop and restore its newest checkpoint. Damaged checkpoints are skipped."""
         recipe = build(class_of(self._segment.recipe), self._segment.recipe, source=self._segment.name)
         self._loop = self._make_loop(recipe)
         self._step_flops = flops_of_step(self._loop)
@@ -168,7 +168,7 @@ class TrialSession:
         return self._loop.restore_newest(Run(self._folder), lambda damaged: None)
 
     def _begun(self, recipe: Recipe) -> Checkpoint | None:
-        """Go on from the weights that the trial begins with, as a checkpoint of step 0; None where those are fresh."""
+        """Save given weights that the trial starts from as a checkpoint of step 0, and restore it. None without any."""
         first = self._subject.first_loop(recipe) if self._rank == 0 else None
         if first is not None:
             parts, state = first.snapshot()
@@ -179,7 +179,7 @@ class TrialSession:
         return self._subject.make_loop(recipe, rank=self._rank, world_size=self._world_size, device=self._device)
 
     def _planned_steps(self, recipe: Recipe) -> int:
-        """Return the steps that the budget is worth; a step is timed on another loop than the trial's."""
+        """Return the number of steps that the budget allows. Steps are timed on a separate loop."""
         match self._budget.unit:
             case "train_seconds":
                 return self._budget.num_steps(seconds_of_step(self._make_loop(recipe_for_timing(recipe))))
@@ -190,12 +190,12 @@ class TrialSession:
         return self._budget.num_steps(1)
 
     def _set_steps(self, steps: int) -> None:
-        """Take `steps` for those of the recipe: what the budget is worth shows only on the loop that it builds."""
+        """Set the recipe's number of steps. It can depend on measurements of the loop, so the loop is built before."""
         train = dataclasses.replace(self._loop.recipe.train, steps=steps)
         self._loop.recipe = dataclasses.replace(self._loop.recipe, train=train)
 
     def _train(self, step: int, seconds: float) -> float:
-        """Train until `step`, or until `seconds` were used; the loss of the last step."""
+        """Train until `step`, or until `seconds` are used, and return the loss of the last step."""
         losses = [float("nan")]
         before, began = self._used["train_seconds"], time.perf_counter()
 
@@ -203,7 +203,7 @@ class TrialSession:
             losses[0] = line["loss"]
             self._used["characters"] += int(line["characters"])
             self._used["flops"] += self._step_flops
-            # Asked of the others only where it can be true: each broadcast costs a step some time.
+            # Each broadcast takes time in a step, so it is done only for budgets in seconds.
             if self._budget.seconds is not None and broadcast(before + time.perf_counter() - began >= seconds):
                 raise _TimeIsUp
 
@@ -213,7 +213,7 @@ class TrialSession:
         return losses[0]
 
     def _save(self) -> None:
-        parts, state = self._loop.snapshot()  # all workers: a sharded model is put together
+        parts, state = self._loop.snapshot()  # on all workers, because a sharded model must be gathered
         if self._rank:
             return
         trial = {"steps": self._loop.recipe.train.steps, "used": self._used, "report": self._report}
@@ -225,7 +225,7 @@ class TrialSession:
 
 
 def flops_of_step(loop: TrainingLoop[Any]) -> float:
-    """Return the floating point operations of a step, forward and backward, by the shapes of batch 0."""
+    """Return the floating-point operations of a step, forward and backward, computed from the shapes of batch 0."""
     train = loop.recipe.train
     meter = Meter(loop.encoder, loop.model.head, device=loop.device, precision=train.precision)
     arrays = loop.loader.batch(0)
@@ -233,7 +233,7 @@ def flops_of_step(loop: TrainingLoop[Any]) -> float:
 
 
 def characters_of_step(loop: TrainingLoop[Any]) -> float:
-    """Return the characters of text in a step over the global batch, by the mean of the first examples of the data."""
+    """Return the characters of text in a step over the global batch, estimated from the first examples of the data."""
     counts: list[int] = []
     step = 0
     while len(counts) < _SAMPLED:
@@ -243,13 +243,13 @@ def characters_of_step(loop: TrainingLoop[Any]) -> float:
 
 
 def recipe_for_timing(recipe: Recipe) -> Recipe:
-    """Return the recipe of a loop for `seconds_of_step`: the same work a step, on weights that stay as they begin."""
+    """Return the recipe of a loop for `seconds_of_step`: the same work per step, but the weights do not change."""
     train = dataclasses.replace(recipe.train, steps=_WARM + _TIMED, learning_rate=_AT_REST)
     return dataclasses.replace(recipe, train=train)
 
 
 def seconds_of_step(loop: TrainingLoop[Any]) -> float:
-    """Return the mean seconds of a few steps of a fresh loop of `recipe_for_timing`, which is then spent."""
+    """Return the mean seconds per step of a new loop of `recipe_for_timing`, which cannot be used afterwards."""
     seconds: list[float] = []
     loop.train_until(_WARM + _TIMED, lambda line: seconds.append(line["seconds"]))
     return sum(seconds[_WARM:]) / _TIMED

@@ -1,9 +1,9 @@
-"""Runs the trials of a sweep under Ray Tune, in the process that is connected to Ray; see train/ray/child.py.
+"""Run the trials of a sweep under Ray Tune, in the child process that is connected to Ray (train/ray/child.py).
 
-Tune places, starts and watches the trials, and its scheduler stops them. Each command makes a new `Tuner`, because
-`Tuner.restore` takes no scheduler, so that ASHA begins with empty rungs, and has forgotten what happened in the seconds
-before a SIGKILL. The new scheduler is given all reports of the journal, and trials that have not ended are suggested
-again: they resume from their own checkpoints.
+Tune places, starts and watches the trials, and its scheduler stops them. Each command makes a new `Tuner`.
+`Tuner.restore` accepts no scheduler, so ASHA would start with empty rungs, and Tune has lost the seconds before a
+SIGKILL. The new scheduler gets all reports of the journal. Trials that have not ended are suggested again and resume
+from their own checkpoints.
 """
 
 from __future__ import annotations
@@ -43,24 +43,24 @@ from tokenfree.train.sweep.trial import TrialSegment, TrialSession
 if TYPE_CHECKING:
     from tokenfree.train.sweep.workers import WorkerGroup
 
-MOST_SHORTAGES = 3  # of memory, after which a sweep resumes by itself
-_NUMBER, _QUALITY = "report_number", "quality"  # what schedulers read of a result
+MOST_SHORTAGES = 3  # number of times that a sweep resumes by itself after memory ran out
+_NUMBER, _QUALITY = "report_number", "quality"  # fields of a result that schedulers read
 
 
 def lead(link: Link, plans: bytes, folder: str) -> str | None:
-    """Train the trials of a sweep, and send the session, pickled, and every event of the journal over `link`.
+    """Train the trials of a sweep, and send the pickled session and every event of the journal over `link`.
 
     Args:
-        link: to the command.
-        plans: what `prepare` returned, pickled.
-        folder: of the sweep.
+        link: Link to the command.
+        plans: Pickled return value of `prepare`.
+        folder: Folder of the sweep.
 
     Returns:
-        What of Ray was lost before the end; an empty text if that is unknown; None if all trials have ended.
+        Description of the part of Ray that was lost; an empty text if it is unknown; None if all trials have ended.
 
     Raises:
-        UserError: the space and the cluster do not fit together.
-        JobError: Ray could not be started or reached, or memory ran out again and again.
+        UserError: The search space and the cluster do not fit together.
+        JobError: Ray could not be started or reached, or memory ran out repeatedly.
     """
     link.listen(lambda message: None)  # this process ends with the command
     proposer, planned = pickle.loads(plans)
@@ -87,17 +87,17 @@ def _train(proposer: Proposer, planned: Plan, folder: Path, link: Link, session:
 
 
 def run_trials(course: Course, placement: Placement, storage: Path) -> None:
-    """Run trials until all have ended; `storage` is a folder for what Tune writes.
+    """Run trials until all have ended. `storage` is a folder for the files of Tune.
 
     Raises:
-        JobError: memory ran out again and again.
+        JobError: Memory ran out repeatedly.
     """
     with ray_environment({"TUNE_MAX_PENDING_TRIALS_PG": str(placement.concurrent)}, mute=TUNE_LOGGERS):
         for attempt in range(MOST_SHORTAGES + 1):
             try:
                 _tuner(_Trials(course, placement, storage), name=f"tune-{attempt}", storage=storage).fit()
                 return
-            except RuntimeError as error:  # Tune gives up where Ray ends a process to save the machine
+            except RuntimeError as error:  # Tune gives up if Ray kills a process to free memory
                 if not isinstance(error.__cause__, OutOfMemoryError):
                     raise
             course.restart()
@@ -110,7 +110,7 @@ def run_trials(course: Course, placement: Placement, storage: Path) -> None:
 def _tuner(trials: _Trials, *, name: str, storage: Path) -> tune.Tuner:
     needs = trials.placement.needs
     own = {"CPU": needs.cpus, **({"GPU": needs.gpus} if needs.gpus else {})}
-    # Ray Train places several workers by itself. Tune wants something for its own process: a mebibyte is always there.
+    # Ray Train places several workers by itself. Tune needs a resource for its own process, and one MiB always fits.
     resources: dict[str, float] = {"memory": 2.0**20} if needs.workers > 1 else own
     return tune.Tuner(
         tune.with_resources(Trainable, resources),
@@ -127,23 +127,23 @@ def _tuner(trials: _Trials, *, name: str, storage: Path) -> tune.Tuner:
             verbose=0,
             callbacks=[_Record(trials)],
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),  # trials save by themselves
-            failure_config=tune.FailureConfig(max_failures=0),  # a trial that failed is suggested once more
+            failure_config=tune.FailureConfig(max_failures=0),  # a failed trial is suggested once more instead
         ),
     )
 
 
 class _Trials(Searcher):
-    """Suggests trials to Tune: first those that have not ended, then new ones, as many as have room."""
+    """A searcher that suggests to Tune first the trials that have not ended, then new ones, as many as fit."""
 
     def __init__(self, course: Course, placement: Placement, storage: Path) -> None:
         super().__init__()
         self.course, self.placement, self._storage = course, placement, storage
 
     def __reduce__(self) -> Any:
-        return Searcher, ()  # Tune pickles it for a restoration that never comes
+        return Searcher, ()  # Tune pickles the searcher to restore it, which never happens here
 
     def suggest(self, trial_id: str) -> Any:
-        """Return the next trial's config, None for none at the moment, or the mark of the end."""
+        """Return the config of the next trial, None if there is none at the moment, or the mark of the end."""
         running = sum(trial.running for trial in self.course.history.trials.values())
         trial = self.course.next_trial() if running < self.placement.concurrent else None
         if trial is None:
@@ -156,13 +156,13 @@ class _Trials(Searcher):
         }
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Do nothing: the callback has recorded it."""
+        """Do nothing, because the callback has recorded the end."""
 
     def save(self, checkpoint_path: str) -> None:
-        """Do nothing: a sweep resumes from its journal."""
+        """Do nothing, because a sweep resumes from its journal."""
 
     def restore(self, checkpoint_path: str) -> None:
-        """Do nothing; see `save`."""
+        """Do nothing, because a sweep resumes from its journal."""
 
     def _segment(self, trial: TrialState) -> TrialSegment:
         sweep, needs = self.course.sweep, self.placement.needs
@@ -180,7 +180,7 @@ class _Trials(Searcher):
 
 
 class _Record(tune.Callback):
-    """Records what Tune reports, before Tune acts on it."""
+    """A callback that records Tune's reports before Tune acts on them."""
 
     def __init__(self, trials: _Trials) -> None:
         self._trials = trials
@@ -195,12 +195,12 @@ class _Record(tune.Callback):
 
 
 def _name(trial: Trial) -> str:
-    """Return the sweep's name of a trial of Tune, whose own ids differ after a kill."""
+    """Return the sweep's name of a trial of Tune, whose own ids change after a kill."""
     return trial.config["segment"].name
 
 
 def make_scheduler(sweep: SweepRecipe, history: History) -> TrialScheduler:
-    """Return the scheduler of Tune that a sweep names, with what the trials of `history` have reported."""
+    """Return the scheduler of Tune that the sweep names, after it has received the reports in `history`."""
     named, scheduler = sweep.scheduler, None
     given: dict[str, Any] = {"time_attr": _NUMBER, "metric": _QUALITY, "mode": sweep.quality.mode}
     if isinstance(named, Asha):
@@ -220,7 +220,7 @@ def make_scheduler(sweep: SweepRecipe, history: History) -> TrialScheduler:
 
 
 class _Name(NamedTuple):
-    """A trial as schedulers see it."""
+    """A trial with the only field that schedulers read."""
 
     trial_id: str
 
@@ -230,14 +230,14 @@ def _named(name: str) -> Any:
 
 
 class _ByName(FIFOScheduler):
-    """Lets a scheduler of Tune know trials by the sweep's names, so that reports from before a kill count.
+    """A base of schedulers that identifies trials by the sweep's names, so that reports from before a kill count.
 
-    The rungs of ASHA and the means of the median rule depend on which reports there are, and not on their order.
+    The rungs of ASHA and the means of the median rule depend on the set of reports, not on their order.
     """
 
     def recall(self, name: str, result: dict[str, Any]) -> None:
-        """Take in a report from before this command; nothing is decided."""
-        controller: Any = None  # which neither scheduler asks for anything here
+        """Record a report of an earlier command, without a decision."""
+        controller: Any = None  # neither scheduler uses it here
         super().on_trial_add(controller, _named(name))
         super().on_trial_complete(controller, _named(name), result)
 
@@ -263,14 +263,15 @@ class _NamedMedian(_ByName, MedianStoppingRule):
 
 
 def _result(report: Any, metric: str) -> dict[str, Any]:
-    """Return what a scheduler reads of a report."""
+    """Return the fields of a report that a scheduler reads."""
     return {_NUMBER: report["report"], _QUALITY: report[metric]}
 
 
 def _own_error(trial: Trial) -> str:
-    """Return what the trial itself raised, in one line: Ray wraps it in an error of its own.
+    """Return the trial's own error in one line, without the error that Ray wraps it in.
 
-    It is read where Tune has just written it; `get_pickled_error` looks where it will be copied to.
+    The error is read from the file that Tune has just written. `get_pickled_error` reads the place that it is copied to
+    later.
     """
     path = trial.pickled_error_file
     error = None if path is None else cloudpickle.loads(Path(path).read_bytes())
@@ -284,13 +285,13 @@ def _own_error(trial: Trial) -> str:
 
 
 class Trainable(tune.Trainable):
-    """A trial as Tune runs it: each step is a report. Tune keeps the process for the next trial, which saves imports.
+    """A trial as Tune runs it, with a report per step. Tune reuses the process for the next trial, which saves imports.
 
     `config` holds `segment` (a `TrialSegment`), `metric` and `group` (the arguments of `WorkerGroup`).
     """
 
     def setup(self, config: dict[str, Any]) -> None:
-        """End where this machine is cut off. What takes time, and may fail, is the trial's first step."""
+        """Make the process end on a network partition. Whatever takes time and may fail is done in the first step."""
         self._config = config
         self._stack = contextlib.ExitStack()
         self._stack.enter_context(ended_where_cut_off())
@@ -298,16 +299,16 @@ class Trainable(tune.Trainable):
         self._work: TrialSession | WorkerGroup | None = None
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Turn to another trial in the same process."""
+        """Switch to another trial in the same process."""
         self._leave()
         self._config = new_config
         return True
 
     def step(self) -> dict[str, Any]:
-        """Return the next report of the trial, as JSON under `report`: Tune flattens mappings.
+        """Return the next report of the trial, as JSON under `report`, because Tune flattens mappings.
 
         Raises:
-            Exception: what the trial raised; Tune hands it on.
+            Exception: The error of the trial, which Tune passes on.
         """
         if self._work is None:
             self._work = self._begin()
@@ -329,7 +330,7 @@ class Trainable(tune.Trainable):
             session.open()
             return session
         if self._group is None:
-            from tokenfree.train.sweep.workers import WorkerGroup  # a second, which trials of one worker do not need
+            from tokenfree.train.sweep.workers import WorkerGroup  # takes a second; trials of one worker do not need it
 
             self._group = WorkerGroup(**self._config["group"], name=f"workers_{self.trial_id}")
         self._group.begin(segment)

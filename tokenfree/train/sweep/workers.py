@@ -1,7 +1,7 @@
-"""The workers of a trial that has several: one run of Ray Train, kept for trial after trial.
+"""The workers of a trial with several workers: one run of Ray Train that is reused for all trials.
 
-Its start takes as long as many a trial, so the workers stay. Worker 0 takes commands from a queue, and puts its answers
-into another one.
+Its start takes as long as many trials do, so the workers stay. Worker 0 takes commands from a queue and puts its
+answers into another one.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _PATIENCE = 7 * 24 * 3600  # seconds that idle workers wait for the next trial
 
 
 class WorkerGroup:
-    """Workers under Ray Train, led from another process.
+    """Workers under Ray Train that another process controls.
 
     Args:
-        workers: how many.
-        cpus, gpus: of each.
-        storage: a folder for what Ray Train writes.
-        name: of the run of Ray Train.
+        workers: Number of workers.
+        cpus, gpus: CPUs and GPUs per worker.
+        storage: Folder for the files of Ray Train.
+        name: Name of the run of Ray Train.
     """
 
     def __init__(self, *, workers: int, cpus: float, gpus: float, storage: str, name: str) -> None:
@@ -57,18 +57,18 @@ class WorkerGroup:
         self._thread.start()
 
     def begin(self, segment: TrialSegment) -> None:
-        """Turn to a trial.
+        """Switch the workers to a trial.
 
         Raises:
-            JobError: the workers ended; see `advance` for what they raise themselves.
+            JobError: A worker failed, or the workers ended.
         """
         self._ask(segment)
 
     def advance(self) -> dict[str, Any]:
-        """See `TrialSession.advance`.
+        """Return the next report of the trial, as `TrialSession.advance` does.
 
         Raises:
-            JobError: with what the first of the workers raised, or that they ended by themselves.
+            JobError: A worker failed, with the error of the first one, or the workers ended.
         """
         return self._ask("advance")
 
@@ -94,7 +94,7 @@ class WorkerGroup:
 
 
 def _explain(error: TrainingFailedError) -> JobError:
-    """Return what the sweep reports of the workers' end."""
+    """Return the error that the sweep reports after the workers failed."""
     cause = unwrap(error)
     if cause.error is None:
         return JobError("a worker of the trial was lost; look for a lack of memory")
@@ -104,13 +104,13 @@ def _explain(error: TrainingFailedError) -> JobError:
 
 
 def _serve(config: dict[str, Any]) -> None:
-    """Runs in every worker."""
+    """Run the trials in one worker."""
     with ended_where_cut_off():
         _turn_to_trials(*config["queues"])
 
 
 def _turn_to_trials(commands: Queue, answers: Queue) -> None:
-    """Open one session after another, as the commands of worker 0 say."""
+    """Run one session after another, as the commands to worker 0 request."""
     context = ray.train.get_context()
     rank, world_size = context.get_world_rank(), context.get_world_size()
     session: TrialSession | None = None
@@ -122,7 +122,7 @@ def _turn_to_trials(commands: Queue, answers: Queue) -> None:
         if command == "end":
             return
         if command == "advance":
-            assert session is not None, "workers are told to begin before they are told to advance"
+            assert session is not None, "workers begin before they advance"
             answer = session.advance()
         else:
             session = TrialSession(command, rank=rank, world_size=world_size, device=str(get_device()))

@@ -1,1 +1,1 @@
-"""One self-contained HTML page about runs, sweeps and data directories: tables and pictures, no script, no network."""
+"""A self-contained HTML page about runs, sweeps and data directories, with tables and figures but no scripts."""

@@ -1,4 +1,4 @@
-"""What an analysis found, as a file: .json (all of it), .csv or .md (its rows), .png or .svg (a figure)."""
+"""Write the results of an analysis to a file: .json (everything), .csv or .md (the rows), .png or .svg (a figure)."""
 
 import csv
 import io
@@ -26,10 +26,10 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def check_output(path: str) -> None:
-    """Refuse a file that nothing could be written to, before any work is done.
+    """Check the ending of an output file before any work is done.
 
     Raises:
-        UserError: its ending is none of `KINDS`, or it is a folder.
+        UserError: The ending is not in `KINDS`, or the path is a folder.
     """
     if Path(path).suffix.lower() not in KINDS:
         raise UserError(f"--output {path}: the ending says what is written; use one of {', '.join(KINDS)}")
@@ -38,10 +38,10 @@ def check_output(path: str) -> None:
 
 
 def write_analysis(found: Mapping[str, Any], path: str) -> None:
-    """Write what an analysis found, whole or not at all.
+    """Write the results of an analysis atomically.
 
     Raises:
-        OSError: the file cannot be written.
+        OSError: The file cannot be written.
     """
     target = Path(path)
     kind = target.suffix.lower()
@@ -64,7 +64,7 @@ def _csv(found: Mapping[str, Any]) -> str:
 
 
 def _markdown(found: Mapping[str, Any]) -> str:
-    """Return a line for each row, with numbers to four places and a dash for what is not known."""
+    """Return a Markdown table of the rows, with numbers rounded to four digits and a dash for missing values."""
     rows = _rows(found)
     names = list(rows[0])
     is_number = [all(isinstance(row[name], int | float | None) for row in rows) for name in names]
@@ -74,7 +74,7 @@ def _markdown(found: Mapping[str, Any]) -> str:
 
 
 def _rows(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the rows, each with the step of the checkpoint where the analysis is of a run."""
+    """Return the rows. If a run was analyzed, each row has the step of its checkpoint."""
     step = {"step": found["step"]} if "step" in found else {}
     return [{**row, **step} for row in found["rows"]]
 
@@ -99,7 +99,7 @@ def _image(found: Mapping[str, Any], kind: str) -> bytes:
 
 
 def _similarity(figure: Any, found: Mapping[str, Any]) -> None:
-    """Draw correlations with their intervals, a panel for each language."""
+    """Draw correlations with their intervals, one panel per language."""
     rows = found["rows"]
     languages = list(dict.fromkeys(row["language"] for row in rows))
     measures = list(dict.fromkeys(row["measure"] for row in rows))
@@ -118,7 +118,7 @@ def _similarity(figure: Any, found: Mapping[str, Any]) -> None:
 
 
 def _heads(figure: Any, found: Mapping[str, Any]) -> None:
-    """Draw a matrix of layers and heads for each number, the lowest layer at the bottom."""
+    """Draw a matrix of layers and heads for each metric, with the lowest layer at the bottom."""
     from tokenfree.workflows.report.figures import matrix
 
     rows: Rows = found["rows"]
@@ -152,7 +152,7 @@ def _collisions(figure: Any, found: Mapping[str, Any]) -> None:
 
 
 def _noise(figure: Any, found: Mapping[str, Any]) -> None:
-    """Draw scores with their intervals by the share of noisy characters, a line for each kind of noise."""
+    """Draw scores with their intervals against the share of noisy characters, one line per kind of noise."""
     clean, *rows = found["rows"]
     figure.set_size_inches(6.6, 3.4)
     axes = figure.subplots()

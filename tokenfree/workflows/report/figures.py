@@ -1,4 +1,4 @@
-"""Figures of the report, put into the page as SVG. Callers draw within `matplotlib.style.context(STYLE)`."""
+"""Draw the figures of the report, as SVG for the page. Callers draw within `matplotlib.style.context(STYLE)`."""
 
 import base64
 import io
@@ -20,16 +20,16 @@ from tokenfree.core.errors import printable
 from tokenfree.train.sweep.results import Level, ordered_cells, shown
 from tokenfree.workflows.report.parts import cut
 
-STYLE = "tokenfree.workflows.report.page"  # page.mplstyle
+STYLE = "tokenfree.workflows.report.page"  # the file page.mplstyle
 INK, FAINT, MUTED = "#1f2933", "#616e7c", "#a3afbb"
 SPEED_NAME = "characters per second"
-MOST_CELLS = 16  # rows and columns of a matrix whose cells hold their numbers
-LEAST_TRIALS = 3  # of two the 95% interval is nine times as wide as they are apart
-_GROUND = {"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.8}  # behind words on lines
+MOST_CELLS = 16  # maximum number of rows or columns of a matrix that shows its numbers
+LEAST_TRIALS = 3  # with two, the 95% interval is nine times as wide as their distance
+_GROUND = {"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.8}  # background of text on lines
 
 
 def image(figure: Figure, kind: str) -> bytes:
-    """Return a figure as the content of an "svg" or "png" file, the same bytes for the same figure."""
+    """Return a figure as an "svg" or "png" file. The same figure gives the same bytes."""
     file = io.BytesIO()
     metadata = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
     with warnings.catch_warnings():
@@ -39,7 +39,7 @@ def image(figure: Figure, kind: str) -> bytes:
 
 
 def inline(figure: Figure, label: str) -> Markup:
-    """Return the `<img>` of a figure that needs no other file, with `label` for screen readers."""
+    """Return an `<img>` element with the figure embedded and `label` for screen readers."""
     data = base64.b64encode(image(figure, "svg")).decode()
     width, height = (round(96 * inches) for inches in figure.get_size_inches())
     tag = '<img alt="{}" width="{}" height="{}" src="data:image/svg+xml;base64,{}">'
@@ -47,7 +47,7 @@ def inline(figure: Figure, label: str) -> Markup:
 
 
 class Curve(NamedTuple):
-    """A line; one of few points, such as validations, has a mark at each."""
+    """A line. With `has_marks`, each point has a marker, for lines of few points such as validations."""
 
     name: str
     xs: Sequence[float]
@@ -64,7 +64,7 @@ def curves(
     level: tuple[str, float] | None = None,
     marks: tuple[str, Sequence[float]] = ("", ()),
 ) -> Figure:
-    """Draw lines, a dashed level (name, y) to compare them with, and marks (name, xs) at the bottom."""
+    """Draw lines, a dashed reference level (name, y), and marks (name, xs) at the bottom."""
     figure = Figure()
     axes = figure.subplots()
     for line in lines:
@@ -91,7 +91,7 @@ def curves(
 
 
 def confusion(counts: np.ndarray, labels: Sequence[str]) -> Figure:
-    """Draw `counts` [right label, found label], darker the larger its share of the row."""
+    """Draw `counts` [correct label, found label], darker the larger the share of the row."""
     size = 0.42 * len(labels)
     figure = Figure(figsize=(max(3.8, 1.8 + size), max(2.6, 1.6 + size)))
     axes = figure.subplots()
@@ -107,9 +107,9 @@ def confusion(counts: np.ndarray, labels: Sequence[str]) -> Figure:
 def matrix(
     axes: Axes, cells: np.ndarray, rows: Sequence[str], columns: Sequence[str], *, texts: Sequence[Sequence[str]]
 ) -> None:
-    """Draw a matrix, darker the larger the number; `texts` stand in the cells where they are few."""
+    """Draw a matrix, darker the larger the number, with `texts` in the cells unless there are too many."""
     low, high = min(0.0, np.nanmin(cells)), np.nanmax(cells)
-    axes.pcolormesh(cells, cmap="Blues", vmin=low, vmax=high)  # stays vectors, which imshow does not
+    axes.pcolormesh(cells, cmap="Blues", vmin=low, vmax=high)  # vector graphics, unlike imshow
     axes.set_xticks(np.arange(len(columns)) + 0.5, columns)
     axes.set_yticks(np.arange(len(rows)) + 0.5, rows)
     axes.tick_params(length=0)
@@ -123,8 +123,8 @@ def matrix(
 
 
 def effect(title: str, losses: Sequence[float], levels: Sequence[Level], y: str) -> Figure:
-    """Draw each trial as a dot above its value, and the mean of each value with its 95% interval over the trials."""
-    figure = Figure(figsize=(3.7, 2.8))  # three in a row on a wide page
+    """Draw each trial as a dot above its value, and the mean of each value with its 95% interval over trials."""
+    figure = Figure(figsize=(3.7, 2.8))  # three fit side by side on a wide page
     axes = figure.subplots()
     columns = range(len(levels))
     for column, level in zip(columns, levels, strict=True):
@@ -143,7 +143,7 @@ def effect(title: str, losses: Sequence[float], levels: Sequence[Level], y: str)
 
 
 class Dot(NamedTuple):
-    """A setting by its cost and loss; the `best` ones no other beats in both."""
+    """A setting with its cost and loss. It is `best` if no other setting beats it in both."""
 
     name: str
     cost: float
@@ -152,7 +152,7 @@ class Dot(NamedTuple):
 
 
 def cost_against_loss(dots: Sequence[Dot], *, title: str, x: str, y: str, more_is_better: bool) -> Figure:
-    """Draw settings by cost and loss, and the front of those that no other one beats in both as steps."""
+    """Draw settings by cost and loss, and the Pareto front as steps."""
     figure = Figure()
     axes = figure.subplots()
     front = sorted((dot for dot in dots if dot.best), key=lambda dot: dot.cost)
@@ -173,9 +173,9 @@ def cost_against_loss(dots: Sequence[Dot], *, title: str, x: str, y: str, more_i
 
 
 def parallel(settings: Sequence[tuple[Mapping[str, Any], float]], names: Mapping[str, str], *, y: str) -> Figure:
-    """Draw each setting (values, loss), best first, as a line over an axis for each hyperparameter and its colour.
+    """Draw each setting (values, loss), best first, as a line across one axis per hyperparameter, coloured by loss.
 
-    Values of an axis stand in order and evenly apart. `names` are the titles of the axes by key.
+    The values of an axis are in order and evenly spaced. `names` maps keys to titles of axes.
     """
     figure = Figure(figsize=(max(5.4, 1.5 * len(names) + 1), 3.4))
     axes = figure.subplots()
@@ -205,7 +205,7 @@ def parallel(settings: Sequence[tuple[Mapping[str, Any], float]], names: Mapping
 
 
 def trials(curves: Sequence[tuple[str, Sequence[float], Sequence[float]]], *, x: str, y: str) -> Figure:
-    """Draw the curves of all trials (state, xs, ys); the state "best" stands out, marks tell how the others ended."""
+    """Draw the learning curves (state, xs, ys) of all trials, with "best" in colour and a marker for how each ended."""
     figure = Figure()
     axes = figure.subplots()
     ends = {"best": "o", "finished": "o", "stopped": "x", "failed": "P", "running": ">"}
@@ -222,7 +222,7 @@ def trials(curves: Sequence[tuple[str, Sequence[float], Sequence[float]]], *, x:
 
 
 def smoothed(values: Sequence[float]) -> np.ndarray:
-    """Return a centred mean over a twentieth of the curve, shorter at its ends, float64 [values]."""
+    """Return a centred moving mean over a twentieth of the curve, shorter at the ends, float64 [values]."""
     half = len(values) // 40
     sums = np.concatenate([[0.0], np.cumsum(values)])
     at = np.arange(len(values))
@@ -231,7 +231,7 @@ def smoothed(values: Sequence[float]) -> np.ndarray:
 
 
 def _scale(axes: Axes, values: Sequence[float]) -> None:
-    """Make the horizontal axis logarithmic where a straight one would crowd most of `values`; write ticks as `20k`."""
+    """Make the horizontal axis logarithmic if a linear one would crowd most `values`. Write ticks as `20k`."""
     if values and min(values) > 0 and max(values) > 8 * min(values):
         axes.set_xscale("log")
         if max(values) < 100 * min(values):
@@ -241,6 +241,6 @@ def _scale(axes: Axes, values: Sequence[float]) -> None:
 
 
 def _round_numbers(axis: Axis) -> None:
-    """Write ticks as `20k`, not as `2e4`, and small ones as they are."""
+    """Write ticks as `20k`, not as `2e4`, and small numbers unchanged."""
     large = EngFormatter(sep="")
     axis.set_major_formatter(lambda value, _: large(value) if abs(value) >= 1000 else f"{value:g}")

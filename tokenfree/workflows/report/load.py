@@ -1,4 +1,4 @@
-"""Reads what the other commands left in a folder, and how it was made, for the report."""
+"""Load the files that other commands left in a folder, and how they were made, for the report."""
 
 import contextlib
 import itertools
@@ -44,12 +44,12 @@ _PREDICTIONS: StoredFile[Line] = StoredFile(_Prediction, "put a copy of it back,
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A run of pretraining or fine-tuning, by the files in its folder."""
+    """A pretraining or fine-tuning run, as the files in its folder describe it."""
 
     path: Path
     config: Mapping[str, Any]
-    steps: Sequence[Line]  # lines of its metrics with a training loss
-    validations: Sequence[Line]  # those with a validation loss
+    steps: Sequence[Line]  # metrics lines with a training loss
+    validations: Sequence[Line]  # metrics lines with a validation loss
     events: Sequence[Line]
     result: Mapping[str, Any]  # empty until the run has ended
 
@@ -63,7 +63,7 @@ class RunRecord:
 
     @property
     def attempts(self) -> Sequence[Line]:
-        """Commands that trained it; none of a folder that an early version made."""
+        """Commands that trained the run; empty for a folder of an early version."""
         return self.config.get("attempts") or ()
 
     @property
@@ -97,21 +97,21 @@ class RunRecord:
 
 @dataclass(frozen=True)
 class SweepRecord:
-    """A sweep as far as it is."""
+    """A sweep, finished or not."""
 
     path: Path
     recipe: Mapping[str, Any]
     trials: Sequence[TrialState]
     skipped: Mapping[str, int]  # number of settings that were not tried, by reason
     ended: bool
-    scores: Mapping[str, Any]  # content of result.json, which a sweep of a task has at its end
-    attempts: Sequence[Line]  # commands that ran it
-    data: str  # fingerprint
+    scores: Mapping[str, Any]  # content of result.json, which a finished sweep of a task has
+    attempts: Sequence[Line]  # commands that ran the sweep
+    data: str  # fingerprint of the data
 
 
 @dataclass(frozen=True)
 class DataRecord:
-    """A data directory, by its manifest."""
+    """A data directory, as its manifest describes it."""
 
     path: Path
     manifest: Manifest
@@ -121,10 +121,10 @@ Record = RunRecord | SweepRecord | DataRecord
 
 
 def load(path: Path) -> Record:
-    """Read a folder by the files in it.
+    """Load the record of a folder. Its files decide which kind it is.
 
     Raises:
-        UserError: it is neither a run, nor a sweep, nor a data directory, or a file of it is damaged.
+        UserError: The folder is not a run, sweep or data directory, or one of its files is damaged.
     """
     if (path / METRICS_NAME).is_file():
         return _run(path)
@@ -167,22 +167,22 @@ def _sweep(path: Path) -> SweepRecord:
 
 
 def predictions(run: RunRecord, split: str) -> Sequence[Line]:
-    """Return what a fine-tuned run found for each example of a split; nothing until it has ended.
+    """Return the predictions of a fine-tuned run for the examples of a split. There are none until the run has ended.
 
     Raises:
-        UserError: the file is damaged.
+        UserError: The file is damaged.
     """
     return _PREDICTIONS.json_lines(Storage.at(str(run.path)), f"predictions/{split}.jsonl")
 
 
 def state(record: RunRecord | SweepRecord, ended: bool) -> str:
-    """Return `runs/tiny (complete, begun 2026-11-22 16:44 UTC)`."""
+    """Return the path and state, such as `runs/tiny (complete, begun 2026-11-22 16:44 UTC)`."""
     begun = f", begun {_time(record.attempts[0])} UTC" if record.attempts else ""
     return f"{record.path} ({'complete' if ended else 'not ended'}{begun})"
 
 
 def attempt_table(attempts: Sequence[Line]) -> Table:
-    """Return a row for each command that made a folder, with the versions and the machine."""
+    """Return a table of the commands that made a folder, with their versions and machines."""
     rows = []
     for attempt in attempts:
         packages = ", ".join(f"{name} {version}" for name, version in (attempt.get("packages") or {}).items())

@@ -1,4 +1,4 @@
-"""The page about folders: its sections in order, made into one HTML file that needs nothing else."""
+"""Make the page: collect its sections in order and render them into one self-contained HTML file."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -28,25 +28,26 @@ def write_report(
     sentences: Sequence[tuple[str, str]] = (),
     step: int | None = None,
 ) -> Path:
-    """Write the page about `folders` (each a run, a sweep or a data directory) to the file `output`.
+    """Write the page about `folders` (runs, sweeps and data directories) to the file `output`.
 
     Args:
-        folders: paths or addresses.
-        output: the page, written whole or not at all.
-        contexts: what `evaluate` found for some of the folders. Other runs are evaluated if their data are there.
-        sentences: with a mark each, and what it hides, for runs to predict; by default words of held-out windows.
-        step: use the checkpoints of this step of runs; see `checkpoint_of` for the default.
+        folders: Paths or addresses.
+        output: Path of the page, which is written atomically.
+        contexts: Results of `evaluate` by folder. Other runs are evaluated if their data can be found.
+        sentences: Pairs of a sentence with a mark and the answer, for runs to predict; default: words of held-out
+            windows.
+        step: Step of the checkpoints to use; see `checkpoint_of` for the default.
 
     Raises:
-        UserError: a folder is none of these.
-        JobError: a checkpoint is damaged.
-        OSError: the file cannot be written.
+        UserError: A folder is not a run, sweep or data directory.
+        JobError: A checkpoint is damaged.
+        OSError: The page cannot be written.
     """
     page = render([load(_local(folder)) for folder in folders], contexts or {}, sentences, step)
     path = Path(output)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, page)
-    if (path.parent / HASHES).is_file():  # a finished run or sweep, whose files are all under a hash
+    if (path.parent / HASHES).is_file():  # a finished run or sweep, whose files all have hashes
         rewritten(str(path.parent), [path.name])
     return path
 
@@ -57,7 +58,7 @@ def render(
     sentences: Sequence[tuple[str, str]],
     step: int | None,
 ) -> str:
-    """Return the page about these folders."""
+    """Return the page about these records."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("tokenfree.workflows.report", "."),
         autoescape=True,
@@ -69,7 +70,7 @@ def render(
         found = sections(records, contexts, sentences, step)
     title = "tokenfree: " + ", ".join(record.path.name for record in records)
     page = environment.get_template("page.html.jinja").render(title=title, sections=found)
-    return printable(page)  # a page with control characters is no valid HTML
+    return printable(page)  # control characters are invalid in HTML
 
 
 def sections(
@@ -78,9 +79,9 @@ def sections(
     sentences: Sequence[tuple[str, str]],
     step: int | None,
 ) -> list[Section]:
-    """Return the sections: runs of pretraining, sweeps, fine-tuned runs, then data.
+    """Return the sections: pretraining runs, sweeps, fine-tuned runs, then data.
 
-    Several runs of a kind are compared before each has its section.
+    If there are several runs of a kind, a comparison precedes their own sections.
     """
     runs = [record for record in records if isinstance(record, RunRecord)]
     views = [SweepView(record) for record in records if isinstance(record, SweepRecord)]
@@ -105,7 +106,7 @@ def sections(
 
 
 def corpus_section(record: DataRecord) -> Section:
-    """Return the section of one data directory, by its manifest; its README.md has the pictures."""
+    """Return the section of one data directory, from its manifest. The figures are in its README.md."""
     shards = [shard for split in record.manifest.splits.values() for shard in split.shards]
     languages: dict[str, int] = {}
     for shard in shards:
@@ -131,7 +132,7 @@ def corpus_section(record: DataRecord) -> Section:
 
 
 def _local(folder: str) -> Path:
-    """Return the folder, or a copy of the small files of a run in a store."""
+    """Return the folder. For a run in object storage, return a local copy of its small files."""
     if "://" not in folder:
         return Path(folder)
     from tokenfree.train.runs.run import Run  # imports torch

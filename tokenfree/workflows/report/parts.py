@@ -1,4 +1,4 @@
-"""What a page is made of: sections of cards and blocks, which hold text, figures and tables; and how numbers look."""
+"""Parts of a page: sections of cards and blocks, which hold text, figures and tables. Also formats numbers."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ _UNITS = ((1e15, 1e15, " P"), (1e12, 1e12, " T"), (1e9, 1e9, " G"), (1e6, 1e6, "
 
 @dataclass(frozen=True)
 class Card:
-    """A question or quantity, its answer, and a line about it."""
+    """A question or quantity, its answer, and a note."""
 
     title: str
     value: str
@@ -34,7 +34,7 @@ class Table:
 
     @property
     def numeric(self) -> list[bool]:
-        """Which columns hold nothing but numbers, and are set flush right."""
+        """Whether each column holds only numbers, and is right-aligned."""
         return [
             any(row[column] for row in self.rows) and all(_NUMBER.fullmatch(row[column]) for row in self.rows)
             for column in range(len(self.header))
@@ -43,7 +43,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Block:
-    """A heading (or none), a paragraph, a command to copy, figures in a grid, and tables; empty tables are left out."""
+    """An optional heading, a paragraph, a command to copy, a grid of figures, and tables. Empty tables are omitted."""
 
     title: str = ""
     text: str = ""
@@ -54,7 +54,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Section:
-    """One part of the page, about a folder or several."""
+    """One part of the page, about one folder or several."""
 
     title: str
     subtitle: str
@@ -76,27 +76,27 @@ def duration(seconds: float) -> str:
 
 
 def decimal(value: float | None, digits: int = 4) -> str:
-    """Return a number with `digits` after the point, a dash for None."""
-    return "–" if value is None else f"{round(value, digits) + 0.0:.{digits}f}"  # no -0.00
+    """Return a number with `digits` decimal places, or a dash for None."""
+    return "–" if value is None else f"{round(value, digits) + 0.0:.{digits}f}"  # adding 0.0 avoids -0.00
 
 
 def plus_minus(mean: float | None, half: float | None, digits: int = 4) -> str:
-    """Return `4.2288 ± 0.0031`, a mean alone if there is no interval, or a dash."""
+    """Return `4.2288 ± 0.0031`, only the mean if there is no interval, or a dash if there is no mean."""
     return decimal(mean, digits) + ("" if half is None else f" ± {half:.{digits}f}")
 
 
 def percent(value: float | None) -> str:
-    """Return a share as `12.5%`, a dash for None."""
+    """Return a share as `12.5%`, or a dash for None."""
     return "–" if value is None else f"{100 * value:.1f}%"
 
 
 def cut(text: str, most: int) -> str:
-    """Return at most `most` characters of `text`, with an ellipsis for the rest."""
+    """Return at most `most` characters of `text`. A longer text ends with an ellipsis."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def settings_table(caption: str, mapping: Mapping[str, Any]) -> Table:
-    """Return the leaves of nested mappings by dotted key, folded."""
+    """Return a folded table of the leaves of nested mappings by dotted key."""
     rows = [[key, _shown(value)] for key, value in flatten(mapping)]
     return Table(caption, ["key", "value"], rows, folded=True)
 
@@ -106,6 +106,6 @@ def _shown(value: Any) -> str:
 
 
 def bdi(text: str) -> Markup:
-    """Return text in its own direction, with the number of each character that shows nothing."""
+    """Return text isolated from the direction of its surroundings, with unprintable characters as code points."""
     shown = "".join(character if character.isprintable() else f"U+{ord(character):04X}" for character in text)
     return Markup("<bdi>{}</bdi>").format(shown)

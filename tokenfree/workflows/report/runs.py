@@ -1,4 +1,4 @@
-"""Runs on the page: what pretraining and fine-tuning came to, how, and with which settings."""
+"""Sections of runs: results, curves and settings of pretraining and fine-tuning."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -29,8 +29,8 @@ from tokenfree.workflows.terminal.progress import counted
 
 SPLITS = {"dev": "development set", "test": "test set"}
 MOST_SCORES = 4  # curves in one figure
-MOST_LABELS, MOST_ROWS = 12, 40  # labels in the figure, and in the table
-_SAME_LEVEL = 0.05  # nats: targets are equally hard if their baselines differ by less
+MOST_LABELS, MOST_ROWS = 12, 40  # labels in the figure and in the table
+_SAME_LEVEL = 0.05  # nats; below this difference of baselines, targets count as equally hard
 
 
 def run_section(run: RunRecord, asked: Asked) -> Section:
@@ -42,9 +42,9 @@ def run_section(run: RunRecord, asked: Asked) -> Section:
 
 
 def comparison_section(runs: Sequence[RunRecord], asked: Sequence[Asked]) -> Section:
-    """Return curves of several pretraining runs, a table of where they ended, and the settings in which they differ.
+    """Return the section that compares pretraining runs: curves, a table of results, and the settings that differ.
 
-    They are compared by the characters that they read, as batches may differ.
+    Runs are compared by the characters that they read, because batches may differ.
     """
     called = [str(run.path) for run in runs]
     by_characters = [_held_out(run, run.characters) for run in runs]
@@ -86,14 +86,14 @@ def _unit(run: RunRecord) -> str:
 
 
 def _level(run: RunRecord) -> float | None:
-    """Return the lowest held-out loss on all targets without context; None if it was not counted."""
+    """Return the lowest context-free baseline of the held-out loss on all targets, or None if there is none."""
     baselines = run.result.get("baselines") or {}
     found = [baselines[name] for name in ("unigram", "clue", "copied") if name in baselines]
-    return min(found) if found else run.result.get("unigram_entropy")  # early runs counted nothing else
+    return min(found) if found else run.result.get("unigram_entropy")  # all that early runs have
 
 
 def _margin(run: RunRecord, context: Mapping[str, float]) -> tuple[float, float | None, float | None] | None:
-    """Return how far the loss of hidden targets is below the best guess without context, and the ends if known."""
+    """Return how far the loss on hidden targets is below the context-free baseline, and the interval's ends or None."""
     if "margin" in context:
         return context["margin"], context["margin_low"], context["margin_high"]
     baselines = run.result.get("baselines") or {}
@@ -103,7 +103,7 @@ def _margin(run: RunRecord, context: Mapping[str, float]) -> tuple[float, float 
 
 
 def _context_cards(run: RunRecord, context: Mapping[str, float]) -> Iterator[Card]:
-    """Yield whether the model uses its context, and what happens when that is hidden."""
+    """Yield whether the model uses its context, and how the loss rises when the context is hidden."""
     margin = _margin(run, context)
     if margin is None:
         return
@@ -130,7 +130,7 @@ def _loss_cards(run: RunRecord) -> Iterator[Card]:
 
 
 def _training_cards(run: RunRecord) -> Iterator[Card]:
-    """Yield how far a run is and how fast it was."""
+    """Yield the progress and speed of a run."""
     planned = run.recipe.get("train", {}).get("steps")
     value = f"{run.num_steps:,} of {planned:,} steps" if planned else f"{run.num_steps:,} steps"
     yield Card("Steps", value, f"{count(sum(run.characters[-1:]))} characters in {duration(sum(run.seconds[-1:]))}.")
@@ -148,7 +148,7 @@ def _curves(run: RunRecord) -> Block:
 
 
 def _loss_figure(run: RunRecord, y: str, held_out: str, level: float | None = None) -> Markup:
-    """Return the losses by step, with marks where the run resumed."""
+    """Return the figure of losses by step, with marks where the run resumed."""
     steps = [line["step"] for line in run.validations]
     lines = [
         Curve("training", [line["step"] for line in run.steps], [line["loss"] for line in run.steps]),
@@ -163,7 +163,7 @@ def _loss_figure(run: RunRecord, y: str, held_out: str, level: float | None = No
 
 
 def _held_out(run: RunRecord, amounts: Sequence[float]) -> tuple[list[float], list[float]]:
-    """Return the validation losses of a run over `amounts`, which has a number for each of its steps."""
+    """Return the validation losses of a run against `amounts`, which has one number per step."""
     at_step = {line["step"]: amount for line, amount in zip(run.steps, amounts, strict=True)}
     lines = [line for line in run.validations if line["step"] in at_step]
     return [at_step[line["step"]] for line in lines], [line["validation_loss"] for line in lines]
@@ -213,7 +213,7 @@ def finetuned_section(run: RunRecord) -> Section:
 
 
 def finetuned_comparison(runs: Sequence[RunRecord]) -> Section:
-    """Return a table of where several fine-tuned runs ended."""
+    """Return the section with a table of the results of several fine-tuned runs."""
     rows = []
     for run in runs:
         best = run.result.get("best_step")
@@ -227,7 +227,7 @@ def finetuned_comparison(runs: Sequence[RunRecord]) -> Section:
 
 
 def _main(run: RunRecord) -> str:
-    """Return the name of the score that decides, as far as the run tells it."""
+    """Return the name of the main score. Before the run has results, its validations are used."""
     found = next((name for split in SPLITS for name in _scores(run.result.get(split))), None)
     return found or next(iter(_validated(run)), "score")
 
@@ -255,20 +255,20 @@ def _score_curves(run: RunRecord, main: str) -> Block:
 
 
 def _validated(run: RunRecord) -> list[str]:
-    """Return the names of the scores of validations, the main one first where the lines are as they were written."""
+    """Return the names of the validation scores in the order of the lines, which begin with the main score."""
     found = dict.fromkeys(name for line in run.validations for name in line if name.startswith("validation_"))
     return [name.removeprefix("validation_") for name in found if name not in ("validation_loss", "validation_main")]
 
 
 def _scores(found: Any) -> dict[str, float]:
-    """Return the scores of a split, without what is no number."""
+    """Return the scores of a split, without values that are not numbers."""
     if not isinstance(found, Mapping):
         return {}
     return {str(name): float(value) for name, value in found.items() if isinstance(value, int | float)}
 
 
 def _number(line: Line, name: str, default: Any = None) -> Any:
-    """Return a score of a validation: those of any name are not checked as a file is read."""
+    """Return a validation score or the default. Scores may have any name, so loading does not check their types."""
     value = line.get(f"validation_{name}")
     return value if isinstance(value, int | float) else default
 
@@ -278,7 +278,7 @@ def _words(score: str) -> str:
 
 
 def label_block(title: str, lines: Sequence[Line]) -> Block:
-    """Return which labels were found and confused; nothing of predictions that are no labels, or have no right ones."""
+    """Return a table and figure of predicted labels, or an empty block if there are no labels or no correct ones."""
     pairs = [pair for line in lines for pair in _label_pairs(line)]
     if not pairs or any(not isinstance(label, str) for pair in pairs for label in pair):
         return Block()
@@ -298,7 +298,7 @@ def label_block(title: str, lines: Sequence[Line]) -> Block:
 
 
 def _label_pairs(line: Line) -> list[tuple[Any, Any]]:
-    """Return the right label and the one found, of each word where words have tags."""
+    """Return (correct label, predicted label) of an example, or of each word if words have tags."""
     gold, tags = line.get("gold"), line.get("tags")
     if "label" in line and "gold" in line:
         return [(gold, line["label"])]

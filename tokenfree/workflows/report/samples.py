@@ -1,4 +1,4 @@
-"""What a trained model shows when it is evaluated and asked: its use of context, and predictions of hidden words."""
+"""Evaluate a trained model for the report: its use of context, and predictions of hidden words."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,34 +15,34 @@ from tokenfree.train.data.mixture import Data, given_or_parsed, load_data_manife
 from tokenfree.workflows.report.load import RunRecord
 from tokenfree.workflows.report.parts import Table, bdi
 
-if TYPE_CHECKING:  # which imports torch
+if TYPE_CHECKING:  # imports torch
     from tokenfree.train.inference.guesses import Guess
     from tokenfree.train.inference.predictor import Predictor
 
-EXAMPLES, TOP = 5, 3  # predictions on the page, and the best of each
-AROUND = 60  # characters shown before and after what is hidden
-_MOST_READ = 2**16  # characters that a page evaluates a run on: seconds for a small model, minutes for a large one
+EXAMPLES, TOP = 5, 3  # predictions on the page, and the best answers of each
+AROUND = 60  # characters shown before and after the hidden word
+_MOST_READ = 2**16  # characters to evaluate a run on: seconds for a small model, minutes for a large one
 
 
 class Model(NamedTuple):
     """A model to evaluate and to ask for predictions."""
 
-    folder: Path  # with its checkpoints
+    folder: Path  # folder of the run, with checkpoints
     recipe: Mapping[str, Any]
-    fingerprint: str  # of the data that it was trained on
-    recorded: Data | None  # where these data were, if that is recorded
+    fingerprint: str  # fingerprint of its training data
+    recorded: Data | None  # recorded paths of its training data, if any
 
 
 class Asked(NamedTuple):
-    """What a model showed when it was evaluated and asked."""
+    """Results of the evaluation and the predictions of a model."""
 
     context: Mapping[str, float] = {}  # `margin` with its ends and `probe` of `train.evaluate.evaluate`, if known
-    examples: Sequence[Table] = ()  # of predictions, one or none
-    problem: str = ""  # why there is none, or what is wrong with its checkpoints
+    examples: Sequence[Table] = ()  # at most one table of predictions
+    problem: str = ""  # why there are no predictions, or which checkpoints are damaged
 
 
 def model_of(run: RunRecord) -> Model | None:
-    """Return the model of a run that has checkpoints; None of a fine-tuned or imported one."""
+    """Return the model of a pretraining run with checkpoints, or None for fine-tuned and imported runs."""
     config = run.config
     if run.is_finetuned or not config.get("manifest") or "recipe" not in config or not has_checkpoints(run.path):
         return None
@@ -55,7 +55,7 @@ def has_checkpoints(folder: Path) -> bool:
 
 
 def data_of(model: Model, known: Mapping[str, Data]) -> Data | None:
-    """Return the data of a model: those `known` by fingerprint, or where they were if they are still the same."""
+    """Return the training data of a model: `known` by fingerprint, or at the recorded paths if unchanged there."""
     if model.fingerprint in known:
         return known[model.fingerprint]
     recorded = model.recorded
@@ -75,18 +75,18 @@ def ask(
     sentences: Sequence[tuple[str, str]],
     step: int | None,
 ) -> Asked:
-    """Evaluate a model, unless its `context` is known already, and let it predict what is hidden in some sentences.
+    """Evaluate a model, unless its `context` is known, and predict hidden words.
 
     Args:
-        model: a model with checkpoints.
-        data: the data that it was trained on.
-        context: what `evaluate` found; {} if that is not to be measured.
-        sentences: with a mark each, and what it hides; by default words of held-out windows are hidden.
-        step: the step of the checkpoint.
+        model: Model with checkpoints.
+        data: Data that it was trained on.
+        context: Results of `evaluate`; {} skips the evaluation.
+        sentences: Pairs of a sentence with a mark and the answer; default: words of held-out windows.
+        step: Step of the checkpoint.
 
     Raises:
-        UserError: there is no checkpoint of that step.
-        JobError: the checkpoint is damaged.
+        UserError: There is no checkpoint of that step.
+        JobError: The checkpoint is damaged.
     """
     if data is None:
         where = f"its data are not in {model.recorded}" if model.recorded else "a sweep records no place of its data"
@@ -122,7 +122,7 @@ def ask(
 
 
 def _windows(predictor: "Predictor", data: Data) -> Iterator[tuple[str, str, str]]:
-    """Yield held-out windows at even intervals, split at the middle one of the words that are whole pieces."""
+    """Yield evenly spaced held-out windows, split at the middle one of those words that are single pieces."""
     from tokenfree.preprocess.text.words import word_spans
     from tokenfree.train.data.shards import ShardReader
     from tokenfree.train.inference.guesses import LONGEST
@@ -146,7 +146,7 @@ def _windows(predictor: "Predictor", data: Data) -> Iterator[tuple[str, str, str
 
 
 def _example(predictor: "Predictor", before: str, answer: str, after: str) -> list[str]:
-    """Return the cells of an example: the text, what is hidden, and the best predictions, right ones marked."""
+    """Return the table row of an example: text, hidden word and best predictions, with correct ones marked."""
     buckets = getattr(predictor.recipe.objective, "buckets", 0x110000)  # characters of one bucket are the same to it
 
     def classes(text: str) -> list[int]:
@@ -164,7 +164,7 @@ def _example(predictor: "Predictor", before: str, answer: str, after: str) -> li
 
 
 def _predicted(predictor: "Predictor", before: str, answer: str, after: str) -> "Sequence[Guess]":
-    """Return the best predictions from the widest context that the model reads, halved as often as needed."""
+    """Return the best predictions. The context is halved until it fits into the model."""
     from tokenfree.train.inference.guesses import MaskedText
 
     size = None if predictor.recipe.objective.name in ("masked_subwords", "byte2word") else len(answer)

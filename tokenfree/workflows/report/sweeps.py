@@ -1,4 +1,4 @@
-"""A sweep on the page, ended or not: the best setting, what each hyperparameter does, cost, and every trial."""
+"""Section of a sweep, ended or not: the best setting, effects of hyperparameters, cost, and all trials."""
 
 import shlex
 from collections.abc import Iterator, Mapping
@@ -34,28 +34,28 @@ BUDGETS = {"characters": "characters", "flops": "flops", "seconds": "train_secon
 FLOPS = Target("flops_per_character")
 LOSS_NAME = "held-out loss (nats)"
 MOST_FIGURED = 400  # trials in one figure
-MOST_ROWS = 20  # settings in a table that is open
-LEAST_TRIALS = 6  # for shares of a variance
-MOST_NAMING = 4  # hyperparameters by whose values settings are named in figures
-CHEAPER = 1.05  # ratio of speeds from which a faster setting is worth a card
+MOST_ROWS = 20  # rows of a settings table that is not folded
+LEAST_TRIALS = 6  # minimum for shares of the variance
+MOST_NAMING = 4  # hyperparameters whose values name a setting in figures
+CHEAPER = 1.05  # speed ratio from which a faster setting gets a card
 
 
 class SweepView:
-    """A sweep with its settings ranked where they are compared: at the same amount of what the budget counts."""
+    """A sweep with its settings ranked at the same amount of the budget's unit."""
 
     def __init__(self, sweep: SweepRecord) -> None:
         self.sweep, self.trials = sweep, list(sweep.trials)
-        keys = results.knobs(self.trials)
+        keys = results.hyperparameters(self.trials)
         self.names = dict(zip(keys, results.short_names(keys), strict=True))  # by dotted key
         budget = sweep.recipe.get("budget") or {}
         # The field of the reports that the budget counts.
         self.unit = next((field for key, field in BUDGETS.items() if budget.get(key) is not None), "step")
         names = sweep.recipe.get("objectives") or [LOSS.metric]
-        # What settings are ranked by, and what says how good a trial is: the held-out loss or the score of a task.
+        # `target` ranks the settings; `quality` judges a trial: the held-out loss, or the score of a task.
         self.target, self.quality = objectives(names)[0], quality(names)
         self.amount = results.full_amount(self.trials, self.unit)  # None before the first report
         self.ranked = results.rank(self.trials, target=self.target, unit=self.unit, amount=self.amount)
-        # Loss is compared with cost at an amount that three settings got to.
+        # Loss is compared with cost at an amount that three settings reached.
         self.front_amount = results.front_amount(self.trials, self.unit)
         self.front_ranked = results.rank(self.trials, target=self.target, unit=self.unit, amount=self.front_amount)
 
@@ -64,14 +64,14 @@ class SweepView:
         return f"{UNITS[self.unit]} {count(amount)}"
 
     def loss(self, setting: Setting) -> float | None:
-        """Return the mean loss of a setting where loss is compared with cost."""
+        """Return the mean loss of a setting at the amount where loss is compared with cost."""
         found = setting.interval(LOSS.metric, self.front_amount or 0.0, self.unit)
         return None if found is None else found.mean
 
     def front(self, target: Target) -> list[str]:
-        """Return the names of the settings that no other one beats in both loss and `target`.
+        """Return the names of the settings on the Pareto front of loss and `target`.
 
-        Costs are compared to two digits: a smaller difference is no reason to prefer a setting.
+        Costs are compared to two digits, because a smaller difference is no reason to prefer a setting.
         """
         if self.front_amount is None:
             return []
@@ -80,7 +80,10 @@ class SweepView:
         return [item.setting.name for item in found]
 
     def short_name(self, setting: Setting) -> str:
-        """Return the values of a setting that differ between trials, as `4 · 0.5 · full`; its number if too many do."""
+        """Return the values that differ between trials, as `4 · 0.5 · full`, or the number of the setting.
+
+        The number is returned if more than `MOST_NAMING` hyperparameters differ, or none.
+        """
         differing = [key for key in self.names if len({shown(trial.values.get(key)) for trial in self.trials}) > 1]
         values = [setting.values.get(key) for key in differing] if len(differing) <= MOST_NAMING else []
         parts = [f"{value:.3g}" if isinstance(value, float) else cut(shown(value) or "–", 14) for value in values]
@@ -101,7 +104,7 @@ def sweep_section(view: SweepView, asked: Asked) -> Section:
 
 
 def best_model(view: SweepView) -> Model | None:
-    """Return the best trial of a sweep of pretraining that has ended, if it has checkpoints."""
+    """Return the model of the best trial of a finished pretraining sweep, if it has checkpoints."""
     if not view.sweep.ended or view.quality != LOSS:
         return None
     winner = results.best(view.trials, target=view.target, unit=view.unit)
@@ -150,7 +153,7 @@ def _cards(view: SweepView) -> Iterator[Card]:
 
 
 def _cheaper(view: SweepView, winner: Setting) -> Iterator[Card]:
-    """Yield what the fastest setting of the front gains and loses, unless it is as fast as the best one."""
+    """Yield a card that compares the fastest setting on the Pareto front with the best one, if it is notably faster."""
     leading = set(view.front(SPEED))
     known = [item.setting for item in view.front_ranked if item.setting.name in leading]
     own, amount = winner.cost.speed, view.front_amount
@@ -159,7 +162,7 @@ def _cheaper(view: SweepView, winner: Setting) -> Iterator[Card]:
     fastest = max(known, key=lambda setting: setting.cost.speed or 0.0)
     ratio, losses = (fastest.cost.speed or 0.0) / own, [view.loss(fastest), view.loss(winner)]
     flops = [setting.cost.arithmetic for setting in (fastest, winner)]
-    is_equal = flops[0] is not None and flops[0] == flops[1]  # equal models differ in speed by chance
+    is_equal = flops[0] is not None and flops[0] == flops[1]  # speeds of equal models differ by chance
     if ratio >= CHEAPER and losses[0] is not None and losses[1] is not None and not is_equal:
         note = f"{ratio:.1f} times as fast as the best setting, {losses[0] - losses[1]:+.3f} nats"
         yield Card("Fastest worthwhile setting", view.short_name(fastest), f"{note} at {view.at(amount)}.")
@@ -179,7 +182,7 @@ def _best(view: SweepView) -> Block:
 
 
 def _effects(view: SweepView) -> Iterator[Block]:
-    """Yield a figure for each hyperparameter, where all trials got to, and the importances."""
+    """Yield a figure per hyperparameter at the amount that all trials reached, and the variance explained by each."""
     common = results.common_amount(view.trials, view.unit)
     if common is None:
         return
@@ -206,7 +209,7 @@ def _effects(view: SweepView) -> Iterator[Block]:
 
 
 def _cost(view: SweepView) -> Iterator[Block]:
-    """Yield loss against cost, for each cost in which settings differ; equal models differ in speed by chance."""
+    """Yield loss against each cost in which settings differ; none for equal models, whose speeds differ by chance."""
     models = {item.setting.cost.arithmetic for item in view.front_ranked}
     if len(models) == 1 and None not in models:
         return
@@ -233,7 +236,7 @@ def _cost(view: SweepView) -> Iterator[Block]:
 
 
 def _parallel(view: SweepView) -> Iterator[Block]:
-    """Yield all settings at once, if there are several hyperparameters and losses."""
+    """Yield a figure of all settings, if there are several hyperparameters and losses."""
     names = {
         key: name
         for key, name in view.names.items()
@@ -246,7 +249,7 @@ def _parallel(view: SweepView) -> Iterator[Block]:
 
 
 def _settings(view: SweepView) -> Iterator[Block]:
-    """Yield the table of settings, best first, with their seeds, costs and fronts."""
+    """Yield the table of settings, best first, with their seeds, costs and Pareto fronts."""
     if not view.ranked or view.amount is None:
         return
     fronts = {"FLOPs": view.front(FLOPS), "speed": view.front(SPEED)}
@@ -287,7 +290,7 @@ def _curves(view: SweepView) -> Iterator[Block]:
 
 
 def _trials(view: SweepView) -> Iterator[Block]:
-    """Yield every trial, what was not run, and the settings of the sweep."""
+    """Yield all trials, the settings that were not run, and the settings of the sweep."""
     lost = [trial for trial in view.trials if trial.state == "failed"]
     failed = [[trial.name, trial.error or "no message", view.described(trial.values)] for trial in lost]
     skipped = [[reason, str(number)] for reason, number in sorted(view.sweep.skipped.items())]

@@ -11,7 +11,7 @@ from tokenfree.core.errors import UserError
 from tokenfree.core.settings import build
 from tokenfree.train.sweep import recipe as spaces
 from tokenfree.train.sweep.history import History
-from tokenfree.train.sweep.recipe import Knob, SweepRecipe, ordered
+from tokenfree.train.sweep.recipe import Hyperparameter, SweepRecipe, ordered
 from tokenfree.train.sweep.search import candidates, num_foreseen
 
 SEARCHERS = spaces.SEARCHER.names()
@@ -30,10 +30,10 @@ def first(sweep: SweepRecipe, number: int = 40) -> list[dict[str, Any]]:
 
 
 def test_knobs_give_their_ends_and_no_more() -> None:
-    assert [Knob(choice=("a", "b")).value(q) for q in (0.0, 0.49, 0.5, 0.999)] == ["a", "a", "b", "b"]
-    assert [Knob(integer=(2, 6)).value(q) for q in (0.0, 0.2, 0.999)] == [2, 3, 6]
-    assert Knob(uniform=(-1, 1)).value(0.25) == -0.5
-    assert Knob(log_uniform=(0.001, 0.1)).value(0.5) == 0.01
+    assert [Hyperparameter(choice=("a", "b")).value(q) for q in (0.0, 0.49, 0.5, 0.999)] == ["a", "a", "b", "b"]
+    assert [Hyperparameter(integer=(2, 6)).value(q) for q in (0.0, 0.2, 0.999)] == [2, 3, 6]
+    assert Hyperparameter(uniform=(-1, 1)).value(0.25) == -0.5
+    assert Hyperparameter(log_uniform=(0.001, 0.1)).value(0.5) == 0.01
 
 
 @pytest.mark.parametrize("searcher", [name for name in SEARCHERS if name != "grid"])
@@ -94,7 +94,7 @@ def test_settings_that_are_foreseen_do_not_depend_on_what_trials_report(searcher
 
 def test_conditions_in_a_circle_are_refused() -> None:
     with pytest.raises(UserError, match=r"a, b need each other"):
-        ordered({"a": Knob(choice=(1,), when={"b": 1}), "b": Knob(choice=(1,), when={"a": 1})})
+        ordered({"a": Hyperparameter(choice=(1,), when={"b": 1}), "b": Hyperparameter(choice=(1,), when={"a": 1})})
 
 
 @pytest.mark.parametrize("objectives", [["validation_loss"], ["validation_loss", "characters_per_second"]])
