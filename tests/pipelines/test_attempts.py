@@ -60,7 +60,7 @@ def test_an_earlier_attempt_writes_nothing(
             break
         of_the_second(second)
     before = sorted(output.rglob("*"))
-    with pytest.raises(JobError, match="another command goes on with this job, or has ended it"):
+    with pytest.raises(JobError, match="another command continues this job, or has ended it"):
         STEPS[step](first)
     assert sorted(output.rglob("*")) == before
     STEPS[step](second)

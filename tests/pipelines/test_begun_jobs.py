@@ -127,7 +127,7 @@ def test_the_work_of_an_earlier_version_is_not_used(
     run_preprocess(make_config(*two, shards=4), str(begun), notice=told.append)
     (line,) = told
     assert "was begun by an earlier version of tokenfree" in line
-    assert line.endswith("starts anew")
+    assert line.endswith("It starts again")
     assert sorted(reads) == ["one.jsonl", "two.jsonl"]
     run_preprocess(make_config(*two, shards=4), str(tmp_path / "fresh"))
     assert contents(begun) == contents(tmp_path / "fresh")

@@ -1,1 +1,1 @@
-"""What all packages stand on: errors, settings, storage, locks and files."""
+"""The base of all other packages: errors, settings, storage, locks and files."""

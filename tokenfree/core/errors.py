@@ -1,7 +1,7 @@
-"""The expected errors, text from outside made safe to print, and the problems of a mapping of settings.
+"""Expected errors, escapes for untrusted text, and the problems of a mapping of settings.
 
-Text from outside is printed without control characters, direction marks and bytes that are not UTF-8: they are escaped
-as in JSON (`\\u001b`), so that output that is JSON stays the same JSON.
+Untrusted text is printed without control characters, direction marks and bytes that are not UTF-8. They are escaped as
+in JSON (`\\u001b`), so that JSON output stays the same JSON.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any, TextIO
 
 
 class UserError(ValueError):
-    """The user's mistake: one line that names the file, field or option and the remedy. Exit status 2.
+    """A mistake of the user: one line that names the file, field or option, and the fix. Exit status 2.
 
     Attributes:
-        source: what the problems are of, or the whole message where there are none.
-        problems: of settings, each with its key. The error's text has all of them in one line, a command prints a line
-            for each.
+        source: What the problems belong to, or the whole message if there are none.
+        problems: Problems of settings, each with its key. The text of the error joins them in one line; a command
+            prints one line each.
     """
 
     def __init__(self, source: str = "", problems: Sequence[str] = ()) -> None:
@@ -27,29 +27,29 @@ class UserError(ValueError):
 
 
 class JobError(RuntimeError):
-    """A job that failed through no mistake in its settings: one line that says what and what to do. Exit status 1."""
+    """A failure of a job without a mistake in its settings: one line with the cause and what to do. Exit status 1."""
 
 
 class TakenOverError(JobError):
-    """Another command goes on with the job: what this one would write is not wanted any more."""
+    """Another command has taken over the job, so this one must not write any more."""
 
 
 class StoppedError(JobError):
-    """A job that stopped in order after a signal; the same command resumes it."""
+    """A job that stopped in order after a signal. The same command resumes it."""
 
 
-# C0 but tab and newline, DEL, C1; bidirectional embeddings, overrides and isolates; ends of lines that a terminal may
-# take for such; lone surrogates, by which Python stands for bytes that are no UTF-8
+# C0 except tab and newline, DEL, C1; bidirectional embeddings, overrides and isolates; characters that a terminal may
+# take for the end of a line; lone surrogates, which Python uses for bytes that are not UTF-8.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def printable(text: str) -> str:
-    """The text with every control character but tab and newline spelled out."""
+    """Return the text with every control character except tab and newline escaped."""
     return _CONTROLS.sub(_spelled, text)
 
 
 def one_line(text: object) -> str:
-    """What `str` makes of it as a single line: ends of lines are spelled out too."""
+    """Return `str(text)` as a single line, with line ends escaped, too."""
     return printable(str(text)).replace("\n", "\\n")
 
 
@@ -58,27 +58,27 @@ def _spelled(match: re.Match[str]) -> str:
 
 
 class PrintableStream:
-    """A stream of text that lets nothing but printable text through, to stand in for `sys.stdout` and `sys.stderr`.
+    """A text stream that escapes everything unprintable, to replace `sys.stdout` and `sys.stderr`.
 
     Args:
-        stream: takes what is written; all else is asked of it.
+        stream: Stream that receives the text. Other attributes are taken from it.
     """
 
     def __init__(self, stream: TextIO) -> None:
-        self.rich_proxied_file = stream  # the terminal library moves the cursor itself, in text that was made printable
+        self.rich_proxied_file = stream  # rich moves the cursor itself, in text that was escaped before
 
     def write(self, text: str) -> int:
-        """Write the text, printable; returns its length."""
+        """Write the text, escaped, and return its length."""
         self.rich_proxied_file.write(printable(text))
         return len(text)
 
     def writelines(self, lines: Any) -> None:
-        """Write each of the lines."""
+        """Write each line."""
         for line in lines:
             self.write(line)
 
     def flush(self) -> None:
-        """Let go of what is held back."""
+        """Flush the stream."""
         self.rich_proxied_file.flush()
 
     def __getattr__(self, name: str) -> Any:
@@ -89,7 +89,7 @@ Path = tuple[Any, ...]  # keys from the top to a value
 
 
 class Nearest:
-    """The known name that is most like a name, if one is, and the hint that tells it or all that are known."""
+    """The known name that is most similar to a name, if any, and a hint with it or with all known names."""
 
     def __init__(self, name: str, known: Sequence[str]) -> None:
         self.name = next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.5)), None)
@@ -97,7 +97,7 @@ class Nearest:
 
 
 def refusals(errors: Iterable[Any], mapping: Any) -> list[str]:
-    """Turn the errors of pydantic into problems of the mapping, a line for each place of it."""
+    """Turn errors of pydantic into problems of the mapping, one line per key."""
     messages: dict[Path, dict[str, None]] = {}
     inputs: dict[Path, Any] = {}
     for location, error in _flat(errors, ()):
@@ -112,14 +112,14 @@ def refusals(errors: Iterable[Any], mapping: Any) -> list[str]:
 def _flat(errors: Iterable[Any], prefix: Path) -> Iterator[tuple[Path, Any]]:
     for error in errors:
         location = (*prefix, *error["loc"])
-        if error["type"] == "part":  # of a slot, with the errors of the part that it holds
+        if error["type"] == "part":  # of a slot, with the errors of its part
             yield from _flat(error["ctx"]["errors"], location)
         else:
             yield location, error
 
 
 def _place(location: Path, mapping: Any) -> Path:
-    """Return how far a location leads into the mapping; after that pydantic names types of a union."""
+    """Return the part of a location that exists in the mapping. The rest are types of a union that pydantic names."""
     for reached, step in enumerate(location):
         if isinstance(mapping, list):
             mapping = dict(enumerate(mapping))
@@ -142,9 +142,9 @@ def _line(place: Path, message: str, given: Any) -> str:
     return ": ".join(filter(None, [".".join(map(str, place)), text]))
 
 
-_NOT_UTF8 = re.compile("[\ud800-\udfff]")  # how Python stands for bytes of a path that are no UTF-8
+_NOT_UTF8 = re.compile("[\ud800-\udfff]")  # Python uses these for bytes of a path that are not UTF-8
 
 
 def is_utf8(text: str) -> bool:
-    """Whether an argument, path or file name holds no bytes that are not UTF-8."""
+    """Return True if an argument, path or file name contains only UTF-8."""
     return _NOT_UTF8.search(text) is None

@@ -1,4 +1,4 @@
-"""Files of this machine: written atomically, hashed and locked; and the cache folder."""
+"""Local files: atomic writes, hashes and locks; and the cache folder."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ import filelock
 from tokenfree.core.errors import JobError
 
 BLOCK_BYTES = 1 << 20
-TEMPORARY = "_tmp"  # the folder in which files of a directory are written
+TEMPORARY = "_tmp"  # folder in which the files of a directory are written
 _HALF_WRITTEN = "_tmp_"
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL)
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a small file so that readers see the old one or the new one, whole; on an error nothing is left."""
+    """Write a small file so that readers see the whole old or new content. On an error, no temporary file remains."""
     temporary = path.with_name(f"{_HALF_WRITTEN}{path.name}_{os.getpid()}")
     try:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -32,7 +32,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 
 def sync(path: str | os.PathLike[str]) -> None:
-    """Put a file's bytes, or a folder's names, on the disk, for machines that lose power."""
+    """Flush a file's bytes, or a folder's names, to the disk, so that they survive a power failure."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -41,18 +41,18 @@ def sync(path: str | os.PathLike[str]) -> None:
 
 
 def is_half_written(path: Path) -> bool:
-    """Whether a killed process left it behind: a file that was to be renamed, or the folder of such files."""
+    """Return True if a killed process left the file behind: one that was to be renamed, or the folder of such files."""
     return path.name == TEMPORARY or path.name.startswith(_HALF_WRITTEN)
 
 
 def hash_file(path: str | os.PathLike[str], algorithm: str = "sha256") -> str:
-    """The digest of a local file, in hex; SHA-256 unless another algorithm of hashlib is named."""
+    """Return the digest of a local file, in hex."""
     with open(path, "rb") as file:
         return hash_stream(file, algorithm)
 
 
 def hash_stream(file: IO[bytes], algorithm: str = "sha256") -> str:
-    """The digest, in hex, of what is left to read of an open file, of any file system; read block by block."""
+    """Return the digest, in hex, of the rest of an open file on any file system. Reads block by block."""
     digest = hashlib.new(algorithm, usedforsecurity=False)
     while block := file.read(BLOCK_BYTES):
         digest.update(block)
@@ -63,14 +63,14 @@ def hash_stream(file: IO[bytes], algorithm: str = "sha256") -> str:
 def lock(path: Path, *, seconds: float = math.inf, held: Exception | None = None) -> Iterator[None]:
     """Hold the lock file `path` against all other threads and processes, once it is free.
 
-    The system lets go of the lock of a killed process, so nothing is left to clean up. The empty file stays behind: to
-    remove it while others wait for it would let two in.
+    The system releases the lock of a killed process, so nothing needs cleaning up. The empty file stays behind:
+    removing it while others wait for it would let two of them in.
 
     Raises:
-        held: another one still holds it after `seconds`; a JobError unless an error is given.
-        JobError: the file system has no locks.
+        held: Another process still holds the lock after `seconds`. A JobError by default.
+        JobError: The file system has no locks.
     """
-    # No soft lock, which is a file that a killed process leaves in the way; and any thread may let go of the lock.
+    # A soft lock is a file that a killed process leaves behind. Any thread may release the lock.
     file_lock = filelock.FileLock(
         path, timeout=seconds if math.isfinite(seconds) else -1, thread_local=False, fallback_to_soft=False
     )
@@ -92,5 +92,5 @@ def lock(path: Path, *, seconds: float = math.inf, held: Exception | None = None
 
 
 def folder() -> Path:
-    """Where everything is that can be had again."""
+    """Return the cache folder. Everything in it can be recreated."""
     return Path(os.environ.get("TOKENFREE_CACHE") or Path.home() / ".cache" / "tokenfree")

@@ -1,13 +1,16 @@
 """The lock of an output directory: a file `_lock` on a disk (`claimed`), numbered objects in a store (`hold`).
 
-    _lock/00000007    the newest of its numbers says who holds the lock, or that it is free
+    _lock/00000007    the newest number names the holder of the lock, or marks it as free
 
-Numbers only grow, and the object of a number is written on the condition that there is none (If-None-Match): of all who
-try, one succeeds. Whoever wrote the newest number holds the lock, so there are never two. The holder writes its object
-anew every few seconds. One that has been silent for the time of several such beats, by the clock of the one who waits,
-is taken over by the next number, and so is one whose process was on this machine and is no more. Clocks of two machines
-are never compared. The former holder, if it lives after all, finds the newer number before its next commit (`check`,
-`HeldStorage`). A commit before which it had just looked may still be on its way: whoever took over waits a while first.
+Numbers only grow. The object of a number is written on the condition that it does not exist (If-None-Match), so only
+one of several writers succeeds. The writer of the newest number holds the lock, so there are never two holders.
+
+The holder rewrites its object every few seconds. A waiting command takes the lock over with the next number in two
+cases: the holder missed several beats, or its process was on this machine and has ended. Beats are timed by the clock
+of the waiting command; clocks of two machines are never compared.
+
+A former holder that is still alive finds the newer number before its next commit (`check`, `HeldStorage`). A commit
+that it had checked just before may still be under way, so the new holder waits a while before it writes.
 """
 
 from __future__ import annotations
@@ -34,17 +37,17 @@ from tokenfree.core.storage import Storage, retry_store
 LOCK = "_lock"
 BEAT = 5.0  # seconds
 BEATS_MISSED = 4
-GRACE = 5.0  # seconds from taking a lock over to the first write under it
-UNKNOWN = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)  # the store knows no conditions
+GRACE = 5.0  # seconds between taking over a lock and the first write
+UNKNOWN = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)  # the store does not support conditions
 _FREE = "free"
 
 
 @contextlib.contextmanager
 def claimed(storage: Storage) -> Iterator[str | None]:
-    """Hold a directory against other commands; yields the number of the lock of a store, None on a disk.
+    """Hold a directory against other commands. Yield the number of a store's lock, or None on a disk.
 
     Raises:
-        UserError: another command writes into it, or it cannot be written to.
+        UserError: Another command writes into the directory, or it is not writable.
     """
     held = UserError(f"{storage.url}: another command writes into it. Wait for it or give another output")
     if not storage.is_local:
@@ -58,26 +61,26 @@ def claimed(storage: Storage) -> Iterator[str | None]:
         try:
             yield None
         finally:
-            path.unlink(missing_ok=True)  # while it is held: who waited for it finds that it is gone, and makes another
+            path.unlink(missing_ok=True)  # while held: a waiting command then finds it gone and creates another
             storage.remove_if_empty()
 
 
 def _enter(stack: contextlib.ExitStack, path: Path, held: UserError) -> None:
     while True:
         os.makedirs(path.parent, exist_ok=True)
-        with contextlib.suppress(FileNotFoundError):  # another has just ended, and removed the directory
+        with contextlib.suppress(FileNotFoundError):  # another command has just ended and removed the directory
             stack.enter_context(lock(path, seconds=0, held=held))
             return
 
 
 @contextlib.contextmanager
 def hold(storage: Storage, held: Exception) -> Iterator[str]:
-    """Hold the lock of the directory `storage`; yields the number under which it is held, for `check`.
+    """Hold the lock of the directory `storage`. Yield the number under which it is held, for `check`.
 
     Raises:
-        held: another holds it.
-        UserError: the store cannot keep a second one out.
-        JobError: the store could not be used for minutes.
+        held: Another command holds the lock.
+        UserError: The store cannot exclude a second command.
+        JobError: The store could not be used for minutes.
     """
     _refuse_without_conditions(storage)
     content = {"owner": uuid.uuid4().hex, "host": socket.gethostname(), "place": _place(), "pid": os.getpid()}
@@ -93,17 +96,17 @@ def hold(storage: Storage, held: Exception) -> Iterator[str]:
     finally:
         ended.set()
         thread.join()
-        with contextlib.suppress(Exception):  # a lock that is not given back becomes free by its silence
+        with contextlib.suppress(Exception):  # a lock that is not released becomes free after missed beats
             _create(storage, number + 1, {**content, "state": _FREE})
             _remove_up_to(storage, number)
 
 
 def check(storage: Storage, number: str) -> None:
-    """See that the lock is still held under `number`.
+    """Check that the lock is still held under `number`.
 
     Raises:
-        TakenOverError: another command took it over.
-        JobError: the store could not be used for minutes.
+        TakenOverError: Another command took it over.
+        JobError: The store could not be used for minutes.
     """
     if retry_store(storage, lambda: _numbers(storage))[-1:] != [int(number)]:
         _, content = _newest(storage)
@@ -114,12 +117,12 @@ def check(storage: Storage, number: str) -> None:
 
 @dataclass(frozen=True)
 class HeldStorage(Storage):
-    """A directory in a store for one who holds its lock under `number`, and looks at it before each commit."""
+    """A directory in a store whose lock is held under `number`. The lock is checked before each commit."""
 
     number: str
 
     def check(self) -> None:
-        """See that the lock is still held; see `check`."""
+        """Check that the lock is still held."""
         check(self, self.number)
 
     def _commit(self, source: str, name: str) -> None:
@@ -128,29 +131,29 @@ class HeldStorage(Storage):
 
 
 def _acquire(storage: Storage, content: Mapping[str, Any], held: Exception) -> tuple[int, bool]:
-    """The number under which the lock is held now, and whether it was taken from one who had not given it back."""
+    """Return the number under which the lock is now held, and True if its last holder had not released it."""
     while True:
         newest, found = _newest(storage)
         taken_over = bool(newest) and found.get("state") != _FREE
         if taken_over and not _is_of_the_dead(found) and not _is_silent(storage, newest, found, held):
-            continue  # it was given back
+            continue  # it was released
         if not _create(storage, newest + 1, content) or _newest(storage)[0] != newest + 1:
-            raise held  # another was quicker
+            raise held  # another command was faster
         _remove_up_to(storage, newest)
         return newest + 1, taken_over
 
 
 def _is_silent(storage: Storage, newest: int, found: Mapping[str, Any], held: Exception) -> bool:
-    """Watch a holder for the time of several beats: True where it has none, False once the lock is given back.
+    """Watch a holder for several beats. Return True if it missed them all, or False once the lock is released.
 
     Raises:
-        held: it lives.
+        held: The holder is alive.
     """
     began = time.monotonic()
     while (looked := time.monotonic()) - began < BEAT * BEATS_MISSED:
         time.sleep(BEAT / 10)
         now = _newest(storage)
-        if time.monotonic() - looked > BEAT:  # the store was away, and perhaps for the holder too
+        if time.monotonic() - looked > BEAT:  # the store was unavailable, perhaps for the holder too
             began = time.monotonic()
         if now[1].get("state") == _FREE:
             return False
@@ -162,7 +165,7 @@ def _is_silent(storage: Storage, newest: int, found: Mapping[str, Any], held: Ex
 def _beat(storage: Storage, number: int, content: Mapping[str, Any], ended: threading.Event) -> None:
     beats = 0
     while not ended.wait(BEAT):
-        with contextlib.suppress(Exception):  # a store that is away for a while; the next beat tries again
+        with contextlib.suppress(Exception):  # the store may be unavailable for a while; the next beat tries again
             if _newest(storage)[0] != number:
                 return
             beats += 1
@@ -170,7 +173,7 @@ def _beat(storage: Storage, number: int, content: Mapping[str, Any], ended: thre
 
 
 def _newest(storage: Storage) -> tuple[int, dict[str, Any]]:
-    """The newest number and what is written under it; 0 where the lock was never held."""
+    """Return the newest number and its content, or 0 if the lock was never held."""
 
     def read() -> tuple[int, dict[str, Any]]:
         numbers = _numbers(storage)
@@ -191,15 +194,15 @@ def _name(number: int) -> str:
 
 
 def _create(storage: Storage, number: int, content: Mapping[str, Any]) -> bool:
-    """Write the object of a number that has none; False where another did."""
+    """Write the object of a new number. Return False if another command did."""
 
     def attempt() -> bool:
         name = f"{LOCK}/{_name(number)}"
         try:
             storage.create(name, json.dumps(content).encode())
-        except OSError as error:  # refused, or the answer to an attempt that succeeded was lost: what is there tells
+        except OSError as error:  # refused, or the response to a success was lost: the content tells
             found = storage.read_json(name)
-            if found is None and not isinstance(error, FileExistsError):  # of another, who has removed it since
+            if found is None and not isinstance(error, FileExistsError):  # another's, removed since
                 raise
             return found == content
         return True
@@ -208,24 +211,24 @@ def _create(storage: Storage, number: int, content: Mapping[str, Any]) -> bool:
 
 
 def _remove_up_to(storage: Storage, number: int) -> None:
-    """Remove numbers that are not the newest."""
+    """Remove numbers up to `number`, which are not the newest."""
     for old in _numbers(storage):
         if old <= number:
             storage.remove(f"{LOCK}/{_name(old)}")
 
 
 def _refuse_without_conditions(storage: Storage) -> None:
-    """Try whether the store writes an object on the condition that there is none.
+    """Check that the store can write an object on the condition that it does not exist.
 
     Raises:
-        UserError: it does not.
+        UserError: The store cannot do that.
     """
     name = f"{LOCK}/try-{uuid.uuid4().hex}"
 
     def attempt() -> bool:
         try:
             storage.create(name, b"first")
-            with contextlib.suppress(OSError):  # each store refuses in words of its own: what is there tells
+            with contextlib.suppress(OSError):  # each store refuses in its own words: the content tells
                 storage.create(name, b"second")
         except OSError as error:
             if error.errno not in UNKNOWN:
@@ -244,7 +247,7 @@ def _refuse_without_conditions(storage: Storage) -> None:
 
 
 def _place() -> str | None:
-    """What tells process ids of this machine, boot and container from others; None where it cannot be known."""
+    """Return an id of this machine, boot and container, within which process ids are unique, or None if unknown."""
     try:
         return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {os.readlink('/proc/self/ns/pid')}"
     except OSError:
@@ -252,8 +255,10 @@ def _place() -> str | None:
 
 
 def _is_of_the_dead(content: Mapping[str, Any]) -> bool:
-    """Whether the holder was a process of this machine that has ended. Another process may have its id by now: then
-    the holder is silent."""
+    """Return True if the holder was a process of this machine that has ended.
+
+    If another process has its id by now, return False: missed beats then show that the holder has ended.
+    """
     if content.get("place") is None or content["place"] != _place():
         return False
     try:

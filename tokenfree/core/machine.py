@@ -12,7 +12,7 @@ from pathlib import Path
 
 def own_version() -> str:
     """Return the version of tokenfree, or "unknown" if it is not installed."""
-    import importlib.metadata  # a tenth of a second, for few commands
+    import importlib.metadata  # takes a tenth of a second, and few commands need it
 
     try:
         return importlib.metadata.version("tokenfree")
@@ -21,8 +21,8 @@ def own_version() -> str:
 
 
 def own_requirements() -> list[str]:
-    """Return the requirements that tokenfree declares; none if it is not installed."""
-    import importlib.metadata  # a tenth of a second, for few commands
+    """Return the requirements that tokenfree declares, or [] if it is not installed."""
+    import importlib.metadata  # takes a tenth of a second, and few commands need it
 
     try:
         return importlib.metadata.requires("tokenfree") or []
@@ -35,7 +35,7 @@ _SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
 
 
 def machine_memory() -> int:
-    """Bytes of this machine's memory."""
+    """Return the bytes of this machine's memory."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
@@ -43,13 +43,13 @@ Address = tuple[str, int]
 
 
 def host_and_port(text: str) -> Address | None:
-    """Parse HOST:PORT; None for other addresses, such as `auto`."""
+    """Parse HOST:PORT. Return None for other addresses, such as `auto`."""
     host, _, port = text.rpartition(":")
     return (host.strip("[]"), int(port)) if host and port.isdigit() else None
 
 
 def answers(address: Address, *, seconds: float) -> bool | None:
-    """Return whether something listens at an address; None if that is unknown: it is busy, or its machine is gone."""
+    """Return True if something listens at an address, False if not, or None if it is busy or its machine is gone."""
     try:
         socket.create_connection(address, timeout=seconds).close()
     except ConnectionRefusedError:
@@ -60,11 +60,11 @@ def answers(address: Address, *, seconds: float) -> bool | None:
 
 
 def end_with_parent(parent: int) -> None:
-    """Have this process killed when `parent`, its parent's id, is gone, or the thread of it that started this one.
+    """Have this process killed when `parent`, the id of its parent, ends, or the parent's thread that started it.
 
-    On Linux; elsewhere only a parent that is gone already is noticed.
+    Outside Linux, only a parent that has ended already is noticed.
     """
-    with contextlib.suppress(OSError, AttributeError):  # a system that is not Linux
+    with contextlib.suppress(OSError, AttributeError):  # not Linux
         ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
@@ -74,14 +74,14 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def cores(cgroup: Path = _CGROUP) -> int:
-    """Number of CPUs that this process may use, within its container's share of CPU time (rounded down)."""
+    """Return the number of CPUs that this process may use, within its container's CPU limit (rounded down)."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     share = _share(cgroup)
     return allowed if share is None else max(1, min(allowed, int(share)))
 
 
 def _share(cgroup: Path) -> float | None:
-    """CPU seconds for each second by the limits of cgroups, version 2 or 1; None where there is no limit."""
+    """Return CPU seconds per second by the limits of cgroups, version 2 or 1, or None without a limit."""
     try:
         if (cgroup / "cpu.max").exists():
             quota, period = (cgroup / "cpu.max").read_text().split()

@@ -1,7 +1,7 @@
-"""Custom parts: in a recipe, a name with a dot is a class of a module outside tokenfree.
+"""Custom parts: in a recipe, a name with a dot is a class in a module outside tokenfree.
 
-Such a module lies in the working directory or is installed. To import it is to run it, so settings that others may have
-written, such as those of a run, are built inside `trusting`.
+The module is in the working directory or installed. Importing it runs it, so settings that others may have written,
+such as those of a run, are built inside `trusting`.
 """
 
 import contextlib
@@ -23,10 +23,10 @@ _refused: ContextVar[list[str] | None] = ContextVar("refused", default=None)  # 
 
 
 class UntrustedCode(UserError):
-    """Settings name custom code that the user has not said to trust; none of it was imported.
+    """Settings name custom code that the user has not trusted. None of it was imported.
 
     Attributes:
-        names: the classes.
+        names: Names of the classes.
     """
 
     def __init__(self, source: str, names: list[str]) -> None:
@@ -39,11 +39,12 @@ class UntrustedCode(UserError):
 
 @contextlib.contextmanager
 def trusting(trust: bool, source: str) -> Iterator[None]:
-    """Import custom modules in the block only with `trust`. Modules that are imported already, such as those that the
-    user's own recipe names, may be used without it.
+    """Import custom modules in the block only with `trust`.
+
+    Modules that are already imported, such as those of the user's own recipe, may be used without it.
 
     Raises:
-        UntrustedCode: at the end of the block, if others were asked for; `source` is what names them.
+        UntrustedCode: At the end of the block, if other modules were requested. `source` is what names them.
     """
     refused = None if trust else []
     token = _refused.set(refused)
@@ -59,15 +60,15 @@ def trusting(trust: bool, source: str) -> Iterator[None]:
 
 
 def is_own(name: Any) -> bool:
-    """Whether the name of a part is that of a custom class, `MODULE.CLASS`."""
+    """Return True if the name of a part is that of a custom class, `MODULE.CLASS`."""
     return isinstance(name, str) and "." in name
 
 
 def load(name: str) -> Any:
-    """Return what a module has under the name `MODULE.CLASS`; a module of the working directory goes before others.
+    """Return the attribute `MODULE.CLASS`. A module of the working directory takes precedence.
 
     Raises:
-        UserError: it cannot be imported, or its module is not imported yet and not trusted.
+        UserError: The class cannot be imported, or its module is neither imported yet nor trusted.
     """
     module_name, _, attribute = name.rpartition(".")
     refused = _refused.get()
@@ -87,7 +88,7 @@ def load(name: str) -> Any:
 
 
 def _place(error: BaseException) -> str:
-    """Return where a custom module raised an error; empty where the import itself failed."""
+    """Return where a custom module raised an error, or "" if the import itself failed."""
     inside = (__file__, importlib.__file__)
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
     last = frames[-1]
@@ -95,20 +96,20 @@ def _place(error: BaseException) -> str:
 
 
 def hashes(settings: Any) -> dict[str, str]:
-    """Return the SHA-256 of the file of each custom class among nested settings, where it has one."""
+    """Return the SHA-256 of the file of each custom class in nested settings, if it has a file."""
     found = {}
     for value in vars(settings).values():
         if dataclasses.is_dataclass(value):
             found |= hashes(value)
             name = getattr(value, "name", "")
             file = getattr(sys.modules.get(type(value).__module__), "__file__", None)
-            if is_own(name) and file:  # a class of a notebook has no file
+            if is_own(name) and file:  # classes of notebooks have no file
                 found[name] = hash_file(file)
     return found
 
 
 def warn_of_changes(settings: Any, before: Mapping[str, str], source: str) -> None:
-    """Warn of custom classes whose file has another SHA-256 than it had `before`."""
+    """Warn about custom classes whose file has a different SHA-256 than in `before`."""
     now = hashes(settings)
     changed = [name for name in before if now.get(name, before[name]) != before[name]]
     if changed:
@@ -117,12 +118,13 @@ def warn_of_changes(settings: Any, before: Mapping[str, str], source: str) -> No
 
 @contextlib.contextmanager
 def working_directory_first() -> Iterator[str]:
-    """In the block modules of the working directory are found before all others, and after it when no other is: what a
-    module imports later is found too, and hides nothing.
+    """Search the working directory before other folders in the block, and after them when it ends.
+
+    Later imports of a module are thus found, too, and hide no other modules.
     """
     folder = os.getcwd()
     sys.path.insert(0, folder)
-    importlib.invalidate_caches()  # a module may have been written a moment ago
+    importlib.invalidate_caches()  # a module may be brand-new
     try:
         yield folder
     finally:

@@ -1,8 +1,8 @@
-"""Settings: frozen dataclasses built from YAML mappings. Every problem is named by its dotted key.
+"""Settings: frozen dataclasses built from YAML mappings. Every problem is reported with its dotted key.
 
 Recipes, command-line overrides and the configs of all parts go through `build`. A field annotated with a `Slot` takes
-the config of any file in a package, chosen by `name`; adding a variant is adding a file. A name with a dot is a custom
-class (see `own_code`).
+the config of any file in a package, chosen by `name`. Adding a variant therefore means adding a file. A name with a dot
+is a custom class (see `own_code`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tokenfree.core.errors import Nearest, Path, UserError, refusals
 
 
 def _problem_of_part(found: Any, base: type, name: str) -> str:
-    """What keeps the class of the part `name` from a slot whose settings inherit `base`; empty where nothing does."""
+    """Return why the class of the part `name` does not fit a slot whose settings inherit `base`, or "" if it fits."""
     if not (isinstance(found, type) and issubclass(found, base)):
         return f"its settings do not inherit {base.__name__}"
     for each in (found, _built_by(found)):
@@ -47,7 +47,7 @@ def _problem_of_part(found: Any, base: type, name: str) -> str:
 
 
 def _built_by(found: type) -> Any:
-    """The class of the same module that `build` is annotated with; None where it names another one or none."""
+    """Return the class that `build` is annotated with, or None if it is not in the same module."""
     with contextlib.suppress(AttributeError, KeyError, NameError, TypeError):
         built = get_type_hints(found.build)["return"]  # pyright: ignore[reportAttributeAccessIssue]
         return built if built.__module__ == found.__module__ else None
@@ -68,12 +68,12 @@ def settings(cls: type[T]) -> type[T]:
 
 @dataclasses.dataclass(frozen=True)
 class Slot:
-    """Annotation of a field whose variant is a file of `package`, or a custom class, chosen by the key `name`.
+    """Annotation of a field whose variant is a file of `package` or a custom class, chosen by the key `name`.
 
     Attributes:
-        package: the dotted name of the folder.
-        default: the variant where the key is absent.
-        base: the class that the settings of all variants inherit, as module and name with a dot between.
+        package: Dotted name of the folder.
+        default: Variant if the key is absent.
+        base: Class that the settings of all variants inherit, as MODULE.CLASS.
     """
 
     package: str
@@ -82,21 +82,21 @@ class Slot:
 
     @property
     def title(self) -> str:
-        """What messages call the slot, such as `trunk.positions`."""
+        """Name of the slot in messages, such as `trunk.positions`."""
         return self.package.removeprefix("tokenfree.train.").removeprefix("model.")
 
     def names(self) -> list[str]:
-        """The variants: the public files of the package that define a `Config`, sorted."""
+        """Return the variants: the public files of the package that define a `Config`, sorted."""
         folder = importlib.import_module(self.package).__path__
         names = sorted(info.name for info in pkgutil.iter_modules(folder) if not info.name.startswith("_"))
         return [name for name in names if hasattr(self._module(name), "Config")]
 
     def config_class(self, name: str) -> type:
-        """The `Config` of the variant `name`, or the custom class of that name.
+        """Return the `Config` of the variant `name`, or the custom class of that name.
 
         Raises:
-            ValueError: there is no such variant; the nearest known name is told.
-            UserError: it is no part for this slot.
+            ValueError: There is no such variant. The message suggests the nearest name.
+            UserError: The class does not fit this slot.
         """
         if own_code.is_own(name):
             found = own_code.load(name)
@@ -131,20 +131,20 @@ class Slot:
 
 
 def slot_of(hint: Any) -> Slot | None:
-    """The slot in an annotation, if it has one."""
+    """Return the slot in an annotation, if it has one."""
     return next((metadata for metadata in getattr(hint, "__metadata__", ()) if isinstance(metadata, Slot)), None)
 
 
 def part(slot: Slot) -> Any:
-    """A dataclass field for a slot, whose default is the `Config` of its variant `default`."""
+    """Return a dataclass field for a slot. Its default is the `Config` of the slot's default variant."""
     return dataclasses.field(default_factory=lambda: slot.config_class(slot.default)())
 
 
 def build(cls: type[T], mapping: Mapping[str, Any], *, source: str) -> T:
-    """Build the settings `cls` from a nested mapping; `source` (a recipe or option) opens every error message.
+    """Build the settings `cls` from a nested mapping. Error messages begin with `source` (a recipe or option).
 
     Raises:
-        UserError: with all problems of the mapping, each with its dotted key.
+        UserError: The mapping has problems. The message lists all of them with their dotted keys.
     """
     made = draft(cls, mapping)
     if made.settings is None:
@@ -154,7 +154,7 @@ def build(cls: type[T], mapping: Mapping[str, Any], *, source: str) -> T:
 
 @dataclasses.dataclass(frozen=True)
 class Draft(Generic[T]):
-    """The settings of a mapping, or None with its problems, a line each that begins with the dotted key."""
+    """The settings of a mapping, or None and its problems: one line each, beginning with the dotted key."""
 
     settings: T | None
     problems: tuple[str, ...] = ()
@@ -175,19 +175,19 @@ def draft(cls: type[T], mapping: Mapping[str, Any]) -> Draft[T]:
 
 
 def to_mapping(config: Any) -> dict[str, Any]:
-    """The nested mapping of plain values from which `build` makes an equal config."""
+    """Return the nested mapping of plain values from which `build` makes an equal config."""
     return json.loads(json.dumps(dataclasses.asdict(config)))
 
 
 def fingerprint(value: Any) -> str:
-    """32 hex digits that change with any value of a config (or of a JSON-able mapping), whatever its key order."""
+    """Return 32 hex digits that change with any value of a config (or JSON-able mapping), but not with key order."""
     mapping = dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value  # pyright: ignore[reportArgumentType]
     encoded = json.dumps(mapping, sort_keys=True, ensure_ascii=False).encode()
     return hashlib.blake2b(encoded, digest_size=16).hexdigest()
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """`base` with the values of `over` laid on top, key by key; a part that changes its `name` starts afresh.
+    """Return `base` overridden by `over`, key by key. A part that changes its `name` replaces that of `base`.
 
     A part may be a name alone, which stands for `{name: NAME}`.
     """
@@ -212,10 +212,10 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 def override(
     cls: type, base: Mapping[str, Any], over: Mapping[str, Any], prefix: str = ""
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return `over` laid over `base` as in `merge`, and the keys of `base` that are lost.
+    """Return `base` overridden by `over` as in `merge`, and the keys of `base` that are lost.
 
-    A part that changes its `name` keeps the keys that the new part has too. The others are lost; each is given with its
-    dotted name, followed by the name of the new part.
+    A part that changes its `name` keeps the keys that the new part also has. The others are lost. Each is listed with
+    its dotted name, followed by the name of the new part.
     """
     hints, over, lost = get_type_hints(cls, include_extras=True), dict(over), list[str]()
     for key, value in over.items():
@@ -228,7 +228,7 @@ def override(
             name = new.get("name", before)
             try:
                 known = {field.name for field in dataclasses.fields(slot.config_class(name))} if name != before else old
-            except (ValueError, TypeError):  # told when the part is built
+            except (ValueError, TypeError):  # reported when the part is built
                 continue
             kept = {each: found for each, found in old.items() if each in known}
             over[key] = merge({**kept, "name": name}, new)
@@ -240,10 +240,10 @@ def override(
 
 
 def nest(dotted: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    """`[("a.b", "1")]` as `{"a": {"b": 1}}`: values are read as YAML; of two for the same key the later one counts.
+    """Return `[("a.b", "1")]` as `{"a": {"b": 1}}`. Values are parsed as YAML; the last value of a key wins.
 
     Raises:
-        UserError: a value is no YAML, or a key lies below one that was given a single value before it.
+        UserError: A value is not YAML, or a key lies below one that already has a single value.
     """
     nested: dict[str, Any] = {}
     for key, text in dotted:
@@ -262,7 +262,7 @@ def nest(dotted: Iterable[tuple[str, str]]) -> dict[str, Any]:
 
 
 def value_at(mapping: Mapping[str, Any], key: str, default: Any = None) -> Any:
-    """The value at a dotted key of a nested mapping, such as `model.trunk.layers`; `default` where there is none."""
+    """Return the value at a dotted key of a nested mapping, such as `model.trunk.layers`, or `default`."""
     found: Any = mapping
     for name in key.split("."):
         if not isinstance(found, Mapping) or name not in found:
@@ -277,7 +277,7 @@ def _adapter(cls: type) -> TypeAdapter[Any]:
 
 
 def _copied(value: Any) -> Any:
-    """A copy of nested mappings; what is in them is not copied."""
+    """Return a copy of nested mappings. Other values are not copied."""
     return {key: _copied(inner) for key, inner in value.items()} if isinstance(value, Mapping) else value
 
 
@@ -306,13 +306,13 @@ def _nested_class(hint: Any, value: Any) -> type | None:
     if slot is not None and isinstance(value, Mapping):
         try:
             return slot.config_class(value.get("name", slot.default))
-        except ValueError:  # told when the part is built
+        except ValueError:  # reported when the part is built
             return None
     return hint if dataclasses.is_dataclass(hint) and isinstance(hint, type) else None
 
 
 def flatten(mapping: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The values of a nested mapping with their dotted keys."""
+    """Yield the values of a nested mapping with their dotted keys."""
     for key, value in mapping.items():
         if isinstance(value, Mapping):
             yield from flatten(value, f"{prefix}{key}.")

@@ -1,7 +1,7 @@
-"""A directory on any fsspec file system: whole files are committed to it, never parts of files.
+"""A directory on any fsspec file system, to which only whole files are committed.
 
-Local files are written under `_tmp/`, hashed, then renamed; object stores get the finished object in one put. What a
-name shows is therefore complete, whenever a process was killed.
+Local files are written under `_tmp/`, hashed, then renamed. Object stores receive the finished object in one put. Every
+visible file is thus complete, even after a process was killed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fsspec.implementations.local import LocalFileSystem
 from tokenfree.core.errors import JobError, UserError, is_utf8
 from tokenfree.core.files import TEMPORARY, hash_file, sync
 
-_PROCESS_FOLDERS = ("/dev/", "/proc/")  # what stands there differs from process to process
+_PROCESS_FOLDERS = ("/dev/", "/proc/")  # their content differs from process to process
 _KINDS = {
     stat.S_ISFIFO: "a pipe",
     stat.S_ISSOCK: "a socket",
@@ -39,10 +39,10 @@ _KINDS = {
 
 
 def check_address(address: str, source: str = "") -> None:
-    """Refuse an address that fsspec would read otherwise than it stands there, or that no manifest can hold.
+    """Refuse an address that fsspec would interpret differently, or that no manifest can hold.
 
     Raises:
-        UserError: it holds `::` or is not UTF-8; the message names `source`, such as a setting.
+        UserError: The address contains `::` or is not UTF-8. The message names `source`, such as a setting.
     """
     place = ": ".join(filter(None, (source, address)))
     if not is_utf8(address):
@@ -52,10 +52,10 @@ def check_address(address: str, source: str = "") -> None:
 
 
 def check_is_stored(path: str, source: str = "") -> None:
-    """Refuse a local path of what is no file or folder: it is read more than once, and by several processes.
+    """Refuse a local path that is neither a file nor a folder, because several processes read inputs, more than once.
 
     Raises:
-        UserError: it is a pipe, a socket or a device, such as /dev/stdin; the message names `source`.
+        UserError: The path is a pipe, a socket or a device, such as /dev/stdin. The message names `source`.
     """
     if not os.path.exists(path):
         return
@@ -83,18 +83,18 @@ def retry(
     progressed: Callable[[], bool] = lambda: False,
     notice: Callable[[Exception, float], None] = lambda error, wait: None,
 ) -> T:
-    """What `act` returns, once an attempt succeeds; the error of the last attempt where none does.
+    """Return what `act` returns as soon as an attempt succeeds, or raise the error of the last attempt.
 
     Args:
-        act: one attempt.
-        again: whether an error may pass; another one is raised at once.
-        pause: seconds before the second attempt; twice as many before each one after it.
-        longest_pause: seconds beyond which the pauses do not grow.
-        attempts: in a row that may fail; None for any number.
-        seconds: no attempt begins later than so long after the first one.
-        shortest_pause: seconds that the error asks for, which may be more than the longest pause.
-        progressed: whether the attempt that failed got further all the same; then failures are counted from one again.
-        notice: told of each error and of the seconds until the next attempt.
+        act: One attempt.
+        again: Returns True if an error may be temporary. Other errors are raised at once.
+        pause: Seconds before the second attempt, doubled for each attempt after it.
+        longest_pause: Maximum of growing pauses, in seconds.
+        attempts: Maximum number of consecutive failures; None for any number.
+        seconds: No attempt begins later than this after the first one.
+        shortest_pause: Returns the seconds that an error asks for, which may exceed the longest pause.
+        progressed: Returns True if a failed attempt still made progress. Failures are then counted from one again.
+        notice: Receives each error and the seconds until the next attempt.
     """
     until, failures = time.monotonic() + seconds, 0
     while True:
@@ -111,20 +111,20 @@ def retry(
             time.sleep(wait)
 
 
-# Remote file systems whose rename is atomic and whose writes show before they are complete.
+# Remote file systems with atomic renames, on which incomplete writes are visible.
 RENAMING_PROTOCOLS = {"hdfs", "webhdfs", "arrow_hdfs", "sftp", "ssh", "smb"}
-# Those whose `mode="create"` is one conditional request; elsewhere fsspec looks first and writes then.
+# File systems whose `mode="create"` is one conditional request. On others, fsspec looks first and then writes.
 CREATING_PROTOCOLS = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "memory"}
-# Those that keep listings, which all threads of a process share. One that looks fills it with what it saw while another
-# writes, and this other would then miss its own file.
+# File systems that cache listings, which all threads of a process share. A thread could cache a listing while another
+# writes, and the other would then miss its own file.
 LISTING_PROTOCOLS = CREATING_PROTOCOLS - {"memory"}
-PUT_ATTEMPTS, PUT_PAUSE = 3, 0.4  # beyond the retries inside each fsspec implementation; seconds
+PUT_ATTEMPTS, PUT_PAUSE = 3, 0.4  # in addition to the retries of each fsspec implementation; seconds
 DENIED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOTDIR, errno.EISDIR)
 
 
 @dataclass
 class NewFile:
-    """A file being written at the local `path`; its size and SHA-256 are known once it is committed."""
+    """A file that is written at the local `path`. Its size and SHA-256 are set once it is committed."""
 
     path: str
     size: int = 0
@@ -133,9 +133,9 @@ class NewFile:
 
 @dataclass(frozen=True)
 class Storage:
-    """The directory `url`; names of files are relative to it, with `/`. Cheap to make and to pickle.
+    """The directory `url`. Names of files are relative to it, with `/`. Cheap to create and to pickle.
 
-    Methods that write raise UserError if the directory cannot be written to, or is full; those that read a file raise
+    Methods that write raise UserError if the directory is not writable or is full. Methods that read a file raise
     FileNotFoundError if there is none.
     """
 
@@ -143,10 +143,10 @@ class Storage:
 
     @classmethod
     def at(cls, url: str) -> Storage:
-        """The directory `url` in its absolute form, so that workers in other directories find it too.
+        """Return the directory `url` in its absolute form, so that workers in other directories find it, too.
 
         Raises:
-            UserError: unknown protocol, or its package is missing; or see `check_address`.
+            UserError: The protocol is unknown, its package is missing, or `check_address` refuses the address.
         """
         check_address(url)
         try:
@@ -171,21 +171,21 @@ class Storage:
 
     @property
     def is_local(self) -> bool:
-        """Whether files can be renamed and memory-mapped."""
+        """True if files can be renamed and memory-mapped."""
         return isinstance(self.fs, LocalFileSystem)
 
     @property
     def is_shared(self) -> bool:
-        """Whether other processes see what this one writes."""
+        """True if other processes see what this one writes."""
         return "memory" not in _protocols(self.fs)
 
     @property
     def creates(self) -> bool:
-        """Whether `create` may be used: the store itself can write on the condition that there is no such file."""
+        """True if `create` may be used: the store itself can write on the condition that the file does not exist."""
         return bool(_protocols(self.fs) & CREATING_PROTOCOLS)
 
     def path(self, name: str) -> str:
-        """The path of `name` on the file system, without protocol."""
+        """Return the path of `name` on the file system, without protocol."""
         return f"{self._location[1]}/{name}" if name else self._location[1]
 
     def size(self, name: str) -> int | None:
@@ -197,10 +197,10 @@ class Storage:
         return info["size"] if info["type"] == "file" else None
 
     def names(self, folder: str = "") -> list[str]:
-        """Names of the files and folders directly in `folder`, sorted; none where it does not exist.
+        """Return the names of the files and folders directly in `folder`, sorted, or [] if it does not exist.
 
         Raises:
-            UserError: a file stands there.
+            UserError: `folder` is a file.
         """
         self.fs.invalidate_cache()  # other workers write too
         try:
@@ -213,7 +213,7 @@ class Storage:
         return sorted({entry.rstrip("/").rsplit("/", 1)[-1] for entry in entries if entry.rstrip("/") != here})
 
     def find(self) -> list[str]:
-        """Names of all files, those in folders too, sorted."""
+        """Return the names of all files, including those in folders, sorted."""
         self.fs.invalidate_cache()
         here = len(self.path("")) + 1
         return sorted(found[here:] for found in self.fs.find(self.path("")))
@@ -222,14 +222,14 @@ class Storage:
         return bytes(self.fs.cat_file(self.path(name)))
 
     def read_json(self, name: str) -> Any:
-        """A whole JSON file, or None where there is none or it is damaged (then it is to be made again)."""
+        """Return the content of a JSON file, or None if it is missing or damaged, so that it is written again."""
         try:
             return json.loads(self.read_bytes(name))
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError, RecursionError):
             return None
 
     def read_ranges(self, ranges: list[tuple[str, int, int]]) -> list[pa.Buffer]:
-        """The bytes [start, end) of each (name, start, end), in order: mapped when local, else fetched together."""
+        """Return the bytes [start, end) of each (name, start, end), in order. Local files are mapped, not fetched."""
         if self.is_local:
             return [_map(self.path(name)).slice(start, end - start) for name, start, end in ranges]
         paths, starts, ends = zip(*((self.path(name), start, end) for name, start, end in ranges), strict=True)
@@ -237,12 +237,12 @@ class Storage:
         return [pa.py_buffer(bytes(part)) for part in parts]
 
     def open(self, name: str) -> Any:
-        """A file opened for reading bytes, front to back."""
+        """Return a file opened for reading bytes, from start to end."""
         return self.fs.open(self.path(name), "rb")
 
     @contextlib.contextmanager
     def new_file(self, name: str) -> Iterator[NewFile]:
-        """Write a file at the path given, then commit it under `name`; on an error nothing is left."""
+        """Yield a path to write to, then commit the file under `name`. An error leaves nothing behind."""
         with self.explained():
             if self.is_local:
                 folder = self.path(TEMPORARY)
@@ -267,15 +267,15 @@ class Storage:
         return new
 
     def create(self, name: str, data: bytes) -> None:
-        """Write a small file only if there is none: of several that try at once, one succeeds.
+        """Write a small file only if it does not exist. Of several concurrent writers, one succeeds.
 
         Raises:
-            OSError: there is one (mostly, but not in all stores, a FileExistsError), or what the store says.
+            OSError: The file exists (in most stores a FileExistsError), or the store failed.
         """
         self.fs.pipe_file(self.path(name), data, mode="create")
 
     def put(self, source: str, name: str) -> None:
-        """Commit a copy of the local file `source`; not for local directories."""
+        """Commit a copy of the local file `source`. Not for local directories."""
         with self.explained():
             self._commit(source, name)
 
@@ -284,24 +284,24 @@ class Storage:
         self.fs.get_file(self.path(name), target)
 
     def write_json(self, name: str, value: Any) -> NewFile:
-        """Commit `value` as JSON whose bytes depend on nothing but `value`, and return their size and SHA-256."""
+        """Commit `value` as JSON whose bytes depend only on `value`, and return their size and SHA-256."""
         return self.write_bytes(name, (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode())
 
     def remove(self, name: str) -> None:
-        """Remove a file, or a folder with all in it, if there is one."""
+        """Remove a file, or a folder with its content, if it exists."""
         with self.explained(), contextlib.suppress(FileNotFoundError):
             self.fs.rm(self.path(name), recursive=True)
         self.fs.invalidate_cache()
 
     def remove_if_empty(self) -> None:
-        """Remove the directory itself if nothing is in it."""
+        """Remove the directory itself if it is empty."""
         if self.is_local and not self.names():
             with contextlib.suppress(OSError):
                 os.rmdir(self.path(""))
 
     @contextlib.contextmanager
     def explained(self) -> Iterator[None]:
-        """Raise UserError in place of an error of a directory that cannot be written to; others pass as they are."""
+        """Raise UserError for errors of a directory that is not writable. Other errors pass unchanged."""
         try:
             yield
         except OSError as error:
@@ -316,7 +316,7 @@ class Storage:
     def _commit(self, source: str, name: str) -> None:
         target = self.path(name)
         if self.is_local:
-            sync(source)  # before its final name shows
+            sync(source)  # before the final name is visible
             os.makedirs(os.path.dirname(target), exist_ok=True)
             os.replace(source, target)
         elif _protocols(self.fs) & RENAMING_PROTOCOLS:
@@ -352,16 +352,16 @@ def _may_pass(error: Exception) -> bool:
     return isinstance(error, OSError) and not refused and error.errno not in DENIED
 
 
-SECONDS = 300.0  # for which something that fails is tried again
+SECONDS = 300.0  # how long failures are retried
 PAUSE, LONGEST_PAUSE = 0.2, 30.0
 
 
 def retry_store(storage: Storage, act: Callable[[], T]) -> T:
-    """Do what uses `storage`, and retry it ever more slowly for `SECONDS`.
+    """Call `act`, which uses `storage`, and retry it with growing pauses for `SECONDS`.
 
     Raises:
-        UserError: the store cannot be used so.
-        JobError: the store could not be used for so long.
+        UserError: The store cannot be used this way.
+        JobError: The store was unavailable for `SECONDS`.
     """
 
     def attempt() -> T:

@@ -24,12 +24,12 @@ from tokenfree.core.errors import JobError, UserError, refusals
 from tokenfree.core.files import hash_stream
 from tokenfree.core.storage import Storage
 
-SMALL_BYTES = 1 << 20  # files of a store of this size come in one request, of larger ones a dozen fetch the columns
-_AHEAD_BYTES = 1 << 16  # fetched behind what is asked for; usual are 5 MB, in vain where a column is smaller
+SMALL_BYTES = 1 << 20  # files of a store up to this size come in one request; columns of larger ones need about a dozen
+_AHEAD_BYTES = 1 << 16  # read-ahead bytes; the usual 5 MB would be wasted on smaller columns
 
 
 def write_table(storage: Storage, name: str, table: pa.Table) -> str:
-    """Commit a table as an Arrow file of one batch; its SHA-256, in hex."""
+    """Commit a table as an Arrow file of one batch. Return its SHA-256, in hex."""
     table = table.combine_chunks()
     with (
         storage.new_file(name) as new,
@@ -41,10 +41,10 @@ def write_table(storage: Storage, name: str, table: pa.Table) -> str:
 
 
 def read_columns(storage: Storage, name: str, columns: Sequence[str]) -> pa.Table:
-    """Some columns of a file that `write_table` wrote; of one that is local or large no other bytes are read.
+    """Return some columns of a file that `write_table` wrote. Local or large files are read only in part.
 
     Raises:
-        FileNotFoundError: there is none.
+        FileNotFoundError: There is no such file.
     """
     with _opened(storage, name) as source:
         with pa.ipc.open_file(source) as reader:
@@ -66,7 +66,7 @@ OWN = "sha256"  # the key of a file's own hash
 
 
 def hash_of(storage: Storage, name: str) -> str | None:
-    """The SHA-256 of a file, in hex; None where there is none."""
+    """Return the SHA-256 of a file, in hex, or None if there is none."""
     try:
         with storage.open(name) as file:
             return hash_stream(file)
@@ -75,21 +75,23 @@ def hash_of(storage: Storage, name: str) -> str | None:
 
 
 def hashes_of(storage: Storage, names: Iterable[str]) -> dict[str, str]:
-    """The SHA-256 of those of the files that are there, by name."""
+    """Return the SHA-256 of each existing file, by name."""
     found = {name: hash_of(storage, name) for name in names}
     return {name: sha256 for name, sha256 in found.items() if sha256 is not None}
 
 
 def check_hash(storage: Storage, name: str, sha256: str, *, source: str, remedy: str) -> None:
-    """See that a file is what it was.
+    """Check that a file is unchanged.
 
     Args:
-        sha256: its hash then.
-        source: the file that holds this hash, for the message.
-        remedy: what the user can do, for the message.
+        storage: Directory of the file.
+        name: Name of the file.
+        sha256: Its expected hash.
+        source: File that records this hash, for the message.
+        remedy: What the user can do, for the message.
 
     Raises:
-        JobError: it is gone or changed.
+        JobError: The file is missing or has changed.
     """
     found = hash_of(storage, name)
     if found is None:
@@ -99,17 +101,17 @@ def check_hash(storage: Storage, name: str, sha256: str, *, source: str, remedy:
 
 
 def is_inside(name: str) -> bool:
-    """Whether the name of a file that was read somewhere is a plain one below its folder, on every file system."""
+    """Return True if a file name from an untrusted source stays below its folder, on every file system."""
     return {"", ".", ".."}.isdisjoint(name.split("/")) and set("\\:\0").isdisjoint(name)
 
 
 def write_sealed(storage: Storage, name: str, values: Mapping[str, Any]) -> None:
-    """Write JSON with a hash of its values."""
+    """Write JSON together with a hash of its values."""
     storage.write_bytes(name, _text(values))
 
 
 def read_sealed(storage: Storage, name: str) -> dict[str, Any] | None:
-    """The values of a file that `write_sealed` wrote; None where it is gone, or any bit of it is another."""
+    """Return the values of a file that `write_sealed` wrote, or None if it is missing or any bit has changed."""
     try:
         data = storage.read_bytes(name)
         values = json.loads(data)
@@ -122,7 +124,7 @@ def read_sealed(storage: Storage, name: str) -> dict[str, Any] | None:
 
 
 def _text(values: Mapping[str, Any]) -> bytes:
-    """The one text of these values."""
+    """Return the canonical text of these values."""
     own = hashlib.sha256(_json(values)).hexdigest()
     return _json({**values, OWN: own})
 
@@ -135,18 +137,18 @@ BLOCK_BYTES = 1 << 16
 
 
 def whole_lines(file: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines of a file opened for reading bytes, each with its line end; a torn last one is left out."""
+    """Yield the lines of a file opened for reading bytes, with their line ends, except an incomplete last one."""
     for line in file:
         if line.endswith(b"\n"):
             yield line
 
 
 def cut_torn_line(path: Path) -> None:
-    """Cut off a torn last line in place, so that the next line does not join it; nothing where there is no file."""
+    """Cut off an incomplete last line in place, so that the next line does not join it. The file may be missing."""
     with contextlib.suppress(FileNotFoundError), path.open("r+b") as file:
         size = file.seek(0, os.SEEK_END)
         end, found = size, 0
-        while end and not found:  # back by blocks: the file may be long
+        while end and not found:  # backwards by blocks, because the file may be long
             start = max(0, end - BLOCK_BYTES)
             file.seek(start)
             found = file.read(end - start).rfind(b"\n") + 1
@@ -156,13 +158,13 @@ def cut_torn_line(path: Path) -> None:
 
 
 def json_lines(file: Iterable[bytes]) -> Iterator[Any]:
-    """The values of the whole lines of a file opened for reading bytes. Raises ValueError if one is not JSON."""
+    """Yield the values of the complete lines of a file opened for reading bytes. Raises ValueError for invalid JSON."""
     for line in whole_lines(file):
         yield json.loads(line)
 
 
 def read_json_lines(path: Path) -> list[Any]:
-    """The values of the whole lines of a file; none if there is no file. Raises ValueError if one is not JSON."""
+    """Return the values of the complete lines of a file, or [] without a file. Raises ValueError for invalid JSON."""
     try:
         with path.open("rb") as file:
             return list(json_lines(file))
@@ -171,23 +173,22 @@ def read_json_lines(path: Path) -> list[Any]:
 
 
 T = TypeVar("T")
-MOST_CHARACTERS = 200  # of a wrong value that a message shows
-OPEN = ConfigDict(extra="allow")  # of a TypedDict: other keys than those that it names stay as they are
+MOST_CHARACTERS = 200  # of a wrong value in a message
+OPEN = ConfigDict(extra="allow")  # for a TypedDict whose other keys are kept unchanged
 
 
 @dataclass(frozen=True)
 class StoredFile(Generic[T]):
     """A kind of file that is read back.
 
-    Its methods raise UserError if the file is damaged or cannot be read. Those with a storage raise FileNotFoundError
-    if there is none.
+    Its methods raise UserError if the file is damaged or unreadable. Those with a storage raise FileNotFoundError if
+    the file is missing.
 
     Attributes:
-        holds: the type of its content (of a line, in files of JSON lines) as pydantic knows types, such as a TypedDict
-            of what is read from it.
-        remedy: what a user does about a damaged one.
-        format: the newest number that its key `format` may have here, which stands for the whole folder that it lies
-            in; None where it has no such key. Without one it is of format 1.
+        holds: Type of the content (of a line, in JSON lines) for pydantic, such as a TypedDict of the keys to read.
+        remedy: What a user can do about a damaged file.
+        format: Newest supported number of the key `format`, which covers the whole folder; None if files have no such
+            key. A file without the key has format 1.
     """
 
     holds: Any
@@ -195,34 +196,34 @@ class StoredFile(Generic[T]):
     format: int | None = None
 
     def json(self, storage: Storage, name: str) -> T:
-        """The content of a JSON file."""
+        """Return the content of a JSON file."""
         return self._read(storage, name, self.from_json)
 
     def yaml(self, storage: Storage, name: str) -> T:
-        """The content of a YAML file."""
+        """Return the content of a YAML file."""
         return self._read(storage, name, self.from_yaml)
 
     def json_lines(self, storage: Storage, name: str) -> list[T]:
-        """The content of each whole line of a file of JSON lines; none if there is no file."""
+        """Return the content of each complete line of a file of JSON lines, or [] without a file."""
         try:
             return self._read(storage, name, lambda data, file: self.from_json_lines(data.splitlines(True), file))
         except FileNotFoundError:
             return []
 
     def from_json(self, data: bytes, file: str) -> T:
-        """The content of a JSON file of these bytes; `file` is what messages call it."""
+        """Return the content of a JSON file from its bytes. Messages call it `file`."""
         return self._parsed(json.loads, "JSON", data, file)
 
     def from_yaml(self, data: bytes, file: str) -> T:
-        """The content of a YAML file of these bytes; `file` is what messages call it."""
+        """Return the content of a YAML file from its bytes. Messages call it `file`."""
         return self._parsed(_yaml, "YAML", data, file)
 
     def from_json_lines(self, lines: Iterable[bytes], file: str) -> list[T]:
-        """The content of the whole lines of a file of JSON lines; `file` is what messages call it."""
+        """Return the content of the complete lines of a file of JSON lines. Messages call it `file`."""
         return [self.from_json(line, f"{file}: line {number}") for number, line in enumerate(whole_lines(lines), 1)]
 
     def damaged(self, file: str, what: str) -> UserError:
-        """Return the error for a file with something wrong in it."""
+        """Return the error for a damaged file."""
         return UserError(f"{file}: damaged, {what}; {self.remedy}")
 
     def _read(self, storage: Storage, name: str, parse: Callable[[bytes, str], Any]) -> Any:
@@ -238,7 +239,7 @@ class StoredFile(Generic[T]):
     def _parsed(self, parse: Callable[[bytes], Any], language: str, data: bytes, file: str) -> T:
         try:
             value = parse(data)
-        except Exception:  # YAML's own tags raise whatever their constructors do
+        except Exception:  # constructors of YAML tags may raise anything
             raise self.damaged(file, f"it is no {language}" if data.strip() else "it is empty") from None
         if self.format is not None:
             refuse_later(value, self.format, file)
@@ -249,10 +250,10 @@ class StoredFile(Generic[T]):
 
 
 def refuse_later(value: Any, known: int, file: str) -> None:
-    """See that a file of this content is of no format after the newest one `known`; see `StoredFile.format`.
+    """Check that a value has no later `format` than the supported one, `known`.
 
     Raises:
-        UserError: it is.
+        UserError: The format is later.
     """
     found = value.get("format", 1) if isinstance(value, dict) else 1
     if isinstance(found, int) and found > known:
@@ -263,10 +264,10 @@ def refuse_later(value: Any, known: int, file: str) -> None:
 
 
 def checked(holds: Any, value: Any) -> Any:
-    """A value that was read, if it is what `holds` says; see `StoredFile`.
+    """Return a value that was read, converted to the type `holds`.
 
     Raises:
-        ValueError: it is not; the message names the first key whose value is wrong.
+        ValueError: It has another type. The message names the first wrong key.
     """
     try:
         return _adapter(holds).validate_python(value)
@@ -281,7 +282,7 @@ def checked(holds: Any, value: Any) -> Any:
 
 def _yaml(data: bytes) -> Any:
     value = yaml.safe_load(data)
-    json.dumps(value, default=str, skipkeys=True)  # fails where a value contains itself, as YAML can have it
+    json.dumps(value, default=str, skipkeys=True)  # fails if a value contains itself, which YAML allows
     return value
 
 

@@ -1,6 +1,6 @@
-"""Beam runners: profiles, the options that each needs, and the job that Dataflow would get.
+"""Beam runners: profiles, the options that each needs, and a preview of the Dataflow job.
 
-A profile is a YAML file, `beam_profiles/NAME.yaml` or one of the user's:
+A profile is a YAML file, `beam_profiles/NAME.yaml` or a custom file:
 
     runner: FlinkRunner            # Beam's name of it
     flink_master: localhost:8081   # any option of Beam without its dashes; null means absent
@@ -41,8 +41,13 @@ from tokenfree.preprocess.job.stages import STAGES, once, still
 
 @dataclass(frozen=True)
 class DataflowJob:
-    """`description` is the body of the request that creates the job, `steps` are those of the graph, `graph` is what is
-    put beside it: Beam's own form of the pipeline, with its code."""
+    """A Dataflow job that was not created.
+
+    Attributes:
+        description: Body of the request that creates the job.
+        steps: Names of the steps of its graph.
+        graph: Beam's own form of the pipeline, with its code.
+    """
 
     description: dict[str, Any]
     steps: tuple[str, ...]
@@ -50,24 +55,24 @@ class DataflowJob:
 
     @property
     def workers(self) -> dict[str, Any]:
-        """Of the description: image, machine and number of the workers."""
+        """Image, machine and number of the workers in the description."""
         return self.description["environment"]["workerPools"][0]
 
 
 def is_dataflow(options: PipelineOptions) -> bool:
-    """Whether the options are those of Dataflow."""
+    """Return True if the options select Dataflow."""
     return options.view_as(StandardOptions).runner == "DataflowRunner"
 
 
 def describe_dataflow_job(options: PipelineOptions, build: Callable[[Pipeline], None]) -> DataflowJob:
-    """The job that would be created.
+    """Return the job that would be created.
 
     Args:
-        options: of the runner.
-        build: adds the steps to a pipeline.
+        options: Options of the runner.
+        build: Function that adds the steps to a pipeline.
 
     Raises:
-        UserError: an option that Dataflow needs is missing, or Beam's extra for Google Cloud is.
+        UserError: An option that Dataflow needs is missing, or Beam's extra for Google Cloud is not installed.
     """
     try:
         from apache_beam.runners.dataflow.internal.apiclient import DataflowApplicationClient
@@ -82,17 +87,17 @@ def describe_dataflow_job(options: PipelineOptions, build: Callable[[Pipeline], 
         if not getattr(cloud, name):
             raise UserError(f"--runner dataflow: the option {name} is missing; give -- --{name}=VALUE or a --profile")
     cloud.staging_location = cloud.staging_location or cloud.temp_location
-    cloud.no_auth = True  # or the graph cannot be made without credentials
+    cloud.no_auth = True  # else the graph cannot be built without credentials
     options.view_as(TestOptions).dry_run = True
 
     class Client(DataflowApplicationClient):
-        """Beam's own, which uploads nothing."""
+        """Beam's own client, which uploads nothing here."""
 
         def stage_file(self, *_: Any, **__: Any) -> None:
-            """Would write into the bucket."""
+            """Skip the upload to the bucket."""
 
         def _gcs_file_copy(self, *_: Any, **__: Any) -> None:
-            """Would copy a package into the bucket."""
+            """Skip the copy of a package into the bucket."""
 
     pipeline = Pipeline(options=options)
     build(pipeline)
@@ -110,27 +115,30 @@ FOLDER = files("tokenfree.pipelines") / "beam_profiles"
 
 @dataclass(frozen=True)
 class Profile:
-    """`runner` is Beam's name; `options` are what is passed to Beam beside it, by name; `source` is for messages."""
+    """A runner and its options.
+
+    `runner` is Beam's name, `options` are passed to Beam by name, and `source` names the profile in messages.
+    """
 
     runner: str
     options: Mapping[str, Any]
     source: str
 
     def flags(self) -> list[str]:
-        """The options as on a command line: true is a flag alone, a list repeats it, a mapping is JSON."""
+        """Return the options as on a command line: true is a flag alone, a list repeats it, a mapping is JSON."""
         return [flag for name, value in self.options.items() for flag in _flags(name, value)]
 
 
 def profile_names() -> list[str]:
-    """The profiles that come with the package."""
+    """Return the names of the profiles that come with the package."""
     return sorted(file.name.removesuffix(".yaml") for file in FOLDER.iterdir() if file.name.endswith(".yaml"))
 
 
 def load_profile(name: str) -> Profile:
-    """The profile of that name.
+    """Return the profile of that name.
 
     Raises:
-        UserError: there is none.
+        UserError: There is no such profile.
     """
     if name not in profile_names():
         raise UserError(f"--runner: there is no {name!r}; give one of {', '.join(profile_names())}, or --profile FILE")
@@ -138,10 +146,10 @@ def load_profile(name: str) -> Profile:
 
 
 def read_profile(path: str) -> Profile:
-    """The profile in a file.
+    """Return the profile in a file.
 
     Raises:
-        UserError: it cannot be read, or is none.
+        UserError: The file cannot be read, or is not a profile.
     """
     try:
         text = Path(path).read_text("utf-8")
@@ -180,31 +188,32 @@ def _flags(name: str, value: Any) -> Iterator[str]:
 
 
 EMBEDDED = "FnApiRunner"
-RAY = "RAY"  # the environment_type with which the stages are run on a Ray cluster
+RAY = "RAY"  # the `environment_type` that selects a Ray cluster for the stages
 MOST_WORKERS = 4096
-# What --workers sets. Spark takes its parallelism from its cluster, Prism's steps run in the command.
+# The option that --workers sets. Spark takes its parallelism from its cluster, and Prism's steps run in the command.
 _WORKERS_OPTION = {"FlinkRunner": "parallelism", "DataflowRunner": "max_num_workers"}
 
-# Of a batch job, which Python does not know: Beam's job servers for Flink and Spark do.
+# Options of batch jobs that Beam's job servers for Flink and Spark know, but Python does not.
 JOB_SERVER_OPTIONS = (
     "bundle_size", "disable_metrics", "environment_expiration_millis", "execution_mode_for_batch",
     "execution_retry_delay", "files_to_stage", "load_balance_bundles", "max_bundle_size", "number_of_execution_retries",
     "object_reuse", "storage_level", "use_data_stream_for_batch",
 )  # fmt: skip
 
-# They would be read by whoever sees the job on its engine; our files are not read through Beam anyway.
+# Anyone who sees the job on its engine could read them. Beam needs none: it does not read our files.
 SECRET_OPTIONS = ("s3_access_key_id", "s3_secret_access_key", "s3_session_token", "azure_connection_string")
 
 
 def runner_options(
     runner: str, workers: int | None, beam_options: Sequence[str] = (), profile: str | None = None
 ) -> PipelineOptions:
-    """The options of a pipeline: those of the profile named `runner`, or in the file `profile`, then `workers`, then
-    `beam_options`, of which the last wins. 0 `workers` are all cores, or as many as the runner sees fit; None leaves it
-    to the profile.
+    """Return the options of a pipeline.
+
+    They are those of the profile named `runner` or in the file `profile`, then `workers`, then `beam_options`. The last
+    value of an option wins. 0 `workers` means all cores, or the runner's own choice; None leaves it to the profile.
 
     Raises:
-        UserError: unknown runner or profile, a negative number of workers, or an option that Beam does not know.
+        UserError: The runner, the profile or an option is unknown, or the number of workers is out of range.
     """
     chosen = load_profile(runner) if profile is None else read_profile(profile)
     if workers is not None and workers < 0:
@@ -219,22 +228,22 @@ def runner_options(
 
 
 def is_embedded(options: PipelineOptions) -> bool:
-    """Whether the graph is run by the runner inside Beam, which raises what goes wrong as well as logging it."""
+    """Return True if the runner inside Beam runs the graph. It both raises and logs errors."""
     return options.view_as(StandardOptions).runner == EMBEDDED
 
 
 def is_on_ray(options: PipelineOptions) -> bool:
-    """Whether the steps run in processes of a Ray cluster."""
+    """Return True if the steps run in processes of a Ray cluster."""
     return is_embedded(options) and options.view_as(PortableOptions).environment_type == RAY
 
 
 def num_processes(options: PipelineOptions) -> int:
-    """Number of processes of the direct runner, or on the Ray cluster; 0 for as many as there are CPUs."""
+    """Return the number of processes of the direct runner or on the Ray cluster; 0 for one per CPU."""
     return options.view_as(DirectOptions).direct_num_workers
 
 
 def build_graph(pipeline: Pipeline, job: PreprocessJob) -> None:
-    """Add the stages of a job to a pipeline, one after another. Nothing is done yet."""
+    """Add the stages of a job to a pipeline, one after another, without running them."""
     tasks: Any = pipeline | "Start" >> beam.Create([_NO_TASK])
     for name, count, function in STAGES:
         tasks = (
@@ -247,7 +256,7 @@ def build_graph(pipeline: Pipeline, job: PreprocessJob) -> None:
         tasks |= name >> beam.Map(_do_task, job, function)
 
 
-_NO_TASK = -1  # always among the tasks, because a stage does not begin after one without any
+_NO_TASK = -1  # always among the tasks: a stage without any would keep the next one from starting
 
 
 def _list_tasks(_: Any, job: PreprocessJob, count: Callable[[PreprocessJob], int]) -> Iterable[int]:
@@ -271,9 +280,9 @@ def _parallelism(runner: str, workers: int | None) -> list[str]:
 def _refuse_unknown(flags: Sequence[str], source: str = "") -> None:
     parser = _BeamArgumentParser(allow_abbrev=False, add_help=False, exit_on_error=False)
     for options in PipelineOptions.__subclasses__():
-        options._add_argparse_args(parser)  # the hook by which Beam itself collects them
+        options._add_argparse_args(parser)  # the hook by which Beam collects its options
     for name in JOB_SERVER_OPTIONS:
-        with contextlib.suppress(argparse.ArgumentError):  # Python knows it too
+        with contextlib.suppress(argparse.ArgumentError):  # Python knows the option, too
             parser.add_argument(f"--{name}", nargs="?")
     try:
         _, unknown = parser.parse_known_args(list(flags))
@@ -293,12 +302,14 @@ def _refuse_unknown(flags: Sequence[str], source: str = "") -> None:
 
 @contextlib.contextmanager
 def worker_environment(options: PipelineOptions) -> Iterator[None]:
-    """Worker processes started inside import our packages from any directory; the embedded runner keeps silent, because
-    what goes wrong in a step is raised as well."""
+    """Let worker processes import tokenfree from any directory, and silence logs.
+
+    The embedded runner is silenced completely, because it also raises the errors of steps.
+    """
     before = os.environ.get("PYTHONPATH")
     root = str(Path(__file__).resolve().parents[2])
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (root, before)))
-    # Beam warns of options that are for the job server alone.
+    # Beam warns of options that only the job server knows.
     silenced = {"apache_beam.options.pipeline_options": logging.ERROR}
     if is_embedded(options):
         silenced["apache_beam"] = logging.CRITICAL

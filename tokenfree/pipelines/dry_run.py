@@ -1,4 +1,4 @@
-"""What a job would do, without doing it: told by the sizes of its inputs and by a sample of their pages."""
+"""Estimate what a job would do, without running it, from the sizes of its inputs and a sample of their pages."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from tokenfree.preprocess.sources.splits import find_inputs, plan_splits
 # Measured on the English excerpt (benchmarks/preprocess/preprocess_stages.py): reading and cleaning take two thirds of
 # the CPU time, and a character with all columns takes nine bytes.
 READING_SHARE, OUTPUT_BYTES_PER_CHARACTER = 0.66, 9.0
-# CPU time of training a vocabulary of 32,000 pieces, for each character of its sample, as a multiple of that of reading
-# and cleaning a character: between 2.5 and 5.6, and 0.6 and 0.9, on 1.5 to 3 million characters of that excerpt and on
+# CPU time of training a vocabulary of 32,000 pieces per character of its sample, relative to reading and cleaning a
+# character. Measured: 2.5 to 5.6 (unigram) and 0.6 to 0.9 (bpe), on 1.5 to 3 million characters of that excerpt and on
 # 17 million of four languages.
 TRAINING_TIMES_READING = {"unigram": 5.0, "bpe": 0.7}
-# Of the largest process, with whatever input (docs/performance.md), and of the one that trains the default vocabulary.
+# Memory of the largest process, for any input (docs/performance.md), and of training the default vocabulary.
 WORKER_BYTES, VOCABULARY_BYTES = 380e6, 560e6
 SAMPLE_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
 class PlanDescription:
-    """What a job would do: `bytes` of input after decompression; the rest is estimated from a sample of its pages."""
+    """What a job would do. `bytes` counts decompressed input; the rest is estimated from a sample of its pages."""
 
     inputs: int
     splits: int
@@ -34,17 +34,19 @@ class PlanDescription:
     estimated_characters: int
     estimated_shards: int
     estimated_output_bytes: int
-    estimated_seconds: float  # of one core, without the training of the vocabulary
-    vocabulary_characters: int  # estimated, on which a vocabulary is trained; 0 where it is given or not needed
+    estimated_seconds: float  # of one core, without training the vocabulary
+    vocabulary_characters: int  # estimated sample for training a vocabulary; 0 if none is trained
     vocabulary_seconds: float  # of the one process that trains it
 
 
 def describe_plan(config: PreprocessConfig, output: str | None = None) -> PlanDescription:
-    """What `run_preprocess` would do with this config, told by the sizes of its inputs and by the first pages of the
-    largest one, read for a second; what lies in the directory `output` is left out of folders around it.
+    """Estimate what `run_preprocess` would do with this config.
+
+    Uses the sizes of the inputs and the first pages of the largest one, read for a second. Folders exclude the
+    directory `output`.
 
     Raises:
-        UserError: bad inputs, or the given SentencePiece model is none.
+        UserError: The inputs are bad, or the given SentencePiece model is invalid.
     """
     inputs = find_inputs(config, None if output is None else Storage.at(output).url)
     splits = plan_splits(config, inputs)

@@ -1,6 +1,6 @@
-"""The stages of a job in worker processes of this machine.
+"""Run the stages of a job in worker processes on this machine.
 
-The processes are forked from a server that has imported the job, and nothing listens on a port.
+The processes are forked from a server that has imported the job. No port is opened.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ ATTEMPTS_IN_VAIN = 2
 
 
 def run_stages(job: PreprocessJob, workers: int) -> None:
-    """Run the job in so many processes. One that dies (killed, out of memory) costs what it had not committed.
+    """Run the job in `workers` processes. A process that dies (killed, out of memory) loses only uncommitted work.
 
     Raises:
-        BrokenProcessPool: processes died in several attempts in a row that committed nothing.
+        BrokenProcessPool: Processes died in several consecutive attempts that committed nothing.
     """
     in_vain = 0
     while True:
@@ -45,7 +45,7 @@ def run_stages(job: PreprocessJob, workers: int) -> None:
 def _attempt(job: PreprocessJob, workers: int) -> None:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
-    # Nothing is sent. When this end closes, by us or because the command was killed, the workers end at once.
+    # Nothing is sent. Workers exit as soon as this end closes, on purpose or because the command was killed.
     end, ours = context.Pipe(duplex=False)
     with end, ours, ProcessPoolExecutor(workers, context, _begin, (end,)) as pool:
         try:
@@ -60,7 +60,7 @@ def _attempt(job: PreprocessJob, workers: int) -> None:
 
 
 def _begin(end: Connection) -> None:
-    """Prepare a worker. Ctrl-C reaches it too, but the command decides what becomes of it."""
+    """Prepare a worker. It ignores Ctrl-C, because the command decides how workers stop."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(end,), daemon=True).start()
 
@@ -74,7 +74,7 @@ def _end_with(end: Connection) -> None:
 def _without_main() -> Iterator[None]:
     """Start workers without the main module of the command.
 
-    They need nothing of it, and a script without `if __name__ == "__main__"` would run again in each of them.
+    They do not need it, and a script without `if __name__ == "__main__"` would run again in each of them.
     """
     main = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")

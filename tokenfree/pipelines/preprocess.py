@@ -4,7 +4,7 @@
     manifest = run_preprocess(PreprocessConfig(wikipedia=("dump.xml.bz2",)), "output", workers=4)
 
 A job is a table of stages (`tokenfree.preprocess.job.stages`). Beam runs it in this process and on its engines,
-`pipelines.local` in processes of this machine, `pipelines.ray` on a Ray cluster.
+`pipelines.local` in processes of this machine, and `pipelines.ray` on a Ray cluster.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tokenfree.preprocess.job.read import has_documents
 from tokenfree.preprocess.job.steps import num_shards
 from tokenfree.preprocess.sources.splits import find_inputs, plan_splits
 
-_REPORTED_BY_US = "A worker died or was killed|Raylet is terminated|has been marked dead"  # what Ray prints of losses
+_REPORTED_BY_US = "A worker died or was killed|Raylet is terminated|has been marked dead"  # Ray's messages about losses
 
 
 def run_preprocess(
@@ -57,26 +57,26 @@ def run_preprocess(
 ) -> Manifest:
     """Preprocess the inputs of `config` into the directory `output` (a path or any fsspec address).
 
-    Killed at any moment and called again, it goes on where it was and ends with the same bytes. Where the same job is
-    complete already, it reports the stage "complete" and returns the manifest.
+    After being killed at any moment, a second call resumes and produces the same bytes. If the same job is already
+    complete, it reports the stage "complete" and returns the manifest.
 
     Args:
-        config: the settings, with the paths of the inputs.
-        output: the data directory to make.
-        runner: name of a profile of `beam_profiles/`: direct, ray, flink, spark, dataflow or prism.
-        profile: a file with the options of a runner, instead of `runner`.
-        workers: processes of the direct runner, or tasks at a time of another one; 0 leaves it to the runner, None to
-            the profile.
-        beam_options: options passed on to Beam; they win over those of the profile.
-        check_inputs: hash all inputs to recognise them where the job is complete; by default names, sizes and times do.
-        progress: called with how far the job is, again and again, from a thread.
-        notice: told in a line what of an earlier attempt cannot be used, which links among the inputs lead nowhere, and
-            what is lost of a Ray cluster.
+        config: The settings, including the paths of the inputs.
+        output: The data directory to create.
+        runner: Name of a profile in `beam_profiles/`: direct, ray, flink, spark, dataflow or prism.
+        profile: File with the options of a runner, instead of `runner`.
+        workers: Processes of the direct runner, or concurrent tasks of other runners; 0 leaves it to the runner, None
+            to the profile.
+        beam_options: Options passed on to Beam, which override those of the profile.
+        check_inputs: Hash all inputs to recognize them in a complete job; by default names, sizes and times suffice.
+        progress: Called repeatedly from a thread with the progress of the job.
+        notice: Receives one line each about unusable work of an earlier attempt, broken links among the inputs and
+            losses of a Ray cluster.
 
     Raises:
-        UserError: bad inputs or options; `output` cannot be written to, holds something else, or another command writes
-            into it.
-        JobError: the job failed; what is finished of it is kept, and calling again goes on from there.
+        UserError: The inputs or options are bad, or `output` is not writable, holds something else, or is in use by
+            another command.
+        JobError: The job failed. Its finished work is kept, and calling again resumes.
     """
     options = runner_options(runner, workers, beam_options, profile)
     storage = Storage.at(output)
@@ -88,15 +88,15 @@ def run_preprocess(
     inputs = find_inputs(config, storage.url, notice)
     wanted = identity(config, inputs)
     manifest = finished(storage, wanted, config, inputs, check_inputs=check_inputs)
-    # bad inputs are found before the directory is taken
+    # Find bad inputs before taking the directory.
     splits = [] if manifest is not None else plan_splits(config, inputs)
     if manifest is None and is_on_ray(options):
-        os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", _REPORTED_BY_US)  # read when Ray is imported
+        os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", _REPORTED_BY_US)  # Ray reads it when it is imported
         from tokenfree.pipelines.ray import check_cluster
 
         check_cluster()
     with contextlib.nullcontext() if manifest is not None and is_tidy(storage) else claimed(storage) as number:
-        if manifest is None and MANIFEST in storage.names():  # another command wrote it meanwhile
+        if manifest is None and MANIFEST in storage.names():  # another command has written it by now
             manifest = finished(storage, wanted, config, inputs)
         if manifest is None:
             job = begin(storage, wanted, config, inputs, splits, notice, number)
@@ -108,7 +108,7 @@ def run_preprocess(
 
 
 def graph_of(config: PreprocessConfig, output: str) -> Callable[[beam.Pipeline], None]:
-    """What adds the steps of such a job to a pipeline, for looking at it: nothing is begun."""
+    """Return a function that adds the steps of such a job to a pipeline, to inspect it. Starts nothing."""
     job = PreprocessJob(Storage.at(output).url, config, fingerprint="", reading_fingerprint="", splits="", inputs="")
     return lambda pipeline: build_graph(pipeline, job)
 
@@ -116,14 +116,14 @@ def graph_of(config: PreprocessConfig, output: str) -> Callable[[beam.Pipeline],
 def _make(
     job: PreprocessJob, options: PipelineOptions, report: Callable[[Progress], None], notice: Callable[[str], None]
 ) -> Manifest:
-    """Run the job from where it is to its end."""
+    """Resume the job and run it to its end."""
     storage = job.storage
     try:
         with _errors_of_steps(storage), worker_environment(options), Watcher(job, report):
             _run(job, options, notice)
             if MANIFEST not in storage.names():
                 storage.check()  # the steps did nothing because another command has taken over
-            tidy(Storage.at(job.url))  # a worker may have died in the last step, with all that counts written
+            tidy(Storage.at(job.url))  # a worker may have died in the last step, after writing everything that counts
     except UserError:
         if not has_documents(job):
             abandon(storage)
@@ -136,7 +136,7 @@ def _make(
 
 
 def _run(job: PreprocessJob, options: PipelineOptions, notice: Callable[[str], None]) -> None:
-    """Run the stages where the options say."""
+    """Run the stages on the runner that the options select."""
     forget_errors(job.storage)
     workers = num_processes(options)
     if is_on_ray(options):
@@ -152,11 +152,11 @@ def _run(job: PreprocessJob, options: PipelineOptions, notice: Callable[[str], N
 
 @contextlib.contextmanager
 def _errors_of_steps(storage: Storage) -> Iterator[None]:
-    """Errors of the steps as they were raised, in whichever process, and whatever the runner wrapped them in."""
+    """Raise errors of the steps in their original form, whatever process and runner they come through."""
     try:
         yield
     except Exception as error:
-        if str(error).startswith(KeyboardInterrupt.__name__):  # in a step that ran in this thread: wrapped by Beam
+        if str(error).startswith(KeyboardInterrupt.__name__):  # Beam wraps it if the step ran in this thread
             raise KeyboardInterrupt from error
         noted = noted_error(storage)
         if noted is not None:

@@ -1,4 +1,4 @@
-"""Progress of a job on any runner: what is committed under the output directory is counted, no worker is asked."""
+"""Progress of a job on any runner, from what is committed in the output directory. Workers are not asked."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from tokenfree.preprocess.job.read import splits_to_read
 from tokenfree.preprocess.job.steps import find_plan, shard_sidecar, training_progress
 from tokenfree.preprocess.shards.sorted_runs import split_of_run
 
-Stage = Literal["read", "vocabulary", "build", "finish", "complete"]  # in the order in which they come
+Stage = Literal["read", "vocabulary", "build", "finish", "complete"]  # in order
 _ORDER: tuple[Stage, ...] = get_args(Stage)
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a job is: `done` of `total` splits ("read") or shards ("build") with their input bytes and characters.
+    """Progress of a job: `done` of `total` splits ("read") or shards ("build"), with their input bytes and characters.
 
-    `bytes` counts decompressed input when reading, files when building; `training` is how far the vocabulary is, while
-    it is trained. "complete" means that nothing was left to do. `failed` counts pages, and `dropped` those left out by
-    reason, as far as this command has looked at what was read: not where it begins with the shards.
+    `bytes` counts decompressed input when reading, and files when building. `training` is the progress of the
+    vocabulary's training while it runs. "complete" means that nothing was left to do. `failed` counts pages, and
+    `dropped` counts those left out by reason. Both cover the runs that this command has seen, so they miss them if it
+    starts with the shards.
     """
 
     stage: Stage
@@ -42,8 +43,11 @@ class Progress:
 
 
 class Watcher:
-    """Calls `report` from a thread of its own while the `with` block runs: with new progress, or the last one again so
-    that a clock beside it goes on. Progress never goes back, also not while the job removes what is counted."""
+    """A context manager that calls `report` from a thread while the block runs.
+
+    It reports new progress, or the last one again to keep a clock next to it running. Progress never decreases, even
+    while the job removes the files that are counted.
+    """
 
     def __init__(self, job: PreprocessJob, report: Callable[[Progress], None]) -> None:
         self.storage: Storage = job.storage
@@ -65,7 +69,7 @@ class Watcher:
         self._thread.join()
 
     def look(self) -> Progress:
-        """The progress at this moment."""
+        """Return the current progress."""
         plan = find_plan(self.storage)
         if plan is None:
             self._count(RUNS, self.runs, _of_run, lambda name: split_of_run(name.removesuffix(".json")) in self.splits)
@@ -90,7 +94,7 @@ class Watcher:
 
     def _watch(self) -> None:
         while True:
-            # An error here means that the file system is busy, or the job has just removed its work: look again later.
+            # An error means that the file system is busy, or that the job has just removed its work. Look again later.
             with contextlib.suppress(OSError):
                 self.last = furthest(self.last, self.look())
                 self.report(self.last)
@@ -109,12 +113,12 @@ class Watcher:
             if sidecar not in seen and name.endswith(".json") and is_wanted(name):
                 values = self.storage.read_json(sidecar)
                 if values is not None:
-                    with contextlib.suppress(KeyError, TypeError, AttributeError):  # damaged: its step makes it again
+                    with contextlib.suppress(KeyError, TypeError, AttributeError):  # damaged: its step builds it again
                         seen[sidecar] = measure(values)
 
 
 def at_the_end(stage: Stage, manifest: Manifest) -> Progress:
-    """The progress of a job whose manifest is written."""
+    """Return the progress of a job whose manifest is written."""
     shards = [shard for split in manifest.splits.values() for shard in split.shards]
     size = sum(shard.bytes for shard in shards)
     lost = _lost_pages(manifest.counters)
@@ -122,14 +126,14 @@ def at_the_end(stage: Stage, manifest: Manifest) -> Progress:
 
 
 def furthest(before: Progress | None, now: Progress) -> Progress:
-    """The later of two looks at one job, unless it shows less: then the job was removing its work meanwhile."""
+    """Return the later of two observations, unless it shows less because the job was removing its work."""
     if before is not None and (_ORDER.index(now.stage), now.done) < (_ORDER.index(before.stage), before.done):
         return before
     return now
 
 
 class _Seen(NamedTuple):
-    """Of a committed run or shard; the run that is `last` ends its input split. Pages by what became of them."""
+    """A committed run or shard. The run that is `last` ends its split. `failed` and `dropped` count pages."""
 
     bytes: int
     characters: int
@@ -153,7 +157,7 @@ def _of_shard(sidecar: Any) -> _Seen:
 
 
 def _lost_pages(counters: Mapping[str, Any]) -> tuple[int, dict[str, int]]:
-    """How many pages failed, and how many were left out by reason."""
+    """Return the number of failed pages, and the numbers of pages left out by reason."""
     names = {"redirect": "redirects", "other_namespace": "other_namespaces", "duplicate": "duplicates"}
     dropped = {reason: counters[name] for reason, name in names.items() if counters.get(name)}
     return sum(counters["failed"].values()), {**counters["filtered"], **dropped}

@@ -1,4 +1,4 @@
-"""The stages of a job as tasks of a Ray cluster, of one CPU each.
+"""Run the stages of a job as tasks of a Ray cluster, with one CPU each.
 
 No other file of `pipelines` imports Ray, and this file is imported only for jobs on Ray.
 """
@@ -26,15 +26,15 @@ from tokenfree.preprocess.records import InputSplit
 
 _ADDRESS = "RAY_ADDRESS"
 _REACH_SECONDS = 5.0
-_QUIET_SECONDS = 60.0  # without the end of any task, after which the user learns where to look
-MOST_LOSSES = 3  # of the workers of one task
+_QUIET_SECONDS = 60.0  # without any finished task, until a notice
+MOST_LOSSES = 3  # lost workers per task
 
 
 def check_cluster() -> None:
-    """See that there is a cluster to join.
+    """Check that there is a cluster to join.
 
     Raises:
-        UserError: none is named, or none answers.
+        UserError: No cluster is named, or the named one does not answer.
     """
     if ray.is_initialized():
         return
@@ -50,17 +50,17 @@ def check_cluster() -> None:
 
 
 def run_stages(job: PreprocessJob, workers: int, notice: Callable[[str], None]) -> None:
-    """Run the job on the cluster, in at most so many tasks at a time; 0 for as many as it has CPUs for.
+    """Run the job on the cluster.
 
     Args:
-        job: the job.
-        workers: the most tasks at a time.
-        notice: gets a line for each worker that is lost. Another one repeats its task.
+        job: The job.
+        workers: Maximum number of concurrent tasks; 0 for as many as the cluster has CPUs for.
+        notice: Receives a line for each lost worker. Another worker repeats its task.
 
     Raises:
-        UserError: no cluster is named, or none answers; or a node does not see the files of the job.
-        JobError: the cluster cannot be joined.
-        BrokenExecutor: workers died again and again at one task.
+        UserError: No cluster is named, the named one does not answer, or a node does not see the files of the job.
+        JobError: The cluster cannot be joined.
+        BrokenExecutor: Workers died repeatedly at one task.
     """
     splits = [InputSplit.from_json(line) for line in job.split_lines()]
     read = {path for split in splits for path in split.inputs} | {job.config.vocabulary.model or ""}
@@ -71,7 +71,7 @@ def run_stages(job: PreprocessJob, workers: int, notice: Callable[[str], None]) 
 
 
 def _run_stage(stage: Stage, count: int, shared: Any, workers: int, notice: Callable[[str], None]) -> None:
-    # Ray's own retries would not be noticed, and the user is to hear of what is lost.
+    # Ray retries silently, but losses must be reported.
     options: Any = {"num_cpus": 1, "max_retries": 0, "scheduling_strategy": "SPREAD", "name": stage.name}
     task: Any = ray.remote(**options)(_do_task)
     waiting, losses = list(reversed(range(count))), Counter[int]()
@@ -117,7 +117,7 @@ def _do_task(
 
 
 def _missing(job: PreprocessJob, paths: Sequence[str]) -> str | None:
-    """Return which of the paths, or the output on a disk, this node does not see; None if it sees all."""
+    """Return the first of the paths, or the output on a disk, that this node does not see, or None if it sees all."""
     storage = job.storage
     if storage.is_local:
         try:
@@ -129,7 +129,7 @@ def _missing(job: PreprocessJob, paths: Sequence[str]) -> str | None:
 
 @contextlib.contextmanager
 def _joined_cluster() -> Iterator[None]:
-    """Use the cluster that this process is connected to, or join that of RAY_ADDRESS and leave it at the end."""
+    """Use the cluster that this process is connected to, or join the one of RAY_ADDRESS and leave it at the end."""
     if ray.is_initialized():
         yield
         return
@@ -141,7 +141,7 @@ def _joined_cluster() -> Iterator[None]:
         said = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise JobError(f"the Ray cluster at {_ADDRESS}={os.environ[_ADDRESS]} could not be joined: {said}") from error
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, terminate or signal.SIG_DFL)  # Ray's handler writes a stack
+        signal.signal(signal.SIGTERM, terminate or signal.SIG_DFL)  # Ray's handler prints a stack
     try:
         yield
     finally:

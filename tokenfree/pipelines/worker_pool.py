@@ -1,11 +1,12 @@
-"""A pool of Beam workers beside a task manager of Flink or an executor of Spark: it starts a process for each worker
-that the engine asks for, in the environment that it runs in itself.
+"""A pool of Beam workers next to a task manager of Flink or an executor of Spark.
+
+It starts a process for each worker that the engine requests, in the pool's own environment:
 
     python -m tokenfree.pipelines.worker_pool --port 50000
 
-Beam's own (`apache_beam.runners.worker.worker_pool_main`) does the same, but listens on all addresses of the machine,
-and whoever reaches a pool can run code in it. Each task manager and each executor needs a pool of its own: they number
-their workers alike, and where two share a pool one ends the workers of the other.
+Beam's own pool (`apache_beam.runners.worker.worker_pool_main`) does the same, but listens on all addresses of the
+machine. Anyone who reaches a pool can run code in it. Each task manager and each executor needs its own pool: their
+workers have the same numbers, so one would end the workers of another in a shared pool.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ MOST_CALLS = 16  # at a time; each only starts or ends a process
 
 
 def main() -> None:
-    """Serve until SIGTERM or Ctrl-C; then the workers end too."""
+    """Serve until SIGTERM or Ctrl-C, and end the workers, too."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--address", default=LOOPBACK, help=f"to listen on (default {LOOPBACK})")
@@ -53,7 +54,7 @@ def main() -> None:
 
 
 def _find_ours() -> None:
-    """The pool starts what is `python` on the PATH: let it be this one, with our packages."""
+    """Make `python` on the PATH, which the pool starts, this interpreter with our packages."""
     root = str(Path(__file__).resolve().parents[2])
     for name, first in (("PATH", str(Path(sys.executable).parent)), ("PYTHONPATH", root)):
         os.environ[name] = os.pathsep.join(filter(None, (first, os.environ.get(name))))

@@ -1,7 +1,7 @@
-"""Download Wikipedia dumps: find the files of a dump, resume each over HTTP, check its SHA-1.
+"""Download Wikipedia dumps: find the files of a dump, resume each over HTTP, and check its SHA-1.
 
-A file is `NAME.part` until it is complete. Files of a dump never change under their name, and their SHA-1 tells whether
-what was resumed is whole. `NAME.part.lock` excludes a second command.
+A file is `NAME.part` until it is complete. Files of a dump never change under their name, and their SHA-1 shows whether
+a resumed file is intact. `NAME.part.lock` excludes a second command.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from tokenfree.preprocess.sources.files import WIKIMEDIA_LANGUAGES
 
 T = TypeVar("T")
 BLOCK = 1 << 18
-ATTEMPTS = 8  # in a row that bring no new byte; with BACKOFF, two minutes of an unreachable server
-BACKOFF = 1.0  # seconds before the second attempt; twice as long before each one after it
-LONGEST_WAIT = 300.0  # seconds; a server that asks for more is left alone
+ATTEMPTS = 8  # consecutive attempts without a new byte; with BACKOFF, two minutes of an unreachable server
+BACKOFF = 1.0  # seconds before the second attempt; doubled for each attempt after it
+LONGEST_WAIT = 300.0  # seconds; the command fails if a server asks for more
 TIMEOUT = 60.0  # seconds without a byte
-UNSIZED_BYTES = 30_000_000_000  # of a file whose size is not told; English Wikipedia in one file has 25 GB
-TEXT_BYTES = 1 << 24  # of a list at most; English Wikipedia's has a third of a megabyte
+UNSIZED_BYTES = 30_000_000_000  # maximum for a file of unknown size; English Wikipedia in one file has 25 GB
+TEXT_BYTES = 1 << 24  # maximum for a list; that of English Wikipedia has a third of a megabyte
 _PASSES = (408, 429, *range(500, 600))
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -44,7 +44,7 @@ class Absent(Exception):
 
 
 class _Passing(Exception):
-    """What may pass until another attempt, before which the server asks to `wait` some seconds."""
+    """A failure that may be temporary. The server asks to `wait` some seconds before another attempt."""
 
     def __init__(self, said: str, wait: float = 0.0) -> None:
         super().__init__(said)
@@ -53,20 +53,20 @@ class _Passing(Exception):
 
 @dataclass(frozen=True)
 class Client:
-    """Requests to a server, each repeated while that makes sense."""
+    """Requests to a server, repeated after failures that may be temporary."""
 
     backoff: float = BACKOFF
     timeout: float = TIMEOUT
-    notice: Callable[[str], None] = print  # gets why nothing moves
-    allow_http: bool = False  # also without encryption, which anyone on the way can change
-    unsized_bytes: int = UNSIZED_BYTES  # at most taken of a file whose size the server does not tell
+    notice: Callable[[str], None] = print  # receives the reasons for waiting
+    allow_http: bool = False  # also unencrypted, which anyone on the way can change
+    unsized_bytes: int = UNSIZED_BYTES  # maximum for a file whose size the server does not report
 
     def text(self, url: str) -> str:
-        """A small text, read as UTF-8.
+        """Return a small text, decoded as UTF-8.
 
         Raises:
-            Absent: there is none.
-            JobError: it cannot be had, or is no small text.
+            Absent: There is no such text.
+            JobError: The text cannot be downloaded, or is too large.
         """
 
         def attempt() -> bytes:
@@ -81,11 +81,11 @@ class Client:
         return self._repeat(url, attempt).decode("utf-8", errors="replace")
 
     def size(self, url: str) -> int | None:
-        """Bytes of a file, None where the server does not tell.
+        """Return the bytes of a file, or None if the server does not report them.
 
         Raises:
-            Absent: there is none.
-            JobError: the server cannot be asked.
+            Absent: There is no such file.
+            JobError: The server cannot be asked.
         """
 
         def attempt() -> str:
@@ -96,20 +96,20 @@ class Client:
         return int(length) if re.fullmatch("[0-9]{1,18}", length) else None
 
     def fetch(self, url: str, path: Path, *, size: int | None, sha1: str, progress: Callable[[int, int], None]) -> None:
-        """Download `url` to `path`, or what an earlier command left of it to do.
+        """Download `url` to `path`, or what an earlier command left to download.
 
         Args:
-            url: of the file.
-            path: where it is to be in the end.
-            size: bytes of the whole file, where known.
-            sha1: what the file must have, in hex.
-            progress: called with the bytes here so far and the bytes that are new since its last call.
+            url: Address of the file.
+            path: Final path of the file.
+            size: Bytes of the whole file, if known.
+            sha1: Expected SHA-1 of the file, in hex.
+            progress: Called with the bytes on disk so far and the new bytes since its last call.
 
         Raises:
-            Absent: the server has no such file.
-            JobError: it cannot be had, or has more bytes than are taken; or it has another SHA-1, then nothing of it is
-                kept.
-            UserError: the disk is full, or another command downloads the same file.
+            Absent: The server has no such file.
+            JobError: The file cannot be downloaded, is larger than allowed, or has another SHA-1, in which case it is
+                removed.
+            UserError: The disk is full, or another command downloads the same file.
         """
         part = _part(path)
         highest = _size(part)
@@ -134,7 +134,7 @@ class Client:
             os.replace(part, path)
 
     def _receive(self, url: str, part: Path, size: int | None, progress: Callable[[int, int], None]) -> None:
-        """Ask once for what is missing of `part`."""
+        """Request the missing bytes of `part` once."""
         most = self.unsized_bytes if size is None else size
         with open(part, "ab") as file:
             have = _size(part)
@@ -144,7 +144,7 @@ class Client:
                 if response.status_code == requests.codes.requested_range_not_satisfiable:
                     file.truncate(0)
                     raise _Passing("the file is shorter than what came of it")
-                if have and response.status_code != requests.codes.partial_content:  # the whole file: no Range here
+                if have and response.status_code != requests.codes.partial_content:  # the server ignored Range
                     file.truncate(0)
                     have = 0
                 for block in _blocks(response):
@@ -176,9 +176,9 @@ class Client:
     @contextlib.contextmanager
     def _open(self, method: str, url: str, headers: Mapping[str, str] | None = None) -> Iterator[requests.Response]:
         with requests.Session() as session:
-            # Hashes are of the bytes as they are stored.
+            # Hashes are of the stored bytes, so refuse compression in transit.
             session.headers.update({"User-Agent": user_agent(), "Accept-Encoding": "identity"})
-            if not self.allow_http:  # where redirects may lead to
+            if not self.allow_http:  # covers redirects, too
                 del session.adapters["http://"]
             try:
                 response = session.request(method, url, headers=headers, timeout=self.timeout, stream=True)
@@ -194,7 +194,7 @@ class Client:
 
 
 def user_agent() -> str:
-    """What the servers are told of who asks."""
+    """Return the User-Agent that servers receive."""
     return f"tokenfree/{own_version()} (tokenfree download)"
 
 
@@ -208,7 +208,7 @@ def _size(path: Path) -> int:
 
 @contextlib.contextmanager
 def _alone(part: Path) -> Iterator[None]:
-    """Hold a file against other commands, and say so if the disk is full."""
+    """Lock a file against other commands, and report a full disk."""
     held = UserError(f"{part}: another command is downloading this file; wait for it")
     name = part.with_name(part.name + ".lock")
     try:
@@ -224,7 +224,7 @@ def _alone(part: Path) -> Iterator[None]:
 
 
 def _blocks(response: requests.Response) -> Iterator[bytes]:
-    """The body as it comes, so that what was sent before a cut is kept."""
+    """Yield the body as it arrives, so that everything received before a disconnection is kept."""
     while True:
         try:
             block = response.raw.read1(BLOCK, decode_content=False)
@@ -238,7 +238,7 @@ def _blocks(response: requests.Response) -> Iterator[bytes]:
 
 
 def _check(url: str, response: requests.Response) -> None:
-    """Raise what an answer of 400 and above means, but that a range is none of the file."""
+    """Raise the error of a status of 400 or higher, except that of a range outside the file."""
     code = response.status_code
     if code < 400 or code == requests.codes.requested_range_not_satisfiable:
         return
@@ -255,7 +255,7 @@ def _check(url: str, response: requests.Response) -> None:
 
 
 def _root(error: BaseException) -> str:
-    """What the innermost of nested errors says: the outer ones repeat the address and themselves."""
+    """Return the message of the innermost of nested errors. The outer ones repeat the address and each other."""
     while True:
         inner = getattr(error, "reason", None) or error.__cause__ or next(iter(error.args), None)
         if not isinstance(inner, BaseException):
@@ -266,16 +266,16 @@ def _root(error: BaseException) -> str:
 MIRROR = "https://dumps.wikimedia.org"
 LATEST = "latest"
 _PROJECT = re.compile(r"\w+wik(?:i|tionary|ibooks|inews|iquote|isource|iversity|ivoyage)")
-# BCP 47 of the wikis whose own code is another one: yue -> zh-yue. `en` is no name of simplewiki.
+# BCP 47 of the wikis whose own code differs: yue -> zh-yue. `en` does not name simplewiki.
 _WIKI_CODES = {tag.lower(): code for code, tag in WIKIMEDIA_LANGUAGES.items() if tag not in ("en", code)}
 _SUM = re.compile(r"^([0-9a-f]{40})[ *]+(\S+)\s*$", re.MULTILINE)
-MOST_DATES = 100  # newest ones of a listing that are looked at; a mirror has about ten
+MOST_DATES = 100  # newest ones in a listing to consider; a mirror has about ten
 _DATED_FOLDER = re.compile(r'href="(?:[^"]*/)?(\d{8})/"')
 
 
 @dataclass(frozen=True)
 class DumpFile:
-    """A file of a dump; `sha1` in hex, as the mirror lists it."""
+    """A file of a dump. `sha1` is in hex, as the mirror lists it."""
 
     name: str
     url: str
@@ -284,7 +284,7 @@ class DumpFile:
 
 @dataclass(frozen=True)
 class Dump:
-    """The files of one wiki's dump that hold its articles, with the index files of a multistream dump."""
+    """The files of one wiki's dump that contain its articles, and the index files of a multistream dump."""
 
     wiki: str
     date: str
@@ -292,15 +292,15 @@ class Dump:
 
     @property
     def articles(self) -> list[str]:
-        """Names of the files to give to `tokenfree preprocess`, which finds an index beside its dump."""
+        """Names of the files to pass to `tokenfree preprocess`, which finds an index next to its dump."""
         return [file.name for file in self.files if ".xml" in file.name]
 
 
 def database(name: str) -> str:
-    """The database of a language code or database name: `sw` -> `swwiki`, `zh-yue` -> `zh_yuewiki`.
+    """Return the database of a language code or database name: `sw` -> `swwiki`, `zh-yue` -> `zh_yuewiki`.
 
     Raises:
-        UserError: it can be neither.
+        UserError: The name can be neither.
     """
     code = name.lower()
     if not re.fullmatch(r"[a-z][a-z0-9_-]*", code):
@@ -318,16 +318,16 @@ class Mirror:
 
     @classmethod
     def at(cls, url: str, client: Client) -> Mirror:
-        """The mirror with this address.
+        """Return the mirror with this address.
 
         Raises:
-            UserError: it is no address of HTTPS; of HTTP where the client allows that.
+            UserError: The address is not HTTPS (or HTTP if the client allows that).
         """
         parts = None
         try:
             parts = urlsplit(url)
             good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-        except ValueError:  # what urlsplit says of a port
+        except ValueError:  # urlsplit rejects the port
             good = False
         if not good or parts is None or not re.fullmatch(r"[!-~]+", url):
             raise UserError(f"--mirror {url}: not an https:// or http:// address, such as {MIRROR}")
@@ -339,15 +339,15 @@ class Mirror:
         return cls(url.rstrip("/"), client)
 
     def dump(self, name: str, date: str = LATEST) -> Dump:
-        """The dump of a wiki of a date, or the newest that has its articles: multistream, if any has them so.
+        """Return the dump of a wiki: of a date, or the newest with all articles. Prefers multistream dumps.
 
         Args:
-            name: a language code or a database name.
+            name: Language code or database name.
             date: YYYYMMDD or `latest`.
 
         Raises:
-            UserError: the mirror does not know the wiki or the date, or the dump has no articles yet.
-            JobError: the mirror cannot be asked.
+            UserError: The mirror does not know the wiki or the date, or the dump has no articles yet.
+            JobError: The mirror cannot be asked.
         """
         wiki = database(name)
         if not re.fullmatch(rf"[0-9]{{8}}|{LATEST}", date):
@@ -372,21 +372,21 @@ class Mirror:
         raise UserError(f"{wiki} {date}: {self.url} lists no complete articles dump; give an earlier --date")
 
     def _sums(self, wiki: str, date: str) -> dict[str, str]:
-        """SHA-1 by name of the files of a dump, or of those that are written so far; empty if there is no such dump."""
+        """Return the SHA-1 by name of the files of a dump that are written so far; empty if there is no such dump."""
         with contextlib.suppress(Absent):
             text = self.client.text(f"{self.url}/{wiki}/{date}/{wiki}-{date}-sha1sums.txt")
             return {name: sha1 for sha1, name in _SUM.findall(text)}
         return {}
 
     def _dates(self, wiki: str) -> list[str]:
-        """Dates of dumps, newest first: of the folders that the mirror shows, and of its newest dump."""
+        """Return dates of dumps, newest first: of the folders that the mirror lists, and of its newest dump."""
         dates = {name.split("-")[1] for name in self._sums(wiki, LATEST) if "-" in name}
         with contextlib.suppress(Absent):
             dates.update(_DATED_FOLDER.findall(self.client.text(f"{self.url}/{wiki}/")))
         return sorted(filter(re.compile("[0-9]{8}").fullmatch, dates), reverse=True)[:MOST_DATES]
 
     def _choose(self, wiki: str, date: str, sums: Mapping[str, str], kind: str) -> list[str]:
-        """Names of the articles and of their index, each in one file or in numbered parts; none where incomplete."""
+        """Return the names of the articles and of their index, in one file or in numbered parts; [] if incomplete."""
         stem = f"{wiki}-{date}-pages-articles{kind}"
         if f"{stem}.xml.bz2" in sums:
             return [name for name in (f"{stem}.xml.bz2", f"{stem}-index.txt.bz2") if name in sums]
@@ -402,17 +402,17 @@ class Mirror:
         return [name for *_, name in parts] if self._finished(wiki, date, f"articles{kind[1:]}dump") else []
 
     def _finished(self, wiki: str, date: str, job: str) -> bool:
-        """Whether all parts are there: a dump being written lists the first ones already."""
+        """Return True if all parts exist. A dump that is being written lists its first parts already."""
         try:
             status = json.loads(self.client.text(f"{self.url}/{wiki}/{date}/dumpstatus.json"))
             return status["jobs"][job]["status"] == "done"
-        except (Absent, ValueError, KeyError, TypeError):  # mirrors may leave it out; then the numbers must do
+        except (Absent, ValueError, KeyError, TypeError):  # a mirror may lack it; the numbers must suffice
             return True
 
 
 @dataclass(frozen=True)
 class Item:
-    """A file to have at `path`; `size` in bytes where the server tells it, `have` of which are here already."""
+    """A file to download to `path`. `size` is in bytes, or None if unknown; `have` bytes are on disk."""
 
     file: DumpFile
     path: Path
@@ -423,7 +423,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Progress:
-    """Bytes of all files here so far, of how many (None: unknown), and how many of them this command received."""
+    """Bytes on disk of all files, their total (None: unknown), and the bytes that this command received."""
 
     name: str
     done: int
@@ -432,10 +432,10 @@ class Progress:
 
 
 def plan(dumps: Sequence[Dump], folder: Path, client: Client) -> list[Item]:
-    """What is to be done for each file of `dumps`; the SHA-1 of those that are in `folder` is checked.
+    """Return the state of each file of `dumps`. Checks the SHA-1 of files that are in `folder`.
 
     Raises:
-        JobError: a file is listed, but the mirror does not have it.
+        JobError: The mirror lists a file that it does not have.
     """
     return [_item(file, folder / file.name, client) for dump in dumps for file in dump.files]
 
@@ -456,11 +456,11 @@ def _item(file: DumpFile, path: Path, client: Client) -> Item:
 def download(
     items: Sequence[Item], folder: Path, client: Client, progress: Callable[[Progress], None] = lambda _: None
 ) -> None:
-    """Get what is not here yet into `folder`, one file after another: mirrors ask for few connections.
+    """Download what is missing into `folder`, one file after another, because mirrors ask for few connections.
 
     Raises:
-        UserError: there is no room for it all (asked before the start), or the disk is full.
-        JobError: a file cannot be had, or has another SHA-1 than listed.
+        UserError: The disk lacks space for all files (checked before the start), or is full.
+        JobError: A file cannot be downloaded, or its SHA-1 is not the listed one.
     """
     check_room(items, folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -483,10 +483,10 @@ def download(
 
 
 def check_room(items: Sequence[Item], folder: Path) -> None:
-    """Check that what is missing fits on the disk of `folder`.
+    """Check that the missing bytes fit on the disk of `folder`.
 
     Raises:
-        UserError: it does not.
+        UserError: They do not fit.
     """
     need = sum(max(0, item.size - item.have) for item in items if item.state != "whole" and item.size is not None)
     standing = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())

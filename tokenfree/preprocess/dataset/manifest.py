@@ -178,7 +178,7 @@ def load_manifest(directory: str) -> Manifest:
     except (FileNotFoundError, NotADirectoryError):
         raise UserError(
             f"{directory}: no {MANIFEST} there, so it is no finished data directory; make one with "
-            f"`tokenfree preprocess --output {directory}` (the same command goes on where a job stopped)"
+            f"`tokenfree preprocess --output {directory}` (the same command resumes a job that stopped)"
         ) from None
     except (ValueError, RecursionError):
         raise UserError(

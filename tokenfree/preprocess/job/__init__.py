@@ -1,1 +1,1 @@
-"""The steps of a preprocessing job, whose directory it is, its finish, and the replay of failed pages."""
+"""A preprocessing job: its identity, its directory, its steps, and the replay of failed pages."""

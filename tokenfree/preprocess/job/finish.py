@@ -1,4 +1,4 @@
-"""The last step of a job: reconcile its counters, write failures, card and manifest; and `replay`."""
+"""The last step of a job: reconcile its counters, write failures, card and manifest. Also `replay`."""
 
 from __future__ import annotations
 
@@ -42,18 +42,17 @@ from tokenfree.preprocess.shards.sorted_runs import DATASET_SPLITS, SortedRun, i
 
 @notes_errors("finish")
 def finish(job: PreprocessJob, _: int = 0) -> str:
-    """Reconcile and write what stands beside the shards; the fingerprint of the finished directory.
+    """Reconcile and write the files next to the shards. Return the fingerprint of the finished directory.
 
     Raises:
-        JobError: a page is unaccounted for, or a run, a shard or the hash of an input is missing; or failures are
-            damaged.
-        UserError: the directory cannot be written to, or is full.
+        JobError: A page is unaccounted for; a run, a shard or the hash of an input is missing; or failures are damaged.
+        UserError: The directory cannot be written to, or is full.
     """
     storage = job.storage
-    if MANIFEST in storage.names():  # a runner may repeat a step that it does not know to be done
+    if MANIFEST in storage.names():  # a runner may repeat a step if it does not know that it is done
         tidy(storage)
         return load_manifest(job.url).fingerprint
-    runs, shards = all_runs(job, read=False), all_shards(job)  # the texts are in the shards by now
+    runs, shards = all_runs(job, read=False), all_shards(job)  # the shards contain the texts already
     identity = required(storage, JOB)
     vocabulary = read_sealed(storage, VOCABULARY_SIDECAR) or {"files": {}, "size": None}
     vocabulary_sha256 = vocabulary["files"].get(MODEL)
@@ -95,14 +94,14 @@ def finish(job: PreprocessJob, _: int = 0) -> str:
 
 
 def _beside_shards(storage: Storage, splits: Mapping[str, DatasetSplit]) -> Iterator[str]:
-    """The files that the manifest is to have hashes of; those of a vocabulary that is not there are left out later."""
+    """Yield the files whose hashes the manifest records. A vocabulary that does not exist is left out later."""
     yield from (CARD, VOCABULARY, NEAR_DUPLICATE_PAIRS, *layout_files(splits))
     for folder in (PLOTS, FOLDER):
         yield from (f"{folder}/{name}" for name in storage.names(folder))
 
 
 def count(runs: Sequence[SortedRun], shards: Sequence[BuiltShard]) -> dict[str, Any]:
-    """The counters of the manifest: pages as the runs saw them, documents and what came of them as the shards did."""
+    """Return the counters of the manifest: pages as the runs counted them, documents and the rest as the shards did."""
     pages = PageCounters()
     for run in runs:
         pages.add(run.counters)
@@ -120,7 +119,7 @@ def count(runs: Sequence[SortedRun], shards: Sequence[BuiltShard]) -> dict[str, 
 
 
 def statistics(shards: Sequence[BuiltShard]) -> dict[str, Any]:
-    """What the card shows: documents by length (powers of two), and counts and sampled scripts by language."""
+    """Return what the card shows: documents by length (powers of two), counts and sampled scripts by language."""
     lengths: Counter[int] = Counter()
     languages: dict[str, dict[str, Any]] = {}
     for shard in shards:
@@ -145,7 +144,7 @@ REPLAYED = f"{FOLDER}/replayed.jsonl"
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """What a replay found; `path` names the documents that came out, empty where none did."""
+    """Result of a replay. `path` names the file of the new documents, or is empty if there are none."""
 
     tried: int
     documents: int
@@ -154,14 +153,14 @@ class ReplayResult:
 
 
 def replay(output: str) -> ReplayResult:
-    """Clean the failed pages of a finished job again with the present code.
+    """Clean the failed pages of a finished job again with the current code.
 
-    A finished data directory never changes, so the documents that now come out are written beside the failures, as
-    `failures/replayed.jsonl` with `id`, `language`, `title` and `text`: an input (`--books`) for another job. Input
-    that was too damaged to hold a page (broken XML, undecodable bytes) stays a failure.
+    A finished data directory never changes. The new documents are therefore written next to the failures, as
+    `failures/replayed.jsonl` with `id`, `language`, `title` and `text`: an input (`--books`) for another job. Content
+    too damaged to hold a page (broken XML, undecodable bytes) stays a failure.
 
     Raises:
-        UserError: `output` is no finished data directory.
+        UserError: `output` is not a finished data directory.
     """
     config = build(PreprocessConfig, load_manifest(output).config, source=f"{output}/manifest.json")
     storage = Storage.at(output)

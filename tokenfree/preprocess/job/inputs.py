@@ -1,7 +1,7 @@
-"""What identifies a job: its settings, inputs and library versions; and whether it is done already.
+"""The identity of a job (its settings, inputs and library versions), and whether the job is done already.
 
-`_SUCCESS` has names, sizes and times of the inputs, so nothing is read if they are the same. Only an input with another
-time, or without one, is hashed and compared with the manifest.
+`_SUCCESS` has the names, sizes and times of the inputs, so nothing is read if they are the same. Only an input with
+another time, or without one, is hashed and compared with the manifest.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ from tokenfree.preprocess.job.job import WORK, begun_job
 from tokenfree.preprocess.sources.files import InputFile
 from tokenfree.preprocess.sources.splits import Inputs, hash_input, plan_splits
 
-FORMAT = 3  # of what lies under _work/; 1 hashed its inputs before it read them, 2 had one run for each input split
-INPUT_FIELDS = ("wikipedia", "books", "hf_dataset")  # where inputs lie; what they hold is compared instead
-CUT_FIELDS = ("split_bytes",)  # how the work is cut, on which no byte of a shard depends
-# What decides runs.
+FORMAT = 3  # version of the files under _work/; 1 hashed its inputs before reading them, 2 had one run per input split
+INPUT_FIELDS = ("wikipedia", "books", "hf_dataset")  # where inputs lie; their content is compared instead
+CUT_FIELDS = ("split_bytes",)  # how the work is cut, which decides no byte of a shard
+# Settings that decide the runs.
 READING_FIELDS = (
     *("language", "text_column", "id_column", "language_column"),
     *("namespaces", "filters", "near_duplicates", "validation_fraction"),
 )
-# Settings that came later. They are left out where they are as before, so that a job begun before goes on.
+# Settings added later. Earlier values of them are left out, so that a job that was begun earlier resumes.
 LATER_FIELDS = (
     *("id_column", "language_column", "filters.languages", "filters.scripts", "filters.min_script_share"),
     *("filters.max_symbol_share", "filters.max_repeated_line_share", "near_duplicates"),
     "vocabulary.required_characters",
 )
-BEFORE = {"vocabulary": {"required_characters": "none"}}  # the values before, where these are not the defaults
+BEFORE = {"vocabulary": {"required_characters": "none"}}  # earlier values that differ from the defaults
 
 
 def identity(config: PreprocessConfig, inputs: Iterable[InputFile]) -> dict[str, Any]:
-    """What decides the content of the output: not where inputs lie, in which order, or how cut.
+    """Return what decides the content of the output. Where inputs lie, their order and their splits do not.
 
-    Inputs are told by name, size in bytes and what the store says of their last change, so nothing of them is read.
+    Inputs are identified by name, size in bytes and what the store reports about their last change, so none is read.
 
     Raises:
-        UserError: the given SentencePiece model cannot be read.
+        UserError: The given SentencePiece model cannot be read.
     """
     model = config.vocabulary.model
     sha256 = hashlib.sha256(read_given_model(model)).hexdigest() if model is not None else None
@@ -66,26 +66,26 @@ def identity(config: PreprocessConfig, inputs: Iterable[InputFile]) -> dict[str,
 
 
 def reading_identity(wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a job's identity that decides, with an input split, a sorted run."""
+    """Return the part of a job's identity that decides a sorted run, together with an input split."""
     config = {name: wanted["config"][name] for name in READING_FIELDS if name in wanted["config"]}
     return {"format": wanted["format"], "config": config, "versions": wanted["versions"]}
 
 
 def manifest_config(manifest: Manifest) -> dict[str, Any]:
-    """The config of a finished job, as it stands in the identity of one.
+    """Return the config of a finished job in the form of an identity.
 
     Raises:
-        UserError: this version does not know a setting of it.
+        UserError: This version does not know a setting of it.
     """
     config = build(PreprocessConfig, merge(BEFORE, manifest.config), source=MANIFEST)
     return _content(config, manifest.vocabulary_sha256 if config.vocabulary.model is not None else None)
 
 
 def portable_config(config: PreprocessConfig) -> dict[str, Any]:
-    """The resolved config for the manifest: with names for paths, so that it is the same wherever inputs lie."""
+    """Return the resolved config for the manifest, with names for paths, so it is the same wherever inputs lie."""
     settings = to_mapping(config)
     if settings["vocabulary"]["required_characters"] == BEFORE["vocabulary"]["required_characters"]:
-        del settings["vocabulary"]["required_characters"]  # so that a job of before is known again
+        del settings["vocabulary"]["required_characters"]  # so that a job of an earlier version is recognized
     for name in INPUT_FIELDS:
         settings[name] = sorted(map(portable_name, settings[name]))
     if config.vocabulary.model is not None:
@@ -94,15 +94,15 @@ def portable_config(config: PreprocessConfig) -> dict[str, Any]:
 
 
 def portable_name(path: str) -> str:
-    """The name of an input, without the folders above it."""
+    """Return the name of an input without the folders above it."""
     return os.path.basename(str(path).rstrip("/"))
 
 
 def read_given_model(path: str) -> bytes:
-    """The bytes of the SentencePiece model at `path`.
+    """Return the bytes of the SentencePiece model at `path`.
 
     Raises:
-        UserError: it cannot be read.
+        UserError: The model cannot be read.
     """
     check_is_stored(path, "vocabulary.model")
     folder, _, name = path.rpartition("/")
@@ -114,7 +114,7 @@ def read_given_model(path: str) -> bytes:
 
 
 def differing_settings(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
-    """Which settings of two identities differ, in the words of `changed_settings`."""
+    """Return the settings that differ between two identities, as `changed_settings` describes them."""
     defaults = flatten(to_mapping(PreprocessConfig()))
     later = {key: value for key, value in defaults if key.startswith(LATER_FIELDS)}
     later.update(flatten(BEFORE))
@@ -122,7 +122,7 @@ def differing_settings(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> l
 
 
 def changed_settings(found: Any, wanted: Any, prefix: str = "") -> list[str]:
-    """Which values of two nested mappings differ, in words, with their dotted keys: `seed 0, not 1`."""
+    """Return the values that differ between two nested mappings, with their dotted keys: `seed 0, not 1`."""
     if isinstance(found, Mapping) and isinstance(wanted, Mapping):
         keys = sorted({*found, *wanted})
         return [text for key in keys for text in changed_settings(found.get(key), wanted.get(key), f"{prefix}.{key}")]
@@ -130,7 +130,7 @@ def changed_settings(found: Any, wanted: Any, prefix: str = "") -> list[str]:
 
 
 def changed_inputs(found: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Which inputs differ between two sorted lists of entries with a `path`, in words, by their names."""
+    """Return the inputs that differ between two sorted lists of entries with a `path`, in words and by name."""
     before = [json.dumps(entry, sort_keys=True) for entry in found]
     now = [json.dumps(entry, sort_keys=True) for entry in wanted]
     if before == now:
@@ -146,10 +146,10 @@ def changed_inputs(found: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[
 
 
 def refuse(storage: Storage, verb: str, told: Sequence[str]) -> None:
-    """Refuse the directory of another job, in the words of `changed_settings` and `changed_inputs`, if there are any.
+    """Refuse the directory of another job, if `changed_settings` or `changed_inputs` found a difference.
 
     Raises:
-        UserError: there are.
+        UserError: There is a difference.
     """
     if told:
         raise UserError(
@@ -163,7 +163,7 @@ def _content(config: PreprocessConfig, model_sha256: str | None) -> dict[str, An
     settings["namespaces"] = sorted(settings["namespaces"])
     settings["vocabulary"]["model"] = model_sha256
     if model_sha256 is not None:
-        settings["vocabulary"]["required_characters"] = "none"  # as before: nothing is trained
+        settings["vocabulary"]["required_characters"] = "none"  # the earlier value, because nothing is trained
     before = merge(to_mapping(PreprocessConfig()), BEFORE)
     for key in LATER_FIELDS:
         if value_at(settings, key) == value_at(before, key):
@@ -176,10 +176,10 @@ Entries = Sequence[Mapping[str, Any]]  # of inputs, each with its `path` (a name
 
 
 def with_earlier_values(config: PreprocessConfig, storage: Storage, notice: Callable[[str], None]) -> PreprocessConfig:
-    """The settings, with the earlier value of `vocabulary.required_characters` where the directory records none.
+    """Return the settings, with the earlier `vocabulary.required_characters` if the directory records none.
 
     Raises:
-        UserError: the directory is damaged.
+        UserError: The directory is damaged.
     """
     if storage.size("") is not None:  # a file, which `finished` refuses
         return config
@@ -200,14 +200,14 @@ def _begun_config(storage: Storage) -> Mapping[str, Any] | None:
 def finished(
     storage: Storage, wanted: Mapping[str, Any], config: PreprocessConfig, inputs: Inputs, *, check_inputs: bool = False
 ) -> Manifest | None:
-    """The manifest if the job `wanted` (its identity) is complete already; None if it is to be run, or run on.
+    """Return the manifest if the job `wanted` (its identity) is complete, or None if it is to be run or resumed.
 
-    With `check_inputs` all inputs are hashed, whatever their times say.
+    `check_inputs` hashes all inputs, whatever their times.
 
     Raises:
-        UserError: the directory holds another job, other files, or is no directory; the config or the inputs that
-            differ are named.
-        JobError: an input changed while it was hashed.
+        UserError: The directory holds another job or other files, or is not a directory. The message names the
+            differences.
+        JobError: An input changed while it was hashed.
     """
     if storage.size("") is not None:
         raise UserError(f"{storage.url}: is a file; give a directory to --output")
@@ -216,7 +216,7 @@ def finished(
         _refuse_foreign(storage, names, wanted)
         return None
     manifest = load_manifest(storage.url)
-    # A finished directory stays good under later versions of the libraries, so these are not compared.
+    # A finished directory stays valid under later versions of the libraries, so these are not compared.
     refuse(storage, "was made with", differing_settings(manifest_config(manifest), wanted["config"]))
     marked, found = marked_inputs(storage), wanted["inputs"]
     if marked is not None:
@@ -227,17 +227,17 @@ def finished(
     if unsure:
         _compare_contents(storage, manifest, config, inputs, unsure)
         if marked != found:
-            with contextlib.suppress(UserError):  # it may be somebody else's, or on a disk that is only read
+            with contextlib.suppress(UserError):  # the directory may belong to someone else or be read-only
                 mark_success(storage, found)  # so that nothing is hashed the next time
     return manifest
 
 
 def _refuse_foreign(storage: Storage, names: Sequence[str], wanted: Mapping[str, Any]) -> None:
-    """Refuse an unfinished directory that is another job's, or no job's, or whose job cannot be told any more."""
+    """Refuse an unfinished directory of another job, of no job, or whose job can no longer be determined."""
     begun = begun_job(storage)
     if begun is not None:
         told = differing_settings(begun["config"], wanted["config"])
-        if begun.get("format") == FORMAT:  # otherwise nothing of it will be used
+        if begun.get("format") == FORMAT:  # otherwise none of its work is used
             told += changed_settings(begun["versions"], wanted["versions"])
             told += changed_inputs(_only(begun["inputs"], "path"), _only(wanted["inputs"], "path"))
         refuse(storage, "was begun with", told)
@@ -251,10 +251,10 @@ def _refuse_foreign(storage: Storage, names: Sequence[str], wanted: Mapping[str,
 def _compare_contents(
     storage: Storage, manifest: Manifest, config: PreprocessConfig, inputs: Inputs, unsure: set[str]
 ) -> None:
-    """Refuse inputs of another content than the manifest tells, of those with the names `unsure`."""
-    read = {path for split in plan_splits(config, inputs) for path in split.inputs}  # others have nothing in them
+    """Refuse inputs whose content differs from the manifest. Only those with the names `unsure` are hashed."""
+    read = {path for split in plan_splits(config, inputs) for path in split.inputs}  # others are empty
     files = [(portable_name(file.path), file) for file in inputs if file.path in read]
-    datasets = {portable_name(file.path) for file in inputs.datasets}  # of which the manifest has another kind of size
+    datasets = {portable_name(file.path) for file in inputs.datasets}  # the manifest measures their size differently
     before = _sizes({**entry, **({"size": 0} if entry["path"] in datasets else {})} for entry in manifest.inputs)
     now = _sizes({"path": name, "size": 0 if name in datasets else file.size} for name, file in files)
     refuse(storage, "was made with", changed_inputs(before, now))
@@ -268,7 +268,7 @@ def _compare_contents(
 
 
 def _of_other_times(marked: Entries, found: Entries) -> set[str]:
-    """The names of inputs whose times are others than those in the mark, or of which the store tells none."""
+    """Return the names of inputs whose times differ from the mark, or for which the store reports no time."""
     before, now = _times(marked), _times(found)
     return {name for name, times in now.items() if times != before[name] or "" in times}
 

@@ -1,22 +1,22 @@
-"""What every worker knows of a preprocessing job, and how a step reports its error.
+"""What every worker needs for a preprocessing job, and how a step reports its error.
 
-    _work/job.json          whose directory it is: config, inputs as they were found, versions
-    _work/attempt.json      which attempt at it may write, where the directory is on a disk
-    _work/splits-*.jsonl    the input splits, one a line
-    _work/inputs-*.jsonl    the inputs that they read, one a line
+    _work/job.json          identity of the directory's job: config, inputs as they were found, versions
+    _work/attempt.json      the attempt that may write, if the directory is on a disk
+    _work/splits-*.jsonl    the input splits, one per line
+    _work/inputs-*.jsonl    the inputs of the splits, one per line
     _work/inputs/*.json     size and SHA-256 of each input
     _work/runs/*            sorted runs: .arrow, .json (the sidecar), .failures.jsonl, .sketches.arrow
     _work/near_duplicates*  candidates and near-duplicates, if the recipe asks for them
     _work/vocabulary.json   sidecar of the vocabulary
     _work/plan.json         the partitioning, and path and fingerprint of each shard
-    _work/tasks/*.json      what each shard is built of
-    _work/shards/*.json     sidecars of the shards, which lie where they belong
-    _work/errors/*.json     what steps failed on
+    _work/tasks/*.json      the documents of each shard
+    _work/shards/*.json     sidecars of the shards, which are at their final paths
+    _work/errors/*.json     errors of steps
 
-The graph in `pipelines` calls the steps, each on any worker and any number of times: a step whose sidecar is valid does
-nothing, and any other writes the same bytes as before.
+The graph in `pipelines` calls the steps, each on any worker and any number of times. A step whose sidecar is valid does
+nothing. Any other writes the same bytes as before.
 
-Runners wrap a worker's error as the text of a traceback, each in its own way, which hides the class and the end of its
+Runners wrap a worker's error as the text of a traceback, each in its own way. This hides the class and the end of its
 message. A step therefore writes its error to a file in the output directory, which all workers reach.
 """
 
@@ -66,46 +66,48 @@ JOB_FILE: StoredFile[Mapping[str, Any]] = StoredFile(
 
 @dataclass(frozen=True)
 class PreprocessJob:
-    """What every worker needs to know; small, and pickled with each step."""
+    """What every worker needs to know. It is small, and pickled with each step."""
 
     url: str
     config: PreprocessConfig
-    fingerprint: str  # of all that decides the shards
-    reading_fingerprint: str  # of all but the input split that decides a run
+    fingerprint: str  # of everything that decides the shards
+    reading_fingerprint: str  # of everything that decides a run, except the input split
     splits: str  # name of the file of input splits
     inputs: str  # name of the file of inputs
-    number: str | None = None  # of the lock of a store, under which the job is allowed to write
-    attempt: str = ""  # what `_work/attempt.json` says as long as this is the newest one
+    number: str | None = None  # number of a store's lock, under which the job may write
+    attempt: str = ""  # content of `_work/attempt.json` as long as this attempt is the newest
 
     @property
     def storage(self) -> AttemptStorage | HeldStorage:
-        """The output directory; it takes nothing from an attempt after which another began, or that ended the job."""
+        """The output directory. It refuses writes of an attempt after a newer one began, or after the job ended."""
         return AttemptStorage(self.url, self.attempt) if self.number is None else HeldStorage(self.url, self.number)
 
     def split_lines(self) -> tuple[str, ...]:
-        """The input splits, as lines of JSON."""
+        """Return the input splits, as lines of JSON."""
         return _lines(self.url, self.splits)
 
     def input_lines(self) -> tuple[str, ...]:
-        """The inputs of the splits, as lines of JSON."""
+        """Return the inputs of the splits, as lines of JSON."""
         return _lines(self.url, self.inputs)
 
 
 @dataclass(frozen=True)
 class AttemptStorage(Storage):
-    """A directory for one attempt at a job. An engine may go on with it when the command that began it is gone, and the
-    same command was given again."""
+    """A directory for one attempt at a job.
+
+    An engine can continue an attempt although its command is gone and the same command was run again.
+    """
 
     attempt: str
 
     @contextlib.contextmanager
     def new_file(self, name: str) -> Iterator[NewFile]:
-        """See `Storage.new_file`.
+        """Yield a new file, like `Storage.new_file`.
 
         Raises:
-            TakenOverError: this attempt is not the newest.
+            TakenOverError: This attempt is not the newest.
         """
-        self.check()  # also before it begins, which would make a folder
+        self.check()  # also before the file begins, which would create a folder
         with super().new_file(name) as new:
             yield new
 
@@ -114,20 +116,20 @@ class AttemptStorage(Storage):
         super()._commit(source, name)
 
     def check(self) -> None:
-        """See that no other attempt has begun, or ended the job.
+        """Check that no other attempt has begun or ended the job.
 
         Raises:
-            TakenOverError: one has.
+            TakenOverError: Another attempt has done so.
         """
         if (self.read_json(ATTEMPT) or {}).get("id") != self.attempt:
-            raise TakenOverError(f"{self.url}: another command goes on with this job, or has ended it")
+            raise TakenOverError(f"{self.url}: another command continues this job, or has ended it")
 
 
 def write_lines(storage: Storage, stem: str, lines: Iterable[str]) -> str:
-    """Commit sorted lines under a name that begins with `stem` and holds their digest; the name.
+    """Commit sorted lines under a name that begins with `stem` and contains their digest. Return the name.
 
     Raises:
-        UserError: the directory cannot be written to, or is full.
+        UserError: The directory cannot be written to, or is full.
     """
     data = "".join(f"{line}\n" for line in sorted(lines)).encode()
     name = f"{stem}-{hashlib.blake2b(data, digest_size=8).hexdigest()}.jsonl"
@@ -136,10 +138,10 @@ def write_lines(storage: Storage, stem: str, lines: Iterable[str]) -> str:
 
 
 def begun_job(storage: Storage) -> Mapping[str, Any] | None:
-    """What `_work/job.json` says whose directory it is, None where there is none.
+    """Return `_work/job.json`, which identifies the directory's job, or None if there is none.
 
     Raises:
-        UserError: it is damaged.
+        UserError: The file is damaged.
     """
     try:
         return JOB_FILE.json(storage, JOB)
@@ -148,10 +150,10 @@ def begun_job(storage: Storage) -> Mapping[str, Any] | None:
 
 
 def required(storage: Storage, name: str) -> Any:
-    """The values of a JSON file of the job.
+    """Return the values of a JSON file of the job.
 
     Raises:
-        JobError: it is gone or damaged.
+        JobError: The file is missing or damaged.
     """
     values = storage.read_json(name)
     if values is None:
@@ -161,7 +163,7 @@ def required(storage: Storage, name: str) -> Any:
 
 @functools.lru_cache(maxsize=8)
 def _lines(url: str, name: str) -> tuple[str, ...]:
-    """The lines of a file; its name holds a digest of the content, so it may be remembered."""
+    """Return the lines of a file. They may be cached, since the name holds a digest of the content."""
     return tuple(Storage(url).read_bytes(name).decode().split("\n")[:-1])
 
 
@@ -172,7 +174,7 @@ EXPECTED = {"UserError": UserError, "JobError": JobError}
 
 
 def notes_errors(name: str) -> Callable[[Step[P, T]], Step[P, T]]:
-    """Decorator of a step of this name: what it raises is written down first."""
+    """Return a decorator for the step of this name that records its errors."""
 
     def decorate(step: Step[P, T]) -> Step[P, T]:
         @functools.wraps(step)
@@ -181,7 +183,7 @@ def notes_errors(name: str) -> Callable[[Step[P, T]], Step[P, T]]:
                 return step(job, *args, **kwargs)
             except Exception as error:
                 noted = {"kind": type(error).__name__, "message": str(error)}
-                with contextlib.suppress(Exception):  # a directory that cannot be written to; see `noted_error`
+                with contextlib.suppress(Exception):  # the directory cannot be written to; see `noted_error`
                     job.storage.write_json(f"{ERRORS}/{'-'.join([name, *map(str, args)])}.json", noted)
                 raise
 
@@ -191,10 +193,10 @@ def notes_errors(name: str) -> Callable[[Step[P, T]], Step[P, T]]:
 
 
 def noted_error(storage: Storage) -> Exception | None:
-    """The error that a step of the job failed on, None where none was written down.
+    """Return the error that a step of the job failed on, or None if none was recorded.
 
-    Of several the user's mistakes come first, then expected failures, then bugs. What cannot be written down is that
-    the directory cannot be written to; then this finds the same.
+    Of several errors, the user's mistakes come first, then expected failures, then bugs. An error cannot be recorded if
+    the directory cannot be written to. Then this function runs into the same error and returns it.
     """
     found: list[Exception] = []
     for name in storage.names(ERRORS):
@@ -212,13 +214,13 @@ def noted_error(storage: Storage) -> Exception | None:
 
 
 def failed(storage: Storage, cause: str) -> JobError:
-    """The error of a job that failed on what nobody foresaw."""
+    """Return the error of a job that failed unexpectedly."""
     return JobError(
-        f"{storage.url}: the job failed ({cause}); what is finished is kept: mend the cause and run the same command "
+        f"{storage.url}: the job failed ({cause}); what is finished is kept: fix the cause and run the same command "
         "again"
     )
 
 
 def forget_errors(storage: Storage) -> None:
-    """Remove what earlier attempts failed on."""
+    """Remove the errors of earlier attempts."""
     storage.remove(ERRORS)

@@ -1,8 +1,8 @@
-"""The steps that find near-duplicates: search each band, then compare pairs and write what is dropped.
+"""The steps that find near-duplicates: search each band, compare pairs, and write the documents to drop.
 
 near_duplicates.jsonl           for people: each dropped document, and the one that is kept instead
 _work/near_duplicates/*.arrow   candidates of each band; language and key of dropped documents
-_work/near_duplicates.json      written last: that this is done, and for which job
+_work/near_duplicates.json      written last: marks the end, and names the job
 """
 
 from __future__ import annotations
@@ -45,27 +45,27 @@ from tokenfree.preprocess.shards.sorted_runs import SortedRun
 
 
 def num_bands(job: PreprocessJob) -> int:
-    """How many bands the sketches have; 0 where near-duplicates stay."""
+    """Return the number of bands of the sketches, or 0 if near-duplicates are kept."""
     least = job.config.near_duplicates.min_similarity
     return 0 if least is None else NUM_HASHES // band_rows(least)
 
 
 @notes_errors("near_duplicates")
 def find_in_one_band(job: PreprocessJob, index: int) -> int:
-    """Commit the candidates of one band, unless an earlier attempt did; its number.
+    """Commit the candidates of one band, unless an earlier attempt did, and return its number.
 
-    Memory: about a hundred bytes a document of the whole corpus.
+    Memory: about a hundred bytes per document of the whole corpus.
 
     Raises:
-        JobError: a run is gone.
-        UserError: the output directory cannot be written to.
+        JobError: A run is missing.
+        UserError: The output directory cannot be written to.
     """
     storage, name = job.storage, pairs_name(job, index)
     known = read_sealed(storage, f"{name}.json")
     if known is not None and known["band_sha256"] == hash_of(storage, name):
         return index
     columns = ("language", "key", band_name(index))
-    runs = all_runs(job, read=False)  # their texts are not needed, and would be read for each band
+    runs = all_runs(job, read=False)  # the texts are not needed, and would be read for each band
     documents = read_sketches(job, runs, columns).combine_chunks()
     languages = documents["language"].combine_chunks().dictionary_encode()
     codes = languages.indices.to_numpy(zero_copy_only=False)
@@ -81,30 +81,39 @@ PAIRS = pa.schema([("language", pa.string()), ("lower", KEY), ("upper", KEY)])
 
 
 def pairs_name(job: PreprocessJob, index: int) -> str:
-    """The file of the candidates of a band, whose name tells of what job; its hash is in a file beside it."""
+    """Return the name of the file of a band's candidates. It identifies the job. The hash is in a file next to it."""
     return f"{NEAR_DUPLICATES}/{job.fingerprint}-{band_name(index)}.arrow"
 
 
 def read_sketches(job: PreprocessJob, runs: Sequence[SortedRun], columns: Sequence[str]) -> pa.Table:
-    """These columns of the sketches of all documents of the runs."""
+    """Return these columns of the sketches of all documents in the runs."""
     names = [sketches_name(run.name) for run in runs if run.file.batches]
     return pa.concat_tables([read_columns(job.storage, name, columns) for name in names])
 
 
 def key_halves(keys: pa.ChunkedArray) -> np.ndarray:
-    """The two halves of each key, uint64 [documents, 2], whose order is that of the keys."""
+    """Return the two halves of each key, uint64 [documents, 2]. Their order is that of the keys."""
     return keys_of(keys).view(">u8").reshape(-1, 2).astype(np.uint64)
 
 
 _DONE = f"{NEAR_DUPLICATES}.json"
-_COMPARED = 4096  # pairs at once
+_COMPARED = 4096  # pairs at a time
 _Document = tuple[str, bytes]  # language and key
 
 
 @dataclass(frozen=True)
 class NearDuplicates:
-    """What goes: the `file` of languages and keys, of which job, how many; the keys (hex) with the extreme draws among
-    what stays, which decide where the first text of validation comes from; and the SHA-256 of both files, by name."""
+    """The documents to drop.
+
+    Attributes:
+        job: Fingerprint of the job.
+        file: Name of the file with the languages and keys of these documents.
+        documents: Number of these documents.
+        lowest: Key (hex) with the lowest draw among the documents that stay. The extreme draws decide where the first
+            text of validation comes from.
+        highest: Key (hex) with the highest draw among the documents that stay.
+        files: SHA-256 of `file` and of the file of pairs, by name.
+    """
 
     job: str
     file: str
@@ -115,10 +124,10 @@ class NearDuplicates:
 
 
 def find_near_duplicates(job: PreprocessJob, runs: Sequence[SortedRun]) -> NearDuplicates | None:
-    """The near-duplicates of a job whose bands are searched; None where they stay.
+    """Return the near-duplicates of a job whose bands are searched, or None if near-duplicates are kept.
 
     Raises:
-        UserError: the output directory cannot be written to.
+        UserError: The output directory cannot be written to.
     """
     if not num_bands(job):
         return None
@@ -137,7 +146,7 @@ def find_near_duplicates(job: PreprocessJob, runs: Sequence[SortedRun]) -> NearD
 
 
 def _done(storage: Storage) -> NearDuplicates | None:
-    """What an earlier attempt found; None where there is none, or what it wrote is damaged."""
+    """Return what an earlier attempt found, or None if there is nothing or its files are damaged."""
     try:
         return checked(NearDuplicates, read_sealed(storage, _DONE))
     except ValueError:
@@ -145,7 +154,7 @@ def _done(storage: Storage) -> NearDuplicates | None:
 
 
 def _candidates(job: PreprocessJob) -> pa.Table:
-    """The candidates of all bands, each once, in the order of their language and keys."""
+    """Return the candidates of all bands, each once, in the order of their language and keys."""
     names = [pairs_name(job, index) for index in range(num_bands(job))]
     columns = ["language", "lower", "upper"]
     found = pa.concat_tables([read_columns(job.storage, name, columns) for name in names])
@@ -156,7 +165,7 @@ def _candidates(job: PreprocessJob) -> pa.Table:
 def _compared_documents(
     job: PreprocessJob, runs: Sequence[SortedRun], pairs: pa.Table
 ) -> tuple[dict[_Document, np.ndarray], dict[_Document, str]]:
-    """Sketch and id of each document that is in a pair; of equal texts the lowest id, as in the shards."""
+    """Return the sketch and id of each document in a pair. Of equal texts take the lowest id, as the shards do."""
     wanted = {
         document
         for side in ("lower", "upper")
@@ -204,7 +213,7 @@ def _write_pairs(storage: Storage, gone: Sequence[Pair], ids: dict[_Document, st
 
 
 def _extremes(job: PreprocessJob, runs: Sequence[SortedRun], gone: set[_Document]) -> tuple[bytes, bytes]:
-    """The keys with the lowest and the highest draw for validation among the documents that stay."""
+    """Return the keys with the lowest and highest draw for validation among the documents that stay."""
     table = read_sketches(job, runs, ["language", "key"])
     languages, keys = table["language"].to_pylist(), table["key"].to_pylist()
     halves = key_halves(table["key"])

@@ -1,4 +1,4 @@
-"""The output directory of a job: taken when it begins, given back where it can have no output, tidied at its end."""
+"""The output directory of a job: take it at the start, release it if it can have no output, tidy it at the end."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tokenfree.preprocess.job.read import input_line
 from tokenfree.preprocess.records import InputSplit
 from tokenfree.preprocess.sources.splits import Inputs
 
-# What a job may have written when it finds that it can have no output.
+# Files that a job may have written by the time it finds that it can have no output.
 MADE_EARLY = ("vocabulary", "train", "validation", "failures", NEAR_DUPLICATE_PAIRS)
 
 
@@ -44,19 +44,19 @@ def begin(
     notice: Callable[[str], None] = print,
     number: str | None = None,
 ) -> PreprocessJob:
-    """Take the directory for the job whose identity is `wanted`, and write down what it reads.
+    """Take the directory for the job whose identity is `wanted`, and record what it reads.
 
-    `number` is what `claimed` gave; `notice` gets a line for what cannot be reused of an earlier attempt.
+    `number` is what `claimed` yielded. `notice` receives a line about work of an earlier attempt that cannot be reused.
 
     Raises:
-        UserError: the directory cannot be written to, or the given SentencePiece model is none.
+        UserError: The directory cannot be written to, or the given SentencePiece model is invalid.
     """
     if config.vocabulary.model is not None:
-        Vocabulary.load(read_given_model(config.vocabulary.model))  # before the job reads for hours
+        Vocabulary.load(read_given_model(config.vocabulary.model))  # fails before the job reads for hours
     _take(storage, wanted, notice)
     attempt = uuid.uuid4().hex
-    storage.write_json(ATTEMPT, {"id": attempt})  # from now on no earlier attempt writes
-    storage.remove(PLAN)  # of an earlier attempt that perhaps cut its inputs otherwise; it is soon made again
+    storage.write_json(ATTEMPT, {"id": attempt})  # from now on no earlier attempt can write
+    storage.remove(PLAN)  # an earlier attempt may have cut its inputs differently; planning again is fast
     read = {path for split in splits for path in split.inputs}
     reading = fingerprint(reading_identity(wanted))
     return PreprocessJob(
@@ -72,16 +72,18 @@ def begin(
 
 
 def _take(storage: Storage, wanted: Mapping[str, Any], notice: Callable[[str], None]) -> None:
-    """Mark the directory as that of the job; sweeps what a killed job left half-written, and what is of no use now.
+    """Mark the directory as that of the job. Remove what a killed job left half-written, and what is now useless.
 
-    The mark is the last to go, so that whoever is killed here has still a directory that is known.
+    The mark is removed last, so that the directory stays identifiable if the command is killed here.
     """
     storage.remove(TEMPORARY)
     begun = begun_job(storage)
     if begun == wanted:
         return
     if begun is not None and begun.get("format") != FORMAT:
-        notice(f"{storage.url}: was begun by an earlier version of tokenfree, whose work cannot be used: starts anew")
+        notice(
+            f"{storage.url}: was begun by an earlier version of tokenfree, whose work cannot be used. It starts again"
+        )
         for name in (*MADE_EARLY, WORK):
             storage.remove(name)
     elif begun is not None:
@@ -93,24 +95,25 @@ def _take(storage: Storage, wanted: Mapping[str, Any], notice: Callable[[str], N
 
 
 def release(storage: Storage) -> None:
-    """Let another config take the directory: this one proved impossible before any shard was built. Runs are kept.
+    """Release the directory for another config, after this one failed before any shard was built. Runs are kept.
 
     Raises:
-        UserError: a file may not be removed.
+        UserError: A file cannot be removed.
     """
     for name in (*MADE_EARLY, JOB):
         storage.remove(name)
 
 
 def is_tidy(storage: Storage) -> bool:
-    """Whether a directory whose manifest is written needs nothing more."""
+    """Return True if a directory whose manifest is written needs nothing more."""
     names = set(storage.names())
     return storage.size(SUCCESS) is not None and not names & {TEMPORARY, WORK}
 
 
 def remove_left_lock(storage: Storage) -> None:
-    """Remove the lock file of a job that was killed at its very end; one that is held stays, or on a disk that is only
-    read.
+    """Remove the lock file of a job that was killed at its very end.
+
+    The file stays if its lock is held, or if the disk is read-only.
     """
     if storage.is_local and LOCK in storage.names():
         with contextlib.suppress(UserError), claimed(storage):
@@ -118,11 +121,10 @@ def remove_left_lock(storage: Storage) -> None:
 
 
 def tidy(storage: Storage) -> None:
-    """Remove what only a running job needs, and write the mark of success where it is missing; for a directory whose
-    manifest is written.
+    """Remove what only a running job needs from a directory whose manifest is written, and mark its success.
 
     Raises:
-        UserError: the directory cannot be written to.
+        UserError: The directory cannot be written to.
     """
     if storage.size(SUCCESS) is None:
         job = storage.read_json(JOB) or {}
@@ -132,10 +134,10 @@ def tidy(storage: Storage) -> None:
 
 
 def abandon(storage: Storage) -> None:
-    """Leave nothing of a job that can have no output.
+    """Remove everything of a job that can have no output.
 
     Raises:
-        UserError: a file may not be removed.
+        UserError: A file cannot be removed.
     """
     for name in (*MADE_EARLY, TEMPORARY, WORK):
         storage.remove(name)

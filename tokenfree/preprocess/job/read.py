@@ -1,7 +1,7 @@
 """The first steps: hash each input; read and clean one input split into sorted runs.
 
-A run is written and committed as soon as its pages have the bytes of a planned split. So memory does not grow with a
-split that could not be cut, such as a dump in a single gz stream, and whoever is killed goes on behind the last run.
+A run is committed as soon as its pages reach the bytes of a planned split. Memory thus does not grow with a split that
+could not be cut, such as a dump in one gz stream. A killed job resumes after the last run.
 """
 
 from __future__ import annotations
@@ -35,25 +35,24 @@ from tokenfree.preprocess.shards.sorted_runs import (
 from tokenfree.preprocess.sources.files import InputFile
 from tokenfree.preprocess.sources.splits import hash_input, read_split
 
-# Counted for each page beside its text: what a failure without text takes, and less than the XML around a page, so that
-# a split of the planned size is one run.
+# Added to the text of each page: the size of a failure without text, but less than the XML around a page, so that a
+# split of the planned size is one run.
 PAGE_BYTES = 500
-FAILURES, SKETCHES = ".failures.jsonl", ".sketches.arrow"  # ends of the names of files beside a run
+FAILURES, SKETCHES = ".failures.jsonl", ".sketches.arrow"  # suffixes of files next to a run
 
 
 def num_splits(job: PreprocessJob) -> int:
-    """How many input splits there are."""
+    """Return the number of input splits."""
     return len(job.split_lines())
 
 
 @notes_errors("read")
 def read_one_split(job: PreprocessJob, index: int) -> str:
-    """Read and clean one input split into sorted runs, without those that an earlier attempt committed; how their names
-    begin.
+    """Read and clean one input split into sorted runs, except those already committed; return their prefix.
 
     Raises:
-        OSError: an input cannot be opened or read.
-        UserError: the output directory cannot be written to.
+        OSError: An input cannot be opened or read.
+        UserError: The output directory cannot be written to.
     """
     line = job.split_lines()[index]
     name = runs_name(line)
@@ -71,7 +70,10 @@ def read_one_split(job: PreprocessJob, index: int) -> str:
 
 
 class NextPages:
-    """The next of `pages`, as many as have `bound` bytes; then `bytes` and `ended` (there are no more) tell of them."""
+    """An iterator over the next of `pages`, until they have `bound` bytes.
+
+    Afterwards, `bytes` is their size, and `ended` is True if there are no more.
+    """
 
     def __init__(self, pages: Iterator[Page | Failure], bound: int) -> None:
         self.bytes = 0
@@ -115,9 +117,10 @@ def _write_run(
 
 
 def _committed(job: PreprocessJob, line: str, *, read: bool = True) -> list[SortedRun]:
-    """The committed runs of a split, in order, as far as none is missing; for `read` see `find_run`.
+    """Return the committed runs of a split, in order, up to the first missing one. `read` is passed to `find_run`.
 
-    A run behind one that is missing may be of an attempt that cut otherwise; it counts only if it follows.
+    A run after a missing one may be of an attempt that cut differently. It counts only if it continues the previous
+    one.
     """
     runs: list[SortedRun] = []
     while not runs or not runs[-1].last:
@@ -130,7 +133,7 @@ def _committed(job: PreprocessJob, line: str, *, read: bool = True) -> list[Sort
 
 
 def _by_language(storage: Storage, file: SortedRunFile) -> Iterator[tuple[bytes, Document]]:
-    """The documents of a run with their keys, of equal texts of a language one."""
+    """Yield the documents of a run with their keys, and only one of equal texts in a language."""
     for language in sorted({batch.language for batch in file.batches}):
         yield from Merge(storage, [batch for batch in file.batches if batch.language == language])
 
@@ -140,19 +143,19 @@ def _num_pages(runs: Iterable[SortedRun]) -> int:
 
 
 def splits_to_read(job: PreprocessJob) -> set[str]:
-    """How the names of the runs of each split begin."""
+    """Return the prefixes of the names of each split's runs."""
     return {runs_name(line) for line in job.split_lines()}
 
 
 def all_runs(job: PreprocessJob, *, read: bool = True) -> list[SortedRun]:
-    """The committed runs of all splits, in the order of the splits.
+    """Return the committed runs of all splits, in the order of the splits.
 
     Args:
-        job: the job.
-        read: read all of each run, to see that it is what was written.
+        job: The job.
+        read: Read each run completely, to check that it is intact.
 
     Raises:
-        JobError: a run of a split is missing.
+        JobError: A run of a split is missing.
     """
     found = []
     for line in job.split_lines():
@@ -165,12 +168,12 @@ def all_runs(job: PreprocessJob, *, read: bool = True) -> list[SortedRun]:
 
 
 def num_runs(job: PreprocessJob) -> int:
-    """How many runs are committed."""
+    """Return the number of committed runs."""
     return sum(name.endswith(".json") for name in job.storage.names(RUNS))
 
 
 def has_documents(job: PreprocessJob) -> bool:
-    """False if all splits are read and not one document came out of them."""
+    """Return False if all splits are read and contain no document."""
     try:
         return any(run.file.batches for run in all_runs(job))
     except JobError:
@@ -178,12 +181,12 @@ def has_documents(job: PreprocessJob) -> bool:
 
 
 def failures_name(run: str) -> str:
-    """The name of the file with the failures of a run."""
+    """Return the name of the file with the failures of a run."""
     return f"{RUNS}/{run}{FAILURES}"
 
 
 def sketches_name(run: str) -> str:
-    """The name of the file with the sketches of a run."""
+    """Return the name of the file with the sketches of a run."""
     return f"{RUNS}/{run}{SKETCHES}"
 
 
@@ -192,23 +195,23 @@ def _run_fingerprint(job: PreprocessJob, line: str) -> str:
 
 
 def input_line(file: InputFile) -> str:
-    """An input as a line of JSON."""
+    """Return an input as a line of JSON."""
     return json.dumps(asdict(file), ensure_ascii=False, sort_keys=True)
 
 
 def num_inputs(job: PreprocessJob) -> int:
-    """How many inputs there are."""
+    """Return the number of inputs."""
     return len(job.input_lines())
 
 
 @notes_errors("hash")
 def hash_one_input(job: PreprocessJob, index: int) -> str:
-    """Hash one input, unless an earlier attempt did; its name.
+    """Hash one input, unless an earlier attempt did, and return its name.
 
     Raises:
-        OSError: it cannot be read.
-        JobError: it changed since the job found it.
-        UserError: the output directory cannot be written to.
+        OSError: The input cannot be read.
+        JobError: The input changed since the job found it.
+        UserError: The output directory cannot be written to.
     """
     line = job.input_lines()[index]
     file = InputFile(**json.loads(line))
@@ -219,10 +222,10 @@ def hash_one_input(job: PreprocessJob, index: int) -> str:
 
 
 def hashed_inputs(job: PreprocessJob) -> list[dict[str, Any]]:
-    """Name, size in bytes and SHA-256 of each input, sorted; where it lies on this machine is left out.
+    """Return the name, size in bytes and SHA-256 of each input, sorted, without its location on this machine.
 
     Raises:
-        JobError: an input was not hashed.
+        JobError: An input was not hashed.
     """
     named = []
     for line in job.input_lines():
@@ -235,11 +238,11 @@ def hashed_inputs(job: PreprocessJob) -> list[dict[str, Any]]:
 
 
 def _known(job: PreprocessJob, line: str) -> dict[str, Any] | None:
-    """What was written of an input; None where nothing was, or it is damaged or another's."""
+    """Return the recorded hash of an input, or None if it is missing, damaged or of another input."""
     known = read_sealed(job.storage, hash_sidecar(line))
     return known if known is not None and known.get("input") == line else None
 
 
 def hash_sidecar(line: str) -> str:
-    """The name of the file with the hash of an input, by its line."""
+    """Return the name of the file with the hash of an input, given as its line."""
     return f"{HASHES}/{hashlib.blake2b(line.encode(), digest_size=16).hexdigest()}.json"

@@ -1,6 +1,6 @@
 """The table of stages that every runner works through: a Beam graph, a process pool or Ray.
 
-When a stage is done, the runner asks the next one for its `count` and calls its `function` with each number below it,
+When a stage is done, the runner asks the next one for its `count`. It calls the `function` with each number below that,
 on any worker and any number of times. Only numbers cross between stages: each function commits its own files.
 """
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Stage(NamedTuple):
-    """A stage of a job: the number of its tasks, and the function that does the task of a number."""
+    """A stage of a job: its name, its number of tasks, and the function that performs the task of a number."""
 
     name: str
     count: Callable[[PreprocessJob], int]
@@ -28,7 +28,7 @@ class Stage(NamedTuple):
 
 
 def num_readings(job: PreprocessJob) -> int:
-    """Number of inputs to hash and of splits to read."""
+    """Return the number of inputs to hash and splits to read."""
     return num_inputs(job) + num_splits(job)
 
 
@@ -39,7 +39,7 @@ def hash_or_read(job: PreprocessJob, index: int) -> object:
 
 
 def once(_: PreprocessJob) -> int:
-    """Number of tasks of a stage that one worker does alone."""
+    """Return 1, the number of tasks of a stage that one worker performs alone."""
     return 1
 
 

@@ -47,12 +47,13 @@ from tokenfree.preprocess.shards.sorted_runs import DATASET_SPLITS, Partition, P
 
 
 def make_vocabulary(job: PreprocessJob, documents: Mapping[Partition, DocumentSet]) -> str | None:
-    """The SHA-256 of the model under `vocabulary/`, trained or copied unless an earlier attempt did; None where no
-    column needs one.
+    """Return the SHA-256 of the model under `vocabulary/`, or None if no column needs one.
+
+    The model is trained or copied, unless an earlier attempt did that.
 
     Raises:
-        UserError: the given model cannot be read, or `vocabulary.size` does not fit the corpus.
-        JobError: SentencePiece could not train it.
+        UserError: The given model cannot be read, or `vocabulary.size` does not fit the corpus.
+        JobError: SentencePiece could not train the model.
     """
     if not SUBWORD_COLUMNS & set(job.config.columns):
         return None
@@ -75,33 +76,33 @@ def make_vocabulary(job: PreprocessJob, documents: Mapping[Partition, DocumentSe
 
 
 def training_progress(storage: Storage) -> TrainingProgress | None:
-    """How far the training of the vocabulary is; None where it has not said it, as a small one never does."""
+    """Return the progress of the vocabulary's training, or None if it reported none, as small ones never do."""
     values = storage.read_json(VOCABULARY_PROGRESS)
     return None if values is None else TrainingProgress(**values)
 
 
 class _Teller:
-    """Writes down how far the training is, for whoever watches the job from another process, now and then."""
+    """A callback that records the progress of the training at intervals, for processes that watch the job."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._seconds = 0.3 if storage.is_local else 5.0
         self._written = float("-inf")
-        storage.remove(VOCABULARY_PROGRESS)  # of an attempt that was killed
+        storage.remove(VOCABULARY_PROGRESS)  # left by a killed attempt
 
     def __call__(self, progress: TrainingProgress) -> None:
         if time.monotonic() - self._written < self._seconds:
             return
         self._written = time.monotonic()
-        with contextlib.suppress(Exception):  # the training goes on whether or not anybody hears of it
+        with contextlib.suppress(Exception):  # the training continues even if its progress cannot be recorded
             self._storage.write_json(VOCABULARY_PROGRESS, dataclasses.asdict(progress))
 
 
 def made_vocabulary(job: PreprocessJob, sha256: str) -> Vocabulary:
-    """The vocabulary that the job made, loaded once per process.
+    """Return the vocabulary that the job made, loaded once per process.
 
     Raises:
-        JobError: it is another one by now.
+        JobError: The vocabulary has changed.
     """
     return _made(job.url, sha256)
 
@@ -114,7 +115,7 @@ def _made(url: str, sha256: str) -> Vocabulary:
     return Vocabulary.load(model)
 
 
-# By the reason for which a document was dropped: the key that says so.
+# The setting for each reason to drop a document.
 KEYS = {
     "too_short": "filters.min_characters",
     "too_long": "filters.max_characters",
@@ -127,7 +128,7 @@ KEYS = {
 
 @dataclass(frozen=True)
 class PlannedShard:
-    """A shard that is to be built: its path in the output directory, and what decides its bytes."""
+    """A shard to build: its path in the output directory, and the fingerprint of what decides its bytes."""
 
     path: str
     fingerprint: str
@@ -135,16 +136,16 @@ class PlannedShard:
 
 @dataclass(frozen=True)
 class Plan:
-    """`_work/plan.json`: the shards in their order, and what was decided once for all of them."""
+    """`_work/plan.json`: the shards in order, and the decisions that hold for all of them."""
 
     partitioning: Partitioning
     vocabulary_sha256: str | None
     shards: tuple[PlannedShard, ...]
-    duplicates: int = 0  # these and the near-duplicates are in no shard, as so many documents are gone around them
+    duplicates: int = 0  # in ranges without any shard, because none of their documents stays
     near_duplicates: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values."""
         return {
             "partitioning": self.partitioning.to_json(),
             "vocabulary_sha256": self.vocabulary_sha256,
@@ -155,7 +156,7 @@ class Plan:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Plan:
-        """The plan that `to_json` described."""
+        """Return the plan that `to_json` described."""
         shards = tuple(PlannedShard(**shard) for shard in values["shards"])
         rule = Partitioning.from_json(values["partitioning"])
         return cls(rule, values["vocabulary_sha256"], shards, values["duplicates"], values["near_duplicates"])
@@ -163,11 +164,11 @@ class Plan:
 
 @notes_errors("plan")
 def make_plan(job: PreprocessJob, _: int = 0) -> int:
-    """Split the documents of all runs, make the vocabulary, plan the shards; the number of shards.
+    """Split the documents of all runs, make the vocabulary and plan the shards. Return the number of shards.
 
     Raises:
-        UserError: not one document came out of the inputs, or the settings of the vocabulary do not fit them.
-        JobError: the run of a split is missing, or SentencePiece could not train the vocabulary.
+        UserError: The inputs contain no document, or the settings of the vocabulary do not fit them.
+        JobError: The run of a split is missing, or SentencePiece could not train the vocabulary.
     """
     storage, runs = job.storage, all_runs(job)
     if not any(run.file.batches for run in runs):
@@ -187,30 +188,30 @@ def make_plan(job: PreprocessJob, _: int = 0) -> int:
 
 
 def find_plan(storage: Storage) -> Plan | None:
-    """The plan, None while there is none."""
+    """Return the plan, or None if there is none yet."""
     values = storage.read_json(PLAN)
     return None if values is None else Plan.from_json(values)
 
 
 def the_plan(storage: Storage) -> Plan:
-    """The plan.
+    """Return the plan.
 
     Raises:
-        JobError: there is none.
+        JobError: There is none.
     """
     return Plan.from_json(required(storage, PLAN))
 
 
 def num_planned(job: PreprocessJob) -> int:
-    """How many shards the plan has."""
+    """Return the number of shards in the plan."""
     return len(the_plan(job.storage).shards)
 
 
 def shard_task(storage: Storage, index: int) -> ShardTask:
-    """What shard number `index` of the plan is built of.
+    """Return the task of shard number `index` of the plan.
 
     Raises:
-        JobError: it is gone.
+        JobError: The task is missing.
     """
     return ShardTask.from_json(required(storage, _task_name(index)))
 
@@ -235,11 +236,11 @@ def _no_documents(storage: Storage, runs: Sequence[SortedRun]) -> str:
 
 @notes_errors("build")
 def build_one_shard(job: PreprocessJob, index: int) -> str:
-    """Build one shard of the plan, unless an earlier attempt did; its path.
+    """Build one shard of the plan, unless an earlier attempt did, and return its path.
 
     Raises:
-        UserError: the output directory cannot be written to.
-        JobError: plan, task or vocabulary are gone, or a document gave no window.
+        UserError: The output directory cannot be written to.
+        JobError: The plan, task or vocabulary is missing, or a document gave no window.
     """
     storage, plan = job.storage, the_plan(job.storage)
     planned, sidecar = plan.shards[index], shard_sidecar(plan.shards[index].path)
@@ -253,10 +254,10 @@ def build_one_shard(job: PreprocessJob, index: int) -> str:
 
 
 def all_shards(job: PreprocessJob) -> list[BuiltShard]:
-    """The committed shards of the plan, in its order.
+    """Return the committed shards of the plan, in its order.
 
     Raises:
-        JobError: the plan or a shard is missing.
+        JobError: The plan or a shard is missing.
     """
     shards = []
     for planned in the_plan(job.storage).shards:
@@ -268,11 +269,11 @@ def all_shards(job: PreprocessJob) -> list[BuiltShard]:
 
 
 def num_shards(job: PreprocessJob) -> int:
-    """How many shards are committed."""
+    """Return the number of committed shards."""
     names = [name for split in DATASET_SPLITS for name in job.storage.names(f"{SHARDS}/{split}")]
     return sum(name.endswith(".json") for name in names)
 
 
 def shard_sidecar(path: str) -> str:
-    """The name of the sidecar of the shard `path`."""
+    """Return the name of the sidecar of the shard `path`."""
     return f"{SHARDS}/{path}.json"

@@ -1,1 +1,1 @@
-"""The readers: inputs cut into splits, and the pages or books of one split."""
+"""Readers: they cut inputs into splits and yield the pages or books of a split."""

@@ -1,4 +1,4 @@
-"""Books and other plain documents: text files (one a book), JSON lines and Parquet tables."""
+"""Books and other plain documents: text files (one book each), JSON lines and Parquet tables."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tokenfree.preprocess.sources.tables import (
 
 _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose mark it begins with
+    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose mark is a prefix of this one
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
@@ -53,30 +53,35 @@ _MARKUP = re.compile(
 _CONTROLS = bytes(set(range(32)) - set(b"\t\n\x0b\x0c\r\x1a\x1b"))
 SAMPLE_BYTES = 65536
 
-# Of 690 texts with 200 and more bytes beyond ASCII, in ten languages, charset-normalizer got none wrong among these
-# encodings and refused 29; with 50 to 100 such bytes it got each sixteenth wrong, with fewer each fourth. It takes
-# French and German in Windows-1252, of any length, for johab and Big5 now and then: hence ours before it.
-GUESSED_BYTES = 400  # twice that
-COHERENCE = 0.1  # that the letters are as frequent as in some language; not known of Japanese and Korean
+# Measured on 690 texts in ten languages. With 200 or more bytes beyond ASCII, charset-normalizer got none wrong among
+# these encodings and refused 29. With 50 to 100 such bytes it got 1 in 16 wrong, with fewer 1 in 4. It sometimes takes
+# French and German in Windows-1252, of any length, for johab or Big5, so Windows-1252 is tried first.
+GUESSED_BYTES = 400  # twice the 200 bytes of that measurement
+COHERENCE = 0.1  # letters are as frequent as in some language; not defined for Japanese and Korean
 _WIDE = ("cp932", "euc_jp", "gb18030", "big5", "cp949")
 _OTHERS = ("cp1250", "cp1251", "koi8_r", "koi8_u", "iso8859_5", "cp866", "mac_cyrillic", "cp1253", "iso8859_7",
            "cp1255", "cp1256", "iso8859_6", "cp874")  # fmt: skip
 
 
 class NotText(ValueError):
-    """A file that is no text; its only argument is the reason: binary, html, xml, bad_encoding."""
+    """A file that is not text. Its only argument is the reason: binary, html, xml or bad_encoding."""
 
 
 def decode_book(data: bytes) -> str:
-    """The text of a file, without byte order mark.
+    """Return the text of a file, without its byte order mark.
 
-    UTF-16 without a mark is told by the NULs of its ASCII characters. What is neither UTF-8 nor UTF-16, and shows no
-    sign that it is UTF-8 with a few bytes damaged, is taken for Windows-1252 (Latin-1 with quotation marks) where that
-    is plausible: no code that it leaves undefined, at most a quarter of the characters beyond ASCII. charset-normalizer
-    finds the encodings of other scripts, in texts that are long enough for it to be sure. Any other is a bad_encoding.
+    UTF-16 without a mark is recognized by the NULs of its ASCII characters. Bytes that are neither UTF-8 nor UTF-16 are
+    decoded as Windows-1252 (Latin-1 with quotation marks) if all of these hold:
+
+    - They do not look like UTF-8 with a few damaged bytes.
+    - They contain no code that Windows-1252 leaves undefined.
+    - At most a quarter of the characters are beyond ASCII.
+
+    charset-normalizer finds the encodings of other scripts, in texts that are long enough for it to be sure. Everything
+    else is a bad_encoding.
 
     Raises:
-        NotText: it is none; the reason is its argument.
+        NotText: The file is not text. The argument is the reason.
     """
     if data.startswith(_BINARY):
         raise NotText("binary")
@@ -156,13 +161,16 @@ _CREDITS = re.compile(
 )
 _PARAGRAPH_BREAK = re.compile(r"\n[^\S\n]*(?:\n[^\S\n]*)+")
 _CJK = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]")
-MAX_WRAP_WIDTH = 160  # characters; wider lines are nobody's page width
+MAX_WRAP_WIDTH = 160  # characters; no page is set wider
 HEADER_CHARACTERS = 30_000
 MAX_CREDITS = 10
 
 
 def strip_gutenberg(text: str) -> tuple[str, str | None]:
-    """The book between Project Gutenberg's header and footer, and its title in the header; all of it without them."""
+    """Return the book between the header and footer of Project Gutenberg, and the title in the header.
+
+    Without header and footer, return the whole text and None.
+    """
     start = _START.search(text, 0, HEADER_CHARACTERS) or _OLD_START.search(text, 0, HEADER_CHARACTERS)
     end = _END.search(text, start.end() if start else 0)
     if not start and not (end and "Project Gutenberg" in text[:HEADER_CHARACTERS]):
@@ -171,7 +179,7 @@ def strip_gutenberg(text: str) -> tuple[str, str | None]:
     body = text[start.end() if start else 0 : end.start() if end else len(text)].strip()
     for _ in range(MAX_CREDITS):
         credit, separator, rest = body.partition("\n\n")
-        # A credit is a short paragraph; more than that would be the book, in a file without blank lines.
+        # A credit is a short paragraph. A longer one is the book, in a file without blank lines.
         if not _CREDITS.match(credit) or not separator or len(credit) > 1000:
             break
         body = rest.lstrip()
@@ -179,10 +187,10 @@ def strip_gutenberg(text: str) -> tuple[str, str | None]:
 
 
 def paragraphs(text: str) -> str:
-    """The text with one line a paragraph, blank lines between those that the file sets apart.
+    """Return the text with one paragraph per line, and blank lines between paragraphs that the file separates.
 
-    Where lines were wrapped at a page width, they are put together again. Lines of files that have one paragraph or one
-    sentence (BookCorpus) a line stay as they are. The two are told apart by the lines' lengths (see `wrap_width`).
+    Lines that were wrapped at a page width are joined. Files with one paragraph or one sentence (BookCorpus) per line
+    keep their lines. `wrap_width` distinguishes the two by the lengths of the lines.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n\n").strip("\n")
     width = wrap_width([len(line) for line in map(str.strip, text.split("\n")) if line])
@@ -195,24 +203,24 @@ def paragraphs(text: str) -> str:
 
 
 def wrap_width(lengths: list[int]) -> int | None:
-    """The width, in characters, at which lines of these lengths were wrapped, None where they were not.
+    """Return the width, in characters, at which lines of these lengths were wrapped, or None if they were not.
 
-    Wrapped lines crowd just below the width: over a third of them are at least 80% as long as the 95th percentile
-    (over half of them in real books, verse and dialogue included). Sentences and paragraphs do not: about a tenth.
+    Wrapped lines crowd just below the width: over a third of them have at least 80% of the length of the 95th
+    percentile (over half in real books, including verse and dialogue). Of sentences and paragraphs, about a tenth do.
     """
     if len(lengths) < 20:
         return None
     ordered = sorted(lengths)
     width = ordered[int(0.95 * (len(ordered) - 1))]
     num_full = sum(length >= 0.8 * width for length in ordered)
-    # A few lines may stick out, as tables do, but prose that was wrapped has next to none beyond twice the width.
+    # A few lines may stick out, as tables do, but wrapped prose has almost no lines beyond twice the width.
     num_beyond = sum(length > 2 * width for length in ordered)
     wrapped = width <= MAX_WRAP_WIDTH and num_full > len(ordered) / 3 and num_beyond < len(ordered) / 100
     return width if wrapped else None
 
 
 def _unwrap(lines: list[str], width: int) -> list[str]:
-    """Lines put together, but for those that end well before the width though the next word had room: verse, lists."""
+    """Join lines, except those that end well before the width although the next word had room: verse and lists."""
     joined = [lines[0]]
     for before, line in pairwise(lines):
         first_word = 1 if _CJK.match(line) else len(line.split(None, 1)[0])
@@ -224,7 +232,7 @@ def _unwrap(lines: list[str], width: int) -> list[str]:
 
 
 def _glue(before: str, after: str) -> str:
-    """What stands between two lines: nothing between Chinese or Japanese characters and after a word's hyphen."""
+    """Return what joins two lines: nothing between Chinese or Japanese characters or after a hyphen, else a space."""
     if _CJK.match(before[-1]) and _CJK.match(after[0]) and not ("\uac00" <= before[-1] <= "\ud7af"):
         return ""
     hyphenated = before[-1] == "-" and before[-2:-1].isalpha() and after[0].isalpha()
@@ -233,8 +241,8 @@ def _glue(before: str, after: str) -> str:
 
 _FORMATS: dict[str, Format] = {".txt": "text", ".jsonl": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
 UNDETERMINED = "und"
-PACKED_RATIO = 3  # bytes that a stored byte of a compressed text stands for, about: for the size of a split
-# Files that a user may name, and that are no texts: what to do with each.
+PACKED_RATIO = 3  # approximate bytes of text per byte of a compressed file, to estimate the size of a split
+# Files that a user may name although they are not texts: what to do with each.
 _REMEDIES = {
     **dict.fromkeys((".zip", ".tar", ".tgz", ".7z"), "unpack it"),
     **dict.fromkeys((".csv", ".tsv", ".arrow"), "give its folder to --hf-dataset, or write it as *.parquet or *.jsonl"),
@@ -242,21 +250,21 @@ _REMEDIES = {
 
 
 def is_book_name(name: str) -> bool:
-    """Whether a file in a folder is taken for books; the index of a dump is none, nor `.json`, mostly settings."""
+    """Return True if a file in a folder is read as a book. Indexes of dumps and `.json` (mostly settings) are not."""
     content, packed = endings(name)
     return content != ".json" and _form(content, packed) is not None and "multistream-index" not in name
 
 
 def _form(content: str, packed: str) -> Format | None:
-    """What a file with these endings holds; None where it is to be passed over. Parquet packs its columns itself."""
+    """Return the format of a file with these endings, or None to skip it. Parquet compresses its columns itself."""
     return None if content == ".parquet" and packed else _FORMATS.get(content)
 
 
 def check_book_name(file: InputFile) -> None:
-    """Refuse a file that the user named, and that by its ending is no text, no JSON lines and no Parquet table.
+    """Refuse a file that the user named and whose ending is not that of text, JSON lines or Parquet.
 
     Raises:
-        UserError: it is such a file.
+        UserError: The file has such an ending.
     """
     content, packed = endings(file.name)
     remedy = "unpack it" if content == ".parquet" and packed else _REMEDIES.get(content)
@@ -267,10 +275,10 @@ def check_book_name(file: InputFile) -> None:
 def split_books(
     files: Sequence[InputFile], columns: TableColumns, language: str | None, split_bytes: int
 ) -> list[InputSplit]:
-    """Splits of about `split_bytes` at most: text files together, in order; parts of JSON lines and Parquet tables.
+    """Return splits of at most about `split_bytes`: groups of text files in order, and parts of tables.
 
     Raises:
-        UserError: a table cannot be read, or has no such columns.
+        UserError: A table is unreadable or lacks a column.
     """
     languages = _languages(files, language)
     splits: list[InputSplit] = []
@@ -288,7 +296,7 @@ def split_books(
 
 
 def _text_bytes(file: InputFile) -> int:
-    """The size of a text; an estimate where it is compressed."""
+    """Return the size of a text in bytes. For a compressed text this is an estimate."""
     return file.size * PACKED_RATIO if is_packed(file.name) else file.size
 
 
@@ -310,8 +318,10 @@ def _text_split(files: Sequence[InputFile], languages: dict[str, str]) -> InputS
 def _parts(
     file: InputFile, form: Format, columns: TableColumns, language: str, given: bool, split_bytes: int
 ) -> Iterator[InputSplit]:
-    """Cuts of one table: byte ranges of JSON lines, ranges of Parquet's row groups. Compressed lines stay together,
-    since only who has read all before a line knows where it begins."""
+    """Yield the splits of one table: byte ranges of JSON lines, or ranges of row groups of Parquet.
+
+    Compressed lines stay in one split, because the start of a line is known only after reading everything before it.
+    """
     length = size = file.size
     if form == "jsonl":
         size = math.ceil(size * check_json_lines(file, columns))
@@ -337,9 +347,9 @@ def _parts(
 
 
 def _languages(files: Sequence[InputFile], language: str | None) -> dict[str, str]:
-    """By path: the job's language, or the folder's name, or the files' prefixes, where each file of a folder has one.
+    """Return the language by path: that of the job, else of the folder's name, else of the file's prefix.
 
-    A prefix counts only if all files beside it have one, so that `my_antonia.txt` is not taken for Burmese.
+    Prefixes count only if all files of a folder have one, so that `my_antonia.txt` is not taken for Burmese.
     """
     prefixes: dict[str, set[str | None]] = {}
     for file in files:
@@ -358,7 +368,7 @@ def _prefix_language(path: str) -> str | None:
 
 
 def read_books(split: InputSplit) -> Iterator[Page | Failure]:
-    """The books of a split, in order; a file or a line that is no book comes as a failure that names it."""
+    """Yield the books of a split, in order. A file or line that is not a book becomes a failure with its name."""
     if split.format == "text":
         for path, name, language in zip(split.inputs, split.names, split.languages, strict=True):
             yield from _read_packed(path, name, language) if is_packed(path) else _read_text(path, name, language)
@@ -373,7 +383,7 @@ def _read_text(path: str, name: str, language: str) -> Iterator[Page | Failure]:
 
 
 def _read_packed(path: str, name: str, language: str) -> Iterator[Page | Failure]:
-    """A book that is compressed. One that a damage cuts off is a failure; garbage behind it is told beside it."""
+    """Yield a compressed book. A book cut off by damage is a failure; garbage after a book is an additional failure."""
     data, damage = bytearray(), None
     for event in read_packed(path):
         if isinstance(event, Block):
@@ -396,7 +406,7 @@ def _bounded_book(data: bytes, name: str, language: str) -> Page | Failure:
 
 
 def parse_book(data: bytes, name: str, language: str) -> Page | Failure:
-    """The book that a text file holds; reasons against it: binary, html, xml, bad_encoding."""
+    """Return the book of a text file, or a failure with a reason: binary, html, xml or bad_encoding."""
     try:
         text = decode_book(data)
     except NotText as error:

@@ -1,7 +1,8 @@
-"""Stored bytes to plain bytes, block by block: plain, (multistream) bz2, gz, xz and zst, whole or damaged.
+"""Decompress files block by block: plain, (multistream) bz2, gz, xz and zst, intact or damaged.
 
-A damaged stream gives every byte before the damage, then a `Damage`; where several streams stand in one bz2 file, as in
-the official multistream dumps or those of pbzip2, reading goes on with the next one. Nothing here raises over content.
+A damaged stream yields every byte before the damage, then a `Damage`. A bz2 file may hold several streams, as the
+official multistream dumps and those of pbzip2 do; reading then continues with the next stream. Damaged content never
+raises an error.
 """
 
 from __future__ import annotations
@@ -20,56 +21,56 @@ import pyarrow as pa
 from tokenfree.preprocess.records import Format
 from tokenfree.preprocess.sources.files import READ_BYTES, open_input, read_range
 
-PIECE_BYTES = 1 << 20  # of output asked for at once, so that a bomb cannot fill the memory
-XZ_MEMORY_BYTES = 1 << 28  # four times what xz -9 needs; a header may ask for 4 GB
-# A bz2 stream with a block, or without one: "BZh", level, then 48 bits of pi or of its square root.
+PIECE_BYTES = 1 << 20  # of output requested at a time, so that a decompression bomb cannot fill the memory
+XZ_MEMORY_BYTES = 1 << 28  # four times what xz -9 needs; a header may request 4 GB
+# A bz2 stream with a block or without: "BZh", the level, then 48 bits of pi or of its square root.
 BZ2_HEADER = re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)")
 HEADER_BYTES = 10
 MAGIC: dict[bytes, Format] = {b"BZh": "bz2", b"\x1f\x8b": "gz", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zst"}
 
 
 class Decoder(Protocol):
-    """What the decompressors of bz2 and lzma have in common."""
+    """Interface that the decompressors of bz2 and lzma share."""
 
     @property
     def eof(self) -> bool:
-        """Whether the end of the stream was reached."""
+        """True once the end of the stream was reached."""
         ...
 
     @property
     def unused_data(self) -> bytes:
-        """What was given from behind the end of the stream."""
+        """Input bytes after the end of the stream."""
         ...
 
     def decompress(self, data: bytes, max_length: int = -1) -> bytes:
-        """The next bytes of output, at most `max_length` unless negative; raises one of `DECODE_ERRORS`."""
+        """Return the next bytes of output, at most `max_length` unless negative. Raises one of `DECODE_ERRORS`."""
         ...
 
 
 class GzipDecoder:
-    """zlib's decompressor with the interface of the others."""
+    """The decompressor of zlib with the interface `Decoder`."""
 
     def __init__(self) -> None:
         self._inner = zlib.decompressobj(wbits=31)
 
     @property
     def eof(self) -> bool:
-        """See `Decoder`."""
+        """True once the end of the stream was reached."""
         return self._inner.eof
 
     @property
     def unused_data(self) -> bytes:
-        """See `Decoder`."""
+        """Input bytes after the end of the stream."""
         return self._inner.unused_data
 
     def decompress(self, data: bytes, max_length: int = -1) -> bytes:
-        """See `Decoder`."""
+        """Return the next bytes of output, at most `max_length` unless negative."""
         return self._inner.decompress(self._inner.unconsumed_tail + data, max(0, max_length))
 
 
 @dataclass(frozen=True)
 class Codec:
-    """A format of concatenated streams; `resumable` if a header is long enough to be found after damage."""
+    """A format of concatenated streams. `resumable`: its header is long enough to be found after damage."""
 
     decoder: Callable[[], Decoder]
     magic: bytes
@@ -86,7 +87,7 @@ DECODE_ERRORS = (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error)
 
 
 def stored_format(head: bytes) -> Format:
-    """The format that the first bytes of a file tell; `xml`, which is plain, where they tell none."""
+    """Return the format that the first bytes of a file show, or `xml`, which stands for plain files."""
     for magic, name in MAGIC.items():
         if head.startswith(magic):
             return name
@@ -94,7 +95,7 @@ def stored_format(head: bytes) -> Format:
 
 
 def decompressed(decoder: Decoder, data: bytes) -> Iterator[bytes]:
-    """All that the decoder can tell once it has `data`: asked again without input, since libbz2 holds output back."""
+    """Yield all output available after `data`. Calls the decoder again without input, as libbz2 holds output back."""
     piece = decoder.decompress(data, PIECE_BYTES)
     while piece:
         yield piece
@@ -107,10 +108,10 @@ SKIPPED_AT_ONCE = 1 << 20
 
 
 def bytes_before_damage(path: str, given: int) -> bytes:
-    """What decompresses before the damage of a file, less the first `given` bytes.
+    """Return what decompresses before the damage of a file, without the first `given` bytes.
 
-    Arrow drops what it had decompressed in the call that fails; so the file is read once more, behind what was given
-    byte by byte. That is less than two of its blocks, of damaged files only.
+    Arrow drops what it decompressed in the call that fails. So the file is read again, and after the `given` bytes one
+    byte at a time. That is less than two blocks of Arrow, and for damaged files only.
     """
     saved = bytearray()
     with open_input(path) as file, contextlib.suppress(OSError):
@@ -122,13 +123,13 @@ def bytes_before_damage(path: str, given: int) -> bytes:
     return bytes(saved)
 
 
-HELD_BYTES = 1 << 26  # of output that waits for its checksum at most
-ZST_BYTES = 1 << 16  # read at once from zst: what Arrow drops where it finds a damage
+HELD_BYTES = 1 << 26  # maximum output that waits for its checksum
+ZST_BYTES = 1 << 16  # read at a time from zst; Arrow drops this much on damage
 
 
 @dataclass(frozen=True)
 class Block:
-    """Decompressed bytes; `owned` if they belong to the range asked for, `position` is how far the file was read."""
+    """Decompressed bytes. `owned`: they belong to the requested range. `position`: how far the file was read."""
 
     data: bytes
     owned: bool
@@ -137,7 +138,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Damage:
-    """Bytes are missing here: `offset` in the stored file is that of the damaged stream or of the garbage."""
+    """Missing bytes. `offset` is the position of the damaged stream, or of the garbage, in the stored file."""
 
     reason: str  # damaged_stream, truncated or trailing_garbage
     offset: int
@@ -146,7 +147,7 @@ class Damage:
 
 @dataclass(frozen=True)
 class End:
-    """The file is at its end, `offset` bytes long; absent where the reader stops before."""
+    """The end of the file, which is `offset` bytes long. Absent if the reader stops earlier."""
 
     offset: int
 
@@ -155,13 +156,14 @@ Event: TypeAlias = Block | Damage | End
 
 
 def read_blocks(path: str, stored: Format, start: int, end: int) -> Iterator[Event]:
-    """The decompressed bytes of the range `[start, end)` of a file and, not owned, those after it, as far as one reads.
+    """Yield the decompressed bytes of the range `[start, end)` of a file, then those after it, which are not owned.
 
-    For plain files the range is cut to the byte; for bz2 it stands for the streams that start in it, the first of which
-    is searched from `start`; other formats are read from 0 whatever the range. Damaged content is told by `Damage`.
+    The caller stops when it has what it needs. Plain files are cut at the exact byte. In bz2 the range stands for the
+    streams that start in it; the first is searched from `start`. Other formats are read from 0, whatever the range.
+    Damaged content is yielded as `Damage`.
 
     Raises:
-        OSError: the file cannot be opened or read.
+        OSError: The file cannot be opened or read.
     """
     if start >= end:
         return
@@ -175,7 +177,7 @@ def read_blocks(path: str, stored: Format, start: int, end: int) -> Iterator[Eve
 
 
 class Source:
-    """An open file with a position of its own and a way to put bytes back."""
+    """An open file with its own position, whose last bytes can be put back."""
 
     def __init__(self, file: IO[bytes], position: int) -> None:
         file.seek(position)
@@ -184,18 +186,18 @@ class Source:
         self._pending = b""
 
     def read(self) -> bytes:
-        """The next block, empty at the end of the file."""
+        """Return the next block, empty at the end of the file."""
         block, self._pending = self._pending or self._file.read(READ_BYTES), b""
         self.position += len(block)
         return block
 
     def put_back(self, data: bytes) -> None:
-        """Makes `data`, the last bytes read, the next to be read."""
+        """Make `data`, the last bytes read, the next to be read."""
         self._pending = data + self._pending
         self.position -= len(data)
 
     def peek(self) -> bytes:
-        """The next bytes, enough for a header unless the file ends before; the position stays."""
+        """Return the next bytes without moving the position: enough for a header unless the file ends earlier."""
         head = b""
         while len(head) < HEADER_BYTES and (block := self.read()):
             head += block
@@ -203,12 +205,12 @@ class Source:
         return head
 
     def go_to(self, position: int) -> None:
-        """Makes `position` the next one to be read."""
+        """Make `position` the next to be read."""
         self._file.seek(position)
         self.position, self._pending = position, b""
 
     def seek_header(self, header: re.Pattern[bytes], limit: int | None = None) -> bool:
-        """Goes to the next header at or after the position, at the latest in the block of `limit`, if there is one."""
+        """Move to the next header and return True. Return False if there is none up to the block of `limit`."""
         tail = b""
         while (limit is None or self.position - len(tail) < limit) and (block := self.read()):
             window = tail + block
@@ -219,7 +221,7 @@ class Source:
         return False
 
     def only_padding(self) -> bool:
-        """Whether nothing but NUL bytes is left; the position goes back to where it was."""
+        """Return True if only NUL bytes are left. The position does not change."""
         here = self.position
         padding = True
         while padding and (block := self.read()):
@@ -242,18 +244,18 @@ def _read_plain(file: IO[bytes], start: int, end: int) -> Iterator[Event]:
 def _read_streams(path: str, file: IO[bytes], codec: Codec, start: int, end: int) -> Iterator[Event]:
     source = Source(file, start)
     if codec.resumable and not codec.header.match(source.peek()):
-        if start == 0:  # elsewhere, what is before the first header belongs to the stream before it
+        if start == 0:  # elsewhere, bytes before the first header belong to the previous stream
             yield Damage("damaged_stream", 0, owned=True)
         if not source.seek_header(codec.header, end):
             return
-    # A stream belongs to the range that it starts in. What follows a stream and is no header belongs to it as well, so
-    # that each gap between streams is told once, however the file was cut.
+    # A stream belongs to the range that it starts in, and so do the bytes between it and the next header. Each gap
+    # between streams is thus reported once, however the file was cut.
     owned = True
     while True:
         offset = source.position
         if owned and codec.resumable and offset >= end:
             owned = False
-            yield Block(b"", owned, offset)  # before the next stream is decompressed, perhaps for nothing
+            yield Block(b"", owned, offset)  # lets the caller stop before the next stream is decompressed
         reason = None
         for piece in _decode(path, source, codec):
             if isinstance(piece, str):
@@ -269,7 +271,7 @@ def _read_streams(path: str, file: IO[bytes], codec: Codec, start: int, end: int
                 yield End(offset)
                 return
             if len(head) < HEADER_BYTES and head.startswith(codec.magic[: len(head)]):
-                reason = "truncated"  # within a header
+                reason = "truncated"  # in the middle of a header
         else:
             source.go_to(offset + 1)
         found = codec.resumable and source.seek_header(codec.header)
@@ -279,7 +281,7 @@ def _read_streams(path: str, file: IO[bytes], codec: Codec, start: int, end: int
 
 
 def _decode(path: str, source: Source, codec: Codec) -> Iterator[bytes | str]:
-    """The bytes of the stream at the source's position, which is left at the stream's end; or, last, a reason."""
+    """Yield the bytes of the stream at the source's position and move to its end; the last item may be a reason."""
     decoder = codec.decoder()
     start = source.position
     while block := source.read():
@@ -288,10 +290,10 @@ def _decode(path: str, source: Source, codec: Codec) -> Iterator[bytes | str]:
         try:
             for piece in decompressed(decoder, block):
                 held.append(piece)
-                # Only whole blocks are handed on, since a wrong checksum shows after the last byte of its block.
+                # Pass on whole blocks only, since a wrong checksum shows after the last byte of its block.
                 if len(held) * PIECE_BYTES > HELD_BYTES:
                     given += sum(map(len, held))
-                    yield from held  # not joined: they are large where few bytes stand for many
+                    yield from held  # not joined: output is large where a few bytes expand to many
                     held.clear()
         except DECODE_ERRORS:
             yield from _salvage(path, start, source.position - len(block), block, codec, given)
@@ -305,10 +307,10 @@ def _decode(path: str, source: Source, codec: Codec) -> Iterator[bytes | str]:
 
 
 def _salvage(path: str, start: int, before: int, block: bytes, codec: Codec, given: int) -> Iterator[bytes]:
-    """What the stream at `start` holds before its damage, which lies in `block` at `before`, less the `given` bytes.
+    """Yield what the stream at `start` has before the damage in `block` at `before`, without the first `given` bytes.
 
-    A decompressor that fails drops what it had decompressed in the same call; so the stream is read once more and the
-    block is given byte by byte. It costs the time of reading the stream twice, for damaged ones only.
+    A decompressor that fails drops what it decompressed in the same call. So the stream is read again, and `block` is
+    passed one byte at a time. This doubles the time of damaged streams only.
     """
     decoder = codec.decoder()
     with open_input(path) as file:
@@ -321,7 +323,7 @@ def _salvage(path: str, start: int, before: int, block: bytes, codec: Codec, giv
             data = b"".join(decompressed(decoder, block[at : at + 1]))
             saved += data[given:]
             given = max(0, given - len(data))
-            # Not a block for each byte read: what is done for each block would be done a hundred thousand times.
+            # Not a block per byte: the work per block would be repeated a hundred thousand times.
             if len(saved) >= PIECE_BYTES:
                 yield bytes(saved)
                 saved.clear()
@@ -331,7 +333,7 @@ def _salvage(path: str, start: int, before: int, block: bytes, codec: Codec, giv
 
 
 def _read_zst(path: str, file: IO[bytes]) -> Iterator[Event]:
-    """zst through Arrow, which is there anyway."""
+    """Read zst through Arrow, which is a dependency already."""
     position = given = 0
     stream = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd")
     while True:

@@ -1,4 +1,4 @@
-"""Input files on any fsspec URL: what paths expand to, links, versions, hashes and language codes."""
+"""Input files on any fsspec URL: expand paths, follow links, and find versions, hashes and language codes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.files import hash_stream
 from tokenfree.core.storage import check_address, check_is_stored
 
-# ISO 639-1 codes, each with its ISO 639-3 code: BCP 47 prefers the shorter one.
+# ISO 639-1 codes, each with its ISO 639-3 code, because BCP 47 prefers the shorter one.
 _TWO_AND_THREE = (
     "aa:aar ab:abk ae:ave af:afr ak:aka am:amh an:arg ar:ara as:asm av:ava ay:aym az:aze ba:bak be:bel bg:bul "
     "bi:bis bm:bam bn:ben bo:bod br:bre bs:bos ca:cat ce:che ch:cha co:cos cr:cre cs:ces cu:chu cv:chv cy:cym "
@@ -33,7 +33,7 @@ _TWO_AND_THREE = (
     "ts:tso tt:tat tw:twi ty:tah ug:uig uk:ukr ur:urd uz:uzb ve:ven vi:vie vo:vol wa:wln wo:wol xh:xho yi:yid "
     "yo:yor za:zha zh:zho zu:zul "
 )
-# Further ISO 639-3 codes: those of languages that have a Wikipedia.
+# Further ISO 639-3 codes: the languages that have a Wikipedia.
 _THREE = (
     "ace ady alt ami ang ann anp arc ary arz ast atj avk awa ban bar bbc bcl bdr bew bjn blk bpy btm bug bxr cdo "
     "ceb cho chr chy ckb crh csb dag dga din diq dsb dtp dty egl ext fat fon frp frr fur gag gan gcr glk gom gor "
@@ -46,7 +46,7 @@ _THREE = (
 SHORT_CODES = {pair[3:]: pair[:2] for pair in _TWO_AND_THREE.split()}  # deu -> de
 LANGUAGES = frozenset(SHORT_CODES.values()) | frozenset(_THREE.split())
 
-# Wikimedia codes that are not, or not quite, BCP 47. https://meta.wikimedia.org/wiki/Special_language_codes
+# Wikimedia codes that differ from BCP 47. https://meta.wikimedia.org/wiki/Special_language_codes
 WIKIMEDIA_LANGUAGES = {
     "als": "gsw",
     "bat-smg": "sgs",
@@ -71,27 +71,27 @@ _DATABASE = re.compile(
     r"([a-z]{2,}(?:[_-][a-z]+)*?)"
     r"(?:wiki|wiktionary|wikibooks|wikinews|wikiquote|wikisource|wikiversity|wikivoyage)(?=[.-]|$)"
 )
-# Codes that are far likelier to be an English word when a folder or a file has them for its name.
+# Codes that are more likely an English word in the name of a folder or file.
 _WORDS = frozenset(["ban", "bar", "bug", "fat", "got", "new", "pap", "sat", "shy", "war"])
 LANGUAGE_TAG = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{1,8})*")  # the shape of BCP 47
 _TAG = re.compile(r"([a-z]{2,3})((?:[-_](?:[A-Z][a-z]{3}|[A-Z]{2}))*)")
 
 
 def wikimedia_language(code: str) -> str | None:
-    """BCP 47 of a Wikimedia language code (`zh_min_nan`, `simple`, `de`); None for what is no language (`commons`)."""
+    """Return the BCP 47 tag of a Wikimedia code (`zh_min_nan`, `simple`, `de`), or None for others (`commons`)."""
     code = code.replace("_", "-")
     return WIKIMEDIA_LANGUAGES.get(code) or (code if code in LANGUAGES else None)
 
 
 def wikimedia_database(file_name: str) -> tuple[str, str] | None:
-    """Database and BCP 47 language that a dump's file name tells (`swwiki-20260101-...`), None where it tells none."""
+    """Return the database and BCP 47 language in a dump's file name (`swwiki-20260101-...`), or None if it has none."""
     match = _DATABASE.match(file_name)
     language = wikimedia_language(match.group(1)) if match else None
     return (match.group().replace("-", "_"), language) if match and language else None
 
 
 def language_tag(name: str) -> str | None:
-    """BCP 47 of a folder name such as `de`, `deu`, `pt_BR` or `zh-Hant`, None where it is no language code."""
+    """Return the BCP 47 tag of a folder name such as `de`, `deu`, `pt_BR` or `zh-Hant`, or None for other names."""
     match = _TAG.fullmatch(name)
     if not match:
         return None
@@ -99,18 +99,18 @@ def language_tag(name: str) -> str | None:
     return code + match.group(2).replace("_", "-") if code in LANGUAGES - _WORDS else None
 
 
-_OF_THE_FILE_SYSTEM = {"lost+found"}  # at the root of a disk, and closed
+_OF_THE_FILE_SYSTEM = {"lost+found"}  # at the root of a disk, and unreadable
 
 
 class LinksFollowed(LocalFileSystem):
-    """Local files for one search of a folder or glob; of itself, fsspec passes over all links that it finds in folders.
+    """Local files for one search of a folder or glob that follows links inside folders, which fsspec skips.
 
-    A link to a folder is entered once, and never where it leads back to a folder around it, so the search ends.
+    A link to a folder is entered once. A link to a folder above it is never entered, so that the search ends.
 
     Attributes:
-        broken: paths of the links that lead nowhere.
-        closed: paths of the folders that may not be looked into, but for those that file systems keep for themselves;
-            of itself, fsspec passes over these too.
+        broken: Paths of broken links.
+        closed: Paths of folders without read permission, except those that file systems reserve. fsspec skips such
+            folders.
     """
 
     cachable: ClassVar[bool] = False  # it remembers one search
@@ -122,7 +122,7 @@ class LinksFollowed(LocalFileSystem):
         self._entered: set[str] = set()
 
     def ls(self, path: str, detail: bool = False, **kwargs: Any) -> list[Any]:
-        """What lies in a folder, sorted by name, without links that lead nowhere or back."""
+        """Return the entries of a folder, sorted by name, without broken links and links to a folder above."""
         infos = []
         try:
             there = super().ls(path, detail=True, **kwargs)
@@ -139,7 +139,7 @@ class LinksFollowed(LocalFileSystem):
     def _followed(self, link: dict[str, Any], folder: str) -> dict[str, Any] | None:
         try:
             info = self.info(link["name"])
-        except OSError:  # nothing is there, or links lead in a circle
+        except OSError:  # the target is missing, or the links form a cycle
             self.broken.append(link["name"])
             return None
         if info["type"] == "directory":
@@ -151,7 +151,7 @@ class LinksFollowed(LocalFileSystem):
 
 
 def told(broken: Sequence[str], field: str) -> str:
-    """Links that lead nowhere, in a line: how many they are, and the first."""
+    """Return one line about broken links: their number and the first."""
     if len(broken) == 1:
         return f"{field}: {broken[0]} is a link that leads nowhere: left out"
     return f"{field}: {len(broken)} links lead nowhere, the first is {broken[0]}: left out"
@@ -161,15 +161,15 @@ _KINDS = {
     "wikipedia": "dumps (*.xml, *.xml.bz2, *.xml.gz, *.xml.xz or *.xml.zst)",
     "books": "books (*.txt or *.jsonl, also compressed, or *.parquet)",
 }
-READ_BYTES = 1 << 18  # a block of stored bytes: about one bz2 block of 900 kB of text
+READ_BYTES = 1 << 18  # a block of stored bytes, about the size of one bz2 block (900 kB of text)
 
 
 @dataclass(frozen=True)
 class InputFile:
-    """One file that the user's paths stand for; `name` is its path below the folder or the glob that found it.
+    """One input file. `name` is its path below the folder or glob that found it.
 
-    `size` is in bytes (of a dataset: in rows); `modified` is whatever the store says about the last change (an ETag, a
-    time), empty where it says nothing.
+    `size` is in bytes (of a dataset: in rows). `modified` is what the store reports about the last change (an ETag or a
+    time), or empty.
     """
 
     path: str
@@ -179,18 +179,18 @@ class InputFile:
 
     @property
     def version(self) -> str:
-        """Changes with the content, as far as the store tells without reading it."""
+        """String that changes with the content, as far as the store shows that without reading it."""
         return f"{self.size}:{self.modified}"
 
 
 def open_input(path: str) -> IO[bytes]:
-    """The file, open for reading; remote ones are read ahead in blocks and never held whole.
+    """Return the file opened for reading. Remote files are read ahead in blocks and never held in memory whole.
 
     Raises:
-        OSError: it cannot be opened.
+        OSError: The file cannot be opened.
     """
     fs, inner = url_to_fs(path)
-    return fs.open(inner, "rb")  # pyright: ignore[reportReturnType]  fsspec's own file type is no IO for pyright
+    return fs.open(inner, "rb")  # pyright: ignore[reportReturnType]  fsspec's own file type is not an IO for pyright
 
 
 def list_inputs(
@@ -200,14 +200,14 @@ def list_inputs(
     output: str | None = None,
     notice: Callable[[str], None] = print,
 ) -> list[InputFile]:
-    """The files that `paths` (files, folders, globs, fsspec URLs) stand for, each once, sorted by path.
+    """Return the files that `paths` (files, folders, globs, fsspec URLs) stand for, each once, sorted by path.
 
-    Folders are searched through, and links in them followed; of those and of globs only file names that are `wanted`
-    count, while a path of one file is taken as it is. What lies in the directory `output` is no input of a folder or
-    glob around it. `notice` is told in a line of links that lead nowhere.
+    Folders are searched recursively, and their links are followed. In folders and globs only file names that are
+    `wanted` count; a path of a single file is always taken. Folders and globs exclude the directory `output`. `notice`
+    receives one line about broken links.
 
     Raises:
-        UserError: a path stands for no file, or cannot be looked at; the message names `field` and the path.
+        UserError: A path stands for no file, or cannot be listed. The message names `field` and the path.
     """
     found: dict[str, InputFile] = {}
     for path in paths:
@@ -217,14 +217,14 @@ def list_inputs(
         except UserError:
             raise
         except Exception as error:
-            # Libraries behind remote file systems have error classes of their own, for credentials above all.
+            # Libraries of remote file systems have their own error classes, most of all for credentials.
             if not isinstance(error, (OSError, ValueError, ImportError)) and not _is_remote_error(error):
                 raise
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise UserError(f"{field}: cannot list {path}: {reason}") from error
         for file in files:
             check_address(file.path, field)
-            # The same file may be found by two paths; which one counts must not depend on which came first.
+            # Two paths may find the same file. Which one counts must not depend on their order.
             place = _place(file.path)
             known = found.get(place)
             if known is None or _order(file, place) < _order(known, place):
@@ -233,23 +233,23 @@ def list_inputs(
 
 
 def _order(file: InputFile, place: str) -> tuple[bool, int, str, str]:
-    """Of the paths of one file the smallest counts: itself before links to it, then the shorter name."""
+    """Return a sort key of the paths of one file: the file itself before links to it, then the shorter name."""
     return file.path != place, len(file.name), file.name, file.path
 
 
 def _place(path: str) -> str:
-    """Where an input lies, without the links that lead there."""
+    """Return where an input lies after resolving links."""
     return os.path.realpath(path) if path.startswith("/") else path
 
 
 def _expand(
     path: str, field: str, wanted: Callable[[str], bool], output: str | None, notice: Callable[[str], None]
 ) -> list[InputFile]:
-    if not path.strip():  # a variable of a shell that is not set; fsspec would take it for the working directory
+    if not path.strip():  # an unset shell variable; fsspec would take it for the working directory
         raise UserError(f"{field}: a path is empty; give {_KINDS[field]}, or a folder or glob of them")
     fs, inner = url_to_fs(path)
     broken, closed = list[str](), list[str]()
-    if isinstance(cast(object, fs), LocalFileSystem):  # fs itself stays of any kind
+    if isinstance(cast(object, fs), LocalFileSystem):  # the cast keeps the static type of fs
         check_is_stored(inner, field)
         fs = cast(Any, LinksFollowed())
         broken, closed = fs.broken, fs.closed
@@ -285,7 +285,7 @@ def _is_remote_error(error: Exception) -> bool:
 def _input_file(fs: fsspec.AbstractFileSystem, info: Mapping[str, Any], root: str) -> InputFile:
     inner = str(info["name"])
     name = posixpath.relpath(inner, root) if root else inner.lstrip("/")
-    # Whatever the store says about the last change; object stores have an ETag, files a time.
+    # Object stores report an ETag, file systems a time.
     stamp = next(
         (info[key] for key in ("ETag", "etag", "mtime", "LastModified", "updated", "created") if key in info), ""
     )
@@ -298,7 +298,7 @@ def _input_file(fs: fsspec.AbstractFileSystem, info: Mapping[str, Any], root: st
 
 
 def _with_unique_names(files: list[InputFile]) -> list[InputFile]:
-    """Two folders may hold files of one name; those files are named by their whole path."""
+    """Name files by their whole path if two folders have files of the same name."""
     counts: dict[str, int] = {}
     for file in files:
         counts[file.name] = counts.get(file.name, 0) + 1
@@ -306,7 +306,7 @@ def _with_unique_names(files: list[InputFile]) -> list[InputFile]:
 
 
 def read_range(file: IO[bytes], start: int, end: int | None = None) -> Iterator[bytes]:
-    """The bytes `[start, end)` of an open file, to its end by default, block by block."""
+    """Yield the bytes `[start, end)` of an open file, block by block. `end` defaults to the end of the file."""
     file.seek(start)
     left = end - start if end is not None else None
     while left is None or left > 0:
@@ -319,17 +319,17 @@ def read_range(file: IO[bytes], start: int, end: int | None = None) -> Iterator[
 
 
 def hash_file_input(file: InputFile) -> tuple[int, str]:
-    """Size in bytes and SHA-256 (hex) of a file, read block by block.
+    """Return the size in bytes and the SHA-256 (hex) of a file, read block by block.
 
     Raises:
-        OSError: it cannot be read.
-        JobError: it changed since it was found, or while it was read.
+        OSError: The file cannot be read.
+        JobError: The file changed since it was found, or while it was read.
     """
     before = _look_again(file)
     with open_input(file.path) as opened:
         sha256 = hash_stream(opened)
         size = opened.tell()
-    # Where stores tell other things of a file in a list than of the file alone, only its own two versions compare.
+    # A remote store may report other details in a listing than for a single file, so compare two single reports.
     found = file.version if isinstance(url_to_fs(file.path)[0], LocalFileSystem) else before
     changed = (file.size and size != file.size) or not found == before == _look_again(file)
     if changed:
@@ -338,7 +338,7 @@ def hash_file_input(file: InputFile) -> tuple[int, str]:
 
 
 def _look_again(file: InputFile) -> str:
-    """The version of a file at this moment."""
+    """Return the current version of a file."""
     fs, inner = url_to_fs(file.path)
     fs.invalidate_cache()
     return _input_file(fs, fs.info(inner), "").version

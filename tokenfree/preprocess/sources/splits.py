@@ -1,4 +1,4 @@
-"""Finds the inputs of a job, cuts them into input splits, reading no more than heads and indexes, and reads one."""
+"""Find the inputs of a job and cut them into input splits, from heads and indexes alone; read the pages of a split."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tokenfree.preprocess.sources.wikipedia import is_dump_name, split_dump
 
 @dataclass(frozen=True)
 class Inputs:
-    """All that a job is to read, each kind sorted by path."""
+    """All inputs of a job, each kind sorted by path."""
 
     wikipedia: Sequence[InputFile]
     books: Sequence[InputFile]
@@ -28,13 +28,14 @@ class Inputs:
 
 
 def find_inputs(config: PreprocessConfig, output: str | None = None, notice: Callable[[str], None] = print) -> Inputs:
-    """What the paths of the config stand for, told by names, sizes and times: nothing is read.
+    """Return the inputs that the paths of the config stand for. Uses names, sizes and times, and reads no content.
 
-    What lies in the directory `output`, such as failed pages, is left out of folders and globs around it; `notice` is
-    told in a line of links that lead nowhere.
+    Folders and globs exclude what lies in the directory `output`, such as failed pages. `notice` receives one line
+    about broken links.
 
     Raises:
-        UserError: a path stands for no file, a dump is given as a book, or there is no such language tag or dataset.
+        UserError: A path stands for no file, a dump is given as a book, a language tag is invalid, or a dataset
+            does not exist.
     """
     for key, tag in [("language", config.language), *(("filters.languages", tag) for tag in config.filters.languages)]:
         if tag is not None and not LANGUAGE_TAG.fullmatch(tag):
@@ -51,12 +52,13 @@ def find_inputs(config: PreprocessConfig, output: str | None = None, notice: Cal
 
 
 def plan_splits(config: PreprocessConfig, inputs: Inputs | None = None) -> list[InputSplit]:
-    """The input splits of all inputs (by default those that `find_inputs` finds), sorted by input and offset: the same
-    for any order of the inputs.
+    """Return the input splits of all inputs, sorted by input and offset, whatever the order of the inputs.
+
+    `inputs` defaults to what `find_inputs` finds.
 
     Raises:
-        UserError: as `find_inputs`; a file is no dump; a table cannot be read or has no such columns; there is
-            nothing in the inputs.
+        UserError: As in `find_inputs`; or a file is no dump, a table is unreadable or lacks a column, or all inputs
+            are empty.
     """
     inputs = inputs or find_inputs(config)
     splits: list[InputSplit] = []
@@ -72,12 +74,12 @@ def plan_splits(config: PreprocessConfig, inputs: Inputs | None = None) -> list[
 
 
 def hash_input(file: InputFile) -> tuple[int, str]:
-    """Size in bytes and SHA-256 (hex) of what an input holds.
+    """Return the size in bytes and the SHA-256 (hex) of the content of an input.
 
     Raises:
-        OSError: it cannot be read.
-        UserError: it is a dataset that is not there any more.
-        JobError: it changed since it was found, or meanwhile.
+        OSError: The input cannot be read.
+        UserError: The input is a dataset that no longer exists.
+        JobError: The input changed since it was found, or while it was read.
     """
     if file.path.startswith(hf.SCHEME):
         return hf.hash_dataset(file.path.removeprefix(hf.SCHEME))
@@ -85,10 +87,10 @@ def hash_input(file: InputFile) -> tuple[int, str]:
 
 
 def read_split(split: InputSplit) -> Iterator[Page | Failure]:
-    """The pages or books of a split, in order, streamed; what it holds and cannot be read comes as a failure.
+    """Yield the pages or books of a split, in order. Content that cannot be read is yielded as a failure.
 
     Raises:
-        OSError: an input cannot be opened or read.
-        UserError: a dataset is not there any more.
+        OSError: An input cannot be opened or read.
+        UserError: A dataset no longer exists.
     """
     return wikipedia.read_pages(split) if split.kind == "wikipedia" else books.read_books(split)

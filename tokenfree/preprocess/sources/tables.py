@@ -25,45 +25,45 @@ from tokenfree.preprocess.records import Failure, Format, InputSplit, Page
 from tokenfree.preprocess.sources.compression import HEADER_BYTES, Block, Damage, Event, read_blocks, stored_format
 from tokenfree.preprocess.sources.files import LANGUAGE_TAG, InputFile, open_input, read_range
 
-PACKED = {".gz": "zcat", ".bz2": "bzcat", ".xz": "xzcat", ".zst": "zstdcat"}  # and what a user unpacks it with
+PACKED = {".gz": "zcat", ".bz2": "bzcat", ".xz": "xzcat", ".zst": "zstdcat"}  # the command that unpacks each
 
 
 def is_packed(name: str) -> bool:
-    """Whether a file is compressed, as its name tells."""
+    """Return True if the name of a file has the ending of a compressed one."""
     return _ending(name) in PACKED
 
 
 def unpacked_name(name: str) -> str:
-    """The name of a file without the ending that tells how it is compressed, if it has one."""
+    """Return the name of a file without the ending of its compression, if any."""
     return posixpath.splitext(name)[0] if is_packed(name) else name
 
 
 def endings(name: str) -> tuple[str, str]:
-    """What the endings of a name tell, in small letters: what the file holds, and how it is compressed (or nothing)."""
+    """Return the lower-case endings of a name for the content and for the compression (empty if none)."""
     return _ending(unpacked_name(name)), _ending(name) if is_packed(name) else ""
 
 
 def jq_command(command: str, name: str) -> str:
-    """The line of a shell by which `jq` with its options makes JSON lines of a file of this name."""
+    """Return the shell command that converts a file of this name to JSON lines with the given `jq` command."""
     packed = endings(name)[1]
     return f"{PACKED[packed]} FILE | {command} > NEW.jsonl" if packed else f"{command} FILE > NEW.jsonl"
 
 
 def packed_format(path: str) -> Format:
-    """How a file is compressed, as its first bytes tell; `xml` where it is not.
+    """Return the compression that the first bytes of a file show, or `xml` for an uncompressed file.
 
     Raises:
-        OSError: the file cannot be opened or read.
+        OSError: The file cannot be opened or read.
     """
     with open_input(path) as file:
         return stored_format(file.read(HEADER_BYTES))
 
 
 def read_packed(path: str) -> Iterator[Event]:
-    """The decompressed bytes of a file, and word of its damages.
+    """Yield the decompressed bytes of a file and its damages.
 
     Raises:
-        OSError: the file cannot be opened or read.
+        OSError: The file cannot be opened or read.
     """
     return read_blocks(path, packed_format(path), 0, sys.maxsize)
 
@@ -72,13 +72,13 @@ def _ending(name: str) -> str:
     return posixpath.splitext(name)[1].lower()
 
 
-USUAL = {"id": "id", "language": "language"}  # taken where they are there; any other name is one that the user gave
-SHOWN = 12  # columns in a message
+USUAL = {"id": "id", "language": "language"}  # optional columns; any other name was given by the user
+SHOWN = 12  # number of columns shown in a message
 
 
 @dataclass(frozen=True)
 class TableColumns:
-    """The names of the columns of a table that are read, beside `title`."""
+    """Names of the columns that are read from a table, in addition to `title`."""
 
     text: str
     id: str
@@ -86,23 +86,23 @@ class TableColumns:
 
     @classmethod
     def of(cls, settings: PreprocessConfig | InputSplit) -> TableColumns:
-        """Those that the settings of a job, or an input split, name."""
+        """Return the columns that the settings of a job, or an input split, name."""
         return cls(settings.text_column, settings.id_column, settings.language_column)
 
     def among(self, names: Sequence[str]) -> list[str]:
-        """Those of `names` that are to be read, each once."""
+        """Return those of `names` that are to be read, each once."""
         wanted = dict.fromkeys([self.text, self.id, self.language, "title"])
         return [name for name in wanted if name in names]
 
     def check(self, schema: pa.Schema, what: str) -> None:
-        """See that a table has the columns that it is to have: that of the text, and others where the user named them.
+        """Check that a table has the column of the text, and the other columns that the user named.
 
         Args:
-            schema: of the table.
-            what: what the message calls it.
+            schema: Schema of the table.
+            what: Name of the table in the message.
 
         Raises:
-            UserError: one is not there, or that of the text or the language holds no text.
+            UserError: A column is missing, or the column of the text or of the language does not hold text.
         """
         for role, name in vars(self).items():
             self._check(role, name, schema, what)
@@ -114,28 +114,28 @@ class TableColumns:
             raise UserError(f"{what} has no column {name!r}, only {shown(schema.names)}; {remedy(role)}")
         kind = schema.field(name).type
         if role == "id" or (name == USUAL.get(role) and role != "text"):
-            return  # any value names a row; a language that is no text is passed over, as that of a line is
+            return  # any value can be an id; a language that is not text is skipped, as in JSON lines
         if not pa.types.is_string(kind) and not pa.types.is_large_string(kind):
             raise UserError(f"{what}: column {name!r} holds {kind}, no text; {remedy(role)}")
 
 
 def shown(names: Sequence[str]) -> str:
-    """The names of columns in a message."""
+    """Return the names of columns for a message."""
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return ", ".join(names[:SHOWN]) + more
 
 
 def remedy(role: str) -> str:
-    """What to do where the column with this role (text, id or language) is not there."""
+    """Return the instruction for a missing column with this role (text, id or language)."""
     return f"name the one with the {role}: --{role}_column NAME"
 
 
-SCHEME = "hf-dataset:"  # before the names of such inputs, which are no files
-BATCH_ROWS = 64  # a row may be a whole book
+SCHEME = "hf-dataset:"  # prefix of the names of such inputs, which are not files
+BATCH_ROWS = 64  # few, since a row may be a whole book
 
 
 class Named(NamedTuple):
-    """A dataset as the user names it: `PATH_OR_NAME`, `:CONFIG` and `@SPLIT` where they are given."""
+    """The name of a dataset as the user gives it: `PATH_OR_NAME`, with `:CONFIG` and `@SPLIT` if given."""
 
     path: str
     config: str | None
@@ -143,14 +143,14 @@ class Named(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Named:
-        """Read `NAME[:CONFIG][@SPLIT]`. A folder may hold a colon; it is made absolute, so that all workers find it."""
+        """Parse `NAME[:CONFIG][@SPLIT]`. A folder may contain a colon; it becomes absolute, the same on all workers."""
         name, _, split = text.partition("@")
         path, _, config = (name, "", "") if os.path.isdir(name) else name.partition(":")
         return cls(os.path.abspath(path) if os.path.isdir(path) else path, config or None, split or None)
 
     @property
     def label(self) -> str:
-        """Its name in ids: without the folders above it."""
+        """Name in ids, without the folders above."""
         return _joined(os.path.basename(self.path.rstrip("/")), self.config, self.split)
 
     def __str__(self) -> str:
@@ -158,19 +158,20 @@ class Named(NamedTuple):
 
 
 def list_datasets(texts: Iterable[str]) -> list[InputFile]:
-    """The datasets of these names as inputs, each once: `size` is the number of rows, `modified` the fingerprint.
+    """Return the datasets of these names as inputs, each once.
 
-    The rows, because the bytes of a dataset depend on how its files divide it, which is no other content.
+    `size` is the number of rows, and `modified` the fingerprint. `size` is not in bytes,
+    because those depend on how the files divide the same content.
 
     Raises:
-        UserError: there is no such dataset or split.
+        UserError: There is no such dataset or split.
     """
     names = sorted({Named.parse(text) for text in texts}, key=str)
     labels = Counter(named.label for named in names)
     found = []
     for named in names:
         dataset = open_dataset(named)
-        label = named.label if labels[named.label] == 1 else str(named)  # of two folders of one name
+        label = named.label if labels[named.label] == 1 else str(named)  # two folders have this name
         found.append(InputFile(SCHEME + str(named), label, len(dataset), dataset._fingerprint))
     return found
 
@@ -178,10 +179,10 @@ def list_datasets(texts: Iterable[str]) -> list[InputFile]:
 def split_dataset(
     file: InputFile, columns: TableColumns, language: str | None, split_bytes: int
 ) -> Iterator[InputSplit]:
-    """The rows of a dataset in ranges of about `split_bytes`.
+    """Yield the rows of a dataset in ranges of about `split_bytes`.
 
     Raises:
-        UserError: it has no such columns.
+        UserError: The dataset lacks a column.
     """
     named = Named.parse(file.path.removeprefix(SCHEME))
     dataset = open_dataset(named)
@@ -207,10 +208,10 @@ def split_dataset(
 
 
 def read_rows(split: InputSplit) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Number and values (of the columns that are read, as far as they are there) of each row of a split.
+    """Yield the number of each row of a split and its values, for those columns to be read that exist.
 
     Raises:
-        UserError: the dataset is not there any more.
+        UserError: The dataset no longer exists.
     """
     dataset = open_dataset(Named.parse(split.inputs[0].removeprefix(SCHEME)))
     columns = TableColumns.of(split).among(dataset.column_names)
@@ -222,10 +223,10 @@ def read_rows(split: InputSplit) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def hash_dataset(text: str) -> tuple[int, str]:
-    """Bytes and SHA-256 (hex) of the values of all columns, however the files divide them.
+    """Return the bytes and SHA-256 (hex) of the values of all columns, however the files divide them.
 
     Raises:
-        UserError: there is no such dataset.
+        UserError: There is no such dataset.
     """
     dataset = open_dataset(Named.parse(text))
     digest, size = hashlib.sha256(), 0
@@ -239,10 +240,10 @@ def hash_dataset(text: str) -> tuple[int, str]:
 
 
 def open_dataset(named: Named) -> Any:
-    """The dataset of that name, memory-mapped; its split `train` unless another is named.
+    """Return the dataset of that name, memory-mapped. The default split is `train`.
 
     Raises:
-        UserError: it cannot be found or read; the splits that there are are named.
+        UserError: The dataset cannot be found or read. The message names the existing splits.
     """
     import datasets
     from datasets.exceptions import DatasetsError
@@ -252,7 +253,7 @@ def open_dataset(named: Named) -> Any:
     if os.path.isfile(named.path):
         raise UserError(f"hf_dataset: {named} is a file; give its folder, or give *.parquet, *.jsonl or *.txt to books")
     datasets.disable_progress_bars()
-    logging.getLogger("huggingface_hub").setLevel(logging.CRITICAL)  # two lines for each of six attempts
+    logging.getLogger("huggingface_hub").setLevel(logging.CRITICAL)  # it logs two lines for each of six attempts
     try:
         if any(os.path.isfile(os.path.join(named.path, name)) for name in ("state.json", "dataset_dict.json")):
             saved: Any = datasets.load_from_disk(named.path)
@@ -287,14 +288,14 @@ def _tables(dataset: Any, columns: list[str]) -> Iterator[pa.Table]:
 
 
 MAX_BOOK_BYTES = 100_000_000
-RAW_BYTES = 1_000_000  # kept of a document that fails
-LOOKED_AT_BYTES = 1 << 18  # at the start of JSON lines, to see whether they have the field of the text
+RAW_BYTES = 1_000_000  # bytes kept of a document that fails
+LOOKED_AT_BYTES = 1 << 18  # bytes at the start of JSON lines that are searched for the field of the text
 Row: TypeAlias = "Mapping[str, Any] | Failure"
 
 
 @dataclass(frozen=True)
 class _Head:
-    """The first bytes of a file, decompressed; `ratio` is how many of them a stored byte stands for."""
+    """The first bytes of a file, decompressed. `ratio` is the number of them per stored byte."""
 
     data: bytes
     stored: Format
@@ -303,20 +304,21 @@ class _Head:
 
 
 def check_json_lines(file: InputFile, columns: TableColumns) -> float:
-    """Look at the first lines of a file of JSON lines; how many bytes a stored byte stands for.
+    """Check the first lines of a file of JSON lines and return the number of decompressed bytes per stored byte.
 
-    A line that is no JSON, or lacks the text, is a failure of that line. But where no line among the first has the
-    text, the field has another name, or the file is of another form.
+    A line that is not JSON or lacks the text fails alone. But if none of the first lines has the text, the field has
+    another name, or the file has another format.
 
     Raises:
-        UserError: that is so, or the file cannot be read, or it is not compressed as its name tells.
+        UserError: None of the first lines has the text, the file is unreadable, or its compression differs from its
+            name.
     """
     try:
         head = _head(file.path)
     except OSError as error:
         said = error.strerror or str(error).splitlines()[0]
         raise UserError(f"books: cannot read {file.path} ({said}); check its rights") from error
-    whole = head.data.count(b"\n") if len(head.data) == LOOKED_AT_BYTES else None  # the last line may be cut
+    whole = head.data.count(b"\n") if len(head.data) == LOOKED_AT_BYTES else None  # the last line may be incomplete
     lines = [(number, line) for number, line in enumerate(head.data.split(b"\n")[:whole], 1) if line.strip()]
     rows = [(number, row) for number, line in lines if isinstance(row := _parsed(line), dict)]
     if not rows:
@@ -352,7 +354,7 @@ def _head(path: str) -> _Head:
 
 
 def _check_compression(file: InputFile, head: _Head, *, has_lines: bool) -> None:
-    """For a file without a line of JSON: is that so because it is damaged, or not compressed as its name tells?"""
+    """Raise if a file without a line of JSON is damaged, or if its compression differs from its name."""
     _, packed = endings(file.path)
     if head.damaged:
         raise UserError(f"books: {file.path} is damaged and no line of it can be read; download it again")
@@ -367,10 +369,10 @@ def _of_another_form(file: InputFile, line: int, form: str, command: str) -> str
 
 
 def json_rows(split: InputSplit) -> Iterator[tuple[str, Row]]:
-    """Offset and object of each line of a part of a file; a failure for each line or damage of the stream.
+    """Yield the offset and object of each line of a part of a file, and a failure for each bad line or damage.
 
     Raises:
-        OSError: the file cannot be opened or read.
+        OSError: The file cannot be opened or read.
     """
     path, name = split.inputs[0], split.names[0]
     if is_packed(path):
@@ -381,7 +383,7 @@ def json_rows(split: InputSplit) -> Iterator[tuple[str, Row]]:
 
 
 def _row(name: str, offset: int, line: bytes) -> Iterator[tuple[str, Row]]:
-    """The object of a line, or a failure; nothing of an empty line."""
+    """Yield the object of a line, or a failure. Yields nothing for an empty line."""
     too_large = len(line) > MAX_BOOK_BYTES
     if not too_large and not line.strip():
         return
@@ -393,8 +395,11 @@ def _row(name: str, offset: int, line: bytes) -> Iterator[tuple[str, Row]]:
 
 
 def _packed_rows(events: Iterator[Event], name: str) -> Iterator[tuple[str, Row]]:
-    """The rows of a compressed file. A line that a damage cuts off is told with the damage, as a page of a dump is;
-    what is left of it behind the damage, where reading goes on, is passed over."""
+    """Yield the rows of a compressed file.
+
+    A line cut off by damage is reported with the damage, like a page of a dump. The rest of the line after the damage,
+    where reading continues, is skipped.
+    """
     section = _Section(events, 0)
     while True:
         cut, is_first = b"", section.start > 0
@@ -414,10 +419,10 @@ def _packed_rows(events: Iterator[Event], name: str) -> Iterator[tuple[str, Row]
 
 
 class _Section:
-    """The bytes of a compressed file up to the next damage, which is known when they are at their end."""
+    """The bytes of a compressed file up to the next damage. `damage` is set after the last of them."""
 
     def __init__(self, events: Iterator[Event], start: int) -> None:
-        self.start = self.end = start  # in what could be decompressed
+        self.start = self.end = start  # offsets in the decompressed data
         self.damage: Damage | None = None
         self._events = events
 
@@ -432,16 +437,16 @@ class _Section:
 
 
 def _parsed(line: bytes) -> Any:
-    """The value of a line of JSON; None where it is no JSON."""
+    """Return the value of a line of JSON, or None if it is not JSON."""
     with suppress(ValueError, RecursionError):
         return json.loads(line)
 
 
 def _lines_of_part(path: str, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """Offset and bytes of each line that starts in `[start, end)` of a plain file."""
+    """Yield the offset and bytes of each line that starts in `[start, end)` of a plain file."""
     if start >= end:
         return
-    position = max(0, start - 1)  # a line that starts at `start` shows by the line end before it
+    position = max(0, start - 1)  # the newline before `start` shows that a line starts there
     with open_input(path) as file:
         yield from _lines(read_range(file, position), position, 0 if start == 0 else None, end)
 
@@ -449,8 +454,11 @@ def _lines_of_part(path: str, start: int, end: int) -> Iterator[tuple[int, bytes
 def _lines(
     blocks: Iterable[bytes], position: int, line_start: int | None, end: int | None = None
 ) -> Iterator[tuple[int, bytes]]:
-    """Offset and bytes of each line of `blocks`, the first of which lies at `position`; of one that is too large, the
-    beginning. A line begins at `line_start`, else behind the first line end; none that begins at `end` is told."""
+    """Yield the offset and bytes of each line of `blocks`. The first block lies at `position`.
+
+    Of a line that is too large, yield the beginning. The first line starts at `line_start`, or if that is None, after
+    the first newline. Lines that start at `end` or later are left out.
+    """
     line = bytearray()
     for block in blocks:
         begin = 0
@@ -476,10 +484,10 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def num_row_groups(file: InputFile, columns: TableColumns) -> int:
-    """How many row groups a Parquet file has.
+    """Return the number of row groups in a Parquet file.
 
     Raises:
-        UserError: it is no Parquet file, or has no such columns.
+        UserError: The file is not Parquet, or lacks a column.
     """
     try:
         with open_input(file.path) as opened:
@@ -492,14 +500,14 @@ def num_row_groups(file: InputFile, columns: TableColumns) -> int:
 
 
 def read_table(split: InputSplit) -> Iterator[Page | Failure]:
-    """The documents of a part of a table, streamed; a failure for each line or row that is none.
+    """Yield the documents of a part of a table, and a failure for each line or row that is not a document.
 
-    Reasons: bad_json, missing_text, too_large, damaged_stream, truncated, trailing_garbage. An id is `books:NAME:ID`,
-    where ID is the document's own `id`, or else the line's byte offset (of a compressed file: in what it holds), or row
+    Reasons: bad_json, missing_text, too_large, damaged_stream, truncated, trailing_garbage. An id is `books:NAME:ID`.
+    ID is the `id` of the document. Without one, it is the byte offset of the line (in the decompressed data), the row
     group and row, or the row of the dataset.
 
     Raises:
-        OSError: the file cannot be opened or read.
+        OSError: The file cannot be opened or read.
     """
     rows: Iterator[tuple[str, Mapping[str, Any] | Failure]] = _ROWS[split.format](split)
     name, language, columns = split.names[0], split.languages[0], TableColumns.of(split)
@@ -525,7 +533,7 @@ def read_table(split: InputSplit) -> Iterator[Page | Failure]:
 
 
 def _clean(text: str) -> str:
-    """JSON can escape lone surrogates, which no UTF-8 can hold."""
+    """Replace lone surrogates, which JSON can escape and UTF-8 cannot encode."""
     return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
 
 
@@ -541,7 +549,7 @@ def _parquet_rows(split: InputSplit) -> Iterator[tuple[str, Mapping[str, Any] | 
                         yield f"{group}.{row}", values
                         row += 1
             except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-                # Arrow raises plain OSErrors over content; those of the file system carry a number.
+                # Arrow raises plain OSErrors for bad content. Those of the file system have an errno.
                 if isinstance(error, OSError) and error.errno is not None:
                     raise
                 position = f"{group}.{row}"

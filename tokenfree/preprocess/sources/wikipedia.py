@@ -1,7 +1,7 @@
-"""Wikipedia dumps: what the head of a dump says, its parts, and the pages of each part.
+"""Wikipedia dumps: the head of a dump, its parts, and the pages of each part.
 
-MediaWiki escapes every `<` of a text, so that `<page>` and `</page>` can be nothing but tags. Searching for them is
-fast, knows no entities to expand and no nesting to overflow, and goes on after a page that is broken.
+MediaWiki escapes every `<` of a text, so `<page>` and `</page>` are always tags. Searching for them is fast, has no
+entities to expand and no nesting to overflow, and continues after a broken page.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from tokenfree.preprocess.sources.compression import (
 )
 from tokenfree.preprocess.sources.files import WIKIMEDIA_LANGUAGES, InputFile, open_input, wikimedia_database
 
-HEAD_BYTES = 1_000_000  # decompressed, of each dump, to learn how well it compresses
-MAX_HEAD_BYTES = 16_000_000  # a dump has its first page before
-PROBE_BYTES = 64_000_000  # a bz2 file without a second stream before is taken for one stream
+HEAD_BYTES = 1_000_000  # decompressed, of each dump, to measure its compression ratio
+MAX_HEAD_BYTES = 16_000_000  # a dump has its first page within these
+PROBE_BYTES = 64_000_000  # a bz2 file without a second stream within these counts as one stream
 _REFUSED = {
     b"7z\xbc\xaf'\x1c": ("a 7z archive", "7z x -so {path} | bzip2 > {stem}.bz2"),
     b"PK\x03\x04": ("a zip archive", "unzip -p {path} | bzip2 > {stem}.bz2"),
@@ -49,7 +49,7 @@ _OFFSET = re.compile(rb"(?m)^(\d{1,15}):")
 
 @dataclass(frozen=True)
 class DumpHead:
-    """What the first blocks of a dump tell; `ratio` is decompressed bytes per stored byte."""
+    """What the first blocks of a dump show. `ratio` is decompressed bytes per stored byte."""
 
     format: Format
     encoding: str
@@ -60,17 +60,17 @@ class DumpHead:
 
 
 def is_dump_name(name: str) -> bool:
-    """Whether a file in a folder is taken for a dump: `.xml` in its name and no index, checksum or stub of one."""
+    """Return True if a file in a folder is read as a dump: `.xml` in its name, and no index, checksum or stub."""
     return (
         ".xml" in name and "-index" not in name and "-stub" not in name and not name.endswith(("sum", ".txt", ".rss"))
     )
 
 
 def split_dump(file: InputFile, language: str | None, split_bytes: int) -> list[InputSplit]:
-    """The parts of a dump, of about `split_bytes` decompressed bytes each.
+    """Return the parts of a dump, of about `split_bytes` decompressed bytes each.
 
     Raises:
-        UserError: it is no dump, or one that cannot be read in a stream.
+        UserError: The file is not a dump, or cannot be read in a stream.
     """
     head = read_head(file, language)
     cuts = [0, *_cuts(file, head, split_bytes), file.size]
@@ -95,10 +95,10 @@ def split_dump(file: InputFile, language: str | None, split_bytes: int) -> list[
 
 
 def read_head(file: InputFile, language: str | None) -> DumpHead:
-    """What a dump tells as far as its first page (and some on).
+    """Return what a dump shows up to its first page or a little further.
 
     Raises:
-        UserError: the file holds no page of a dump, or is in a format or an encoding that is not known.
+        UserError: The file has no page of a dump, or its format or encoding is not supported.
     """
     path = file.path
     if file.size == 0:
@@ -156,7 +156,7 @@ def _encoding(start: bytes, path: str) -> str:
         encoding = codecs.lookup(name).name
     except LookupError:
         encoding = name
-    if encoding in ("utf-8", "ascii", "utf-16"):  # a declaration that can be read as ASCII is not in UTF-16
+    if encoding in ("utf-8", "ascii", "utf-16"):  # a declaration that is readable as ASCII is not in UTF-16
         return "utf-8"
     if not _ENCODINGS.fullmatch(encoding):
         raise UserError(f"wikipedia: {path} declares the encoding {name}, which is not known; convert it to UTF-8")
@@ -164,7 +164,7 @@ def _encoding(start: bytes, path: str) -> str:
 
 
 def _site(file_name: str, xml: str, language: str | None) -> Site:
-    """The file's name wins over the dump's head, which in excerpts and converted dumps is often another wiki's."""
+    """Return the wiki of a dump. The file's name wins: in excerpts and converted dumps the head often names another."""
     base = file_name.rpartition("/")[2]
     known = wikimedia_database(base)
     database, told = known or (None, None)
@@ -177,7 +177,7 @@ def _site(file_name: str, xml: str, language: str | None) -> Site:
 
 
 def _cuts(file: InputFile, head: DumpHead, split_bytes: int) -> list[int]:
-    """Where the parts after the first begin. Readers find pages and streams by themselves, so any position is right."""
+    """Return where the parts after the first begin. Any position works: readers find pages and streams themselves."""
     step = max(1, round(split_bytes / head.ratio))
     num_parts = math.ceil(file.size / step)
     if num_parts < 2 or head.encoding != "utf-8" or head.format not in ("xml", "bz2"):
@@ -193,12 +193,12 @@ def _cuts(file: InputFile, head: DumpHead, split_bytes: int) -> list[int]:
 
 
 def _index_cuts(file: InputFile, step: int) -> list[int]:
-    """Starts of streams, about `step` bytes apart, from the index beside a dump; none if there is none that fits."""
+    """Return starts of streams, about `step` bytes apart, from the index next to a dump, or [] if none fits."""
     cuts: list[int] = []
     start = last = 0
     for offset in _index_offsets(file.path):
         if offset < last or offset >= file.size:
-            return []  # the index of another dump
+            return []  # the index belongs to another dump
         if offset - start > step and last > start:
             cuts.append(last)
             start = last
@@ -223,7 +223,7 @@ def _index_offsets(path: str) -> Iterator[int]:
 
 
 def _parse_index(path: str, size: int) -> Iterator[int]:
-    """The offsets of the lines `offset:page id:title`; those of one stream's pages are equal."""
+    """Yield the offsets of the lines `offset:page id:title`, each once. The pages of one stream share an offset."""
     rest = b""
     last = -1
     for event in read_blocks(path, "bz2" if path.endswith(".bz2") else "xml", 0, size):
@@ -236,12 +236,12 @@ def _parse_index(path: str, size: int) -> Iterator[int]:
                 last = offset
 
 
-MAX_PAGE_BYTES = 100_000_000  # of a page with its last revision; MediaWiki itself allows 2 MB
+MAX_PAGE_BYTES = 100_000_000  # for a page with its last revision; MediaWiki itself allows 2 MB
 RAW_BYTES = 1_000_000  # kept of a page that is too large
-REDUCE_BYTES = 8_000_000  # a page that grows beyond is cut down to its last revision
+REDUCE_BYTES = 8_000_000  # a page that grows larger is cut to its last revision
 _OPEN = b"<page"
 _PAGE_TAG = re.compile(_OPEN + rb"[\s>]")
-_TAIL_BYTES = 16  # more than any tag searched for, for those that lie across two blocks
+_TAIL_BYTES = 16  # more than any tag searched for, to find tags that span two blocks
 
 
 @dataclass(frozen=True)
@@ -253,7 +253,7 @@ class RawPage:
 
 @dataclass(frozen=True)
 class Loss:
-    """What could not be read: a broken page (`data` is its beginning), or, at `offset` of the stored file, more."""
+    """Lost content: a broken page (`data` is its beginning), or bytes at `offset` of the stored file."""
 
     reason: str
     data: bytes = b""
@@ -264,7 +264,7 @@ Found: TypeAlias = RawPage | Loss
 
 
 def as_utf8(events: Iterable[Event], encoding: str) -> Iterator[Event]:
-    """The events of a dump in `encoding` with their bytes in UTF-8; what is no text becomes bytes that are no UTF-8."""
+    """Yield the events of a dump in `encoding` with their bytes in UTF-8. Undecodable bytes become invalid UTF-8."""
     errors = "surrogatepass" if encoding.startswith("utf-16") else "surrogateescape"
     decoder = codecs.getincrementaldecoder(encoding)(errors)
     for event in events:
@@ -277,12 +277,13 @@ def as_utf8(events: Iterable[Event], encoding: str) -> Iterator[Event]:
 
 
 def scan_pages(events: Iterable[Event], rooted: bool) -> Iterator[Found]:
-    """The pages that start in owned blocks, whole, and what was lost among them, in the order of the file.
+    """Yield the whole pages that start in owned blocks, and the losses among them, in the order of the file.
 
-    `rooted` tells that the dump opens with `<mediawiki>`: then one that ends without `</mediawiki>` has lost its end.
-    Losses do not depend on how a file was cut into ranges: a damage belongs to the range of its stream, a page to the
-    range that it starts in; a page that a damage cuts off is told with the damage. One exception: a last range in which
-    no tag of a page stands, too short for a planned one, does not tell that `</mediawiki>` is missing.
+    `rooted` means that the dump opens with `<mediawiki>`. If such a dump ends without `</mediawiki>`, its end is lost.
+
+    Losses do not depend on how a file was cut into ranges. Damage belongs to the range of its stream, and a page to the
+    range that it starts in. A page cut off by damage is reported with the damage. One exception: a last range without
+    any tag of a page, which is shorter than a planned one, does not report a missing `</mediawiki>`.
     """
     scanner = _Scanner()
     for event in events:
@@ -302,21 +303,21 @@ def scan_pages(events: Iterable[Event], rooted: bool) -> Iterator[Found]:
 
 
 class _Scanner:
-    """The bytes not yet told, and whether a page is open in them."""
+    """The bytes that were not yielded yet, and the state of the page in them."""
 
     def __init__(self) -> None:
         self.buffer = bytearray()
-        self.limit: int | None = None  # pages from here on are not ours
+        self.limit: int | None = None  # pages from here on belong to the next range
         self.finished = False
         self._open = False  # the buffer begins with a page
-        self._skipping = False  # the open page was too large and has been told
-        self._searched = 0  # no closing tag ends before
+        self._skipping = False  # the open page was too large and was reported
+        self._searched = 0  # no closing tag ends before this position
         self._reduce_at = REDUCE_BYTES
         self._seen_page = False
         self._seen_root_end = False
 
     def feed(self, data: bytes) -> Iterator[Found]:
-        """The pages that are complete with `data`."""
+        """Yield the pages that are complete with `data`."""
         self.buffer += data
         position = 0
         while True:
@@ -339,7 +340,7 @@ class _Scanner:
             yield from self._shrink()
 
     def finish(self, end: End, rooted: bool) -> Iterator[Loss]:
-        """What the end of the file cuts off."""
+        """Yield what the end of the file cuts off."""
         if self._open:
             if not self._skipping:
                 yield Loss("truncated", bytes(self.buffer[:RAW_BYTES]), end.offset)
@@ -347,7 +348,7 @@ class _Scanner:
             yield Loss("truncated", offset=end.offset)
 
     def _find_open(self, position: int) -> int:
-        """Goes to the next page, or, where there is none yet, to the bytes that a tag may begin in."""
+        """Move to the next page, or if there is none yet, to the bytes that may begin a tag."""
         match = _PAGE_TAG.search(self.buffer, position)
         gap_end = match.start() if match else len(self.buffer)
         self._seen_root_end |= self.buffer.find(b"</mediawiki", position, gap_end) >= 0
@@ -356,7 +357,7 @@ class _Scanner:
             self._open, self._searched, self._reduce_at = True, match.end(), REDUCE_BYTES
             return match.start()
         if self.limit is not None:
-            # Only a tag that begins before the limit and may go on after it is worth reading on for.
+            # Read on only for a tag that begins before the limit and may end after it.
             tail = bytes(self.buffer[max(position, self.limit - len(_OPEN)) : self.limit])
             begun = tail[tail.rfind(b"<") :] if b"<" in tail else b""
             awaited = begun and _OPEN.startswith(begun) and len(self.buffer) < self.limit + _TAIL_BYTES
@@ -364,9 +365,9 @@ class _Scanner:
         return max(position, len(self.buffer) - _TAIL_BYTES)
 
     def _find_close(self, position: int) -> tuple[int, Found] | None:
-        """Where the page at `position` ends, and what it is; a further `<page>` ends it too, as a broken one."""
+        """Return where the page at `position` ends, and what it is. Another `<page>` also ends it, as a broken page."""
         start = max(position + len(_OPEN) + 1, self._searched - _TAIL_BYTES)
-        # The next page first: looking for the end of each of many unclosed pages first would take quadratic time.
+        # Search the next page first: searching the end of each of many unclosed pages first would take quadratic time.
         nested = _PAGE_TAG.search(self.buffer, start)
         close = self.buffer.find(b"</page>", start, nested.start() if nested else len(self.buffer))
         if nested and close < 0:
@@ -381,7 +382,7 @@ class _Scanner:
         return end, RawPage(bytes(self.buffer[position:end]))
 
     def _shrink(self) -> Iterator[Loss]:
-        """Keeps the memory bounded while a page goes on and on."""
+        """Bound the memory of a page that does not end."""
         if self._skipping:
             self.finished = self.limit is not None
             self._drop(0, max(0, len(self.buffer) - _TAIL_BYTES))
@@ -414,7 +415,7 @@ _REDIRECT = re.compile(r"\s*#\s*redirect\b", re.IGNORECASE)
 
 
 def read_pages(split: InputSplit) -> Iterator[Page | Failure]:
-    """The pages that start in the split, in the order of the file; damage and broken pages come as failures."""
+    """Yield the pages that start in the split, in the order of the file, and damage and broken pages as failures."""
     assert split.site is not None
     events = read_blocks(split.inputs[0], split.format, split.start, split.end)
     if split.encoding != "utf-8":
@@ -427,9 +428,9 @@ def read_pages(split: InputSplit) -> Iterator[Page | Failure]:
 
 
 def parse_page(data: bytes, site: Site, *, needs_ns: bool = True) -> Page | Failure:
-    """The last revision of one `<page>` element in UTF-8, or why there is none.
+    """Return the last revision of one `<page>` element in UTF-8, or the failure.
 
-    Reasons: bad_encoding, missing_title, missing_ns (only if it `needs_ns`; older dumps tell the namespace by the title
+    Reasons: bad_encoding, missing_title, missing_ns (only if `needs_ns`; older dumps show the namespace in the title
     alone), missing_id, missing_text. An empty `<text/>` is an empty text.
     """
     try:
@@ -454,7 +455,7 @@ def parse_page(data: bytes, site: Site, *, needs_ns: bool = True) -> Page | Fail
         return Failure(_page_id(xml, site), reason or "missing_text", xml)
     title = unescape(title_match.group(1)).strip()
     text = "" if empty else unescape(xml[opening.end() : closing])
-    # Content model: before the text in present dumps, after it in those of 2012 to 2013.
+    # The content model stands before the text in current dumps, and after it in those of 2012 to 2013.
     model = _MODEL.search(xml, revision, opening.start()) or _MODEL.search(xml, max(closing, opening.end()))
     return Page(
         id=_page_id(xml, site),
@@ -470,9 +471,10 @@ def parse_page(data: bytes, site: Site, *, needs_ns: bool = True) -> Page | Fail
 
 
 def unescape(raw: str) -> str:
-    """Character data as XML means it: line ends, the five entities, numbers; others, such as a bomb's, stay.
+    """Return the character data of XML: resolve line ends, the five entities and numbers, but no other entities.
 
-    Numbers of what is no character (surrogates, NUL, beyond Unicode) become U+FFFD.
+    Others, such as those of an entity bomb, stay as they are. Numbers of non-characters (surrogates, NUL, beyond
+    Unicode) become U+FFFD.
     """
     if "\r" in raw:
         raw = raw.replace("\r\n", "\n").replace("\r", "\n")
@@ -496,12 +498,12 @@ def _character(match: re.Match[str]) -> str:
     number = int(match.group(1), 16) if match.group(1) else int(match.group(2))
     if number == 0 or 0xD800 <= number <= 0xDFFF or number > 0x10FFFF:
         return "\ufffd"
-    # `&` would otherwise be taken for the start of an entity by what follows.
+    # A bare `&` would be taken for the start of an entity by the next steps.
     return "&amp;" if number == 0x26 else chr(number)
 
 
 def _page_id(xml: str, site: Site) -> str:
-    """`database:page:revision`, with `?` for what a broken page does not tell."""
+    """Return `database:page:revision`, with `?` for what a broken page lacks."""
     revision = xml.rfind("<revision")
     page_id = _ID.search(xml, 0, xml.find("<revision") if revision >= 0 else len(xml))
     revision_id = _ID.search(xml, revision) if revision >= 0 else None
