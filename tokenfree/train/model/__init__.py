@@ -1,1 +1,1 @@
-"""The model Y = UP(ENCODE(DOWN(embed(x)))): one folder for each slot of the frame, one file for each variant."""
+"""The model Y = UP(ENCODE(DOWN(embed(x)))): one package per part, one file per variant."""

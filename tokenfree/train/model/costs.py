@@ -1,4 +1,4 @@
-"""What a model costs: parameters, multiply-accumulates, memory, and whether bfloat16 pays here.
+"""Costs of a model: parameters, multiply-accumulates, memory, and the speed of bfloat16 on this machine.
 
 B batch, C characters, P targets, U sequence, D width
 """
@@ -17,12 +17,12 @@ from tokenfree.train.model.common.basic import Cost, Dimensions, count_parameter
 from tokenfree.train.model.encoder import Encoder, ModelConfig
 from tokenfree.train.model.layers.bert import BertLayer
 
-BYTES = 4  # of a float32
-OPTIMIZER_MOMENTS = 2  # Adam and LAMB keep two numbers for each parameter
+BYTES = 4  # size of a float32
+OPTIMIZER_MOMENTS = 2  # Adam and LAMB keep two numbers per parameter
 
 
 class Memory(NamedTuple):
-    """Bytes that one training step in float32 holds when the backward pass begins."""
+    """Memory in bytes of a float32 training step when the backward pass begins."""
 
     weights: int
     gradients: int
@@ -31,26 +31,26 @@ class Memory(NamedTuple):
 
     @property
     def total(self) -> int:
-        """All of them, bytes."""
+        """Total number of bytes."""
         return sum(self)
 
 
 def costs(model: ModelConfig, length: int, num_targets: int | None = None) -> list[Cost]:
-    """The parts of `model` in the order of the computation, for one example of `length` characters.
+    """Return the costs of the parts of `model` in computation order, for one example of `length` characters.
 
-    Multiply-accumulates are those of the formulas (dense layers, convolutions, attention over visible pairs), whether
-    or not the code finds a cheaper way. With `num_targets` only so many characters are upsampled.
+    Multiply-accumulates follow the formulas (dense layers, convolutions, attention over visible pairs), even where the
+    code is cheaper. `num_targets` is the number of characters to upsample. None: all.
     """
     return _shapes_only(model).costs(length, num_targets)
 
 
 def forward_multiply_accumulates(model: ModelConfig, length: int, num_targets: int | None = None) -> int:
-    """Multiply-accumulates of one forward pass over one example."""
+    """Return the multiply-accumulates of one forward pass over one example."""
     return sum(cost.multiply_accumulates for cost in costs(model, length, num_targets))
 
 
 def step_memory(model: ModelConfig, length: int, batch: int, num_targets: int | None = None) -> Memory:
-    """The memory of a training step on the CPU, from what autograd keeps in a forward pass without data."""
+    """Return the memory of a training step on the CPU, measured as what autograd saves in a pass over fake tensors."""
     encoder = _shapes_only(model)
     with FakeTensorMode(allow_non_fake_inputs=True):
         encoder.to_empty(device="cpu")
@@ -65,7 +65,7 @@ def _kept(encoder: Encoder, length: int, batch: int, num_targets: int | None) ->
     def keep(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
         if storage._cdata not in own:
-            kept[storage._cdata] = (storage.nbytes(), tensor)  # the tensor lives on, so that its key stays its own
+            kept[storage._cdata] = (storage.nbytes(), tensor)  # keep the tensor, so that its key is not reused
         return tensor
 
     codepoints_BC = torch.zeros(batch, length, dtype=torch.int64)
@@ -76,7 +76,7 @@ def _kept(encoder: Encoder, length: int, batch: int, num_targets: int | None) ->
 
 
 def _unit_ends(encoder: Encoder, length: int, batch: int) -> Tensor | None:
-    """As many units as there is room for, where units are given by the text; int64 [batch, units]."""
+    """Return evenly spaced ends for the maximum number of units, int64 [B, U]; None if units do not need the text."""
     if encoder.config.downsampler.bytes_per_word is None:
         return None
     num_units = encoder.downsampler.num_units(length)
@@ -88,13 +88,13 @@ def _shapes_only(model: ModelConfig) -> Encoder:
         return model.build()
 
 
-_VALUES = {"cpu": 2**17, "cuda": 2**24}  # of the sequences that are timed: so many that the arithmetic takes the time
+_VALUES = {"cpu": 2**17, "cuda": 2**24}  # values of the timed batch: enough that arithmetic dominates the time
 _UNITS = 64
-_PAYS = 1.25  # of a layer; the rest of a step gains less
+_PAYS = 1.25  # minimum speedup of a layer for which bfloat16 is worthwhile; the rest of a step gains less
 
 
 def bfloat16_speed(dimensions: Dimensions, *, repeats: int = 3) -> float:
-    """How many times as fast a BERT layer is in bfloat16 as in float32, on a GPU or by the time of one CPU thread."""
+    """Return the speedup of a BERT layer in bfloat16 over float32, on a GPU or else in time of one CPU thread."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     layer = BertLayer(dimensions, FullAttention(dimensions.dropout)).to(device)
     batch = max(1, _VALUES[device.type] // (_UNITS * dimensions.width))
@@ -115,7 +115,7 @@ def bfloat16_speed(dimensions: Dimensions, *, repeats: int = 3) -> float:
     torch.set_num_threads(1)
     try:
         both = (torch.float32, torch.bfloat16)
-        rounds = [[seconds(dtype) for dtype in both] for _ in range(repeats + 1)][1:]  # the first one warms up
+        rounds = [[seconds(dtype) for dtype in both] for _ in range(repeats + 1)][1:]  # the first round is a warm-up
     finally:
         torch.set_num_threads(threads)
     float32, bfloat16 = (min(times) for times in zip(*rounds, strict=True))
@@ -123,12 +123,12 @@ def bfloat16_speed(dimensions: Dimensions, *, repeats: int = 3) -> float:
 
 
 def told(speed: float) -> str:
-    """A speed of `bfloat16_speed` in words."""
+    """Describe a result of `bfloat16_speed`."""
     return f"a layer is {speed:.1f} times as fast in bfloat16 as in float32 on this machine"
 
 
 def advice(speed: float, precision: str) -> str:
-    """What a speed of `bfloat16_speed` says to a recipe with this `train.precision`; empty where nothing changes."""
+    """Return advice on `train.precision` for a result of `bfloat16_speed`; empty if it should stay."""
     if speed >= _PAYS and precision == "float32":
         return "set train.precision to bfloat16 to train faster"
     if speed < _PAYS and precision == "bfloat16":

@@ -1,4 +1,4 @@
-"""The encoder Y = UP(ENCODE(DOWN(embed(x)))), put together from one variant for each slot of the frame.
+"""The encoder Y = UP(ENCODE(DOWN(embed(x)))), built from one variant of each part.
 
 B batch, C characters, P targets, U units after DOWN, N single characters, D width
 """
@@ -36,17 +36,17 @@ from tokenfree.train.model.trunk import TrunkConfig
 
 @settings
 class ModelConfig:
-    """What the encoder is made of; the defaults are CANINE, base size (Clark et al., arXiv 2103.06874, section 3).
+    """Parts of the encoder; the defaults are CANINE base (Clark et al., arXiv 2103.06874, section 3).
 
     Attributes:
-        width: values of a vector of a unit and of what comes out.
-        character_width: the same of characters before DOWN, where that can change it; null: `width`.
-        embedder: symbols to vectors.
-        downsampler: DOWN, characters to units.
-        trunk: ENCODE, the deep stack over units.
-        upsampler: UP, units back to characters.
-        initialisation: how fresh weights begin: `official`, as in the code of CANINE and BERT; `scaled`, kernels to
-            their width and positions as sinusoids.
+        width: width of units and of the output vectors.
+        character_width: width of characters before DOWN, for downsamplers that can change it; null: `width`.
+        embedder: map from symbols to vectors.
+        downsampler: DOWN, from characters to units.
+        trunk: ENCODE, the deep stack of layers over units.
+        upsampler: UP, from units back to characters.
+        initialisation: initial weights. `official`: as in the code of CANINE and BERT; `scaled`: dense kernels scaled
+            to their number of inputs, position tables as sinusoids.
     """
 
     width: Positive = 768
@@ -59,7 +59,7 @@ class ModelConfig:
 
     @property
     def dimensions(self) -> Dimensions:
-        """Width, heads, inner width, dropout and activation of all layers."""
+        """Sizes, dropout and activation that all layers share."""
         trunk = self.trunk
         inner_width = 4 * self.width if trunk.inner_width is None else trunk.inner_width
         return Dimensions(
@@ -67,10 +67,10 @@ class ModelConfig:
         )
 
     def build(self) -> "Encoder":
-        """The encoder with fresh weights from torch's global generator.
+        """Return the encoder, initialised with torch's global generator.
 
         Raises:
-            UserError: where parts do not fit together (see `check`).
+            UserError: The parts do not fit together (see `check`).
         """
         problems = check(self)
         if problems:
@@ -79,7 +79,7 @@ class ModelConfig:
 
 
 def check(model: ModelConfig, length: int | None = None) -> list[str]:
-    """Return cross-field problems, one line each, for examples of `length` characters (any length where None)."""
+    """Return the problems between the parts, one line each, for examples of `length` characters (None: any length)."""
     downsampler = model.downsampler
     num_units = None if length is None else downsampler.num_units(length)
     return [
@@ -98,7 +98,7 @@ def _problems_of_heads(model: ModelConfig) -> Iterator[str]:
 
 
 def _problems_of_width(model: ModelConfig) -> Iterator[str]:
-    """What is wrong with characters that have a width of their own."""
+    """Yield the problems of a `character_width` that differs from `width`."""
     width, character_width, heads = model.width, model.dimensions.character_width, model.trunk.heads
     downsampler = model.downsampler
     if character_width == width:
@@ -118,7 +118,7 @@ def _problems_of_width(model: ModelConfig) -> Iterator[str]:
 
 
 class EncoderOutput(NamedTuple):
-    """Vectors of characters [B, C, D] (of the targets only: [B, P, D]), of units [B, U, D], of the whole [B, D]."""
+    """Vectors of characters [B, C, D] (or of targets [B, P, D]), of units [B, U, D] and of the sequence [B, D]."""
 
     characters: Tensor
     units: Tensor
@@ -126,9 +126,9 @@ class EncoderOutput(NamedTuple):
 
 
 class Encoder(nn.Module):
-    """Any embedder, downsampler, trunk and upsampler in one frame."""
+    """The encoder: an embedder, a downsampler, the trunk and an upsampler."""
 
-    # `Embedder`, `Downsampler` and `Upsampler`: only who chose the part knows its class.
+    # An `Embedder`, a `Downsampler` and an `Upsampler`. Their classes depend on the config.
     embedder: Any
     downsampler: Any
     upsampler: Any
@@ -154,21 +154,21 @@ class Encoder(nn.Module):
         unit_ends_BU: Tensor | None = None,
         global_BC: Tensor | None = None,
     ) -> EncoderOutput:
-        """Encode a batch of padded character sequences, whose first character is CLS.
+        """Encode a batch of padded character sequences that begin with CLS.
 
         Args:
-            codepoints_BC: int64 codepoints (specials from the Private Use Area, 0 for padding); or what else the
-                embedder reads, as `EmbedderConfig.symbols` says: vectors are float [B, C, S].
-            mask_BC: bool, true for real characters; CLS counts as real even in a row of padding.
-            segments_BC: int64 segment ids, 0 where not given.
-            targets_BP: int64 character indices. Where given, only these characters are upsampled, which costs a
-                fraction and gives the same vectors as upsampling all and gathering. An upsampler that makes several
-                vectors of a unit takes int64 [B, P, 2] as well: pairs of a unit and the number of its vector.
-            unit_ends_BU: int64, where given by the text: the characters (from the first on, without gaps) up to which
-                each unit reaches. Units past the last one end where that does. Only for downsamplers that take words of
-                the text (`DownsamplerConfig.bytes_per_word`).
-            global_BC: bool, characters whose units see all and are seen by all, besides CLS, in patterns with global
-                units (as many of them as these have room for).
+            codepoints_BC: int64 codepoints (specials from the Private Use Area, 0 for padding), or the symbols of
+                `EmbedderConfig.symbols`. Vectors are float [B, C, S].
+            mask_BC: bool, true for real characters. CLS counts as real even in a row of padding.
+            segments_BC: int64 segment ids. None: all 0.
+            targets_BP: int64 indices of the characters to upsample. The result equals upsampling all characters and
+                gathering these, at a fraction of the cost. Upsamplers that make several vectors per unit also take
+                int64 [B, P, 2]: pairs of a unit and the index of its vector. None: all characters.
+            unit_ends_BU: int64 end (exclusive) of each unit in characters, only for downsamplers with words of the
+                text (`DownsamplerConfig.bytes_per_word`). Units start at character 0 and leave no gaps. Unused units
+                repeat the end of the last one.
+            global_BC: bool, characters whose units become global in addition to CLS: they attend to all units, and all
+                units attend to them. Only for attention patterns with global units, up to their maximum number.
         """
         num_characters = codepoints_BC.shape[1]
         codepoints_BC, mask_BC, segments_BC, global_BC = self.padded(codepoints_BC, mask_BC, segments_BC, global_BC)
@@ -187,9 +187,10 @@ class Encoder(nn.Module):
         unit_ends_BU: Tensor | None = None,
         global_BC: Tensor | None = None,
     ) -> tuple[Downsampled, Tensor]:
-        """ENCODE(DOWN(embed(x))): what DOWN gave, and the units [B, U, D]. All that a classifier needs, with `pool`.
+        """Return the output of DOWN and the units ENCODE(DOWN(embed(x))), [B, U, D].
 
-        See `forward`, which pads inputs that are too short for one unit (`padded`); here they must not be.
+        With `pool`, this is all that a classifier needs. The arguments are those of `forward`. Pass inputs that are too
+        short for one unit through `padded` first.
         """
         embedded = self.embedder(codepoints_BC, segments_BC)
         if isinstance(embedded, TableRows) and not self.downsampler.takes_rows:
@@ -200,9 +201,9 @@ class Encoder(nn.Module):
         return down, self.trunk(down.units_BUD, down.valid_BU, segments_BU, global_BU)
 
     def padded(self, codepoints_BC: Tensor, *others_BC: Tensor | None) -> tuple[Any, ...]:
-        """Symbols and what goes with them, such as their mask, with 0 behind what is too short for one unit."""
+        """Pad symbols, and tensors that accompany them such as the mask, with zeros to at least one unit."""
         missing: Any = self.downsampler.min_characters - codepoints_BC.shape[1]
-        exporting = torch.compiler.is_exporting()  # a graph for sequences of any length
+        exporting = torch.compiler.is_exporting()  # the exported graph must hold for sequences of any length
         if exporting:
             missing = torch.sym_max(missing, 0)
         if not exporting and missing <= 0:
@@ -211,19 +212,19 @@ class Encoder(nn.Module):
         return longer, *(None if other_BC is None else F.pad(other_BC, (0, missing)) for other_BC in others_BC)
 
     def pool(self, units_BUD: Tensor) -> Tensor:
-        """One vector for the whole sequence, [B, D]: tanh of a dense layer on the first unit, CLS."""
+        """Return one vector per sequence, [B, D]: tanh of a dense layer over the first unit, CLS."""
         return torch.tanh(self.pooler(units_BUD[:, 0]))
 
     def embed_characters(
         self, codepoints_BP: Tensor, positions_BP: Tensor, segments_BP: Tensor | None = None
     ) -> Tensor:
-        """Embeddings [B, P, D] of single characters without neighbours, at given positions and in given segments."""
+        """Embed single characters without their neighbours, at the given positions and segments: [B, P, D]."""
         segments_N1 = None if segments_BP is None else segments_BP.reshape(-1, 1)
         x_N1D = look_up(self.embedder(codepoints_BP.reshape(-1, 1), segments_N1, positions_BP.reshape(-1, 1)))
         return self.downsampler.widened(x_N1D).reshape(*codepoints_BP.shape, -1)
 
     def costs(self, length: int, num_targets: int | None = None) -> list[Cost]:
-        """The parts in the order of the computation, for one example of `length` characters."""
+        """Return the costs of the parts in computation order, for one example of `length` characters."""
         num_units = self.downsampler.num_units(length)
         return [
             *self.embedder.costs(length),
@@ -243,21 +244,20 @@ class Encoder(nn.Module):
 
 
 def mean_of_text(vectors_BPD: Tensor, real_BP: Tensor) -> Tensor:
-    """Return the mean [B, D] over the real vectors between CLS, the first, and SEP, the last; CLS where none is."""
+    """Return the mean [B, D] of the real vectors between CLS (the first) and SEP (the last), or CLS without any."""
     is_first_P = torch.arange(real_BP.shape[1], device=real_BP.device) == 0
     inner_BP = real_BP & (real_BP.flip(1).cumsum(1).flip(1) > 1) & ~is_first_P
-    inner_BP = inner_BP | (is_first_P & ~inner_BP.any(dim=1, keepdim=True))  # onnxruntime has no `where` of bools
+    inner_BP = inner_BP | (is_first_P & ~inner_BP.any(dim=1, keepdim=True))  # onnxruntime lacks `where` for bool
     return (vectors_BPD * inner_BP[..., None]).sum(dim=1) / inner_BP.sum(dim=1, keepdim=True)
 
 
 def _with_cls(mask_BC: Tensor) -> Tensor:
-    """The mask, true for the first character."""
+    """Set the mask of the first character, CLS, to true."""
     first_C = torch.arange(mask_BC.shape[1], device=mask_BC.device) == 0
     return mask_BC.bool() | first_C
 
 
 def _first(y_BCD: Tensor, number: int) -> Tensor:
-    """The first characters."""
-    if torch.compiler.is_exporting():  # a graph is without slices that take all of its example
+    if torch.compiler.is_exporting():  # a slice that covers the whole example would be dropped from the graph
         return y_BCD.index_select(1, torch.arange(number, device=y_BCD.device))
     return y_BCD[:, :number]

@@ -20,17 +20,17 @@ from tokenfree.train.model.common.slots import Layer, TrunkSettings
 
 @settings
 class TrunkConfig(TrunkSettings):
-    """The deep stack, by default of BERT's base size (Devlin et al., arXiv 1810.04805, section 3)."""
+    """Stack of Transformer layers; the defaults are BERT base (Devlin et al., arXiv 1810.04805, section 3)."""
 
     def build(self, dimensions: Dimensions) -> Trunk:
-        """The stack with fresh weights."""
+        """Return the stack with initial weights."""
         return Trunk(self, dimensions)
 
 
 class Trunk(nn.Module):
-    """A stack of layers of one kind, with one pattern (which may depend on the depth) and one position code."""
+    """A stack of equal layers with one attention pattern (which may depend on depth) and one position encoding."""
 
-    positions: Any  # a `Positions`: only who chose the part knows its class
+    positions: Any  # a `Positions`; its class depends on the config
     segments: Any
 
     def __init__(self, config: TrunkConfig, dimensions: Dimensions) -> None:
@@ -53,14 +53,14 @@ class Trunk(nn.Module):
         segments_BU: Tensor | None = None,
         global_BU: Tensor | None = None,
     ) -> Tensor:
-        """Return the units after all layers, [B, U, D]; only segments of the trunk read `segments_BU`, int64, or 0."""
+        """Return the units after all layers, [B, U, D]. Only the trunk's segments use `segments_BU`, int64. None: 0."""
         biases = self._biases(units_BUD, valid_BU, segments_BU)
         for layer, bias in zip(self.layers, biases, strict=True):
             units_BUD = layer(units_BUD, valid_BU, bias, global_BU=global_BU)
         return self.end(units_BUD)
 
     def costs(self, num_units: int) -> list[Cost]:
-        """Its steps for one example of `num_units` units; with codes, their parameters and arithmetic come first."""
+        """Return the costs for one example of `num_units` units: positions and segments, if any, then the layers."""
         layers = self._layers()
         multiply_accumulates = sum(layer.multiply_accumulates(num_units) for layer in layers)
         codes = count_parameters(self.positions, self.segments)
@@ -77,7 +77,7 @@ class Trunk(nn.Module):
         return layers
 
     def _biases(self, units_BUD: Tensor, valid_BU: Tensor, segments_BU: Tensor | None) -> Sequence[LayerBias | None]:
-        """What position code and segments add in each layer of this forward pass."""
+        """Return what positions and segments add to the logits of each layer in this forward pass."""
         if segments_BU is None:
             segments_BU = torch.zeros(1, units_BUD.shape[1], dtype=torch.int64, device=units_BUD.device)
         added = [self.positions(units_BUD, valid_BU), self.segments(segments_BU)]
@@ -88,12 +88,12 @@ class Trunk(nn.Module):
 
 
 def shared(biases: Sequence[LayerBias]) -> Sequence[LayerBias]:
-    """The biases of all layers for one forward pass, of which the layers that have the same object share the values."""
+    """Return the biases of all layers for one forward pass. Layers with the same object compute its values once."""
     return [SharedBias(biases[0])] * len(biases) if biases[0] is biases[-1] else biases
 
 
 def sums(some: Sequence[LayerBias], others: Sequence[LayerBias]) -> list[LayerBias]:
-    """The sums of two biases in each layer; the same object where both are one for all layers."""
+    """Return the sum of two biases in each layer: the same object if both are the same for all layers."""
     if some[0] is some[-1] and others[0] is others[-1]:
         return [SumBias(some[0], others[0])] * len(some)
     return [SumBias(*both) for both in zip(some, others, strict=True)]

@@ -1,1 +1,1 @@
-"""Optimizers, one a file; `train.optimizer.name` chooses among them. `Config.build` gives a torch optimizer."""
+"""Optimizers, one per file, chosen by `train.optimizer.name`. `Config.build` returns a torch optimizer."""

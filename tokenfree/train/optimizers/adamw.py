@@ -12,9 +12,7 @@ from tokenfree.train.optimizers.base import AdamConfig, parameter_groups
 
 @settings
 class Config(AdamConfig):
-    """AdamW (Loshchilov and Hutter, arXiv 1711.05101, algorithm 2); the weight decay is multiplied by the learning rate
-    of the step.
-    """
+    """AdamW (Loshchilov and Hutter, arXiv 1711.05101, algorithm 2). The learning rate scales the weight decay."""
 
     name: Literal["adamw"] = "adamw"
     epsilon: Annotated[float, Field(gt=0)] = 1e-8
@@ -25,5 +23,5 @@ class Config(AdamConfig):
             lr=0.0,
             betas=(self.beta1, self.beta2),
             eps=self.epsilon,
-            fused=True,  # on a CPU four to six times faster than the default
+            fused=True,  # four to six times as fast as the default on a CPU
         )

@@ -1,5 +1,5 @@
 # pyright: reportPrivateImportUsage=false
-"""AdamW as in BERT's code, with which CANINE was fine-tuned: without the correction of the moments' bias."""
+"""AdamW as in BERT's code, with which CANINE was fine-tuned: without bias correction of the moments."""
 
 from typing import Any, Literal
 
@@ -12,9 +12,9 @@ from tokenfree.train.optimizers.base import AdamConfig, MomentOptimizer, Moments
 
 @settings
 class Config(AdamConfig):
-    """AdamW without the correction of the moments' bias, as in the code of BERT and CANINE; for fine-tuning.
+    """AdamW without bias correction of the moments, as in the code of BERT and CANINE; for fine-tuning.
 
-    With these betas the first step is 3.2 times as long as that of `adamw`; after some thousand steps they are alike.
+    With these betas the first step is 3.2 times as large as with `adamw`; they converge after some thousand steps.
     """
 
     name: Literal["adamw_bert"] = "adamw_bert"
@@ -25,7 +25,7 @@ class Config(AdamConfig):
 
 
 class BertAdamW(MomentOptimizer):
-    """w -= lr * (m / (sqrt(v) + epsilon) + decay * w), with the moments m and v as they are."""
+    """w -= lr * (m / (sqrt(v) + epsilon) + decay * w), with uncorrected moments m and v."""
 
     def update(self, parameters: list[Tensor], moments: Moments, group: dict[str, Any]) -> None:
         denominators = torch._foreach_sqrt(moments.squares)

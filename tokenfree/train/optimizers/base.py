@@ -1,5 +1,5 @@
 # pyright: reportPrivateImportUsage=false
-"""What every optimizer has: parameter groups, moments and the learning rate of each step."""
+"""Base of all optimizers: parameter groups, moments and the learning rate of each step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tokenfree.core.settings import settings
 
 
 def parameter_groups(module: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-    """Two groups: matrices, tables and kernels decay; biases, LayerNorm gains and other vectors do not."""
+    """Return two groups: matrices, tables and kernels, which decay; and biases, LayerNorm gains and other vectors."""
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
     return [
         {"params": [parameter for parameter in parameters if parameter.ndim >= 2], "weight_decay": weight_decay},
@@ -25,10 +25,10 @@ def parameter_groups(module: nn.Module, weight_decay: float) -> list[dict[str, A
 
 
 def stacked_tensors(module: nn.Module) -> dict[str, int]:
-    """Return the number of tensors of equal size that a parameter stacks in its first dimension, by its full name.
+    """Return the number of equally sized tensors that each named parameter stacks in its first dimension.
 
-    Parts of a model map names of their parameters to numbers in `stacked`: eight for the tables of eight hashes, 0 for
-    scalars that begin at zero. Parameters that are not named are one tensor.
+    Parts of a model define these numbers in `stacked`, by parameter name: 8 for the tables of eight hashes, 0 for
+    scalars that are initially zero. Other parameters are one tensor.
     """
     return {
         f"{prefix}.{name}" if prefix else name: count
@@ -38,15 +38,15 @@ def stacked_tensors(module: nn.Module) -> dict[str, int]:
 
 
 class Moments(NamedTuple):
-    """Of the parameters of a group that have gradients."""
+    """Moments of the parameters of a group that have gradients."""
 
-    steps: int  # that they were updated, this one included
+    steps: int  # number of updates, including this one
     means: list[Tensor]
     squares: list[Tensor]
 
 
 class MomentOptimizer(torch.optim.Optimizer):
-    """Keeps the moments of every parameter, as AdamW's; `update` of a subclass moves the parameters of a group."""
+    """An optimizer with the moments of AdamW. Subclasses update the parameters of a group in `update`."""
 
     def __init__(self, groups: Any, *, betas: tuple[float, float], epsilon: float, **defaults: Any) -> None:
         super().__init__(groups, {"lr": 0.0, "betas": betas, "epsilon": epsilon, "weight_decay": 0.0, **defaults})
@@ -61,7 +61,7 @@ class MomentOptimizer(torch.optim.Optimizer):
                 self.update(parameters, self._moments(parameters, *group["betas"]), group)
 
     def update(self, parameters: list[Tensor], moments: Moments, group: dict[str, Any]) -> None:
-        """Move the parameters of a group in place."""
+        """Update the parameters of a group in place."""
         raise NotImplementedError
 
     def _moments(self, parameters: list[Tensor], beta1: float, beta2: float) -> Moments:
@@ -74,7 +74,7 @@ class MomentOptimizer(torch.optim.Optimizer):
         torch._foreach_lerp_(means, gradients, 1 - beta1)
         torch._foreach_mul_(squares, beta2)
         torch._foreach_addcmul_(squares, gradients, gradients, 1 - beta2)
-        # A parameter that has a gradient once has one at every step.
+        # Parameters with a gradient have one at every step, so the step count of the first one holds for all.
         return Moments(int(states[0]["step"].item()), means, squares)
 
     def _state(self, parameter: Tensor) -> dict[str, Tensor]:
@@ -87,29 +87,29 @@ class MomentOptimizer(torch.optim.Optimizer):
 
 
 class OptimizerConfig(ABC):
-    """The `Config` of a file in this package."""
+    """Base class of the `Config` of each optimizer."""
 
     @abstractmethod
     def build(self, module: nn.Module) -> torch.optim.Optimizer:
-        """Return an optimizer over the parameters of `module`; the loop sets `lr` before every step.
+        """Return an optimizer over the parameters of `module`. The loop sets `lr` before every step.
 
-        Its state is kept by parameter and by the slots `step`, `exp_avg` and `exp_avg_sq`.
+        Its state has the entries `step`, `exp_avg` and `exp_avg_sq` for each parameter.
         """
 
     def rules(self) -> Mapping[str, Sequence[str]]:
-        """Return how its rules have changed: see `tokenfree.train.objectives.base.Objective.rules`."""
+        """Return the changes of each rule by its name: see `tokenfree.train.objectives.base.Objective.rules`."""
         return {}
 
 
 @settings
 class AdamConfig(OptimizerConfig):
-    """The settings that all optimizers with the moments of Adam have.
+    """Settings that all optimizers with Adam's moments share.
 
     Attributes:
-        weight_decay: share of a weight that it loses in a step, times the learning rate; of matrices only.
-        beta1: decay of the running mean of the gradients.
-        beta2: decay of the running mean of their squares.
-        epsilon: added to the root of that mean.
+        weight_decay: weight decay coefficient, multiplied by the learning rate; applies to matrices only.
+        beta1: decay rate of the running mean of gradients.
+        beta2: decay rate of the running mean of squared gradients.
+        epsilon: constant added to the root of the mean squared gradient.
     """
 
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
@@ -122,10 +122,10 @@ Schedule = Literal["linear", "bert"]
 
 
 def learning_rate(step: int, *, steps: int, peak: float, warmup: float, schedule: Schedule = "linear") -> float:
-    """The rate of the update numbered `step` (from 0): linear up to `peak` in a share `warmup` of `steps`, then to 0.
+    """Return the learning rate of update `step` (from 0): linear to `peak` in a share `warmup` of `steps`, then to 0.
 
-    The schedule `bert`, of the code of BERT and CANINE, falls from `peak` at the first update on, but is overridden by
-    the rise from 0 while that lasts: where the rise ends, the rate jumps down.
+    The schedule `bert`, from the code of BERT and CANINE, falls from `peak` starting at the first update. The warm-up
+    overrides it, so the rate jumps down when the warm-up ends.
     """
     if schedule == "bert":
         rising = int(warmup * steps)
@@ -137,7 +137,7 @@ def learning_rate(step: int, *, steps: int, peak: float, warmup: float, schedule
 
 
 def scale_rate(optimizer: torch.optim.Optimizer, module: nn.Module, factor: float) -> None:
-    """Move the parameters of `module` into groups whose `rate_factor` the loop multiplies the learning rate by."""
+    """Move the parameters of `module` into groups with a `rate_factor`, by which the loop scales the learning rate."""
     chosen = set(module.parameters())
     for group in list(optimizer.param_groups):
         moved = [parameter for parameter in group["params"] if parameter in chosen]

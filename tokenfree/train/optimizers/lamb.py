@@ -1,5 +1,5 @@
 # pyright: reportPrivateImportUsage=false
-"""LAMB (You et al., arXiv 1904.00962, algorithm 2): Adam whose step is scaled to the norm of each tensor."""
+"""LAMB (You et al., arXiv 1904.00962, algorithm 2): Adam with steps scaled to the norm of each tensor."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
@@ -27,7 +27,7 @@ class Config(AdamConfig):
     Weight decay is part of the scaled update.
 
     Attributes:
-        weight_decay: share of a weight that is added to its update before that is scaled; of matrices only.
+        weight_decay: share of a weight that is added to its update before scaling; applies to matrices only.
     """
 
     name: Literal["lamb"] = "lamb"
@@ -54,9 +54,9 @@ class Config(AdamConfig):
 class Lamb(MomentOptimizer):
     """u = m / (sqrt(v) + epsilon) + decay * w, with bias-corrected moments; w -= lr * (|w| / |u|) * u.
 
-    The trust ratio |w| / |u| is 1 where either norm is 0, and for biases, gains and scalars, as in the authors' code:
-    those that begin at zero would hardly grow. Each of the `tensors` that a parameter of a group stacks has a ratio of
-    its own; 0 stands for parameters whose ratio is 1.
+    The trust ratio |w| / |u| is 1 if either norm is 0. As in the authors' code, it is also 1 for biases, gains and
+    scalars: those that are initially zero would hardly grow. The `tensors` of a group is the number of tensors that its
+    parameters stack, each with its own ratio. 0 means that the ratio is 1.
     """
 
     def __init__(self, groups: Any, *, betas: tuple[float, float], epsilon: float) -> None:
@@ -76,7 +76,7 @@ class Lamb(MomentOptimizer):
 
 
 def _scale(updates: Tensors, parameters: Tensors, tensors: int, factor: float) -> None:
-    """Multiply updates in place by `factor` and the trust ratios of the `tensors` that each parameter is."""
+    """Multiply updates in place by `factor` and the trust ratios of the `tensors` stacked in each parameter."""
     if tensors == 0:
         torch._foreach_mul_(updates, factor)
     elif tensors == 1:
@@ -95,7 +95,7 @@ def _ratios(weight_norms: Tensor, update_norms: Tensor) -> Tensor:
 
 
 def _norms(stack: Tensor, tensors: int) -> Tensor:
-    """The norm of each of the tensors in a stack, [tensors], whatever part of the stack this worker holds."""
+    """Return the norms of the tensors in a stack, [tensors], even if this worker holds only a part of the stack."""
     of_rows = torch.linalg.vector_norm(stack.flatten(1), dim=1)
     if _is_part(of_rows):
         of_rows = of_rows.full_tensor()  # pyright: ignore[reportAttributeAccessIssue]
@@ -103,14 +103,14 @@ def _norms(stack: Tensor, tensors: int) -> Tensor:
 
 
 def _like(stack: Tensor, of_rows: Tensor) -> Tensor:
-    """Of one number for each row, those for the rows that this worker holds."""
+    """Return the part of `of_rows`, one number per row, for the rows that this worker holds."""
     if not _is_part(stack):
         return of_rows
-    from torch.distributed.tensor import distribute_tensor  # takes a second, and only sharded workers need it
+    from torch.distributed.tensor import distribute_tensor  # slow import (1 s) that only sharded workers need
 
     return distribute_tensor(of_rows, stack.device_mesh, stack.placements, src_data_rank=None)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _is_part(tensor: Tensor) -> bool:
-    """Whether each worker holds a part of it (`train.parallel: fsdp`)."""
+    """Return True if each worker holds a part of the tensor (`train.parallel: fsdp`)."""
     return hasattr(tensor, "full_tensor")

@@ -1,1 +1,1 @@
-"""Attention of the trunk: which units attend to which. One variant, one file."""
+"""Attention patterns of the trunk: which units attend to which. One file per variant."""

@@ -1,4 +1,4 @@
-"""Causal attention: every unit sees itself and the valid units before it, so that it can be asked for the next one.
+"""Causal attention: a unit attends to itself and the valid units before it, so that it can predict the next one.
 
 B batch, U units (Q as queries, K as keys), H heads
 """
@@ -16,7 +16,7 @@ from tokenfree.train.model.common.slots import AttentionConfig
 
 @settings
 class Config(AttentionConfig):
-    """Causal attention (Vaswani et al., arXiv 1706.03762, section 3.2.3): no unit sees one that comes after it."""
+    """Causal attention (Vaswani et al., arXiv 1706.03762, section 3.2.3): no unit attends to a later one."""
 
     name: Literal["causal"] = "causal"
 
@@ -27,7 +27,7 @@ class Config(AttentionConfig):
 
 
 class CausalCore(Core):
-    """Every query sees the valid keys up to its own place; the first unit, CLS, is always valid."""
+    """Attention of each query to the valid keys up to its own position. The first unit, CLS, is always valid."""
 
     def forward(self, heads: Heads) -> Tensor:
         places_K = torch.arange(heads.keys_BHKE.shape[2], device=heads.keys_BHKE.device)

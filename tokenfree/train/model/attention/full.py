@@ -1,4 +1,4 @@
-"""Full attention: every unit sees every valid unit."""
+"""Full attention: every unit attends to every valid unit."""
 
 from typing import Literal
 
@@ -12,7 +12,7 @@ from tokenfree.train.model.common.slots import AttentionConfig
 
 @settings
 class Config(AttentionConfig):
-    """Full attention (Vaswani et al., arXiv 1706.03762, section 3.2): every unit sees every valid unit."""
+    """Full attention (Vaswani et al., arXiv 1706.03762, section 3.2): every unit attends to every valid one."""
 
     name: Literal["full"] = "full"
 
@@ -23,7 +23,7 @@ class Config(AttentionConfig):
 
 
 class FullAttention(Core):
-    """Every query sees every valid key."""
+    """Attention of every query to every valid key."""
 
     def forward(self, heads: Heads) -> Tensor:
         return self.attend_to_all(heads, hide(heads.valid_BK, heads.queries_BHQE.dtype)[:, None, None, :])

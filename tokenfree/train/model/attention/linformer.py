@@ -1,4 +1,4 @@
-"""Linformer: keys and values from K mixtures of all units, in time and memory linear in the length.
+"""Linformer: attention to K mixtures of all units, in time and memory linear in the length.
 
 B batch, U units (Q as queries), K mixtures, H heads, E width of a head, D width
 """
@@ -14,19 +14,19 @@ from tokenfree.train.model.common.attention import Core, Heads
 from tokenfree.train.model.common.basic import Dimensions, refuse_more, too_many
 from tokenfree.train.model.common.slots import AttentionConfig, TrunkSettings
 
-POSITIONS = ("none", "diet_abs")  # that take mixtures
+POSITIONS = ("none", "diet_abs")  # position encodings that accept mixtures as keys
 MAX_UNITS = "model.trunk.attention.max_units"
 
 
 @settings
 class Config(AttentionConfig):
-    """Linformer (Wang et al., arXiv 2006.04768, section 4), with one projection for keys and values and for all heads.
+    """Linformer (Wang et al., arXiv 2006.04768, section 4), with one projection for keys, values and all heads.
 
-    With positions `diet_abs` it is DIET-ABS-LIN (Chen et al., arXiv 2104.08698).
+    The combination with positions `diet_abs` is DIET-ABS-LIN (Chen et al., arXiv 2104.08698).
 
     Attributes:
-        projection: K, the mixtures that a unit sees.
-        max_units: the most units of an example; each has a weight in each mixture.
+        projection: number K of mixtures that a unit attends to.
+        max_units: maximum number of units of an example; each unit has a weight in each mixture.
     """
 
     name: Literal["linformer"] = "linformer"
@@ -50,7 +50,7 @@ class Config(AttentionConfig):
 
 
 class LinformerAttention(Core):
-    """Keys and values are projected from E X, with one matrix E [K, max_units] for both and all heads of a layer."""
+    """Attention to keys and values projected from E X, with one matrix E [K, max_units] for both and all heads."""
 
     def __init__(self, config: Config, dropout: float) -> None:
         super().__init__(dropout)
@@ -58,7 +58,7 @@ class LinformerAttention(Core):
         self.mixtures_KU = nn.Parameter(torch.randn(config.projection, config.max_units) * config.max_units**-0.5)
 
     def source(self, x_BUD: Tensor, valid_BU: Tensor) -> tuple[Tensor, Tensor]:
-        """E X [B, K, D], from the rows of valid units only; every mixture is a valid key."""
+        """Return E X, [B, K, D], over valid units only. Every mixture is a valid key."""
         num_units = x_BUD.shape[1]
         refuse_more(num_units, self.max_units, "units", MAX_UNITS)
         mixed_BKD = self.mixtures_KU[:, :num_units] @ x_BUD.masked_fill(~valid_BU[..., None], 0)

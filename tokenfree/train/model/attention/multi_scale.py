@@ -1,4 +1,4 @@
-"""Multi-scale attention: each head has its own window size (Guo et al. 2020).
+"""Multi-scale attention: each head has its own window size (Guo et al., arXiv 1912.00544).
 
 B batch, U units (Q as queries, K as keys), H heads, E width of a head; N blocks, W units of a block, X keys it sees
 """
@@ -29,11 +29,11 @@ Slope = Literal["harmonic", "linear"]
 
 
 def allocate_heads(alpha: float, num_layers: int, num_heads: int, num_scales: int, slope: Slope) -> list[list[int]]:
-    """Return for each layer, lowest first, the number of heads of each scale, smallest scale first.
+    """Return the number of heads of each scale (smallest first) in each layer (lowest first).
 
-    Layer l has the slope alpha / l (or alpha (L - l) / (L - 1) where `linear`), the top layer 0. Shares are
-    softmax(slope * (S - k)); head h gets the first scale whose cumulative share of the heads exceeds h. The rule as
-    printed cannot give the paper's own example; this one does.
+    Layer l has the slope alpha / l, or alpha (L - l) / (L - 1) if `linear`; the top layer has 0. The share of scale k
+    of S is softmax(slope * (S - k)). Head h gets the first scale whose cumulative share of the heads exceeds h. This
+    rule reproduces the paper's example, which the printed rule does not.
     """
     allocation = []
     for layer in range(1, num_layers + 1):
@@ -44,23 +44,26 @@ def allocate_heads(alpha: float, num_layers: int, num_heads: int, num_scales: in
 
 
 def resolve_width(scale: int | str, length: int) -> int:
-    """The odd width of `scale` in an example of `length` real units; N/k is floored, then made odd; at most 2N - 1."""
+    """Return the odd width of `scale` in an example of N = `length` real units, at most 2N - 1.
+
+    N/k is floored, then made odd.
+    """
     width = scale if isinstance(scale, int) else odd(length // divisor(scale))
     return min(width, 2 * length - 1)
 
 
 def divisor(scale: str) -> int:
-    """The k of `N/k`."""
+    """Return k of `N/k`."""
     return int(scale.removeprefix("N/"))
 
 
 def odd(width: Number) -> Number:
-    """`width`, plus one where it is even."""
+    """Return `width`, plus one if it is even."""
     return width // 2 * 2 + 1
 
 
 def reach(width: Number, convention: WindowConvention) -> Number:
-    """How many units to each side a window shows: a width of w counts all units in it, or (as "half") those beside."""
+    """Return how many units a window shows to each side: width // 2 by convention "width", all of width by "half"."""
     return width // 2 if convention == "width" else width
 
 
@@ -74,7 +77,7 @@ def _round(shares: Sequence[float], num_heads: int) -> list[int]:
     counts, cumulative, given = [], 0.0, 0
     for k, share in enumerate(shares):
         cumulative += share * num_heads
-        # 1e-9: sums that are whole in exact arithmetic must not be rounded up for their last bits.
+        # 1e-9 keeps sums that are integers in exact arithmetic from being rounded up.
         upto = num_heads if k == len(shares) - 1 else min(num_heads, max(0, math.ceil(cumulative - 1e-9)))
         counts.append(upto - given)
         given = upto
@@ -83,15 +86,16 @@ def _round(shares: Sequence[float], num_heads: int) -> list[int]:
 
 @settings
 class Config(AttentionConfig):
-    """Multi-scale attention, MSMSA (Guo et al., arXiv 1912.00544): a window for each head, and its mix for each layer.
+    """Multi-scale attention, MSMSA (Guo et al., arXiv 1912.00544): one window per head, one mix of windows per layer.
 
     Attributes:
-        alpha: how the mix of scales changes with depth. 0: the same mix in all layers; above: small scales prevail in
-            low layers; below: large ones do.
-        scales: the candidates, small ones first: odd numbers of units, or `N/16` for a fraction of the units of an
-            example.
-        window_convention: `width`: a scale w counts all units of the window; `half`: it reaches w units to each side.
-        slope: how alpha fades with the layer l of L: `harmonic`, alpha / l, as the paper's example has it, or `linear`.
+        alpha: change of the mix of scales with depth. 0: same mix in all layers; positive: small scales prevail in low
+            layers; negative: large scales prevail in low layers.
+        scales: candidate window sizes, smallest first: odd numbers of units, or `N/16` for a fraction of the units of
+            an example.
+        window_convention: `width`: a window of scale w has w units; `half`: it reaches w units to each side.
+        slope: decay of alpha with the layer l of L. `harmonic`: alpha / l, as in the paper's example; `linear`:
+            alpha (L - l) / (L - 1).
     """
 
     name: Literal["multi_scale"] = "multi_scale"
@@ -115,9 +119,9 @@ class Config(AttentionConfig):
 
 
 class MultiScaleAttention(Core):
-    """Windows around each unit: heads [0, n_1) have the first scale, the next n_2 the second, and so on.
+    """Attention within windows: heads [0, n_1) have the first scale, the next n_2 heads the second, and so on.
 
-    A unit always sees itself, so that no softmax is empty; otherwise only valid units in its window.
+    A unit attends to the valid units in its window, and always to itself, so that no softmax is empty.
     """
 
     def __init__(
@@ -132,7 +136,7 @@ class MultiScaleAttention(Core):
     def forward(self, heads: Heads) -> Tensor:
         num_units = heads.valid_BK.shape[1]
         length_B = heads.valid_BK.sum(dim=1)
-        left_out = heads.values_BHKE.shape[1] - heads.queries_BHQE.shape[1]  # of the heads that are alone
+        left_out = heads.values_BHKE.shape[1] - heads.queries_BHQE.shape[1]  # heads of width 1 without queries and keys
         contexts, first = [], 0
         for scale, count in self.groups:
             group = slice(first, first + count)
@@ -147,7 +151,7 @@ class MultiScaleAttention(Core):
                 contexts.append(self._dense(some, self._reach_B(scale, length_B)))
             else:
                 contexts.append(self._blocks(some, self._reach_B(scale, length_B), block))
-        # The layer joins the heads of a unit: beside each other from the start, they need not be moved again.
+        # The layer joins the heads of a unit. This memory layout saves it a copy.
         return torch.cat([context.transpose(1, 2) for context in contexts], dim=2).transpose(1, 2)
 
     def num_pairs(self, num_queries: int, num_keys: int, num_heads: int) -> int:
@@ -159,10 +163,10 @@ class MultiScaleAttention(Core):
         return total
 
     def _block(self, scale: int | str, num_units: int) -> int | None:
-        """The size of the blocks in which `scale` is computed; 0: a unit sees itself alone; None: all pairs at once.
+        """Return the size of the blocks that compute `scale`; 0: units attend only to themselves; None: all pairs.
 
-        The reach in the longest possible example decides on shapes: they depend on no data. An exported graph is for
-        any number of units, which hence decides on nothing.
+        The size follows from the reach in the longest possible example, so that shapes do not depend on data. An
+        exported graph must hold for any number of units, so it computes all pairs.
         """
         if torch.compiler.is_exporting():
             return 0 if isinstance(scale, int) and reach(scale, self.convention) == 0 else None
@@ -170,14 +174,17 @@ class MultiScaleAttention(Core):
         return block if block == 0 or 3 * block < num_units else None
 
     def _reach_B(self, scale: int | str, length_B: Tensor) -> Tensor:
-        """How far the windows of `scale` reach in each example; beyond its ends there is nothing valid to show."""
+        """Return how far the windows of `scale` reach in each example, which may be past its ends."""
         if isinstance(scale, int):
             return torch.full_like(length_B, reach(scale, self.convention))
         return reach(odd(length_B // divisor(scale)), self.convention)
 
     def _itself(self, heads: Heads) -> Tensor:
-        """A window of one unit: the weight is 1. The softmax of one logit keeps queries and keys in the graph, which
-        distributed training wants of every parameter."""
+        """Return the context of windows of one unit, whose attention weight is 1.
+
+        The softmax of a single logit keeps queries and keys in the graph: distributed training needs a gradient of
+        every parameter.
+        """
         weights_BHU1 = (heads.queries_BHQE * heads.keys_BHKE).sum(dim=-1, keepdim=True).softmax(dim=-1)
         weights_BHU1 = dropout(weights_BHU1, self.dropout, self.training)
         context_BHUE = weights_BHU1 * heads.values_BHKE
@@ -187,13 +194,13 @@ class MultiScaleAttention(Core):
         return context_BHUE
 
     def _dense(self, heads: Heads, reach_B: Tensor) -> Tensor:
-        """Queries that see all units but for what is hidden, [B, H, U, E]."""
+        """Compute all pairs and hide those outside the windows, [B, H, U, E]."""
         positions_U = torch.arange(heads.queries_BHQE.shape[2], device=reach_B.device)
         visible_BUU = _visible(positions_U[:, None], positions_U, heads.valid_BK[:, None, :], reach_B[:, None, None])
         return self.attend_to_all(heads, hide(visible_BUU, heads.queries_BHQE.dtype)[:, None])
 
     def _blocks(self, heads: Heads, reach_B: Tensor, block: int) -> Tensor:
-        """Queries in blocks that see their own and both neighbouring blocks: memory linear in the length."""
+        """Compute blocks of queries with their own and both neighbouring blocks of keys, in memory linear in length."""
         q_BHUE, k_BHUE, v_BHUE, valid_BU = heads.queries_BHQE, heads.keys_BHKE, heads.values_BHKE, heads.valid_BK
         num_units = q_BHUE.shape[2]
         num_blocks = -(-num_units // block)
@@ -209,11 +216,11 @@ class MultiScaleAttention(Core):
             last = num_units - 1
             bias_BHNWX = heads.bias(ALL_HEADS, queries_NW1.clamp(max=last), keys_N1X.clamp(min=0, max=last))
             logits_BNHWX = logits_BNHWX + bias_BHNWX.transpose(-4, -3)
-        # The blocks of all examples make one row of blocks: what of a neighbour a block sees is hidden.
+        # All examples form one row of blocks. Keys of a neighbouring example are hidden.
         q, k, v = (_one_row(x, rest, around) for x, around in ((q_BHUE, 0), (k_BHUE, block), (v_BHUE, block)))
         q_NHWE = q.unflatten(0, (-1, block)).transpose(1, 2)
         k_NHXE, v_NHXE = (x.unfold(0, 3 * block, block).transpose(2, 3) for x in (k, v))
-        # Offsets are the same in all blocks, and need not stop at the ends.
+        # Offsets are the same in all blocks, and need no clamping at the ends.
         values = heads.offset_values
         of_pairs = None if values is None else values.of_pairs(queries_NW1[0], keys_N1X[0])
         context_NHWE = self.attend(q_NHWE, k_NHXE, v_NHXE, logits_BNHWX.flatten(0, 1), of_pairs=of_pairs)
@@ -224,7 +231,7 @@ class MultiScaleAttention(Core):
 
 
 def _of_group(heads: Heads, group: slice, left_out: int) -> Heads:
-    """Some of the heads; of the first ones, queries and keys are left out."""
+    """Select the heads of a group. `heads` has no queries and keys for the first `left_out` heads."""
     own, bias, values = slice(group.start - left_out, group.stop - left_out), heads.bias, heads.offset_values
     return heads._replace(
         queries_BHQE=heads.queries_BHQE[:, own],
@@ -236,7 +243,7 @@ def _of_group(heads: Heads, group: slice, left_out: int) -> Heads:
 
 
 def _one_row(x_BHUE: Tensor, rest: int, around: int) -> Tensor:
-    """The units of all examples in a row, each with `rest` zeros, between `around` zeros at both ends: [U, H, E]."""
+    """Concatenate the units of all examples, each followed by `rest` zeros, with `around` zeros at both ends."""
     x_BUHE = x_BHUE.transpose(1, 2)
     if rest == around == 0:
         return x_BUHE.flatten(0, 1)

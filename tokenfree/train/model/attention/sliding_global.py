@@ -1,7 +1,7 @@
-"""A band around each unit and global units that see all and are seen by all, as in Longformer.
+"""Sliding-window attention with global units, which attend to all units and are attended to by all (Longformer).
 
 B batch, U units (Q as queries, K as keys), G global units, H heads, E width of a head, D width;
-S strands, N blocks of a strand, W units of a block, X keys that a block sees: see `Blocks`
+S strands, N blocks of a strand, W units of a block, X keys of a block: see `Blocks`
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tokenfree.train.model.common.slots import AttentionConfig, TrunkSettings
 
 
 class Blocks(NamedTuple):
-    """Blocks of `size` units of a strand (every `dilation`-th unit), each beside the `window` keys around it."""
+    """Blocks of `size` units of a strand (every `dilation`-th unit), with `window` more keys on each side."""
 
     num_units: int
     size: int
@@ -29,30 +29,30 @@ class Blocks(NamedTuple):
 
     @property
     def per_strand(self) -> int:
-        """Number of blocks of each strand; the last may be filled up."""
+        """Number of blocks per strand; the last one may be padded."""
         return -(-self.num_units // (self.dilation * self.size))
 
     def queries(self, x_BHUE: Tensor) -> Tensor:
-        """[B, H, U, E] as [B, S, N, H, W, E]."""
+        """Reshape [B, H, U, E] to [B, S, N, H, W, E]."""
         return self._strands(x_BHUE).unflatten(3, (self.per_strand, self.size)).permute(0, 2, 3, 1, 4, 5)
 
     def keys(self, x_BHUE: Tensor) -> Tensor:
-        """[B, H, U, E] as [B, S, N, H, X, E], zeros beyond the ends."""
+        """Reshape [B, H, U, E] to [B, S, N, H, X, E], with zeros beyond the ends."""
         padded = F.pad(self._strands(x_BHUE), (0, 0, self.window, self.window))
         return padded.unfold(3, self.size + 2 * self.window, self.size).permute(0, 2, 3, 1, 5, 4)
 
     def units(self, x_BSNHWE: Tensor) -> Tensor:
-        """[B, S, N, H, W, E] as [B, H, U, E]: the way back from `queries`."""
+        """Reshape [B, S, N, H, W, E] to [B, H, U, E], the inverse of `queries`."""
         return x_BSNHWE.permute(0, 3, 2, 4, 1, 5).flatten(2, 4)[:, :, : self.num_units]
 
     def in_band(self, device: torch.device) -> Tensor:
-        """Which keys are in the band of which unit of their block, bool [W, X]."""
+        """Return which keys of a block lie within the window of each of its units, bool [W, X]."""
         keys_X = torch.arange(self.size + 2 * self.window, device=device)
         steps_WX = keys_X - torch.arange(self.size, device=device)[:, None]
         return (steps_WX >= 0) & (steps_WX <= 2 * self.window)
 
     def positions(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Which units the queries [S, N, W, 1] and the keys [S, N, 1, X] are; beyond the ends, the unit at the end."""
+        """Return the unit indices of queries [S, N, W, 1] and keys [S, N, 1, X], clamped to the first and last unit."""
         strands_S11 = torch.arange(self.dilation, device=device)[:, None, None]
         starts_N1 = torch.arange(self.per_strand, device=device)[:, None] * self.size
         last = self.num_units - 1
@@ -66,7 +66,7 @@ class Blocks(NamedTuple):
         return queries_SNW[..., :, None], keys_SNX[..., None, :]
 
     def _strands(self, x_BHUE: Tensor) -> Tensor:
-        """[B, H, S, N * W, E], filled up with zeros."""
+        """Reshape [B, H, U, E] to [B, H, S, N * W, E], padded with zeros."""
         length = self.per_strand * self.size
         padded = F.pad(x_BHUE, (0, 0, 0, length * self.dilation - self.num_units))
         return padded.unflatten(2, (length, self.dilation)).transpose(2, 3)
@@ -80,13 +80,13 @@ class Config(AttentionConfig):
     """Sliding-window and global attention (Longformer, Beltagy et al., arXiv 2004.05150, section 3.1).
 
     Attributes:
-        one_sided_window: units seen to each side; a list gives each layer its own, the lowest first.
-        dilation: the distance of units in the window; a list likewise.
-        global_units: the most global units: CLS, then those of the question in question answering; 0: there are none.
-        separate_global_projections: queries, keys and values for global units from weights of their own.
-        padding_queries: units that are not valid never serve as keys. As queries, with `attend`, they attend as in full
-            attention, because the official mask of CANINE calls the unit of the last characters invalid; `zero` gives
-            them nothing, as Longformer does.
+        one_sided_window: number of units to each side that a unit attends to; a list: one per layer, lowest first.
+        dilation: distance between successive units of the window; a list: one per layer, lowest first.
+        global_units: maximum number of global units: CLS, then the question's units in question answering; 0: none.
+        separate_global_projections: use separate query, key and value projections for global units.
+        padding_queries: attention of invalid units, which are never keys. `attend`: they attend as in full attention,
+            because CANINE's official mask marks the unit of the last characters invalid; `zero`: their context is 0,
+            as in Longformer.
     """
 
     name: Literal["sliding_global"] = "sliding_global"
@@ -114,46 +114,46 @@ class Config(AttentionConfig):
 
 
 class GlobalUnits(NamedTuple):
-    """Which units of each example are global; unused entries hold the number of units."""
+    """Indices of the global units of each example. Unused entries hold the number of units."""
 
     index_BG: Tensor  # int64
     num_units: int
-    same: bool  # whether all examples have the same ones, but for those that are not valid
+    same: bool  # whether all examples have the same global units, except invalid ones
 
     @property
     def present_BG(self) -> Tensor:
-        """Which entries are used, bool [B, G]."""
+        """Mask of the entries in use, bool [B, G]."""
         return self.index_BG < self.num_units
 
     @property
     def readable_BG(self) -> Tensor:
-        """The index, int64 [B, G], with some unit in unused entries; [1, G] where all examples have the same."""
+        """Index, int64 [B, G], with unit 0 in unused entries; [1, G] if all examples have the same."""
         index_BG = self.index_BG[:1] if self.same else self.index_BG
         return torch.where(index_BG < self.num_units, index_BG, 0)
 
     def among_units(self) -> Tensor:
-        """Whether each unit is global, bool [B, U]."""
+        """Return which units are global, bool [B, U]."""
         flags = self.present_BG.new_zeros(len(self.index_BG), self.num_units + 1)
         return flags.scatter(1, self.index_BG, True)[:, : self.num_units]
 
     def rows(self, x_BHUE: Tensor) -> Tensor:
-        """The rows of the global units, [B, H, G, E]."""
+        """Return the rows of the global units, [B, H, G, E]."""
         if self.same:
             return x_BHUE.index_select(2, self.readable_BG[0])
         index_BHGE = self.readable_BG[:, None, :, None].expand(-1, x_BHUE.shape[1], -1, x_BHUE.shape[3])
         return x_BHUE.gather(2, index_BHGE)
 
     def replace(self, x_BHUE: Tensor, rows_BHGE: Tensor) -> Tensor:
-        """`x_BHUE` with the rows of the global units set to `rows_BHGE`: [B, H, U, E]."""
+        """Return `x_BHUE` with the rows of the global units set to `rows_BHGE`."""
         index_BHGE = self.index_BG[:, None, :, None].expand_as(rows_BHGE)
         return F.pad(x_BHUE, (0, 0, 0, 1)).scatter(2, index_BHGE, rows_BHGE)[:, :, : self.num_units]
 
 
 class SlidingGlobalAttention(Core):
-    """A unit sees the valid ones at distances 0, d, 2d, ..., w d to either side (dilation d), and the global ones.
+    """Attention to the valid units at distances 0, d, 2d, ..., w d to either side (dilation d), and to global units.
 
-    One softmax covers both; a global unit within the window counts once. A global unit sees every valid one. A unit
-    that sees nothing gets zeros.
+    One softmax covers both, and a global unit within the window counts once. A global unit attends to every valid unit.
+    A unit without any visible key gets zeros.
     """
 
     def __init__(self, config: Config, dimensions: Dimensions, layer: int) -> None:
@@ -192,14 +192,17 @@ class SlidingGlobalAttention(Core):
         return (2 * num_units + min(self.num_global, num_units)) * width**2 if self.separate else 0
 
     def copy_projections(self, layer: nn.Module) -> list[str]:
-        """Begin with the projections of `layer` around this core, as Longformer's conversion of a full model does."""
+        """Copy the projections of the surrounding `layer`, as Longformer does when it converts a full model.
+
+        Return the names of the parameters set.
+        """
         own = ("query", "key", "value") if self.separate else ()
         for name in own:
             self.get_submodule(name).load_state_dict(layer.get_submodule(name).state_dict())
         return [f"{name}.{kind}" for name in own for kind in ("weight", "bias")]
 
     def _choose(self, heads: Heads) -> GlobalUnits | None:
-        """CLS and the first marked units that there is room for, where they are valid; shapes depend on no data."""
+        """Choose CLS and the first marked units up to the maximum, if valid. Shapes do not depend on data."""
         valid_BU, marked_BU = heads.valid_BK, heads.global_BK
         num_units = valid_BU.shape[1]
         room = min(self.num_global, num_units)
@@ -210,13 +213,13 @@ class SlidingGlobalAttention(Core):
         positions_U = torch.arange(num_units, device=valid_BU.device)
         is_global_BU = (marked_BU | (positions_U == 0)) & valid_BU
         positions_BU = torch.where(is_global_BU, positions_U, num_units)
-        if torch.compiler.is_exporting():  # as much room for any number of units
+        if torch.compiler.is_exporting():  # the same shape for any number of units
             unused_BG = torch.full_like(positions_BU[:, :1], num_units).expand(-1, self.num_global)
             positions_BU, room = torch.cat([positions_BU, unused_BG], dim=1), self.num_global
         return GlobalUnits(positions_BU.topk(room, largest=False, sorted=True).values, num_units, same=False)
 
     def _blocks(self, num_units: int, num_global: int) -> Blocks | None:
-        """The blocks of the band; None where all pairs at once are fewer, and in a graph for any number of units."""
+        """Return the blocks of the windows; None to compute all pairs: if that costs less, and in exported graphs."""
         if torch.compiler.is_exporting():
             return None
         size = min(round_up(self.window, 16), -(-num_units // self.dilation))
@@ -225,7 +228,7 @@ class SlidingGlobalAttention(Core):
         return Blocks(num_units, size, self.window, self.dilation)
 
     def _dense(self, heads: Heads, chosen: GlobalUnits | None) -> Tensor:
-        """All pairs, of which those that are not shown are hidden: for windows nearly as wide as the text."""
+        """Compute all pairs and hide those outside the windows, for windows nearly as wide as the text."""
         positions_U = torch.arange(heads.valid_BK.shape[1], device=heads.valid_BK.device)
         distance_UU = (positions_U[:, None] - positions_U).abs()
         shown_BUU = ((distance_UU <= self.window * self.dilation) & (distance_UU % self.dilation == 0))[None]
@@ -237,7 +240,7 @@ class SlidingGlobalAttention(Core):
         return context_BHUE.masked_fill(~visible_BUU.any(dim=-1)[:, None, :, None], 0)
 
     def _banded(self, heads: Heads, chosen: GlobalUnits | None, blocks: Blocks) -> Tensor:
-        """Each block sees its band and the global units: memory linear in the length."""
+        """Compute blocks with the keys of their windows and the global units, in memory linear in the length."""
         q_BSNHWE = blocks.queries(heads.queries_BHQE)
         k_BSNHXE, v_BSNHXE = blocks.keys(heads.keys_BHKE), blocks.keys(heads.values_BHKE)
         local_BU = heads.valid_BK if chosen is None else heads.valid_BK & ~chosen.among_units()
@@ -258,7 +261,7 @@ class SlidingGlobalAttention(Core):
         return blocks.units(context_BSNHWE.masked_fill(~visible_BSNWX.any(dim=-1)[:, :, :, None, :, None], 0))
 
     def _of_global(self, heads: Heads, chosen: GlobalUnits) -> Tensor:
-        """The context of the global units, [B, H, G, E]: each sees every valid unit."""
+        """Return the context of the global units, which attend to every valid unit, [B, H, G, E]."""
         q_BHGE, k_BHUE, v_BHUE = chosen.rows(heads.queries_BHQE), heads.keys_BHKE, heads.values_BHKE
         if self.separate:
             num_heads, source_BUD = k_BHUE.shape[1], heads.source_BKD
@@ -276,7 +279,7 @@ class SlidingGlobalAttention(Core):
 
 
 def _bias_of_blocks(bias: LayerBias, blocks: Blocks, chosen: GlobalUnits | None, device: torch.device) -> Tensor:
-    """The bias of the global keys, if any, and of the band beside them: [B or 1, S, N, H, W, G + X]."""
+    """Return the bias of the global keys, if any, followed by that of the windows: [B or 1, S, N, H, W, G + X]."""
     queries_SNW1, keys_SN1X = blocks.positions(device)
     of_band = _per_example(bias, queries_SNW1[None], keys_SN1X[None]).movedim(1, 3)
     if chosen is None:
@@ -288,7 +291,7 @@ def _bias_of_blocks(bias: LayerBias, blocks: Blocks, chosen: GlobalUnits | None,
 
 
 def _per_example(bias: LayerBias, queries: Tensor, keys: Tensor) -> Tensor:
-    """The bias [B or 1, H, *pairs] of pairs given by indices [B or 1, *pairs], each example's own."""
+    """Return the bias [B or 1, H, *pairs] of each example's own pairs, given by indices [B or 1, *pairs]."""
     logits = bias(ALL_HEADS, queries, keys)
     if logits.dim() == queries.dim() + 1:  # [H, B or 1, *pairs]
         return logits.transpose(0, 1)
@@ -298,7 +301,7 @@ def _per_example(bias: LayerBias, queries: Tensor, keys: Tensor) -> Tensor:
 
 
 def _beside(of_global: Tensor, of_band: Tensor, dim: int) -> Tensor:
-    """Both, one after the other in `dim`, in every block."""
+    """Concatenate both along `dim` in every block."""
     shape = list(of_band.shape)
     shape[dim] = of_global.shape[dim]
     return torch.cat([of_global.expand(shape), of_band], dim=dim)

@@ -1,1 +1,1 @@
-"""What several parts of the model share: dense layers, dropout, heads, attention, biases, the BERT layer, costs."""
+"""Modules that several parts of the model share: base classes, dense layers, dropout, attention, position biases."""

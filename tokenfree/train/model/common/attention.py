@@ -1,4 +1,4 @@
-"""Attention between the projections: heads, position biases, and the base of all patterns.
+"""Attention between the projections: heads, position biases, and the base class of all patterns.
 
 B batch, U units, Q queries, K keys, H heads, R offsets, E width of a head, D width
 """
@@ -16,37 +16,37 @@ from tokenfree.train.model.common.basic import average, draws_here, dropout
 
 
 class Heads(NamedTuple):
-    """Queries, keys and values of all heads, and what a pattern may need beside them."""
+    """Queries, keys and values of all heads, and the other inputs of attention patterns."""
 
     queries_BHQE: Tensor
     keys_BHKE: Tensor
     values_BHKE: Tensor
-    valid_BK: Tensor  # bool: real units; others are not to be seen as keys
-    source_BKD: Tensor  # what the keys were projected from, for patterns with projections of their own
+    valid_BK: Tensor  # bool: real units; others are hidden as keys
+    source_BKD: Tensor  # input of the key projection, for patterns with projections of their own
     bias: LayerBias | None = None  # bound to these heads: see `bound`
-    offset_values: OffsetValues | None = None  # of position codes that change values
-    global_BK: Tensor | None = None  # bool: units that are to see all and be seen by all, in patterns that have such
+    offset_values: OffsetValues | None = None  # from position encodings that change values
+    global_BK: Tensor | None = None  # bool: units that attend to all and are attended to by all, if the pattern has any
 
 
 class OffsetValues(NamedTuple):
-    """Vectors [H, R, E] that values get for the offset of their key from the query, -(R // 2) to R // 2 and beyond."""
+    """Vectors [H, R, E] added to values by the offset key - query, clipped to -(R // 2) to R // 2."""
 
     table_HRE: Tensor
 
     def of_pairs(self, queries: Tensor, keys: Tensor) -> PairValues:
-        """The vectors for pairs [Q, K] of a query and a key, given as int64 indices that broadcast."""
+        """Select the vectors of pairs [Q, K] of a query and a key, given as int64 indices that broadcast."""
         farthest = self.table_HRE.shape[1] // 2
         return PairValues(self.table_HRE, (keys - queries).clamp(-farthest, farthest) + farthest)
 
 
 class PairValues(NamedTuple):
-    """Vectors [H, R, E], and which of them each pair adds to the value of its key, int64 [Q, K]."""
+    """Vectors [H, R, E], and the index of the one that each pair adds to the value of its key, int64 [Q, K]."""
 
     table_HRE: Tensor
     index_QK: Tensor
 
     def average(self, weights: Tensor) -> Tensor:
-        """What attention weights [..., H, Q, K] make of them, [..., H, Q, E]."""
+        """Average the vectors with attention weights [..., H, Q, K], to [..., H, Q, E]."""
         by_offset = weights.new_zeros(*weights.shape[:-1], self.table_HRE.shape[1])
         by_offset = by_offset.scatter_add(-1, self.index_QK.expand(weights.shape), weights)
         return by_offset @ self.table_HRE.to(weights.dtype)
@@ -56,31 +56,31 @@ ALL_HEADS = slice(None)
 
 
 class LayerBias:
-    """Logit biases of pairs of a query and a key: the position code in one layer, once it is bound to the heads."""
+    """Logit biases of pairs of a query and a key: the position encoding in one layer. `bind` it to heads before use."""
 
-    query_factor: float = 1.0  # of the content's logits
+    query_factor: float = 1.0  # factor of the content's logits
 
     def bind(self, heads: Heads) -> Heads:
-        """The heads as this code wants them, with itself, bound to the queries where it reads them, as the bias."""
+        """Return the heads with this bias, bound to their queries if it depends on them, and with scaled queries."""
         if self.query_factor != 1:
             heads = heads._replace(queries_BHQE=heads.queries_BHQE * self.query_factor)
         return heads._replace(bias=self)
 
     def __call__(self, heads: slice, queries: Tensor, keys: Tensor) -> Tensor:
-        """The bias [(B,) H, *pairs] of some heads for pairs given by int64 indices, which broadcast to `pairs`."""
+        """Return the bias [(B,) H, *pairs] of some heads for pairs given by int64 indices that broadcast to `pairs`."""
         raise NotImplementedError
 
     def dense(self, heads: slice) -> Tensor:
-        """The bias of all pairs for some heads, [H, Q, K] or [B, H, Q, K]."""
+        """Return the bias of all pairs for some heads, [H, Q, K] or [B, H, Q, K]."""
         raise NotImplementedError
 
     def afresh(self) -> LayerBias:
-        """The same bias without what the stack keeps in it, for a forward pass that is done a second time."""
+        """Return the same bias without cached values, for a recomputed forward pass."""
         return self
 
 
 class SumBias(LayerBias):
-    """The sum of two, as of a position code and the segments."""
+    """Sum of two biases, such as positions and segments."""
 
     def __init__(self, one: LayerBias, other: LayerBias) -> None:
         self.one, self.other = one, other
@@ -104,7 +104,7 @@ class SumBias(LayerBias):
 
 
 class SomeHeadsBias(LayerBias):
-    """The bias of some heads, for a pattern that is given no others."""
+    """Bias of a group of heads, for attention over this group only."""
 
     def __init__(self, bias: LayerBias, group: slice) -> None:
         self.bias, self.group = bias, group
@@ -119,7 +119,7 @@ class SomeHeadsBias(LayerBias):
 
 
 class SharedBias(LayerBias):
-    """One bias of all layers: what they ask of all heads is computed once in a forward pass."""
+    """A bias that all layers share. Its dense value for all heads is computed once per forward pass."""
 
     def __init__(self, bias: LayerBias) -> None:
         self.bias = bias
@@ -144,17 +144,17 @@ class SharedBias(LayerBias):
 
 
 def bound(heads: Heads, bias: LayerBias | None) -> Heads:
-    """`heads` as the position code and the segments of their layer want them, if it has any."""
+    """Return `heads` bound to `bias`, the positions and segments of their layer, if there is any."""
     return heads if bias is None else bias.bind(heads)
 
 
-FEW_KEYS = 256  # of so many and fewer, attention in bfloat16 trains sooner in parts on the CPU
+FEW_KEYS = 256  # up to this number of keys, bfloat16 attention trains faster on the CPU without the fused kernel
 
 
 class Core(nn.Module, ABC):
-    """Attention proper, softmax(Q K^T / sqrt(E)) V (Vaswani et al., arXiv 1706.03762), over the pairs of a pattern."""
+    """Attention softmax(Q K^T / sqrt(E)) V over the pairs of a pattern (Vaswani et al., arXiv 1706.03762)."""
 
-    num_alone = 0  # of the first heads: each query sees its own key alone, so the layer may leave both of them out
+    num_alone = 0  # number of first heads with windows of one unit, whose queries and keys the layer may leave out
 
     def __init__(self, dropout: float) -> None:
         super().__init__()
@@ -162,30 +162,33 @@ class Core(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, heads: Heads) -> Tensor:
-        """The context of every query, [B, H, Q, E]."""
+        """Return the context of every query, [B, H, Q, E]."""
 
     @abstractmethod
     def num_pairs(self, num_queries: int, num_keys: int, num_heads: int) -> int:
-        """Pairs of a query and a key that are visible, summed over the heads, for one full example."""
+        """Return the number of visible pairs of a query and a key in one full example, summed over heads."""
 
     def source(self, x_BUD: Tensor, valid_BU: Tensor) -> tuple[Tensor, Tensor]:
-        """What keys and values are projected from, [B, K, D], and bool [B, K], which of it is real: the units."""
+        """Return the input of the key and value projections, [B, K, D], and its mask, bool [B, K]: here the units."""
         return x_BUD, valid_BU
 
     def num_keys(self, num_units: int) -> int:
-        """K, the length of `source`."""
+        """Return K, the length of `source`."""
         return num_units
 
     def projection_multiply_accumulates(self, num_units: int, width: int) -> int:
-        """Multiply-accumulates of projections that the layer knows nothing of: there are none."""
+        """Return the multiply-accumulates of the pattern's own projections, by default none."""
         return 0
 
     def copy_projections(self, layer: nn.Module) -> list[str]:
-        """Let projections of its own begin as those of `layer` around it, and name the weights set: there are none."""
+        """Copy the projections of the surrounding `layer` to the pattern's own, by default none.
+
+        Return the names of the parameters set.
+        """
         return []
 
     def attend_to_all(self, heads: Heads, hidden: Tensor) -> Tensor:
-        """The context [B, H, Q, E] of all pairs of units but those that `hidden` (see `hide`) hides."""
+        """Return the context [B, H, Q, E] over all pairs of units except those of `hidden` (see `hide`)."""
         bias = None if heads.bias is None else heads.bias.dense(ALL_HEADS)
         of_pairs = None
         if heads.offset_values is not None:
@@ -203,11 +206,11 @@ class Core(nn.Module, ABC):
         bias: Tensor | None = None,
         of_pairs: PairValues | None = None,
     ) -> Tensor:
-        """softmax(q k^T / sqrt(E) + hidden + bias) v with dropout on the probabilities, [..., H, Q, E].
+        """Return softmax(q k^T / sqrt(E) + hidden + bias) v with dropout on the probabilities, [..., H, Q, E].
 
         Queries are [..., H, Q, E], keys and values [..., H, K, E]. `hidden` (see `hide`) and `bias` broadcast to
-        [..., H, Q, K]; they are apart because their sum would be as large as the logits. A pair with vectors `of_pairs`
-        adds its own to the value.
+        [..., H, Q, K]. They are separate because their sum would be as large as the logits. `of_pairs` adds a vector to
+        the value of each pair.
         """
         rate = self.dropout if self.training else 0.0
         hidden = hidden.to(queries.dtype)
@@ -218,7 +221,7 @@ class Core(nn.Module, ABC):
         logits = (queries * queries.shape[-1] ** -0.5) @ keys.transpose(-2, -1)
         logits.add_(hidden)
         if bias is not None:
-            # Of one example, a bias of as many dimensions has the gradient of the logits itself, without a sum.
+            # With all dimensions and a single example, the bias gets the gradient of the logits without a sum.
             logits.add_(bias[(None,) * (logits.dim() - bias.dim())])
         weights = logits.softmax(dim=-1)
         if of_pairs is None:
@@ -228,14 +231,14 @@ class Core(nn.Module, ABC):
 
 
 def _is_fused_slow(queries: Tensor, keys: Tensor) -> bool:
-    """Whether the backward pass of PyTorch's fused attention on the CPU costs more than it saves: up to five times."""
+    """Return True if the backward pass of PyTorch's fused attention on the CPU is slower, by up to five times."""
     return queries.dtype == torch.bfloat16 and torch.is_grad_enabled() and keys.shape[-2] <= FEW_KEYS
 
 
 def hide(visible: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return a logit bias of 0 where `visible`, bool, else so low that the weight is exactly 0 beside any visible key.
+    """Return a logit bias of 0 where `visible`, bool, else so low that the weight is exactly 0 next to a visible key.
 
-    A query that sees no key gets equal weights and never NaN. The lowest value of the dtype would overflow in fused
+    A query without visible keys gets equal weights, never NaN. The lowest value of the dtype would overflow in fused
     kernels, which multiply logits by log2(e).
     """
     lowest = max(-1e30, torch.finfo(dtype).min / 2)

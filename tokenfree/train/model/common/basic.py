@@ -1,4 +1,4 @@
-"""Shared layers and records of the model: dense layers, dropout, initialisation, dimensions, grouping.
+"""Layers and records that the parts of the model share: dense layers, dropout, initialisation, dimensions, grouping.
 
 B batch, C characters, U units after DOWN, D width, X rows of a table
 """
@@ -20,7 +20,7 @@ from tokenfree.core.errors import UserError
 
 
 class Cost(NamedTuple):
-    """One part of a model: shape of its output for one example, parameters, and multiply-accumulates of a forward."""
+    """Cost of a part of the model for one example: output shape, parameters, and forward multiply-accumulates."""
 
     name: str
     shape: tuple[int, ...]
@@ -29,47 +29,47 @@ class Cost(NamedTuple):
 
 
 def count_parameters(*modules: nn.Module) -> int:
-    """Number of scalars in the parameters of `modules`."""
+    """Return the number of scalars in the parameters of `modules`."""
     return sum(parameter.numel() for module in modules for parameter in module.parameters())
 
 
 def refuse_more(number: int, most: int, what: str, key: str) -> None:
-    """Refuse more than `most` of something, such as units, of which the setting `key` has rows of a table.
+    """Check that the table rows set by `key` suffice for `number` items, such as units.
 
     Raises:
-        UserError: `number` is more.
+        UserError: `number` exceeds `most`.
     """
     if number > most:
         raise UserError(f"{number} {what} are more than {key}, {most}; cut the text or raise it")
 
 
 def too_many(number: int | None, most: int, what: str, key: str) -> Iterator[str]:
-    """The problem of examples that have more of something, such as units, than the setting `key` has rows for."""
+    """Yield a problem if the `most` table rows set by `key` do not suffice for `number` items, such as units."""
     if number is not None and number > most:
         yield f"{key}: {most} is less than the {what} of an example, {number}"
 
 
 def round_up(number: int, multiple: int) -> int:
-    """The least multiple of `multiple` that is not below `number`."""
+    """Return the smallest multiple of `multiple` that is at least `number`."""
     return -(-number // multiple) * multiple
 
 
-MIN_PRODUCTS = 2**21  # multiply-accumulates; below, the call costs more than the wider instructions save
+MIN_PRODUCTS = 2**21  # multiply-accumulates; for fewer, the call costs more than the wider instructions save
 
 
 class Dense(nn.Linear):
-    """nn.Linear, by way of `linear`."""
+    """nn.Linear, computed by `linear`."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """x W^T + b, [..., in_features] to [..., out_features]."""
+        """Return x W^T + b, [..., in_features] to [..., out_features]."""
         return linear(input, self.weight, self.bias)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x W^T + b, as F.linear, to rounding: `x` [..., in] and `weight` [out, in] give [..., out].
+    """Return x W^T + b, equal to F.linear up to rounding: `x` [..., in] and `weight` [out, in] give [..., out].
 
-    The library depends on the CPU and on shapes alone. PyTorch hands float32 products to MKL, which knows AVX-512 on
-    Intel only. On an EPYC (Zen 5) MKL does 114 GFLOP/s with one thread, oneDNN 226.
+    Uses oneDNN where it is faster than MKL, depending only on the CPU and the shapes. PyTorch passes float32 products
+    to MKL, which uses AVX-512 only on Intel. On an EPYC (Zen 5) with one thread, MKL reaches 114 GFLOP/s, oneDNN 226.
     """
     if torch.compiler.is_compiling() or not _gains(x, weight):
         return F.linear(x, weight, bias)
@@ -89,7 +89,10 @@ def _gains(x: Tensor, weight: Tensor) -> bool:
 
 @functools.cache
 def mkl_is_slow() -> bool:
-    """Whether this CPU has AVX-512 and is not Intel's. A rule and not a trial, so that results never vary."""
+    """Return True if this CPU has AVX-512 and is not Intel's.
+
+    A rule instead of a benchmark makes results reproducible.
+    """
     cpuinfo = Path("/proc/cpuinfo")
     usable = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
     if not usable or not torch.backends.mkl.is_available() or not cpuinfo.is_file():
@@ -126,21 +129,21 @@ Activation = Literal["gelu_tanh", "gelu"]
 
 @dataclass(frozen=True)
 class Dimensions:
-    """What every BERT layer of a model agrees on: numbers of values, and the share of them that dropout sets to 0."""
+    """Widths, heads, dropout rate and activation that all layers of a model share."""
 
     width: int
     heads: int
     inner_width: int
     dropout: float
     activation: Activation
-    character_width: int = 0  # of the characters that come to DOWN; 0: the width
+    character_width: int = 0  # width of the input of DOWN; 0: `width`
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "character_width", self.character_width or self.width)
 
     @property
     def head_width(self) -> int:
-        """Values of a head, where all heads together have the width."""
+        """Width of a head, if all heads together have the width."""
         return self.width // self.heads
 
 
@@ -148,35 +151,35 @@ LAYER_NORM_EPSILON = 1e-12
 
 
 def layer_norm(width: int) -> nn.LayerNorm:
-    """LayerNorm (arXiv 1607.06450) over the last `width` values, with the epsilon of BERT and CANINE."""
+    """Return a LayerNorm (arXiv 1607.06450) over the last `width` values, with the epsilon of BERT and CANINE."""
     return nn.LayerNorm(width, eps=LAYER_NORM_EPSILON)
 
 
 def activate(x: Tensor, activation: Activation) -> Tensor:
-    """GELU (arXiv 1606.08415): the tanh approximation of the official code, or the exact form of the PyTorch ports."""
+    """Apply GELU (arXiv 1606.08415): its tanh approximation, as in the official code, or exact, as in PyTorch ports."""
     return F.gelu(x, approximate="tanh" if activation == "gelu_tanh" else "none")
 
 
-STEPS = 2**16  # the rate is rounded to a multiple of 1 / STEPS
+STEPS = 2**16  # dropout rates are rounded to a multiple of 1 / STEPS
 
 
 class Dropout(nn.Module):
-    """nn.Dropout, by way of `dropout`."""
+    """nn.Dropout, computed by `dropout`."""
 
     def __init__(self, rate: float) -> None:
         super().__init__()
         self.rate = rate
 
     def forward(self, x: Tensor) -> Tensor:
-        """`x` of any shape, with values set to 0 in training."""
+        """Apply dropout to `x` of any shape in training mode."""
         return dropout(x, self.rate, self.training)
 
 
 def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
-    """`x` of any shape, in training with about `rate` of its values 0 and the others scaled up (arXiv 1207.0580).
+    """Apply dropout to `x` of any shape (arXiv 1207.0580).
 
-    PyTorch's dropout draws one float32 for each value and keeps it for the backward pass. On the CPU that was 15%
-    of the training step of CANINE base, and with the attention weights a third of its activations.
+    PyTorch's dropout draws one float32 per value and keeps it for the backward pass. On the CPU it took 15% of a
+    training step of CANINE base. Together with the attention weights it took a third of the activation memory.
     """
     if not training or rate == 0:
         return x
@@ -186,17 +189,17 @@ def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
 
 
 def average(weights: Tensor, values: Tensor, rate: float) -> Tensor:
-    """dropout(weights) @ values, [..., Q, K] by [..., K, E], of which only the mask is kept beside the operands."""
+    """Return dropout(weights) @ values, [..., Q, K] times [..., K, E]. Saves only the operands and the dropout mask."""
     return _Average.apply(weights, values, *_keep(weights, rate))  # pyright: ignore[reportReturnType]
 
 
 def draws_here(x: Tensor) -> bool:
-    """Whether `x` is on the CPU and not under compilation, where the kernels of PyTorch are left alone."""
+    """Return True if `x` is on the CPU and not being compiled. Elsewhere PyTorch's own kernels are used."""
     return x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def _keep(x: Tensor, rate: float) -> tuple[Tensor, float]:
-    """Which values of `x` stay (bool), and the factor that makes up for the others."""
+    """Return the mask of values to keep (bool), and the factor by which dropout scales them."""
     threshold = min(max(round(rate * STEPS), 1), STEPS - 1)
     draws = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(torch.iinfo(torch.int64).min, None)
     numbers = draws.view(torch.int16)[: x.numel()].view(x.shape)
@@ -204,7 +207,7 @@ def _keep(x: Tensor, rate: float) -> tuple[Tensor, float]:
 
 
 def _only(x: Tensor, keep: Tensor) -> Tensor:
-    """`x` where it is kept, 0 elsewhere. A product would turn the mask into numbers first, and take thrice as long."""
+    """Return `x` where it is kept, 0 elsewhere. A product would convert the mask first and take three times as long."""
     return torch.where(keep, x, 0.0)
 
 
@@ -240,10 +243,10 @@ class _Average(torch.autograd.Function):
 
 
 class Grouping(NamedTuple):
-    """The unit that stands for each character.
+    """Unit of each character.
 
-    `rate` is set where the grouping is CANINE's: unit 0 is CLS and unit 1 + i stands for characters rate * i to
-    rate * i + rate - 1, the last unit also for all characters after its own. UP may then use cheaper arithmetic.
+    `rate` is set for CANINE's grouping, which allows UP to use cheaper arithmetic. Unit 0 is CLS, and unit 1 + i holds
+    characters rate * i to rate * i + rate - 1. The last unit also stands for all characters after its own.
     """
 
     unit_BC: Tensor  # int64 [B or 1, C]
@@ -251,7 +254,7 @@ class Grouping(NamedTuple):
 
 
 class Downsampled(NamedTuple):
-    """What DOWN gives: units, and the characters as it left them, for UP."""
+    """Output of DOWN: the units, and the characters that UP receives."""
 
     units_BUD: Tensor
     valid_BU: Tensor  # bool: real units
@@ -260,7 +263,7 @@ class Downsampled(NamedTuple):
 
 
 def unit_segments(segments_BC: Tensor, grouping: Grouping, num_units: int) -> Tensor:
-    """The segment of each unit's first character, int64 [B, U]; that of CLS for unit 0 and units without characters."""
+    """Return the segment of each unit's first character, int64 [B, U]; that of CLS for unit 0 and units without any."""
     unit_BC = grouping.unit_BC
     positions_BC = torch.arange(unit_BC.shape[1], device=unit_BC.device).expand_as(unit_BC)
     nowhere = unit_BC.shape[1]
@@ -271,30 +274,30 @@ def unit_segments(segments_BC: Tensor, grouping: Grouping, num_units: int) -> Te
 
 
 def any_of_units(marked_BC: Tensor, grouping: Grouping, num_units: int) -> Tensor:
-    """Whether a unit stands for any marked character, bool [B, U]; marked are those above 0 of `marked_BC`."""
+    """Return which units hold a marked character, bool [B, U]. Characters with `marked_BC` > 0 are marked."""
     counts_BU = torch.zeros(marked_BC.shape[0], num_units, dtype=torch.int64, device=marked_BC.device)
     unit_BC = grouping.unit_BC.expand(marked_BC.shape)
     return counts_BU.scatter_add(1, unit_BC, (marked_BC > 0).to(torch.int64)) > 0
 
 
 STD = 0.02
-USUAL_WIDTH = 1024  # BERT-large's: what STD is at this width, `scaled` is at every one
+USUAL_WIDTH = 1024  # width of BERT-large, at which `scaled` has the standard deviation STD
 Initialisation = Literal["official", "scaled"]
 
 
 class GlorotDense(Dense):
-    """A dense layer that begins Glorot-uniform, as the multi-scale Transformer's do (Guo et al., arXiv 1912.00544)."""
+    """A dense layer with Glorot-uniform initialisation, as in the multi-scale Transformer (arXiv 1912.00544)."""
 
 
 class FanInDense(Dense):
-    """A dense layer that begins with a standard deviation of in_features^-1/2: what comes out is as large as the input.
+    """A dense layer whose initial weights have a standard deviation of in_features^-1/2, which preserves the scale.
 
-    For layers that stand alone; inside residual layers 0.02 keeps the branches small.
+    Use it outside residual layers. Inside them, 0.02 keeps the branches small.
     """
 
 
 class ScaledEmbedding(nn.Embedding):
-    """A table that begins with the standard deviation `std`."""
+    """A table whose initial weights have the standard deviation `std`."""
 
     def __init__(self, num_rows: int, width: int, *, std: float) -> None:
         super().__init__(num_rows, width)
@@ -302,22 +305,22 @@ class ScaledEmbedding(nn.Embedding):
 
 
 class PositionTable(ScaledEmbedding):
-    """A row for each position, learned. Of the initialisation `scaled` it begins as sinusoids."""
+    """A table of learned positions. The initialisation `scaled` starts it as sinusoids."""
 
     def __init__(self, num_rows: int, width: int, *, std: float = STD) -> None:
         super().__init__(num_rows, width, std=std)
 
 
 class SinusoidTable(PositionTable):
-    """A row for each position, learned, which begins as sinusoids whatever the initialisation."""
+    """A table of learned positions that starts as sinusoids with any initialisation."""
 
 
 class GateDense(Dense):
-    """A dense layer before a sigmoid, whose biases begin at -2: the gate is nearly shut (Srivastava et al. 2015)."""
+    """A dense layer before a sigmoid. Its initial bias of -2 nearly closes the gate (Srivastava et al. 2015)."""
 
 
 def sinusoids(num_positions: int, width: int) -> Tensor:
-    """Sines in even columns, cosines in odd ones, [num_positions, width] (Vaswani et al., arXiv 1706.03762, 3.5)."""
+    """Return sines in even columns and cosines in odd ones, [num_positions, width] (arXiv 1706.03762, section 3.5)."""
     rates_D = 10000.0 ** (-(torch.arange(width) // 2 * 2) / width)
     angles_XD = torch.arange(num_positions)[:, None] * rates_D
     return torch.where(torch.arange(width) % 2 == 0, angles_XD.sin(), angles_XD.cos())
@@ -325,12 +328,12 @@ def sinusoids(num_positions: int, width: int) -> Tensor:
 
 @torch.no_grad()
 def initialise(module: nn.Module, how: Initialisation = "official") -> None:
-    """Initialise one module (for `nn.Module.apply`). The classes above begin as they say, all others thus:
+    """Initialise one module, for `nn.Module.apply`. The classes above have their own rules. The others depend on `how`:
 
-    - `official`, as CANINE's and BERT's code: dense kernels and tables normal with std 0.02, cut at two std;
-      convolutions Glorot-uniform; biases 0.
-    - `scaled`: kernels have std 0.64 / sqrt(inputs), which is 0.02 at BERT-large's width, so that the layers of a small
-      model do as much at first as those of a large one; tables of learned positions begin as sinusoids of their std.
+    - `official`, as in the code of CANINE and BERT: dense kernels and tables are normal with std 0.02, truncated at two
+      std. Convolutions are Glorot-uniform, and biases are 0.
+    - `scaled`: dense kernels have std 0.64 / sqrt(inputs), which is 0.02 at BERT-large's width. Layers of a small model
+      then have the same initial effect as those of a large one. Tables of learned positions are sinusoids of their std.
     """
     if isinstance(module, (nn.Conv1d, GlorotDense)):
         nn.init.xavier_uniform_(module.weight)
@@ -354,7 +357,7 @@ def _std(module: nn.Linear | nn.Embedding, how: Initialisation) -> float:
 
 
 class TableRows(NamedTuple):
-    """The vectors `table_XD[index_BC]`, and the segments of the characters for DOWN to add to what it makes of them."""
+    """The vectors `table_XD[index_BC]`, not looked up yet, and the segments of characters, which DOWN adds later."""
 
     table_XD: Tensor
     index_BC: Tensor  # int64
@@ -362,12 +365,12 @@ class TableRows(NamedTuple):
 
 
 def look_up(embedded: Tensor | TableRows) -> Tensor:
-    """The vectors themselves, [B, C, D]."""
+    """Return the vectors, [B, C, D]."""
     return F.embedding(embedded.index_BC, embedded.table_XD) if isinstance(embedded, TableRows) else embedded
 
 
 def as_rows(embedded: Tensor | TableRows) -> TableRows:
-    """Vectors [B, C, D] of any embedder as the rows of a table, each used once."""
+    """Return vectors [B, C, D] of any embedder as rows of a table, each used once."""
     if isinstance(embedded, TableRows):
         return embedded
     num_rows = embedded.shape[0] * embedded.shape[1]

@@ -1,4 +1,4 @@
-"""Biases that position encodings are made of, and which layers and heads share them (DIET, section 3.4).
+"""Logit biases of position encodings, and how layers and heads share them (DIET, section 3.4).
 
 B batch, U units, Q queries, K keys, H heads, R rank, O offsets, D width
 """
@@ -22,29 +22,29 @@ Item = TypeVar("Item")
 
 
 def table_counts(sharing: Sharing, num_layers: int, num_heads: int) -> tuple[int, int]:
-    """The number of layers and of heads that have parameters of their own."""
+    """Return the numbers of layers and of heads with parameters of their own."""
     return 1 if sharing == "layer_wise" else num_layers, 1 if sharing == "head_wise" else num_heads
 
 
 def for_layers(distinct: list[Item], num_layers: int) -> list[Item]:
-    """One item for each layer: the same object where the layers share."""
+    """Return one item per layer: the same object if the layers share it."""
     return distinct * num_layers if len(distinct) == 1 else distinct
 
 
 def select_heads(table: Tensor, heads: slice, dim: int) -> Tensor:
-    """The part of `table` for some heads, which lie in the dimension `dim`; all of it where one stands for all."""
+    """Select some heads along dimension `dim` of `table`; all of it if one head stands for all."""
     return table if table.shape[dim] == 1 else table.movedim(dim, 0)[heads].movedim(0, dim)
 
 
 def expand_heads(bias: Tensor, heads: slice, num_heads: int, dim: int) -> Tensor:
-    """`bias` for each of `heads` (of `num_heads`), where it was computed for one that stands for all."""
+    """Expand dimension `dim` of `bias` to each of `heads` (of `num_heads`) if one head stands for all."""
     shape = [-1] * bias.dim()
     shape[dim] = len(range(num_heads)[heads])
     return bias.expand(shape)
 
 
 def pairs_of_own(sharing: Sharing, pairs: list[int], num_heads: int) -> int:
-    """Pairs whose bias is computed: `pairs` holds the visible ones of each layer, summed over its heads."""
+    """Return the number of pairs whose bias is computed, given the visible `pairs` of each layer, summed over heads."""
     if sharing == "layer_wise":
         return max(pairs)
     return sum(pairs) // (num_heads if sharing == "head_wise" else 1)
@@ -55,18 +55,18 @@ MAX_UNITS = "model.trunk.positions.max_units"
 
 @settings
 class SharingConfig(PositionsConfig):
-    """The settings of a position code whose parameters may be shared.
+    """Settings of a position encoding whose parameters may be shared.
 
     Attributes:
-        sharing: `none`: every layer and head has its own; `head_wise`: the heads of a layer share; `layer_wise`: the
-            layers share.
+        sharing: sharing of parameters. `none`: each layer and head has its own; `head_wise`: the heads of a layer
+            share; `layer_wise`: the layers share.
     """
 
     sharing: Sharing = "none"
 
 
 def needs_own_queries(trunk: TrunkSettings) -> Iterable[str]:
-    """The problem of a code that scales or reads the queries, with a pattern that makes others for some units."""
+    """Yield a problem if the attention pattern gives some units other queries than those that the positions use."""
     if trunk.attention.separate_global_projections:
         yield (
             f"model.trunk.positions.name: {trunk.positions.name} as it is set scales or reads the layer's queries, "
@@ -75,7 +75,7 @@ def needs_own_queries(trunk: TrunkSettings) -> Iterable[str]:
 
 
 class FactorBias(LayerBias):
-    """queries_i . keys_j from factors [(B,) H, Q, R] and [(B,) H, K, R]; one head stands for all that share."""
+    """Products queries_i . keys_j of factors [(B,) H, Q, R] and [(B,) H, K, R]; one head stands for all that share."""
 
     def __init__(self, queries_HQR: Tensor, keys_HKR: Tensor, num_heads: int, *, query_factor: float = 1.0) -> None:
         self.queries, self.keys, self.num_heads = queries_HQR, keys_HKR, num_heads
@@ -83,7 +83,7 @@ class FactorBias(LayerBias):
 
     def __call__(self, heads: slice, queries: Tensor, keys: Tensor) -> Tensor:
         q_HQR, k_HKR = (select_heads(factor, heads, -3) for factor in (self.queries, self.keys))
-        if queries.shape[-1] == 1 and keys.dim() > 1 and keys.shape[-2] == 1:  # all with all, block by block
+        if queries.shape[-1] == 1 and keys.dim() > 1 and keys.shape[-2] == 1:  # all pairs of each block
             bias = _rows(q_HQR, queries[..., 0]) @ _rows(k_HKR, keys[..., 0, :]).transpose(-2, -1)
         else:
             bias = (_rows(q_HQR, queries) * _rows(k_HKR, keys)).sum(dim=-1)
@@ -95,7 +95,7 @@ class FactorBias(LayerBias):
 
 
 class OffsetBias(LayerBias):
-    """One scalar for each head and offset i - j or j - i: `by_offset_HO` holds key - query = -(U - 1) to U - 1."""
+    """One scalar per head and offset: `by_offset_HO` holds those of key - query from -(U - 1) to U - 1."""
 
     def __init__(self, by_offset_HO: Tensor, num_heads: int, *, query_factor: float = 1.0) -> None:
         self.by_offset, self.num_heads, self.query_factor = by_offset_HO, num_heads, query_factor
@@ -103,7 +103,7 @@ class OffsetBias(LayerBias):
     def __call__(self, heads: slice, queries: Tensor, keys: Tensor) -> Tensor:
         by_offset_HO = select_heads(self.by_offset, heads, 0)
         index = keys - queries + self.by_offset.shape[1] // 2
-        # An embedding, whose backward pass adds all heads of a pair at once; that of indexing takes far longer.
+        # The backward pass of an embedding adds all heads of a pair at once. Indexing would take far longer.
         bias = F.embedding(index, by_offset_HO.transpose(0, 1)).movedim(-1, 0)
         return expand_heads(bias, heads, self.num_heads, 0)
 
@@ -116,13 +116,13 @@ class OffsetBias(LayerBias):
 
 
 class FixedCode(Positions):
-    """A position code of parameters alone (DIET, section 3.1)."""
+    """A position encoding that depends only on parameters (DIET, section 3.1)."""
 
     num_layers: int
     max_units: int
 
     def biases(self, num_units: int) -> Sequence[LayerBias]:
-        """Return the bias of each layer, or one for all."""
+        """Return the bias of each layer, or a single one for all layers."""
         raise NotImplementedError
 
     def forward(self, units_BUD: Tensor, valid_BU: Tensor) -> list[LayerBias]:
@@ -132,9 +132,9 @@ class FixedCode(Positions):
 
 
 class _Toeplitz(torch.autograd.Function):
-    """[H, 2U - 1] to [H, U, U]: the value of row i and column j is that of j - i + U - 1.
+    """Map [H, 2U - 1] to [H, U, U]: entry (i, j) is value j - i + U - 1.
 
-    The backward pass sums along diagonals as columns of a matrix whose rows are one longer than they seem.
+    The backward pass sums diagonals as columns: it reinterprets the padded matrix with rows that are one shorter.
     """
 
     @staticmethod
@@ -150,5 +150,5 @@ class _Toeplitz(torch.autograd.Function):
 
 
 def _rows(factor: Tensor, index: Tensor) -> Tensor:
-    """Rows [..., *index, R] of a factor [..., U, R]."""
+    """Select rows [..., *index, R] of a factor [..., U, R]."""
     return factor.index_select(-2, index.flatten()).unflatten(-2, index.shape)

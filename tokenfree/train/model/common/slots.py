@@ -1,6 +1,6 @@
-"""Abstract base classes of the parts of the model: of each slot one for `Config` and one for the module that it builds.
+"""Abstract base classes of the parts of the model: for each part, one of its `Config` and one of the module it builds.
 
-A part inherits both. What most parts have in common stands here and need not be repeated.
+Each variant of a part inherits both.
 
 B batch, C characters (or bytes, or subwords), P targets, U units after DOWN, D width
 """
@@ -34,59 +34,59 @@ Sharing = Literal["none", "head_wise", "layer_wise"]
 
 
 class Embedder(nn.Module, ABC):
-    """Symbols to vectors.
+    """A map from symbols to vectors.
 
-    `forward(codepoints_BC, segments_BC, positions_BC=None)` returns vectors [B, C, D], or `TableRows`, of int64 symbols
-    or of float vectors [B, C, S]. Segments are 0 and positions 0 to C - 1 where they are None.
+    `forward(codepoints_BC, segments_BC, positions_BC=None)` takes int64 symbols or float vectors [B, C, S]. It returns
+    vectors [B, C, D] or `TableRows`. By default segments are 0 and positions 0 to C - 1.
     """
 
-    learns_characters = False  # whether it is to be given the frequent characters of the data before training
+    learns_characters = False  # whether `learn` is called with the frequent characters of the data before training
 
     def learn(self, codepoints: np.ndarray, /) -> None:
-        """Take in the characters of the data, int64, the most frequent first."""
+        """Learn the characters of the data, int64, the most frequent first."""
         raise AssertionError(f"{type(self).__name__} learns no characters")
 
     @abstractmethod
     def costs(self, length: int, /) -> list[Cost]:
-        """Return its steps in the order of the computation, for one example of `length` symbols."""
+        """Return its costs in computation order, for one example of `length` symbols."""
 
 
 class EmbedderConfig(ABC):
-    """The settings of an embedder.
+    """Settings of an embedder.
 
-    `symbols` are what the integers stand for that it reads; or vectors, which are floats. Objectives and tasks that
-    have other symbols refuse the model.
+    `symbols` is the meaning of its int64 inputs; `vectors` stands for float inputs. Objectives and tasks with other
+    symbols reject the model.
     """
 
     symbols: SymbolKind = "characters"
 
     @abstractmethod
     def build(self, dimensions: Dimensions, /) -> Embedder:
-        """Return the module with fresh weights; `dimensions.width` is that of characters."""
+        """Return the module with initial weights; `dimensions.width` is the width of characters."""
 
     def check(self, width: int, length: int | None, /) -> list[str]:
-        """Return what is wrong with it for characters of `width` and examples of `length` symbols (any where None)."""
+        """Return its problems with characters of `width` and examples of `length` symbols (None: any length)."""
         return []
 
 
 class Downsampler(nn.Module, ABC):
-    """Characters to fewer units, and the grouping: which character went to which unit.
+    """A map from characters to fewer units, with the unit of each character.
 
-    `forward(x_BCD, mask_BC, *unit_ends_BU)` returns `Downsampled`; `mask_BC`, bool, is true for real characters.
-    `unit_ends_BU`, int64, comes only where `bytes_per_word` is set, and there not always: the characters up to which
-    each unit reaches.
+    `forward(x_BCD, mask_BC, *unit_ends_BU)` returns `Downsampled`. `mask_BC`, bool, is true for real characters.
+    `unit_ends_BU`, int64, is the end (exclusive) of each unit in characters. It is optional, and passed only if
+    `bytes_per_word` is set.
     """
 
-    min_characters = 1  # shorter inputs are padded to this length, so that there is one unit
-    takes_rows = False  # whether it is given vectors that are rows of a small table as `TableRows`, not looked up yet
+    min_characters = 1  # length for one unit, to which shorter inputs are padded
+    takes_rows = False  # whether `forward` accepts `TableRows`
 
     def widened(self, x_BCD: Any, /) -> Any:
-        """Return vectors of single characters in the width of the units, where it has a layer for that."""
+        """Map vectors of single characters to the width of units, if it has a layer for that."""
         return x_BCD
 
     @abstractmethod
     def num_units(self, num_characters: int, /) -> int:
-        """Return the units of `num_characters` characters; where the text decides, the most that fit."""
+        """Return the number of units of `num_characters` characters, or the maximum if it depends on the text."""
 
     @abstractmethod
     def costs(self, length: int, /) -> list[Cost]:
@@ -94,77 +94,77 @@ class Downsampler(nn.Module, ABC):
 
 
 class DownsamplerConfig(ABC):
-    """The settings of a downsampler."""
+    """Settings of a downsampler."""
 
-    changes_width = False  # whether characters may be narrower or wider than units
-    layers: int = 0  # Transformer layers over characters, whose width the heads then have to divide
-    rate: int = 1  # the length of an example has to be a multiple of this
-    bytes_per_word = None  # set where units are words of the text: bytes of an input per word that it has room for
+    changes_width = False  # whether the width of characters may differ from that of units
+    layers: int = 0  # number of Transformer layers over characters; the heads must divide the width of characters then
+    rate: int = 1  # the length of an example must be a multiple of this
+    bytes_per_word = None  # if units are words of the text: input bytes per word that it has room for
 
     @abstractmethod
     def build(self, dimensions: Dimensions, /) -> Downsampler:
-        """Return the module with fresh weights: from characters of `dimensions.character_width` to units of `width`."""
+        """Return the module with initial weights, from `dimensions.character_width` to `dimensions.width`."""
 
     def check(self, length: int | None, /) -> list[str]:
-        """Return what is wrong with it for examples of `length` characters (any where None), a line each."""
+        """Return its problems with examples of `length` characters (None: any length), one line each."""
         return []
 
     def num_units(self, length: int, /) -> int | None:
-        """Return the units of an example of `length` characters; None where the text decides."""
+        """Return the number of units of an example of `length` characters; None if it depends on the text."""
         return None
 
 
 class Upsampler(nn.Module, ABC):
-    """Units back to characters.
+    """A map from units back to characters.
 
     `forward(units_BUD, grouping, characters_BCD, mask_BC, targets_BP=None)` returns vectors of all characters [B, C, D]
-    or, where given, of the targets [B, P, D], which must be the same. `characters_BCD` are those that DOWN handed on;
-    `mask_BC`, bool, is true for real ones; `targets_BP` are int64 indices of characters, or where `max_pieces` is set
-    [B, P, 2]: a unit and the number of its vector.
+    or of the targets [B, P, D], with the same values. `characters_BCD` is returned by DOWN. `mask_BC`, bool, is true
+    for real characters. `targets_BP` holds int64 indices of characters. If `max_pieces` is set, it may also be
+    [B, P, 2]: a unit and the index of its vector.
     """
 
     @abstractmethod
     def costs(self, length: int, num_targets: int | None, num_units: int, /) -> list[Cost]:
-        """Return its steps in the order of the computation, for `length` characters in `num_units` units."""
+        """Return its costs in computation order, for `length` characters in `num_units` units."""
 
 
 class UpsamplerConfig(ABC):
-    """The settings of an upsampler."""
+    """Settings of an upsampler."""
 
     residual_characters: bool = False  # whether characters are added to vectors of the model's width
-    max_pieces = None  # set where it makes several vectors of a unit: the most of one unit
+    max_pieces = None  # maximum number of vectors per unit, if it makes several
 
     @abstractmethod
     def build(self, dimensions: Dimensions, /) -> Upsampler:
-        """Return the module with fresh weights."""
+        """Return the module with initial weights."""
 
     def check(self, downsampler: DownsamplerConfig, /) -> list[str]:
-        """Return what is wrong with it behind `downsampler`, a line each."""
+        """Return its problems with `downsampler`, one line each."""
         return []
 
 
 class AttentionConfig(ABC):
-    """The settings of an attention pattern, whose module is a `Core`."""
+    """Settings of an attention pattern, whose module is a `Core`."""
 
-    separate_global_projections: bool = False  # whether some units have queries of their own, unknown to position codes
-    num_mixtures = None  # set where keys are mixtures of units, without position and segment: their number
-    adds_to_values = False  # whether position codes may add vectors to values (`Heads.offset_values`)
+    separate_global_projections: bool = False  # whether some units have queries that position encodings cannot access
+    num_mixtures = None  # number of keys, if they are mixtures of units, without position and segment
+    adds_to_values = False  # whether position encodings may add vectors to values (`Heads.offset_values`)
 
     @abstractmethod
     def build(self, dimensions: Dimensions, /, layer: int, num_layers: int) -> Core:
-        """Return the pattern of layer `layer` (0 is the lowest) of `num_layers`, with fresh weights."""
+        """Return the pattern of layer `layer` (0 is the lowest) of `num_layers`, with initial weights."""
 
     def check(self, trunk: TrunkSettings, num_units: int | None, /) -> Iterable[str]:
-        """Return what is wrong with it in `trunk` for examples of `num_units` units (any where None), a line each."""
+        """Return its problems with `trunk` and examples of `num_units` units (None: any number), one line each."""
         return ()
 
 
 class Layer(nn.Module, ABC):
-    """One layer of the trunk around an attention pattern.
+    """A layer of the trunk around an attention pattern.
 
-    `forward(x_BUD, valid_BU, bias=None, *, global_BU=None)` returns the units after it, [B, U, D]. `valid_BU`, bool:
-    real units. `bias`: the position code and the segments. `global_BU`, bool: units that see all and are seen by all,
-    for patterns that have such.
+    `forward(x_BUD, valid_BU, bias=None, *, global_BU=None)` returns the units after the layer, [B, U, D]. `valid_BU`,
+    bool, is true for real units. `bias` holds positions and segments. `global_BU`, bool, marks the units that attend to
+    all units and are attended to by all, for patterns with global units.
     """
 
     core: Core
@@ -176,81 +176,81 @@ class Layer(nn.Module, ABC):
 
 
 class LayerConfig(ABC):
-    """The settings of a layer."""
+    """Settings of a layer."""
 
-    head_width: int | None = None  # set where heads have this width and not that of units divided by their number
+    head_width: int | None = None  # width of a head; None: width / heads
 
     @abstractmethod
     def build(self, dimensions: Dimensions, build_core: Callable[[Dimensions], Core], /) -> Layer:
-        """Return a layer with fresh weights around the pattern that `build_core` makes."""
+        """Return a layer with initial weights around the pattern of `build_core`."""
 
     def build_end(self, dimensions: Dimensions, /) -> nn.Module:
-        """Return what follows the last layer: [B, U, D] to [B, U, D]."""
+        """Return the module after the last layer, [B, U, D] to [B, U, D]."""
         return nn.Identity()
 
 
 class Positions(nn.Module, ABC):
-    """A position code in the trunk.
+    """A position encoding in the trunk.
 
-    `forward(units_BUD, valid_BU)` returns a `LayerBias` for each layer, the same object for all layers that share; None
-    where it never adds anything. It is called once in a forward pass.
+    `forward(units_BUD, valid_BU)` returns a `LayerBias` for each layer, the same object for layers that share, or None
+    if it never adds anything. It is called once per forward pass.
     """
 
     @abstractmethod
     def multiply_accumulates(self, num_units: int, pairs: list[int], /) -> int:
         """Return the multiply-accumulates of one forward pass.
 
-        `pairs` are the visible ones of each layer, summed over heads.
+        `pairs` holds the number of visible pairs of each layer, summed over heads.
         """
 
 
 class PositionsConfig(ABC):
-    """The settings of a position code."""
+    """Settings of a position encoding."""
 
-    sharing: Sharing = "none"  # which layers and heads have parameters of their own; segments share likewise
-    takes_mixtures = False  # whether it knows keys that are mixtures of units (`AttentionConfig.num_mixtures`)
+    sharing: Sharing = "none"  # sharing of parameters between layers or heads, also the default for segments
+    takes_mixtures = False  # whether it supports keys that are mixtures of units (`AttentionConfig.num_mixtures`)
 
     @abstractmethod
     def build(self, dimensions: Dimensions, trunk: TrunkSettings, /) -> Positions:
-        """Return the module with fresh weights."""
+        """Return the module with initial weights."""
 
     def check(self, trunk: TrunkSettings, num_units: int | None, /) -> Iterable[str]:
-        """Return what is wrong with it in `trunk` for examples of `num_units` units (any where None), a line each."""
+        """Return its problems with `trunk` and examples of `num_units` units (None: any number), one line each."""
         return ()
 
 
 class SegmentsConfig(ABC):
-    """The settings of segments in the trunk.
+    """Settings of segments in the trunk.
 
-    The module's `forward(segments_BU)` returns what the segments of units, int64 [B or 1, U], add in each layer, as a
-    position code does.
+    The module's `forward(segments_BU)` takes the segments of units, int64 [B or 1, U], and returns a `LayerBias` for
+    each layer, as a position encoding does.
     """
 
     @abstractmethod
     def build(self, dimensions: Dimensions, trunk: TrunkSettings, /) -> nn.Module:
-        """Return the module with fresh weights."""
+        """Return the module with initial weights."""
 
     def check(self, trunk: TrunkSettings, /) -> Iterable[str]:
-        """Return what is wrong with them in `trunk`, a line each."""
+        """Return their problems with `trunk`, one line each."""
         return ()
 
 
 @settings
 class TrunkSettings:
-    """The settings of the trunk, as its parts see them.
+    """Settings of the trunk, as its parts receive them.
 
-    `heads`, `inner_width`, `dropout` and `activation` hold for the layers over characters as well.
+    `heads`, `inner_width`, `dropout` and `activation` also apply to the layers over characters.
 
     Attributes:
-        layers: layers of the stack.
-        heads: attention heads of each layer; must divide the width.
+        layers: number of layers.
+        heads: number of attention heads per layer; must divide the width.
         inner_width: width inside the FFN; null: four times the width.
-        dropout: share of values set to 0 in training, 0 to below 1.
-        activation: `gelu_tanh`, GELU's tanh approximation, as in the official code of CANINE, or `gelu`, the exact one.
-        layer: the kind of layer.
-        attention: which unit sees which.
-        positions: the position code inside the stack.
-        segments: segments inside the stack.
+        dropout: dropout probability in training, 0 to below 1.
+        activation: `gelu_tanh`: tanh approximation of GELU, as in the official code of CANINE; `gelu`: exact GELU.
+        layer: type of the layers.
+        attention: attention pattern: which units attend to which.
+        positions: position encoding inside the trunk.
+        segments: segment encoding inside the trunk.
     """
 
     layers: Annotated[int, Field(ge=1, le=1000)] = 12
@@ -264,7 +264,7 @@ class TrunkSettings:
     segments: Annotated[Any, SEGMENTS] = part(SEGMENTS)
 
     def check(self, num_units: int | None) -> Iterable[str]:
-        """Return what is wrong with its parts for examples of `num_units` units (any where None), a line each."""
+        """Return the problems of its parts with examples of `num_units` units (None: any number), one line each."""
         yield from self.attention.check(self, num_units)
         yield from self.positions.check(self, num_units)
         yield from self.segments.check(self)

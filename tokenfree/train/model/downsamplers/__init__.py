@@ -1,1 +1,1 @@
-"""Downsamplers: characters to fewer units, and the grouping: which character went where. One variant, one file."""
+"""Downsamplers: from characters to fewer units, with the unit of each character. One file per variant."""

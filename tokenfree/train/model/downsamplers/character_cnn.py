@@ -1,6 +1,6 @@
-"""DOWN in the manner of CharacterBERT: convolutions of several widths over the bytes of a word, and their maximum.
+"""DOWN of CharacterBERT: convolutions of several widths over the bytes of a word, and their maximum.
 
-B batch, C bytes, U words, X values of all bytes that a filter reads, D width of bytes and of words, F filters
+B batch, C bytes, U words, X values of a filter's bytes, D width of bytes and of words, F filters
 """
 
 from typing import Annotated, Literal
@@ -29,18 +29,18 @@ from tokenfree.train.model.downsamplers.words import WordOutput, WordSpans, larg
 
 @settings
 class Config(DownsamplerConfig):
-    """The character convolutions of CharacterBERT (El Boukkouri et al., arXiv 2010.10392), over bytes.
+    """Character convolutions of CharacterBERT (El Boukkouri et al., arXiv 2010.10392), over bytes.
 
-    Their maxima over the word go through highway layers and a projection. By default it has the 0.2M parameters (with
-    the byte table) that Byte2Word compares its pooling to (arXiv 2211.12677).
+    Highway layers and a projection follow the maximum over the word. The default has 0.2M parameters with the byte
+    table, as the baseline that Byte2Word compares its pooling with (arXiv 2211.12677).
 
     Attributes:
-        widths: bytes that the filters read.
-        counts: filters of each width; as many numbers as widths.
-        highways: highway layers; 0: none.
+        widths: filter widths in bytes.
+        counts: number of filters of each width; one number per width.
+        highways: number of highway layers; 0: none.
         word_width: width of words before the last projection.
-        max_words: the most words of an example: rows of the table of their positions.
-        bytes_per_word: bytes of an input per word that it has room for.
+        max_words: maximum number of words of an example; number of rows of the position table.
+        bytes_per_word: number of input bytes per word; an input of N bytes has room for N / bytes_per_word words.
     """
 
     name: Literal["character_cnn"] = "character_cnn"
@@ -74,13 +74,13 @@ class Highway(nn.Module):
         self.gate = GateDense(width, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[..., F] to [..., F]."""
+        """Map [..., F] to [..., F]."""
         gate = torch.sigmoid(self.gate(x))
         return gate * self.change(x).relu() + (1 - gate) * x
 
 
 class CharacterCnn(Downsampler):
-    """Convolutions that end with the word: what lies beyond its last byte is 0 to them."""
+    """Convolutions over the bytes of a word. Bytes past its end count as 0."""
 
     takes_rows = True
 
@@ -97,7 +97,7 @@ class CharacterCnn(Downsampler):
         self.output = WordOutput(config.word_width, config.max_words, dimensions, place_std=0.3)
 
     def forward(self, x: Tensor | TableRows, mask_BC: Tensor, unit_ends_BU: Tensor | None = None) -> Downsampled:
-        """A unit [B, U, D] for each word that ends at `unit_ends_BU`, or for each character where that is not given."""
+        """Return a unit [B, U, D] for each word that ends at `unit_ends_BU`, or for each character if that is None."""
         words = words_of(mask_BC, unit_ends_BU)
         refuse_more(words.valid_BU.shape[1], self.max_words, "words", "model.downsampler.max_words")
         x_BCD = look_up(x)
@@ -107,10 +107,10 @@ class CharacterCnn(Downsampler):
         return Downsampled(units_BUD, words.valid_BU, Grouping(words.word_BC), x_BCD)
 
     def convolve(self, x_BCD: Tensor, words: WordSpans) -> Tensor:
-        """ReLU of all filters that begin at each byte, [B, C, F]; 0 beyond the text."""
+        """Return the ReLU of all filters that start at each byte, [B, C, F]; 0 beyond the text."""
         taps = [x_BCD * words.real_BC[..., None]]
         for shift in range(1, max(self.widths)):
-            # A later byte of the same word has the position that is `shift` further.
+            # In the same word, the byte `shift` further has a position that is larger by `shift`.
             shifted = _shift(taps[0], shift)
             same_BC = words.real_BC & (_shift(words.position_BC + 1, shift) == words.position_BC + 1 + shift)
             taps.append(shifted * same_BC[..., None])
@@ -143,5 +143,5 @@ class CharacterCnn(Downsampler):
 
 
 def _shift(x: Tensor, shift: int) -> Tensor:
-    """Row c + shift of the second axis at c, 0 beyond the last."""
+    """Return row c + shift of the second axis at c, 0 beyond the last."""
     return torch.cat([x[:, shift:], torch.zeros_like(x[:, :shift])], dim=1)

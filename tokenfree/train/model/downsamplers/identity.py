@@ -24,10 +24,10 @@ class Config(DownsamplerConfig):
 
 
 class NoDownsampling(Downsampler):
-    """Passes the characters on."""
+    """A downsampler that returns the characters."""
 
     def forward(self, x_BCD: Tensor, mask_BC: Tensor) -> Downsampled:
-        """The characters [B, C, D] as units, of which bool `mask_BC` tells the real ones."""
+        """Return the characters [B, C, D] as units. `mask_BC`, bool, is true for real ones."""
         grouping = Grouping(torch.arange(x_BCD.shape[1], device=x_BCD.device)[None])
         return Downsampled(x_BCD, mask_BC, grouping, x_BCD)
 

@@ -1,4 +1,4 @@
-"""What downsamplers of a fixed rate share: local layers in front, CLS as the first unit, LayerNorm behind.
+"""Base of downsamplers with a fixed rate: local layers before pooling, CLS as the first unit, LayerNorm at the end.
 
 B batch, C characters (Q as queries, K as keys), U units, X values of a group of characters, N blocks, H heads,
 E width of a head, D width
@@ -30,14 +30,13 @@ from tokenfree.train.model.layers.bert import BertLayer
 
 @settings
 class StridedConfig(DownsamplerConfig):
-    """The settings that all downsamplers of a fixed rate have.
+    """Settings that all downsamplers of a fixed rate share.
 
     Attributes:
-        rate: characters of a unit; what is left of the length after whole units has the last unit.
-        block: characters that see each other in the local layers.
-        layers: local layers; 0: none.
-        align_mask: let the mask entry of a unit describe the unit's own characters, and not, as the official code does,
-            those of the next unit.
+        rate: number of characters per unit; characters left over at the end share the last unit.
+        block: number of characters per block of the local layers, which attend only within a block.
+        layers: number of local layers; 0: none.
+        align_mask: mask a unit by its own characters and not, as the official code does, by those of the next unit.
     """
 
     rate: Annotated[int, Field(ge=1, le=1_000_000)] = 4
@@ -52,7 +51,7 @@ class StridedConfig(DownsamplerConfig):
 
 
 class BlockAttention(Core):
-    """Each query sees the valid keys of its own block [i * block, (i + 1) * block); CLS gets no special treatment."""
+    """Attention to the valid keys of the query's own block [i * block, (i + 1) * block), without exception for CLS."""
 
     def __init__(self, block: int, dropout: float) -> None:
         super().__init__(dropout)
@@ -66,7 +65,7 @@ class BlockAttention(Core):
         num_characters = q_BHCE.shape[2]
         whole = num_characters // self.block * self.block
         contexts = []
-        # A short last block is a second call: padding it would change the even weights of a block without valid keys.
+        # The short last block is a second call. Padding would change the equal weights of a block without valid keys.
         for start, end in ((0, whole), (whole, num_characters)):
             if start < end:
                 num_blocks = max(1, (end - start) // self.block)
@@ -79,7 +78,7 @@ class BlockAttention(Core):
         return num_heads * (num_blocks * self.block**2 + rest**2)
 
     def _of_any_length(self, q_BHCE: Tensor, k_BHCE: Tensor, v_BHCE: Tensor, bias_BC: Tensor) -> Tensor:
-        """The same in one call, for a graph whose shapes are not known yet: what fills the last block has no weight."""
+        """Compute the same in one call, for graphs with unknown shapes. The padding of the last block has no weight."""
         num_characters = q_BHCE.shape[2]
         num_blocks = (num_characters + self.block - 1) // self.block
         missing = num_blocks * self.block - num_characters
@@ -88,16 +87,16 @@ class BlockAttention(Core):
         return self._blocks(q, k, v, bias_BNC)[:, :, :num_characters]
 
     def _blocks(self, q_BHNCE: Tensor, k_BHNCE: Tensor, v_BHNCE: Tensor, bias_BNC: Tensor) -> Tensor:
-        q, k, v = (x.transpose(1, 2).flatten(0, 1) for x in (q_BHNCE, k_BHNCE, v_BHNCE))  # blocks join the batch
+        q, k, v = (x.transpose(1, 2).flatten(0, 1) for x in (q_BHNCE, k_BHNCE, v_BHNCE))  # merge blocks into the batch
         context = self.attend(q, k, v, bias_BNC.flatten(0, 1)[:, None, None, :])
         return context.unflatten(0, bias_BNC.shape[:2]).transpose(1, 2).flatten(2, 3)
 
 
 class Strided(Downsampler):
-    """Local layers, then a unit for each `rate` characters, CLS in front, LayerNorm.
+    """Local layers, then CLS and one unit per `rate` characters, then LayerNorm.
 
-    Characters narrower than the units keep their width; CLS is brought to that of the units by a layer of its own. How
-    a group of characters becomes a unit is `pool`, whose weights `add_pooling` makes.
+    Characters may be narrower than units; a separate layer widens CLS. Subclasses define how a group of characters
+    becomes a unit (`pool`) and create the weights for it (`add_pooling`).
     """
 
     def __init__(self, dimensions: Dimensions, config: StridedConfig) -> None:
@@ -115,25 +114,24 @@ class Strided(Downsampler):
         self.norm = layer_norm(width)
 
     def add_pooling(self, narrow: int, width: int) -> None:
-        """Make the weights of `pool`, for characters `narrow` wide and units of `width`."""
+        """Create the weights of `pool`, for characters of width `narrow` and units of `width`."""
 
     def pool(self, groups_BUX: Tensor) -> Tensor:
-        """Units [B, U, D] of groups of `rate` characters, whose vectors stand one after another in [B, U, X]."""
+        """Return units [B, U, D] of groups of `rate` characters, whose vectors are concatenated in [B, U, X]."""
         raise NotImplementedError
 
     def pooling_cost(self, num_units: int) -> Cost:
-        """What `pool` and the LayerNorm behind it cost for so many units."""
+        """Return the cost of `pool` and the LayerNorm after it for `num_units` units."""
         raise NotImplementedError
 
     def forward(self, x_BCD: Tensor, mask_BC: Tensor) -> Downsampled:
-        """U = floor(C / rate) units [B, U, D]: the character CLS, then one for each group of `rate` but the last.
+        """Return U = floor(C / rate) units [B, U, D]: CLS, then one per group of `rate` characters except the last.
 
-        `mask_BC`, bool, tells the real characters.
+        `mask_BC`, bool, is true for real characters. If `rate` does not divide C, the characters after the last group
+        have no unit of their own, and UP uses the last unit.
 
-        Where `rate` does not divide C, the characters after the last group have no unit, and UP gives them the last.
-
-        Official rule: the mask entry j tells whether group j has a real character, although unit j holds group j - 1.
-        So the unit of the last real group is never seen as a key. `align_mask` gives each unit its own group's entry.
+        In the official code, mask entry j is true if group j has a real character, but unit j holds group j - 1. So the
+        unit of the last real group is never a key. `align_mask` gives each unit the entry of its own group.
         """
         for layer in self.local:
             x_BCD = layer(x_BCD, mask_BC)
@@ -163,6 +161,6 @@ class Strided(Downsampler):
 
 
 def unit_of_characters(num_characters: int, rate: int, device: torch.device) -> Tensor:
-    """The unit that stands for each character, int64 [C]; the last units' characters and the rest get the last one."""
+    """Return the unit of each character, int64 [C]. Characters without a unit of their own get the last one."""
     characters_C = torch.arange(num_characters, device=device)
     return (1 + characters_C // rate).clamp(max=num_characters // rate - 1)

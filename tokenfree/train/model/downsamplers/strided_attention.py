@@ -1,4 +1,4 @@
-"""DOWN by attention from one learned query to so many characters, in the place of CANINE's convolution.
+"""DOWN by attention from one learned query to `rate` characters, instead of CANINE's convolution.
 
 B batch, U units, R characters of a unit, X values of all of them, N width of a character, D width of a unit
 """
@@ -15,8 +15,8 @@ from tokenfree.train.model.downsamplers.strided import Strided, StridedConfig
 
 @settings
 class Config(StridedConfig):
-    """Attention pooling over groups of a fixed size, as Byte2Word has it over words (Lee, Guo, Qiu, arXiv 2211.12677,
-    section 3), in the place of CANINE's convolution. Local layers, CLS and LayerNorm are as those of `strided_conv`.
+    """Attention pooling over groups of fixed size instead of CANINE's convolution, as Byte2Word does over words (Lee,
+    Guo, Qiu, arXiv 2211.12677, section 3). Local layers, CLS and LayerNorm are the same as in `strided_conv`.
     """
 
     name: Literal["strided_attention"] = "strided_attention"
@@ -26,7 +26,7 @@ class Config(StridedConfig):
 
 
 class StridedAttention(Strided):
-    """softmax(q K^T / sqrt(N)) V over the `rate` characters of a group, one head; positions are the characters' own."""
+    """softmax(q K^T / sqrt(N)) V over the `rate` characters of a group, with one head and no further positions."""
 
     def add_pooling(self, narrow: int, width: int) -> None:
         self.query = nn.Embedding(1, narrow)
@@ -34,7 +34,7 @@ class StridedAttention(Strided):
         self.value = FanInDense(narrow, narrow, bias=False)
 
     def pool(self, groups_BUX: Tensor) -> Tensor:
-        """The mixed values of each group, brought to the width of the units as CLS is: [B, U, D]."""
+        """Return the averaged values of each group, widened by the same layer as CLS: [B, U, D]."""
         x_BURN = groups_BUX.unflatten(-1, (self.rate, -1))
         logits_BUR = (self.key(x_BURN) * self.query.weight).sum(dim=-1) * x_BURN.shape[-1] ** -0.5
         weights_BUR = torch.softmax(logits_BUR, dim=-1)

@@ -14,7 +14,7 @@ from tokenfree.train.model.downsamplers.strided import Strided, StridedConfig
 
 @settings
 class Config(StridedConfig):
-    """Downsampling of CANINE (Clark et al., arXiv 2103.06874, section 3.1): local layers, a strided convolution."""
+    """Downsampling of CANINE (Clark et al., arXiv 2103.06874, section 3.1): local layers and a strided convolution."""
 
     name: Literal["strided_conv"] = "strided_conv"
 
@@ -29,7 +29,7 @@ class StridedConv(Strided):
         self.convolution = nn.Conv1d(narrow, width, self.rate, stride=self.rate)
 
     def pool(self, groups_BUX: Tensor) -> Tensor:
-        """GELU(W x + b) of each group, [B, U, D] (arXiv 2103.06874, equation of section 3.1)."""
+        """Return GELU(W x + b) of each group, [B, U, D] (arXiv 2103.06874, equation of section 3.1)."""
         kernel_DX = self.convolution.weight.transpose(1, 2).flatten(1)
         return activate(linear(groups_BUX, kernel_DX, self.convolution.bias), self.activation)
 

@@ -1,4 +1,4 @@
-"""DOWN by the mean of so many characters, in the place of CANINE's convolution.
+"""DOWN by the mean of `rate` characters, instead of CANINE's convolution.
 
 B batch, U units, X values of a group of characters, D width
 """
@@ -14,8 +14,8 @@ from tokenfree.train.model.downsamplers.strided import Strided, StridedConfig
 
 @settings
 class Config(StridedConfig):
-    """Mean pooling, which the code of CANINE (arXiv 2103.06874) says was tried in place of its convolution, and
-    diverged. Local layers, CLS and LayerNorm are as those of `strided_conv`.
+    """Mean pooling instead of CANINE's convolution. According to CANINE's code (arXiv 2103.06874) it was tried and
+    diverged. Local layers, CLS and LayerNorm are the same as in `strided_conv`.
     """
 
     name: Literal["strided_mean"] = "strided_mean"
@@ -25,10 +25,10 @@ class Config(StridedConfig):
 
 
 class StridedMean(Strided):
-    """The mean of the vectors of `rate` characters, which knows nothing of their order."""
+    """Mean of the vectors of `rate` characters, which ignores their order."""
 
     def pool(self, groups_BUX: Tensor) -> Tensor:
-        """The mean of each group, brought to the width of the units as CLS is: [B, U, D]."""
+        """Return the mean of each group, widened by the same layer as CLS: [B, U, D]."""
         return self.widened(groups_BUX.unflatten(-1, (self.rate, -1)).mean(dim=-2))
 
     def pooling_cost(self, num_units: int) -> Cost:

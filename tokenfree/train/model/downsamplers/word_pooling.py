@@ -44,11 +44,11 @@ class Config(DownsamplerConfig):
     e_i = softmax(Q_i K_i^T / sqrt(d)) V_i, then LN(FFN(e_i) + e_i + epos_i + etype_i) W_proj.
 
     Attributes:
-        max_words: the most words of an example: rows of the tables of their queries and positions.
-        num_queries: 1: one query Q for all words; null: one for each position of a word.
-        byte_positions: whether bytes know where they stand in the word: `none`, as in the paper, where "listen" and
-            "silent" pool alike, or `learned`.
-        bytes_per_word: bytes of an input per word that it has room for.
+        max_words: maximum number of words of an example; number of rows of the query and position tables.
+        num_queries: 1: one query Q for all words; null: one query per word position.
+        byte_positions: positions of bytes in their word. `none`: no positions, as in the paper, so that "listen" and
+            "silent" are pooled to the same vector; `learned`: one table row per position.
+        bytes_per_word: number of input bytes per word; an input of N bytes has room for N / bytes_per_word words.
     """
 
     name: Literal["word_pooling"] = "word_pooling"
@@ -67,7 +67,7 @@ class Config(DownsamplerConfig):
 
 
 class WordPooling(Downsampler):
-    """Cross-attention of one head from a query to the bytes of a word; the other words have no say."""
+    """Cross-attention with one head from a query to the bytes of a word. Other words have no influence."""
 
     takes_rows = True
 
@@ -85,7 +85,7 @@ class WordPooling(Downsampler):
         self.output = WordOutput(width, config.max_words, dimensions, place_std=0.8)
 
     def forward(self, x: Tensor | TableRows, mask_BC: Tensor, unit_ends_BU: Tensor | None = None) -> Downsampled:
-        """A unit [B, U, D] for each word that ends at `unit_ends_BU`, or for each character where that is not given."""
+        """Return a unit [B, U, D] for each word that ends at `unit_ends_BU`, or for each character if that is None."""
         words = words_of(mask_BC, unit_ends_BU)
         refuse_more(words.valid_BU.shape[1], self.max_words, "words", "model.downsampler.max_words")
         rows = as_rows(x)
@@ -95,10 +95,10 @@ class WordPooling(Downsampler):
         return Downsampled(units_BUD, words.valid_BU, Grouping(words.word_BC), look_up(x))
 
     def pool(self, rows: TableRows, words: WordSpans) -> Tensor:
-        """e_i of each word, [B, U, D]; 0 for a word without bytes.
+        """Return e_i of each word, [B, U, D]; 0 for a word without bytes.
 
-        Keys and values are computed for the rows of the byte table, of which there are fewer than bytes. A byte and
-        its position in the word are added before linear maps, so the same holds with learned byte positions.
+        Keys and values are computed once per row of the byte table, which has fewer rows than the text has bytes. They
+        are linear, so learned byte positions are projected separately and added.
         """
         keys_BCD = F.embedding(rows.index_BC, self.key(rows.table_XD))
         values_BCD = F.embedding(rows.index_BC, self.value(rows.table_XD))

@@ -1,4 +1,4 @@
-"""What all poolings of words share: which character belongs to which word, sums over words, and what follows.
+"""Functions that word poolings share: the word of each character, sums over words, and the output layer.
 
 B batch, C characters, U words, N words of the whole batch, D width
 """
@@ -22,37 +22,37 @@ NUM_TYPES = 2
 
 
 class WordSpans(NamedTuple):
-    """The words of a batch: a run of characters each, the first from the first character on, without gaps."""
+    """Words of a batch: runs of characters that start at the first character and leave no gaps."""
 
-    word_BC: Tensor  # int64: the word of each character; the text's last one beyond it
-    position_BC: Tensor  # int64: the number of the character in its word
-    real_BC: Tensor  # bool: whether the character belongs to a word at all
+    word_BC: Tensor  # int64: the word of each character; beyond the text, its last word
+    position_BC: Tensor  # int64: the position of the character in its word
+    real_BC: Tensor  # bool: whether the character belongs to a word
     starts_BU: Tensor  # int64: the first character of each word
     valid_BU: Tensor  # bool: words with at least one character
 
 
 def words_of(mask_BC: Tensor, ends_BU: Tensor | None) -> WordSpans:
-    """The words that end before `ends_BU`, int64, of the real characters; without it every character is a word."""
+    """Return the words of the real characters that end before `ends_BU`, int64. None: each character is a word."""
     num_characters = mask_BC.shape[1]
     characters_C = torch.arange(num_characters, device=mask_BC.device)
     if ends_BU is None:
         characters_BC = characters_C.expand(mask_BC.shape)
         return WordSpans(characters_BC, torch.zeros_like(characters_BC), mask_BC, characters_BC, mask_BC)
     starts_BU = torch.cat([torch.zeros_like(ends_BU[:, :1]), ends_BU[:, :-1]], dim=1)
-    if torch.compiler.is_exporting():  # ONNX has no search
+    if torch.compiler.is_exporting():  # ONNX lacks searchsorted
         word_BC = (ends_BU[:, None] <= characters_C[:, None]).sum(dim=-1)
         last_B1 = (ends_BU < ends_BU[:, -1:]).sum(dim=-1, keepdim=True)
     else:
         word_BC = torch.searchsorted(ends_BU, characters_C.repeat(len(ends_BU), 1), right=True)
         last_B1 = torch.searchsorted(ends_BU, ends_BU[:, -1:].contiguous())
-    word_BC = word_BC.minimum(last_B1)  # of the text, whatever words of nothing follow
+    word_BC = word_BC.minimum(last_B1)  # ignore empty words after the text
     real_BC = mask_BC & (characters_C < ends_BU[:, -1:])
     position_BC = (characters_C - starts_BU.gather(1, word_BC)) * real_BC
     return WordSpans(word_BC, position_BC, real_BC, starts_BU, ends_BU > starts_BU)
 
 
 def sum_over_words(x_BCD: Tensor, words: WordSpans) -> Tensor:
-    """The sum of the rows of each word, [B, U, D]; rows beyond the text must be 0."""
+    """Return the sum of the rows of each word, [B, U, D]. Rows beyond the text must be 0."""
     num_words = words.valid_BU.shape[1]
     sums_ND = x_BCD.new_zeros(len(x_BCD) * num_words, x_BCD.shape[-1])
     index_N = _flat(words).flatten()[:, None].expand(-1, x_BCD.shape[-1])
@@ -60,7 +60,7 @@ def sum_over_words(x_BCD: Tensor, words: WordSpans) -> Tensor:
 
 
 def largest_in_words(x_BCD: Tensor, words: WordSpans, least: float) -> Tensor:
-    """The maximum of the rows of each word and `least`, [B, U, D]; rows beyond the text must be at most `least`."""
+    """Return the maximum of `least` and each word's rows, [B, U, D]. Rows beyond the text must not exceed `least`."""
     num_words = words.valid_BU.shape[1]
     found_ND = x_BCD.new_full((len(x_BCD) * num_words, x_BCD.shape[-1]), least)
     index_N = _flat(words).flatten()[:, None].expand(-1, x_BCD.shape[-1])
@@ -68,24 +68,24 @@ def largest_in_words(x_BCD: Tensor, words: WordSpans, least: float) -> Tensor:
 
 
 def softmax_in_words(logits_BC: Tensor, words: WordSpans) -> Tensor:
-    """Weights [B, C] that sum to 1 in each word, and are exactly 0 beyond the text."""
+    """Return weights [B, C] that sum to 1 in each word and are exactly 0 beyond the text."""
     lowest = torch.finfo(logits_BC.dtype).min
     logits_BC = logits_BC.masked_fill(~words.real_BC, lowest)
-    with torch.no_grad():  # only against overflow
+    with torch.no_grad():  # the shift only prevents overflow
         highest_BU = largest_in_words(logits_BC[..., None], words, lowest)[..., 0]
         highest_BC = highest_BU.gather(1, words.word_BC)
     weights_BC = (logits_BC - highest_BC).exp() * words.real_BC
     totals_BU = sum_over_words(weights_BC[..., None], words)[..., 0]
     return weights_BC / totals_BU.gather(1, words.word_BC).clamp(
         min=1e-30
-    )  # a total is at least 1, but beyond the text
+    )  # a total is at least 1, except beyond the text
 
 
 class WordOutput(nn.Module):
-    """LN(e + position of the word + type) W_proj: from the pooled vectors of words to the units of the trunk.
+    """LN(e + position of the word + type) W_proj: from pooled vectors of words to units of the trunk.
 
-    What e and the places begin with decides what the trunk sees at first, as the LayerNorm makes their sum one size.
-    `place_std` is the standard deviation of the places as they begin.
+    `place_std` is the initial standard deviation of the positions. As the LayerNorm rescales the sum, the ratio to the
+    size of e decides how much of each reaches the trunk at first.
     """
 
     def __init__(self, word_width: int, max_words: int, dimensions: Dimensions, *, place_std: float) -> None:
@@ -97,7 +97,7 @@ class WordOutput(nn.Module):
         self.projection = Dense(word_width, dimensions.width)
 
     def forward(self, pooled_BUD: Tensor, words: WordSpans, segments_BC: Tensor | None) -> Tensor:
-        """Units [B, U, D]; the type of a word is the segment of its first character, 0 where there are none."""
+        """Return units [B, U, D]. The type of a word is the segment of its first character; without segments, 0."""
         num_words = pooled_BUD.shape[1]
         type_BUD = self.types.weight[0]
         if segments_BC is not None:
@@ -107,7 +107,7 @@ class WordOutput(nn.Module):
         return self.projection(self.dropout(self.norm(summed_BUD)))
 
     def costs(self, num_words: int) -> list[Cost]:
-        """Its steps in the order of the computation, for `num_words` words."""
+        """Return its costs in computation order, for `num_words` words."""
         word_width, width = self.projection.in_features, self.projection.out_features
         return [
             Cost("word positions", (num_words, word_width), count_parameters(self.places), 0),
@@ -123,7 +123,7 @@ class WordOutput(nn.Module):
 
 
 def too_many(length: int | None, bytes_per_word: int, max_words: int) -> list[str]:
-    """The problem of inputs whose words may be more than there are positions."""
+    """Return a problem if an input of `length` bytes can have more words than there are positions."""
     if length is None or length // bytes_per_word <= max_words:
         return []
     return [
@@ -133,6 +133,6 @@ def too_many(length: int | None, bytes_per_word: int, max_words: int) -> list[st
 
 
 def _flat(words: WordSpans) -> Tensor:
-    """The word of each character, counted through the batch."""
+    """Return the word of each character, numbered across the batch."""
     batch, num_words = words.valid_BU.shape
     return words.word_BC + torch.arange(batch, device=words.word_BC.device)[:, None] * num_words

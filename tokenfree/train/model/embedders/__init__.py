@@ -1,1 +1,1 @@
-"""Embedders: characters (or other symbols) to vectors. One variant, one file."""
+"""Embedders: from characters (or other symbols) to vectors. One file per variant."""

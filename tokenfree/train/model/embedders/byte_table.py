@@ -1,4 +1,4 @@
-"""A row for each byte, plus position and segment. The bytes 0 to 4 are PAD, UNK, CLS, SEP and MASK: text lacks them.
+"""A row per byte, plus position and segment. Bytes 0 to 4, which text lacks, are PAD, UNK, CLS, SEP and MASK.
 
 B batch, C bytes, D width
 """
@@ -15,7 +15,7 @@ NUM_BYTES = 256
 
 @settings
 class Config(InputConfig):
-    """A row for each byte (ByT5, Xue et al., arXiv 2105.13626, section 3), plus position and segment."""
+    """A row per byte (ByT5, Xue et al., arXiv 2105.13626, section 3), plus position and segment."""
 
     name: Literal["byte_table"] = "byte_table"
 

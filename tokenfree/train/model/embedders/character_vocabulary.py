@@ -1,6 +1,6 @@
-"""A row for each frequent character of the corpus, and one for all others: the vocabulary that CANINE does without.
+"""A row for each frequent character of the corpus and one for all others, a vocabulary that CANINE does not need.
 
-B batch, C characters, V characters with rows of their own, D width
+B batch, C characters, V characters with their own rows, D width
 """
 
 from typing import Annotated, Literal
@@ -16,7 +16,7 @@ from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.embedders.characters import CharacterEmbedder, CharacterTable, InputConfig
 from tokenfree.train.model.embedders.hashing import MAX_CODEPOINT
 
-UNKNOWN = 0  # the row of characters that have none
+UNKNOWN = 0  # the row of characters without a row of their own
 
 
 @settings
@@ -24,7 +24,8 @@ class Config(InputConfig):
     """A vocabulary of characters, as in an ablation of CANINE (Clark et al., arXiv 2103.06874, Table 6).
 
     Attributes:
-        size: rows: one for unknown characters, one for each special one, the others for the most frequent of the data.
+        size: number of rows: one for unknown characters, one per special character, the others for the most frequent
+            characters of the data.
     """
 
     name: Literal["character_vocabulary"] = "character_vocabulary"
@@ -35,11 +36,11 @@ class Config(InputConfig):
 
 
 class VocabularyTable(CharacterTable):
-    """The characters are learnt when training starts, and are part of every checkpoint; at first they are ASCII's."""
+    """A table of characters, initially ASCII. Training sets them at its start, and every checkpoint contains them."""
 
     name = "character table"
     learns_characters = True
-    known_V: Tensor  # int64: codepoints with a row of their own, ascending; numbers past Unicode where there are fewer
+    known_V: Tensor  # int64: codepoints with their own rows, ascending; unused entries are past Unicode
 
     def __init__(self, size: int, width: int) -> None:
         super().__init__()
@@ -49,23 +50,23 @@ class VocabularyTable(CharacterTable):
 
     @property
     def room(self) -> int:
-        """For how many characters there are rows, besides the special ones."""
+        """Number of rows for characters other than special ones."""
         return len(self.known_V) - len(RESERVED)
 
     def learn(self, codepoints: np.ndarray) -> None:
-        """Give rows to these characters, int64, the most important first, as far as there is room."""
+        """Assign rows to these characters, int64, most frequent first, until the table is full."""
         others = np.setdiff1d(codepoints, RESERVED)
         chosen = codepoints[np.isin(codepoints, others)][: self.room]
         past = np.arange(MAX_CODEPOINT + 1, MAX_CODEPOINT + 1 + self.room - len(chosen))
         self.known_V.copy_(torch.from_numpy(np.sort(np.concatenate([RESERVED, chosen, past]))))
 
     def forward(self, codepoints_BC: Tensor) -> Tensor:
-        """Vectors [B, C, D] of int64 codepoints."""
-        if torch.compiler.is_exporting():  # ONNX has no search: a row for each codepoint
+        """Return vectors [B, C, D] of int64 codepoints."""
+        if torch.compiler.is_exporting():  # ONNX lacks searchsorted: use a row number per codepoint
             rows_X = torch.full((MAX_CODEPOINT + 2,), UNKNOWN).scatter(
                 0, self.known_V.clamp(max=MAX_CODEPOINT + 1), torch.arange(1, len(self.known_V) + 1)
             )
-            rows_X[-1] = UNKNOWN  # of what is no character
+            rows_X[-1] = UNKNOWN  # for values past Unicode
             return self.rows(rows_X[codepoints_BC.clamp(-1, MAX_CODEPOINT + 1)])
         index_BC = torch.searchsorted(self.known_V, codepoints_BC).clamp(max=len(self.known_V) - 1)
         is_known_BC = (self.known_V[index_BC] == codepoints_BC) & (codepoints_BC <= MAX_CODEPOINT)

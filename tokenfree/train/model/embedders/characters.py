@@ -1,4 +1,4 @@
-"""What all character embedders share: the sum with segment and position embeddings, LayerNorm and dropout.
+"""Base of all character embedders: the sum with segment and position embeddings, LayerNorm and dropout.
 
 B batch, C characters, X positions of a table, D width
 """
@@ -32,12 +32,12 @@ InputPositions = Literal["learned", "sinusoidal", "none"]
 
 @settings
 class PositionedConfig(EmbedderConfig):
-    """The settings of absolute positions at the input.
+    """Settings of absolute positions at the input.
 
     Attributes:
-        positions: absolute positions at the input: `learned`, a row of a table each; `sinusoidal`, fixed (Vaswani et
-            al., arXiv 1706.03762, section 3.5); `none`.
-        max_characters: the most symbols of an example: rows of the table of positions.
+        positions: absolute positions at the input. `learned`: one table row per position; `sinusoidal`: fixed sinusoids
+            (Vaswani et al., arXiv 1706.03762, section 3.5); `none`: no positions.
+        max_characters: maximum number of symbols of an example; number of rows of the position table.
     """
 
     positions: InputPositions = "learned"
@@ -49,7 +49,7 @@ class PositionedConfig(EmbedderConfig):
         return [*too_many(length, self.max_characters, "length", MAX_CHARACTERS)]
 
     def build_positions(self, width: int, *, std: float = 0.5**0.5) -> "PositionTable | Sinusoids | None":
-        """Return the table of positions, or None; the root mean square of sinusoids is `std`."""
+        """Return the table of positions, or None. `std` is the root mean square of sinusoids."""
         if self.positions == "sinusoidal":
             return Sinusoids(self.max_characters, width, std=std)
         return PositionTable(self.max_characters, width) if self.positions == "learned" else None
@@ -57,19 +57,19 @@ class PositionedConfig(EmbedderConfig):
 
 @settings
 class InputConfig(PositionedConfig):
-    """What is added to the vectors of symbols (CANINE, section 3.1): settings that all character embedders have.
+    """Settings that all character embedders share: positions and segments added to the symbols (CANINE, section 3.1).
 
     Attributes:
-        segments: rows of the table of segments; 0: there is none.
+        segments: number of rows of the segment table; 0: no table.
     """
 
     segments: NonNegative = NUM_SEGMENTS
 
 
 class Sinusoids(nn.Module):
-    """Fixed positions (Vaswani et al., arXiv 1706.03762, section 3.5).
+    """Fixed sinusoidal positions (Vaswani et al., arXiv 1706.03762, section 3.5).
 
-    `std` is the root of their mean square; sines and cosines themselves have that of 1/2.
+    They are scaled to the root mean square `std`. Unscaled, it is the root of 1/2.
     """
 
     weight: Tensor
@@ -79,18 +79,18 @@ class Sinusoids(nn.Module):
         self.register_buffer("weight", sinusoids(num_positions, width) * (std * 2**0.5), persistent=False)
 
     def forward(self, positions: Tensor) -> Tensor:
-        """Vectors [..., D] of int64 positions."""
+        """Return vectors [..., D] of int64 positions."""
         return F.embedding(positions, self.weight)
 
 
 class CharacterTable(nn.Module):
-    """Symbols to vectors, wherever they stand."""
+    """A map from symbols to vectors, independent of their positions."""
 
-    name: str  # of the part, in tables of costs
+    name: str  # name of the part in tables of costs
     learns_characters = False  # see `Embedder`
 
     def forward(self, codepoints_BC: Tensor) -> Tensor:
-        """Vectors [B, C, D] of int64 symbols."""
+        """Return vectors [B, C, D] of int64 symbols."""
         raise NotImplementedError
 
     def learn(self, codepoints: np.ndarray) -> None:
@@ -107,8 +107,8 @@ class CharacterEmbedder(Embedder):
         width = dimensions.width
         self.table, self.width, self.max_characters = table, width, config.max_characters
         self.segments = nn.Embedding(config.segments, width) if config.segments else None
-        # Vaswani et al. multiply the vectors of symbols by sqrt(D), which sinusoids of size 1 would hide. Before a
-        # LayerNorm it is the same to make the sinusoids small.
+        # Sinusoids of size 1 would dominate the vectors of symbols, so Vaswani et al. multiply those by sqrt(D). Before
+        # a LayerNorm, small sinusoids have the same effect.
         self.positions = config.build_positions(width, std=STD)
         self.norm = layer_norm(width)
         self.dropout = Dropout(dimensions.dropout)
@@ -116,7 +116,7 @@ class CharacterEmbedder(Embedder):
     def forward(
         self, codepoints_BC: Tensor, segments_BC: Tensor | None = None, positions_BC: Tensor | None = None
     ) -> Tensor:
-        """Vectors [B, C, D] of int64 symbols; segments are 0 and positions 0 to C - 1 where not given."""
+        """Return vectors [B, C, D] of int64 symbols. By default segments are 0 and positions 0 to C - 1."""
         num_characters = codepoints_BC.shape[1]
         x_BCD = self.table(codepoints_BC)
         if self.segments is not None:
@@ -129,11 +129,11 @@ class CharacterEmbedder(Embedder):
 
     @property
     def learns_characters(self) -> bool:
-        """Whether the table wants the frequent characters of the data."""
+        """True if the table learns the frequent characters of the data."""
         return self.table.learns_characters
 
     def learn(self, codepoints: np.ndarray) -> None:
-        """Let the table take in characters, int64, the most frequent first."""
+        """Let the table learn characters, int64, the most frequent first."""
         self.table.learn(codepoints)
 
     def costs(self, length: int) -> list[Cost]:

@@ -1,4 +1,4 @@
-"""K-way codepoint hash embedding: no vocabulary, every codepoint has a vector.
+"""K-way codepoint hash embedding, which has a vector for every codepoint without a vocabulary.
 
 B batch, C characters, K hashes, D width
 """
@@ -15,7 +15,7 @@ from tokenfree.train.model.embedders.hashing import HashConfig, HashTables
 
 @settings
 class Config(HashConfig):
-    """K hash functions of the codepoint, each with a table (CANINE, Clark et al., arXiv 2103.06874, section 3.1)."""
+    """K hash functions of the codepoint, each with its table (CANINE, Clark et al., arXiv 2103.06874, section 3.1)."""
 
     name: Literal["codepoint_hash"] = "codepoint_hash"
 
@@ -24,11 +24,15 @@ class Config(HashConfig):
 
 
 class HashTable(HashTables):
-    """The K rows of a codepoint are concatenated."""
+    """A table that concatenates the K rows of a codepoint."""
 
     name = "hash tables"
 
     def forward(self, codepoints_BC: Tensor) -> Tensor:
-        """Vectors [B, C, D] of int64 codepoints; IndexError for what is none."""
+        """Return vectors [B, C, D] of int64 codepoints.
+
+        Raises:
+            IndexError: A value is not a codepoint.
+        """
         rows_BCK = self.hashed(codepoints_BC[..., None]) + self.offsets_K
         return self.rows(self.refuse_invalid(rows_BCK, codepoints_BC)).flatten(2)

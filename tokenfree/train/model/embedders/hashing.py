@@ -1,4 +1,4 @@
-"""Hashed codepoints: the official family of CANINE and one of independent collisions, and the tables of their buckets.
+"""Hashes of codepoints and tables of their buckets: CANINE's official family and one with independent collisions.
 
 B batch, C characters, K hashes, D width
 """
@@ -20,18 +20,18 @@ PRIMES = (31, 43, 59, 61, 73, 97, 103, 113, 137, 149, 157, 173, 181, 193, 211, 2
 
 
 def multipliers(family: Family, num_hashes: int) -> Tensor:
-    """int64 [K]: the first primes of the official code, or odd 41-bit numbers from SplitMix64 (Steele et al. 2014)."""
+    """Return int64 [K]: first primes of the official code, or odd 41-bit numbers of SplitMix64 (Steele et al. 2014)."""
     if family == "official":
         return torch.tensor(PRIMES[:num_hashes], dtype=torch.int64)
     return torch.tensor([_splitmix64(k) >> 23 | 1 for k in range(num_hashes)], dtype=torch.int64)
 
 
 def hash_buckets(symbols: Tensor, multipliers_K: Tensor, num_buckets: int, family: Family) -> Tensor:
-    """The bucket of symbols [..., 1] under every hash, or of symbols [..., K] each under its own, int64 [..., K].
+    """Return buckets, int64 [..., K], of symbols [..., 1] under every hash, or of symbols [..., K] under one hash each.
 
-    The official hash (x + 1) * p_k mod B is affine, so all K buckets of x depend on (x + 1) mod B alone: codepoints
-    that differ by a multiple of B share every bucket. The independent family folds the high bits of a product of less
-    than 2^63 into the low ones, which makes collisions under different k independent.
+    The official hash (x + 1) * p_k mod B is affine, so all K buckets of x depend only on (x + 1) mod B. Codepoints that
+    differ by a multiple of B share every bucket. The independent family folds the high bits of a product (below 2^63)
+    into its low bits, which makes collisions under different k independent.
     """
     product = (symbols + 1) * multipliers_K
     if family == "independent":
@@ -48,13 +48,13 @@ def _splitmix64(index: int) -> int:
 
 @settings
 class HashConfig(InputConfig):
-    """The settings that all hash embedders have.
+    """Settings that all hash embedders share.
 
     Attributes:
-        hashes: K; must divide the width of characters.
-        buckets: rows of each table.
-        family: `official`, the hashes of the released code, by which two codepoints that are a multiple of `buckets`
-            apart share everything; `independent`, hashes whose collisions are independent.
+        hashes: number K of hash functions; must divide the width of characters.
+        buckets: number of rows of each table.
+        family: `official`: hashes of the released code, in which codepoints that differ by a multiple of `buckets`
+            collide in every table; `independent`: hashes with independent collisions.
     """
 
     hashes: Annotated[int, Field(ge=1, le=MAX_HASHES)] = 8
@@ -67,7 +67,7 @@ class HashConfig(InputConfig):
 
 
 class HashTables(CharacterTable):
-    """`orders` tables of `buckets` rows for each hash, all in one, so that a single look-up gives the concatenation."""
+    """`orders` tables of `buckets` rows per hash, stored as one, so that one look-up returns the concatenation."""
 
     multipliers_K: Tensor
     offsets_K: Tensor
@@ -86,9 +86,9 @@ class HashTables(CharacterTable):
         return hash_buckets(symbols, self.multipliers_K, self.buckets, self.family)
 
     def refuse_invalid(self, rows: Tensor, codepoints_BC: Tensor) -> Tensor:
-        """Move `rows` [B, C, ...] past the end of the table where a codepoint is not Unicode, an error on look-up.
+        """Move `rows` [B, C, ...] of invalid codepoints past the end of the table, so that the look-up fails.
 
-        There is no UNK in CANINE. An explicit test would have to wait for the device at every step.
+        CANINE has no UNK. An explicit check would synchronize with the device at every step.
         """
         invalid_BC = (codepoints_BC < 0) | (codepoints_BC > MAX_CODEPOINT)
         return rows + torch.where(invalid_BC, len(self.rows.weight), 0).reshape(

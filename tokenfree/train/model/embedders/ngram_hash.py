@@ -1,4 +1,4 @@
-"""Vocabulary-free n-grams: the sum of the hashed n-grams of orders 1 to N that start at each character.
+"""Vocabulary-free n-grams: the sum over the hashed n-grams of orders 1 to N that start at each character.
 
 B batch, C characters, O orders, K hashes, D width
 """
@@ -20,7 +20,7 @@ class Config(HashConfig):
     """Hashed character n-grams (CANINE, Clark et al., arXiv 2103.06874, section 3.1, vocabulary-free n-grams).
 
     Attributes:
-        orders: N, characters of the longest n-grams.
+        orders: length N of the longest n-grams in characters.
     """
 
     name: Literal["ngram_hash"] = "ngram_hash"
@@ -32,7 +32,7 @@ class Config(HashConfig):
 
 
 class NgramTable(HashTables):
-    """A table of `buckets` rows for each order and hash."""
+    """A table of `buckets` rows per order and hash."""
 
     name = "n-gram hash tables"
 
@@ -41,21 +41,25 @@ class NgramTable(HashTables):
         self.orders = config.orders
 
     def forward(self, codepoints_BC: Tensor) -> Tensor:
-        """Vectors [B, C, D] of int64 codepoints; IndexError for what is none."""
+        """Return vectors [B, C, D] of int64 codepoints.
+
+        Raises:
+            IndexError: A value is not a codepoint.
+        """
         by_order = [
             buckets_BCK + self.offsets_K + order * self.hashes * self.buckets
             for order, buckets_BCK in enumerate(self.ngram_buckets(codepoints_BC))
         ]
         rows_BCOK = self.refuse_invalid(torch.stack(by_order, dim=2), codepoints_BC)
-        # One look-up for all orders: each would have a gradient as large as all tables.
+        # One look-up for all orders, because the gradient of each look-up is as large as all tables.
         return self.rows(rows_BCOK).sum(dim=2).flatten(2)
 
     def ngram_buckets(self, codepoints_BC: Tensor) -> list[Tensor]:
-        """For each order the buckets, int64 [B, C, K], of the n-grams that start at each character.
+        """Return for each order the buckets, int64 [B, C, K], of the n-grams that start at each character.
 
-        H'(x_i .. x_j) = H(x_i + H'(x_{i+1} .. x_j)): the inner hash is added and hashed again; without that, the order
-        of the characters would not count. Reduced mod B at every step, which for the official hash changes nothing.
-        Characters beyond the end are 0.
+        H'(x_i .. x_j) = H(x_i + H'(x_{i+1} .. x_j)). The inner hash is added and hashed again, so that the order of the
+        characters matters. Values are reduced mod B at every step, which does not change the official hash. Characters
+        beyond the end are 0.
         """
         buckets = [self.hashed(codepoints_BC[..., None])]
         beyond_K = self.hashed(codepoints_BC.new_zeros(1))

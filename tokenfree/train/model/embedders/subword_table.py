@@ -1,4 +1,4 @@
-"""A row for each subword, plus position and segment: the input of BERT. Ids come as codepoints.
+"""A row per subword, plus position and segment: the input of BERT. Ids are passed as codepoints.
 
 B batch, C subwords, D width
 """
@@ -17,9 +17,9 @@ class Config(InputConfig):
     """A table of subwords (BERT, Devlin et al., arXiv 1810.04805, section 3).
 
     Attributes:
-        size: rows: the subwords of the vocabulary and its special symbols. Pretraining adds rows if the
-            data have more subwords.
-        max_characters: the most subwords of an example: rows of the table of positions.
+        size: number of rows: subwords of the vocabulary and its special symbols. Pretraining adds rows if the data have
+            more subwords.
+        max_characters: maximum number of subwords of an example; number of rows of the position table.
     """
 
     name: Literal["subword_table"] = "subword_table"
@@ -34,7 +34,7 @@ class Config(InputConfig):
 
 
 class Table(CharacterTable):
-    """Rows of a table, one for each id from 0 on; other ids are an error on look-up."""
+    """A table with one row per id from 0."""
 
     def __init__(self, name: str, size: int, width: int) -> None:
         super().__init__()
@@ -42,5 +42,9 @@ class Table(CharacterTable):
         self.rows = nn.Embedding(size, width)
 
     def forward(self, codepoints_BC: Tensor) -> Tensor:
-        """Vectors [B, C, D] of int64 ids; IndexError for those past the table."""
+        """Return vectors [B, C, D] of int64 ids.
+
+        Raises:
+            IndexError: An id is not a row of the table.
+        """
         return self.rows(codepoints_BC)

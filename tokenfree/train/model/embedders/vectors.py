@@ -1,6 +1,6 @@
-"""Vectors of numbers in place of symbols, for tasks that have no text: a dense layer, plus position; CLS is learned.
+"""Vectors of numbers instead of symbols, for tasks without text: a dense layer plus position, and a learned CLS.
 
-B batch, C vectors, S numbers of a vector, D width
+B batch, C vectors, S values of a vector, D width
 """
 
 from typing import Literal
@@ -16,12 +16,12 @@ from tokenfree.train.model.embedders.characters import InputPositions, Positione
 
 @settings
 class Config(PositionedConfig):
-    """Vectors of numbers through a dense layer (Guo et al., arXiv 1912.00544, the synthetic task), and a class node.
+    """Dense layer over vectors of numbers, with a class node (Guo et al., arXiv 1912.00544, the synthetic task).
 
-    There is no LayerNorm, which would take away how long a vector is.
+    There is no LayerNorm, because it would remove the norm of a vector.
 
     Attributes:
-        size: numbers of a vector.
+        size: number of values of an input vector.
     """
 
     name: Literal["vectors"] = "vectors"
@@ -36,7 +36,7 @@ class Config(PositionedConfig):
 
 
 class VectorEmbedder(Embedder):
-    """dense(x) + position, then dropout; in place of the first vector, a learned one: the class node."""
+    """dense(x) + position, then dropout. A learned vector, the class node, replaces the first one."""
 
     def __init__(self, dimensions: Dimensions, config: Config) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class VectorEmbedder(Embedder):
     def forward(
         self, vectors_BCS: Tensor, segments_BC: Tensor | None = None, positions_BC: Tensor | None = None
     ) -> Tensor:
-        """Vectors [B, C, D] of float ones, which come in place of codepoints; segments are not read."""
+        """Return vectors [B, C, D] of float vectors, which replace codepoints. Segments are ignored."""
         if positions_BC is None:
             positions_BC = torch.arange(vectors_BCS.shape[1], device=vectors_BCS.device)[None]
         x_BCD = torch.where(positions_BC[..., None] == 0, self.class_node.weight[0], self.dense(vectors_BCS))

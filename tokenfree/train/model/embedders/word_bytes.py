@@ -1,4 +1,4 @@
-"""The byte table of Byte2Word and nothing else: positions and segments are added to words.
+"""Byte table of Byte2Word, without positions and segments, which are added to words.
 
 B batch, C bytes, D width
 """
@@ -18,7 +18,7 @@ NUM_BYTES = 256
 
 @settings
 class Config(EmbedderConfig):
-    """A row for each byte, for words of bytes (Byte2Word, Lee, Guo, Qiu, arXiv 2211.12677, section 3)."""
+    """A row per byte, for words of bytes (Byte2Word, Lee, Guo, Qiu, arXiv 2211.12677, section 3)."""
 
     name: Literal["word_bytes"] = "word_bytes"
 
@@ -29,9 +29,9 @@ class Config(EmbedderConfig):
 
 
 class WordBytes(Embedder):
-    """A row for each byte value; what is no byte has the row of UNK.
+    """A row per byte value. Other values get the row of UNK.
 
-    Rows begin with a standard deviation of 1: nothing norms them before they are pooled (see words.py).
+    The initial standard deviation is 1, because there is no LayerNorm before pooling (see words.py).
     """
 
     def __init__(self, width: int) -> None:
@@ -41,7 +41,7 @@ class WordBytes(Embedder):
     def forward(
         self, codepoints_BC: Tensor, segments_BC: Tensor | None = None, positions_BC: Tensor | None = None
     ) -> TableRows:
-        """The rows of int64 byte values [B, C], not looked up yet; positions are not looked at."""
+        """Return the rows of int64 byte values [B, C] without looking them up. Positions are ignored."""
         is_byte_BC = (codepoints_BC >= 0) & (codepoints_BC < NUM_BYTES)
         return TableRows(self.table.weight, torch.where(is_byte_BC, codepoints_BC, BYTE_UNK), segments_BC)
 

@@ -1,1 +1,1 @@
-"""Layers of the trunk. One variant, one file."""
+"""Layers of the trunk. One file per variant."""

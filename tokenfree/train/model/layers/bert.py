@@ -1,4 +1,4 @@
-"""The layer of BERT and CANINE: attention, then a position-wise FFN, each with residual and LayerNorm.
+"""The layer of BERT and CANINE: attention and a position-wise FFN, each with residual and LayerNorm.
 
 B batch, U sequence, Q queries, K keys, H heads, E width of a head, I inner width, D width
 """
@@ -16,7 +16,7 @@ from tokenfree.train.model.common.slots import Layer, LayerConfig
 
 @settings
 class Config(LayerConfig):
-    """The post-LN layer of BERT (Devlin et al., arXiv 1810.04805, section 3), which CANINE has as well."""
+    """Post-LN layer of BERT (Devlin et al., arXiv 1810.04805, section 3), which CANINE also uses."""
 
     name: Literal["bert"] = "bert"
 
@@ -25,7 +25,7 @@ class Config(LayerConfig):
 
 
 class BertLayer(Layer):
-    """One post-LN Transformer layer around an attention core (Devlin et al., arXiv 1810.04805, section 3)."""
+    """A post-LN Transformer layer around an attention core (Devlin et al., arXiv 1810.04805, section 3)."""
 
     def __init__(self, dimensions: Dimensions, core: Core) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class BertLayer(Layer):
         queries_BQD: Tensor | None = None,
         global_BU: Tensor | None = None,
     ) -> Tensor:
-        """Return the layer at all positions, [B, U, D], or for rows of `x_BUD` that see all of it, [B, Q, D]."""
+        """Return the layer's output at all positions, [B, U, D], or for `queries_BQD`, rows of `x_BUD`, [B, Q, D]."""
         queries_BQD = x_BUD if queries_BQD is None else queries_BQD
         attended_BQD = self.attend(queries_BQD, x_BUD, valid_BU, bias, global_BU)
         h_BQD = self.attention_norm(queries_BQD + self.dropout(attended_BQD))
@@ -60,7 +60,7 @@ class BertLayer(Layer):
     def attend(
         self, queries_BQD: Tensor, x_BUD: Tensor, valid_BU: Tensor, bias: LayerBias | None, global_BU: Tensor | None
     ) -> Tensor:
-        """Multi-head attention of `queries_BQD` to `x_BUD`, [B, Q, D]; see `forward`."""
+        """Return multi-head attention of `queries_BQD` to `x_BUD`, [B, Q, D]."""
         q_BHQE = self._split(self.query(queries_BQD))
         source_BKD, valid_BK = self.core.source(x_BUD, valid_BU)
         k_BHKE, v_BHKE = self._split(self.key(source_BKD)), self._split(self.value(source_BKD))
@@ -69,12 +69,12 @@ class BertLayer(Layer):
         return self.attention_output(context_BHQE.transpose(1, 2).flatten(2))
 
     def feed_forward(self, h_BQD: Tensor) -> Tensor:
-        """The FFN, [B, Q, D]: two dense layers with the activation between them."""
+        """Apply the FFN, two dense layers with the activation between them, [B, Q, D]."""
         inner_BQI = activate(self.inner(h_BQD), self.activation)
         return self.outer(inner_BQI)
 
     def multiply_accumulates(self, num_units: int, num_queries: int | None = None) -> int:
-        """Of one forward over `num_units` positions, or of `num_queries` rows that attend to them."""
+        """Return those of a forward pass over `num_units` positions, or of `num_queries` rows that attend to them."""
         num_queries = num_units if num_queries is None else num_queries
         width, inner_width = self.query.in_features, self.inner.out_features
         num_keys = self.core.num_keys(num_units)
@@ -85,5 +85,5 @@ class BertLayer(Layer):
         )
 
     def _split(self, x_BUD: Tensor) -> Tensor:
-        """[B, U, D] as [B, H, U, E]."""
+        """Reshape [B, U, D] to [B, H, U, E]."""
         return x_BUD.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)

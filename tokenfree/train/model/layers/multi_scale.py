@@ -1,4 +1,4 @@
-"""The layer of the multi-scale Transformer: LN(H + ReLU(attention)), without FFN.
+"""Layer of the multi-scale Transformer: LN(H + ReLU(attention)), without FFN.
 
 B batch, U units, K keys, H heads, E width of a head, D width
 """
@@ -17,7 +17,7 @@ from tokenfree.train.model.common.slots import Layer, LayerConfig
 
 @settings
 class Config(LayerConfig):
-    """The layer of the multi-scale Transformer (Guo et al., arXiv 1912.00544): LN(H + ReLU(MSMSA(H))), without FFN.
+    """Layer of the multi-scale Transformer (Guo et al., arXiv 1912.00544): LN(H + ReLU(MSMSA(H))), without FFN.
 
     Attributes:
         head_width: width of a head; null: width / heads. It need not divide the width.
@@ -27,12 +27,12 @@ class Config(LayerConfig):
     head_width: Positive | None = None
 
     def build(self, dimensions: Dimensions, build_core: Callable[[Dimensions], Core]) -> "MultiScaleLayer":
-        core = build_core(dataclasses.replace(dimensions, dropout=0.0))  # dropout is on the output of attention only
+        core = build_core(dataclasses.replace(dimensions, dropout=0.0))  # dropout applies only to the attention output
         return MultiScaleLayer(dimensions, core, self.head_width or dimensions.head_width)
 
 
 class MultiScaleLayer(Layer):
-    """Attention with ReLU, residual and LayerNorm; a head whose window is one unit stands for the FFN."""
+    """Attention with ReLU, residual and LayerNorm. Heads with a window of one unit replace the FFN."""
 
     def __init__(self, dimensions: Dimensions, core: Core, head_width: int) -> None:
         super().__init__()
@@ -48,9 +48,10 @@ class MultiScaleLayer(Layer):
     def forward(
         self, x_BUD: Tensor, valid_BU: Tensor, bias: LayerBias | None = None, global_BU: Tensor | None = None
     ) -> Tensor:
-        """The layer at all positions, [B, U, D]; see `Layer`."""
+        """Return the layer's output at all positions, [B, U, D]."""
         source_BKD, valid_BK = self.core.source(x_BUD, valid_BU)
-        # Where all heads are alone, these weights stay in the graph: distributed training waits for them.
+        # If all heads have a window of one unit, keep their queries and keys in the graph: distributed training waits
+        # for the gradients of all weights.
         left_out = self.core.num_alone if bias is None and self.core.num_alone < self.num_heads else 0
         q_BUD, k_BKD = (
             linear(x, layer.weight[left_out * self.head_width :], layer.bias[left_out * self.head_width :])

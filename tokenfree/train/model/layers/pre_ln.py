@@ -1,4 +1,4 @@
-"""BERT's layer with LayerNorm before attention and FFN, on the branch: the stack ends in a norm.
+"""BERT's layer with LayerNorm before attention and FFN, inside the residual branch. The stack ends with a LayerNorm.
 
 B batch, U units, Q queries, D width
 """
@@ -17,9 +17,9 @@ from tokenfree.train.model.layers.bert import BertLayer
 
 @settings
 class Config(LayerConfig):
-    """The pre-LN layer (Xiong et al., arXiv 2002.04745, section 3): x + attention(LN(x)), then x + FFN(LN(x)).
+    """Pre-LN layer (Xiong et al., arXiv 2002.04745, section 3): x + attention(LN(x)), then x + FFN(LN(x)).
 
-    Byte2Word's recipe trains it (Izsak, Berchansky, Levy, arXiv 2104.07705).
+    Byte2Word's training recipe uses it (Izsak, Berchansky, Levy, arXiv 2104.07705).
     """
 
     name: Literal["pre_ln"] = "pre_ln"
@@ -42,7 +42,7 @@ class PreLnLayer(BertLayer):
         queries_BQD: Tensor | None = None,
         global_BU: Tensor | None = None,
     ) -> Tensor:
-        """The layer at all positions, [B, U, D], or for rows of `x_BUD`, [B, Q, D]; see `BertLayer.forward`."""
+        """Return the layer's output at all positions, [B, U, D], or for `queries_BQD`, as in `BertLayer.forward`."""
         normed_BUD = self.attention_norm(x_BUD)
         if queries_BQD is None:
             queries_BQD, normed_BQD = x_BUD, normed_BUD

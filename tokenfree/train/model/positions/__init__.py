@@ -1,1 +1,1 @@
-"""Position encodings of the trunk. One variant, one file."""
+"""Position encodings of the trunk. One file per variant."""

@@ -1,4 +1,4 @@
-"""DIET-ABS: each head adds a learned matrix of low rank to its logits.
+"""DIET-ABS: each head adds a learned low-rank matrix to its logits.
 
 B batch, U units, K keys, H heads, R rank, L layers, D width
 """
@@ -27,14 +27,14 @@ INITIAL_STD = 0.02
 
 @settings
 class Config(SharingConfig):
-    """DIET-ABS (Chen et al., arXiv 2104.08698, equation 5): each head adds a learned matrix of low rank to its logits.
+    """DIET-ABS (Chen et al., arXiv 2104.08698, equation 5): each head adds a learned low-rank matrix to its logits.
 
-    With Linformer's attention it is DIET-ABS-LIN.
+    The combination with Linformer's attention is DIET-ABS-LIN.
 
     Attributes:
         rank: rank of the matrix; null: width / heads.
-        max_units: the most units of an example: rows of the tables.
-        scale: whose square root divides the logits of the content: `head_width`, or `width` as the paper prints it.
+        max_units: maximum number of units of an example; number of rows of the tables.
+        scale: size whose square root divides the content's logits: `head_width`; or `width`, as printed in the paper.
     """
 
     name: Literal["diet_abs"] = "diet_abs"
@@ -55,9 +55,9 @@ class Config(SharingConfig):
 
 
 class DietAbs(FixedCode):
-    """The bias of unit i and key j is row i of P_Q times row j of P_K, without any scale.
+    """Bias of unit i and key j: row i of P_Q times row j of P_K, without scaling.
 
-    Where keys are mixtures of units, as in Linformer, P_K has a row for each mixture.
+    If keys are mixtures of units, as in Linformer, P_K has a row per mixture.
     """
 
     def __init__(self, config: Config, dimensions: Dimensions, trunk: TrunkSettings) -> None:
@@ -76,7 +76,7 @@ class DietAbs(FixedCode):
 
     def biases(self, num_units: int) -> list[FactorBias]:
         num_keys = num_units if self.has_units_as_keys else self.keys_LHKR.shape[2]
-        # unbind: its backward pass writes the gradient of all layers once; indexing would add zeros for the others.
+        # The backward pass of unbind writes the gradients of all layers once. Indexing would add zeros for the others.
         queries, keys = self.queries_LHUR[:, :, :num_units].unbind(0), self.keys_LHKR[:, :, :num_keys].unbind(0)
         return [
             FactorBias(q, k, self.num_heads, query_factor=self.query_factor) for q, k in zip(queries, keys, strict=True)

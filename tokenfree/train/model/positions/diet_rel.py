@@ -1,4 +1,4 @@
-"""DIET-REL: each head adds a learned scalar for every offset of two units.
+"""DIET-REL: each head adds a learned scalar per offset of two units.
 
 B batch, U units, H heads, L layers, O offsets, D width
 """
@@ -24,11 +24,11 @@ from tokenfree.train.model.common.slots import TrunkSettings
 
 @settings
 class Config(SharingConfig):
-    """DIET-REL (Chen et al., arXiv 2104.08698, equation 6): each head adds a learned scalar for every offset.
+    """DIET-REL (Chen et al., arXiv 2104.08698, equation 6): each head adds a learned scalar per offset.
 
     Attributes:
-        max_units: the most units of an example.
-        scale: whose square root divides the logits of the content: `head_width`, or `width` as the paper prints it.
+        max_units: maximum number of units of an example.
+        scale: size whose square root divides the content's logits: `head_width`; or `width`, as printed in the paper.
     """
 
     name: Literal["diet_rel"] = "diet_rel"
@@ -45,7 +45,7 @@ class Config(SharingConfig):
 
 
 class DietRel(FixedCode):
-    """Scalars for the offsets key - query from -(max_units - 1) to max_units - 1, without bins and clipping."""
+    """Scalars for offsets key - query from -(max_units - 1) to max_units - 1, without binning or clipping."""
 
     stacked = {"by_offset_LHO": 0}  # see train/optimizers/base.py
 

@@ -1,4 +1,4 @@
-"""No position code in the trunk, as in CANINE: units know their position by their content only."""
+"""No position encoding in the trunk, as in CANINE: only the content of units shows their position."""
 
 from typing import Literal
 
@@ -11,7 +11,7 @@ from tokenfree.train.model.common.slots import Positions, PositionsConfig, Trunk
 
 @settings
 class Config(PositionsConfig):
-    """No position code inside the trunk, as in CANINE (Clark et al., arXiv 2103.06874, section 3)."""
+    """No position encoding inside the trunk, as in CANINE (Clark et al., arXiv 2103.06874, section 3)."""
 
     name: Literal["none"] = "none"
 
@@ -22,10 +22,10 @@ class Config(PositionsConfig):
 
 
 class NoPositions(Positions):
-    """Adds nothing to any logit."""
+    """A position encoding that adds nothing."""
 
     def forward(self, units_BUD: Tensor, valid_BU: Tensor) -> None:
-        """Nothing in any layer."""
+        """Return None."""
         return None
 
     def multiply_accumulates(self, num_units: int, pairs: list[int]) -> int:

@@ -1,4 +1,4 @@
-"""Shaw's relative code: keys, and if wanted values, get a learned vector for the offset.
+"""Shaw's relative positions: keys, and optionally values, get a learned vector per offset.
 
 B batch, U units (Q as queries), H heads, E width of a head, L layers, O offsets within the clip distance, D width
 """
@@ -28,8 +28,8 @@ class Config(SharingConfig):
     """Relative position representations (Shaw et al., arXiv 1803.02155, section 3, equations 3 and 4).
 
     Attributes:
-        clip: units; offsets beyond have the vector at this distance.
-        values: vectors for values as well.
+        clip: maximum offset in units with its own vector; larger offsets use the vector of this one.
+        values: add offset vectors to the values as well as to the keys.
     """
 
     name: Literal["shaw"] = "shaw"
@@ -64,7 +64,7 @@ class Shaw(Positions):
         self.stacked = {"keys_LHOE": counts[0], "values_LHOE": counts[0]}  # see train/optimizers/base.py
 
     def forward(self, units_BUD: Tensor, valid_BU: Tensor) -> list["ShawBias"]:
-        """The vectors of each layer."""
+        """Return the vectors of each layer."""
         farthest = self.clip if torch.compiler.is_exporting() else min(self.clip, units_BUD.shape[1] - 1)
         reachable = slice(self.clip - farthest, self.clip + farthest + 1)
         keys = self.keys_LHOE[:, :, reachable].unbind(0)
@@ -77,13 +77,13 @@ class Shaw(Positions):
 
 
 class ShawBias(LayerBias):
-    """The vectors of one layer; the bias comes with the queries."""
+    """Vectors of one layer. The bias also depends on the queries, so it is computed by `bind`."""
 
     def __init__(self, keys_HOE: Tensor, values_HOE: Tensor | None, num_heads: int) -> None:
         self.keys_HOE, self.values_HOE, self.num_heads = keys_HOE, values_HOE, num_heads
 
     def bind(self, heads: Heads) -> Heads:
-        """The heads with the products of their queries and these vectors as the bias."""
+        """Return the heads with the products of their queries and these vectors as the bias."""
         q_BHUE = heads.queries_BHQE
         by_offset_BHUO = (q_BHUE * q_BHUE.shape[-1] ** -0.5) @ self.keys_HOE.transpose(-2, -1)
         heads = heads._replace(bias=QueryBias(by_offset_BHUO))
@@ -93,7 +93,7 @@ class ShawBias(LayerBias):
 
 
 class QueryBias(LayerBias):
-    """Each query's own scalars for the offsets to its keys, clipped."""
+    """Scalars of each query for the clipped offsets of its keys."""
 
     def __init__(self, by_offset_BHUO: Tensor) -> None:
         self.by_offset = by_offset_BHUO

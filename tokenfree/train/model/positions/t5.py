@@ -1,4 +1,4 @@
-"""T5's relative code: each head adds a learned scalar for the bucket of the offset.
+"""T5's relative positions: each head adds a learned scalar per bucket of offsets.
 
 B batch, U units, H heads, L layers, N buckets, O offsets, D width
 """
@@ -22,7 +22,7 @@ class Config(SharingConfig):
     """T5's relative position biases (Raffel et al., arXiv 1910.10683, section 2.1), for both directions.
 
     Attributes:
-        buckets: of offsets, a multiple of 4 from 4 on: half for each sign, and half of these for one offset each.
+        buckets: number of offset buckets, a multiple of 4: half for each sign, and half of these for one offset each.
         max_distance: distance in units from which all offsets of a sign share a bucket, at least 2.
     """
 
@@ -43,7 +43,10 @@ class Config(SharingConfig):
 
 
 class T5(Positions):
-    """Half of the buckets for each sign; half of these for one offset each, the others growing with the logarithm."""
+    """Scalars per bucket of offsets.
+
+    Each sign has half of the buckets. Half of these hold one offset each; the others grow logarithmically.
+    """
 
     stacked = {"by_bucket_LHN": 0}  # see train/optimizers/base.py
 
@@ -54,7 +57,7 @@ class T5(Positions):
         self.by_bucket_LHN = nn.Parameter(torch.zeros(*counts, config.buckets))
 
     def forward(self, units_BUD: Tensor, valid_BU: Tensor) -> list[OffsetBias]:
-        """The scalars of each layer."""
+        """Return the scalars of each layer."""
         num_units = units_BUD.shape[1]
         offsets_O = torch.arange(1 - num_units, num_units, device=units_BUD.device)
         buckets_O = bucket(offsets_O, self.by_bucket_LHN.shape[2], self.max_distance)
@@ -66,9 +69,10 @@ class T5(Positions):
 
 
 def bucket(offsets: Tensor, num_buckets: int, max_distance: int) -> Tensor:
-    """The bucket of each offset key - query, int64, as `_relative_position_bucket` of transformers' bidirectional T5.
+    """Return the bucket of each offset key - query, int64.
 
-    The logarithm is of float32, like theirs: elsewhere the two would part at powers of two.
+    Equals `_relative_position_bucket` of transformers' bidirectional T5. The logarithm uses float32 as theirs does,
+    because results would differ at powers of two otherwise.
     """
     half, exact = num_buckets // 2, num_buckets // 4
     distance = offsets.abs()

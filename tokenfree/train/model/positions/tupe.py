@@ -1,4 +1,4 @@
-"""TUPE: untied correlations of absolute positions, scalars by offset, and CLS apart.
+"""TUPE: untied correlations of absolute positions, scalars per offset, and separate scalars for CLS.
 
 B batch, U units, H heads, E width of a head, D width, O offsets
 """
@@ -24,12 +24,12 @@ from tokenfree.train.model.common.slots import Positions, PositionsConfig, Trunk
 
 @settings
 class Config(PositionsConfig):
-    """TUPE (Ke, He, Liu, arXiv 2006.15595, section 3): correlations of positions apart from those of the content.
+    """TUPE (Ke, He, Liu, arXiv 2006.15595, section 3): position correlations, computed separately from the content's.
 
     Attributes:
-        relative: scalars by offset as well (TUPE-R); without them it is TUPE-A.
-        untie_cls: the correlations of CLS, unit 0, are two scalars of each head.
-        max_units: the most units of an example: rows of the table.
+        relative: add a learned scalar per offset. true: TUPE-R; false: TUPE-A.
+        untie_cls: replace the correlations of CLS, unit 0, by two learned scalars per head.
+        max_units: maximum number of units of an example; number of rows of the position table.
     """
 
     name: Literal["tupe"] = "tupe"
@@ -48,7 +48,7 @@ class Config(PositionsConfig):
 class Tupe(Positions):
     """(p_i U_Q)(p_j U_K)^T / sqrt(2 E) + b_{j-i}, computed once for all layers; content is divided by sqrt(2 E) too.
 
-    Where i is CLS, theta_1 stands instead; where only j is, theta_2.
+    theta_1 replaces it if i is CLS, theta_2 if only j is CLS.
     """
 
     stacked = {"by_offset_HO": 0, "thetas_2H": 0}  # see train/optimizers/base.py
@@ -65,7 +65,7 @@ class Tupe(Positions):
         self.thetas_2H = nn.Parameter(torch.zeros(2, dimensions.heads)) if config.untie_cls else None
 
     def forward(self, units_BUD: Tensor, valid_BU: Tensor) -> list[LayerBias]:
-        """The correlations, the same for all layers."""
+        """Return the correlations, the same for all layers."""
         num_units = units_BUD.shape[1]
         refuse_more(num_units, self.max_units, "units", MAX_UNITS)
         p_UD = self.table.weight[:num_units]
@@ -84,7 +84,7 @@ class Tupe(Positions):
 
 
 class TupeBias(LayerBias):
-    """The correlations `bias`, with CLS, unit 0, apart."""
+    """Correlations `bias` with separate scalars for CLS, unit 0."""
 
     query_factor = 2**-0.5
 

@@ -1,1 +1,1 @@
-"""Segment encodings of the trunk. One variant, one file."""
+"""Segment encodings of the trunk. One file per variant."""

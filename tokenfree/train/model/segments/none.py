@@ -1,4 +1,4 @@
-"""No segments in the trunk: they are added at the input, by the embedder, or not at all."""
+"""No segments in the trunk: the embedder adds them at the input, or they are unused."""
 
 from typing import Literal
 
@@ -20,8 +20,8 @@ class Config(SegmentsConfig):
 
 
 class NoSegments(nn.Module):
-    """Adds nothing to any logit."""
+    """A segment encoding that adds nothing."""
 
     def forward(self, segments_BU: Tensor) -> None:
-        """Nothing in any layer."""
+        """Return None."""
         return None

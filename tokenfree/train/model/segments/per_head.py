@@ -1,4 +1,4 @@
-"""Segment attention of DIET: each head adds a scalar for the two units' segments.
+"""Segment attention of DIET: each head adds a scalar per pair of segments.
 
 B batch, U units, H heads, L layers, S segments
 """
@@ -19,11 +19,11 @@ from tokenfree.train.model.common.slots import SegmentsConfig, Sharing, TrunkSet
 
 @settings
 class Config(SegmentsConfig):
-    """Segment attention of DIET (Chen et al., arXiv 2104.08698, section 3.3): a scalar for the two units' segments.
+    """Segment attention of DIET (Chen et al., arXiv 2104.08698, section 3.3): a scalar per pair of segments.
 
     Attributes:
-        num_segments: segments of an example, at least 2.
-        sharing: as that of positions; null: the same as theirs.
+        num_segments: number of segments of an example, at least 2.
+        sharing: sharing of scalars between heads or layers, as for positions; null: same as the positions.
     """
 
     name: Literal["per_head"] = "per_head"
@@ -42,7 +42,7 @@ class Config(SegmentsConfig):
 
 
 class PerHeadSegments(nn.Module):
-    """A table for each layer and head: row of the query's segment, column of the key's. It need not be symmetric."""
+    """A table per layer and head: rows are segments of queries, columns segments of keys. It need not be symmetric."""
 
     stacked = {"table_LHSS": 0}  # see train/optimizers/base.py
 
@@ -53,9 +53,9 @@ class PerHeadSegments(nn.Module):
         self.table_LHSS = nn.Parameter(torch.zeros(*counts, num_segments, num_segments))
 
     def forward(self, segments_BU: Tensor) -> list[FactorBias]:
-        """The scalars of each layer for segments int64 [B or 1, U]."""
+        """Return the scalars of each layer for segments, int64 [B or 1, U]."""
         every_segment = torch.eye(self.table_LHSS.shape[-1], dtype=self.table_LHSS.dtype, device=segments_BU.device)
         flags_B1US = F.embedding(segments_BU, every_segment)[:, None]
-        # As a product: the gradient of a look-up would be gathered pair by pair.
+        # A product, because the backward pass of a look-up would add gradients pair by pair.
         biases = [FactorBias(flags_B1US @ table_HSS, flags_B1US, self.num_heads) for table_HSS in self.table_LHSS]
         return for_layers(biases, self.num_layers)

@@ -1,1 +1,1 @@
-"""Upsamplers: units back to characters. One variant, one file."""
+"""Upsamplers: from units back to characters. One file per variant."""

@@ -23,7 +23,7 @@ class Config(UpsamplerConfig):
 
 
 class NoUpsampling(Upsampler):
-    """Hands each character the vector of its unit."""
+    """An upsampler that returns the vector of each character's unit."""
 
     def forward(
         self,
@@ -33,7 +33,7 @@ class NoUpsampling(Upsampler):
         mask_BC: Tensor,
         targets_BP: Tensor | None = None,
     ) -> Tensor:
-        """Vectors of all characters [B, C, D] or of the targets [B, P, D]; see `Upsampler`."""
+        """Return vectors of all characters [B, C, D] or of the targets [B, P, D]."""
         unit_BC = grouping.unit_BC.expand(units_BUD.shape[0], -1)
         if targets_BP is not None:
             unit_BC = unit_BC.gather(1, targets_BP)
@@ -44,5 +44,5 @@ class NoUpsampling(Upsampler):
 
 
 def gather_rows(x_BCD: Tensor, index_BP: Tensor) -> Tensor:
-    """The rows `index_BP`, int64, of each example, [B, P, D]."""
+    """Return the rows `index_BP`, int64, of each example, [B, P, D]."""
     return x_BCD.gather(1, index_BP[..., None].expand(-1, -1, x_BCD.shape[-1]))

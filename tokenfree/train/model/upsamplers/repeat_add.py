@@ -1,4 +1,4 @@
-"""UP without the concatenation: convolved repeated units, to which residuals may be added.
+"""UP without the concatenation: a convolution over repeated units, with optional residuals.
 
 B batch, C characters, U units, D width
 """
@@ -17,7 +17,7 @@ class Config(Options):
     """Upsampling without the concatenation (CANINE, Clark et al., arXiv 2103.06874, Table 4).
 
     Attributes:
-        residual_characters: add the characters that DOWN handed on.
+        residual_characters: add the characters returned by DOWN.
         residual_units: add the repeated units.
     """
 
@@ -37,13 +37,13 @@ class RepeatAdd(RepeatConcat):
         self.residual_characters, self.residual_units = config.residual_characters, config.residual_units
 
     def convolve(self, units_BUD: Tensor, grouping: Grouping, characters_BCD: Tensor) -> Tensor:
-        """The convolution over the repeated units alone, [B, C, D]."""
+        """Return the convolution over the repeated units alone, [B, C, D]."""
         convolved_BCD = convolve_units(units_BUD, grouping, self.convolution.weight, characters_BCD.shape[1])
         assert self.convolution.bias is not None
         return convolved_BCD + self.convolution.bias
 
     def add_residuals(self, h_BCD: Tensor, units_BUD: Tensor, grouping: Grouping, characters_BCD: Tensor) -> Tensor:
-        """`h_BCD` with the residuals of the config, [B, C, D]."""
+        """Add the residuals of the config to `h_BCD`."""
         if self.residual_characters:
             h_BCD = h_BCD + characters_BCD
         if self.residual_units:

@@ -1,6 +1,7 @@
-"""UP of CANINE: repeat units, concatenate with characters, convolve, one full layer.
+"""UP of CANINE: repeated units, concatenated with characters, a convolution and a full-attention layer.
 
-B batch, C characters, P targets, Q queries, U units, N blocks and R last ones of characters, K kernel or keys, D width
+B batch, C characters, P targets, Q queries, U units, N blocks of characters, R last characters, K kernel or keys,
+D width
 """
 
 from typing import Any, Literal
@@ -30,12 +31,12 @@ from tokenfree.train.model.upsamplers.identity import gather_rows
 
 @settings
 class Options(UpsamplerConfig):
-    """What the variants of CANINE's UP share; all but the defaults are ablations of its Table 6.
+    """Settings that the variants of CANINE's UP share. Values other than the defaults are ablations of its Table 6.
 
     Attributes:
-        kernel: characters that the convolution reads.
-        keys: what the final layer attends to: `characters`, or `units`.
-        targeted: compute the final layer for the characters that are asked for, and not for all.
+        kernel: width of the convolution in characters.
+        keys: keys of the final attention layer: `characters` or `units`.
+        targeted: compute the final layer only for the requested characters.
     """
 
     kernel: Positive = 4
@@ -45,7 +46,7 @@ class Options(UpsamplerConfig):
 
 @settings
 class Config(Options):
-    """Upsampling of CANINE (Clark et al., arXiv 2103.06874, section 3.1): concatenation, convolution, a full layer."""
+    """Upsampling of CANINE (Clark et al., arXiv 2103.06874, section 3.1): concatenation, convolution, full layer."""
 
     name: Literal["repeat_concat"] = "repeat_concat"
 
@@ -54,7 +55,7 @@ class Config(Options):
 
 
 class RepeatConcat(Upsampler):
-    """LN(GELU(conv([characters ; repeated units]))), then a full-attention layer, at the targets only where given."""
+    """LN(GELU(conv([characters ; repeated units]))), then a full-attention layer, only at the targets if given."""
 
     def __init__(self, options: Options, dimensions: Dimensions, num_channels: int | None = None) -> None:
         super().__init__()
@@ -74,9 +75,9 @@ class RepeatConcat(Upsampler):
         mask_BC: Tensor,
         targets_BP: Tensor | None = None,
     ) -> Tensor:
-        """Vectors of all characters [B, C, D] or of the targets [B, P, D].
+        """Return vectors of all characters [B, C, D] or of the targets [B, P, D].
 
-        The layer is single and its FFN position-wise, so computing the targets' rows alone changes none of them.
+        There is only one layer, and its FFN is position-wise, so the targets' rows alone have the same values.
         """
         h_BCD = activate(self.convolve(units_BUD, grouping, characters_BCD), self.activation)
         h_BCD = self.dropout(self.norm(self.add_residuals(h_BCD, units_BUD, grouping, characters_BCD)))
@@ -89,22 +90,22 @@ class RepeatConcat(Upsampler):
         return y_BPD if targets_BP is None or self.targeted else gather_rows(y_BPD, targets_BP)
 
     def add_residuals(self, h_BCD: Tensor, units_BUD: Tensor, grouping: Grouping, characters_BCD: Tensor) -> Tensor:
-        """What goes into the LayerNorm after the convolution, [B, C, D]; the paper's model has no residuals there."""
+        """Return the input of the LayerNorm after the convolution, [B, C, D]. The paper adds no residuals here."""
         return h_BCD
 
     def convolve(self, units_BUD: Tensor, grouping: Grouping, characters_BCD: Tensor) -> Tensor:
-        """The convolution over [characters ; repeated units], [B, C, D].
+        """Return the convolution over [characters ; repeated units], [B, C, D].
 
-        A convolution is linear, so its two halves are computed apart, and the half over the repeated units once per
-        unit: with a rate of 4 that is a quarter of the products.
+        A convolution is linear, so its two halves are computed separately. The half over the repeated units is computed
+        once per unit, which takes a quarter of the products with a rate of 4.
         """
         width = characters_BCD.shape[-1]
         left, right = same_padding(self.convolution.kernel_size[0])
         padded_BDC = F.pad(characters_BCD, (0, 0, left, right)).transpose(1, 2)
         kernel_DDK, bias_D = self.convolution.weight, self.convolution.bias
         y_BCD = F.conv1d(padded_BDC, kernel_DDK[:, :width], bias_D).transpose(1, 2)
-        # In this order the sum is contiguous. Otherwise its layout differs from that of its gradient, and the backward
-        # pass of GELU takes eight times as long: 5 ms of a step of 160 of canine-fast-tiny.
+        # This order makes the sum contiguous. Otherwise its layout would differ from that of its gradient, and the
+        # backward pass of GELU would take eight times as long: 5 ms of a step of 160 ms with canine-fast-tiny.
         return convolve_units(units_BUD, grouping, kernel_DDK[:, width:], y_BCD.shape[1]) + y_BCD
 
     def costs(self, length: int, num_targets: int | None, num_units: int) -> list[Cost]:
@@ -120,8 +121,8 @@ class RepeatConcat(Upsampler):
 
 
 def convolve_units(units_BUD: Tensor, grouping: Grouping, kernel_DDK: Tensor, num_characters: int) -> Tensor:
-    """The "same" convolution of the units repeated to characters, [B, C, D], for any grouping."""
-    if grouping.rate is not None and not torch.compiler.is_exporting():  # whose steps depend on the length
+    """Return the "same" convolution of units repeated to characters, [B, C, D], for any grouping."""
+    if grouping.rate is not None and not torch.compiler.is_exporting():  # the fast path depends on the length
         return convolve_repeated(units_BUD, kernel_DDK, grouping.rate, num_characters)
     padding = same_padding(kernel_DDK.shape[-1])
     repeated_BCD = repeat_units(units_BUD, grouping)
@@ -129,19 +130,19 @@ def convolve_units(units_BUD: Tensor, grouping: Grouping, kernel_DDK: Tensor, nu
 
 
 def repeat_units(units_BUD: Tensor, grouping: Grouping) -> Tensor:
-    """The unit of each character, [B, C, D]."""
+    """Return the unit of each character, [B, C, D]."""
     return gather_rows(units_BUD, grouping.unit_BC.expand(units_BUD.shape[0], -1))
 
 
 def convolve_repeated(units_BUD: Tensor, kernel_DDK: Tensor, rate: int, num_characters: int) -> Tensor:
-    """The "same" convolution of the units repeated to `num_characters` characters, [B, C, D]: products once per unit.
+    """Return the "same" convolution of units repeated to `num_characters` characters, [B, C, D].
 
-    Character rate * j + t reads, at kernel position k, the unit of block j + floor((t - left + k) / rate): a sum of a
-    few of the products of neighbouring blocks, the same for all j.
+    Products are computed once per unit. Kernel position k of character rate * j + t reads the unit of block
+    j + floor((t - left + k) / rate). So the result sums a few products of neighbouring blocks, the same ones for all j.
     """
     kernel = kernel_DDK.shape[-1]
     left, right = same_padding(kernel)
-    # Units 1, 2, ... stand for blocks 0, 1, ...; the last unit also for the blocks without a unit of their own.
+    # Units 1, 2, ... stand for blocks 0, 1, ... The last unit also stands for blocks without a unit of their own.
     num_blocks = -(-num_characters // rate)
     last_BUD = units_BUD[:, -1:].expand(-1, num_blocks - units_BUD.shape[1] + 1, -1)
     blocks_BND = torch.cat([units_BUD[:, 1:], last_BUD], dim=1)
@@ -159,7 +160,7 @@ def convolve_repeated(units_BUD: Tensor, kernel_DDK: Tensor, rate: int, num_char
 
 
 def _shift(x_BND: Any, shift: int) -> Tensor:
-    """Row j + shift at j; zeros before the first row, the last row again beyond the last."""
+    """Return row j + shift at j: zeros before the first row, and the last row repeated after it."""
     if shift == 0:
         return x_BND
     if shift < 0:
@@ -168,7 +169,7 @@ def _shift(x_BND: Any, shift: int) -> Tensor:
 
 
 def _beyond_the_end(products: tuple[Tensor, ...], left: int, right: int, like_BCD: Tensor) -> Tensor:
-    """What the last characters read beyond the end, where there are zeros and not the last unit."""
+    """Return what the last characters got from the repeated last unit beyond the end, where zeros belong."""
     num_characters = like_BCD.shape[1]
     excess, total = [], torch.zeros_like(like_BCD[:, 0])
     for k in reversed(range(left + 1, left + 1 + right)):
@@ -180,5 +181,5 @@ def _beyond_the_end(products: tuple[Tensor, ...], left: int, right: int, like_BC
 
 
 def same_padding(kernel: int) -> tuple[int, int]:
-    """Zeros to the left and right of a stride-1 convolution that keeps the length; the odd one goes to the right."""
+    """Return the zeros to the left and right for a stride-1 convolution that keeps the length, more on the right."""
     return (kernel - 1) // 2, kernel // 2

@@ -1,4 +1,4 @@
-"""UP of Byte2Word: a vector for each subword slot of a word.
+"""UP of Byte2Word: one vector per subword slot of a word.
 
 B batch, C characters, P targets, U units, D width
 """
@@ -19,7 +19,7 @@ class Config(UpsamplerConfig):
     """Subword queries of Byte2Word (Lee, Guo, Qiu, arXiv 2211.12677, section 3): H_ij = H_i + P_j for slot j of word i.
 
     Attributes:
-        max_pieces: slots of a word.
+        max_pieces: number of subword slots per word.
     """
 
     name: Literal["subword_queries"] = "subword_queries"
@@ -30,7 +30,7 @@ class Config(UpsamplerConfig):
 
 
 class SubwordQueries(NoUpsampling):
-    """Adds the vector of a slot to that of a unit: for training only, thrown away with the subwords."""
+    """An upsampler that adds the vector of a slot to that of a unit. Only training needs it, as it needs subwords."""
 
     def __init__(self, max_pieces: int, width: int) -> None:
         super().__init__()
@@ -44,10 +44,9 @@ class SubwordQueries(NoUpsampling):
         mask_BC: Tensor,
         targets_BP: Tensor | None = None,
     ) -> Tensor:
-        """Rows [B, P, D] of the pairs (unit, slot) in `targets_BP`, int64 [B, P, 2].
+        """Return rows [B, P, D] of the pairs (unit, slot) in `targets_BP`, int64 [B, P, 2].
 
-        Where targets are single numbers they are characters (all of them where there are no targets), and each has the
-        first slot of its unit.
+        Targets [B, P] are characters, and each gets the first slot of its unit. None: all characters.
         """
         if targets_BP is not None and targets_BP.dim() == 3:
             return gather_rows(units_BUD, targets_BP[..., 0]) + self.slots(targets_BP[..., 1])
