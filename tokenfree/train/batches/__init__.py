@@ -1,1 +1,1 @@
-"""From rows to arrays: the collator's protocol, framing, selection, targets, counter-based random numbers."""
+"""Conversion of rows into batches: collators, framing, selection of targets and counter-based random numbers."""

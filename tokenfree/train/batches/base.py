@@ -1,4 +1,4 @@
-"""Collators: rows of shards to arrays of fixed shapes, and the random choice of targets."""
+"""Collators, which turn rows of shards into arrays of fixed shapes, and the random selection of targets."""
 
 from __future__ import annotations
 
@@ -10,42 +10,48 @@ import numpy as np
 
 from tokenfree.train.batches import counter_random as random
 
-Rows = Mapping[str, Sequence[np.ndarray]]  # column -> one array per row, as the shards hold it
+Rows = Mapping[str, Sequence[np.ndarray]]  # column -> one array per row, as in the shards
 
 
 Arrays = dict[str, np.ndarray]
 
 
 class Symbols(NamedTuple):
-    """What a single target is one of, and what the input tells of a hidden one without any context: see `Baselines`."""
+    """The symbols that can be targets, and the clue that the input gives about a hidden one without any context.
 
-    name: str  # in the singular
-    columns: tuple[str, ...]  # that `read` needs
-    usable: np.ndarray  # bool [size]: may be a target
-    read: Callable[[Rows], tuple[np.ndarray, np.ndarray]]  # the symbols of some rows and their clues, int64 [any] each
-    clue: str | None  # what a clue is, in words; None where the input tells nothing
-    clues: Callable[[Arrays], np.ndarray]  # of the targets of a batch, int64 [b, P]; `target_ids` are the symbols
-    codepoints: Callable[[Arrays], np.ndarray]  # one of each target, int64 [b, P]: a letter if it has any
+    `Baselines` predicts targets from these alone.
+    """
+
+    name: str  # singular noun
+    columns: tuple[str, ...]  # columns that `read` needs
+    usable: np.ndarray  # bool [size]: the symbol may be a target
+    read: Callable[[Rows], tuple[np.ndarray, np.ndarray]]  # symbols of rows and their clues, int64 [any] each
+    clue: str | None  # description of a clue; None if the input gives none
+    clues: Callable[[Arrays], np.ndarray]  # clues of a batch's targets, int64 [b, P]; their symbols are `target_ids`
+    codepoints: Callable[[Arrays], np.ndarray]  # one codepoint of each target, int64 [b, P]: a letter if it has any
 
 
 class Collator(ABC):
-    """Turns rows into a batch, a pure function of the rows, their sample ids and the seed it was made with."""
+    """A function from rows to a batch. The batch depends only on the rows, their sample ids and the collator's seed."""
 
-    columns: tuple[str, ...]  # of the shards, which `rows` must hold
-    length: int  # positions of an input
+    columns: tuple[str, ...]  # shard columns that `rows` must have
+    length: int  # number of positions of an input
 
     @abstractmethod
     def __call__(self, rows: Rows, sample_ids: np.ndarray) -> Arrays:
         """Return the arrays of a batch; their first axis is the row. `sample_ids` is int64 [b].
 
-        They are int64, or bool where they are masks: `codepoints` and `mask` [b, length], the input and where it is
-        real; `num_characters` [b], the characters of text in it; `target_ids` and `target_mask` [b, P], the symbols to
-        predict and where there is one; `target_positions` [b, P], where they stand in the input; `target_kinds` [b, P],
-        whether the input hides them. Unused places are 0.
+        Masks are bool, and other arrays are int64. Unused places are 0.
+
+        - `codepoints`, `mask` [b, length]: the input, and which positions are not padding.
+        - `num_characters` [b]: number of characters of text in the input.
+        - `target_ids`, `target_mask` [b, P]: the symbols to predict, and which places hold one.
+        - `target_positions` [b, P]: the positions of the targets in the input.
+        - `target_kinds` [b, P]: whether the input hides the targets (`MASKED`, `REPLACED` or `KEPT`).
         """
 
 
-_INDEX_BITS = np.uint64(16)  # the number of an item in its window fits: windows have at most 16,383 characters
+_INDEX_BITS = np.uint64(16)  # fits an item's number in its window, which has at most 16,383 characters
 _INDEX = np.uint64(0xFFFF)
 _NEVER = np.uint64(2**64 - 1)
 _MASKED, _REPLACED = 0.8, 0.1
@@ -54,15 +60,15 @@ _MASKED, _REPLACED = 0.8, 0.1
 class Selection(NamedTuple):
     """The items selected in each of b rows, in the order in which they were drawn."""
 
-    mask: np.ndarray  # bool [b, most]: which places hold an item; the first ones of each row
-    rows: np.ndarray  # int64 [n]: the row of each item
-    places: np.ndarray  # int64 [n]: its place there
-    items: np.ndarray  # int64 [n]: the items themselves, counted through all rows
+    mask: np.ndarray  # bool [b, most]: the place holds an item; these are the first places of each row
+    rows: np.ndarray  # int64 [n]: row of each item
+    places: np.ndarray  # int64 [n]: place of each item in its row of `mask`
+    items: np.ndarray  # int64 [n]: the items, numbered through all rows
     seed: int
     sample_ids: np.ndarray  # int64 [b]
 
     def only(self, kept: np.ndarray) -> Selection:
-        """Return those of the items that are `kept`, bool [n]."""
+        """Return a selection of only those items that are `kept`, bool [n]."""
         return self._replace(rows=self.rows[kept], places=self.places[kept], items=self.items[kept])
 
     def uniform(self, purpose: str) -> np.ndarray:
@@ -71,7 +77,7 @@ class Selection(NamedTuple):
         return random.uniform(self.seed, purpose, self.sample_ids, count)[self.rows, self.places]
 
     def fates(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return which items are masked, bool [n], and which are replaced: 80% and 10% (Devlin et al. 2019)."""
+        """Return which items are masked (80%) and which are replaced (10%), bool [n] each (Devlin et al. 2019)."""
         action = self.uniform("action")
         return action < _MASKED, (action >= _MASKED) & (action < _MASKED + _REPLACED)
 
@@ -82,7 +88,7 @@ class Selection(NamedTuple):
         return found
 
     def targets(self, positions: np.ndarray, ids: np.ndarray, kinds: np.ndarray) -> Arrays:
-        """Return the arrays of a batch that tell of targets, from int64 [n] each."""
+        """Return the `target_...` arrays of a batch from values of the items, int64 [n] each."""
         return {
             "target_positions": self.laid_out(positions),
             "target_ids": self.laid_out(ids),
@@ -94,17 +100,18 @@ class Selection(NamedTuple):
 def select(
     counts: np.ndarray, usable: np.ndarray, *, fraction: float, most: int, seed: int, sample_ids: np.ndarray
 ) -> Selection:
-    """Select `fraction` of the usable items of each row, rounded, at least one and at most `most`, without return.
+    """Select `fraction` of the usable items of each row without replacement, rounded, at least one and at most `most`.
 
-    `counts`, int64 [b], says how many items each row has; `usable`, bool [counts.sum()], is over the items of all rows.
+    `counts`, int64 [b], is the number of items of each row. `usable`, bool [counts.sum()], covers the items of all
+    rows.
     """
     of = np.repeat(np.arange(len(counts)), counts)
     before = np.cumsum(counts) - counts
     available = np.bincount(of[usable], minlength=len(counts))
     wanted = np.maximum(np.floor(fraction * available + 0.5), 1)
     wanted = np.minimum(np.minimum(wanted, available), most).astype(np.int64)
-    # Every item draws 48 bits above its own number; the least are selected. Partitioning such integers is vectorised
-    # inside NumPy, and their low bits tell who they were.
+    # The key of an item is 48 random bits above the item's number, and the smallest keys are selected. NumPy's
+    # partition of such integers is vectorised, and the low bits of a key identify its item.
     numbers = np.arange(max(int(counts.max(initial=0)), 1))
     keys = random.bits(seed, "selection", sample_ids, len(numbers)) << _INDEX_BITS | numbers.astype(np.uint64)
     chosen = np.zeros(keys.shape, dtype=bool)
@@ -119,11 +126,10 @@ def select(
 
 
 def draw_unselected(counts: np.ndarray, selected: np.ndarray, rows: np.ndarray, choice: np.ndarray) -> np.ndarray:
-    """Return for each of `rows` an item of it that is not selected, uniformly by `choice` in [0, 1); -1 where there is
-    none.
+    """Return an item that is not selected from each of `rows`, uniformly by `choice` in [0, 1); -1 if there is none.
 
-    Items are counted through all rows, of which each has `counts`. A replacement drawn from all items would at times
-    show one that is masked, and so is to be predicted.
+    Items are numbered through all rows, and `counts` is the number in each. If replacements were drawn from all items,
+    some would reveal an item that is masked and must be predicted.
     """
     is_free = np.ones(int(counts.sum()), dtype=bool)
     is_free[selected] = False
@@ -134,7 +140,11 @@ def draw_unselected(counts: np.ndarray, selected: np.ndarray, rows: np.ndarray, 
 
 
 def in_random_order(mask: np.ndarray, purpose: str, *, seed: int, sample_ids: np.ndarray) -> np.ndarray:
-    """For each row of `mask` (bool [b, most], the first n hold) a random permutation of these, then the rest: int64."""
+    """Return a permutation of the places of each row of `mask`, int64 [b, most].
+
+    The first n places of a row of `mask` (bool [b, most]) are true. These come first, in random order; the others
+    follow in their order.
+    """
     numbers = np.arange(mask.shape[1], dtype=np.uint64)
     keys = random.bits(seed, purpose, sample_ids, mask.shape[1]) << _INDEX_BITS | numbers
     keys[~mask] = _NEVER - _INDEX
@@ -143,9 +153,9 @@ def in_random_order(mask: np.ndarray, purpose: str, *, seed: int, sample_ids: np
     return (keys & _INDEX).astype(np.int64)
 
 
-MASKED, REPLACED, KEPT = range(3)  # of `target_kinds`
+MASKED, REPLACED, KEPT = range(3)  # values of `target_kinds`
 
 
 def target_kinds(masked: np.ndarray, kept: np.ndarray) -> np.ndarray:
-    """The kind of each target, int64 of the shape of both: `masked`, bool, goes before `kept`, bool; else replaced."""
+    """Return the kind of each target, int64: MASKED where `masked` (bool), else KEPT where `kept`, else REPLACED."""
     return np.where(masked, MASKED, np.where(kept, KEPT, REPLACED)).astype(np.int64)

@@ -15,10 +15,10 @@ from tokenfree.train.batches.base import Arrays, Rows, Symbols
 
 
 def room_for_characters(length: int, spare: int) -> int:
-    """Characters that fit between CLS and SEP in `length` positions, `spare` of them left as padding.
+    """Return the number of characters that fit between CLS and SEP in `length` positions, with `spare` left as padding.
 
     Raises:
-        UserError: for less than one.
+        UserError: No character fits.
     """
     if length - 2 - spare < 1:
         raise UserError(f"train.length: {length} leaves no character; make it at least {spare + 3}")
@@ -33,10 +33,11 @@ def crop(
     seed: int,
     sample_ids: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Which characters of each window are used: begin and end, int64 [b]; all of a window of at most `capacity`.
+    """Return the range of characters of each window that is used: begin and end, int64 [b] each.
 
-    Of a longer one, a run that starts at a random character, moved back to the start of its span, and ends with the
-    last span that fits. `starts` and `ends` are the spans (subwords, words) that should not be cut.
+    A window of at most `capacity` characters is used whole. From a longer one, a run is used. It starts at a random
+    character, moved back to the start of its span, and ends with the last span that fits. `starts` and `ends` are the
+    spans (subwords, words) that should not be cut.
     """
     begin = np.zeros(len(windows), dtype=np.int64)
     end = np.array([len(window) for window in windows], dtype=np.int64)
@@ -56,18 +57,18 @@ def crop(
 def frame(
     windows: Sequence[np.ndarray], begin: np.ndarray, end: np.ndarray, length: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """[CLS] window[begin:end] [SEP] and padding: codepoints int64 [b, length], and where they are real, bool alike."""
+    """Return [CLS] window[begin:end] [SEP] and padding: codepoints, int64, and mask, bool; [b, length] each."""
     codepoints = np.zeros((len(windows), length), dtype=np.int64)
     codepoints[:, 0] = CLS
     for row, (window, first, last) in enumerate(zip(windows, begin.tolist(), end.tolist(), strict=True)):
-        line = codepoints[row]  # row by row takes 1.6 us a row, one indexed copy of all rows 4.8
+        line = codepoints[row]  # a loop takes 1.6 us per row, one indexed copy of all rows 4.8 us
         line[1 : 1 + last - first] = window[first:last]
         line[1 + last - first] = SEP
     return codepoints, np.arange(length) < (end - begin + 2)[:, None]
 
 
 def ragged_range(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """starts[0], starts[0] + 1, ... (sizes[0] of them), starts[1], ...: int64 [sizes.sum()]."""
+    """Return starts[0], starts[0] + 1, ... (sizes[0] of them), starts[1], ..., as int64 [sizes.sum()]."""
     before = np.cumsum(sizes) - sizes
     return np.repeat(starts - before, sizes) + np.arange(int(sizes.sum()))
 
@@ -77,12 +78,12 @@ _LONGEST = 31
 
 
 def words(whitespace: Sequence[np.ndarray], longest: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The runs without white space of each row: how many, int64 [b]; starts and ends, int64 [sum] over all rows.
+    """Return the runs without white space: their number per row, int64 [b], and their starts and ends, int64 [sum].
 
-    A run of more than `longest` characters is cut into as few as need be, all of that length but the last.
+    A run of more than `longest` characters is cut into parts of that length, of which the last may be shorter.
     """
     sizes = np.array([len(row) for row in whitespace], dtype=np.int64)
-    heads = np.cumsum(sizes + 1) - sizes  # where each row begins when every one has white space in front
+    heads = np.cumsum(sizes + 1) - sizes  # start of each row, with white space in front of every row
     white = np.ones(int((sizes + 1).sum()) + 1, dtype=np.bool_)
     for row, head in zip(whitespace, heads.tolist(), strict=True):
         white[head : head + len(row)] = row
@@ -101,11 +102,11 @@ class FramedWords(NamedTuple):
     """Windows cropped at words and framed, and the words of the whole windows, over all rows."""
 
     codepoints: np.ndarray  # int64 [b, length]
-    mask: np.ndarray  # bool [b, length]: where they are real
-    begin: np.ndarray  # int64 [b]: the first character of the window that is used
-    end: np.ndarray  # int64 [b]
-    counts: np.ndarray  # int64 [b]: words of each row
-    of: np.ndarray  # int64 [sum]: the row of each word
+    mask: np.ndarray  # bool [b, length]: not padding
+    begin: np.ndarray  # int64 [b]: first character of the window that is used
+    end: np.ndarray  # int64 [b]: the character after the last one that is used
+    counts: np.ndarray  # int64 [b]: number of words of each row
+    of: np.ndarray  # int64 [sum]: row of each word
     starts: np.ndarray  # int64 [sum]
     ends: np.ndarray  # int64 [sum]
 
@@ -113,7 +114,7 @@ class FramedWords(NamedTuple):
 def frame_whole_words(
     rows: Rows, longest: int, spare: int, length: int, seed: int, sample_ids: np.ndarray
 ) -> FramedWords:
-    """Crop windows at the edges of their `words` and frame them, `spare` positions left as padding."""
+    """Crop windows at the edges of their `words` and frame them, with `spare` positions left as padding."""
     windows = rows["codepoints"]
     counts, starts, ends = words(rows["whitespace"], longest)
     edges = np.cumsum(counts)[:-1]
@@ -124,11 +125,11 @@ def frame_whole_words(
 
 
 def character_symbols(buckets: int) -> Symbols:
-    """The buckets of characters as targets; one sees a hidden character's place in its word."""
+    """Return the buckets of characters as targets. The clue of a hidden character is its place in its word."""
 
     def read(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
         codepoints, white = (np.concatenate(rows[column]) for column in ("codepoints", "whitespace"))
-        edged = np.concatenate([part for row in rows["whitespace"] for part in (row, _EDGE)])  # no word goes on
+        edged = np.concatenate([part for row in rows["whitespace"] for part in (row, _EDGE)])  # no word crosses rows
         return codepoints[~white].astype(np.int64) % buckets, _place_in_word(edged)[~edged]
 
     def clues(arrays: Arrays) -> np.ndarray:
@@ -150,9 +151,9 @@ def character_symbols(buckets: int) -> Symbols:
 
 
 def _place_in_word(white: np.ndarray) -> np.ndarray:
-    """Of each place the length of its run without white space, and where in the run it is, as one number: int64 [n].
+    """Return the length of each character's run without white space and its place in it, as one number: int64 [n].
 
-    0 for white space. Longer runs than `_LONGEST` count as that long.
+    White space has 0. Runs longer than `_LONGEST` count as that long.
     """
     padded = np.concatenate([[True], white, [True]])
     changes = np.flatnonzero(padded[1:] != padded[:-1])

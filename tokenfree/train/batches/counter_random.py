@@ -1,7 +1,7 @@
-"""Counter-based randomness: every number is a function of (seed, purpose, sample, counter), with no state anywhere.
+"""Counter-based random numbers: each is a function of (seed, purpose, sample, counter), without any state.
 
 The mixing function is splitmix64's (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014).
-A purpose is a name: two purposes give independent numbers for the same sample.
+A purpose is a name. Different purposes give independent numbers for the same sample.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import hashlib
 import numpy as np
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_ROUNDS = 6  # of the Feistel network; 3 are pseudorandom by Luby and Rackoff, small domains want more
+_ROUNDS = 6  # rounds of the Feistel network; 3 are pseudorandom (Luby and Rackoff), but small domains need more
 
 
 def key(seed: int, *purpose: str | int) -> np.uint64:
-    """The 64-bit key of a purpose under a seed."""
+    """Return the 64-bit key of a purpose under a seed."""
     name = "\x00".join(map(str, (seed, *purpose)))
     return np.uint64(int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little"))
 
 
 def mix(z: np.ndarray) -> np.ndarray:
-    """splitmix64's finaliser, a bijection of uint64; `z` is overwritten."""
+    """Apply splitmix64's finaliser, a bijection of uint64, to `z` in place, and return `z`."""
     z ^= z >> np.uint64(30)
     z *= np.uint64(0xBF58476D1CE4E5B9)
     z ^= z >> np.uint64(27)
@@ -31,7 +31,7 @@ def mix(z: np.ndarray) -> np.ndarray:
 
 
 def derive(keys: np.ndarray | np.uint64, counters: np.ndarray | int) -> np.ndarray:
-    """New uint64 keys from keys and non-negative counters, of the shape to which both broadcast."""
+    """Return new uint64 keys from keys and non-negative counters, which are broadcast together."""
     steps = np.atleast_1d(np.asarray(counters)).astype(
         np.uint64
     )  # a copy, and an array: scalars would warn of overflow
@@ -41,21 +41,22 @@ def derive(keys: np.ndarray | np.uint64, counters: np.ndarray | int) -> np.ndarr
 
 
 def bits(seed: int, purpose: str, sample_ids: np.ndarray, count: int) -> np.ndarray:
-    """uint64 [b, count], `count` numbers for each of the sample ids (int64 [b])."""
+    """Return `count` random numbers for each of the sample ids (int64 [b]), uint64 [b, count]."""
     streams = derive(key(seed, purpose), sample_ids)
     return derive(streams[:, None], np.arange(count)[None, :])
 
 
 def uniform(seed: int, purpose: str, sample_ids: np.ndarray, count: int) -> np.ndarray:
-    """float64 [b, count] in [0, 1)."""
+    """Return `count` random numbers in [0, 1) for each of the sample ids (int64 [b]), float64 [b, count]."""
     return (bits(seed, purpose, sample_ids, count) >> np.uint64(11)) * 2.0**-53
 
 
 def permute(index: np.ndarray, size: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """Where `index` goes in the permutation of range(size) that its key names; int64, int64, uint64 [n], index < size.
+    """Return the image of each `index` under the permutation of range(size) that its key defines, int64 [n].
 
-    A Feistel network over the next even power of two, walked until the result falls inside (Black and Rogaway,
-    "Ciphers with arbitrary finite domains", 2002): constant memory and random access for permutations of any size.
+    The arguments are int64, int64 and uint64 [n], with index < size. A Feistel network over the next even power of two
+    is applied until the result falls inside the range (Black and Rogaway, "Ciphers with arbitrary finite domains",
+    2002). It takes constant memory and gives random access for permutations of any size.
     """
     result = np.array(index, dtype=np.int64)
     pending = np.flatnonzero(size > 1)

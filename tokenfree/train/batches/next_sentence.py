@@ -1,7 +1,7 @@
-"""Examples of two parts, [CLS] A [SEP] B [SEP]: in half of them B follows A in its document, else B is from another.
+"""Examples of two parts, [CLS] A [SEP] B [SEP]. In half of them B follows A in its document; else B is from another.
 
 Next-sentence prediction is BERT's (Devlin et al. 2019, section 3.1); CANINE keeps it (arXiv 2103.06874, section 3.2).
-Two windows become one with a separator inside, which a collator of single windows masks and frames.
+Two windows are joined into one with a separator inside. A collator of single windows then masks and frames it.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from tokenfree.train.batches.base import Arrays, Collator, Rows
 
 _NEEDED = ("document", "sentence_starts", "whitespace")
 _SPANS = ("subword_ids", "subword_starts", "subword_ends")
-_ELSEWHERE = 0.5  # of the pairs
+_ELSEWHERE = 0.5  # share of the pairs
 
 PAIR_RULE = {
     "next sentence": ("both windows of a pair are cut alike, so that neither lengths nor borders tell the answer",)
-}  # see `tokenfree.train.objectives.base.Objective.rules`
+}  # for `tokenfree.train.objectives.base.Objective.rules`
 
 Units = Literal["codepoints", "subword_ids"]
 Window = dict[str, np.ndarray]  # the columns of one row
 
 
 class Cut(NamedTuple):
-    """Where the two windows of a pair are cut, in units of the input, whichever of them then gives B."""
+    """The places where the two windows of a pair are cut, in units of the input, for B from either window."""
 
-    end_a: int  # A is the `num_a` units of the first window before this one
-    begin_next: int  # with which B begins where it is of the first window
-    begin_other: int  # with which B begins where it is of the second
+    end_a: int  # end of A, which is the `num_a` units of the first window before this one
+    begin_next: int  # start of B in the first window
+    begin_other: int  # start of B in the second window
     num_a: int
     num_b: int
 
 
 class PairCollator(Collator):
-    """Pairs of windows to the arrays of `single`, which takes at most `room` units, with two more.
+    """Collator of pairs of windows, which adds two arrays to those of `single`, a collator of at most `room` units.
 
-    `segments`, int64 [b, length]: 0 up to and with the first SEP, 1 up to and with the second, 0 for padding.
-    `from_elsewhere`, int64 [b]: 0 where B is what follows A, 1 where it is from another document. Nothing but the text
-    tells which: `cut_pair` cuts both windows before it is drawn which of them gives B.
+    `segments`, int64 [b, length], is 0 up to and including the first SEP, 1 up to and including the second, and 0 for
+    padding. `from_elsewhere`, int64 [b], is 0 if B follows A and 1 if B is from another document. Only the text reveals
+    which: `cut_pair` cuts both windows before the source of B is drawn.
     """
 
     def __init__(
@@ -55,9 +55,10 @@ class PairCollator(Collator):
         self._units: Units = units
 
     def __call__(self, rows: Rows, sample_ids: np.ndarray) -> Arrays:
-        """`rows`: the columns of b windows, then those of the b windows of the second parts; sample ids int64 [b].
+        """Return the arrays of b pairs. `sample_ids` is int64 [b].
 
-        Where both are of the same document, the second must be the first again.
+        `rows` has the columns of the b first windows, then those of the b second windows. If both windows of a pair are
+        from the same document, they must be the same window.
         """
         wanted = random.uniform(self.seed, "next sentence", sample_ids, 1)[:, 0] < _ELSEWHERE
         pairs, cuts = list(self._pairs(rows, len(sample_ids))), self.cuts(rows, sample_ids)
@@ -72,14 +73,14 @@ class PairCollator(Collator):
                 values.append(window[column])
         arrays = self._single(joined, sample_ids)
         if self._units == "codepoints":
-            arrays["num_characters"] = arrays["num_characters"] - 1  # the separator is none
+            arrays["num_characters"] = arrays["num_characters"] - 1  # without the separator
         num_first = np.array([cut.num_a for cut in cuts], dtype=np.int64)
         second = np.arange(self.length) >= (num_first + 2)[:, None]
         segments = (second & arrays["mask"]).astype(np.int64)
         return {**arrays, "segments": segments, "from_elsewhere": elsewhere.astype(np.int64)}
 
     def cuts(self, rows: Rows, sample_ids: np.ndarray) -> list[Cut]:
-        """Where the windows of each of the b pairs in `rows` (see `__call__`) are cut."""
+        """Return where the windows of each of the b pairs in `rows` are cut. `rows` is as in `__call__`."""
         places = random.uniform(self.seed, "cut", sample_ids, 1)[:, 0].tolist()
         pairs = self._pairs(rows, len(sample_ids))
         return [cut_pair(a, b, place, self._units, self._room - 1) for (a, b), place in zip(pairs, places, strict=True)]
@@ -90,16 +91,18 @@ class PairCollator(Collator):
 
 
 def cut_pair(first: Window, second: Window, place: float, units: Units, room: int) -> Cut:
-    """Cut the windows of a pair, for parts of at most `room` units together.
+    """Cut the windows of a pair into parts of at most `room` units together.
 
-    The first is cut at the start of a sentence, `place` in [0, 1) of the way through them; where one of the windows has
-    no second sentence, at a word; else inside a word. The second is cut where about as much follows. A is what stands
-    before the cut of the first window, without white space at its end. B is what stands after the cut of either, as
-    long in one as in the other, and it ends with a sentence in both or in neither. Where both are too long, A loses its
-    beginning and B its end.
+    The first window is cut at the start of a sentence, chosen by `place` in [0, 1). The second window is cut at such a
+    place where about as much text follows. If one of the windows has no second sentence, both are cut at the start of a
+    word, or else inside a word.
 
-    So lengths and borders are the same whichever window gives B. With any sentence start in the second, 54% of the
-    pairs could be told by the length of B's last sentence.
+    A is the text before the cut of the first window, without white space at its end. B is the text after the cut of
+    either window. It has the same length in both, and ends with a sentence in both or in neither. If both parts are too
+    long, A loses its beginning and B its end.
+
+    So lengths and borders do not depend on the window that gives B. With a cut at any start of a sentence in the second
+    window, the length of B's last sentence would reveal the answer for 54% of the pairs.
     """
     for places, other_places in zip(cut_places(first), cut_places(second), strict=True):
         if len(places) and len(other_places):
@@ -121,8 +124,10 @@ def cut_pair(first: Window, second: Window, place: float, units: Units, room: in
 
 
 def cut_places(window: Window) -> Iterator[np.ndarray]:
-    """The characters at which a window can be cut, int64 [any] ascending: where sentences start, then the starts of
-    words inside sentences, then places inside words. What stands at its very beginning is none.
+    """Yield the characters at which a window can be cut, by kind of place: int64 [any] each, ascending.
+
+    The kinds are starts of sentences, starts of words inside sentences, and places inside words. The start of the
+    window is not one of them.
     """
     white, sentences = window["whitespace"], window["sentence_starts"].astype(np.int64)
     yield sentences[(sentences > 0) & (sentences < len(white))]
@@ -131,18 +136,18 @@ def cut_places(window: Window) -> Iterator[np.ndarray]:
 
 
 def _end_of_text(window: Window, at: int) -> int:
-    """The end of what comes before the character `at`, white space left out."""
+    """Return the end of the text before the character `at`, without white space at its end."""
     text = np.flatnonzero(~window["whitespace"][:at])
     return int(text[-1]) + 1 if len(text) else at
 
 
 def _to_units(window: Window, units: Units, characters: np.ndarray) -> np.ndarray:
-    """The first units that begin at some characters or after them, int64 of the same shape."""
+    """Return the first unit that begins at or after each character, int64 of the same shape."""
     return characters if units == "codepoints" else np.searchsorted(window["subword_starts"], characters)
 
 
 def _ends_sentence(window: Window, units: Units, end: int) -> bool:
-    """Whether the units before `end` end with a sentence: whether only white space stands before the next one."""
+    """Return True if the units before `end` end with a sentence: only white space is left before the next sentence."""
     white = window["whitespace"]
     if units == "subword_ids":
         starts = window["subword_starts"]
@@ -154,15 +159,16 @@ def _ends_sentence(window: Window, units: Units, end: int) -> bool:
 
 
 def fit(num_a: int, num_b: int, room: int) -> tuple[int, int]:
-    """How many units of each part fit into `room`: half of it each, or more where the other needs less."""
+    """Return how many units of each part fit into `room`: half of it each, or more if the other part needs less."""
     num_a = min(num_a, max(room - num_b, room // 2))
     return num_a, min(num_b, room - num_a)
 
 
 def join_characters(a: Window, b: Window, part_a: slice, part_b: slice, separator: int) -> Window:
-    """One window: these characters of `a`, the separator (as white space), these of `b`; subwords that are whole.
+    """Join these characters of `a`, the separator (as white space) and these characters of `b` into one window.
 
-    It has the columns `whitespace` (bool), `codepoints` and, where `a` has them, those of subwords (int64).
+    It has the columns `whitespace` (bool), `codepoints` and, if `a` has them, those of subwords (int64). Only whole
+    subwords are kept.
     """
     joined = {"whitespace": np.concatenate([a["whitespace"][part_a], [True], b["whitespace"][part_b]])}
     joined["codepoints"] = np.concatenate([a["codepoints"][part_a], [separator], b["codepoints"][part_b]])
@@ -173,9 +179,9 @@ def join_characters(a: Window, b: Window, part_a: slice, part_b: slice, separato
 
 
 def join_subwords(a: Window, b: Window, part_a: slice, part_b: slice, separator: int) -> Window:
-    """One window: these subwords of `a`, the separator (of no characters), these of `b`, as if they followed.
+    """Join these subwords of `a`, the separator (of no characters) and these subwords of `b` into one window.
 
-    It has the three columns of subwords, int64; offsets are those of `a`.
+    It has the three columns of subwords, int64. Offsets are those of `a`, as if the subwords of `b` followed there.
     """
     one, other = ({column: window[column][part].astype(np.int64) for column in _SPANS}
                   for window, part in ((a, part_a), (b, part_b)))  # fmt: skip
@@ -189,7 +195,7 @@ def join_subwords(a: Window, b: Window, part_a: slice, part_b: slice, separator:
 
 
 def _whole_subwords(window: Window, part: slice, at: int) -> Window:
-    """The subwords that lie in `part` of the characters, when that part comes to begin at `at`."""
+    """Return the subwords that lie within `part` of the characters, with offsets as if that part began at `at`."""
     first = int(np.searchsorted(window["subword_starts"], part.start))
     last = int(np.searchsorted(window["subword_ends"], part.stop, side="right"))
     chosen = {column: window[column][first:last].astype(np.int64) for column in _SPANS}

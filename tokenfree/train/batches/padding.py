@@ -1,4 +1,4 @@
-"""How far a text is padded so that its vectors depend neither on the texts beside it nor on the padding."""
+"""Padding of texts, such that embeddings depend neither on other texts of the batch nor on the amount of padding."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tokenfree.train.model.encoder import ModelConfig, check
 
 
 class Padding:
-    """The lengths of inputs that a model of characters, bytes or subwords takes, up to that of its training.
+    """The lengths of inputs for a model of characters, bytes or subwords, up to the length of its training.
 
-    Inputs are padded by at least `spare` positions, to whole groups of `group`; and to whole blocks of local attention,
-    `block`, where UP, which reads `reach` positions ahead, sees one that is nothing but padding. Lengths are multiples
-    of `bucket` where there is room, so that they are few.
+    Inputs are padded by at least `spare` positions, to whole groups of `group` positions. UP reads `reach` positions
+    ahead. If these enter a block of local attention (`block` positions) that holds only padding, inputs are padded to
+    the end of that block. If there is room, lengths are multiples of `bucket`, so that there are few different ones.
     """
 
     def __init__(self, config: ModelConfig, length: int, *, bucket: int = 1) -> None:
@@ -28,15 +28,15 @@ class Padding:
         self._accepted = functools.lru_cache(maxsize=None)(self._accepted_from)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For workers elsewhere: the cache of a method cannot be pickled."""
+        """Support pickling: the cache of a method cannot be pickled, so the copy starts with an empty one."""
         return functools.partial(Padding, bucket=self._bucket), (self._config, self.length)
 
     def padded(self, positions: Iterable[int]) -> int:
-        """Return the shortest length that fits inputs of `positions` and that more padding would not change."""
+        """Return the shortest length for inputs of `positions` at which more padding would not change their outputs."""
         return self._accepted(max(self._room(each) for each in set(positions)))
 
     def _accepted_from(self, shortest: int) -> int:
-        """The first length, from this one on, that the model's parts accept."""
+        """Return the first length, starting with `shortest`, that the model's parts accept."""
         lengths = range(shortest, self.length + 1, self.group)
         last = self.length - self._bucket
         wanted = (length for length in lengths if length % self._bucket == 0 or length > last)

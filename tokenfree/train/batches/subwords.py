@@ -1,4 +1,4 @@
-"""The subwords of a vocabulary as targets and as random replacements of each other."""
+"""The subwords of a vocabulary as targets, and as random replacements for each other."""
 
 from __future__ import annotations
 
@@ -18,15 +18,18 @@ _NO_SUBWORD = re.compile(r"<0x[0-9A-F]{2}>|<unk>|<s>|</s>|<pad>|" + _SPACE + "*"
 
 
 def predictable(pieces: Sequence[str]) -> np.ndarray:
-    """bool [size]: false for byte-fallback pieces (several share one character), <unk>, control pieces and spaces."""
+    """Return which pieces can be targets, bool [size].
+
+    Byte-fallback pieces (several share one character), <unk>, control pieces and spaces cannot.
+    """
     return np.array([not _NO_SUBWORD.fullmatch(piece) for piece in pieces], dtype=bool)
 
 
 def needed_pieces(objective: str, vocabulary: Vocabulary | None) -> list[str]:
-    """The pieces of the data's vocabulary, in the order of their ids.
+    """Return the pieces of the data's vocabulary, in the order of their ids.
 
     Raises:
-        UserError: the data have none.
+        UserError: The data has no vocabulary.
     """
     if vocabulary is None:
         raise UserError(
@@ -37,9 +40,10 @@ def needed_pieces(objective: str, vocabulary: Vocabulary | None) -> list[str]:
 
 
 def subword_symbols(vocabulary: Vocabulary, *, shown: bool) -> Symbols:
-    """The subwords of a vocabulary as targets: those that `predictable` tells, by their ids.
+    """Return the subwords of a vocabulary as targets: the `predictable` ones, by their ids.
 
-    Where they are `shown` as so many characters, one sees how many a hidden one has and whether it begins a word.
+    If the input shows each as its characters (`shown`), the clue of a hidden subword is its number of characters and
+    whether it begins a word.
     """
     pieces = vocabulary.pieces()
     sizes = np.array([len(_visible(piece)) for piece in pieces], dtype=np.int64)
@@ -55,19 +59,19 @@ def subword_symbols(vocabulary: Vocabulary, *, shown: bool) -> Symbols:
 
 
 def letters_of(pieces: Sequence[str]) -> np.ndarray:
-    """The first letter of each piece that belongs to a script, its first character where none does: int64 [size]."""
+    """Return the first character of each piece that belongs to a script, else its first character: int64 [size]."""
     visible = [_visible(piece) for piece in pieces]
     codepoints = codepoints_of("".join(visible)).astype(np.int64)
     of = np.repeat(np.arange(len(visible)), [len(text) for text in visible])
     lettered = scripts_of(codepoints) != ""
     found = np.zeros(len(visible), dtype=np.int64)
-    for chosen in (~lettered, lettered):  # the first of each piece is written last, and letters over what is none
+    for chosen in (~lettered, lettered):  # the first one of a piece is written last, and letters after others
         found[of[chosen][::-1]] = codepoints[chosen][::-1]
     return found
 
 
 def _of_targets(table: np.ndarray) -> Callable[[Arrays], np.ndarray]:
-    """What `table` has for each symbol, for the targets of a batch."""
+    """Return a function from a batch to the values of `table` for its targets."""
     return lambda arrays: table[arrays["target_ids"]]
 
 
@@ -82,8 +86,8 @@ def _begins_word(pieces: Sequence[str]) -> np.ndarray:
 class Pool:
     """The visible characters of all subwords, and the subwords by length and by whether they begin a word.
 
-    `characters`, int64 [sum], are the codepoints of all subwords one after another, without the mark of a space; those
-    of a subword begin at `first`, int64 [size]; `usable`, bool [size], is `predictable`.
+    `characters`, int64 [sum], holds the codepoints of all subwords one after another, without the mark of a space.
+    Those of a subword begin at `first`, int64 [size]. `usable`, bool [size], is `predictable`.
     """
 
     def __init__(self, pieces: Sequence[str]) -> None:
@@ -93,17 +97,17 @@ class Pool:
         self.first = np.cumsum(size) - size
         self.usable = predictable(pieces)
         self._begins = _begins_word(pieces)
-        kind = np.where(self.usable, 2 * size + self._begins, 0)  # 0 and 1 are no length: nothing is drawn from there
+        kind = np.where(self.usable, 2 * size + self._begins, 0)  # 0 and 1 mean no characters; these are never drawn
         self._by_kind = np.argsort(kind, kind="stable")
         self._num = np.bincount(kind, minlength=2)
         self._start = np.cumsum(self._num) - self._num
         self._num[:2] = 0
 
     def draw(self, gold: np.ndarray, size: np.ndarray, choice: np.ndarray) -> np.ndarray:
-        """Return subwords of `size` characters that begin a word or not as `gold` does, uniformly by `choice` in [0,
-        1).
+        """Return random subwords of `size` characters that begin a word if and only if `gold` does.
 
-        -1 where there is none: a vocabulary may fold characters, so that its piece is not the text's.
+        `choice` in [0, 1) selects one uniformly. The result is -1 if there is none: a vocabulary may fold characters,
+        so that a piece is not spelled as in the text.
         """
         kind = 2 * size + self._begins[gold]
         kind = np.where(kind < len(self._num), kind, 0)

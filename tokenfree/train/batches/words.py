@@ -1,7 +1,7 @@
-"""Words of bytes as inputs and targets, as Byte2Word reads them; used by the objective and by inference.
+"""Words of bytes as inputs and targets of Byte2Word; used by the objective and by inference.
 
 White space separates words and is not part of the input. Words by rules are tokenised one by one, so that subwords
-align with words for any vocabulary: 96 to 99% get the subwords that they have in running text.
+align with words for any vocabulary. 96 to 99% of them get the same subwords as in running text.
 """
 
 from __future__ import annotations
@@ -26,16 +26,19 @@ NOWHERE = -1
 
 
 class WordsOfText(NamedTuple):
-    """The words of a text, without its characters that stand for special symbols and halves of surrogate pairs."""
+    """The words of a text without surrogates and without characters whose codepoints are special symbols."""
 
     utf8: np.ndarray  # uint8 [bytes]
-    starts: np.ndarray  # int64 [words]: the first byte of each
-    ends: np.ndarray  # int64 [words]: the byte after the last
-    word_of: np.ndarray  # int64 [characters]: the word of each character of the whole text, -1 where it is in none
+    starts: np.ndarray  # int64 [words]: first byte of each word
+    ends: np.ndarray  # int64 [words]: the byte after the last one
+    word_of: np.ndarray  # int64 [characters]: word of each character of the whole text, -1 outside words
 
 
 def text_words(text: str, before: str | None = None) -> WordsOfText:
-    """Find the words of a text, or of `before`, the text before its case changed: "rAnDoM" stays one word."""
+    """Find the words of a text.
+
+    `before` is the text before its case changed. If given, it decides where words begin: "rAnDoM" stays one word.
+    """
     codepoints = _codepoints(text)
     kept = np.flatnonzero((codepoints > BYTE_MASK) & ((codepoints < 0xD800) | (codepoints > 0xDFFF)))
     clean = codepoints[kept]
@@ -51,7 +54,10 @@ def text_words(text: str, before: str | None = None) -> WordsOfText:
 
 
 def _spans(before: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The words of codepoints as bytes of a text at `offsets`: other letters may have other lengths in UTF-8."""
+    """Return the words of `before` as byte spans of the text with these `offsets`.
+
+    A change of case can change the length of a letter in UTF-8.
+    """
     own = byte_offsets(before)
     starts, ends = (offsets[np.searchsorted(own, span)] for span in byte_spans(classes_of(before), own))
     return limit_bytes(starts, ends, offsets)
@@ -65,7 +71,7 @@ NUM_FRAME = 2  # the words CLS and SEP, of one byte each
 
 
 class Words(NamedTuple):
-    """The words of b texts as byte spans into all texts joined end to end."""
+    """The words of b texts, as byte spans of the texts joined end to end."""
 
     text: np.ndarray  # uint8
     counts: np.ndarray  # int64 [b]
@@ -74,39 +80,41 @@ class Words(NamedTuple):
 
     @property
     def sizes(self) -> np.ndarray:
-        """Bytes of each word, int64 [counts.sum()]."""
+        """Number of bytes of each word, int64 [counts.sum()]."""
         return self.ends - self.starts
 
     @property
     def firsts(self) -> np.ndarray:
-        """The number of each text's first word, int64 [b]."""
+        """Index of each text's first word, int64 [b]."""
         return np.cumsum(self.counts) - self.counts
 
     @property
     def bytes_before(self) -> np.ndarray:
-        """Bytes of all words before each one, and of all: int64 [counts.sum() + 1]."""
+        """Number of bytes in all words before each one, and in all words: int64 [counts.sum() + 1]."""
         return np.concatenate([[0], np.cumsum(self.sizes)])
 
     @property
     def num_bytes(self) -> np.ndarray:
-        """Bytes of all words of each text, int64 [b]."""
+        """Number of bytes in all words of each text, int64 [b]."""
         before = self.bytes_before
         return before[self.firsts + self.counts] - before[self.firsts]
 
 
 class Framed(NamedTuple):
-    """What an encoder of words reads."""
+    """The input of an encoder of words."""
 
     codepoints: np.ndarray  # int64 [b, length]: bytes
-    mask: np.ndarray  # bool [b, length]: where they are real
-    unit_ends: np.ndarray  # int64 [b, words]: the bytes up to which each word reaches
+    mask: np.ndarray  # bool [b, length]: not padding
+    unit_ends: np.ndarray  # int64 [b, words]: the byte after the last one of each word
 
 
 def room_for_words(length: int, bytes_per_word: int) -> tuple[int, int]:
-    """Words and bytes of text that fit between CLS and SEP in `length` bytes, in as many units as DOWN then makes.
+    """Return the numbers of words and of bytes of text that fit between CLS and SEP in `length` bytes.
+
+    DOWN makes `length` / `bytes_per_word` units.
 
     Raises:
-        UserError: the longest word does not fit, or none.
+        UserError: The longest word does not fit, or no word does.
     """
     num_words, num_bytes = length // bytes_per_word - NUM_FRAME, length - NUM_FRAME
     if num_bytes < MAX_WORD_BYTES or num_words < 1:
@@ -119,7 +127,7 @@ def room_for_words(length: int, bytes_per_word: int) -> tuple[int, int]:
 
 
 def join_words(texts: Sequence[np.ndarray], starts: Sequence[np.ndarray], ends: Sequence[np.ndarray]) -> Words:
-    """Words from UTF-8 texts (uint8) and byte spans into each, as the shards hold them."""
+    """Return the words of UTF-8 texts (uint8) from byte spans of each text, as the shards hold them."""
     sizes = np.array([len(text) for text in texts], dtype=np.int64)
     counts = np.array([len(row) for row in starts], dtype=np.int64)
     shifts = np.repeat(np.cumsum(sizes) - sizes, counts)
@@ -129,10 +137,11 @@ def join_words(texts: Sequence[np.ndarray], starts: Sequence[np.ndarray], ends: 
 def crop_words(
     words: Words, num_words: int, num_bytes: int, seed: int, sample_ids: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Which words of each text are used: the number of the first and how many, int64 [b] each.
+    """Return the words of each text that are used: index of the first and number, int64 [b] each.
 
-    All where they are at most `num_words` of `num_bytes` in sum. Else a run from a random word on, as long as fits;
-    each word up to the last from which the run still reaches the end is equally likely to be the first.
+    All words are used if they fit: at most `num_words`, with at most `num_bytes` in total. Otherwise a run from a
+    random word on is used, as long as fits. Its first word is drawn uniformly from those up to the first one from which
+    the run reaches the end of the text.
     """
     bytes_before, begin = words.bytes_before, words.firsts
     end = begin + words.counts
@@ -149,8 +158,8 @@ def frame_words(
 ) -> Framed:
     """Frame words as [CLS] words [SEP] and padding, in inputs of `length` bytes and `num_units` words.
 
-    `starts` and `sizes`, int64 [counts.sum()], place the words in `text`, uint8; `counts`, int64 [b], are those of
-    examples.
+    `starts` and `sizes`, int64 [counts.sum()], place the words in `text`, uint8. `counts`, int64 [b], is the number of
+    words of each example.
     """
     places, framed = np.cumsum(counts) - counts, counts + NUM_FRAME
     inner = ragged_range(places + NUM_FRAME * np.arange(len(counts)) + 1, counts)
@@ -172,19 +181,19 @@ def frame_words(
     return Framed(codepoints, np.arange(length) < totals[:, None], unit_ends)
 
 
-_MOST_KNOWN = 2**17  # words kept with their subwords, 35 MB; past it all are forgotten and learnt anew
-_CONTINUES = -65  # UTF-8 bytes inside a character are at most this as int8
+_MOST_KNOWN = 2**17  # words cached with their subwords, 35 MB; a full cache is cleared
+_CONTINUES = -65  # continuation bytes of UTF-8 are at most this as int8
 _BYTE_PIECE = "<0x"
 
 
 class WordSource(ABC):
-    """Where words and their subwords come from."""
+    """Source of words and their subwords."""
 
-    columns: tuple[str, ...]  # of the shards, that are read
+    columns: tuple[str, ...]  # shard columns that are read
 
     @abstractmethod
     def words(self, rows: Rows) -> Words:
-        """Return all words of some rows."""
+        """Return all words of `rows`."""
 
     @abstractmethod
     def pieces(self, rows: Rows, words: Words, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -192,7 +201,7 @@ class WordSource(ABC):
 
 
 class WordsByRules(WordSource):
-    """The words of the shards (see preprocess/text/words.py), tokenised by the vocabulary when first met."""
+    """The words of the shards, by the rules of preprocess/text/words.py. The vocabulary tokenises each one once."""
 
     columns = ("text", "word_starts", "word_ends")
 
@@ -226,7 +235,7 @@ class WordsByRules(WordSource):
 
 
 class SubwordsAsWords(WordSource):
-    """Pseudo-words: each subword of the running text is a word, spelled in bytes; a byte-fallback piece is its byte."""
+    """Pseudo-words: each subword of the running text is a word, spelled in bytes. A byte-fallback piece is its byte."""
 
     columns = ("text", "subword_ids", "subword_starts", "subword_ends")
 
@@ -234,10 +243,10 @@ class SubwordsAsWords(WordSource):
         self._is_byte = np.array([piece.startswith(_BYTE_PIECE) for piece in vocabulary.pieces()], dtype=bool)
 
     def words(self, rows: Rows) -> Words:
-        """The subwords; of a longer one (an unknown run) the first `MAX_WORD_BYTES` bytes."""
+        """Return the subwords of `rows` as words. Longer ones (unknown runs) are cut to `MAX_WORD_BYTES` bytes."""
         texts, counts = rows["text"], np.array([len(row) for row in rows["subword_ids"]], dtype=np.int64)
         text = np.concatenate(texts)
-        places = np.append(np.flatnonzero(text.view(np.int8) > _CONTINUES), len(text))  # of characters
+        places = np.append(np.flatnonzero(text.view(np.int8) > _CONTINUES), len(text))  # starts of characters
         sizes = np.array([len(row) for row in texts], dtype=np.int64)
         shifts = np.repeat(np.searchsorted(places, np.cumsum(sizes) - sizes), counts)
         starts, ends = (places[np.concatenate(rows[column]) + shifts] for column in ("subword_starts", "subword_ends"))
@@ -245,7 +254,7 @@ class SubwordsAsWords(WordSource):
             numbers = np.arange(len(starts))
             is_byte = self._is_byte[np.concatenate(rows["subword_ids"])]
             begins = np.append(True, starts[1:] != starts[:-1])
-            later = numbers - np.maximum.accumulate(np.where(begins, numbers, 0))  # bytes of the same character before
+            later = numbers - np.maximum.accumulate(np.where(begins, numbers, 0))  # earlier bytes of the same character
             starts = np.where(is_byte, np.minimum(starts + later, ends - 1), starts)
             ends = np.where(is_byte, starts + 1, np.minimum(ends, starts + MAX_WORD_BYTES))
         return Words(text, counts, starts, ends)

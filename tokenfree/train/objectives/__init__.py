@@ -1,1 +1,1 @@
-"""What a model is trained for: one file per objective, its collator (NumPy) beside its head (Torch)."""
+"""Training objectives, one per file: settings, a collator (NumPy) and a head (PyTorch)."""

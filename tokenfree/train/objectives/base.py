@@ -1,4 +1,4 @@
-"""What every objective has: rows become arrays in a collator, arrays become a loss in a head."""
+"""Interfaces of the objectives: a collator turns rows into arrays, and a head turns arrays into a loss."""
 
 from __future__ import annotations
 
@@ -20,27 +20,28 @@ from tokenfree.train.model.encoder import ModelConfig
 
 
 class Loss(NamedTuple):
-    """Sums over the targets of a batch; the loop divides by the number of targets of the whole global batch."""
+    """Sums over the targets of a batch. The loop divides them by the number of targets of the whole global batch."""
 
     total: torch.Tensor  # float32 scalar, nats
     num_targets: torch.Tensor  # int64 scalar
     num_correct: torch.Tensor  # int64 scalar: the right answer had the highest logit
-    means: Mapping[str, tuple[torch.Tensor, torch.Tensor]] = {}  # more to report: by name a sum and its count
+    means: Mapping[str, tuple[torch.Tensor, torch.Tensor]] = {}  # further metrics by name: sum and count
 
 
 class Head(torch.nn.Module):
-    """The part of an objective that is trained with the encoder: `head(encoder, batch) -> Loss`."""
+    """Base class of the module that is trained together with the encoder: `head(encoder, batch) -> Loss`."""
 
-    means: tuple[str, ...] = ()  # the names in every `Loss.means` of this head
+    means: tuple[str, ...] = ()  # names in each `Loss.means` of this head
 
     def target_logits(self, encoder: torch.nn.Module, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """The logits [N, V] of the N targets of a batch, row by row: float, of all symbols that may be answers."""
+        """Return the logits of the N targets of a batch, float [N, V], row by row. V is the number of classes."""
         raise NotImplementedError
 
     def learn(self, pieces: Sequence[str], counts_V: np.ndarray | None) -> None:
-        """Set what the output layer takes from the data before training: the subwords, or none, and counts of classes.
+        """Initialise the output layer from the data before training.
 
-        `counts_V`, int64 [V], says how often each class stands in the training split; None: its bias begins with zeros.
+        `pieces` are the subwords of the vocabulary; it is empty without one. `counts_V`, int64 [V], is the number of
+        times that each class occurs in the training split. If it is None, the bias starts at zero.
         """
         if counts_V is not None:
             bias = self.get_parameter("output.bias")
@@ -48,43 +49,45 @@ class Head(torch.nn.Module):
             bias.data.copy_(shares_V.log())
 
     def multiply_accumulates(self) -> int:
-        """Of the forward pass for one target: every matrix of a head is applied once to each target, but for that of
-        next-sentence prediction, which is applied once to an example, to no account.
+        """Return the number of multiply-accumulates of the forward pass for one target.
+
+        Every matrix is applied once per target. The next-sentence matrix is left out: it is applied only once per
+        example, and its cost is negligible.
         """
         matrices = (name for name, parameter in self.named_parameters() if parameter.ndim == 2)
         return sum(self.get_parameter(name).numel() for name in matrices if not name.startswith("next_sentence."))
 
 
 class Objective(ABC):
-    """The `Config` of a file in this package."""
+    """Base class of an objective's settings: the `Config` of each file in this package."""
 
     name: str
-    max_predictions: int  # the most targets of an example
-    next_sentence: bool = False  # examples have two parts, and it is predicted whether they belong together
-    gives_words = False  # whether the encoder is given the words of `tokenfree.preprocess.text.words` as its units
+    max_predictions: int  # maximum number of targets of an example
+    next_sentence: bool = False  # examples have two parts, and the head predicts if the second follows the first
+    gives_words = False  # the units of the encoder are the words of `tokenfree.preprocess.text.words`
 
     @abstractmethod
     def build(self, width: int, vocabulary_size: int) -> Head:
         """Return the head for an encoder of `width` and a vocabulary of `vocabulary_size` subwords."""
 
     def vocabulary_size(self, model: ModelConfig) -> int | None:
-        """Return the subwords of the vocabulary that `model` is made for; 0 if it needs none, None if any will do."""
+        """Return the number of subwords that `model` is made for; 0: it needs no vocabulary, None: any number."""
         return None
 
     @abstractmethod
     def collator(self, vocabulary: Vocabulary | None, length: int, seed: int) -> Collator:
-        """Return the collator of inputs of `length` positions, whose draws depend on `seed`."""
+        """Return the collator for inputs of `length` positions. Its random draws depend on `seed`."""
 
     @abstractmethod
     def check(self, model: ModelConfig, vocabulary: Vocabulary | None) -> list[str]:
-        """Return what keeps `model` from this objective on data with this vocabulary, one line each."""
+        """Return the reasons why `model` does not fit this objective and vocabulary, one line each."""
 
     @abstractmethod
     def symbols(self, vocabulary: Vocabulary | None) -> Symbols | None:
-        """Return what the targets are; None where no frequencies are to be compared with."""
+        """Return the symbols that can be targets, for the context-free baselines; None if there are no baselines."""
 
     def rules(self) -> Mapping[str, Sequence[str]]:
-        """Return how the rules of training have changed, by their name, the oldest change first: see `Loader.check`."""
+        """Return the changes of each training rule by its name, oldest first. `Loader.check` compares them."""
         return PAIR_RULE if self.next_sentence else {}
 
 
@@ -93,11 +96,12 @@ class MaskedObjective(Objective):
     """An objective that hides a share of the symbols.
 
     Attributes:
-        mask_fraction: share of the symbols (words, in objectives of words) that are selected, above 0 to 1.
-        validation_mask_fraction: the same in validation, so that recipes compare whatever they train with; null:
-            mask_fraction.
-        output_bias: initial bias of a class of the output layer: zeros, as in the papers; or frequencies, the logarithm
-            of its share of the training split.
+        mask_fraction: share of the symbols that are selected as targets, above 0 to 1; of the words, in objectives that
+            mask words.
+        validation_mask_fraction: mask fraction of validation, so that runs with other mask fractions remain comparable;
+            null: `mask_fraction`.
+        output_bias: initial bias of a class in the output layer. `zeros`: as in the papers; `frequencies`: the
+            logarithm of its share of the training split.
     """
 
     mask_fraction: Annotated[float, Field(gt=0, le=1)] = 0.15
@@ -105,14 +109,14 @@ class MaskedObjective(Objective):
     output_bias: Literal["zeros", "frequencies"] = "zeros"
 
     def for_validation(self) -> Self:
-        """The objective with the mask fraction of validation."""
+        """Return the objective with the mask fraction of validation."""
         if self.validation_mask_fraction is None:
             return self
         return dataclasses.replace(self, mask_fraction=self.validation_mask_fraction)
 
 
 def head_cost(objective: Objective, model: ModelConfig, num_targets: int) -> Cost | None:
-    """What the objective's head costs beside `model`, for an example; None where only the data's vocabulary tells."""
+    """Return the cost of the objective's head for an example; None if it depends on the data's vocabulary."""
     size = objective.vocabulary_size(model)
     if size is None:
         return None
@@ -123,7 +127,7 @@ def head_cost(objective: Objective, model: ModelConfig, num_targets: int) -> Cos
 
 
 def reads(objective: str, model: ModelConfig, symbols: str, *, instead: str) -> list[str]:
-    """The problem of an embedder that reads other symbols than the objective gives it; `instead` names a fit one."""
+    """Return a problem if the embedder does not read `symbols`, else []. `instead` names an embedder that does."""
     found = model.embedder.symbols
     if found == symbols:
         return []
@@ -134,5 +138,5 @@ def reads(objective: str, model: ModelConfig, symbols: str, *, instead: str) -> 
 
 
 def reads_characters(objective: str, model: ModelConfig) -> list[str]:
-    """The problem of an embedder that does not read characters."""
+    """Return a problem if the embedder does not read characters, else []."""
     return reads(objective, model, "characters", instead="codepoint_hash")

@@ -1,7 +1,7 @@
-"""Byte2Word: words of bytes are masked whole, and all subwords of each predicted (Lee, Guo, Qiu, arXiv 2211.12677).
+"""Byte2Word: mask whole words of bytes, and predict all subwords of each (Lee, Guo, Qiu, arXiv 2211.12677).
 
-The subwords of a word are those that the vocabulary gives it alone. Byte-fallback pieces and <unk> fill slots but are
-not predicted, as in CANINE-S, so that losses compare.
+Each word is tokenised on its own. Byte-fallback pieces and <unk> occupy slots but are not predicted, as in CANINE-S, so
+that losses are comparable.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,17 +43,18 @@ from tokenfree.train.objectives.heads import MaskedHead, SubwordOutput
 
 @settings
 class Config(SubwordOutput):
-    """Byte2Word's loss (Lee, Guo, Qiu, arXiv 2211.12677, section 3): how many words are masked, and what a word is.
+    """Byte2Word's loss (Lee, Guo, Qiu, arXiv 2211.12677, section 3): predict the subwords of masked words of bytes.
 
-    15% whole, of these 80% masked, 10% replaced and 10% kept, as BERT has it.
+    15% of the words are selected by default. Of these, 80% are masked, 10% replaced and 10% kept, as in BERT.
 
     Attributes:
-        words: `rules`: those of `tokenfree.preprocess.text.words`; `subwords`: pseudo-words, the pieces that BERT
-            reads, in bytes.
-        max_predictions: the most subwords of an example that are predicted.
-        max_pieces: subwords of a word that are predicted; further ones are not.
-        bytes_per_word: as of the downsampler: `train.length` / this words fit.
-        lower_case: words are tokenised in lower case: for vocabularies without capitals, as the paper's.
+        words: definition of a word. `rules`: words of the text by the rules of `tokenfree.preprocess.text.words`;
+            `subwords`: pseudo-words, the subwords that BERT reads, spelled in bytes.
+        max_predictions: maximum number of predicted subwords of an example.
+        max_pieces: maximum number of predicted subwords of a word; later ones are not predicted.
+        bytes_per_word: number of input bytes per word; must equal `model.downsampler.bytes_per_word`. An input has room
+            for `train.length` / bytes_per_word words, including CLS and SEP.
+        lower_case: lower-case words before they are tokenised, for vocabularies without capitals, such as the paper's.
     """
 
     name: Literal["byte2word"] = "byte2word"
@@ -99,7 +100,7 @@ class Config(SubwordOutput):
 
     @property
     def gives_words(self) -> bool:
-        """Whether words are those of the text, not subwords."""
+        """Return True if words are those of the text, not subwords."""
         return self.words == "rules"
 
     def rules(self) -> Mapping[str, Sequence[str]]:
@@ -136,22 +137,23 @@ class Config(SubwordOutput):
 
 
 def _slots(arrays: Arrays) -> np.ndarray:
-    """Which subword of its word each target is, int64 [b, P]: it is asked for by this number."""
+    """Return the slot of each target in its word, int64 [b, P]. The input reveals it: each slot has a query."""
     return arrays["target_positions"][:, :, 1]
 
 
 class Byte2WordCollator(Collator):
-    """Windows to masked words of bytes and the subwords behind them.
+    """Collator from windows to masked words of bytes and their subwords.
 
-    Of the words of a window `mask_fraction` are drawn, rounded, at least one; of them those of which a subword can be
-    predicted, until their subwords would be more than `max_predictions` P, are targets. Of these, 80% become the one
-    byte MASK, 10% a random word of the same window that is no target, 10% stay. (The paper leaves open where
-    replacements come from; of the same window they do not depend on how a batch is divided.) Where replacements make a
-    row too long, its replaced words stay as they are. Of a window with more words than fit, a run from a random word on
-    is taken.
+    `mask_fraction` of the words of a window are drawn, rounded, at least one. Drawn words with a predictable subword
+    are targets, until their subwords would exceed `max_predictions` P. 80% of these words become the single byte MASK.
+    Another 10% become a random word of the same window that is no target, and 10% stay unchanged. If replacements make
+    a row too long, the replaced words of that row stay unchanged. The paper does not say where replacements come from.
+    If they come from the same window, they do not depend on how a batch is divided.
 
-    `unit_ends`, int64 [b, length / bytes_per_word], says where words end; `target_positions`, int64 [b, P, 2], are
-    pairs of a word and the number of a subword of it.
+    If a window has more words than fit, a run from a random word on is used.
+
+    `unit_ends`, int64 [b, length / bytes_per_word], holds the ends of words. `target_positions`, int64 [b, P, 2], holds
+    pairs of a word and a subword slot in it.
     """
 
     def __init__(self, config: Config, source: WordSource, usable: np.ndarray, length: int, seed: int) -> None:
@@ -180,7 +182,7 @@ class Byte2WordCollator(Collator):
     def _select(
         self, rows: Rows, words: Words, first: np.ndarray, counts: np.ndarray, sample_ids: np.ndarray
     ) -> tuple[Selection, Arrays]:
-        """Draw the words of which something is predicted, and lay out their subwords as targets."""
+        """Draw the words to predict, and lay out their subwords as targets."""
         config, most = self._config, self._config.max_predictions
         chosen = select(
             counts,
@@ -197,7 +199,7 @@ class Byte2WordCollator(Collator):
         slot = ragged_range(np.zeros_like(num_pieces), num_pieces)
         wanted = self._usable[ids] & (slot < min(config.max_pieces, most))
 
-        # Targets of the words up to and with each one of its row, in the order of the draws.
+        # Cumulative number of targets in each row, in the order of the draws.
         num_targets = np.bincount(of[wanted], minlength=len(item))
         of_rows = np.bincount(row, weights=num_targets, minlength=len(counts)).astype(np.int64)
         after = np.cumsum(num_targets) - (np.cumsum(of_rows) - of_rows)[row]
@@ -228,7 +230,7 @@ class Byte2WordCollator(Collator):
         starts: np.ndarray,
         sizes: np.ndarray,
     ) -> np.ndarray:
-        """Mask, replace or keep words in place; MASK stands at `mask_at`. Returns their kinds, int64 [counts.sum()]."""
+        """Mask, replace or keep words in place, and return their kinds, int64 [counts.sum()]. MASK is at `mask_at`."""
         kinds = np.full(len(starts), KEPT)
         row, item = selection.rows, selection.items
         masked, replaced = selection.fates()
@@ -248,7 +250,7 @@ class Byte2WordCollator(Collator):
 
 
 def _num_characters(words: Words, first: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Characters from the first used word to the end of the last, int64 [b]."""
+    """Return the number of characters from the first used word to the end of the last one, int64 [b]."""
     starts = np.append(words.starts, 0)[first]
     ends = np.where(counts > 0, np.append(words.ends, 0)[first + counts - 1], starts)
     leads = words.text & 0xC0 != 0x80  # the first byte of each character

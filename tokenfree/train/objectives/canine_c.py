@@ -1,4 +1,4 @@
-"""CANINE-C: predict the characters of masked words one after another in a shuffled order (arXiv 2103.06874, 3.2).
+"""CANINE-C: predict the characters of masked words one by one in a shuffled order (arXiv 2103.06874, section 3.2).
 
 B batch, P targets, D width
 """
@@ -43,19 +43,20 @@ from tokenfree.train.objectives.heads import (
 
 @settings
 class Config(MaskedObjective):
-    """CANINE-C's loss (Clark et al., arXiv 2103.06874, section 3.2): how many characters are predicted, into how many
-    classes, and the size of the layer that does.
+    """CANINE-C's loss (Clark et al., arXiv 2103.06874, section 3.2): predict the characters of masked words one by one
+    in a shuffled order.
 
     Attributes:
-        max_predictions: the most characters of an example that are predicted, 1 to 65536.
-        masked: share of the selected words that are hidden, above 0 to 1; the others stay visible. The paper's text
-            hides all, its figure of data preparation 0.9.
-        max_word: characters at which longer runs are cut: text without spaces is not masked by the page.
-        buckets: classes: codepoints modulo this, 1 to 0x110000.
-        heads: of the layer over the predictions; must divide the width.
-        dropout: of that layer: share of values set to 0 in training, 0 to below 1.
-        spare: positions left as padding, so that padding never matters; 0: none.
-        next_sentence: windows in two parts, and whether the second follows the first is predicted too.
+        max_predictions: maximum number of predicted characters of an example, 1 to 65536.
+        masked: share of the selected words that are hidden, above 0 to 1; the others stay visible. The paper hides all
+            according to its text, and 0.9 according to its figure on data preparation.
+        max_word: maximum number of characters of a word. Longer runs are cut, so that text without spaces is not masked
+            by the page.
+        buckets: number of classes, 1 to 0x110000. The class of a character is its codepoint modulo this.
+        heads: attention heads of the layer over the predictions; must divide `model.width`.
+        dropout: dropout rate of the layer over the predictions, 0 to below 1.
+        spare: positions always left as padding, so that more padding never changes an output; 0: none.
+        next_sentence: split examples into two parts, and also predict whether the second part follows the first.
     """
 
     name: Literal["canine_c"] = "canine_c"
@@ -106,12 +107,12 @@ class Config(MaskedObjective):
 
 
 class CanineCCollator(Collator):
-    """Windows to masked inputs and the characters to predict, in the order in which they are predicted.
+    """Collator from windows to masked inputs and the characters to predict, in the order of prediction.
 
-    Of the words (runs without white space) of a window `mask_fraction` are selected, rounded, at least one; drawn one
-    by one until their characters would be more than `max_predictions` P. All characters of a share `masked` of them
-    become MASK, the others stay. All of them are targets, in an order drawn for each sample. `target_codepoints`, int64
-    [b, P], are the characters, `target_ids` their buckets.
+    Words are runs without white space. `mask_fraction` of the words of a window are selected, rounded, at least one.
+    They are drawn one by one until their characters would exceed `max_predictions` P. In a share `masked` of them, all
+    characters become MASK; the others stay unchanged. All their characters are targets, in an order drawn for each
+    sample. `target_codepoints`, int64 [b, P], holds the characters, and `target_ids` their buckets.
     """
 
     columns = ("codepoints", "whitespace")
@@ -134,7 +135,7 @@ class CanineCCollator(Collator):
             sample_ids=sample_ids,
         )
         size = (window.ends - window.starts)[chosen.items]
-        # Characters of the words up to and with each one of its row, where the words of a row come in their order.
+        # Cumulative number of characters in each row, in the order of the draws.
         of_rows = np.bincount(chosen.rows, weights=size, minlength=len(counts)).astype(np.int64)
         after = np.cumsum(size) - (np.cumsum(of_rows) - of_rows)[chosen.rows]
         chosen, size = chosen.only(after <= most), size[after <= most]
@@ -164,11 +165,11 @@ class CanineCCollator(Collator):
 
 
 class CanineC(Head):
-    """One causal layer over the predictions in their order; a prediction reveals its character to those after it.
+    """A causal layer over the predictions in their order. Each prediction sees the characters of earlier ones.
 
-    Row s is made of the encoder's vector at the character's own position and of the embedding (with its position and
-    segment) of the character predicted before, BOS at first. So no row knows its own character, and the layer tells
-    each row all characters before.
+    Row s combines the encoder's vector at the character's own position with the embedding (including position and
+    segment) of the character predicted before it. The first row has BOS instead. So no row contains its own character,
+    and causal attention gives each row all earlier characters.
     """
 
     def __init__(self, config: Config, width: int) -> None:
@@ -183,7 +184,7 @@ class CanineC(Head):
         self.apply(initialise)
 
     def forward(self, encoder: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
-        """The loss of a batch of the collator; `encoder` also embeds the characters already predicted."""
+        """Return the loss of a batch of the collator. `encoder` also embeds the characters already predicted."""
         batch = without_empty_columns(batch)
         out = encode(encoder, batch)
         h, targets = real_only(self.predict(encoder, out.characters, batch), targets_of(batch))
@@ -195,10 +196,10 @@ class CanineC(Head):
         return self.output(h_BPD[batch["target_mask"]])
 
     def predict(self, encoder: nn.Module, characters_BPD: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
-        """What the softmax of each prediction is made of, [B, P, D], from the encoder's vectors at the targets, alike.
+        """Return the input of the output layer for each target, [B, P, D], from the encoder's vectors there, [B, P, D].
 
-        Row s is a causal layer over FFN([e(pi_s-1); y_seq(pi_s)]) (arXiv 2103.06874, section 3.2): `pi` is the order of
-        the targets, e the embedding of the character predicted before.
+        Row s is a causal layer over FFN([e(pi_s-1); y_seq(pi_s)]) (arXiv 2103.06874, section 3.2). `pi` is the order of
+        the targets, and e embeds the character predicted before.
         """
         before_BP = functional.pad(batch["target_codepoints"][:, :-1], (1, 0), value=BOS)
         positions_BP = functional.pad(batch["target_positions"][:, :-1], (1, 0))

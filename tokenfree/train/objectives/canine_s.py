@@ -1,6 +1,7 @@
 """CANINE-S: predict the identity of masked subwords, each at one of its characters (arXiv 2103.06874, section 3.2).
 
-Byte-fallback pieces and <unk> are never selected, predicted or put in: no single identity belongs to their characters.
+Byte-fallback pieces and <unk> are never selected, predicted or used as replacements, because their characters have no
+single identity.
 """
 
 from collections.abc import Sequence
@@ -22,13 +23,12 @@ from tokenfree.train.objectives.heads import MaskedHead, SubwordOutput
 
 @settings
 class Config(SubwordOutput):
-    """CANINE-S's loss (Clark et al., arXiv 2103.06874, section 3.2): how many subwords are predicted, and how long a
-    window may be.
+    """CANINE-S's loss (Clark et al., arXiv 2103.06874, section 3.2): predict masked subwords from characters.
 
     Attributes:
-        max_predictions: the most subwords of an example that are predicted.
-        spare: positions left as padding: a block of 4 and 2, so that padding never matters.
-        next_sentence: windows in two parts, and whether the second follows the first is predicted too.
+        max_predictions: maximum number of predicted subwords of an example.
+        spare: positions always left as padding, so that more padding never changes an output: a group of 4 and 2 more.
+        next_sentence: split examples into two parts, and also predict whether the second part follows the first.
     """
 
     name: Literal["canine_s"] = "canine_s"
@@ -54,11 +54,11 @@ class Config(SubwordOutput):
 
 
 class CanineSCollator(Collator):
-    """Windows to masked inputs and their targets.
+    """Collator from windows to masked inputs and their targets.
 
-    Of the subwords of a window `mask_fraction` are selected, rounded, at least one, at most `max_predictions`. Of them
-    80% have all characters replaced by MASK, 10% are replaced by a random subword of as many characters (one that
-    begins a word for one that does, another for another), 10% stay. Lengths never change.
+    `mask_fraction` of the subwords of a window are selected, rounded, at least one and at most `max_predictions`. In
+    80% of them, all characters become MASK. Another 10% are replaced by a random subword of the same number of
+    characters, which begins a word if and only if the original does. The rest stays unchanged. Lengths never change.
     """
 
     columns = ("codepoints", "subword_ids", "subword_starts", "subword_ends")
@@ -106,7 +106,7 @@ class CanineSCollator(Collator):
     def _replace(
         self, flat: np.ndarray, first: np.ndarray, size: np.ndarray, gold: np.ndarray, choice: np.ndarray
     ) -> np.ndarray:
-        """Put others in the place of subwords that begin at `first`; return these, or `gold` where there is none."""
+        """Replace the subwords that begin at `first`, and return the new ids; `gold` where no replacement exists."""
         new = self._pool.draw(gold, size, choice)
         found = new >= 0
         source = ragged_range(self._pool.first[new[found]], size[found])

@@ -1,6 +1,6 @@
-"""What the heads of several objectives share: a softmax over the masked places, and next-sentence prediction.
+"""Parts shared by the heads of several objectives: a softmax over masked positions, and next-sentence prediction.
 
-B batch, C characters, P targets, N targets that exist, D width
+B batch, C characters, P targets, N real targets, D width
 """
 
 import math
@@ -25,22 +25,25 @@ PAIR_MEANS = ("masked_loss", "next_sentence_loss", "next_sentence_accuracy")
 
 
 def encode(encoder: nn.Module, batch: Mapping[str, Tensor]) -> Any:
-    """The encoder's output for a batch of a collator, an `EncoderOutput`, at the target positions only: [B, P, D]."""
+    """Return the encoder's output for a batch, an `EncoderOutput`, at the target positions only: [B, P, D]."""
     names = {"segments_BC": "segments", "unit_ends_BU": "unit_ends"}
     given = {name: batch[column] for name, column in names.items() if column in batch}
     return encoder(batch["codepoints"], batch["mask"], targets_BP=batch["target_positions"], **given)
 
 
 def drops_empty_targets(x: Tensor) -> bool:
-    """Whether rows without a target are left out. Elsewhere than on the CPU, to know their number would cost a wait."""
+    """Return True if rows without a target are left out.
+
+    They are kept on other devices than the CPU, where counting them means waiting for the device.
+    """
     return x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def without_empty_columns(batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    """Return the batch without the last columns of `target_...` that no row uses, where `drops_empty_targets` says so.
+    """Return the batch without the last `target_...` columns that no row uses, if `drops_empty_targets` holds.
 
-    A row has room for the targets of a long window: windows of 240 characters use 17 of 80 columns, and the final layer
-    would compute all of them, 7% of the step of canine-fast-tiny.
+    A row has room for the targets of a long window. Windows of 240 characters use 17 of 80 columns. Computing the final
+    layer for all of them would take 7% of a step of canine-fast-tiny.
     """
     if not drops_empty_targets(batch["target_mask"]):
         return batch
@@ -49,7 +52,7 @@ def without_empty_columns(batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
 
 
 def real_only(h_BPD: Tensor, targets: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-    """The vectors and `targets_of` of a batch without rows that are no target, where `drops_empty_targets` says so."""
+    """Return the vectors and `targets_of` a batch without rows that have no target, if `drops_empty_targets` holds."""
     real_BP = targets["target_mask"]
     if not drops_empty_targets(h_BPD):
         return h_BPD, targets
@@ -57,7 +60,10 @@ def real_only(h_BPD: Tensor, targets: dict[str, Tensor]) -> tuple[Tensor, dict[s
 
 
 def score(logits: Tensor, targets: Mapping[str, Tensor], *, bits: bool) -> Loss:
-    """Cross-entropy, in nats (and in `bits` of characters), of logits [..., V]; and that of hidden targets."""
+    """Return the cross-entropy of logits [..., V] in nats, for all and for hidden targets.
+
+    With `bits`, the loss also has bits per character.
+    """
     real = targets["target_mask"].flatten()
     gold = targets["target_ids"].flatten().masked_fill(~real, _NO_TARGET)
     logits = logits.flatten(end_dim=-2).float()
@@ -74,23 +80,23 @@ def score(logits: Tensor, targets: Mapping[str, Tensor], *, bits: bool) -> Loss:
 
 
 def targets_of(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """What `score` reads of a batch, [B, P] each."""
+    """Return the arrays of a batch that `score` reads, [B, P] each."""
     return {name: batch[name] for name in ("target_ids", "target_mask", "target_kinds")}
 
 
 class NextSentence(nn.Module):
-    """Whether the second part of an example follows the first in its document, from the pooled vector (BERT)."""
+    """A classifier of the pooled vector: does the second part of an example follow the first in its document? (BERT)"""
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.output = nn.Linear(width, 2)
 
     def forward(self, masked: Loss, pooled_BD: Tensor, batch: Mapping[str, Tensor]) -> Loss:
-        """The sum of the masked loss and this one, from pooled vectors [B, D] and the batch's `from_elsewhere`.
+        """Return the sum of the masked loss and this one, from pooled vectors [B, D] and the batch's `from_elsewhere`.
 
-        Means over targets and over examples are to be added, but a loss is a sum over all targets of a global batch,
-        of which this may be any part. So an example's loss counts once for each of its targets: however the batch is
-        divided, the same comes out, and of examples with equally many targets it is the sum of the two means.
+        The aim is the sum of the mean over targets and the mean over examples. But a `Loss` is a sum over the targets
+        of any part of a global batch. So the loss of an example counts once for each of its targets. The result does
+        not depend on how the batch is divided. If all examples have equally many targets, it is the sum of both means.
         """
         logits, gold_B = self.output(pooled_BD).float(), batch["from_elsewhere"]
         loss_B = functional.cross_entropy(logits, gold_B, reduction="none")
@@ -107,8 +113,8 @@ class SubwordOutput(MaskedObjective):
     """An objective with an output layer over subwords.
 
     Attributes:
-        output_rows: free, a row for each subword, as in the papers; or spelled, with rows shared by subwords of similar
-            spelling.
+        output_rows: rows of the output layer. `free`: one row per subword, as in the papers; `spelled`: with additional
+            rows that subwords of similar spelling share.
     """
 
     output_rows: Literal["free", "spelled"] = "free"
@@ -118,9 +124,9 @@ class MaskedHead(Head):
     """BERT's head (Devlin et al. 2019): dense, GELU, LayerNorm, and a softmax over `size` classes.
 
     Args:
-        spelled: subwords of similar spelling share rows of the output layer.
-        tied: the output layer is the first `size` rows of the embedder's table, with a bias of its own.
-        bits: each target is a character, so that bits per character are reported.
+        spelled: Whether subwords of similar spelling share rows of the output layer.
+        tied: Whether the output layer is the first `size` rows of the embedder's table, with a separate bias.
+        bits: Whether each target is a character, so that bits per character are reported.
     """
 
     def __init__(
@@ -144,7 +150,7 @@ class MaskedHead(Head):
         self.apply(initialise)
 
     def forward(self, encoder: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
-        """The loss of a batch of the collator: see `Objective.collator` for its arrays."""
+        """Return the loss of a batch, which has the arrays of `Collator.__call__`."""
         batch = without_empty_columns(batch)
         out = encode(encoder, batch)
         h, targets = real_only(out.characters, targets_of(batch))
@@ -160,17 +166,20 @@ class MaskedHead(Head):
         super().learn(pieces, counts_V)
 
     def logits(self, encoder: nn.Module, h_BPD: Tensor) -> Tensor:
-        """The logits [..., size] of the encoder's vectors [..., D]."""
+        """Return the logits [..., size] of the encoder's vectors [..., D]."""
         h_BPD = self.norm(functional.gelu(self.dense(h_BPD), approximate="tanh"))
         if self.output is not None:
             return self.output(h_BPD)
         assert self.output_bias is not None
-        # Asked for at every step: sharded training puts the whole table in place only for the time of a pass.
+        # Look the table up in every step: sharded training gathers the whole table only for the duration of a pass.
         embedder: Any = encoder.embedder
         return linear(h_BPD, embedder.table.rows.weight[: len(self.output_bias)], self.output_bias)
 
     def multiply_accumulates(self) -> int:
-        """See `Head`; the product with the embedder's table is among them, the sums of spelled rows are not."""
+        """Return the number of multiply-accumulates of the forward pass for one target.
+
+        It includes the product with the embedder's table, but not the sums of spelled rows.
+        """
         tied = 0 if self.output_bias is None else self.dense.in_features * len(self.output_bias)
         shared = self.output.shared.weight.numel() if isinstance(self.output, SpelledLinear) else 0
         return super().multiply_accumulates() + tied - shared

@@ -1,6 +1,6 @@
-"""Bytes as the unit of masking and of prediction, each by itself: a BERT that reads what ByT5 reads.
+"""Masked bytes: single bytes are masked and predicted, in a BERT with ByT5's input.
 
-ByT5 (arXiv 2105.13626) masks spans, which a decoder spells. Here is an encoder alone.
+ByT5 (arXiv 2105.13626) masks spans, which a decoder spells out. This objective needs only an encoder.
 """
 
 from typing import Literal
@@ -23,11 +23,11 @@ _LETTER = ord("a")
 
 @settings
 class Config(MaskedObjective):
-    """BERT's loss over bytes of UTF-8, for encoders that read what ByT5 reads (Xue et al., arXiv 2105.13626).
+    """BERT's loss over UTF-8 bytes, for encoders with the same input as ByT5 (Xue et al., arXiv 2105.13626).
 
     Attributes:
-        max_predictions: the most bytes of an example that are predicted.
-        spare: positions left as padding, so that padding never matters; 0: none.
+        max_predictions: maximum number of predicted bytes of an example.
+        spare: positions always left as padding, so that more padding never changes an output; 0: none.
     """
 
     name: Literal["masked_bytes"] = "masked_bytes"
@@ -57,7 +57,7 @@ class Config(MaskedObjective):
         characters = character_symbols(NUM_BYTES)
 
         def clues(arrays: Arrays) -> np.ndarray:
-            """Return those of characters, with a letter for each byte of a longer character."""
+            """Return the clues of characters, with a letter for each byte of a character of several bytes."""
             shown = arrays["codepoints"]
             frame = np.isin(shown, (BYTES.cls, BYTES.sep))
             return characters.clues({**arrays, "codepoints": np.select([frame, shown >= 0x80], [SEP, _LETTER], shown)})
@@ -66,10 +66,10 @@ class Config(MaskedObjective):
 
 
 class MaskedBytesCollator(Collator):
-    """Windows to masked inputs and their targets: as in masked_characters, with a position for each byte.
+    """Collator from windows to masked inputs and their targets, as in `masked_characters`, with a position per byte.
 
-    White space of one byte is neither masked nor predicted. `target_codepoints` are the characters that the targets are
-    bytes of, and `num_characters` counts characters that begin in the input.
+    White space of one byte is neither masked nor predicted. `target_codepoints` holds the characters that the targets
+    are bytes of. `num_characters` counts the characters that begin in the input.
     """
 
     columns = ("codepoints", "whitespace")
@@ -106,7 +106,7 @@ class MaskedBytesCollator(Collator):
 
 
 def _in_bytes(rows: Rows) -> Rows:
-    """Rows with a symbol for each byte of UTF-8: 256 times its character, plus the byte."""
+    """Return rows with one symbol per UTF-8 byte: 256 times its character, plus the byte."""
     columns: dict[str, list[np.ndarray]] = {"codepoints": [], "whitespace": []}
     for codepoints, white in zip(rows["codepoints"], rows["whitespace"], strict=True):
         encoded = codepoints.astype("<u4").tobytes().decode("utf-32-le").encode()

@@ -1,6 +1,6 @@
-"""Characters as the unit of masking and of prediction, each by itself: character BERT (arXiv 2103.06874, Table 2).
+"""Masked characters: single characters are masked and predicted, as in character BERT (arXiv 2103.06874, Table 2).
 
-White space is neither masked nor predicted, so that bits per character compare with those of CANINE-C.
+White space is neither masked nor predicted, so that bits per character are comparable with those of CANINE-C.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,18 +24,18 @@ from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.base import MaskedObjective, reads_characters
 from tokenfree.train.objectives.heads import MaskedHead
 
-_LONGEST_WORD = 32  # that a long window is not cut in
+_LONGEST_WORD = 32  # characters; cropping a long window does not cut words up to this length
 
 
 @settings
 class Config(MaskedObjective):
-    """BERT's loss over characters (arXiv 2103.06874, Table 2, row 3): how many are predicted, into how many classes.
+    """BERT's loss over characters (arXiv 2103.06874, Table 2, row 3): predict masked characters.
 
     Attributes:
-        max_predictions: the most characters of an example that are predicted.
-        buckets: classes: codepoints modulo this, 1 to 0x110000.
-        spare: positions left as padding, so that padding never matters; 0: none.
-        next_sentence: windows in two parts, and whether the second follows the first is predicted too.
+        max_predictions: maximum number of predicted characters of an example.
+        buckets: number of classes, 1 to 0x110000. The class of a character is its codepoint modulo this.
+        spare: positions always left as padding, so that more padding never changes an output; 0: none.
+        next_sentence: split examples into two parts, and also predict whether the second part follows the first.
     """
 
     name: Literal["masked_characters"] = "masked_characters"
@@ -66,11 +66,11 @@ class Config(MaskedObjective):
 
 
 class MaskedCharactersCollator(Collator):
-    """Windows to masked inputs and their targets; `target_codepoints`, int64 [b, P], are the characters.
+    """Collator from windows to masked inputs and their targets.
 
-    Of the characters of a window that are no white space `mask_fraction` are selected, rounded, at least one, at most
-    `max_predictions`. Of them 80% become MASK, 10% a random such character of the same window that is not selected,
-    10% stay.
+    White space is left out. `mask_fraction` of the other characters of a window are selected, rounded, at least one and
+    at most `max_predictions`. Of these, 80% become MASK, 10% become a random character of the same window that is not
+    selected, and 10% stay unchanged. `target_codepoints`, int64 [b, P], holds the characters.
     """
 
     columns = ("codepoints", "whitespace")

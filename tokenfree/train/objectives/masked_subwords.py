@@ -1,7 +1,8 @@
-"""Masked subwords over a subword input (BERT, Devlin et al. 2019): the model that CANINE is compared with.
+"""Masked subwords with subword input (BERT, Devlin et al. 2019): the model that CANINE is compared with.
 
-With a vocabulary of V pieces, CLS, SEP and MASK are V, V + 1 and V + 2, so the embedder has V + 3 rows or more. With a
-tied output layer these rows are the classes. Byte-fallback pieces and <unk> are not predicted, so that losses compare.
+With a vocabulary of V pieces, CLS, SEP and MASK have the ids V, V + 1 and V + 2, so the embedder has at least V + 3
+rows. With a tied output layer, these rows are the classes. Byte-fallback pieces and <unk> are not predicted, so that
+losses are comparable.
 """
 
 from typing import Literal
@@ -23,12 +24,12 @@ from tokenfree.train.objectives.heads import MaskedHead, SubwordOutput
 
 @settings
 class Config(SubwordOutput):
-    """BERT's loss (Devlin et al. 2019, section 3.1): how many subwords are predicted, and whether pairs are.
+    """BERT's loss (Devlin et al. 2019, section 3.1): predict masked subwords.
 
     Attributes:
-        max_predictions: the most subwords of an example that are predicted.
-        next_sentence: windows in two parts, and whether the second follows the first is predicted too.
-        tied: the output layer is the embedder's table.
+        max_predictions: maximum number of predicted subwords of an example.
+        next_sentence: split examples into two parts, and also predict whether the second part follows the first.
+        tied: use the embedder's table as the output layer.
     """
 
     name: Literal["masked_subwords"] = "masked_subwords"
@@ -82,11 +83,11 @@ class Config(SubwordOutput):
 
 
 class MaskedSubwordsCollator(Collator):
-    """Windows to masked inputs of subword ids, [CLS] ids [SEP], and their targets.
+    """Collator from windows to masked inputs of subword ids, [CLS] ids [SEP], and their targets.
 
-    Of the subwords of a window `mask_fraction` are selected, rounded, at least one, at most `max_predictions`. Of them
-    80% become MASK, 10% a random subword of the vocabulary, 10% stay. Of a window with more subwords than fit, a run
-    from a random one on is taken.
+    `mask_fraction` of the subwords of a window are selected, rounded, at least one and at most `max_predictions`. Of
+    these, 80% become MASK, 10% become a random subword of the vocabulary, and 10% stay unchanged. If a window has more
+    subwords than fit, a run from a random one on is used.
     """
 
     columns = ("subword_ids", "subword_starts", "subword_ends")
@@ -138,7 +139,7 @@ class MaskedSubwordsCollator(Collator):
 
 
 def _num_characters(rows: Rows, begin: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Characters from the first subword to the last, int64 [b]."""
+    """Return the number of characters from the first used subword to the end of the last one, int64 [b]."""
     spans = zip(rows["subword_starts"], rows["subword_ends"], begin.tolist(), counts.tolist(), strict=True)
     sizes = (int(ends[at + count - 1]) - int(starts[at]) if count else 0 for starts, ends, at, count in spans)
     return np.fromiter(sizes, dtype=np.int64, count=len(counts))

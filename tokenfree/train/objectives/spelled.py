@@ -1,4 +1,4 @@
-"""Output rows that subwords share by their spelling: a subword seen rarely learns from those spelled like it.
+"""Output rows shared by subwords of similar spelling: a rare subword learns from those spelled like it.
 
 F features, R shared rows, V subwords, D width
 """
@@ -16,7 +16,7 @@ from tokenfree.train.batches.subwords import predictable
 from tokenfree.train.model.common.basic import linear
 
 _SPACE = "\u2581"
-_NONE = 0  # the shared row of what no other subword has: always zero
+_NONE = 0  # row of features that no other subword has: always zero
 NUM_FEATURES = 9
 
 
@@ -24,7 +24,8 @@ class SpelledLinear(nn.Module):
     """A linear layer over V subwords whose rows are sums of a free row and `NUM_FEATURES` shared rows.
 
     Subwords share rows by length and word start, by their first one to three letters, by their last one to three
-    letters, by their lower-cased form and by their kind of characters. `learn` sets which; a checkpoint holds it.
+    letters, by their lower-cased form and by their kind of characters. `learn` assigns the rows, and checkpoints store
+    the assignment.
     """
 
     index_VF: Tensor
@@ -38,25 +39,26 @@ class SpelledLinear(nn.Module):
 
     @torch.no_grad()
     def learn(self, pieces: Sequence[str]) -> None:
-        """Share rows among `pieces`, the subwords of the vocabulary in the order of their ids."""
+        """Assign shared rows to `pieces`, the subwords of the vocabulary in the order of their ids."""
         self.index_VF.copy_(shared_rows(pieces, self.shared.num_embeddings))
         self.shared.weight[_NONE] = 0
 
     def weight(self) -> Tensor:
-        """The rows as a plain matrix, [V, D]."""
+        """Return the rows as a plain matrix, [V, D]."""
         return self.free.weight + functional.embedding_bag(
             self.index_VF, self.shared.weight, mode="sum", padding_idx=_NONE
         )
 
     def forward(self, h: Tensor) -> Tensor:
-        """Logits [..., V] of vectors [..., D]."""
+        """Return the logits [..., V] of vectors [..., D]."""
         return linear(h, self.weight(), self.bias)
 
 
 def shared_rows(pieces: Sequence[str], num_rows: int) -> Tensor:
-    """The shared row of each feature of each piece, int64 [V, F]: the features of most pieces have rows of their own.
+    """Return the shared row of each feature of each piece, int64 [V, F].
 
-    Features of a single piece, features beyond `num_rows` and pieces that are never predicted have row 0.
+    The features that most pieces have get a row each. Features of a single piece, features beyond `num_rows` and pieces
+    that are never predicted have row 0.
     """
     is_target = predictable(pieces)
     features = [list(_features(piece)) if usable else [] for piece, usable in zip(pieces, is_target, strict=True)]
